@@ -32,6 +32,22 @@ from groupcoord.core.consumer.records import (
 )
 from groupcoord.core.interpreter import maker
 from groupcoord.core.record_keys import RecordKey
+from groupcoord.core.streams.records import (
+    AssignedTaskIds,
+    CopartitionGroup,
+    Endpoint,
+    KeyValue,
+    StreamsGroupCurrentMemberAssignmentRecord,
+    StreamsGroupMemberMetadataRecord,
+    StreamsGroupMetadataRecord,
+    StreamsGroupRecord,
+    StreamsGroupTargetAssignmentMemberRecord,
+    StreamsGroupTargetAssignmentMetadataRecord,
+    StreamsGroupTopologyRecord,
+    Subtopology,
+    TaskIds,
+    TopicInfo,
+)
 
 __all__ = [
     "CLASSIC_GROUP_KEY",
@@ -40,6 +56,7 @@ __all__ = [
     "NO_TIMESTAMP",
     "OFFSETS_TOPIC",
     "ZERO_UUID",
+    "AssignedTaskIds",
     "AssignedTopicPartitions",
     "ClassicMemberMetadata",
     "ClassicProtocol",
@@ -54,9 +71,12 @@ __all__ = [
     "ConsumerGroupRegularExpressionRecord",
     "ConsumerGroupTargetAssignmentMemberRecord",
     "ConsumerGroupTargetAssignmentMetadataRecord",
+    "CopartitionGroup",
+    "Endpoint",
     "GroupMetadataRecord",
     "GroupRecord",
     "GroupTombstone",
+    "KeyValue",
     "MemberRecord",
     "OffsetCommitRecord",
     "OffsetTombstone",
@@ -65,6 +85,16 @@ __all__ = [
     "Record",
     "RecordForm",
     "RecordKey",
+    "StreamsGroupCurrentMemberAssignmentRecord",
+    "StreamsGroupMemberMetadataRecord",
+    "StreamsGroupMetadataRecord",
+    "StreamsGroupRecord",
+    "StreamsGroupTargetAssignmentMemberRecord",
+    "StreamsGroupTargetAssignmentMetadataRecord",
+    "StreamsGroupTopologyRecord",
+    "Subtopology",
+    "TaskIds",
+    "TopicInfo",
     "TopicMetadata",
     "TopicPartitions",
     "TransactionMarker",
@@ -289,7 +319,7 @@ class OpaqueRecord:
     is_control: bool = False
 
 
-GroupRecord = GroupMetadataRecord | ConsumerGroupRecord
+GroupRecord = GroupMetadataRecord | ConsumerGroupRecord | StreamsGroupRecord
 """A record of a group of any kind that isn't a tombstone."""
 
 Record = OffsetCommitRecord | OffsetTombstone | GroupRecord | GroupTombstone | TransactionMarker | OpaqueRecord

@@ -2,7 +2,7 @@
 
 A key starts with an int16 that says what the record is; a value starts with an int16 that says its version. Kafka 4.4
 writes version 4 of a committed offset (version 1 when it carries its own expiry) and version 3 of a classic group. The
-records of consumer groups are in :mod:`groupcoord.records.consumer_groups`.
+records of the other kinds of groups are in :mod:`groupcoord.records.group_records`.
 
 Decoding never raises: what this module does not know or cannot parse becomes an :class:`OpaqueRecord`. Sources: Kafka's
 ``OffsetCommitKey/Value``, ``LegacyOffsetCommitKey/Value`` and ``GroupMetadataKey/Value`` schemas, KIP-98, KIP-211,
@@ -15,14 +15,13 @@ from collections.abc import Callable
 from functools import lru_cache
 from struct import Struct
 from struct import error as StructError  # noqa: N812
-from typing import Any, get_args
+from typing import Any
 
 from groupcoord.core.records import (
     CLASSIC_GROUP_KEY,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     ZERO_UUID,
-    ConsumerGroupRecord,
     GroupMetadataRecord,
     GroupTombstone,
     MemberRecord,
@@ -33,11 +32,7 @@ from groupcoord.core.records import (
     TransactionMarker,
 )
 from groupcoord.errors import GroupcoordError
-from groupcoord.records.consumer_groups import (
-    consumer_group_key,
-    decode_consumer_group_record,
-    encode_consumer_group_record,
-)
+from groupcoord.records.group_records import FORMATS, decode_group_record, encode_group_record, group_record_key
 from groupcoord.records.primitives import MalformedError, Reader, Writer, topic_id_of
 
 LEGACY_OFFSET_COMMIT_KEY = 0
@@ -119,7 +114,7 @@ def decode_record(
             return _decode_group_metadata(key, value)
         if key[:2] == b"\x00\x00":
             return _decode_legacy_offset_commit(key, value, producer_id, producer_epoch)
-        return decode_consumer_group_record(key, value)
+        return decode_group_record(key, value)
     except (StructError, MalformedError, UnicodeDecodeError):
         pass
     return OpaqueRecord(key, value, producer_id, producer_epoch)
@@ -373,7 +368,7 @@ def _write_member(writer: Writer, member: MemberRecord, version: int) -> None:
 def _encode_group_tombstone(record: GroupTombstone) -> tuple[bytes, None]:
     if record.key == CLASSIC_GROUP_KEY:
         return _group_key(record.group_id), None
-    return consumer_group_key(record.group_id, record.key), None
+    return group_record_key(record.group_id, record.key), None
 
 
 def _group_key(group_id: str) -> bytes:
@@ -457,5 +452,5 @@ _ENCODERS: dict[type, Callable[[Any], tuple[bytes, bytes | None]]] = {
     GroupTombstone: _encode_group_tombstone,
     TransactionMarker: _encode_marker,
     OpaqueRecord: _encode_opaque,
-    **dict.fromkeys(get_args(ConsumerGroupRecord), encode_consumer_group_record),
+    **dict.fromkeys((record_format.record_class for record_format in FORMATS), encode_group_record),
 }

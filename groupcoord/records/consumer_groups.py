@@ -1,20 +1,13 @@
-"""Keys and values of a consumer group's records (types 3 to 8 and 16), byte-exact in both directions.
+"""What is in a consumer group's records (types 3 to 8 and 16).
 
-All values have version 0, which is flexible (KIP-482). A tagged field is left out if it has its default value. For the
-two that are nullable that is the empty value, not null, since Kafka's schemas give null as default without quotes: a
-member that uses the consumer protocol has an explicit null in place of the metadata of a classic one.
-
-:mod:`groupcoord.records.codec` is the way in. Sources: Kafka's ``ConsumerGroup…Key/Value`` schemas, KIP-848.
+A member that uses the consumer protocol has an explicit null in place of the metadata of a classic one, since absent
+means empty (:mod:`groupcoord.records.record_format`). Sources: Kafka's ``ConsumerGroup…Key/Value`` schemas, KIP-848.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 from struct import Struct
-from typing import Any
-
-from attrs import evolve
 
 from groupcoord.core.records import (
     AssignedTopicPartitions,
@@ -24,140 +17,31 @@ from groupcoord.core.records import (
     ConsumerGroupMemberMetadataRecord,
     ConsumerGroupMetadataRecord,
     ConsumerGroupPartitionMetadataRecord,
-    ConsumerGroupRecord,
     ConsumerGroupRegularExpressionRecord,
     ConsumerGroupTargetAssignmentMemberRecord,
     ConsumerGroupTargetAssignmentMetadataRecord,
-    GroupTombstone,
     PartitionMetadata,
-    RecordKey,
     TopicMetadata,
     TopicPartitions,
 )
-from groupcoord.records.primitives import (
-    NO_TAGS,
-    STRING_BYTES_MAX,
-    MalformedError,
-    Reader,
-    Writer,
-    int32s,
-    one_tag,
+from groupcoord.records.primitives import NO_TAGS, MalformedError, Reader, Writer, int32s
+from groupcoord.records.record_format import (
+    MEMBER_ID,
+    NULL,
+    PRESENT,
+    RecordFormat,
+    end_with_int64,
+    epochs_at_end,
+    int64_at_end,
+    partitions_with_epochs,
+    target_assignment_format,
 )
 from groupcoord.records.schemas import RecordType
 
-WHOLE_GROUP_TYPES = frozenset(
-    {
-        RecordType.CONSUMER_GROUP_METADATA,
-        RecordType.CONSUMER_GROUP_PARTITION_METADATA,
-        RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA,
-    }
-)
-"""Their keys name nothing but the group."""
+METADATA_HASH_TAG = CLASSIC_MEMBER_METADATA_TAG = 0
 
-NAMES_IN_KEYS: dict[int, str] = {
-    RecordType.CONSUMER_GROUP_MEMBER_METADATA: "member id",
-    RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER: "member id",
-    RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT: "member id",
-    RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION: "regular expression",
-}
-"""What the keys of the other types name besides."""
-
-KEY_STARTS = frozenset(kind.to_bytes(2, "big") for kind in (*WHOLE_GROUP_TYPES, *NAMES_IN_KEYS))
-"""The first two bytes of a key tell the type."""
-
-VALUE_VERSION = 0
-METADATA_HASH_TAG = ASSIGNMENT_TIMESTAMP_TAG = CLASSIC_MEMBER_METADATA_TAG = ASSIGNMENT_EPOCHS_TAG = 0
-
-_KEYS_MAX = 1_024
-
-_int16 = Struct(">h")
-_int64 = Struct(">q")
-_key_start = Struct(">hh")
 _epochs_and_state = Struct(">iib")
-_VERSION_BYTES = VALUE_VERSION.to_bytes(2, "big")
 _NO_CLASSIC_MEMBER = ClassicMemberMetadata(0, ())
-_NULL, _PRESENT = b"\x00", 1
-
-
-def encode_consumer_group_record(record: ConsumerGroupRecord) -> tuple[bytes, bytes]:
-    """Return key and value of a record that isn't a tombstone.
-
-    Raises:
-        MalformedError, struct.error, UnicodeEncodeError: a field does not fit.
-    """
-    raw_value = record.raw_value
-    return consumer_group_key(record.group_id, record.key), _value_of(record) if raw_value is None else raw_value
-
-
-def consumer_group_key(group_id: str, record_key: RecordKey) -> bytes:
-    """Return the bytes of a key.
-
-    Raises:
-        MalformedError: no consumer group has such records, or a name is too long.
-        UnicodeEncodeError: a name can't be written.
-    """
-    record_type, name = record_key
-    if record_type in NAMES_IN_KEYS:
-        group, named = group_id.encode(), name.encode()
-        if len(group) <= STRING_BYTES_MAX and len(named) <= STRING_BYTES_MAX:
-            return b"%b%b%b%b" % (_key_start.pack(record_type, len(group)), group, _int16.pack(len(named)), named)
-    writer = Writer(flexible=False)
-    writer.int16(record_type)
-    writer.string(group_id, "group")
-    name_of = NAMES_IN_KEYS.get(record_type)
-    if name_of is not None:
-        writer.string(name, name_of)
-    elif record_type not in WHOLE_GROUP_TYPES or name:
-        raise MalformedError(f"no record has the key {record_key}")
-    return writer.to_bytes()
-
-
-def decode_consumer_group_record(key: bytes, value: bytes | None) -> ConsumerGroupRecord | GroupTombstone:
-    """Return the record that a key of one of these types and a value stand for.
-
-    Raises:
-        MalformedError, struct.error, UnicodeDecodeError: they stand for none.
-    """
-    group_id, record_type, name = _read_key(key)
-    if value is None:
-        return GroupTombstone(group_id, (record_type, name))
-    if value[:2] != _VERSION_BYTES:
-        raise MalformedError("a value of an unknown version")
-    reader = Reader(value, 2, flexible=True)
-    record = _READERS[record_type](reader, group_id, name)
-    reader.end()
-    return record if _value_of(record) == value else evolve(record, raw_value=value)
-
-
-@lru_cache(_KEYS_MAX)
-def _read_key(key: bytes) -> tuple[str, int, str]:
-    """Return the group, the type of the record, and what the key names besides. A log has most keys several times."""
-    record_type = int.from_bytes(key[:2], "big")
-    if record_type not in _READERS:
-        raise MalformedError(f"no consumer group has records of type {record_type}")
-    reader = Reader(key, 2, flexible=False)
-    group_id = reader.string()
-    name = reader.string() if record_type in NAMES_IN_KEYS else ""
-    reader.end()
-    return group_id, record_type, name
-
-
-def _value_of(record: ConsumerGroupRecord) -> bytes:
-    writer = Writer(flexible=True)
-    writer.raw(_VERSION_BYTES)
-    _WRITERS[type(record)](writer, record)
-    return writer.to_bytes()
-
-
-def _end_with_int64(writer: Writer, tag: int, value: int) -> None:
-    """Write the tagged fields that end a structure: one, if it isn't 0."""
-    writer.raw(one_tag(tag, _int64.pack(value)) if value else NO_TAGS)
-
-
-def _int64_at_end(reader: Reader, tag: int) -> int:
-    content = reader.tags().get(tag)
-    value: int = 0 if content is None else _int64.unpack(content)[0]
-    return value
 
 
 # ---------------------------------------------------------------- the group
@@ -165,11 +49,11 @@ def _int64_at_end(reader: Reader, tag: int) -> int:
 
 def _write_group(writer: Writer, record: ConsumerGroupMetadataRecord) -> None:
     writer.int32(record.epoch)
-    _end_with_int64(writer, METADATA_HASH_TAG, record.metadata_hash)
+    end_with_int64(writer, METADATA_HASH_TAG, record.metadata_hash)
 
 
 def _read_group(reader: Reader, group_id: str, _: str) -> ConsumerGroupMetadataRecord:
-    return ConsumerGroupMetadataRecord(group_id, reader.int32(), _int64_at_end(reader, METADATA_HASH_TAG))
+    return ConsumerGroupMetadataRecord(group_id, reader.int32(), int64_at_end(reader, METADATA_HASH_TAG))
 
 
 def _write_topics(writer: Writer, record: ConsumerGroupPartitionMetadataRecord) -> None:
@@ -210,17 +94,6 @@ def _read_partition(reader: Reader) -> PartitionMetadata:
     return partition
 
 
-def _write_target(writer: Writer, record: ConsumerGroupTargetAssignmentMetadataRecord) -> None:
-    writer.int32(record.assignment_epoch)
-    _end_with_int64(writer, ASSIGNMENT_TIMESTAMP_TAG, record.assignment_timestamp_ms)
-
-
-def _read_target(reader: Reader, group_id: str, _: str) -> ConsumerGroupTargetAssignmentMetadataRecord:
-    return ConsumerGroupTargetAssignmentMetadataRecord(
-        group_id, reader.int32(), _int64_at_end(reader, ASSIGNMENT_TIMESTAMP_TAG)
-    )
-
-
 def _write_expression(writer: Writer, record: ConsumerGroupRegularExpressionRecord) -> None:
     writer.strings(record.topics, "topic name")
     writer.int64(record.version)
@@ -255,9 +128,9 @@ def _write_member(writer: Writer, record: ConsumerGroupMemberMetadataRecord) -> 
 
 def _classic_member_bytes(classic: ClassicMemberMetadata | None) -> bytes:
     if classic is None:
-        return _NULL
+        return NULL
     writer = Writer(flexible=True)
-    writer.int8(_PRESENT)
+    writer.int8(PRESENT)
     writer.int32(classic.session_timeout_ms)
     writer.array_length(len(classic.supported_protocols))
     for protocol in classic.supported_protocols:
@@ -287,10 +160,10 @@ def _read_member(reader: Reader, group_id: str, member_id: str) -> ConsumerGroup
 def _read_classic_member(tag: bytes | None) -> ClassicMemberMetadata | None:
     if tag is None:
         return _NO_CLASSIC_MEMBER
-    if tag == _NULL:
+    if tag == NULL:
         return None
     reader = Reader(tag, 0, flexible=True)
-    if reader.unsigned_varint() != _PRESENT:
+    if reader.unsigned_varint() != PRESENT:
         raise MalformedError("the metadata of a classic member is neither there nor null")
     classic = ClassicMemberMetadata(
         reader.int32(), tuple([_read_protocol(reader) for _ in range(reader.array_length())])
@@ -335,10 +208,7 @@ def _write_current_assignment(writer: Writer, record: ConsumerGroupCurrentMember
 def _write_assigned(writer: Writer, topics: Sequence[AssignedTopicPartitions]) -> None:
     writer.array_length(len(topics))
     for topic_id, partitions, epochs in topics:
-        tags = NO_TAGS
-        if epochs != ():
-            tags = one_tag(ASSIGNMENT_EPOCHS_TAG, _NULL if epochs is None else int32s(epochs))
-        writer.raw(b"%b%b%b" % (topic_id.bytes, int32s(partitions), tags))
+        writer.raw(topic_id.bytes + partitions_with_epochs(partitions, epochs))
 
 
 def _read_current_assignment(
@@ -360,40 +230,46 @@ def _read_current_assignment(
 def _read_assigned(reader: Reader) -> tuple[AssignedTopicPartitions, ...]:
     return tuple(
         [
-            AssignedTopicPartitions(
-                reader.uuid(), reader.int32s(), _read_epochs(reader.tags().get(ASSIGNMENT_EPOCHS_TAG))
-            )
+            AssignedTopicPartitions(reader.uuid(), reader.int32s(), epochs_at_end(reader))
             for _ in range(reader.array_length())
         ]
     )
 
 
-def _read_epochs(tag: bytes | None) -> tuple[int, ...] | None:
-    if tag is None:
-        return ()
-    if tag == _NULL:
-        return None
-    reader = Reader(tag, 0, flexible=True)
-    epochs = reader.int32s()
-    reader.end()
-    return epochs
-
-
-_WRITERS: dict[type, Callable[[Writer, Any], None]] = {
-    ConsumerGroupMetadataRecord: _write_group,
-    ConsumerGroupPartitionMetadataRecord: _write_topics,
-    ConsumerGroupMemberMetadataRecord: _write_member,
-    ConsumerGroupTargetAssignmentMetadataRecord: _write_target,
-    ConsumerGroupTargetAssignmentMemberRecord: _write_target_member,
-    ConsumerGroupCurrentMemberAssignmentRecord: _write_current_assignment,
-    ConsumerGroupRegularExpressionRecord: _write_expression,
-}
-_READERS: dict[int, Callable[[Reader, str, str], ConsumerGroupRecord]] = {
-    RecordType.CONSUMER_GROUP_METADATA: _read_group,
-    RecordType.CONSUMER_GROUP_PARTITION_METADATA: _read_topics,
-    RecordType.CONSUMER_GROUP_MEMBER_METADATA: _read_member,
-    RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA: _read_target,
-    RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER: _read_target_member,
-    RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT: _read_current_assignment,
-    RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION: _read_expression,
-}
+FORMATS = (
+    RecordFormat(RecordType.CONSUMER_GROUP_METADATA, ConsumerGroupMetadataRecord, _write_group, _read_group),
+    RecordFormat(
+        RecordType.CONSUMER_GROUP_PARTITION_METADATA, ConsumerGroupPartitionMetadataRecord, _write_topics, _read_topics
+    ),
+    RecordFormat(
+        RecordType.CONSUMER_GROUP_MEMBER_METADATA,
+        ConsumerGroupMemberMetadataRecord,
+        _write_member,
+        _read_member,
+        MEMBER_ID,
+    ),
+    target_assignment_format(
+        RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA, ConsumerGroupTargetAssignmentMetadataRecord
+    ),
+    RecordFormat(
+        RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
+        ConsumerGroupTargetAssignmentMemberRecord,
+        _write_target_member,
+        _read_target_member,
+        MEMBER_ID,
+    ),
+    RecordFormat(
+        RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
+        ConsumerGroupCurrentMemberAssignmentRecord,
+        _write_current_assignment,
+        _read_current_assignment,
+        MEMBER_ID,
+    ),
+    RecordFormat(
+        RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION,
+        ConsumerGroupRegularExpressionRecord,
+        _write_expression,
+        _read_expression,
+        "regular expression",
+    ),
+)

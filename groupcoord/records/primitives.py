@@ -17,6 +17,7 @@ STRING_BYTES_MAX = 32_767
 
 _int8 = Struct(">b")
 _int16 = Struct(">h")
+_uint16 = Struct(">H")
 _int32 = Struct(">i")
 _int64 = Struct(">q")
 _NULL_STRING = b"\xff\xff"
@@ -89,6 +90,10 @@ class Writer:
         """Write an int16."""
         self._parts.append(_int16.pack(value))
 
+    def uint16(self, value: int) -> None:
+        """Write a uint16."""
+        self._parts.append(_uint16.pack(value))
+
     def int32(self, value: int) -> None:
         """Write an int32."""
         self._parts.append(_int32.pack(value))
@@ -130,6 +135,11 @@ class Writer:
         """Write the length of an array; its elements follow."""
         self._parts.append(unsigned_varint(length + 1) if self._flexible else _int32.pack(length))
 
+    def int16s(self, values: Sequence[int]) -> None:
+        """Write an array of int16."""
+        self.array_length(len(values))
+        self._parts.append(pack(f">{len(values)}h", *values))
+
     def strings(self, values: Sequence[str], name: str) -> None:
         """Write an array of strings; ``name`` is what an error calls one."""
         self.array_length(len(values))
@@ -168,6 +178,16 @@ class Reader:
         self._position += 1
         return value
 
+    def int16(self) -> int:
+        """Read an int16."""
+        value: int = _int16.unpack_from(self._data, self._position)[0]
+        self._position += 2
+        return value
+
+    def uint16(self) -> int:
+        """Read a uint16."""
+        return self.int16() & 0xFFFF
+
     def int32(self) -> int:
         """Read an int32."""
         value: int = _int32.unpack_from(self._data, self._position)[0]
@@ -193,11 +213,7 @@ class Reader:
 
     def nullable_string(self) -> str | None:
         """Read a string or null."""
-        if self._flexible:
-            length = self.unsigned_varint() - 1
-        else:
-            length = _int16.unpack_from(self._data, self._position)[0]
-            self._position += 2
+        length = self.unsigned_varint() - 1 if self._flexible else self.int16()
         return None if length == -1 else self._take(length).decode()
 
     def sized_bytes(self) -> bytes:
@@ -215,6 +231,11 @@ class Reader:
         """Read an array of int32 that can't be null."""
         length = self.array_length()
         return unpack_from(f">{length}i", self._take(4 * length))
+
+    def int16s(self) -> tuple[int, ...]:
+        """Read an array of int16 that can't be null."""
+        length = self.array_length()
+        return unpack_from(f">{length}h", self._take(2 * length))
 
     def strings(self) -> tuple[str, ...]:
         """Read an array of strings, neither it nor one of them null."""

@@ -15,7 +15,7 @@ from groupcoord.log_store import LoadedCommits, LogRecord
 from groupcoord.records.batches import MAGIC_V2, Batch
 from groupcoord.records.codec import decode_record
 from groupcoord.records.commit_batch import FoundCommit, read_commits
-from groupcoord.records.consumer_groups import KEY_STARTS
+from groupcoord.records.group_records import KEY_STARTS
 from groupcoord.storage.segments import EncodedRecord, all_records, records_of
 
 RUN_KEYS_MAX = 50_000
@@ -90,7 +90,7 @@ class _CommitRun:
 
 
 class _GroupRun:
-    """Records of consumer groups that lie one after the other, the last one of each key."""
+    """Records of groups that lie one after the other, the last one of each key."""
 
     def __init__(self) -> None:
         self.last: dict[bytes, EncodedRecord] = {}

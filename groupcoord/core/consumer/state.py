@@ -28,7 +28,7 @@ from groupcoord.core.consumer.records import (
     ConsumerGroupTargetAssignmentMetadataRecord,
 )
 from groupcoord.core.consumer.target import subscription_type
-from groupcoord.core.records import GroupMetadataRecord, GroupRecord, GroupTombstone
+from groupcoord.core.records import GroupRecord, GroupTombstone
 
 FIRST_EPOCH = 1
 """The epoch of a group before anything changed (Kafka 4.3)."""
@@ -159,7 +159,7 @@ class ConsumerState:
         """Return what these records say, one for each key, in any order."""
         state = cls(group_id)
         for record in records:
-            if not isinstance(record, GroupMetadataRecord):
+            if isinstance(record, ConsumerGroupRecord):
                 state.apply(record)
         return state
 

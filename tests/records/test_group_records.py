@@ -1,127 +1,64 @@
-"""Records of consumer groups: golden bytes of Kafka's classes both ways, what a broker wrote, and what is malformed."""
+"""Records of groups: golden bytes of Kafka's classes both ways, what a broker wrote, and what is malformed."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import get_args
-from uuid import UUID
+from collections.abc import Sequence
 
 import pytest
 from attrs import evolve
 from hypothesis import given
 
 from groupcoord.core.records import (
-    AssignedTopicPartitions,
-    ClassicMemberMetadata,
-    ClassicProtocol,
     ConsumerGroupCurrentMemberAssignmentRecord,
     ConsumerGroupMemberMetadataRecord,
     ConsumerGroupMetadataRecord,
     ConsumerGroupPartitionMetadataRecord,
-    ConsumerGroupRecord,
     ConsumerGroupRegularExpressionRecord,
     ConsumerGroupTargetAssignmentMemberRecord,
     ConsumerGroupTargetAssignmentMetadataRecord,
+    CopartitionGroup,
+    Endpoint,
     GroupMetadataRecord,
+    GroupRecord,
     GroupTombstone,
     OffsetCommitRecord,
     OpaqueRecord,
-    PartitionMetadata,
-    TopicMetadata,
+    StreamsGroupCurrentMemberAssignmentRecord,
+    StreamsGroupMemberMetadataRecord,
+    StreamsGroupMetadataRecord,
+    StreamsGroupTargetAssignmentMemberRecord,
+    StreamsGroupTargetAssignmentMetadataRecord,
+    StreamsGroupTopologyRecord,
+    Subtopology,
     TopicPartitions,
 )
 from groupcoord.records.codec import RecordEncodingError, decode_record, encode_record
+from groupcoord.records.group_records import FORMATS
 from tests.tables import as_one_test
 
 from .broker_segment import segment_records
-from .consumer_group_records import consumer_group_records, consumer_group_tombstones
-
-TOPIC_ID = UUID("01020304-0506-0708-090a-0b0c0d0e0f10")
-ID = TOPIC_ID.hex
-GROUP, MEMBER, EXPRESSION = "0002 6731", "0002 6731 0002 6d31", "0002 6731 0003 742e2a"
-MEMBER_VALUE = "0000 00 02 72 02 63 0b 2f3132372e302e302e31 02 03 7431 01 0000afc8 00"
-
-OF_CONSUMER_PROTOCOL = ConsumerGroupMemberMetadataRecord(
-    "g1", "m1", None, "r", "c", "/127.0.0.1", ("t1",), subscribed_topic_regex="", rebalance_timeout_ms=45_000
+from .consumer_group_records import (
+    CONSUMER_GROUP_GOLDEN,
+    EXPRESSION,
+    GROUP,
+    ID,
+    MEMBER,
+    MEMBER_VALUE,
+    OF_CONSUMER_PROTOCOL,
+    STABLE,
+    TOPIC_ID,
+    consumer_group_records,
+    consumer_group_tombstones,
 )
-OF_CLASSIC_PROTOCOL = ConsumerGroupMemberMetadataRecord(
-    "g1",
-    "m1",
-    instance_id="i1",
-    rack_id=None,
-    client_id="c",
-    client_host="h",
-    server_assignor="range",
-    classic_member_metadata=ClassicMemberMetadata(45_000, (ClassicProtocol("range", b"\x09"),)),
-)
-STABLE = ConsumerGroupCurrentMemberAssignmentRecord("g1", "m1", member_epoch=2, previous_member_epoch=1, state=0)
+from .streams_group_records import STREAMS_GROUP_GOLDEN, STREAMS_MEMBER_VALUE, streams_group_records
 
-# The key, the value that Kafka's own classes write, and the record.
-GOLDEN: list[tuple[str, str, ConsumerGroupRecord]] = [
-    (
-        f"0003 {GROUP}",
-        "0000 00000002 01 00 08 1122334455667788",
-        ConsumerGroupMetadataRecord("g1", 2, 0x1122334455667788),
-    ),
-    (f"0003 {GROUP}", "0000 00000002 00", ConsumerGroupMetadataRecord("g1", 2)),
-    (
-        f"0004 {GROUP}",
-        f"0000 02 {ID} 03 7431 00000002 02 00000001 03 0261 0262 00 00 00",
-        ConsumerGroupPartitionMetadataRecord(
-            "g1", (TopicMetadata(TOPIC_ID, "t1", 2, (PartitionMetadata(1, ("a", "b")),)),)
-        ),
-    ),
-    (f"0004 {GROUP}", "0000 01 00", ConsumerGroupPartitionMetadataRecord("g1")),
-    (f"0005 {MEMBER}", f"{MEMBER_VALUE} 01 00 01 00", OF_CONSUMER_PROTOCOL),
-    (
-        f"0005 {MEMBER}",
-        f"{MEMBER_VALUE} 00",  # no tag: a member of the classic protocol
-        evolve(OF_CONSUMER_PROTOCOL, classic_member_metadata=ClassicMemberMetadata(0, ())),
-    ),
-    (
-        f"0005 {MEMBER}",
-        "0000 03 6931 00 02 63 02 68 01 00 ffffffff 06 72616e6765 01 00 10 01 0000afc8 02 06 72616e6765 02 09 00 00",
-        OF_CLASSIC_PROTOCOL,
-    ),
-    (
-        f"0006 {GROUP}",
-        "0000 00000002 01 00 08 00000000000003e8",
-        ConsumerGroupTargetAssignmentMetadataRecord("g1", 2, 1_000),
-    ),
-    (f"0006 {GROUP}", "0000 00000002 00", ConsumerGroupTargetAssignmentMetadataRecord("g1", 2)),
-    (
-        f"0007 {MEMBER}",
-        f"0000 02 {ID} 03 00000000 00000001 00 00",
-        ConsumerGroupTargetAssignmentMemberRecord("g1", "m1", (TopicPartitions(TOPIC_ID, (0, 1)),)),
-    ),
-    (f"0007 {MEMBER}", "0000 01 00", ConsumerGroupTargetAssignmentMemberRecord("g1", "m1")),
-    (
-        f"0008 {MEMBER}",
-        f"0000 00000002 00000001 00 02 {ID} 03 00000000 00000001 01 00 09 03 00000002 00000002 01 00",
-        evolve(STABLE, assigned_partitions=(AssignedTopicPartitions(TOPIC_ID, (0, 1), (2, 2)),)),
-    ),
-    (f"0008 {MEMBER}", "0000 00000002 00000001 00 01 01 00", STABLE),
-    (
-        f"0008 {MEMBER}",
-        f"0000 00000002 00000001 00 02 {ID} 02 00000007 00 01 00",  # of a broker before 4.3: no epochs
-        evolve(STABLE, assigned_partitions=(AssignedTopicPartitions(TOPIC_ID, (7,)),)),
-    ),
-    (
-        f"0008 {MEMBER}",
-        f"0000 00000002 00000001 01 01 02 {ID} 02 00000000 01 00 01 00 00",
-        evolve(STABLE, state=1, partitions_pending_revocation=(AssignedTopicPartitions(TOPIC_ID, (0,), None),)),
-    ),
-    (
-        f"0010 {EXPRESSION}",
-        "0000 02 03 7431 000000000000000c 00000000000003e8 00",
-        ConsumerGroupRegularExpressionRecord("g1", "t.*", ("t1",), 12, 1_000),
-    ),
-]
+GOLDEN: Sequence[tuple[str, str, GroupRecord]] = (*CONSUMER_GROUP_GOLDEN, *STREAMS_GROUP_GOLDEN)
 
 
 @as_one_test
 @pytest.mark.parametrize(("key", "value", "record"), GOLDEN)
-def test_golden(key: str, value: str, record: ConsumerGroupRecord) -> None:
+def test_golden(key: str, value: str, record: GroupRecord) -> None:
     """Kafka's bytes are read as values, and written again; an absent tag stands for what is empty, not for null."""
     key_bytes, value_bytes = bytes.fromhex(key), bytes.fromhex(value)
 
@@ -131,7 +68,7 @@ def test_golden(key: str, value: str, record: ConsumerGroupRecord) -> None:
 
 def test_golden_bytes_of_every_kind() -> None:
     """There are golden bytes of each kind of record, under its own type."""
-    assert {type(record) for _, _, record in GOLDEN} == set(get_args(ConsumerGroupRecord))
+    assert {type(record) for _, _, record in GOLDEN} == {record_format.record_class for record_format in FORMATS}
     assert {(int(key[:4], 16), type(record)) for key, _, record in GOLDEN} == {
         (record.key[0], type(record)) for _, _, record in GOLDEN
     }
@@ -148,6 +85,12 @@ def test_golden_bytes_of_every_kind() -> None:
         (f"0007 {MEMBER}", GroupTombstone("g1", ConsumerGroupTargetAssignmentMemberRecord.key_of("m1"))),
         (f"0008 {MEMBER}", GroupTombstone("g1", ConsumerGroupCurrentMemberAssignmentRecord.key_of("m1"))),
         (f"0010 {EXPRESSION}", GroupTombstone("g1", ConsumerGroupRegularExpressionRecord.key_of("t.*"))),
+        (f"0011 {GROUP}", GroupTombstone("g1", StreamsGroupMetadataRecord.key)),
+        (f"0013 {MEMBER}", GroupTombstone("g1", StreamsGroupMemberMetadataRecord.key_of("m1"))),
+        (f"0014 {GROUP}", GroupTombstone("g1", StreamsGroupTargetAssignmentMetadataRecord.key)),
+        (f"0015 {MEMBER}", GroupTombstone("g1", StreamsGroupTargetAssignmentMemberRecord.key_of("m1"))),
+        (f"0016 {MEMBER}", GroupTombstone("g1", StreamsGroupCurrentMemberAssignmentRecord.key_of("m1"))),
+        (f"0017 {GROUP}", GroupTombstone("g1", StreamsGroupTopologyRecord.key)),
     ],
 )
 def test_tombstones(key: str, tombstone: GroupTombstone) -> None:
@@ -158,7 +101,7 @@ def test_tombstones(key: str, tombstone: GroupTombstone) -> None:
 
 @as_one_test
 @pytest.mark.parametrize(("key", "value", "record"), GOLDEN)
-def test_cut_and_prolonged_bytes_are_opaque(key: str, value: str, record: ConsumerGroupRecord) -> None:
+def test_cut_and_prolonged_bytes_are_opaque(key: str, value: str, record: GroupRecord) -> None:
     """Bytes that end early or go on too long, in key or value, are malformed wherever the cut is."""
     whole_key, whole = bytes.fromhex(key), bytes.fromhex(value)
     for end in range(len(whole)):
@@ -188,6 +131,14 @@ def test_cut_and_prolonged_bytes_are_opaque(key: str, value: str, record: Consum
         (f"0007 {MEMBER}", "0000 ffffffff07 00"),  # as many topics
         (f"0008 {MEMBER}", f"0000 00000002 00000001 00 02 {ID} 01 01 00 02 05 00 01 00"),  # four epochs in no bytes
         (f"0010 {EXPRESSION}", "0000 02 00 000000000000000c 00000000000003e8 00"),  # null topic
+        (f"0011 {GROUP}", "0001 00000002 0000000000000000 00"),  # a version to come
+        (f"0011 {GROUP}", "0000 00000002 0000000000000000 01 00 02 0000"),  # an epoch of two bytes
+        (f"0011 {GROUP}", "0000 00000002 0000000000000000 01 01 06 ffffffff07"),  # two thousand million settings
+        (f"0013 {MEMBER}", f"{STREAMS_MEMBER_VALUE} 00 01 00"),  # an endpoint is there or not
+        (f"0013 {MEMBER}", f"{STREAMS_MEMBER_VALUE} ff 00 00"),  # null tags
+        (f"0015 {MEMBER}", "0000 01 01 00 00"),  # null warm-up tasks
+        (f"0016 {MEMBER}", "0000 00000002 00000001 01 02 02 30 02 00000000 01 00 02 05 00 01 01 01 01 01 00"),
+        (f"0017 {GROUP}", "0000 00000000 02 02 30 01 01 01 01 01 02 ffffffff07 01 01 00 00 00"),  # so many places
     ],
 )
 def test_malformed_bytes_are_opaque(key: str, value: str) -> None:
@@ -211,9 +162,13 @@ def test_malformed_bytes_are_opaque(key: str, value: str) -> None:
             ConsumerGroupTargetAssignmentMemberRecord("g1", "m1", (TopicPartitions(TOPIC_ID, (0,)),)),
         ),
         (f"0008 {MEMBER}", "0000 00000002 00000001 00 01 01 01 05 01 ff", STABLE),
+        (f"0011 {GROUP}", "0000 00000002 0000000000000000 01 07 02 abcd", StreamsGroupMetadataRecord("g1", 2)),
+        (f"0011 {GROUP}", "0000 00000002 0000000000000000 01 00 04 ffffffff", StreamsGroupMetadataRecord("g1", 2)),
+        (f"0011 {GROUP}", "0000 00000002 0000000000000000 01 01 01 01", StreamsGroupMetadataRecord("g1", 2)),
+        (f"0015 {MEMBER}", "0000 01 01 01 01 05 01 ff", StreamsGroupTargetAssignmentMemberRecord("g1", "m1")),
     ],
 )
-def test_what_only_the_bytes_tell_is_kept(key: str, value: str, record: ConsumerGroupRecord) -> None:
+def test_what_only_the_bytes_tell_is_kept(key: str, value: str, record: GroupRecord) -> None:
     """Tags of later versions, defaults that are written out and long varints are read as by Kafka, and are kept."""
     key_bytes, value_bytes = bytes.fromhex(key), bytes.fromhex(value)
     decoded = decode_record(key_bytes, value_bytes)
@@ -233,11 +188,15 @@ def test_what_only_the_bytes_tell_is_kept(key: str, value: str, record: Consumer
         evolve(OF_CONSUMER_PROTOCOL, member_id="m" * 32_768),
         evolve(STABLE, state=128),
         ConsumerGroupTargetAssignmentMemberRecord("g", "m", (TopicPartitions(TOPIC_ID, (2**31,)),)),
+        StreamsGroupMetadataRecord("g", 0, validated_topology_epoch=2**31),
+        StreamsGroupMemberMetadataRecord("g", "m", None, None, "", "", user_endpoint=Endpoint("h", 65_536)),
+        StreamsGroupTopologyRecord("g", 0, (Subtopology("0", copartition_groups=(CopartitionGroup((2**15,)),)),)),
         GroupTombstone("g", (9, "")),
         GroupTombstone("g", (3, "m")),
+        GroupTombstone("g", (23, "m")),
     ],
 )
-def test_what_no_field_can_hold(record: ConsumerGroupRecord | GroupTombstone) -> None:
+def test_what_no_field_can_hold(record: GroupRecord | GroupTombstone) -> None:
     """Values that don't fit their field, and tombstones of records that there are not, raise an error."""
     with pytest.raises(RecordEncodingError):
         encode_record(record)
@@ -293,7 +252,7 @@ def test_a_member_of_the_classic_protocol_in_a_consumer_group() -> None:
     assert modern is None
 
 
-@given(consumer_group_records() | consumer_group_tombstones())
-def test_records_survive(record: ConsumerGroupRecord | GroupTombstone) -> None:
+@given(consumer_group_records() | streams_group_records() | consumer_group_tombstones())
+def test_records_survive(record: GroupRecord | GroupTombstone) -> None:
     """decode(encode(record)) is the record."""
     assert decode_record(*encode_record(record)) == record
