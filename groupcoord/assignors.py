@@ -23,7 +23,7 @@ from groupcoord.core.consumer.assignors import (
     SubscriptionType,
     UniformAssignor,
 )
-from groupcoord.core.consumer.topics import Topic
+from groupcoord.core.modern.topics import Topic
 from groupcoord.core.streams.assignors import (
     MemberTasks,
     StickyTaskAssignor,

@@ -18,9 +18,9 @@ from groupcoord.config import Config
 from groupcoord.config.group_settings import ConsumerGroupSettings, SettingsOfConsumerGroup
 from groupcoord.core.classic.states import GroupState
 from groupcoord.core.consumer.assignors import Assignor
-from groupcoord.core.consumer.environment import GroupEnvironment
 from groupcoord.core.consumer.group import ConsumerGroupState
 from groupcoord.core.effects import Append, Effects
+from groupcoord.core.environments import Environments
 from groupcoord.core.events import AppendFailures, Counters, Event
 from groupcoord.core.front.authorization import Authorize, Principal
 from groupcoord.core.front.partition_table import PartitionStatus, PartitionTable
@@ -128,7 +128,7 @@ class GroupCoordinator:
         usual = ConsumerGroupSettings.of(self.config)
         settings_of = consumer_group_settings or (lambda group_id: usual)
         chosen = choose_assignors(self.config.group_consumer_assignors, assignors)
-        self._environment = GroupEnvironment(self.config, topics, chosen, self._regexes, settings_of)
+        self._environments = Environments.of(self.config, topics, chosen, settings_of, self._regexes)
         count = self.config.offsets_topic_num_partitions
         self._partitions = PartitionTable(count)
         self._effects = Effects()
@@ -163,7 +163,7 @@ class GroupCoordinator:
             observer=self._observer,
             new_member_id=self._new_member_id,
             new_uuid=self._new_uuid,
-            environment=self._environment,
+            environments=self._environments,
             first_append=first_append,
         )
 
@@ -492,7 +492,7 @@ class GroupCoordinator:
 
     def topics_created(self, names: Collection[str]) -> None:
         """There are new topics: groups that subscribe to them look at them, and expressions are matched again."""
-        self._environment.topics_version += 1
+        self._environments.topics.version += 1
         self.topics_changed(names)
 
     def topics_changed(self, names: Collection[str]) -> None:

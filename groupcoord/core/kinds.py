@@ -12,12 +12,12 @@ from typing import Any, Protocol
 
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.classic.kind import ClassicGroups
-from groupcoord.core.consumer.environment import GroupEnvironment
 from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.core.consumer.kind import ConsumerGroups
 from groupcoord.core.context import Handler, HandlerContext
 from groupcoord.core.creation import Creation
 from groupcoord.core.effects import Continuation, Outcome
+from groupcoord.core.environments import Environments
 from groupcoord.core.groups import Group
 from groupcoord.core.record_keys import RecordKey
 from groupcoord.core.replies import Token
@@ -93,9 +93,9 @@ class GroupKinds:
 
     __slots__ = ("create_for_commit", "rows")
 
-    def __init__(self, context: HandlerContext, creation: Creation, environment: GroupEnvironment) -> None:
+    def __init__(self, context: HandlerContext, creation: Creation, environments: Environments) -> None:
         classic = ClassicGroups(context, creation)
-        self.rows: tuple[GroupKind, ...] = (classic, ConsumerGroups(context, creation, environment, classic))
+        self.rows: tuple[GroupKind, ...] = (classic, ConsumerGroups(context, creation, environments.consumer, classic))
         self.create_for_commit = classic.create
 
     def of(self, group: Group) -> GroupKind:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.classic.member import MemberMetadata
-from groupcoord.core.consumer.draft import News
-from groupcoord.core.consumer.group import ConsumerGroup, ConsumerGroupState
 from groupcoord.core.consumer.state import ConsumerState
 from groupcoord.core.events import (
     AppendFailures,
@@ -27,6 +25,8 @@ from groupcoord.core.events import (
     Trigger,
 )
 from groupcoord.core.groups import Group
+from groupcoord.core.modern.draft import News
+from groupcoord.core.modern.group import ModernGroup
 
 MAX_TRIGGERS = 16
 """A rebalance that is started over again and again remembers its first reasons only."""
@@ -174,11 +174,11 @@ class Observer:
                 if isinstance(event, RebalanceStarted):
                     self._open(event)
 
-    def look_at_rebalance(self, group: ConsumerGroup, now_ms: int) -> None:
-        """What a consumer group is has changed: its rebalance may have come to its end."""
+    def look_at_rebalance(self, group: ModernGroup[Any], now_ms: int) -> None:
+        """What a group is has changed: its rebalance may have come to its end."""
         if group.group_id not in self._open_rebalances:
             return
-        if group.group_state in (ConsumerGroupState.STABLE, ConsumerGroupState.EMPTY):
+        if not group.is_rebalancing:
             self._close(group.group_id, group.state.epoch, len(group.state.members), now_ms)
 
     def offsets_removed(self, count: int, cause: Cause) -> None:

@@ -11,10 +11,10 @@ from groupcoord.config import Config
 from groupcoord.core.administration import Administration
 from groupcoord.core.append_errors import for_client, refused
 from groupcoord.core.append_timeouts import AppendTimeouts
-from groupcoord.core.consumer.environment import GroupEnvironment
 from groupcoord.core.context import Handler, HandlerContext
 from groupcoord.core.creation import Creation
 from groupcoord.core.effects import Append, Continuation, Effects, Outcome
+from groupcoord.core.environments import Environments
 from groupcoord.core.events import Cause
 from groupcoord.core.groups import Group
 from groupcoord.core.hard_state import HardState
@@ -65,7 +65,7 @@ class Partition:
         observer: Observer,
         new_member_id: Callable[[str], str],
         new_uuid: Callable[[], str],
-        environment: GroupEnvironment,
+        environments: Environments,
         first_append: int = 0,
     ) -> None:
         self.index = index
@@ -86,7 +86,7 @@ class Partition:
         self.administration = Administration(self._context)
         self.retention = Retention(self._context, self.administration)
         self._creation = Creation(self._context, self.retention)
-        self._kinds = kinds = GroupKinds(self._context, self._creation, environment)
+        self._kinds = kinds = GroupKinds(self._context, self._creation, environments)
         self.commits = Commits(self._context, kinds.create_for_commit)
         self.append_timeouts = AppendTimeouts(self._context)
         self._handlers: dict[type, Handler] = {

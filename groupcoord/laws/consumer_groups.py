@@ -12,14 +12,14 @@ from uuid import UUID
 
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.consumer.conversion import WhenConverted
-from groupcoord.core.consumer.draft import Draft
+from groupcoord.core.consumer.draft import ConsumerDraft
 from groupcoord.core.consumer.group import ConsumerGroup, ConsumerGroupState
 from groupcoord.core.consumer.heartbeat import beat
-from groupcoord.core.consumer.membership import WhenDrafted
-from groupcoord.core.consumer.refusal import RefusedError
 from groupcoord.core.consumer.state import ConsumerState
 from groupcoord.core.kinds import as_consumer_group
 from groupcoord.core.messages import ConsumerGroupHeartbeat, DescribeGroups
+from groupcoord.core.modern.membership import WhenDrafted
+from groupcoord.core.modern.refusal import RefusedError
 from groupcoord.core.record_keys import RecordKey
 from groupcoord.core.records import (
     CLASSIC_GROUP_KEY,
@@ -235,13 +235,13 @@ def stranger(group_id: str, topics: Collection[str]) -> ConsumerGroupHeartbeat:
 
 
 def _drafted(coordinator: GroupCoordinator, state: ConsumerState, request: ConsumerGroupHeartbeat) -> object:
-    draft = Draft(state)
+    draft = ConsumerDraft(state)
     try:
         response, _ = beat(
             draft,
             request,
             request.member_id,
-            coordinator._environment,
+            coordinator._environments.consumer,
             topics_changed=True,
             now_ms=coordinator.clock.now_ms(),
         )
@@ -270,7 +270,7 @@ def check_consumer_group_is_served(coordinator: GroupCoordinator, group_id: str,
     """
     group = consumer_group_of(coordinator, group_id)
     assert group is not None
-    state, environment = group.state, coordinator._environment
+    state, environment = group.state, coordinator._environments.consumer
     (described,) = coordinator.call(DescribeGroups((group_id,))).groups
     require(described.group_state == "Dead", f"{group_id!r} is described as a classic group: {described!r}")
     places = min(len(member_ids), environment.config.group_consumer_max_size)
@@ -284,7 +284,7 @@ def check_consumer_group_is_served(coordinator: GroupCoordinator, group_id: str,
     expected = ConsumerGroupState.STABLE if state.members else ConsumerGroupState.EMPTY
     require(group.group_state is expected, f"{group!r} does not come to rest: {state.facts()}")
     given = sorted(state.owner_epochs)
-    topics = environment.existing_topics(state.subscribed_topics()).values()
+    topics = environment.topics.existing(state.subscribed_topics()).values()
     wanted = sorted((topic.topic_id, index) for topic in topics for index in range(topic.partition_count))
     is_assigned = state.assignment_timestamp_ms > 0
     require(

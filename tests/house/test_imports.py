@@ -25,7 +25,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "core": ("errors", "config"),
     "messages": ("core.messages",),
     "events": ("core.events",),
-    "assignors": ("core.consumer.assignors", "core.consumer.topics", "core.streams.assignors", "errors"),
+    "assignors": ("core.consumer.assignors", "core.modern.topics", "core.streams.assignors", "errors"),
     "records": ("core.records", "core.columns", "core.consumer_protocol", "core.interpreter", "errors"),
     "log_store": ("core", "errors", "config", "clock", "records"),
     "coordinator": (
@@ -78,7 +78,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "analysis.report",  # how it tells what came of it
         # its laws judge what is inside
         *("core.records", "core.hard_state", "core.offsets", "core.timers"),
-        *("core.groups", "core.kinds", "core.classic", "core.consumer"),
+        *("core.groups", "core.kinds", "core.classic", "core.consumer", "core.modern"),
     ),
     "analysis": (),
     "analysis.columns": (

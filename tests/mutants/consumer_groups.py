@@ -399,7 +399,7 @@ CONSUMER_GROUP_MUTANTS = (
     Mutant(
         "new topics are never matched",
         "consumer/regexes.py",
-        "        or version < environment.topics_version\n        or now_ms",
+        "        or version < environment.topics.version\n        or now_ms",
         "        or now_ms",
     ),
     Mutant(

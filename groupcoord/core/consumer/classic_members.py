@@ -14,8 +14,8 @@ from uuid import UUID
 from attrs import evolve, frozen
 
 from groupcoord.config import MigrationPolicy
-from groupcoord.core.consumer.draft import Draft
-from groupcoord.core.consumer.environment import GroupEnvironment
+from groupcoord.core.consumer.draft import ConsumerDraft
+from groupcoord.core.consumer.environment import ConsumerGroupEnvironment
 from groupcoord.core.consumer.heartbeat import Step, check_capacity, move_on
 from groupcoord.core.consumer.identity import find_member, find_static_member, new_member, replace_member
 from groupcoord.core.consumer.reconciliation import MemberState
@@ -24,7 +24,6 @@ from groupcoord.core.consumer.records import (
     ClassicProtocol,
     ConsumerGroupMemberMetadataRecord,
 )
-from groupcoord.core.consumer.refusal import RefusedError
 from groupcoord.core.consumer.state import ConsumerMember, ConsumerState
 from groupcoord.core.consumer_protocol import (
     CONSUMER_PROTOCOL_TYPE,
@@ -37,12 +36,13 @@ from groupcoord.core.consumer_protocol import (
 )
 from groupcoord.core.java.hashing import HashTable, uuid_hash, uuid_sort_key
 from groupcoord.core.messages import Heartbeat, JoinGroup, JoinGroupResponse, JoinProtocol, SyncGroup, SyncGroupResponse
+from groupcoord.core.modern.refusal import RefusedError
 from groupcoord.errors import ErrorCode
 
 P = TypeVar("P")
 
 
-def check_join(state: ConsumerState, request: JoinGroup, environment: GroupEnvironment) -> None:
+def check_join(state: ConsumerState, request: JoinGroup, environment: ConsumerGroupEnvironment) -> None:
     """Check whether somebody may join with the classic protocol.
 
     Raises:
@@ -66,10 +66,10 @@ def _is_supported(state: ConsumerState, protocols: tuple[JoinProtocol, ...]) -> 
 
 
 def join(
-    draft: Draft,
+    draft: ConsumerDraft,
     request: JoinGroup,
     member_id: str,
-    environment: GroupEnvironment,
+    environment: ConsumerGroupEnvironment,
     *,
     topics_changed: bool,
     ends_group: bool,
@@ -109,7 +109,7 @@ def join(
     return response, step
 
 
-def _resolve(draft: Draft, request: JoinGroup, member_id: str) -> ConsumerMember:
+def _resolve(draft: ConsumerDraft, request: JoinGroup, member_id: str) -> ConsumerMember:
     state, instance_id = draft.state, request.group_instance_id
     if instance_id is None:
         return state.members.get(member_id) or new_member(state, member_id)
@@ -140,7 +140,9 @@ def _update(
     )
 
 
-def owned_partitions(partitions: Iterable[TopicPartition], environment: GroupEnvironment) -> dict[UUID, set[int]]:
+def owned_partitions(
+    partitions: Iterable[TopicPartition], environment: ConsumerGroupEnvironment
+) -> dict[UUID, set[int]]:
     """Return partitions by topic id; those of topics that don't exist are left out."""
     owned: dict[UUID, set[int]] = {}
     for topic, partition in partitions:
@@ -219,7 +221,7 @@ def in_hash_order(partitions: Mapping[UUID, P]) -> list[tuple[UUID, P]]:
     ]
 
 
-def synced(member: ConsumerMember, environment: GroupEnvironment) -> SyncGroupResponse:
+def synced(member: ConsumerMember, environment: ConsumerGroupEnvironment) -> SyncGroupResponse:
     """Return a member's assignment, in the version in which it subscribed."""
     metadata = member.metadata.classic_member_metadata
     assert metadata is not None

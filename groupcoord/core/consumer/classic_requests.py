@@ -7,13 +7,14 @@ Joins and leaves of such members write: they wait their turn in
 from __future__ import annotations
 
 from groupcoord.core.consumer.classic_members import identify, judge_heartbeat, judge_sync, synced
-from groupcoord.core.consumer.environment import GroupEnvironment
+from groupcoord.core.consumer.environment import ConsumerGroupEnvironment
 from groupcoord.core.consumer.group import ConsumerGroup, consumer_groups
-from groupcoord.core.consumer.member_timers import MemberTimers
-from groupcoord.core.consumer.refusal import RefusedError, refused
+from groupcoord.core.consumer.member_timers import ConsumerTimers
+from groupcoord.core.consumer.refusal import refused
 from groupcoord.core.consumer.state import ConsumerMember
 from groupcoord.core.context import HandlerContext
 from groupcoord.core.messages import Heartbeat, HeartbeatResponse, SyncGroup
+from groupcoord.core.modern.refusal import RefusedError
 from groupcoord.core.replies import Token
 from groupcoord.errors import ErrorCode
 
@@ -23,7 +24,7 @@ class ClassicRequests:
 
     __slots__ = ("_context", "_environment", "_groups", "_timers")
 
-    def __init__(self, context: HandlerContext, environment: GroupEnvironment, timers: MemberTimers) -> None:
+    def __init__(self, context: HandlerContext, environment: ConsumerGroupEnvironment, timers: ConsumerTimers) -> None:
         self._context = context
         self._groups = consumer_groups(context.groups)
         self._environment = environment

@@ -13,12 +13,12 @@ from groupcoord.core.classic.continuations import OfGroup
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.classic.kind import ClassicGroups
 from groupcoord.core.classic.states import GroupState
-from groupcoord.core.consumer.draft import Downgrade, Draft, News
-from groupcoord.core.consumer.environment import GroupEnvironment
+from groupcoord.core.consumer.draft import ConsumerDraft, Downgrade
+from groupcoord.core.consumer.environment import ConsumerGroupEnvironment
 from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.core.consumer.heartbeat import beat
-from groupcoord.core.consumer.member_timers import MemberTimers
-from groupcoord.core.consumer.refusal import RefusedError, refused
+from groupcoord.core.consumer.member_timers import ConsumerTimers
+from groupcoord.core.consumer.refusal import refused
 from groupcoord.core.consumer.regexes import question
 from groupcoord.core.consumer.state import ConsumerState
 from groupcoord.core.consumer.upgrade import check_upgrade, upgraded
@@ -27,6 +27,8 @@ from groupcoord.core.effects import Continuation
 from groupcoord.core.events import Cause
 from groupcoord.core.groups import Group
 from groupcoord.core.messages import ConsumerGroupHeartbeat, JoinGroup, JoinGroupResponse
+from groupcoord.core.modern.draft import News
+from groupcoord.core.modern.refusal import RefusedError
 from groupcoord.core.questions import ResolveRegexes
 from groupcoord.core.records import CLASSIC_GROUP_KEY, Record
 from groupcoord.core.replies import Reply, Token, Waiting
@@ -81,8 +83,8 @@ class Conversion:
     def __init__(
         self,
         context: HandlerContext,
-        environment: GroupEnvironment,
-        timers: MemberTimers,
+        environment: ConsumerGroupEnvironment,
+        timers: ConsumerTimers,
         classic: ClassicGroups,
         revive: Callable[[str, int], ConsumerGroup],
     ) -> None:
@@ -98,7 +100,7 @@ class Conversion:
         """Make a consumer group of a classic one, which the joiner is the first to use."""
         context, environment = self._context, self._environment
         member_id = request.member_id or context.new_uuid()
-        draft = Draft(ConsumerState(group.group_id))
+        draft = ConsumerDraft(ConsumerState(group.group_id))
         try:
             if self._is_written(group):
                 raise RefusedError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -122,7 +124,7 @@ class Conversion:
         in_flight = self._context.writer.in_flight
         return any(isinstance(e.continuation, OfGroup) and e.continuation.concerns(group) for e in in_flight)
 
-    def downgrade(self, group: ConsumerGroup, draft: Draft) -> None:
+    def downgrade(self, group: ConsumerGroup, draft: ConsumerDraft) -> None:
         """Make a classic group of a consumer group, as was drafted."""
         self._begin(WhenConverted(group, draft.downgrade, news=draft.news), draft.records, draft.held)
 

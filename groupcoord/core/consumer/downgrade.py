@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from groupcoord.core.consumer.classic_members import in_hash_order
-from groupcoord.core.consumer.draft import Downgrade, Draft
-from groupcoord.core.consumer.environment import GroupEnvironment
+from groupcoord.core.consumer.draft import ConsumerDraft, Downgrade
+from groupcoord.core.consumer.environment import ConsumerGroupEnvironment
 from groupcoord.core.consumer.identity import tombstones_of
 from groupcoord.core.consumer.state import ConsumerMember, ConsumerState, group_tombstones
 from groupcoord.core.consumer_protocol import (
@@ -27,7 +27,7 @@ from groupcoord.errors import ErrorCode
 
 
 def can_downgrade(
-    state: ConsumerState, without: Collection[str], environment: GroupEnvironment, *, joining: int = 0
+    state: ConsumerState, without: Collection[str], environment: ConsumerGroupEnvironment, *, joining: int = 0
 ) -> bool:
     """Tell whether a group becomes a classic one when these members are gone: all that are left use that protocol.
 
@@ -50,8 +50,8 @@ def can_downgrade(
 
 
 def downgrade(
-    draft: Draft,
-    environment: GroupEnvironment,
+    draft: ConsumerDraft,
+    environment: ConsumerGroupEnvironment,
     trigger: Trigger | None,
     now_ms: int,
     *,
@@ -91,7 +91,7 @@ def downgrade(
 
 
 def downgraded(
-    state: ConsumerState, staying: list[str], environment: GroupEnvironment, now_ms: int
+    state: ConsumerState, staying: list[str], environment: ConsumerGroupEnvironment, now_ms: int
 ) -> GroupMetadataRecord:
     """Return the record of the classic group that a group becomes whose members all use the classic protocol.
 
@@ -130,7 +130,7 @@ def _vote(members: list[ConsumerMember]) -> str:
 
 
 def _downgraded_member(
-    state: ConsumerState, member: ConsumerMember, protocol_name: str, environment: GroupEnvironment
+    state: ConsumerState, member: ConsumerMember, protocol_name: str, environment: ConsumerGroupEnvironment
 ) -> MemberRecord:
     metadata, classic = member.metadata, member.metadata.classic_member_metadata
     assert classic is not None

@@ -12,8 +12,8 @@ from uuid import UUID
 from attrs import frozen
 
 from groupcoord.core.consumer.assignors import PartitionAssignorError, Partitions, SubscriptionType
-from groupcoord.core.consumer.draft import Draft
-from groupcoord.core.consumer.environment import GroupEnvironment
+from groupcoord.core.consumer.draft import ConsumerDraft
+from groupcoord.core.consumer.environment import ConsumerGroupEnvironment
 from groupcoord.core.consumer.identity import resolve_member, target_record
 from groupcoord.core.consumer.reconciliation import MemberAssignment, reconcile
 from groupcoord.core.consumer.records import (
@@ -21,10 +21,8 @@ from groupcoord.core.consumer.records import (
     ConsumerGroupPartitionMetadataRecord,
     ConsumerGroupTargetAssignmentMetadataRecord,
 )
-from groupcoord.core.consumer.refusal import RefusedError
 from groupcoord.core.consumer.regexes import RegexChange, change_regex, needs_resolution
 from groupcoord.core.consumer.state import ConsumerMember, ConsumerState, assignment_record
-from groupcoord.core.consumer.target import changed_targets
 from groupcoord.core.consumer.votes import preferred_assignor, preferred_assignor_after
 from groupcoord.core.events import Cause, MemberAdded, Trigger
 from groupcoord.core.groups import check_group_size
@@ -34,6 +32,8 @@ from groupcoord.core.messages import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+from groupcoord.core.modern.refusal import RefusedError
+from groupcoord.core.modern.target import changed_targets
 from groupcoord.core.records import GroupTombstone
 from groupcoord.errors import ErrorCode
 
@@ -54,10 +54,10 @@ class Step:
 
 
 def beat(
-    draft: Draft,
+    draft: ConsumerDraft,
     request: ConsumerGroupHeartbeat,
     member_id: str,
-    environment: GroupEnvironment,
+    environment: ConsumerGroupEnvironment,
     *,
     topics_changed: bool,
     now_ms: int,
@@ -94,11 +94,11 @@ def beat(
 
 
 def move_on(
-    draft: Draft,
+    draft: ConsumerDraft,
     member: ConsumerMember,
     metadata: ConsumerGroupMemberMetadataRecord,
     owned: Mapping[UUID, Collection[int]] | None,
-    environment: GroupEnvironment,
+    environment: ConsumerGroupEnvironment,
     *,
     topics_changed: bool,
     ends_group: bool = False,
@@ -151,7 +151,7 @@ def move_on(
     looks = bumps or topics_changed
     if ends_group and draft.state.assignment_epoch < draft.state.epoch:
         return Step(updated, looks, wants_resolution)
-    has_new_target = _is_target_due(draft.state, environment, now_ms)
+    has_new_target = draft.state.is_target_due(environment.assignment_interval_ms(draft.state.group_id), now_ms)
     if has_new_target:
         # Kafka looks at the subscriptions anew only together with their topics.
         subscriptions = draft.state.subscription_type() if looks else draft.base.last_seen_subscriptions()
@@ -165,7 +165,7 @@ def move_on(
     return Step(updated, looks, wants_resolution)
 
 
-def _reason(draft: Draft, member: ConsumerMember, *, is_new: bool) -> Trigger:
+def _reason(draft: ConsumerDraft, member: ConsumerMember, *, is_new: bool) -> Trigger:
     """Return why a member's request makes the group's epoch grow."""
     if is_new:
         return Trigger(Cause.JOIN, member.member_id)
@@ -174,7 +174,7 @@ def _reason(draft: Draft, member: ConsumerMember, *, is_new: bool) -> Trigger:
 
 
 def check_capacity(
-    state: ConsumerState, instance_id: str | None, member_id: str, environment: GroupEnvironment
+    state: ConsumerState, instance_id: str | None, member_id: str, environment: ConsumerGroupEnvironment
 ) -> None:
     """Refuse newcomers to a full group. A static member that comes back is none (Kafka 4.4).
 
@@ -223,7 +223,7 @@ def _update(
     )
 
 
-def look_at_topics(draft: Draft, environment: GroupEnvironment, reason: Trigger | None) -> None:
+def look_at_topics(draft: ConsumerDraft, environment: ConsumerGroupEnvironment, reason: Trigger | None) -> None:
     """Compare the subscribed topics with what the group knew of them; if they differ, its epoch grows.
 
     Args:
@@ -232,14 +232,14 @@ def look_at_topics(draft: Draft, environment: GroupEnvironment, reason: Trigger 
         reason: why the epoch grows in any case; None if it need not.
     """
     state = draft.state
-    metadata_hash = environment.metadata_hash(state.subscribed_topics())
+    metadata_hash = environment.topics.metadata_hash(state.subscribed_topics())
     if reason is not None or metadata_hash != state.metadata_hash:
         draft.begin_epoch(metadata_hash, reason or Trigger(Cause.TOPIC_CHANGE))
     if state.has_partition_metadata:
         draft.write(GroupTombstone(state.group_id, ConsumerGroupPartitionMetadataRecord.key))
 
 
-def _targets_so_far(draft: Draft, metadata: ConsumerGroupMemberMetadataRecord) -> Mapping[str, Partitions]:
+def _targets_so_far(draft: ConsumerDraft, metadata: ConsumerGroupMemberMetadataRecord) -> Mapping[str, Partitions]:
     """Return the targets with which Kafka compares a new one: whoever has one that stays gets no record.
 
     One that takes the place of a static member without a target is written an empty one, but has none for that.
@@ -250,20 +250,12 @@ def _targets_so_far(draft: Draft, metadata: ConsumerGroupMemberMetadataRecord) -
     return {member_id: target for member_id, target in targets.items() if member_id != metadata.member_id}
 
 
-def _is_target_due(state: ConsumerState, environment: GroupEnvironment, now_ms: int) -> bool:
-    """Tell whether the target is out of date, and a new one not too soon after the last (KIP-1263)."""
-    if state.assignment_epoch >= state.epoch:
-        return False
-    interval_ms, last_ms = environment.settings_of(state.group_id).assignment_interval_ms, state.assignment_timestamp_ms
-    return not (last_ms and interval_ms and now_ms < last_ms + interval_ms)
-
-
 def _assign_target(
-    draft: Draft,
+    draft: ConsumerDraft,
     assignor: str,
     asker: ConsumerGroupMemberMetadataRecord,
     subscriptions: SubscriptionType,
-    environment: GroupEnvironment,
+    environment: ConsumerGroupEnvironment,
     now_ms: int,
 ) -> None:
     """Work out who is to have what.
@@ -292,7 +284,7 @@ def _assign_target(
             targets=_targets_so_far(draft, asker),
             subscriptions=subscriptions,
             resolved={regex: record.topics for regex, record in state.resolved.items()},
-            topics=environment.existing_topics(state.subscribed_topics()),
+            topics=environment.topics.existing(state.subscribed_topics()),
         )
     except PartitionAssignorError:
         raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
@@ -302,7 +294,9 @@ def _assign_target(
     )
 
 
-def _target_of(draft: Draft, metadata: ConsumerGroupMemberMetadataRecord, *, has_new_target: bool) -> Partitions:
+def _target_of(
+    draft: ConsumerDraft, metadata: ConsumerGroupMemberMetadataRecord, *, has_new_target: bool
+) -> Partitions:
     """Return what a member is to have in the end.
 
     Kafka finds the target of a static member by its instance id: one that has just begun to use an id which nobody had
@@ -313,11 +307,11 @@ def _target_of(draft: Draft, metadata: ConsumerGroupMemberMetadataRecord, *, has
 
 
 def _reconcile(
-    draft: Draft,
+    draft: ConsumerDraft,
     member: ConsumerMember,
     target: Partitions,
     owned: Mapping[UUID, Collection[int]] | None,
-    environment: GroupEnvironment,
+    environment: ConsumerGroupEnvironment,
     *,
     subscription_changed: bool,
 ) -> MemberAssignment:
@@ -330,7 +324,7 @@ def _reconcile(
         owned=owned,
         target=target,
         target_epoch=state.assignment_epoch,
-        subscribed=frozenset(topic.topic_id for topic in environment.existing_topics(names).values()),
+        subscribed=frozenset(topic.topic_id for topic in environment.topics.existing(names).values()),
         subscribes_to_nothing=not names,
         has_subscription_changed=subscription_changed,
         # A member that takes another's place still has what it had itself, until that is written.

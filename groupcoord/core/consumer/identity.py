@@ -9,17 +9,17 @@ from __future__ import annotations
 from attrs import evolve
 
 from groupcoord.core.consumer.assignors import Partitions
-from groupcoord.core.consumer.draft import Draft
+from groupcoord.core.consumer.draft import ConsumerDraft
 from groupcoord.core.consumer.records import (
     ConsumerGroupCurrentMemberAssignmentRecord,
     ConsumerGroupMemberMetadataRecord,
     ConsumerGroupTargetAssignmentMemberRecord,
     TopicPartitions,
 )
-from groupcoord.core.consumer.refusal import RefusedError
 from groupcoord.core.consumer.state import ConsumerMember, ConsumerState, assignment_record
 from groupcoord.core.events import MemberReplaced
 from groupcoord.core.messages import JOIN_GROUP_MEMBER_EPOCH, ConsumerGroupHeartbeat
+from groupcoord.core.modern.refusal import RefusedError
 from groupcoord.core.records import GroupTombstone
 from groupcoord.errors import ErrorCode
 
@@ -86,7 +86,7 @@ def _is_assigned(member: ConsumerMember, owned: tuple[TopicPartitions, ...]) -> 
     return all(partition in assigned.get(topic_id, ()) for topic_id, partitions in owned for partition in partitions)
 
 
-def resolve_member(draft: Draft, request: ConsumerGroupHeartbeat, member_id: str) -> ConsumerMember:
+def resolve_member(draft: ConsumerDraft, request: ConsumerGroupHeartbeat, member_id: str) -> ConsumerMember:
     """Return whom a heartbeat is from: a member, or a new one that no record knows yet.
 
     A static member that comes back under another id takes the place of the old one, which is written to ``draft``.
@@ -127,7 +127,7 @@ def new_member(state: ConsumerState, member_id: str) -> ConsumerMember:
     return ConsumerMember(metadata)
 
 
-def replace_member(draft: Draft, member: ConsumerMember, member_id: str) -> ConsumerMember:
+def replace_member(draft: ConsumerDraft, member: ConsumerMember, member_id: str) -> ConsumerMember:
     """Give a member's place to another id: subscription, target and partitions go with it, its epoch starts at 0.
 
     Returns:

@@ -11,8 +11,8 @@ from collections.abc import Collection
 from attrs import evolve
 
 from groupcoord.core.consumer.downgrade import can_downgrade, downgrade
-from groupcoord.core.consumer.draft import Draft
-from groupcoord.core.consumer.environment import GroupEnvironment
+from groupcoord.core.consumer.draft import ConsumerDraft
+from groupcoord.core.consumer.environment import ConsumerGroupEnvironment
 from groupcoord.core.consumer.identity import find_member, find_static_member, tombstones_of
 from groupcoord.core.consumer.records import (
     ConsumerGroupRegularExpressionRecord,
@@ -30,7 +30,7 @@ from groupcoord.errors import ErrorCode
 
 
 def leave(
-    draft: Draft, request: ConsumerGroupHeartbeat, environment: GroupEnvironment, now_ms: int
+    draft: ConsumerDraft, request: ConsumerGroupHeartbeat, environment: ConsumerGroupEnvironment, now_ms: int
 ) -> ConsumerGroupHeartbeatResponse:
     """Take the heartbeat of a member that leaves, for good or, if it is static, for a while.
 
@@ -52,7 +52,7 @@ def leave(
 
 
 def remove_members(
-    draft: Draft, member_ids: Collection[str], cause: Cause, environment: GroupEnvironment, now_ms: int
+    draft: ConsumerDraft, member_ids: Collection[str], cause: Cause, environment: ConsumerGroupEnvironment, now_ms: int
 ) -> None:
     """Write that members are gone, and the group's next epoch; or that it is a classic group again."""
     state = draft.state
@@ -74,6 +74,6 @@ def remove_members(
             if regex not in state.regex_subscribers
         )
     )
-    draft.begin_epoch(environment.metadata_hash(state.subscribed_topics()), trigger)
+    draft.begin_epoch(environment.topics.metadata_hash(state.subscribed_topics()), trigger)
     if not state.members:
         draft.write(ConsumerGroupTargetAssignmentMetadataRecord(group_id, draft.state.epoch, 0))

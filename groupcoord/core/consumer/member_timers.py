@@ -1,12 +1,7 @@
-"""Timers of members of consumer groups: sessions, time to give partitions back, to join again, to sync.
-
-They follow from what is durable: a member has a session from its first record on, and time to give something back from
-the record on that says so.
-"""
+"""Timers of members of consumer groups: sessions, time to give partitions back, to join again, to sync."""
 
 from __future__ import annotations
 
-from groupcoord.core.consumer.environment import GroupEnvironment
 from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.core.consumer.reconciliation import MemberState
 from groupcoord.core.consumer.records import (
@@ -14,53 +9,33 @@ from groupcoord.core.consumer.records import (
     ConsumerGroupMemberMetadataRecord,
 )
 from groupcoord.core.consumer.state import ConsumerMember
-from groupcoord.core.records import GroupTombstone, Record
-from groupcoord.core.timers import TimerKind, TimerQueue
-
-FENCING_RETRY_MS = 500
-"""After so long a timer fires again whose consequence could not be written (Kafka's ``CoordinatorTimerImpl``)."""
+from groupcoord.core.modern.member_timers import MemberTimers
+from groupcoord.core.records import Record
+from groupcoord.core.timers import TimerKind
 
 
-class MemberTimers:
-    """Arms and cancels the timers of members.
+class ConsumerTimers(MemberTimers[ConsumerGroup, ConsumerMember]):
+    """Arms and cancels the timers of members of consumer groups."""
 
-    Args:
-        timers: where they are.
-        environment: how long sessions are.
-    """
+    __slots__ = ()
 
-    __slots__ = ("_environment", "_timers")
-
-    def __init__(self, timers: TimerQueue, environment: GroupEnvironment) -> None:
-        self._timers = timers
-        self._environment = environment
+    MEMBER_RECORD = ConsumerGroupMemberMetadataRecord
+    MEMBER_RECORD_TYPE = 5
 
     def follow(self, group: ConsumerGroup, record: Record, now_ms: int) -> None:
         """Set the timers that follow from a record that is durable now."""
-        match record:
-            case ConsumerGroupMemberMetadataRecord(member_id=member_id):
-                member = group.state.members.get(member_id)
-                if member is not None and group.timer(TimerKind.CONSUMER_SESSION, member_id).deadline_ms is None:
-                    self.start_session(group, member, now_ms)
-            case ConsumerGroupCurrentMemberAssignmentRecord(member_id=member_id):
-                member = group.state.members.get(member_id)
-                # Else its timers go on, and may find that it has moved on.
-                if member is not None and not member.has_left and not member.uses_classic_protocol:
-                    self._follow_assignment(group, member, now_ms)
-            case GroupTombstone(key=(5, member_id)) if member_id not in group.state.members:
-                for timer in group.drop_timers(member_id):
-                    self._timers.cancel(timer)
+        super().follow(group, record, now_ms)
+        if isinstance(record, ConsumerGroupCurrentMemberAssignmentRecord):
+            member = group.state.members.get(record.member_id)
+            # Else its timers go on, and may find that it has moved on.
+            if member is not None and not member.has_left and not member.uses_classic_protocol:
+                self._follow_assignment(group, member, now_ms)
 
     def _follow_assignment(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
-        member_id = member.member_id
         if member.assignment.state is MemberState.UNREVOKED_PARTITIONS:
-            group.revoking_epochs[member_id] = member.assignment.member_epoch
-            timer = group.timer(TimerKind.REVOCATION, member_id)
-            self._timers.arm(timer, now_ms + member.metadata.rebalance_timeout_ms)
-            return
-        known = group.known_timer(TimerKind.REVOCATION, member_id)
-        if known is not None:
-            self._timers.cancel(known)
+            self.await_revocation(group, member, member.metadata.rebalance_timeout_ms, now_ms)
+        else:
+            self.end_revocation(group, member.member_id)
 
     def revive(self, group: ConsumerGroup, now_ms: int, *, uses_own_timeouts: bool) -> None:
         """Set the timers of a group that was made of its records. Every member's session starts now.
@@ -109,11 +84,3 @@ class MemberTimers:
         """A member of the classic protocol has synced."""
         self._timers.cancel(group.timer(TimerKind.MEMBER_SYNC, member.member_id))
         self.start_session(group, member, now_ms)
-
-    def retry_fencing(self, group: ConsumerGroup, now_ms: int) -> None:
-        """Whom the log has kept from being removed goes later, unless a sign of life has come."""
-        fencing, group.fencing = group.fencing, []
-        for key in fencing:
-            timer = group.timer(key.kind, key.member_id)
-            if timer.deadline_ms is None and key.member_id in group.state.members:
-                self._timers.arm(timer, now_ms + FENCING_RETRY_MS)

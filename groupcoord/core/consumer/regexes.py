@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from enum import Enum
 
-from groupcoord.core.consumer.draft import Draft
-from groupcoord.core.consumer.environment import GroupEnvironment
+from groupcoord.core.consumer.draft import ConsumerDraft
+from groupcoord.core.consumer.environment import ConsumerGroupEnvironment
 from groupcoord.core.consumer.records import ConsumerGroupRegularExpressionRecord
 from groupcoord.core.consumer.state import ConsumerState
 from groupcoord.core.context import HandlerContext
@@ -38,7 +38,7 @@ class RegexChange(Enum):
     """It is known, or there is no expression any more: the assignment has to follow."""
 
 
-def change_regex(draft: Draft, old: str, new: str, environment: GroupEnvironment) -> RegexChange:
+def change_regex(draft: ConsumerDraft, old: str, new: str, environment: ConsumerGroupEnvironment) -> RegexChange:
     """Take over a member's new expression, and forget the old one's topics if nobody else uses it.
 
     Raises:
@@ -57,7 +57,7 @@ def change_regex(draft: Draft, old: str, new: str, environment: GroupEnvironment
 
 
 def needs_resolution(
-    stored: ConsumerState, state: ConsumerState, regex: str, environment: GroupEnvironment, now_ms: int
+    stored: ConsumerState, state: ConsumerState, regex: str, environment: ConsumerGroupEnvironment, now_ms: int
 ) -> bool:
     """Tell whether a group's expressions must be matched against the topics.
 
@@ -76,17 +76,17 @@ def needs_resolution(
     return (
         (bool(regex) and regex not in stored.regex_subscribers)
         or len(state.regex_subscribers) != len(stored.resolved)
-        or version < environment.topics_version
+        or version < environment.topics.version
         or now_ms > refreshed_ms + environment.config.group_consumer_regex_refresh_interval_ms
     )
 
 
-def next_resolution_ms(state: ConsumerState, environment: GroupEnvironment) -> int:
+def next_resolution_ms(state: ConsumerState, environment: ConsumerGroupEnvironment) -> int:
     """Return until when a group's expressions need not be matched again, unless they or the topics change."""
     if not state.regex_subscribers:
         return FOREVER_MS
     refreshed_ms, version = _last_resolution(state)
-    if len(state.regex_subscribers) != len(state.resolved) or version < environment.topics_version:
+    if len(state.regex_subscribers) != len(state.resolved) or version < environment.topics.version:
         return refreshed_ms + REFRESH_PAUSE_MS
     return refreshed_ms + environment.config.group_consumer_regex_refresh_interval_ms
 
@@ -105,7 +105,11 @@ def _last_resolution(state: ConsumerState) -> tuple[int, int]:
 
 
 def question(
-    context: HandlerContext, state: ConsumerState, environment: GroupEnvironment, principal: Principal, now_ms: int
+    context: HandlerContext,
+    state: ConsumerState,
+    environment: ConsumerGroupEnvironment,
+    principal: Principal,
+    now_ms: int,
 ) -> ResolveRegexes:
     """Return what the host is asked of a group's expressions.
 
@@ -117,10 +121,10 @@ def question(
         now_ms: the time.
     """
     regexes = tuple(sorted(state.regex_subscribers))
-    return ResolveRegexes(context.partition, state.group_id, regexes, principal, environment.topics_version, now_ms)
+    return ResolveRegexes(context.partition, state.group_id, regexes, principal, environment.topics.version, now_ms)
 
 
-def take_resolution(draft: Draft, resolved: ResolvedRegexes, environment: GroupEnvironment) -> bool:
+def take_resolution(draft: ConsumerDraft, resolved: ResolvedRegexes, environment: ConsumerGroupEnvironment) -> bool:
     """Write which topics expressions match now; if that changes what the group subscribes to, its epoch grows.
 
     Returns:
@@ -135,7 +139,7 @@ def take_resolution(draft: Draft, resolved: ResolvedRegexes, environment: GroupE
         before = stored.resolved.get(regex)
         has_changed = has_changed or topics != (() if before is None else tuple(sorted(before.topics)))
         draft.write(ConsumerGroupRegularExpressionRecord(group_id, regex, topics, question.version, question.asked_ms))
-    metadata_hash = environment.metadata_hash(draft.state.subscribed_topics())
+    metadata_hash = environment.topics.metadata_hash(draft.state.subscribed_topics())
     if not has_changed and metadata_hash == stored.metadata_hash:
         return False
     draft.begin_epoch(metadata_hash, Trigger(Cause.REGEX_CHANGE if has_changed else Cause.TOPIC_CHANGE))

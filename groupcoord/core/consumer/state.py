@@ -8,13 +8,10 @@ group holds and what a load makes of the log is the same. Sources: ``ConsumerGro
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, MutableMapping
-from typing import Any
 from uuid import UUID
 
 from attrs import frozen
 
-from groupcoord.core.consumer.assignors import Partitions, SubscriptionType
-from groupcoord.core.consumer.overlay import Overlay
 from groupcoord.core.consumer.reconciliation import MemberAssignment, MemberState, PartitionEpochs
 from groupcoord.core.consumer.records import (
     AssignedTopicPartitions,
@@ -22,16 +19,14 @@ from groupcoord.core.consumer.records import (
     ConsumerGroupMemberMetadataRecord,
     ConsumerGroupMetadataRecord,
     ConsumerGroupPartitionMetadataRecord,
-    ConsumerGroupRecord,
     ConsumerGroupRegularExpressionRecord,
     ConsumerGroupTargetAssignmentMemberRecord,
     ConsumerGroupTargetAssignmentMetadataRecord,
 )
-from groupcoord.core.consumer.target import subscription_type
-from groupcoord.core.records import GroupRecord, GroupTombstone
-
-FIRST_EPOCH = 1
-"""The epoch of a group before anything changed (Kafka 4.3)."""
+from groupcoord.core.modern.assignor import Partitions, SubscriptionType
+from groupcoord.core.modern.state import ModernGroupState, count
+from groupcoord.core.modern.target import subscription_type
+from groupcoord.core.records import GroupTombstone
 
 LEFT_MEMBER_EPOCH = -2
 """The epoch of a static member that has left for a while."""
@@ -42,9 +37,6 @@ FREE = -1
 NEW_ASSIGNMENT = MemberAssignment()
 
 Partition = tuple[UUID, int]
-
-_LARGE = frozenset({"members", "owner_epochs", "static_members", "targets"})
-"""They are as large as the group, and most changes leave nearly all of them as it is."""
 
 
 @frozen
@@ -63,6 +55,11 @@ class ConsumerMember:
     def member_id(self) -> str:
         """Its id."""
         return self.metadata.member_id
+
+    @property
+    def member_epoch(self) -> int:
+        """Where it stands."""
+        return self.assignment.member_epoch
 
     @property
     def uses_classic_protocol(self) -> bool:
@@ -87,21 +84,11 @@ class ConsumerMember:
                     yield topic_id, partition
 
 
-class ConsumerState:
-    """The facts about one group. Copy it with :meth:`copy`; values inside are never changed, only replaced.
-
-    A copy keeps its changes to what is large apart, and :meth:`settle` makes them where they belong. So a change costs
-    the same in a large group as in a small one.
+class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
+    """The facts about one consumer group.
 
     Attributes:
-        group_id: the group.
-        epoch: the group's epoch.
-        metadata_hash: stands for the subscribed topics as they were at that epoch.
-        assignment_epoch: the epoch for which the target assignment was made.
-        assignment_timestamp_ms: when that was; 0 if nobody knows.
         has_partition_metadata: a record of type 4 is in the log, which Kafka 4.1 and later remove.
-        members: member id → member.
-        targets: member id → topic id → partitions that the member is to have in the end.
         resolved: regular expression → which topics match it.
         static_members: instance id → member id.
         name_subscribers: topic name → how many members name it.
@@ -109,41 +96,29 @@ class ConsumerState:
         votes: assignor → how many members ask for it.
         classic_member_count: how many members joined with JoinGroup.
         owner_epochs: partition → the epoch of the member that has it or has not given it back yet.
-        shared: the large ones of these that are another state's as well: changes to them are kept apart.
         seen_subscriptions: what Kafka found when it last looked whether all members subscribe to the same topics; None
             if it would find now what there is. It looks when a member changes, and not when an expression is resolved
             or forgotten. No record says it, so it is no fact.
     """
 
     __slots__ = (
-        "assignment_epoch",
-        "assignment_timestamp_ms",
         "classic_member_count",
-        "epoch",
-        "group_id",
         "has_partition_metadata",
-        "members",
-        "metadata_hash",
         "name_subscribers",
         "owner_epochs",
         "regex_subscribers",
         "resolved",
         "seen_subscriptions",
-        "shared",
         "static_members",
-        "targets",
         "votes",
     )
 
+    LARGE = frozenset({"members", "owner_epochs", "static_members", "targets"})
+    NO_FACTS = frozenset({"seen_subscriptions", "shared"})
+
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.epoch = FIRST_EPOCH
-        self.metadata_hash = 0
-        self.assignment_epoch = FIRST_EPOCH
-        self.assignment_timestamp_ms = 0
+        super().__init__(group_id)
         self.has_partition_metadata = False
-        self.members: MutableMapping[str, ConsumerMember] = {}
-        self.targets: MutableMapping[str, Partitions] = {}
         self.resolved: dict[str, ConsumerGroupRegularExpressionRecord] = {}
         self.static_members: MutableMapping[str, str] = {}
         self.name_subscribers: dict[str, int] = {}
@@ -151,29 +126,10 @@ class ConsumerState:
         self.votes: dict[str, int] = {}
         self.classic_member_count = 0
         self.owner_epochs: MutableMapping[Partition, int] = {}
-        self.shared: frozenset[str] = frozenset()
         self.seen_subscriptions: SubscriptionType | None = None
 
-    @classmethod
-    def of(cls, group_id: str, records: Iterable[GroupRecord]) -> ConsumerState:
-        """Return what these records say, one for each key, in any order."""
-        state = cls(group_id)
-        for record in records:
-            if isinstance(record, ConsumerGroupRecord):
-                state.apply(record)
-        return state
-
-    def copy(self) -> ConsumerState:
-        """Return a state that can be changed without changing this one."""
-        copy = ConsumerState.__new__(ConsumerState)
-        copy.group_id = self.group_id
-        copy.epoch = self.epoch
-        copy.metadata_hash = self.metadata_hash
-        copy.assignment_epoch = self.assignment_epoch
-        copy.assignment_timestamp_ms = self.assignment_timestamp_ms
+    def _copy_to(self, copy: ConsumerState) -> None:
         copy.has_partition_metadata = self.has_partition_metadata
-        copy.members = self.members
-        copy.targets = self.targets
         copy.resolved = self.resolved.copy()
         copy.static_members = self.static_members
         copy.name_subscribers = self.name_subscribers.copy()
@@ -182,42 +138,8 @@ class ConsumerState:
         copy.classic_member_count = self.classic_member_count
         copy.owner_epochs = self.owner_epochs
         copy.seen_subscriptions = self.seen_subscriptions
-        copy.shared = self.shared = _LARGE
-        return copy
-
-    def _own(self, name: str) -> None:
-        """Make sure that what is to be changed is this state's alone."""
-        if name in self.shared:
-            setattr(self, name, Overlay(getattr(self, name)))
-            self.shared -= {name}
-
-    def settle(self) -> None:
-        """Make the changes that are kept apart where they belong: the states of which this is a copy are no more."""
-        for name in _LARGE:
-            mapping = getattr(self, name)
-            while type(mapping) is Overlay:  # quicker than to ask whether it is any kind of one, as mappings do that
-                mapping = mapping.merge()
-                setattr(self, name, mapping)
-
-    def succeed(self, base: ConsumerState) -> None:
-        """Keep the changes apart together with those of the state of which this is a copy: that one is no more."""
-        for name in _LARGE:
-            mapping, below = getattr(self, name), getattr(base, name)
-            if type(below) is Overlay and type(mapping) is Overlay and mapping.below is below:
-                setattr(self, name, mapping.merge())
 
     # ------------------------------------------------------------ records
-
-    def apply(self, record: ConsumerGroupRecord | GroupTombstone) -> None:
-        """Take over a record, or the tombstone of one."""
-        if isinstance(record, GroupTombstone):
-            kind, name = record.key
-            _FORGET[kind](self, name)
-        else:
-            _APPLY[type(record)](self, record)
-
-    def _apply_group(self, record: ConsumerGroupMetadataRecord) -> None:
-        self.epoch, self.metadata_hash = record.epoch, record.metadata_hash
 
     def _apply_partition_metadata(self, record: ConsumerGroupPartitionMetadataRecord) -> None:
         self.has_partition_metadata = True
@@ -233,10 +155,6 @@ class ConsumerState:
         self.members[record.member_id] = member
         self._count_in(member)
         self.seen_subscriptions = None
-
-    def _apply_target_epoch(self, record: ConsumerGroupTargetAssignmentMetadataRecord) -> None:
-        self.assignment_epoch = record.assignment_epoch
-        self.assignment_timestamp_ms = record.assignment_timestamp_ms
 
     def _apply_target(self, record: ConsumerGroupTargetAssignmentMemberRecord) -> None:
         self._own("targets")
@@ -259,9 +177,6 @@ class ConsumerState:
         self.seen_subscriptions = self.last_seen_subscriptions()
         self.resolved[record.regular_expression] = record
 
-    def _forget_group(self, _: str) -> None:
-        self.epoch, self.metadata_hash = FIRST_EPOCH, 0
-
     def _forget_partition_metadata(self, _: str) -> None:
         self.has_partition_metadata = False
 
@@ -273,13 +188,6 @@ class ConsumerState:
             self.seen_subscriptions = None
             if member.assignment != NEW_ASSIGNMENT:
                 self.members[member_id] = ConsumerMember(_no_metadata(self.group_id, member_id), member.assignment)
-
-    def _forget_target_epoch(self, _: str) -> None:
-        self.assignment_epoch, self.assignment_timestamp_ms = FIRST_EPOCH, 0
-
-    def _forget_target(self, member_id: str) -> None:
-        self._own("targets")
-        self.targets.pop(member_id, None)
 
     def _forget_assignment(self, member_id: str) -> None:
         member = self.members.get(member_id)
@@ -303,11 +211,11 @@ class ConsumerState:
             self._own("static_members")
             self.static_members[metadata.instance_id] = member.member_id
         for name in set(metadata.subscribed_topic_names):
-            _add(self.name_subscribers, name, 1)
+            count(self.name_subscribers, name, 1)
         if member.regex:
-            _add(self.regex_subscribers, member.regex, 1)
+            count(self.regex_subscribers, member.regex, 1)
         if metadata.server_assignor is not None:
-            _add(self.votes, metadata.server_assignor, 1)
+            count(self.votes, metadata.server_assignor, 1)
         self.classic_member_count += member.uses_classic_protocol
 
     def _count_out(self, member: ConsumerMember) -> None:
@@ -316,11 +224,11 @@ class ConsumerState:
             self._own("static_members")
             del self.static_members[metadata.instance_id]
         for name in set(metadata.subscribed_topic_names):
-            _add(self.name_subscribers, name, -1)
+            count(self.name_subscribers, name, -1)
         if member.regex:
-            _add(self.regex_subscribers, member.regex, -1)
+            count(self.regex_subscribers, member.regex, -1)
         if metadata.server_assignor is not None:
-            _add(self.votes, metadata.server_assignor, -1)
+            count(self.votes, metadata.server_assignor, -1)
         self.classic_member_count -= member.uses_classic_protocol
 
     def _release(self, member: ConsumerMember) -> None:
@@ -389,19 +297,6 @@ class ConsumerState:
         """Tell whether a member has what it is to have in the end."""
         assignment = member.assignment
         return assignment.state is MemberState.STABLE and assignment.member_epoch == self.assignment_epoch
-
-    def facts(self) -> dict[str, Any]:
-        """Return all of it as plain values that compare equal for equal states."""
-        no_facts = ("shared", "seen_subscriptions")
-        return {name: getattr(self, name) for name in ConsumerState.__slots__ if name not in no_facts}
-
-
-def _add(counts: dict[str, int], key: str, count: int) -> None:
-    total = counts.get(key, 0) + count
-    if total:
-        counts[key] = total
-    else:
-        del counts[key]
 
 
 def _no_metadata(group_id: str, member_id: str) -> ConsumerGroupMemberMetadataRecord:
@@ -473,7 +368,7 @@ def group_tombstones(state: ConsumerState, regexes: Iterable[str] | None = None)
     return [GroupTombstone(state.group_id, key) for key in keys]
 
 
-_APPLY: dict[type, Any] = {
+ConsumerState.APPLY = {
     ConsumerGroupMetadataRecord: ConsumerState._apply_group,
     ConsumerGroupPartitionMetadataRecord: ConsumerState._apply_partition_metadata,
     ConsumerGroupMemberMetadataRecord: ConsumerState._apply_member,
@@ -483,7 +378,7 @@ _APPLY: dict[type, Any] = {
     ConsumerGroupRegularExpressionRecord: ConsumerState._apply_regex,
 }
 
-_FORGET: dict[int, Any] = {
+ConsumerState.FORGET = {
     3: ConsumerState._forget_group,
     4: ConsumerState._forget_partition_metadata,
     5: ConsumerState._forget_member,
@@ -492,6 +387,3 @@ _FORGET: dict[int, Any] = {
     8: ConsumerState._forget_assignment,
     16: ConsumerState._forget_regex,
 }
-
-RECORD_TYPES = frozenset(_FORGET)
-"""The types of a consumer group's records."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.classic.member import MemberMetadata
 from groupcoord.core.consumer.classic_members import owned_partitions
-from groupcoord.core.consumer.environment import GroupEnvironment
+from groupcoord.core.consumer.environment import ConsumerGroupEnvironment
 from groupcoord.core.consumer.identity import target_record
 from groupcoord.core.consumer.reconciliation import MemberAssignment
 from groupcoord.core.consumer.records import (
@@ -19,7 +19,6 @@ from groupcoord.core.consumer.records import (
     ConsumerGroupRecord,
     ConsumerGroupTargetAssignmentMetadataRecord,
 )
-from groupcoord.core.consumer.refusal import RefusedError
 from groupcoord.core.consumer.state import ConsumerState, Partition, assignment_record
 from groupcoord.core.consumer_protocol import (
     CONSUMER_PROTOCOL_TYPE,
@@ -30,10 +29,11 @@ from groupcoord.core.consumer_protocol import (
 )
 from groupcoord.core.groups import check_group_size
 from groupcoord.core.java.hashing import hash_map_order
+from groupcoord.core.modern.refusal import RefusedError
 from groupcoord.errors import ErrorCode
 
 
-def check_upgrade(group: GroupMetadata, environment: GroupEnvironment) -> None:
+def check_upgrade(group: GroupMetadata, environment: ConsumerGroupEnvironment) -> None:
     """Check that a classic group may become a consumer group.
 
     Raises:
@@ -44,7 +44,7 @@ def check_upgrade(group: GroupMetadata, environment: GroupEnvironment) -> None:
         raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is a classic group: {problem}.")
 
 
-def upgraded(group: GroupMetadata, environment: GroupEnvironment) -> list[ConsumerGroupRecord]:
+def upgraded(group: GroupMetadata, environment: ConsumerGroupEnvironment) -> list[ConsumerGroupRecord]:
     """Return the records of the consumer group that a classic group with members becomes.
 
     The members keep what they have; their generation is everybody's epoch.
@@ -61,7 +61,7 @@ def upgraded(group: GroupMetadata, environment: GroupEnvironment) -> list[Consum
         state.apply(metadata)
     return [
         *(metadata for metadata, _ in members),
-        ConsumerGroupMetadataRecord(group_id, epoch, environment.metadata_hash(state.subscribed_topics())),
+        ConsumerGroupMetadataRecord(group_id, epoch, environment.topics.metadata_hash(state.subscribed_topics())),
         *(
             target_record(group_id, metadata.member_id, {t: tuple(epochs) for t, epochs in held.assigned.items()})
             for metadata, held in members
@@ -71,7 +71,7 @@ def upgraded(group: GroupMetadata, environment: GroupEnvironment) -> list[Consum
     ]
 
 
-def _upgrade_problem(group: GroupMetadata, environment: GroupEnvironment) -> str | None:
+def _upgrade_problem(group: GroupMetadata, environment: ConsumerGroupEnvironment) -> str | None:
     if not environment.config.group_consumer_migration_policy.allows_upgrade:
         return "group.consumer.migration.policy does not allow to convert it"
     if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
@@ -82,7 +82,7 @@ def _upgrade_problem(group: GroupMetadata, environment: GroupEnvironment) -> str
 
 
 def _upgraded_members(
-    group: GroupMetadata, environment: GroupEnvironment
+    group: GroupMetadata, environment: ConsumerGroupEnvironment
 ) -> list[tuple[ConsumerGroupMemberMetadataRecord, MemberAssignment]]:
     """Return what is written of each member, in the order of Kafka's hash map.
 
@@ -103,7 +103,7 @@ def _upgraded_members(
 
 
 def _upgraded_member(
-    group: GroupMetadata, member: MemberMetadata, environment: GroupEnvironment
+    group: GroupMetadata, member: MemberMetadata, environment: ConsumerGroupEnvironment
 ) -> tuple[ConsumerGroupMemberMetadataRecord, MemberAssignment]:
     epoch = group.generation_id
     assignment = decode_assignment(member.assignment) if member.assignment else Assignment()

@@ -12,8 +12,8 @@ from operator import is_
 from uuid import UUID
 
 from groupcoord.coordinator import GroupCoordinator
-from groupcoord.core.consumer.state import FIRST_EPOCH
 from groupcoord.core.kinds import as_consumer_group
+from groupcoord.core.modern.state import FIRST_EPOCH
 from groupcoord.core.records import ZERO_UUID, GroupTombstone, OffsetTombstone
 from groupcoord.errors import ErrorCode
 from groupcoord.events import Cause, Event, GroupRemoved, MemberAdded, MemberRemoved, MemberReplaced

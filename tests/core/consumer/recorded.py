@@ -16,8 +16,8 @@ from groupcoord.core.consumer.assignors import (
     MemberSpec,
     SubscriptionType,
 )
-from groupcoord.core.consumer.topics import Topic
 from groupcoord.core.java.hashing import hash_map_order
+from groupcoord.core.modern.topics import Topic
 
 DATA = Path(__file__).with_name("data")
 Record = dict[str, Any]

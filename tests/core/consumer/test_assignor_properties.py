@@ -20,8 +20,8 @@ from groupcoord.core.consumer.assignors import (
     SubscriptionType,
     UniformAssignor,
 )
-from groupcoord.core.consumer.topics import Topic
 from groupcoord.core.java.hashing import hash_map_order
+from groupcoord.core.modern.topics import Topic
 
 RANGE, UNIFORM = RangeAssignor(), UniformAssignor()
 Owned = dict[str, set[tuple[UUID, int]]]

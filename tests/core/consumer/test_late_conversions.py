@@ -8,7 +8,6 @@ import pytest
 
 from groupcoord import ErrorCode, GroupState
 from groupcoord.config import MigrationPolicy
-from groupcoord.core.consumer.member_timers import FENCING_RETRY_MS
 from groupcoord.core.consumer.records import ConsumerGroupRegularExpressionRecord
 from groupcoord.core.consumer.regexes import REFRESH_PAUSE_MS
 from groupcoord.core.consumer_protocol import (
@@ -18,6 +17,7 @@ from groupcoord.core.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
+from groupcoord.core.modern.member_timers import FENCING_RETRY_MS
 from groupcoord.core.records import GroupMetadataRecord
 from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import DeleteGroupsResponse, Heartbeat

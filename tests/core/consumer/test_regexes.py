@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import cast
 
 from groupcoord.config import Config
-from groupcoord.core.consumer.environment import GroupEnvironment
+from groupcoord.core.consumer.environment import ConsumerGroupEnvironment
 from groupcoord.core.consumer.records import ConsumerGroupMemberMetadataRecord, ConsumerGroupRegularExpressionRecord
 from groupcoord.core.consumer.regexes import REFRESH_PAUSE_MS, needs_resolution
 from groupcoord.core.consumer.state import ConsumerState
@@ -17,7 +17,9 @@ MATCHED_MS = 1_700_000_000_000
 def is_due(after_ms: int, *, version: int) -> bool:
     """Tell whether an expression is matched again so long after the last time, with the topics of this version."""
     config = Config(group_consumer_regex_refresh_interval_ms=60_000)
-    environment = cast(GroupEnvironment, SimpleNamespace(topics_version=version, config=config))
+    environment = cast(
+        ConsumerGroupEnvironment, SimpleNamespace(topics=SimpleNamespace(version=version), config=config)
+    )
     member = ConsumerGroupMemberMetadataRecord("g", "a", None, None, "", "", subscribed_topic_regex="o.*")
     matched = ConsumerGroupRegularExpressionRecord("g", "o.*", ("orders",), 1, MATCHED_MS)
     state = ConsumerState.of("g", [member, matched])

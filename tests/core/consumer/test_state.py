@@ -25,7 +25,8 @@ from groupcoord.core.consumer.records import (
     ConsumerGroupTargetAssignmentMetadataRecord,
     TopicPartitions,
 )
-from groupcoord.core.consumer.state import FIRST_EPOCH, ConsumerState, group_tombstones
+from groupcoord.core.consumer.state import ConsumerState, group_tombstones
+from groupcoord.core.modern.state import FIRST_EPOCH
 from groupcoord.core.record_keys import RecordKey
 from groupcoord.core.records import GroupTombstone
 

@@ -21,8 +21,8 @@ from groupcoord.core.consumer.assignors import (
     SubscriptionType,
     UniformAssignor,
 )
-from groupcoord.core.consumer.target import changed_targets, subscription_type
-from groupcoord.core.consumer.topics import Topic, subscribed_names
+from groupcoord.core.modern.target import changed_targets, subscription_type
+from groupcoord.core.modern.topics import Topic, subscribed_names
 from tests.tables import as_one_test
 
 from .recorded import Record, kafka_uuid, records

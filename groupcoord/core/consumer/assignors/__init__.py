@@ -5,7 +5,9 @@ An assignor of your own is any object that has what :class:`Assignor` names.
 
 from __future__ import annotations
 
-from groupcoord.core.consumer.assignors.base import (
+from groupcoord.core.consumer.assignors.range import RangeAssignor
+from groupcoord.core.consumer.assignors.uniform import UniformAssignor
+from groupcoord.core.modern.assignor import (
     Assignor,
     GroupAssignment,
     GroupSpec,
@@ -14,8 +16,6 @@ from groupcoord.core.consumer.assignors.base import (
     Partitions,
     SubscriptionType,
 )
-from groupcoord.core.consumer.assignors.range import RangeAssignor
-from groupcoord.core.consumer.assignors.uniform import UniformAssignor
 
 __all__ = [
     "Assignor",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from groupcoord.core.consumer.assignors.base import Partitions
 from groupcoord.core.java.hashing import HashTable, buckets_for, buckets_of_copy, integer_hash, uuid_hash
+from groupcoord.core.modern.assignor import Partitions
 
 DEFAULT_BUCKETS = 16
 

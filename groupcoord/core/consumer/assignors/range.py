@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from groupcoord.core.consumer.assignors.base import GroupAssignment, GroupSpec, Partitions, SubscriptionType
 from groupcoord.core.java.hashing import HashTable, buckets_of_copy, string_sort_key, uuid_hash
+from groupcoord.core.modern.assignor import GroupAssignment, GroupSpec, Partitions, SubscriptionType
 
 
 class RangeAssignor:

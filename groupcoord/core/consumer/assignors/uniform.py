@@ -5,16 +5,16 @@ from __future__ import annotations
 from itertools import islice
 from uuid import UUID
 
-from groupcoord.core.consumer.assignors.base import (
+from groupcoord.core.consumer.assignors.draft import DEFAULT_BUCKETS, AssignmentDraft, partitions_in_order
+from groupcoord.core.consumer.assignors.uniform_heterogeneous import HeterogeneousAssignment
+from groupcoord.core.java.hashing import HashTable, buckets_of_copy, uuid_hash
+from groupcoord.core.modern.assignor import (
     GroupAssignment,
     GroupSpec,
     PartitionAssignorError,
     Partitions,
     SubscriptionType,
 )
-from groupcoord.core.consumer.assignors.draft import DEFAULT_BUCKETS, AssignmentDraft, partitions_in_order
-from groupcoord.core.consumer.assignors.uniform_heterogeneous import HeterogeneousAssignment
-from groupcoord.core.java.hashing import HashTable, buckets_of_copy, uuid_hash
 
 
 class UniformAssignor:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from groupcoord.core.consumer.assignors.base import GroupAssignment, GroupSpec
 from groupcoord.core.consumer.assignors.draft import AssignmentDraft
 from groupcoord.core.java.hashing import buckets_of_copy, uuid_sort_key
+from groupcoord.core.modern.assignor import GroupAssignment, GroupSpec
 
 PASSES_MAX = 16
 """How often all topics are looked at for partitions that can move to somebody with fewer."""

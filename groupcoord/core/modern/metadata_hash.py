@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from struct import Struct
 
-from groupcoord.core.consumer.topics import Topic
 from groupcoord.core.java.hashing import string_sort_key
 from groupcoord.core.java.xxh3 import xxh3_64
+from groupcoord.core.modern.topics import Topic
 
 NO_TOPICS_HASH = 0
 

@@ -13,8 +13,8 @@ from uuid import UUID
 
 from attrs import field, frozen
 
-from groupcoord.core.consumer.topics import Topic
 from groupcoord.core.interpreter import plain_members
+from groupcoord.core.modern.topics import Topic
 from groupcoord.errors import GroupcoordError
 
 Partitions = Mapping[UUID, tuple[int, ...]]

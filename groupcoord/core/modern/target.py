@@ -10,8 +10,8 @@ from typing import Protocol
 from uuid import UUID
 
 from groupcoord.core.consumer.assignors import Assignor, GroupSpec, MemberSpec, Partitions, SubscriptionType
-from groupcoord.core.consumer.topics import Topic, subscribed_names
 from groupcoord.core.java.hashing import hash_map_order, timeline_map_order
+from groupcoord.core.modern.topics import Topic, subscribed_names
 
 
 class Subscriber(Protocol):

@@ -1,0 +1,1 @@
+"""What all kinds of groups have in common whose state is in the log: members, epochs, targets, one write in flight."""

@@ -1,0 +1,60 @@
+"""What is the same in the rows of :mod:`~groupcoord.core.kinds` of all groups whose state is in the log."""
+
+from __future__ import annotations
+
+from typing import Any, Generic
+
+from groupcoord.core.context import HandlerContext
+from groupcoord.core.effects import Continuation, Outcome
+from groupcoord.core.modern.environment import GroupEnvironment
+from groupcoord.core.modern.member_timers import GroupT
+from groupcoord.core.modern.membership import ModernMembership
+
+
+class ModernGroups(Generic[GroupT]):
+    """The groups of one kind of one log partition, as far as they come from the log and go there.
+
+    A row of the table adds its requests, and sets the timers of a group that a load made: :meth:`revive`.
+
+    Args:
+        context: of the log partition.
+        environment: what the groups look at.
+        membership: handles their requests.
+    """
+
+    def __init__(
+        self,
+        context: HandlerContext,
+        environment: GroupEnvironment[Any, Any],
+        membership: ModernMembership[GroupT, Any],
+    ) -> None:
+        self._context = context
+        self._environment = environment
+        self.group_class: type[GroupT] = membership.GROUP
+        self.record_types = frozenset(self.group_class.STATE.FORGET)
+        self.timers = dict.fromkeys(self.group_class.MEMBER_TIMERS, membership.on_timer)
+        self.outcomes: dict[type[Continuation], Outcome] = {
+            membership.WHEN_DRAFTED: Outcome(membership.on_durable, membership.on_failure, membership.on_overdue),
+        }
+        self.begin_rebalance = membership.begin_rebalance
+
+    def load(self, group_id: str, now_ms: int) -> None:
+        """A load is over: make the group of what the log has of it."""
+        group = self.make_of_records(group_id)
+        self.revive(group, now_ms)
+        self._context.observer.group_loaded(group_id, group.state.epoch, len(group.state.members), now_ms)
+
+    def make_of_records(self, group_id: str) -> GroupT:
+        """Make the group of what the log has of it, without its timers."""
+        context = self._context
+        group = self.group_class(group_id, context.partition, self._environment)
+        group.state = type(group.state).of(
+            group_id, [record for _, record in context.writer.hard.groups[group_id].values()]
+        )
+        context.groups[group_id] = group  # type: ignore[assignment]
+        context.has_modern_groups = True
+        return group
+
+    def revive(self, group: GroupT, now_ms: int) -> None:
+        """Set the timers of a group that was made of its records: every member's session starts now."""
+        raise NotImplementedError
