@@ -37,7 +37,7 @@ RARELY_MET_MUTANTS = (
     ),
     Mutant(
         "a fencing that failed ends a session that was renewed",
-        "consumer/member_timers.py",
+        "modern/member_timers.py",
         "if timer.deadline_ms is None and key.member_id in group.state.members:",
         "if key.member_id in group.state.members:",
     ),

@@ -15,7 +15,6 @@ from groupcoord.core.classic.kind import ClassicGroups
 from groupcoord.core.consumer.assignors import GroupAssignment, GroupSpec
 from groupcoord.core.consumer.assignors.uniform import UniformAssignor
 from groupcoord.core.consumer.conversion import Conversion
-from groupcoord.core.consumer.environment import ConsumerGroupEnvironment
 from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.core.consumer.records import (
     ConsumerGroupCurrentMemberAssignmentRecord,
@@ -23,6 +22,7 @@ from groupcoord.core.consumer.records import (
     ConsumerGroupMetadataRecord,
 )
 from groupcoord.core.consumer.state import ConsumerState
+from groupcoord.core.modern.known_topics import KnownTopics
 from groupcoord.core.records import OffsetTombstone
 from groupcoord.laws.consumer_groups import consumer_group_of
 from groupcoord.log_store import LogRecord, Ticket
@@ -369,7 +369,7 @@ def test_a_conversion_that_forgets_to_rebalance(monkeypatch: pytest.MonkeyPatch)
 def test_a_restart_that_makes_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     """A coordinator whose records depend on what a restart forgets is caught before there is one."""
     hashes = iter(range(10**9))
-    monkeypatch.setattr(ConsumerGroupEnvironment, "metadata_hash", lambda self, names: next(hashes))
+    monkeypatch.setattr(KnownTopics, "metadata_hash", lambda self, names: next(hashes))
 
     with pytest.raises(LawBrokenError, match="after a load"):
         World(1, consumer_group_world()).run()

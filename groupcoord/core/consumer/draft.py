@@ -30,27 +30,20 @@ class ConsumerDraft(Draft[ConsumerState]):
     """A draft of a consumer group.
 
     Attributes:
-        joined: the ids of members that have joined with the classic protocol.
+        joined: the ids of members that have joined with the classic protocol: they are to sync.
         downgrade: the group is a classic one with this; None if it isn't.
     """
 
-    __slots__ = ("_marked_joined_count", "downgrade", "joined")
+    __slots__ = ("downgrade", "joined")
 
     def __init__(self, durable: ConsumerState) -> None:
         super().__init__(durable)
         self.joined: list[str] = []
         self.downgrade: Downgrade | None = None
-        self._marked_joined_count = 0
-
-    def mark(self) -> None:
-        """Let the next request build on what was drafted so far."""
-        super().mark()
-        self._marked_joined_count = len(self.joined)
 
     def roll_back(self) -> None:
         """Forget what was drafted since the mark."""
         super().roll_back()
-        del self.joined[self._marked_joined_count :]
         self.downgrade = None
 
     def epoch_record(self, epoch: int, metadata_hash: int) -> ConsumerGroupMetadataRecord:

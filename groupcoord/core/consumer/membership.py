@@ -78,7 +78,7 @@ class ConsumerMembership(ModernMembership[ConsumerGroup, ConsumerDraft]):
         conversion: Conversion,
     ) -> None:
         super().__init__(context, creation, environment, timers)
-        self._groups = consumer_groups(context.groups)
+        self._groups: dict[str, ConsumerGroup] = consumer_groups(context.groups)
         self._environment: ConsumerGroupEnvironment = environment
         self._member_timers = timers
         self._conversion = conversion
@@ -167,11 +167,11 @@ class ConsumerMembership(ModernMembership[ConsumerGroup, ConsumerDraft]):
             now_ms=now_ms,
         )
         self._follow_step(group, draft, step, None, now_ms)
-        draft.joined.append(member_id)
         if ends_group:
             is_behind = draft.state.assignment_epoch < draft.state.epoch
             trigger = Trigger(Cause.STATIC_REPLACE, member_id) if is_behind else None
             downgrade(draft, environment, trigger, now_ms, joiner_id=member_id)
+        draft.joined.append(member_id)
         return response
 
     def _judge_leave(
@@ -226,9 +226,10 @@ class ConsumerMembership(ModernMembership[ConsumerGroup, ConsumerDraft]):
     def adopt(self, group: ConsumerGroup, draft: ConsumerDraft, now_ms: int) -> None:
         """Let timers follow what was drafted. Members that have joined with the classic protocol are to sync next."""
         super().adopt(group, draft, now_ms)
-        for member_id in draft.joined:
-            self._member_timers.await_sync(group, member_id, now_ms)
-        draft.joined = []
+        if draft.joined:
+            for member_id in draft.joined:
+                self._member_timers.await_sync(group, member_id, now_ms)
+            draft.joined = []
 
     # ------------------------------------------------------------ topics and regular expressions
 

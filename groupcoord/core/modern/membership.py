@@ -72,6 +72,7 @@ class ModernMembership(Generic[GroupT, DraftT]):
         timers: MemberTimers[GroupT, Any],
     ) -> None:
         self._context = context
+        self._groups: dict[str, Any] = context.groups
         self._creation = creation
         self._known_topics = environment.topics
         self._settings_of = environment.settings_of
@@ -126,7 +127,7 @@ class ModernMembership(Generic[GroupT, DraftT]):
             False if it isn't, and nothing was done: take it with :meth:`heartbeat`.
         """
         context = self._context
-        group = cast(Any, context.groups.get(request.group_id))
+        group: Any = self._groups.get(request.group_id)
         if type(group) is not self.GROUP or (context.writings and request.group_id in context.writings):
             return False
         steady = group.steady.get(request.member_id)
@@ -146,9 +147,9 @@ class ModernMembership(Generic[GroupT, DraftT]):
 
     def heartbeat(self, request: Any, token: Token, now_ms: int) -> None:
         """Take a heartbeat: answer it, or let its answer wait for the log."""
-        group = self._context.groups.get(request.group_id)
+        group: Any = self._groups.get(request.group_id)
         if type(group) is self.GROUP:
-            self.take_or_wait(cast(GroupT, group), request, token, now_ms)
+            self.take_or_wait(group, request, token, now_ms)
         elif group is None and request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
             made = self.GROUP(request.group_id, self._context.partition, self._environment)
             self.take_or_wait(made, request, token, now_ms)
@@ -252,7 +253,7 @@ class ModernMembership(Generic[GroupT, DraftT]):
         overdue, group.overdue = group.overdue, []
         answers, group.answers = group.answers, []
         waiting, group.waiting = group.waiting, []
-        if self._context.groups.get(group.group_id) is not cast(Group, group):
+        if self._groups.get(group.group_id) is not group:
             for request, token in waiting:  # the group never was: the first of them may make another, of any kind
                 self._context.handle(request, token, now_ms)
             return
@@ -292,8 +293,8 @@ class ModernMembership(Generic[GroupT, DraftT]):
 
     def on_timer(self, key: TimerKey, now_ms: int) -> None:
         """A member was silent for too long, or has not done in time what it had to."""
-        group = cast(Any, self._context.groups.get(key.group_id))
-        if type(group) is not self.GROUP:
+        group = self._groups.get(key.group_id)
+        if group is None or type(group) is not self.GROUP:
             return
         if group.writing is not None:
             group.overdue.append(key)
