@@ -1,0 +1,342 @@
+"""What a topology comes to in a cluster: how many tasks there are, and which internal topics have to be made.
+
+Sources: ``InternalTopicManager``, ``RepartitionTopics``, ``CopartitionedTopicsEnforcer`` and ``ChangelogTopics`` of
+Apache Kafka 4.4; KIP-1071.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
+
+from attrs import field, frozen
+
+from groupcoord.core.interpreter import plain_members
+from groupcoord.core.java.hashing import hash_map_order, string_sort_key
+from groupcoord.core.questions import InternalTopic
+from groupcoord.core.streams.records import StreamsGroupTopologyRecord, Subtopology, TopicInfo
+from groupcoord.errors import GroupcoordError
+
+NAMED_MISSING_TOPICS = 3
+"""So many missing source topics are told by name, and of the others how many they are."""
+
+BROKERS_DEFAULT = -1
+"""The replication factor that the broker's settings give."""
+
+
+@plain_members
+class TopicProblemKind(IntEnum):
+    """What is wrong with the topics of a topology, by the number that members are told."""
+
+    MISSING_SOURCE_TOPICS = 1
+    INCORRECTLY_PARTITIONED_TOPICS = 2
+    MISSING_INTERNAL_TOPICS = 3
+
+
+@frozen
+class TopicProblem:
+    """Why there are no tasks as yet.
+
+    Attributes:
+        kind: which of a topology's problems.
+        detail: which topics, for people.
+    """
+
+    kind: TopicProblemKind
+    detail: str
+
+
+class InvalidTopologyError(GroupcoordError):
+    """A topology makes no sense, whatever topics there are."""
+
+
+class BrokenTopologyError(GroupcoordError):
+    """A topology contradicts itself where Kafka does not look, and fails."""
+
+
+@frozen
+class ConfiguredSubtopology:
+    """A part of a topology in a cluster.
+
+    Attributes:
+        subtopology: as the members sent it.
+        task_count: how many tasks it has.
+    """
+
+    subtopology: Subtopology
+    task_count: int
+
+    @property
+    def is_stateful(self) -> bool:
+        """True if its tasks keep state."""
+        return bool(self.subtopology.state_changelog_topics)
+
+
+@frozen
+class ConfiguredTopology:
+    """A topology in a cluster.
+
+    Attributes:
+        epoch: that of the topology.
+        subtopologies: its parts by id, in Kafka's order of ids; None as long as numbers of partitions can't be told.
+        partition_counts: how many partitions each internal topic is to have.
+        problem: why there are no tasks; None if all is in order.
+        missing: the internal topics that have to be made, by name.
+    """
+
+    epoch: int
+    subtopologies: Mapping[str, ConfiguredSubtopology] | None = None
+    partition_counts: Mapping[str, int] = field(factory=dict)
+    problem: TopicProblem | None = None
+    missing: Mapping[str, InternalTopic] = field(factory=dict)
+
+    @property
+    def is_ready(self) -> bool:
+        """True if there are tasks that can be assigned."""
+        return self.problem is None
+
+    def has_task(self, subtopology_id: str, partition: int) -> bool:
+        """Tell whether a task is one of the topology."""
+        subtopology = (self.subtopologies or {}).get(subtopology_id)
+        return subtopology is not None and 0 <= partition < subtopology.task_count
+
+
+def required_topics(topology: StreamsGroupTopologyRecord) -> tuple[str, ...]:
+    """Return the names of the topics that a topology is about, each once: the group has to know when they change."""
+    names = (
+        name
+        for subtopology in topology.subtopologies
+        for name in (
+            *subtopology.source_topics,
+            *(topic.name for topic in subtopology.repartition_source_topics),
+            *(topic.name for topic in subtopology.state_changelog_topics),
+        )
+    )
+    return tuple(dict.fromkeys(names))
+
+
+def source_topics(subtopology: Subtopology) -> tuple[str, ...]:
+    """Return the names of the topics that a subtopology reads."""
+    return *subtopology.source_topics, *(topic.name for topic in subtopology.repartition_source_topics)
+
+
+def subscribed_topics(topology: StreamsGroupTopologyRecord) -> dict[str, str]:
+    """Return the topics that members commit offsets of, each with the subtopology that reads it.
+
+    Of several that read a topic it is the last one that Kafka meets in its hash map.
+    """
+    by_id = {subtopology.subtopology_id: subtopology for subtopology in topology.subtopologies}
+    return {
+        name: subtopology_id
+        for subtopology_id in hash_map_order(by_id)
+        for name in source_topics(by_id[subtopology_id])
+    }
+
+
+def configure(topology: StreamsGroupTopologyRecord, existing: Mapping[str, int]) -> ConfiguredTopology:
+    """Work out what a topology comes to.
+
+    Args:
+        topology: the group's.
+        existing: how many partitions topics have; at least those of its topics that exist.
+
+    Raises:
+        InvalidTopologyError: it can't be run in any cluster.
+        BrokenTopologyError: it names something that is not there in itself.
+    """
+    by_id = {subtopology.subtopology_id: subtopology for subtopology in topology.subtopologies}
+    if len(by_id) < len(topology.subtopologies):
+        raise BrokenTopologyError("two subtopologies have the same id")
+    subtopologies = [by_id[subtopology_id] for subtopology_id in hash_map_order(by_id)]
+    copartitioned = [group for subtopology in subtopologies for group in _copartitioned(subtopology)]
+    problem = _missing_source_topics(subtopologies, existing)
+    if problem is not None:
+        return ConfiguredTopology(topology.epoch, problem=problem)
+    decision = _Decision(subtopologies, existing)
+    decision.follow_writers()
+    for names in copartitioned:
+        problem = problem or decision.copartition(names)
+    if problem is None:
+        configured = {
+            subtopology.subtopology_id: ConfiguredSubtopology(subtopology, decision.task_count(subtopology))
+            for subtopology in sorted(
+                subtopologies, key=lambda subtopology: string_sort_key(subtopology.subtopology_id)
+            )
+        }
+        internal = decision.internal_topics(configured)
+        problem = decision.wrong_internal_topics(internal)
+    if problem is not None:
+        return ConfiguredTopology(topology.epoch, problem=problem)
+    missing = {name: topic for name, topic in internal.items() if name not in existing}
+    if missing:
+        detail = f"Internal topics are missing: {', '.join(missing)}"
+        problem = TopicProblem(TopicProblemKind.MISSING_INTERNAL_TOPICS, detail)
+    counts = {name: topic.partition_count for name, topic in internal.items()}
+    return ConfiguredTopology(topology.epoch, configured, counts, problem, missing)
+
+
+def _copartitioned(subtopology: Subtopology) -> list[tuple[str, ...]]:
+    """Return the names of topics that need equal numbers of partitions.
+
+    Raises:
+        BrokenTopologyError: an index leads nowhere.
+    """
+    repartition_names = [topic.name for topic in subtopology.repartition_source_topics]
+    groups = []
+    for group in subtopology.copartition_groups:
+        names: list[str] = []
+        for indexes, listed in (
+            (group.source_topics, subtopology.source_topics),
+            (group.source_topic_regex, subtopology.source_topic_regex),
+            (group.repartition_source_topics, repartition_names),
+        ):
+            if any(not 0 <= index < len(listed) for index in indexes):
+                raise BrokenTopologyError(
+                    f"copartition group of subtopology {subtopology.subtopology_id}: no such topic"
+                )
+            names += (listed[index] for index in indexes)
+        groups.append(tuple(dict.fromkeys(names)))
+    return groups
+
+
+def _missing_source_topics(subtopologies: Iterable[Subtopology], existing: Mapping[str, int]) -> TopicProblem | None:
+    missing = sorted(
+        {name for subtopology in subtopologies for name in subtopology.source_topics if name not in existing},
+        key=string_sort_key,
+    )
+    if not missing:
+        return None
+    detail = f"Source topics {', '.join(missing[:NAMED_MISSING_TOPICS])}"
+    if len(missing) > NAMED_MISSING_TOPICS:
+        detail += f" and {len(missing) - NAMED_MISSING_TOPICS} additional topics"
+    return TopicProblem(TopicProblemKind.MISSING_SOURCE_TOPICS, f"{detail} are missing.")
+
+
+class _Decision:
+    """How many partitions each topic is to have.
+
+    A topic that exists has as many as it has. Of the others some are fixed by the topology, and the rest follow.
+    """
+
+    def __init__(self, subtopologies: Sequence[Subtopology], existing: Mapping[str, int]) -> None:
+        self._subtopologies = subtopologies
+        self._existing = existing
+        repartition = [
+            topic
+            for subtopology in sorted(subtopologies, key=lambda part: string_sort_key(part.subtopology_id))
+            for topic in subtopology.repartition_source_topics
+        ]
+        self._repartition = {topic.name: topic for topic in repartition}
+        self._fixed = {topic.name: topic.partitions for topic in repartition if topic.partitions}
+        self._decided = dict(self._fixed)
+
+    def _count(self, name: str) -> int | None:
+        """Return how many partitions a topic has, or is to have as far as that is decided."""
+        return self._existing.get(name, self._decided.get(name))
+
+    # ------------------------------------------------------------ repartition topics
+
+    def follow_writers(self) -> None:
+        """Let each repartition topic have as many partitions as the largest topic that its writer reads.
+
+        Raises:
+            InvalidTopologyError: writers wait for each other, or nobody writes a topic.
+        """
+        waits = progresses = True
+        while waits:
+            if not progresses:
+                raise InvalidTopologyError("Failed to compute number of partitions for all repartition topics.")
+            waits = progresses = False
+            for subtopology in self._subtopologies:
+                for name in subtopology.repartition_sink_topics:
+                    if name in self._decided:
+                        continue
+                    count = self._largest_read(subtopology)
+                    if count is None:
+                        waits = True
+                    else:
+                        self._decided[name] = count
+                        progresses = True
+        for name in self._repartition:
+            if name not in self._decided:
+                raise InvalidTopologyError(f"Nothing writes to repartition topic {name}.")
+
+    def _largest_read(self, subtopology: Subtopology) -> int | None:
+        counts = [self._decided.get(topic.name) for topic in subtopology.repartition_source_topics]
+        counts += [self._existing.get(name) for name in subtopology.source_topics]
+        return max((count for count in counts if count is not None), default=None)
+
+    def copartition(self, names: tuple[str, ...]) -> TopicProblem | None:
+        """Give the topics of a copartition group the same number of partitions, or return why they can't have it."""
+        if not names:
+            return None
+        others = {name: self._existing[name] for name in names if name not in self._repartition}
+        repartition = [name for name in names if name in self._repartition]
+        if others:
+            count, *different = dict.fromkeys(others.values())
+            if different:
+                return _wrongly_partitioned(f"Topics are not copartitioned: {_listed(others)}.")
+            for name in repartition:
+                if name in self._fixed and self._count(name) != count:
+                    return _wrongly_partitioned(
+                        f"Repartition topic {name} has {self._count(name)} partitions, but [{count}] were expected."
+                    )
+        elif self._fixed:
+            fixed = {name: self._count(name) or 0 for name in self._fixed}
+            count, *different = dict.fromkeys(fixed.values())
+            if different:
+                return _wrongly_partitioned(f"Repartition topics have different counts: {_listed(fixed)}.")
+        else:
+            count = max(self._count(name) or 0 for name in repartition)
+        self._decided.update(dict.fromkeys(repartition, count))
+        return None
+
+    # ------------------------------------------------------------ tasks and internal topics
+
+    def task_count(self, subtopology: Subtopology) -> int:
+        """Return how many tasks a subtopology has.
+
+        Raises:
+            InvalidTopologyError: it reads nothing.
+        """
+        names = source_topics(subtopology)
+        if not names:
+            raise InvalidTopologyError(f"No source topics found for subtopology {subtopology.subtopology_id}.")
+        return max(self._count(name) or 0 for name in names)
+
+    def internal_topics(self, configured: Mapping[str, ConfiguredSubtopology]) -> dict[str, InternalTopic]:
+        """Return all internal topics as they are to be, by name."""
+        found = {name: _internal_topic(topic, self._decided[name]) for name, topic in self._repartition.items()}
+        for subtopology in configured.values():
+            for topic in subtopology.subtopology.state_changelog_topics:
+                found[topic.name] = _internal_topic(topic, subtopology.task_count)
+        return {name: found[name] for name in sorted(found, key=string_sort_key)}
+
+    def wrong_internal_topics(self, internal: Mapping[str, InternalTopic]) -> TopicProblem | None:
+        """Return what is wrong with an internal topic that exists; None if nothing is."""
+        for name, topic in internal.items():
+            expected = self._fixed.get(name, topic.partition_count)
+            found = self._existing.get(name, expected)
+            if found != expected:
+                return _wrongly_partitioned(
+                    f"Existing internal topic {name} has [{found}] partitions, but [{expected}] were expected."
+                )
+        return None
+
+
+def _internal_topic(topic: TopicInfo, partition_count: int) -> InternalTopic:
+    replication_factor = topic.replication_factor or BROKERS_DEFAULT
+    return InternalTopic(
+        topic.name,
+        partition_count,
+        replication_factor,
+        tuple((setting.key, setting.value) for setting in topic.topic_configs),
+    )
+
+
+def _wrongly_partitioned(detail: str) -> TopicProblem:
+    return TopicProblem(TopicProblemKind.INCORRECTLY_PARTITIONED_TOPICS, detail)
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}: {count}" for name, count in counts.items())

@@ -1,0 +1,162 @@
+"""Members come to their tasks as in Kafka 4.4.0, in 1,500 recorded steps, and by the rule for each role."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from attrs import field, frozen
+
+from groupcoord.core.streams.reconciliation import (
+    NO_TASKS,
+    HeldTasks,
+    Task,
+    TaskAssignment,
+    TaskState,
+    reconcile,
+)
+from groupcoord.errors import ErrorCode
+
+DATA = Path(__file__).with_name("data")
+
+
+@frozen
+class Processes:
+    """Which processes have a task."""
+
+    active: Mapping[Task, str] = field(factory=dict)
+    standby: Mapping[Task, str] = field(factory=dict)
+    warmup: Mapping[Task, str] = field(factory=dict)
+
+    def active_at(self, task: Task) -> str:
+        """Return the processes that run a task."""
+        return self.active.get(task, "")
+
+    def standby_at(self, task: Task) -> str:
+        """Return the processes with a copy."""
+        return self.standby.get(task, "")
+
+    def warmup_at(self, task: Task) -> str:
+        """Return the processes that make a copy."""
+        return self.warmup.get(task, "")
+
+
+def tasks(recorded: Mapping[str, list[int]]) -> frozenset[Task]:
+    """Return recorded tasks."""
+    return frozenset((name, partition) for name, partitions in recorded.items() for partition in partitions)
+
+
+def held(recorded: list[Any]) -> HeldTasks:
+    """Return recorded tasks in their roles."""
+    active, standby, warmup = recorded
+    epochs: dict[Task, int] = {}
+    for name, partitions in active.items():
+        with_epochs = partitions if isinstance(partitions, dict) else dict.fromkeys(partitions, 0)
+        epochs.update({(name, int(partition)): epoch for partition, epoch in with_epochs.items()})
+    return HeldTasks(epochs, tasks(standby), tasks(warmup))
+
+
+def assignment(recorded: dict[str, Any]) -> TaskAssignment:
+    """Return where a recorded member stands."""
+    return TaskAssignment(
+        recorded["epoch"],
+        recorded["previous"],
+        TaskState.of(recorded["state"]),
+        held(recorded["assigned"]),
+        held(recorded["pending"]),
+    )
+
+
+def by_task(recorded: Mapping[str, str]) -> dict[Task, str]:
+    """Return recorded processes by task."""
+    found = {}
+    for text, processes in recorded.items():
+        name, _, partition = text.partition("_")
+        found[name, int(partition)] = processes
+    return found
+
+
+def test_members_take_the_recorded_steps() -> None:
+    """Every recorded member stands where Kafka put it, and is the very same where Kafka changed nothing."""
+    with lzma.open(DATA / "reconciliation.jsonl.xz", "rt", encoding="utf-8") as lines:
+        records = [json.loads(line) for line in lines]
+    different = []
+    for record in records:
+        current = assignment(record["member"])
+        result = reconcile(
+            current,
+            process_id="p",
+            target_epoch=record["target_epoch"],
+            target=held(record["target"]),
+            owned=None if record["owned"] is None else held(record["owned"]),
+            processes=Processes(*(by_task(record[name]) for name in ("active_at", "standby_at", "warmup_at"))),
+        )
+        is_error = isinstance(record["result"], str)
+        expected = ErrorCode.FENCED_MEMBER_EPOCH if is_error else assignment(record["result"])
+        if result != expected or (result is current) != record["unchanged"]:
+            different.append(record["id"])
+
+    assert len(records) == 1_500
+    assert not different
+
+
+ONE, TWO = ("0", 0), ("0", 1)
+
+
+def test_the_epoch_grows_with_each_revocation() -> None:
+    """A member that gave up what it had to, and has to give up more, does so at the next epoch: unlike a consumer."""
+    current = TaskAssignment(
+        4, 4, TaskState.UNREVOKED_TASKS, HeldTasks({ONE: 2}), pending_revocation=HeldTasks({TWO: 2})
+    )
+    result = reconcile(
+        current,
+        process_id="p",
+        target_epoch=7,
+        target=NO_TASKS,
+        owned=HeldTasks({ONE: 0}),
+        processes=Processes(active={ONE: "p", TWO: "p"}),
+    )
+
+    assert result == TaskAssignment(5, 4, TaskState.UNREVOKED_TASKS, pending_revocation=HeldTasks({ONE: 2}))
+
+
+def test_a_copy_becomes_active_when_nobody_runs_the_task() -> None:
+    """A standby task that is to be active stays as it is, and turns active in the step that grants it."""
+    current = TaskAssignment(2, 1, TaskState.STABLE, HeldTasks(standby=frozenset({ONE})))
+    target = HeldTasks({ONE: 0})
+    waits = reconcile(
+        current,
+        process_id="p",
+        target_epoch=3,
+        target=target,
+        owned=None,
+        processes=Processes(active={ONE: "q"}, standby={ONE: "p"}),
+    )
+    assert waits == TaskAssignment(3, 2, TaskState.UNRELEASED_TASKS, HeldTasks(standby=frozenset({ONE})))
+    assert isinstance(waits, TaskAssignment)
+    granted = reconcile(
+        waits,
+        process_id="p",
+        target_epoch=3,
+        target=target,
+        owned=None,
+        processes=Processes(standby={ONE: "p"}),
+    )
+    assert granted == TaskAssignment(3, 3, TaskState.STABLE, HeldTasks({ONE: 3}))
+
+
+def test_another_thread_of_the_process_keeps_a_task_back() -> None:
+    """A member gets no task of which another member of its process has a copy: one process never has it twice."""
+    result = reconcile(
+        TaskAssignment(),
+        process_id="p",
+        target_epoch=2,
+        target=HeldTasks({ONE: 0}),
+        owned=NO_TASKS,
+        processes=Processes(standby={ONE: "p"}),
+    )
+
+    assert result == TaskAssignment(2, 0, TaskState.UNRELEASED_TASKS)
