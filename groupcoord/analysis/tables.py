@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from groupcoord.analysis.columns import group_tables, tables
 from groupcoord.analysis.columns.commits import WRITTEN_COMMITS
-from groupcoord.analysis.columns.parquet import folder_name
+from groupcoord.analysis.columns.parquet import TableFile, folder_name
 from groupcoord.analysis.columns.results import ResultDirectory
 from groupcoord.analysis.columns.schema import COLUMNS
 from groupcoord.analysis.columns.tables import Columns, arrow_schema
@@ -75,36 +75,34 @@ class TableFiles:
 
     def write(self, name: str, table: pa.Table) -> None:
         """Write a table as one file."""
-        self._write(f"tables/{name}/{_PART}", table.cast(arrow_schema(TABLES[name])))
+        with self._file(name) as file:
+            for batch in table.cast(arrow_schema(TABLES[name])).to_batches():
+                file.write(batch)
         self.counts[name] = table.num_rows
 
     def write_rows(self, name: str, rows: Sequence[Row]) -> None:
         """Write rows as one file; what a row does not have is null."""
-        schema = arrow_schema(TABLES[name])
-        with self._results.new_table_file(f"tables/{name}/{_PART}", schema) as file:
-            for start in range(0, len(rows), _ROWS_MAX):
-                file.write(pa.RecordBatch.from_pylist(rows[start : start + _ROWS_MAX], schema))
-        self.counts[name] = len(rows)
+        with self.growing([name]) as add:
+            add(name, rows)
 
-    def add_commits(self, transactional: pa.Table, plain_count: int) -> None:
-        """Write the commits of transactions beside the others that are there already.
+    @contextmanager
+    def growing(self, names: Iterable[str]) -> Iterator[Callable[[str, Sequence[Row]], None]]:
+        """Give what adds rows to tables, a file each, which are whole behind the context; missing values are null."""
+        with ExitStack() as stack:
+            files = {name: stack.enter_context(self._file(name)) for name in names}
 
-        Args:
-            transactional: those that were made in transactions.
-            plain_count: how many others there are.
-        """
-        for partition in pc.unique(transactional["log_partition"]).to_pylist():
-            column = transactional["log_partition"]
-            is_here = pc.is_null(column) if partition is None else pc.equal(column, partition)
-            some = transactional.filter(is_here).select(WRITTEN_COMMITS.names)
-            self._write(f"tables/commits/{folder_name(partition)}/part-transactional.snappy.parquet", some)
-        self.counts["commits"] = plain_count + transactional.num_rows
-        if not self.counts["commits"]:
-            # A table without rows is one, too.
-            nothing = WRITTEN_COMMITS.empty_table()
-            self._write(f"tables/commits/{folder_name(None)}/part-empty.snappy.parquet", nothing)
+            def add(name: str, rows: Sequence[Row]) -> None:
+                schema = arrow_schema(TABLES[name])
+                for start in range(0, len(rows), _ROWS_MAX):
+                    files[name].write(pa.RecordBatch.from_pylist(rows[start : start + _ROWS_MAX], schema))
 
-    def _write(self, path: str, table: pa.Table) -> None:
-        with self._results.new_table_file(path, table.schema) as file:
-            for batch in table.to_batches():
-                file.write(batch)
+            yield add
+        self.counts |= {name: file.rows for name, file in files.items()}
+
+    def commits_file(self, partition: int | None) -> AbstractContextManager[TableFile]:
+        """Give a file for the commits of a log partition that were made in transactions; others are there already."""
+        path = f"tables/commits/{folder_name(partition)}/part-transactional.snappy.parquet"
+        return self._results.new_table_file(path, WRITTEN_COMMITS)
+
+    def _file(self, name: str) -> AbstractContextManager[TableFile]:
+        return self._results.new_table_file(f"tables/{name}/{_PART}", arrow_schema(TABLES[name]))

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from groupcoord.analysis.live.settings import ClusterAddress
-    from groupcoord.analysis.local.sources import Source
     from groupcoord.analysis.report.model import Report
+    from groupcoord.analysis.running.sources import Source
     from groupcoord.spark.following import Following
     from groupcoord.spark.following import Progress as ToldProgress
     from groupcoord.spark.inputs import Input as SparkInput
@@ -32,6 +32,9 @@ FAILED, USAGE_ERROR = 1, 2
 POLL_S = 0.5
 MASTER, MEMORY = "local[*]", "2g"
 LOOPBACK, PORT_MAX = "127.0.0.1", 65_535
+
+LOCAL_BYTES_MAX = 1_073_741_824
+"""Up to this size of logs, some ten million commits, one process is done before Spark on a few cores is."""
 
 Out = Annotated[str, typer.Option(metavar="DIR", help="Where the results go; empty, or made. A URL is fine.")]
 Paths = Annotated[
@@ -109,8 +112,8 @@ CompilerOption = Annotated[
 EngineOption = Annotated[
     Engine,
     typer.Option(
-        help="What does the work: spark, for logs of any size, or local: this process, without Spark and Java, for "
-        "logs of up to 256 MiB. auto is spark if pyspark is installed, and else local."
+        help="What does the work: spark, on many cores or machines, or local: this process, without Spark and Java. "
+        "auto is local up to 1 GiB, where that is quicker, and where pyspark is not installed; else spark."
     ),
 ]
 Master = Annotated[str | None, typer.Option(show_default=MASTER, help="Where Spark runs.")]
@@ -180,7 +183,7 @@ def analyze(
         "--compiler": compiler is not Compiler.AUTO,
         "--conf": bool(conf),
     }
-    if not _takes_spark(engine, [option for option, is_given in for_spark.items() if is_given]):
+    if not _takes_spark(engine, source, [option for option, is_given in for_spark.items() if is_given]):
         _end(_analyze_here(source, out, verifies=verify), out)
         return
     work = _Work(source, out, master or MASTER, memory or MEMORY, compiler, _settings(conf or []))
@@ -194,11 +197,12 @@ def analyze(
     _end(_analyze(work, verifies=verify), out)
 
 
-def _takes_spark(engine: Engine, for_spark: list[str]) -> bool:
+def _takes_spark(engine: Engine, source: _Source, for_spark: list[str]) -> bool:
     """Tell whether Spark does the work.
 
     Args:
         engine: what was chosen.
+        source: what is to be read.
         for_spark: the options that were given and that nothing but Spark understands.
     """
     is_installed = find_spec("pyspark") is not None
@@ -208,9 +212,10 @@ def _takes_spark(engine: Engine, for_spark: list[str]) -> bool:
         _give_up(
             f"{for_spark[0]} needs Spark, and pyspark is not installed; try: pip install '{_EXTRAS[Engine.SPARK]}'"
         )
-    if engine is Engine.AUTO and not is_installed:
-        typer.echo("pyspark is not installed: this process does the work, as with --engine local", err=True)
-    return engine is Engine.SPARK or (engine is Engine.AUTO and is_installed)
+    if engine is not Engine.AUTO or for_spark or not is_installed:
+        return engine is Engine.SPARK or bool(for_spark)
+    with _told_errors(Engine.LOCAL):
+        return source.open().check() > LOCAL_BYTES_MAX
 
 
 def _end(report: Report, out: str) -> None:
@@ -238,7 +243,7 @@ class _Source:
 
     def open(self) -> Source:
         """Return it as this process reads it."""
-        from groupcoord.analysis.local.sources import ClusterSource, LogSource
+        from groupcoord.analysis.running.sources import ClusterSource, LogSource
 
         if self.address is None:
             return LogSource(self.partitions, self.end_offsets, self.paths)
@@ -303,7 +308,7 @@ def _told_errors(engine: Engine) -> Iterator[None]:
 def _analyze_here(source: _Source, out: str, *, verifies: bool) -> Report:
     """Do everything in this process."""
     with _told_errors(Engine.LOCAL):
-        from groupcoord.analysis.local.analysis import LocalAnalysis
+        from groupcoord.analysis.running.analysis import LocalAnalysis
 
         analysis = LocalAnalysis(source.open(), out, verifies=verifies)
         with _progress(lambda: analysis.tasks, len(analysis.steps)) as begin:
@@ -365,7 +370,7 @@ def _poll(address: ClusterAddress | None, out: str, interval_s: float | None) ->
     if address is None:
         _give_up("--poll asks a cluster: name it by --bootstrap-server or --command-config, and no paths")
     with _told_errors(Engine.LOCAL):
-        from groupcoord.analysis.local.polling import Polling
+        from groupcoord.analysis.running.polling import Polling
         from groupcoord.cli.analyze_poll import run_polling
 
         run_polling(Polling(address, out), out, interval_s)

@@ -10,7 +10,7 @@ from groupcoord.cli.interrupts import AtTheFirstSignal, StopRequest
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from groupcoord.analysis.local.polling import Polled, Polling
+    from groupcoord.analysis.running.polling import Polled, Polling
 
 PROBLEMS_SHOWN_MAX = 10
 """So many of the things that a poll does not tell are printed."""

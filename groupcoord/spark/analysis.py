@@ -18,7 +18,6 @@ from groupcoord.analysis.figures.page import (
     COUNT,
     HISTORY,
     LAG,
-    OFFSETS,
     READ,
     REPORT,
     VERIFY,
@@ -109,10 +108,9 @@ class Analysis:
         begin(COUNT)
         for name, count in COUNTS.items():
             tables.write(name, count(records))
-        begin(OFFSETS)
+        begin(HISTORY)
         committed = tables.add_commits(records, found)
         current = tables.write("current_offsets", current_offsets(committed))
-        begin(HISTORY)
         folded = tables.fold(records)
         ends = self._input.read_end_offsets(spark, current)
         if ends is not None and was_asked(ends):

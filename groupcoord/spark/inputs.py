@@ -8,7 +8,7 @@ from collections.abc import Hashable
 from attrs import frozen
 from pyspark.sql import DataFrame, SparkSession
 
-from groupcoord.analysis.local.sources import ClusterSource, LogSource
+from groupcoord.analysis.running.sources import ClusterSource, LogSource
 from groupcoord.spark.cluster_reading import cluster_options, read_cluster_stream, read_end_offsets
 from groupcoord.spark.reading import log_options
 from groupcoord.spark.record_times import read_record_times

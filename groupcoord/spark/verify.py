@@ -1,6 +1,6 @@
 """The coordinator itself loads each group's records, and its answers are held against the tables.
 
-See :mod:`groupcoord.analysis.local.replay`: a task holds one group's state and one Arrow batch, however hot the group.
+A task holds one group's state and one Arrow batch, however hot the group (:mod:`groupcoord.analysis.folding.replay`).
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from groupcoord.analysis.columns.schema import KIND_CONTROL, KIND_RECORD
+from groupcoord.analysis.folding import replay as replaying
+from groupcoord.analysis.folding.replay import RECORDS_FIELD, REPLAYED, replay_batches
 from groupcoord.analysis.history.rows import GENERATION, GROUP
 from groupcoord.analysis.history.views import CLASSIC, CONSUMER, SHARE, STREAMS
-from groupcoord.analysis.local import replay as replaying
-from groupcoord.analysis.local.replay import RECORDS_FIELD, REPLAYED, replay_batches
 from groupcoord.spark.group_schemas import DIFFERENCES
 from groupcoord.spark.groups import NO_PARTITION, History, history_of, known_partition, members
 from groupcoord.spark.schemas import declared

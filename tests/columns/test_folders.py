@@ -15,7 +15,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from groupcoord.analysis.columns.files import find_segments
 from groupcoord.analysis.columns.folders import SETTLED_NS, Folders, SegmentFile
-from groupcoord.analysis.local.sources import LogSource
+from groupcoord.analysis.running.sources import LogSource
 
 LONG_AGO_NS = 1_700_000_000_000_000_000
 

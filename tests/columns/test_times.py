@@ -18,7 +18,7 @@ from groupcoord.analysis.columns.times import (
     time_name,
     with_times,
 )
-from groupcoord.analysis.local.polling import APPENDED, REPLACED
+from groupcoord.analysis.running.polling import APPENDED, REPLACED
 from groupcoord.analysis.tables import TABLES
 from tests.tables import as_one_test
 

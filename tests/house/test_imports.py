@@ -115,12 +115,17 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "records",  # of these only how ids of topics are written
         "wire",  # of these only what the fields of an answer are
     ),
-    "analysis.local": (
-        "analysis",
-        *("records", "errors", "clock"),
-        # what coordinators make of a log, to be held against tables, and by which rules offsets expire
+    "analysis.folding": (
+        *("analysis.columns", "analysis.history", "records", "errors", "clock"),
+        # what coordinators make of a log, to be held against tables
         *("coordinator", "log_store", "config", "core"),
     ),
+    "analysis.judging": (
+        *("analysis.folding", "analysis.history"),
+        "analysis.report.text",  # how evidence writes durations
+        *("core.offsets.retention", "core.consumer_protocol"),  # by which rules offsets expire
+    ),
+    "analysis.running": ("analysis", "errors", "clock"),
     "testing": (EVERYTHING,),
     "conformance": (EVERYTHING,),
     "cli": (EVERYTHING,),
@@ -157,7 +162,9 @@ MAY_REQUIRE: dict[str, frozenset[str]] = {
     "analysis.live": frozenset({"attrs", "aiokafka", "kio", "pyarrow"}),
     "analysis.figures": frozenset({"attrs", "pyarrow"}),
     "analysis.columns": frozenset({"attrs", "numpy", "pyarrow", "fsspec", "crc32c"}),
-    "analysis.local": frozenset({"attrs", "numpy", "pyarrow", "fsspec"}),
+    "analysis.folding": frozenset({"attrs", "numpy", "pyarrow"}),
+    "analysis.judging": frozenset({"attrs", "numpy", "pyarrow"}),
+    "analysis.running": frozenset({"attrs", "pyarrow", "fsspec"}),
     "__init__": BASE_REQUIREMENTS,
 }
 """What the base install is made of imports no other package than these, nor does what tells histories and makes

@@ -15,15 +15,15 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 import groupcoord.spark as pipeline
 from groupcoord.analysis.columns.times import with_times
-from groupcoord.analysis.local.analysis import LocalAnalysis
 from groupcoord.analysis.report.model import summary
+from groupcoord.analysis.running.analysis import LocalAnalysis
 from groupcoord.clock import ManualClock
 from groupcoord.spark.analysis import Analysis
 from groupcoord.testing.logs import GeneratedLog, logs, record_bytes, records
 
 from ..bench.spark_logs import write_log
 from ..history.consumer_story import Story, crew, moving, write_story
-from ..local.written import columns_of, read_table, sorted_rows, table_names, written_columns
+from ..running.written import columns_of, read_table, sorted_rows, table_names, written_columns
 from .test_group_tables import Log, write_troubled
 
 KINDS = {

@@ -32,7 +32,7 @@ def test_a_signal_while_java_starts(
     """It ends with Java, and with the files that were made for the start; following has then done what it was to do."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    words = ("analyze", str(broker_log), "--out", str(tmp_path / "out"), *words)
+    words = ("analyze", str(broker_log), "--engine", "spark", "--out", str(tmp_path / "out"), *words)
     with interrupted(temporary, *words, moment=1, number=number, text=LAUNCH) as run:
         ended, errors = run.result()
         check_quiet(errors)
@@ -58,7 +58,7 @@ def test_a_second_signal_does_not_wait_for_an_update(tmp_path: Path, broker_log:
 @pytest.mark.parametrize("step", ["reading the log", "counting what was read"])
 def test_a_signal_while_it_works(tmp_path: Path, broker_log: Path, step: str) -> None:
     """In the midst of a call to Java it ends at once, with Java."""
-    with on_a_terminal(tmp_path, "analyze", broker_log, "--out", tmp_path / "out") as (run, shown):
+    with on_a_terminal(tmp_path, "analyze", broker_log, "--engine", "spark", "--out", tmp_path / "out") as (run, shown):
         assert shown(step)
         java = children(run.process.pid)
         run.send(signal.SIGINT)

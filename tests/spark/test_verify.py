@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import groupcoord.spark as pipeline
 from groupcoord.analysis.columns.schema import RECORDS
-from groupcoord.analysis.local.replay import RECORDS_FIELD, replay_batches
+from groupcoord.analysis.folding.replay import RECORDS_FIELD, replay_batches
 from groupcoord.coordinator import LoadError
 from groupcoord.core.records import OffsetCommitRecord, OffsetTombstone
 from groupcoord.spark.verify import replay

@@ -1,4 +1,4 @@
-"""Which groups lose their offsets for want of use, by the rules of :func:`groupcoord.spark.stale_groups`."""
+"""Which groups lose their offsets for want of use, by Kafka's rules (KIP-211)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from groupcoord.analysis.columns.commits import OPEN
-from groupcoord.analysis.figures.values import known
+from groupcoord.analysis.folding.commits import CommitFacts
 from groupcoord.analysis.history.anomalies import OFFSETS_RETENTION_MINUTES
 from groupcoord.analysis.history.views import CLASSIC
-from groupcoord.analysis.local.arrow import every
 from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from groupcoord.core.offsets.retention import MS_PER_MINUTE
 
@@ -25,23 +22,27 @@ _EMPTY = "Empty"
 def stale_groups(
     groups: Iterable[Row],
     current_offsets: pa.Table,
-    commits: pa.Table,
+    facts: CommitFacts,
     now_ms: int | None,
     offsets_retention_minutes: int = OFFSETS_RETENTION_MINUTES,
 ) -> list[Row]:
     """Return groups whose offsets expire if nobody uses them
     (:data:`groupcoord.analysis.columns.group_tables.STALE_GROUPS`).
 
+    The rules are Kafka's (KIP-211, and ``isSubscribedToTopic`` of each type of group). An offset's age counts from its
+    commit; in a classic group that became empty from then. Offsets of topics that a live group subscribes to don't
+    expire, nor do those of a live group whose subscriptions a coordinator can't read. An offset that carries its own
+    expiry keeps to it. An empty group goes with its last offset.
+
     Args:
         groups: rows of the table of this name.
         current_offsets: the table of this name.
-        commits: the table of this name.
+        facts: of their commits.
         now_ms: the moment to judge from, in milliseconds since 1970; None: there is nothing to judge.
         offsets_retention_minutes: how long offsets are kept that nobody uses.
     """
-    is_open = every(pc.equal(commits["transaction"], OPEN))
     pending: dict[str, set[tuple[str, int]]] = {}
-    for row in commits.filter(is_open).select(_OFFSET[:3]).to_pylist():
+    for row in facts.open().select(_OFFSET[:3]).to_pylist():
         pending.setdefault(row["group_id"], set()).add((row["topic"], row["topic_partition"]))
     offsets: dict[str, list[Row]] = {}
     for row in current_offsets.select(_OFFSET).to_pylist():
@@ -51,19 +52,21 @@ def stale_groups(
     for group in groups:
         held = pending.get(group["group_id"], set())
         # Offsets of open transactions keep those that they will replace, and the group.
-        expiries_ms = [
-            _expiry_ms(group, row, retention_ms)
+        expiring_ms = [
+            expiry_ms
             for row in offsets.get(group["group_id"], ())
             if (row["topic"], row["topic_partition"]) not in held
+            and (expiry_ms := _expiry_ms(group, row, retention_ms)) is not None
         ]
-        if expiring_ms := known(expiries_ms):
+        if expiring_ms:
             found.append(_row(group, expiring_ms, bool(held), now_ms))
     return found
 
 
 def _row(group: Row, expiring_ms: list[int], is_pending: bool, now_ms: int | None) -> Row:
     goes = group["state"] == _EMPTY and len(expiring_ms) == group["offset_count"] and not is_pending
-    used_ms = max(known((group["last_commit_ms"], group["state_timestamp_ms"])), default=None)
+    used = (group["last_commit_ms"], group["state_timestamp_ms"])
+    used_ms = max((one for one in used if one is not None), default=None)
     return {
         **{name: group[name] for name in ("group_id", "type", "state", "offset_count", "last_commit_ms")},
         "log_partition": group["log_partition"],

@@ -10,22 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from groupcoord.analysis.columns.results import ResultDirectory
-from groupcoord.analysis.local.groups import histories
-from groupcoord.analysis.local.records import HeldRecords, read_records
-from groupcoord.analysis.local.sources import LogSource
+from groupcoord.analysis.columns.schema import KIND_RECORD, RECORDS
+from groupcoord.analysis.folding.histories import feed_history
+from groupcoord.analysis.folding.records import decode_records, read_back
+from groupcoord.analysis.history import LogHistory
+from groupcoord.analysis.running.sources import LogSource
 from groupcoord.testing.logs import GeneratedLog, logs, record_bytes, records
 
 from ..bench.spark_logs import write_log
 from ..history.consumer_story import crew, moving, write_story
 from ..history.whole_logs import rows_of_logs
 
-ROWS_MAX = 1_000_000
-
-
-def held(folder: Path, out: Path) -> HeldRecords:
-    """Decode the logs of a folder."""
-    tasks = LogSource(frozenset(), None, [folder]).tasks()
-    return read_records(tasks, ResultDirectory(out), ROWS_MAX, lambda done, total: None)
+FEW_ROWS = 997
+"""So many rows are fed at a time: stretches between a group's records lie across them."""
 
 
 def told_by_batches(folder: Path) -> list[str]:
@@ -36,11 +33,17 @@ def told_by_batches(folder: Path) -> list[str]:
 
 def told_by_columns(folder: Path, out: Path) -> list[str]:
     """Return the same rows out of columns."""
-    found = histories(held(folder, out))
+    results = ResultDirectory(out)
+    decoded = decode_records(LogSource(frozenset(), None, [folder]).tasks(), results, lambda done, total: None)
     told = []
-    for kind, rows in found.items():
-        for row in rows:
-            told.append(repr((kind, {name: value for name, value in row.items() if name != "log_partition"})))
+    for partition in decoded.partitions:
+        history = LogHistory(partition.number)
+        for span in decoded.spans(partition):
+            history.add_span(*span)
+        for rows in read_back(results, partition, RECORDS.names, [KIND_RECORD]):
+            for start in range(0, rows.num_rows, FEW_ROWS):
+                feed_history(history, rows.slice(start, FEW_ROWS))
+        told += [repr((row.kind, {"group_id": row.group_id, **row.values})) for row in history.rows()]
     return sorted(told)
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with groups, by the rules of :func:`groupcoord.spark.anomalies`."""
+"""What is wrong with groups, from their commits and their history."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from groupcoord.analysis.folding.commits import CommitFacts
 from groupcoord.analysis.history import DUPLICATE, MEMBERSHIP, REBALANCE, REVOCATION
 from groupcoord.analysis.history.anomalies import (
     COMMIT_STORM,
@@ -22,12 +22,10 @@ from groupcoord.analysis.history.anomalies import (
     Thresholds,
 )
 from groupcoord.analysis.history.causes import REBALANCE_TIMEOUT
-from groupcoord.analysis.local.arrow import integers
-from groupcoord.analysis.local.groups import Histories, Place
-from groupcoord.analysis.local.lag import Ends
-from groupcoord.analysis.local.silences import about_offsets
+from groupcoord.analysis.judging.ends import Ends
+from groupcoord.analysis.judging.groups import Histories, Place
+from groupcoord.analysis.judging.silences import about_offsets
 from groupcoord.analysis.report.text import format_limit
-from groupcoord.core.offsets.retention import MS_PER_MINUTE
 
 Row = dict[str, Any]
 Of = tuple[int | None, str]
@@ -35,21 +33,32 @@ Of = tuple[int | None, str]
 
 
 def anomalies(
-    found: Histories, commits: pa.Table, holders: Mapping[Place, Row], ends: Ends | None, now_ms: int | None
+    found: Histories,
+    facts: CommitFacts,
+    holders: Mapping[Place, Row],
+    ends: Ends | None,
+    now_ms: int | None,
+    thresholds: Thresholds | None = None,
 ) -> list[Row]:
     """Return what is wrong with groups (:data:`groupcoord.analysis.columns.group_tables.ANOMALIES`).
 
+    The status is Burrow's word for such a thing. What Burrow would say now of each partition the table of lag tells:
+    here are all rewinds of the log, and silences only beyond the thresholds. With ``ends`` a partition whose commits
+    stopped, or go on at the same offset, is one only if it has a lag, as there; without them nothing is said about
+    partitions that stall, and commits have stopped only where a member still has the partition.
+
     Args:
-        found: what :func:`groupcoord.analysis.local.groups.histories` gives.
-        commits: the table of this name.
+        found: the groups' histories.
+        facts: of their commits.
         holders: who has which partition.
         ends: where topics end; None: that is not known.
         now_ms: the moment to judge from, in milliseconds since 1970; None: there are no records.
+        thresholds: what is too much.
     """
-    limits = Thresholds()
+    limits = thresholds or Thresholds()
     return [
-        *about_offsets(commits, holders, ends, now_ms, limits),
-        *_commit_storms(commits, limits),
+        *about_offsets(facts, holders, ends, now_ms, limits),
+        *_commit_storms(facts.minutes, limits),
         *_rebalance_storms(found[REBALANCE], limits),
         *_flapping_members(found[REBALANCE], limits),
         *_duplicate_owners(found[DUPLICATE]),
@@ -58,38 +67,21 @@ def anomalies(
     ]
 
 
-def _commit_storms(commits: pa.Table, limits: Thresholds) -> Iterator[Row]:
+def _commit_storms(minutes: pa.Table, limits: Thresholds) -> Iterator[Row]:
     """Yield groups that commit too often."""
-    rows = commits.filter(pc.invert(commits["tombstone"]))
-    minute = pa.array(integers(rows["log_timestamp_ms"]) // MS_PER_MINUTE)
-    by_partition = (
-        rows.append_column("minute", minute)
-        .group_by(["log_partition", "group_id", "minute", "topic", "topic_partition"])
-        .aggregate([([], "count_all"), ("log_timestamp_ms", "min"), ("log_timestamp_ms", "max")])
-    )
-    by_minute = by_partition.group_by(["log_partition", "group_id", "minute"]).aggregate(
-        [
-            ("count_all", "sum"),
-            ([], "count_all"),
-            ("log_timestamp_ms_min", "min"),
-            ("log_timestamp_ms_max", "max"),
-        ]
-    )
-    count, partitions = by_minute["count_all_sum"], by_minute["count_all"]
-    is_storm = pc.and_(
-        pc.greater(count, pc.multiply(partitions, limits.commits_per_minute)), pc.greater(count, limits.storm_commits)
-    )
     storms: defaultdict[Of, list[Row]] = defaultdict(list)
-    for row in by_minute.filter(is_storm).to_pylist():
-        storms[row["log_partition"], row["group_id"]].append(row)
-    for (partition, group_id), minutes in storms.items():
-        value, partitions_of = max((row["count_all_sum"], row["count_all"]) for row in minutes)
+    for row in minutes.to_pylist():
+        if row["commits"] > max(limits.storm_commits, row["partitions"] * limits.commits_per_minute):
+            storms[row["log_partition"], row["group_id"]].append(row)
+    for (partition, group_id), busy in storms.items():
+        # More partitions decide between minutes of as many commits, so that the answer is always the same.
+        value, partitions_of = max((row["commits"], row["partitions"]) for row in busy)
         yield {
             "group_id": group_id,
             "kind": COMMIT_STORM,
-            "first_ms": min(row["log_timestamp_ms_min_min"] for row in minutes),
-            "last_ms": max(row["log_timestamp_ms_max_max"] for row in minutes),
-            "count": len(minutes),
+            "first_ms": min(row["first_ms"] for row in busy),
+            "last_ms": max(row["last_ms"] for row in busy),
+            "count": len(busy),
             "value": value,
             "evidence": f"{value:,} commits of {partitions_of:,} partitions in a minute",
             "log_partition": partition,

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from groupcoord import SystemClock
-from groupcoord.analysis.columns.errors import InputError, RunFailedError
+from groupcoord.analysis.columns.errors import RunFailedError
 from groupcoord.analysis.columns.results import ResultDirectory
+from groupcoord.analysis.judging.differences import Told, told_of_groups
 from groupcoord.analysis.live.settings import ClusterAddress
-from groupcoord.analysis.local.analysis import LocalAnalysis
-from groupcoord.analysis.local.sources import ClusterSource
+from groupcoord.analysis.running.analysis import LocalAnalysis
+from groupcoord.analysis.running.sources import ClusterSource
 from groupcoord.analysis.tables import END_OFFSETS_TABLE, TABLES
 from groupcoord.cli import USAGE_ERROR
 from groupcoord.cli import analyze as command
@@ -106,7 +107,7 @@ def test_the_page_says_what_the_terminal_does(analyzed: Analyzed) -> None:
 def test_differences_are_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a table says something else than coordinators do, that is told, and the exit status is 1."""
     log = write_story(tmp_path / "log", crew)
-    monkeypatch.setattr("groupcoord.analysis.local.analysis.partition_holders", _forge)
+    monkeypatch.setattr("groupcoord.analysis.running.analysis.told_of_groups", _forge)
     told = run(log, "--out", tmp_path / "out", "--engine", "local", "--verify")
 
     assert told.status == 1
@@ -114,11 +115,10 @@ def test_differences_are_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert f"group {CREW}: state is Stable for the coordinator, Empty in the table" in told.output
 
 
-def _forge(found: Any) -> dict[Any, Any]:
-    """Let the history say something else from here on."""
+def _forge(found: Any) -> Told:
+    """Let the table say something else than the history does."""
     (group,) = found["group"]
-    group["state"] = "Empty"
-    return {}
+    return told_of_groups(found | {"group": [group | {"state": "Empty"}]})
 
 
 WITHOUT_SPARK = """
@@ -148,14 +148,15 @@ def without_spark(*words: str | Path) -> Run:
 
 
 def test_where_pyspark_is_missing_this_process_does_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says so in one line; what only Spark does is refused with the package that is missing."""
+    """However large the logs; what only Spark does is refused with the package that is missing."""
     log = write_story(tmp_path / "log", crew)
+    monkeypatch.setattr(command, "LOCAL_BYTES_MAX", 0)
     done = without_spark(log, "--out", tmp_path / "out", "--verify")
     monkeypatch.setattr(command, "find_spec", lambda name: None)
     refused = run(log, "--out", tmp_path / "other", "--follow")
 
     assert done.status == 0, done.error
-    assert done.error == "pyspark is not installed: this process does the work, as with --engine local\n"
+    assert done.error == ""
     assert (tmp_path / "out" / "report.html").exists()
     assert (refused.status, refused.error) == (
         USAGE_ERROR,
@@ -195,16 +196,6 @@ def test_bad_input_is_one_line(broker_log: Path, tmp_path: Path) -> None:
         assert refused.error.startswith("groupcoord analyze: "), refused.error
         assert told in refused.error, refused.error
         assert refused.error.count("\n") == 1
-
-
-def test_more_than_memory_holds_is_for_spark(broker_log: Path, tmp_path: Path) -> None:
-    """Too many bytes are refused before anything is read, too many records as they are met; both name the way out."""
-    with pytest.raises(InputError, match=r"^these logs have .* up to 1,000 bytes: use --engine spark, or --partition$"):
-        LocalAnalysis([broker_log], tmp_path / "out", bytes_max=1_000)
-    with pytest.raises(InputError, match=r"^there are more than 5 records, .*: use --engine spark$"):
-        LocalAnalysis([broker_log], tmp_path / "out", rows_max=5).run()
-
-    assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_a_full_disk_is_one_line(broker_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,10 +260,16 @@ def test_who_has_stopped_goes_by_when_the_log_was_read(tmp_path: Path) -> None:
     assert statuses == [["OK"], ["STOP"]]
 
 
-def test_the_limit_is_that_of_the_help() -> None:
-    """What the command tells of the limit is what holds."""
-    from groupcoord.analysis.local.analysis import BYTES_MAX
+def test_small_logs_need_no_spark(broker_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to the size that the help names this process does the work, above it Spark, as with an option of Spark's."""
     from groupcoord.analysis.report.text import format_size
 
-    assert format_size(BYTES_MAX) == "256.0 MiB"
-    assert "256 MiB" in str(command.EngineOption.__metadata__[0].help)
+    source = command._Source([str(broker_log)], None, "", frozenset(), None, False)
+    monkeypatch.setattr(command, "find_spec", lambda name: name)
+    small = command._takes_spark(command.Engine.AUTO, source, [])
+    told = command._takes_spark(command.Engine.AUTO, source, ["--memory"])
+    said = format_size(command.LOCAL_BYTES_MAX).replace(".0", "")
+    monkeypatch.setattr(command, "LOCAL_BYTES_MAX", 1_000)
+
+    assert (small, told, command._takes_spark(command.Engine.AUTO, source, [])) == (False, True, True)
+    assert f"up to {said}" in str(command.EngineOption.__metadata__[0].help)

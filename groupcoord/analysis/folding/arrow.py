@@ -16,6 +16,7 @@ Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 _NOTHING = -1
+_CODES_MAX = 2**62
 
 
 def every(*masks: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -49,41 +50,58 @@ def codes(column: pa.ChunkedArray) -> Int64s:
     return np.asarray(pc.fill_null(encoded.dictionary_encode().indices, _NOTHING), np.int64)
 
 
+def key_codes(table: pa.Table, keys: Sequence[str]) -> Int64s:
+    """Return a number for each row: the same one where all keys are equal."""
+    found, count = np.zeros(table.num_rows, np.int64), 1
+    for key in keys:
+        of_key = codes(table[key]) + 1
+        count_of_key = int(of_key.max(initial=0)) + 1
+        if count * count_of_key > _CODES_MAX:
+            found = np.unique(found, return_inverse=True)[1].astype(np.int64)
+            count = int(found.max(initial=0)) + 1
+        found, count = found * count_of_key + of_key, count * count_of_key
+    return found
+
+
 class Runs:
     """The rows of a table that have the same key, one behind the other in the order of the log.
 
     Args:
         table: the rows, with ``log_offset``.
         keys: columns: text or numbers.
+        is_sorted: rows of the same key come in the order of the log already.
 
     Attributes:
         order: numbers of the rows, run by run.
+        is_first: for each place in ``order``, whether a run starts there.
         starts: where each run starts in ``order``.
         ends: and where it ends.
     """
 
-    def __init__(self, table: pa.Table, keys: Sequence[str]) -> None:
-        wanted = [
-            codes(table[key]) if pa.types.is_string(table.schema.field(key).type) else integers(table[key])
-            for key in keys
-        ]
-        self.order: Int64s = np.lexsort((integers(table["log_offset"]), *reversed(wanted)))
-        is_first = np.zeros(table.num_rows, np.bool_)
-        is_first[:1] = True
-        for values in wanted:
-            in_order = values[self.order]
-            is_first[1:] |= in_order[1:] != in_order[:-1]
-        self.is_first: Bools = is_first
-        self.starts: Int64s = np.flatnonzero(is_first)
+    def __init__(self, table: pa.Table, keys: Sequence[str], *, is_sorted: bool = False) -> None:
+        found = key_codes(table, keys)
+        if is_sorted:
+            self.order: Int64s = np.argsort(found, kind="stable")
+        else:
+            self.order = np.lexsort((integers(table["log_offset"]), found))
+        in_order = found[self.order]
+        self.is_first: Bools = np.ones(table.num_rows, np.bool_)
+        self.is_first[1:] = in_order[1:] != in_order[:-1]
+        self.starts: Int64s = np.flatnonzero(self.is_first)
         self.ends: Int64s = np.append(self.starts, table.num_rows)[1:]
 
     def last_rows(self) -> Int64s:
         """Return the number of the last row of each run."""
         return self.order[self.ends - 1]
 
-    def from_end(self) -> Int64s:
-        """Return for each place in ``order`` how far it is from the end of its run: 1 for the last one."""
-        return np.repeat(self.ends, self.ends - self.starts) - np.arange(len(self.order))
+    def from_end(self, counts: Bools | None = None) -> Int64s:
+        """Return for each place in ``order`` how far it is from the end of its run: 1 for the last one.
+
+        Args:
+            counts: for each place, whether it counts; the answer means nothing where it doesn't. None: all do.
+        """
+        so_far = np.arange(1, len(self.order) + 1) if counts is None else np.cumsum(counts, dtype=np.int64)
+        return np.repeat(so_far[self.ends - 1], self.ends - self.starts) - so_far + 1
 
 
 def last_rows(table: pa.Table, keys: Sequence[str]) -> pa.Table:

@@ -19,7 +19,7 @@ from groupcoord.analysis.columns.tables import Columns, arrow_schema
 from groupcoord.analysis.columns.times import schema_with_times
 from groupcoord.analysis.history.causes import EXPIRY_OR_LEAVE, JOIN
 from groupcoord.analysis.live.settings import ClusterAddress
-from groupcoord.analysis.local.polling import APPENDED, POLLS, PROBLEMS, REPLACED, Polled, Polling
+from groupcoord.analysis.running.polling import APPENDED, POLLS, PROBLEMS, REPLACED, Polled, Polling
 from groupcoord.cli import USAGE_ERROR
 from groupcoord.testing import ServerThread
 

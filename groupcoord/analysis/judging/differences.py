@@ -1,34 +1,32 @@
-"""Coordinators load each group's records, and what they answer is held against the tables."""
+"""What coordinators that loaded the groups' records answer, held against the tables.
+
+Compared are the groups there are, of classic and consumer groups state, protocol type, protocol, generation or epochs,
+and members with what they have (in a consumer group also what they are to have and to give up, and what they subscribe
+to), and of all groups their committed offsets with leader epoch and metadata. The coordinator does not know the records
+of share and streams groups: of these only the offsets are compared.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from groupcoord.analysis.columns.commits import ABORT_TYPE, COMMIT_TYPE
-from groupcoord.analysis.columns.schema import KIND_CONTROL, KIND_RECORD
+from groupcoord.analysis.folding.replay import NO_PARTITION, RECORDS_FIELD
 from groupcoord.analysis.history import GENERATION, GROUP, MEMBER
 from groupcoord.analysis.history.views import CLASSIC, CONSUMER, SHARE, STREAMS
-from groupcoord.analysis.local.arrow import every, is_offset_record
-from groupcoord.analysis.local.groups import Histories
-from groupcoord.analysis.local.replay import RECORDS_FIELD, REPLAYED, replay_batches
+from groupcoord.analysis.judging.groups import Histories
 
 Row = dict[str, Any]
 
-NO_PARTITION = -1
-"""Stands for a log partition that is not known."""
-
-_ROWS_MAX = 8_192
 _OF_MEMBERS = (
     *("instance_id", "client_id", "client_host", "session_timeout_ms", "rebalance_timeout_ms", "assignor"),
     "member_epoch",
 )
 
 
-class _Field(NamedTuple):
+class Field(NamedTuple):
     """What is told: of a group, or of an offset."""
 
     group_id: str
@@ -37,65 +35,43 @@ class _Field(NamedTuple):
     field: str
 
 
-def verify(records: pa.Table, found: Histories, current_offsets: pa.Table) -> list[Row]:
-    """Return where the tables differ from the coordinator
-    (:data:`groupcoord.analysis.columns.group_tables.DIFFERENCES`).
+Told = dict[Field, tuple[str, int]]
+"""What is told of each field, and the log partition of its group."""
 
-    Nothing, that is, unless something is wrong. What is compared :func:`groupcoord.spark.verify` says.
+
+def differences(answers: Iterable[Row], tables: Told, unknown: Container[str]) -> Iterator[Row]:
+    """Yield where the tables differ from the coordinator
+    (:data:`groupcoord.analysis.columns.group_tables.DIFFERENCES`): nothing, unless something is wrong.
 
     Args:
-        records: the records that are held.
-        found: what :func:`groupcoord.analysis.local.groups.histories` gives.
-        current_offsets: the table of this name.
+        answers: rows of :data:`groupcoord.analysis.folding.replay.ANSWERS`.
+        tables: what the tables say of the same groups.
+        unknown: groups whose records the coordinator does not know.
     """
-    coordinator: dict[_Field, tuple[str, int]] = {}
-    for batch in replay_batches(_replayed(records)):
-        for row in batch.to_pylist():
-            if row["field"] != RECORDS_FIELD:
-                field = _Field(row["group_id"], row["topic"], row["topic_partition"], row["field"])
-                coordinator[field] = row["text"], row["log_partition"]
-    tables = {field: (text, partition) for field, text, partition in _told(found, current_offsets)}
-    # Of a group whose records the coordinator does not know it may still have the offsets.
-    unknown = {row["group_id"] for row in found[GROUP] if row["type"] in (SHARE, STREAMS)}
-    rows = []
+    coordinator: Told = {}
+    for row in answers:
+        if row["field"] != RECORDS_FIELD:
+            field = Field(row["group_id"], row["topic"], row["topic_partition"], row["field"])
+            coordinator[field] = row["text"], row["log_partition"]
     for field in coordinator.keys() | tables:
         one, other = coordinator.get(field), tables.get(field)
         texts = one and one[0], other and other[0]
+        # Of a group whose records the coordinator does not know it may still have the offsets.
         if texts[0] == texts[1] or (field.topic is None and field.group_id in unknown):
             continue
         partition = (one or other or ("", NO_PARTITION))[1]
         told = {"coordinator": texts[0], "table": texts[1]}
-        rows.append(field._asdict() | told | {"log_partition": None if partition == NO_PARTITION else partition})
-    return rows
+        yield field._asdict() | told | {"log_partition": None if partition == NO_PARTITION else partition}
 
 
-def _replayed(records: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Yield what coordinators load, group by group in the order of the log.
-
-    Transaction markers have no group; each is given to the groups that its producer wrote to in that log partition.
-    """
-    partition = pc.fill_null(records["log_partition"], NO_PARTITION)
-    place = records.schema.get_field_index("log_partition")
-    records = records.set_column(place, "log_partition", partition)
-    names = ["log_partition", "group_id", *REPLAYED]
-    is_record = every(pc.equal(records["kind"], KIND_RECORD), pc.is_null(records["problem"]))
-    of_groups = records.filter(every(is_record, pc.is_valid(records["group_id"]))).select(names)
-    wrote = records.filter(every(is_offset_record(records), records["is_transactional"]))
-    writers = wrote.group_by(["log_partition", "producer_id", "group_id"]).aggregate([])
-    is_end = pc.is_in(records["control_type"], pa.array([ABORT_TYPE, COMMIT_TYPE], pa.int16()))
-    markers = records.filter(every(pc.equal(records["kind"], KIND_CONTROL), is_end))
-    markers = markers.select(["log_partition", *REPLAYED])
-    places = pa.table({"log_partition": markers["log_partition"], "producer_id": markers["producer_id"]})
-    places = places.append_column("place", pa.array(range(places.num_rows), pa.int64()))
-    given = places.join(writers, ["log_partition", "producer_id"], join_type="inner")
-    of_writers = markers.take(given["place"].combine_chunks()).append_column("group_id", given["group_id"])
-    together = pa.concat_tables([of_groups, of_writers.select(names)])
-    order = pc.sort_indices(together, [(name, "ascending") for name in ("log_partition", "group_id", "log_offset")])
-    yield from together.take(order).combine_chunks().to_batches(_ROWS_MAX)
+def unknown_groups(found: Histories) -> set[str]:
+    """Return the groups whose records the coordinator does not know."""
+    return {row["group_id"] for row in found[GROUP] if row["type"] in (SHARE, STREAMS)}
 
 
-def _told(found: Histories, current_offsets: pa.Table) -> Iterator[tuple[_Field, str, int]]:
-    """Yield what the tables say, in the shape of what the coordinator answers."""
+def told_of_groups(found: Histories) -> Told:
+    """Return what the tables say of groups and members, in the shape of what the coordinator answers."""
+    told: Told = {}
     of_groups = [row for row in found[GROUP] if row["type"] in (CLASSIC, CONSUMER)]
     for row in of_groups:
         fields = {
@@ -107,13 +83,20 @@ def _told(found: Histories, current_offsets: pa.Table) -> Iterator[tuple[_Field,
         }
         for name, value in fields.items():
             if value is not None:
-                yield _Field(row["group_id"], None, None, name), str(value), _partition(row)
+                told[Field(row["group_id"], None, None, name)] = str(value), _partition(row)
     for row, parts in (*_classic_members(found, of_groups), *_consumer_members(found, of_groups)):
-        yield _Field(row["group_id"], None, None, f"member {row['member_id']}"), _joined(parts), _partition(row)
+        told[Field(row["group_id"], None, None, f"member {row['member_id']}")] = _joined(parts), _partition(row)
+    return told
+
+
+def told_of_offsets(current_offsets: pa.Table) -> Told:
+    """Return what the table of this name says, in the shape of what the coordinator answers."""
+    told: Told = {}
     names = ["log_partition", "group_id", "topic", "topic_partition", "committed_offset", "leader_epoch", "metadata"]
     for row in current_offsets.select(names).to_pylist():
         text = _joined((row["committed_offset"], row["leader_epoch"], row["metadata"]))
-        yield _Field(row["group_id"], row["topic"], row["topic_partition"], "offset"), text, _partition(row)
+        told[Field(row["group_id"], row["topic"], row["topic_partition"], "offset")] = text, _partition(row)
+    return told
 
 
 def _partition(row: Row) -> int:

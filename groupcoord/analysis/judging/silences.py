@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from groupcoord.analysis.folding.arrow import Runs, flags, integers
+from groupcoord.analysis.folding.commits import PARTITION, CommitFacts
 from groupcoord.analysis.history.anomalies import (
     COMMITS_STOPPED,
     OFFSET_REWIND,
@@ -19,32 +21,30 @@ from groupcoord.analysis.history.anomalies import (
     Thresholds,
 )
 from groupcoord.analysis.history.lag import has_stopped, stands_still
-from groupcoord.analysis.local.arrow import Bools, Int64s, Runs, flags, integers
-from groupcoord.analysis.local.groups import Place
-from groupcoord.analysis.local.lag import Behind, Ends
+from groupcoord.analysis.judging.ends import Behind, Ends
+from groupcoord.analysis.judging.groups import Place
 
 Row = dict[str, Any]
 
-_PARTITION = ("log_partition", "group_id", "topic", "topic_partition")
 _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 def about_offsets(
-    commits: pa.Table, holders: Mapping[Place, Row], ends: Ends | None, now_ms: int | None, limits: Thresholds
+    facts: CommitFacts, holders: Mapping[Place, Row], ends: Ends | None, now_ms: int | None, limits: Thresholds
 ) -> Iterator[Row]:
     """Yield rows of the table of anomalies.
 
     Args:
-        commits: the table of this name.
+        facts: of commits.
         holders: who has which partition.
         ends: where topics end; None: that is not known, and nothing stalls.
         now_ms: the moment to judge from, in milliseconds since 1970.
         limits: what is too much.
     """
-    if now_ms is None or not commits.num_rows:
+    if now_ms is None or not facts.last.num_rows:
         return
     judge = _Judge(holders, ends, now_ms, limits)
-    for found in _by_partition(commits, now_ms, limits):
+    for found in _by_partition(facts, now_ms, limits):
         place = (found.of["group_id"], found.of["topic"], found.of["topic_partition"])
         for told in judge.tell(place, found):
             yield found.of | told
@@ -74,17 +74,16 @@ class _Found(NamedTuple):
     is_there: bool
 
 
-def _by_partition(commits: pa.Table, now_ms: int, limits: Thresholds) -> Iterator[_Found]:
+def _by_partition(facts: CommitFacts, now_ms: int, limits: Thresholds) -> Iterator[_Found]:
     """Yield partitions of which there may be something to tell."""
-    runs = Runs(commits, _PARTITION)
+    of_rewinds = {tuple(row[name] for name in PARTITION): row for row in facts.rewinds.to_pylist()}
+    commits = facts.last
+    runs = Runs(commits, PARTITION)
     order, starts = runs.order, runs.starts
     at_ms, offsets = integers(commits["log_timestamp_ms"])[order], integers(commits["committed_offset"])[order]
-    is_valid = flags(pc.is_valid(commits["committed_offset"]))[order]
     tombstones = flags(commits["tombstone"])[order]
-    is_back = _went_back(offsets, is_valid, runs.is_first)
     is_new = runs.from_end() <= limits.window_commits
-    is_offset = is_new & is_valid
-    rewinds = np.add.reduceat(is_back, starts, dtype=np.int64)
+    is_offset = is_new & flags(pc.is_valid(commits["committed_offset"]))[order]
     buried = np.add.reduceat(is_new & tombstones, starts, dtype=np.int64)
     first_ms = np.minimum.reduceat(np.where(is_new, at_ms, _MOST), starts)
     last_ms = np.maximum.reduceat(np.where(is_new, at_ms, _LEAST), starts)
@@ -92,14 +91,15 @@ def _by_partition(commits: pa.Table, now_ms: int, limits: Thresholds) -> Iterato
     lowest = np.minimum.reduceat(np.where(is_offset, offsets, _MOST), starts)
     highest = np.maximum.reduceat(np.where(is_offset, offsets, _LEAST), starts)
     is_silent = has_stopped(first_ms, last_ms, now_ms) | stands_still(lowest, highest)
-    wanted = np.flatnonzero((rewinds > 0) | ((buried == 0) & is_silent))
-    of = commits.select(_PARTITION).take(pa.array(order[starts[wanted]])).to_pylist()
-    log_offsets = integers(commits["log_offset"])[order]
-    for number, place in zip(wanted.tolist(), of, strict=True):
-        back = np.flatnonzero(is_back[starts[number] : runs.ends[number]]) + starts[number]
+    places = commits.select(PARTITION).take(pa.array(order[starts]))
+    wanted = (buried == 0) & is_silent
+    if of_rewinds:
+        wanted |= np.array([tuple(row.values()) in of_rewinds for row in places.to_pylist()], np.bool_)
+    numbers = np.flatnonzero(wanted)
+    for number, place in zip(numbers.tolist(), places.take(pa.array(numbers)).to_pylist(), strict=True):
         yield _Found(
             place,
-            _rewinds(back, offsets, log_offsets, at_ms) if len(back) else None,
+            of_rewinds.get(tuple(place.values())),
             int(first_ms[number]),
             int(last_ms[number]),
             int(count[number]),
@@ -107,21 +107,6 @@ def _by_partition(commits: pa.Table, now_ms: int, limits: Thresholds) -> Iterato
             int(highest[number]),
             not buried[number],
         )
-
-
-def _went_back(offsets: Int64s, is_valid: Bools, is_first: Bools) -> Bools:
-    """Return where an offset is lower than the one before it; a tombstone between starts anew."""
-    is_back = np.zeros(len(offsets), np.bool_)
-    is_back[1:] = ~is_first[1:] & is_valid[1:] & is_valid[:-1] & (offsets[1:] < offsets[:-1])
-    return is_back
-
-
-def _rewinds(back: Int64s, offsets: Int64s, log_offsets: Int64s, at_ms: Int64s) -> Row:
-    by, _, to = max(
-        (int(offsets[place - 1] - offsets[place]), int(log_offsets[place]), int(offsets[place])) for place in back
-    )
-    times = at_ms[back]
-    return {"count": len(back), "first_ms": int(times.min()), "last_ms": int(times.max()), "by": by, "to": to}
 
 
 class _Judge:

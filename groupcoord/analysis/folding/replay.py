@@ -60,6 +60,9 @@ ROWS_MAX = 4_096
 RECORDS_FIELD = "records"
 """The field that says how many records were replayed."""
 
+NO_PARTITION = -1
+"""Stands for a log partition that is not known."""
+
 _ONE_PARTITION = Config(offsets_topic_num_partitions=1)
 _SAME_IN_A_RUN = ("topic", "commit_timestamp_ms", "expire_timestamp_ms", "topic_id")
 

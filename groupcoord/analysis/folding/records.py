@@ -1,0 +1,172 @@
+"""Logs that are decoded and written as tables, and read back one log partition after the other, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import define, field, frozen
+from pyarrow.parquet import ParquetFile
+
+from groupcoord.analysis.columns.chunks import RowSettings
+from groupcoord.analysis.columns.commits import Written, write_run
+from groupcoord.analysis.columns.parquet import WRITTEN_COLUMNS, WRITTEN_SCHEMA, folder_name
+from groupcoord.analysis.columns.results import ResultDirectory
+from groupcoord.analysis.columns.schema import KIND_CORRUPT, KIND_READ, RECORDS
+from groupcoord.analysis.columns.tables import CORRUPT, arrow_schema
+from groupcoord.analysis.columns.tasks import RecordTask
+from groupcoord.analysis.folding.arrow import every, flags, integers
+from groupcoord.analysis.folding.load import COUNTED_COLUMNS, LoadFold
+from groupcoord.analysis.folding.transactions import Markers, markers_of
+
+BATCH_ROWS = 131_072
+"""How many rows are read back at a time."""
+
+_MARKER = ("kind", "control_type", "producer_id", "log_offset")
+
+
+@define
+class LogPartition:
+    """What was written of one log partition.
+
+    Attributes:
+        number: which it is; None if that is not known.
+        files: of the table of records, in the order of the log.
+        is_sorted: the records in them are in the order of their offsets: it isn't a damaged log, nor two copies of one.
+        rows: how many there are.
+    """
+
+    number: int | None
+    files: list[str] = field(factory=list)
+    is_sorted: bool = True
+    rows: int = 0
+    _last_offset: int = -1
+    _markers: list[pa.Table] = field(factory=list)
+
+    def note(self, batch: pa.RecordBatch) -> None:
+        """Learn of rows that are written next."""
+        self.rows += batch.num_rows
+        is_range = pc.is_in(batch.column("kind"), pa.array([KIND_CORRUPT, KIND_READ]))
+        offsets = integers(batch.column("log_offset").filter(pc.invert(is_range)))
+        if len(offsets):
+            self.is_sorted &= bool(offsets[0] > self._last_offset and (offsets[1:] > offsets[:-1]).all())
+            self._last_offset = int(offsets[-1])
+        if flags(batch.column("is_transactional")).any():
+            self._markers.append(pa.Table.from_batches([batch.select(_MARKER)]))
+
+    def markers(self) -> Markers:
+        """Return its transactions' markers."""
+        return markers_of(self._markers)
+
+
+@frozen
+class Decoded:
+    """What came of decoding.
+
+    Attributes:
+        partitions: by log partition, in the order in which they came.
+        ranges: rows about ranges of bytes, with all columns: corrupt ones, and accounts of what was read.
+        written: how much that is.
+        load: counts of all rows.
+    """
+
+    partitions: Sequence[LogPartition]
+    ranges: pa.Table
+    written: Written
+    load: LoadFold
+
+    def corrupt(self) -> pa.Table:
+        """Return the bytes that are no sound batch and were passed over (``tables.CORRUPT``)."""
+        found = self.ranges.filter(pc.equal(self.ranges["kind"], KIND_CORRUPT))
+        found = found.select(["file", "position", "size_bytes", "problem", "log_partition", "log_offset", "end_offset"])
+        names = {"problem": "reason", "log_offset": "first_offset"}
+        return found.rename_columns(names).cast(arrow_schema(CORRUPT))
+
+    def spans(self, partition: LogPartition) -> list[tuple[int, int, int]]:
+        """Return the ranges of a log partition that were read: the first offset, the one behind, and from which on
+        none is missing.
+        """
+        ranges, number = self.ranges, self.ranges["log_partition"]
+        is_here = pc.is_null(number) if partition.number is None else pc.equal(number, partition.number)
+        found = ranges.filter(every(is_here, pc.equal(ranges["kind"], KIND_READ), pc.is_valid(ranges["complete_from"])))
+        return [tuple(row.values()) for row in found.select(["log_offset", "end_offset", "complete_from"]).to_pylist()]
+
+
+def decode_records(tasks: Sequence[RecordTask], results: ResultDirectory, tell: Callable[[int, int], None]) -> Decoded:
+    """Decode logs, and write their records, and commits outside of transactions.
+
+    Args:
+        tasks: what to read.
+        results: where the tables go.
+        tell: is called with how many tasks are done, and how many there are.
+    """
+    partitions: dict[int | None, LogPartition] = {}
+    ranges: list[pa.Table] = []
+    load, written = LoadFold(), Written()
+    for number, task in enumerate(tasks):
+        tell(number, len(tasks))
+        for part, (log_partition, rows) in enumerate(task.runs(RowSettings(WRITTEN_COLUMNS))):
+            name = f"{folder_name(log_partition)}/part-{number:05d}-{part:04d}.snappy.parquet"
+            places = f"tables/records/{name}", f"tables/commits/{name}"
+            partition = partitions.setdefault(log_partition, LogPartition(log_partition))
+            partition.files.append(places[0])
+            noted = _noted(partition, rows, ranges, load)
+            written = written.plus(write_run(noted, results.new_table_file, *places))
+    schema = WRITTEN_SCHEMA.append(RECORDS.field("log_partition"))
+    return Decoded(list(partitions.values()), pa.concat_tables([schema.empty_table(), *ranges]), written, load)
+
+
+def _noted(
+    partition: LogPartition, batches: Iterable[pa.RecordBatch], ranges: list[pa.Table], load: LoadFold
+) -> Iterator[pa.RecordBatch]:
+    """Yield what comes, and note it."""
+    for batch in batches:
+        partition.note(batch)
+        rows = _of_partition(batch, partition.number)
+        load.add(rows.select(COUNTED_COLUMNS))
+        is_range = pc.is_in(batch.column("kind"), pa.array([KIND_CORRUPT, KIND_READ]))
+        if flags(is_range).any():
+            ranges.append(rows.filter(is_range))
+        yield batch
+
+
+def _of_partition(batch: pa.RecordBatch, partition: int | None) -> pa.Table:
+    column = pa.repeat(pa.scalar(partition, pa.int32()), batch.num_rows)
+    return pa.Table.from_batches([batch]).append_column("log_partition", column)
+
+
+def read_back(
+    results: ResultDirectory, partition: LogPartition, columns: Collection[str], kinds: Collection[str]
+) -> Iterator[pa.Table]:
+    """Yield the rows of a log partition in the order of the log, with their log partition.
+
+    Of a damaged log, and of two copies of one, all rows are held at a time.
+
+    Args:
+        results: where the tables are.
+        partition: which.
+        columns: of the table of records.
+        kinds: of the rows that are wanted.
+    """
+    parts = (_wanted(batch, kinds) for name in partition.files for batch in _batches(results, name, columns))
+    found = (_of_partition(batch, partition.number) for batch in parts if batch.num_rows)
+    if partition.is_sorted:
+        yield from found
+    elif tables := list(found):
+        rows = pa.concat_tables(tables)
+        rows = rows.take(pa.array(np.argsort(integers(rows["log_offset"]), kind="stable")))
+        yield from (rows.slice(start, BATCH_ROWS) for start in range(0, rows.num_rows, BATCH_ROWS))
+
+
+def _wanted(batch: pa.RecordBatch, kinds: Collection[str]) -> pa.RecordBatch:
+    return batch.filter(pc.is_in(batch.column("kind"), pa.array(sorted(kinds))))
+
+
+def _batches(results: ResultDirectory, name: str, columns: Collection[str]) -> Iterator[pa.RecordBatch]:
+    file_system, place = results.place(name)
+    with file_system.open(place, "rb") as file:
+        yield from ParquetFile(file).iter_batches(
+            BATCH_ROWS, columns=[one for one in columns if one != "log_partition"]
+        )

@@ -1,0 +1,86 @@
+"""How transactions of committed offsets ended: by the next marker of their producer in the same log partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from groupcoord.analysis.columns.commits import ABORT_TYPE, ABORTED, COMMIT_TYPE, COMMITTED, OPEN
+from groupcoord.analysis.columns.schema import KIND_CONTROL
+from groupcoord.analysis.columns.tables import COMMITS, arrow_schema
+from groupcoord.analysis.folding.arrow import Int64s, every, flags, integers, is_offset_record
+
+_COMMITS = arrow_schema(COMMITS)
+_OUTCOMES = pa.array([ABORTED, COMMITTED, OPEN])
+_STILL_OPEN = 2
+
+
+class Markers:
+    """The markers of one log partition.
+
+    A transaction of a producer ends with its next marker (KIP-98); without one it is open.
+
+    Args:
+        rows: records of the log partition that hold all of its markers: producers, offsets and types of control
+            records.
+    """
+
+    def __init__(self, rows: pa.Table) -> None:
+        producers, offsets = integers(rows["producer_id"]), integers(rows["log_offset"])
+        order = np.lexsort((offsets, producers))
+        producers, offsets = producers[order], offsets[order]
+        is_commit = (integers(rows["control_type"])[order] == COMMIT_TYPE).astype(np.int64)
+        starts = np.flatnonzero(np.append(True, producers[1:] != producers[:-1])) if len(order) else order
+        ends = np.append(starts, len(order))[1:]
+        self._of: dict[int, tuple[Int64s, Int64s]] = {
+            int(producers[start]): (offsets[start:end], is_commit[start:end])
+            for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+        }
+
+    def outcomes(self, rows: pa.Table) -> pa.Array:
+        """Return how the transactions of commits ended: ``committed``, ``aborted`` or ``open``."""
+        producers, offsets = integers(rows["producer_id"]), integers(rows["log_offset"])
+        found = np.full(len(producers), _STILL_OPEN)
+        for producer in np.unique(producers).tolist():
+            if producer in self._of:
+                ends, types = self._of[producer]
+                of_producer = np.flatnonzero(producers == producer)
+                places = np.searchsorted(ends, offsets[of_producer], side="right")
+                found[of_producer] = np.append(types, _STILL_OPEN)[places]
+        return _OUTCOMES.take(pa.array(found))
+
+
+def is_marker(records: pa.Table) -> pa.ChunkedArray:
+    """Return where markers are that end transactions."""
+    ends = pa.array([ABORT_TYPE, COMMIT_TYPE], pa.int16())
+    return every(pc.equal(records["kind"], KIND_CONTROL), pc.is_in(records["control_type"], ends))
+
+
+def commits(records: pa.Table, markers: Markers) -> pa.Table:
+    """Return every commit and tombstone of an offset (:data:`groupcoord.analysis.columns.tables.COMMITS`), in order.
+
+    Commits of aborted transactions are left out; those of transactions that have no marker yet are ``open``.
+
+    Args:
+        records: of one log partition; some of its rows are enough.
+        markers: all of that log partition.
+    """
+    found = records.filter(is_offset_record(records))
+    is_transactional = flags(found["is_transactional"])
+    outcome: pa.Array = pa.nulls(found.num_rows, pa.string())
+    if is_transactional.any():
+        mask = pa.array(is_transactional)
+        outcome = pc.replace_with_mask(outcome, mask, markers.outcomes(found.filter(mask)))
+    found = found.append_column("transaction", outcome).select(_COMMITS.names)
+    is_aborted = pc.fill_null(pc.equal(found["transaction"], ABORTED), False)
+    return found.filter(pc.invert(is_aborted)) if is_transactional.any() else found
+
+
+def markers_of(parts: Iterable[pa.Table]) -> Markers:
+    """Return the markers among rows of one log partition."""
+    found = [part.filter(is_marker(part)).select(["producer_id", "log_offset", "control_type"]) for part in parts]
+    nothing = pa.table({name: pa.array([], pa.int64()) for name in ("producer_id", "log_offset", "control_type")})
+    return Markers(pa.concat_tables([nothing, *(part.cast(nothing.schema) for part in found)]))

@@ -1,0 +1,118 @@
+"""Where topics end, as a file tells it once or a cluster told it at several looks."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Mapping
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from groupcoord.analysis.history.lag import LOOKS_MAX, WINDOW_COMMITS
+
+Row = dict[str, Any]
+
+_NEXT = ("topic", "topic_partition", "committed_offset")
+_NO_END: Mapping[str, None] = dict.fromkeys(("end_offset", "at_ms", "log_start_offset", "last_stable_offset"))
+
+
+class Behind(NamedTuple):
+    """A committed offset and where its partition ends.
+
+    Attributes:
+        end: the row about the end; all of it None if that is not known.
+        lag: records behind; None without an end.
+        first: the first look at the end; None: the cluster was not asked.
+        last: the last one.
+        before: the last look at which the log ended at the committed offset or before it, with the one that followed
+            as ``next``.
+        was_at_end: that was one of the last looks.
+    """
+
+    end: Mapping[str, Any]
+    lag: int | None
+    first: Row | None
+    last: Row | None
+    before: Row | None
+    was_at_end: bool
+
+
+class Ends:
+    """Where topics end.
+
+    Args:
+        table: :data:`groupcoord.analysis.columns.tables.END_OFFSETS`, or what a cluster answered last.
+        looks: all that the cluster has answered; None: what it answered last.
+    """
+
+    def __init__(self, table: pa.Table, looks: pa.Table | None = None) -> None:
+        self._rows: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+        for row in table.to_pylist():
+            self._rows.setdefault((row["topic"], row["topic_partition"]), []).append(_NO_END | row)
+        self._looks = _looks(table if looks is None else looks)
+
+    def topics(self) -> set[str]:
+        """Return the topics of which something is told."""
+        return {topic for topic, _ in self._rows if topic is not None}
+
+    def of(self, topic: str, partition: int, committed_offset: int) -> list[Behind]:
+        """Return how far a committed offset is behind, for each row about its partition, or one if there is none."""
+        rows = self._rows.get((topic, partition), [_NO_END])
+        looks = self._looks.get((topic, partition), ())
+        number = next((one for one in reversed(range(len(looks))) if looks[one]["end_offset"] <= committed_offset), -1)
+        before = looks[number] if number >= 0 else None
+        first, last = (looks[0], looks[-1]) if looks else (None, None)
+        was_at_end = number >= 0 and len(looks) - number <= WINDOW_COMMITS
+        return [
+            Behind(row, distance(row["end_offset"], committed_offset), first, last, before, was_at_end) for row in rows
+        ]
+
+    def lag_then(self, topic: str, partition: int, committed_offset: int | None, at_ms: int | None) -> int | None:
+        """Return how far behind an offset was when it was committed, by the look before that; None: there was none."""
+        looks = self._looks.get((topic, partition), ())
+        number = bisect_right(looks, at_ms, key=lambda look: look["at_ms"]) if at_ms is not None else 0
+        return (
+            None
+            if not number or committed_offset is None
+            else distance(looks[number - 1]["end_offset"], committed_offset)
+        )
+
+
+def _looks(table: pa.Table) -> dict[tuple[str, int], list[Row]]:
+    """Return the last looks at each partition's end, each with the one that followed."""
+    if "at_ms" not in table.column_names:
+        return {}
+    found: dict[tuple[str, int], dict[int, Row]] = {}
+    for row in table.select(["topic", "topic_partition", "at_ms", "end_offset"]).to_pylist():
+        place, at_ms = (row["topic"], row["topic_partition"]), row["at_ms"]
+        if at_ms is not None and row["topic_partition"] is not None and row["end_offset"] is not None:
+            look = {"at_ms": at_ms, "end_offset": row["end_offset"], "next": None}
+            found.setdefault(place, {}).setdefault(at_ms, look)
+    of_place = {place: sorted(some.values(), key=lambda look: look["at_ms"]) for place, some in found.items()}
+    for looks in of_place.values():
+        for look, following in pairwise(looks):
+            look["next"] = following
+    return {place: looks[-LOOKS_MAX:] for place, looks in of_place.items()}
+
+
+def distance(end_offset: int | None, committed_offset: int) -> int | None:
+    """Return how many records lie between a committed offset and an end; None if the end is not known."""
+    return None if end_offset is None else max(end_offset - committed_offset, 0)
+
+
+def behind_ends(current_offsets: Iterable[pa.Table], ends: Ends) -> Collection[Row]:
+    """Return the offsets whose next record is there: what a cluster can be asked about how old that is.
+
+    Args:
+        current_offsets: tables of this name.
+        ends: where their topics end.
+    """
+    found: dict[tuple[str, int, int], Row] = {}
+    for row in (row for table in current_offsets for row in table.select(_NEXT).to_pylist()):
+        place = (row["topic"], row["topic_partition"], row["committed_offset"])
+        for end in (behind.end for behind in ends.of(*place)):
+            start, end_offset = end["log_start_offset"], end["end_offset"]
+            if start is not None and end_offset is not None and start <= row["committed_offset"] < end_offset:
+                found[place] = row | {"end_offset": end_offset}
+    return list(found.values())

@@ -1,0 +1,97 @@
+"""How far groups are behind, in records and in time, by the rules of :mod:`groupcoord.analysis.history.lag`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from groupcoord.analysis.folding.arrow import Runs
+from groupcoord.analysis.history.lag import WINDOW_COMMITS, judged
+from groupcoord.analysis.judging.ends import Behind, Ends, distance
+from groupcoord.analysis.judging.groups import HOLDER, Place
+
+Row = dict[str, Any]
+
+_KEY = ("group_id", "topic", "topic_partition")
+_NEXT = ("topic", "topic_partition", "committed_offset")
+_WINDOW = (*_KEY, "log_offset", "tombstone", "commit_timestamp_ms", "committed_offset")
+_OFFSET = (*_KEY, "committed_offset", "commit_timestamp_ms")
+_NO_HOLDER: Row = dict.fromkeys(HOLDER)
+
+
+def lag(
+    current_offsets: pa.Table,
+    ends: Ends,
+    counted: pa.Table | None,
+    holders: Mapping[Place, Row],
+    now_ms: int | None,
+    record_times: Iterable[Mapping[str, Any]] = (),
+    read_ms: int | None = None,
+) -> list[Row]:
+    """Return how far groups are behind, and how well they keep up (:data:`groupcoord.analysis.columns.tables.LAG`).
+
+    Args:
+        current_offsets: the table of this name.
+        ends: where topics end.
+        counted: the last commits that count; None: they are not known, nor is the status.
+        holders: who has the partitions.
+        now_ms: the moment to judge from where the cluster was not asked.
+        record_times: when next records were written (:data:`groupcoord.analysis.columns.tables.RECORD_TIMES`), where it
+            is told.
+        read_ms: when the log was read that the commits are from, if the cluster was asked for the ends later.
+    """
+    windows = {} if counted is None else _windows(counted, ends)
+    written_ms = {tuple(row[name] for name in _NEXT): row["record_timestamp_ms"] for row in record_times}
+    rows = []
+    for offset in current_offsets.select(_OFFSET).to_pylist():
+        place = (offset["group_id"], offset["topic"], offset["topic_partition"])
+        for behind in ends.of(*place[1:], offset["committed_offset"]):
+            next_ms = written_ms.get((*place[1:], offset["committed_offset"]))
+            at_ms = behind.end["at_ms"]
+            judged_ms = now_ms if at_ms is None else at_ms if read_ms is None else min(at_ms, read_ms)
+            rows.append(_row(offset, behind, windows.get(place), judged_ms, next_ms) | holders.get(place, _NO_HOLDER))
+    return rows
+
+
+def _row(offset: Row, behind: Behind, window: list[Row] | None, now_ms: int | None, next_ms: int | None) -> Row:
+    end, committed_offset = behind.end, offset["committed_offset"]
+    at_ms, start = end["at_ms"], end["log_start_offset"]
+    row = offset | {
+        "end_offset": end["end_offset"],
+        "lag": behind.lag,
+        "at_ms": at_ms,
+        "lag_stable": distance(end["last_stable_offset"], committed_offset),
+        "is_lost": None if start is None else committed_offset < start,
+    }
+    evidence = {
+        "first": behind.first,
+        "last": behind.last,
+        "before": behind.before,
+        "was_at_end": behind.was_at_end,
+        "window": window,
+        "now_ms": now_ms,
+        "record_timestamp_ms": next_ms,
+    }
+    return row | judged(row | evidence)
+
+
+def _windows(commits: pa.Table, ends: Ends) -> dict[Place, list[Row]]:
+    """Return the last commits of each group in partitions whose end is known, tombstones among them, in order."""
+    topics = pa.array(sorted(ends.topics()), pa.string())
+    wanted = commits.filter(pc.is_in(commits["topic"], topics)).select(_WINDOW)
+    runs = Runs(wanted, _KEY)
+    last = runs.order[runs.from_end() <= WINDOW_COMMITS]
+    windows: dict[Place, list[Row]] = {}
+    for row in wanted.take(pa.array(last)).to_pylist():
+        at_ms, committed_offset = row["commit_timestamp_ms"], row["committed_offset"]
+        found = {
+            "tombstone": row["tombstone"],
+            "at_ms": at_ms,
+            "committed_offset": committed_offset,
+            "lag": ends.lag_then(row["topic"], row["topic_partition"], committed_offset, at_ms),
+        }
+        windows.setdefault((row["group_id"], row["topic"], row["topic_partition"]), []).append(found)
+    return windows

@@ -1,0 +1,270 @@
+"""From a log to tables on disk, one page and its figures, without Spark: what ``analyze --engine local`` runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import frozen
+
+from groupcoord.analysis.columns.commits import WRITTEN_COMMITS
+from groupcoord.analysis.columns.errors import RunFailedError, first_line
+from groupcoord.analysis.columns.parquet import TableFile
+from groupcoord.analysis.columns.results import ResultDirectory
+from groupcoord.analysis.columns.schema import KIND_CONTROL, KIND_RECORD
+from groupcoord.analysis.figures.finished import FinishedTables
+from groupcoord.analysis.figures.gathering import gather_report
+from groupcoord.analysis.figures.page import ANOMALIES, COUNT, HISTORY, LAG, READ, REPORT, VERIFY, steps, write_report
+from groupcoord.analysis.folding.commits import CommitFacts, CommitFold
+from groupcoord.analysis.folding.histories import feed_history
+from groupcoord.analysis.folding.load import partition_load
+from groupcoord.analysis.folding.records import Decoded, LogPartition, decode_records, read_back
+from groupcoord.analysis.folding.replay import REPLAYED, replay_batches
+from groupcoord.analysis.folding.replayed import Replayed
+from groupcoord.analysis.folding.transactions import commits
+from groupcoord.analysis.history import (
+    DUPLICATE,
+    GROUP,
+    KINDS,
+    MEMBERSHIP,
+    REBALANCE,
+    REVOCATION,
+    LogHistory,
+)
+from groupcoord.analysis.history.anomalies import OFFSETS_RETENTION_MINUTES
+from groupcoord.analysis.judging.anomalies import anomalies
+from groupcoord.analysis.judging.differences import (
+    Told,
+    differences,
+    told_of_groups,
+    told_of_offsets,
+    unknown_groups,
+)
+from groupcoord.analysis.judging.ends import Ends, behind_ends
+from groupcoord.analysis.judging.groups import Histories, Place, Row, groups, partition_holders
+from groupcoord.analysis.judging.lag import lag
+from groupcoord.analysis.judging.stale import stale_groups
+from groupcoord.analysis.report.model import Report
+from groupcoord.analysis.running.sources import LogSource, Source
+from groupcoord.analysis.tables import END_OFFSETS_TABLE, TABLES_OF_KINDS, TableFiles
+from groupcoord.clock import Clock, SystemClock
+
+_JUDGED = (GROUP, REBALANCE, DUPLICATE, REVOCATION, MEMBERSHIP)
+"""Kinds of a history's rows that are held until all is judged."""
+
+_FOLDED = (
+    *("kind", "record_type", "problem", "log_offset", "log_timestamp_ms", "group_id", "key", "value", "tombstone"),
+    *("partition_leader_epoch", "is_transactional", *WRITTEN_COMMITS.names),
+)
+_REPLAYED = ("group_id", "record_type", "problem", *REPLAYED)
+
+
+@frozen
+class _Folded:
+    """What is known of the groups of a log partition.
+
+    Attributes:
+        partition: which.
+        facts: of commits.
+        current: the table of current offsets.
+        histories: what is judged of them.
+        holders: who has which partition.
+        told: what tables say of groups, if they are to be verified.
+    """
+
+    partition: LogPartition
+    facts: CommitFacts
+    current: pa.Table
+    histories: Histories
+    holders: dict[Place, Row]
+    told: Told
+
+
+class LocalAnalysis:
+    """One run over some logs into one directory, in this process.
+
+    Log partitions are folded one after the other, and memory is that of their groups.
+
+    Args:
+        paths: segment files, folders of a log partition, data directories, or patterns of these; local, or URLs; or a
+            :class:`groupcoord.analysis.running.sources.Source`, such as a cluster that runs.
+        out: an empty directory, or one that does not exist yet; a URL for fsspec is fine.
+        partitions: only these log partitions; all if empty.
+        end_offsets: a CSV file with a header and the columns of :data:`groupcoord.analysis.columns.tables.END_OFFSETS`.
+        verifies: load the log into coordinators too, and compare.
+        clock: says when the report is made.
+
+    Attributes:
+        steps: the names of what :meth:`run` does, in order.
+        tasks: how many pieces of the logs are read, and how many there are; (0, 0) before and behind that.
+
+    Raises:
+        InputError: an input can't be read or holds nothing, or the directory can't be used.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str | os.PathLike[str]] | Source,
+        out: str | os.PathLike[str],
+        *,
+        partitions: Iterable[int] = (),
+        end_offsets: str | None = None,
+        verifies: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        self._source = paths if isinstance(paths, Source) else LogSource(frozenset(partitions), end_offsets, paths)
+        self._verifies = verifies
+        self._clock = clock or SystemClock()
+        self._source.check()
+        self._results = ResultDirectory(out)
+        self.steps = steps(has_ends=self._source.has_ends, verifies=verifies)
+        self.tasks = (0, 0)
+
+    def run(self, begin: Callable[[str], None] = lambda step: None) -> Report:
+        """Write the tables, the page and its figures.
+
+        Args:
+            begin: is called with the name of each step when it begins.
+
+        Raises:
+            RunFailedError: a file can't be read or written on the way.
+        """
+        try:
+            return self._run(begin)
+        except OSError as error:
+            raise RunFailedError(f"the analysis failed: {first_line(error)}") from error
+
+    def _run(self, begin: Callable[[str], None]) -> Report:
+        begin(READ)
+        read_ms = self._clock.now_ms()
+        decoded = decode_records(self._source.tasks(), self._results, self._note)
+        self.tasks = (0, 0)
+        files = TableFiles(self._results)
+        files.counts["records"] = decoded.written.records
+        begin(COUNT)
+        files.write("read_counts", decoded.load.read_counts())
+        files.write("corrupt", decoded.corrupt())
+        files.write_rows("partition_load", partition_load(decoded.load.keys()))
+        begin(HISTORY)
+        folded = self._fold(decoded, files)
+        self.tasks = (0, 0)
+        retention_minutes = self._source.offsets_retention_minutes()
+        self._judge(folded, files, decoded.written.last_timestamp_ms, read_ms, retention_minutes, begin)
+        if self._verifies:
+            begin(VERIFY)
+            with files.growing(["differences"]) as add:
+                for one in folded:
+                    add("differences", self._differences(one))
+        begin(REPORT)
+        tables = FinishedTables(self._results, files.counts)
+        report = gather_report(tables, self._source.names, self._clock, retention_minutes)
+        write_report(self._results, report)
+        return report
+
+    def _note(self, done: int, total: int) -> None:
+        self.tasks = (done, total)
+
+    # ------------------------------------------------------------ folding
+
+    def _fold(self, decoded: Decoded, files: TableFiles) -> list[_Folded]:
+        """Fold one log partition after the other, and write the tables that are a history's rows."""
+        found, transactional = [], 0
+        with files.growing([*TABLES_OF_KINDS.values(), "current_offsets"]) as add:
+            for number, partition in enumerate(decoded.partitions):
+                self._note(number, len(decoded.partitions))
+                facts, history, count = self._fold_partition(decoded, partition, files)
+                transactional += count
+                rows = _rows_by_kind(history)
+                for kind, name in TABLES_OF_KINDS.items():
+                    add(name, rows[kind])
+                current = facts.current_offsets()
+                add("current_offsets", current.to_pylist())
+                told = told_of_groups(rows) if self._verifies else {}
+                judged = {kind: rows[kind] for kind in _JUDGED}
+                found.append(_Folded(partition, facts, current, judged, partition_holders(rows), told))
+        files.counts["commits"] = decoded.written.commits + transactional
+        if not files.counts["commits"]:
+            with files.commits_file(None):
+                pass  # a table without rows is one, too
+        return found
+
+    def _fold_partition(
+        self, decoded: Decoded, partition: LogPartition, files: TableFiles
+    ) -> tuple[CommitFacts, LogHistory, int]:
+        """Fold a log partition; return how many commits were written that transactions made, too."""
+        fold, history, markers = CommitFold(), LogHistory(partition.number), partition.markers()
+        for span in decoded.spans(partition):
+            history.add_span(*span)
+        table: TableFile | None = None
+        with ExitStack() as stack:
+            for rows in read_back(self._results, partition, _columns(_FOLDED), [KIND_RECORD]):
+                feed_history(history, rows)
+                found = commits(rows, markers)
+                fold.add(found)
+                made = found.filter(pc.is_valid(found["transaction"])).select(WRITTEN_COMMITS.names)
+                if made.num_rows:
+                    table = table or stack.enter_context(files.commits_file(partition.number))
+                    for batch in made.to_batches():
+                        table.write(batch)
+        return fold.facts(), history, 0 if table is None else table.rows
+
+    # ------------------------------------------------------------ judging
+
+    def _judge(
+        self,
+        folded: Sequence[_Folded],
+        files: TableFiles,
+        now_ms: int | None,
+        read_ms: int,
+        retention_minutes: int | None,
+        begin: Callable[[str], None],
+    ) -> None:
+        """Write the tables about groups."""
+        ends = self._read_ends(folded, files)
+        begin(ANOMALIES)
+        with files.growing(["groups", "anomalies", "stale_groups"]) as add:
+            for one in folded:
+                described = groups(one.histories, one.current)
+                kept_minutes = retention_minutes or OFFSETS_RETENTION_MINUTES
+                add("groups", described)
+                add("anomalies", anomalies(one.histories, one.facts, one.holders, ends, now_ms))
+                add("stale_groups", stale_groups(described, one.current, one.facts, now_ms, kept_minutes))
+        if ends is not None:
+            begin(LAG)
+            times = self._source.read_times(behind_ends([one.current for one in folded], ends))
+            with files.growing(["lag"]) as add:
+                for one in folded:
+                    counted = one.facts.counted()
+                    add("lag", lag(one.current, ends, counted, one.holders, now_ms, times, read_ms))
+
+    def _read_ends(self, folded: Sequence[_Folded], files: TableFiles) -> Ends | None:
+        topics = {topic: None for one in folded for topic in pc.unique(one.current["topic"]).to_pylist()}
+        told = self._source.read_ends(list(topics))
+        if told is not None and "at_ms" in told.column_names:
+            files.write(END_OFFSETS_TABLE, told)  # what the lag is told from
+        return None if told is None else Ends(told)
+
+    def _differences(self, one: _Folded) -> list[Row]:
+        """Let coordinators load the records of a log partition, and return where its tables differ."""
+        replayed = Replayed()
+        for rows in read_back(self._results, one.partition, _REPLAYED, [KIND_RECORD, KIND_CONTROL]):
+            replayed.add(rows)
+        answers = (row for batch in replay_batches(replayed.batches()) for row in batch.to_pylist())
+        tables = one.told | told_of_offsets(one.current)
+        return list(differences(answers, tables, unknown_groups(one.histories)))
+
+
+def _columns(names: Iterable[str]) -> list[str]:
+    """Return those that the table of records has, each once."""
+    return [name for name in dict.fromkeys(names) if name != "transaction"]
+
+
+def _rows_by_kind(history: LogHistory) -> dict[str, list[Row]]:
+    """Return the rows of a history by kind, each with its group and log partition."""
+    found: dict[str, list[Row]] = {kind: [] for kind in KINDS}
+    for row in history.rows():
+        found[row.kind].append({"group_id": row.group_id, "log_partition": row.log_partition} | row.values)
+    return found
