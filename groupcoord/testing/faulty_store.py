@@ -120,6 +120,11 @@ class FaultyLogStore:
 
     # ------------------------------------------------------------ faults to come
 
+    @property
+    def failures(self) -> Sequence[LogStoreError]:
+        """What the next appends fail with, in turn."""
+        return tuple(self._failures)
+
     def fail_next(self, *errors: LogStoreError) -> None:
         """Let the next appends fail at once, one with each of ``errors`` in turn; not while others wait."""
         self._failures.extend(errors)

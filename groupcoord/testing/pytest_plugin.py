@@ -21,15 +21,20 @@ MARKER = "groupcoord_server"
 SERVERS = pytest.StashKey[list["ServerThread"]]()
 """Where a test has the servers that its fixtures have started."""
 
-SESSION_FIXTURE = "groupcoord_session_server"
-OPTIONS = ("topics", "settings", "data_dir", "clock", "nodes")
+SESSION_SERVER = pytest.StashKey["ServerThread"]()
+"""Where a run has the server of the session, once somebody has asked for it."""
+
+FIRST_REQUEST = pytest.StashKey[int]()
+"""Where a test has the number of the last request that came before it."""
+
+OPTIONS = ("topics", "settings", "data_dir", "clock", "nodes", "users", "tls")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make the marker known."""
     config.addinivalue_line(
         "markers",
-        f"{MARKER}(topics=None, settings=None, data_dir=None, clock=None, nodes=1): "
+        f"{MARKER}(topics=None, settings=None, data_dir=None, clock=None, nodes=1, users=None, tls=False): "
         "how the fixture groupcoord_server is to be started; data_dir=True takes a temporary directory",
     )
 
@@ -72,10 +77,36 @@ def groupcoord_session_options() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def groupcoord_session_server(groupcoord_session_options: dict[str, Any]) -> Iterator[ServerThread]:
-    """One server for all tests that ask for it; with pytest-xdist, one in each worker."""
+def groupcoord_session_server(
+    groupcoord_session_options: dict[str, Any], pytestconfig: pytest.Config
+) -> Iterator[ServerThread]:
+    """One server for all tests that ask for it; with pytest-xdist, one in each worker.
+
+    What goes wrong on purpose is about one test: after each, faults are cleared, and crashed nodes run again.
+    """
     with ExitStack() as stack:
-        yield _start(stack, groupcoord_session_options)
+        server = pytestconfig.stash[SESSION_SERVER] = _start(stack, groupcoord_session_options)
+        stack.callback(pytestconfig.stash.__delitem__, SESSION_SERVER)
+        yield server
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Note what has come to the session's server before a test."""
+    server = item.config.stash.get(SESSION_SERVER, None)
+    if server is not None:
+        item.stash[FIRST_REQUEST] = server.request_count
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+    """Let no fault of a test reach the next one on the session's server."""
+    try:
+        yield
+    finally:
+        server = item.config.stash.get(SESSION_SERVER, None)
+        if server is not None:
+            server.mend()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -83,12 +114,12 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     """Add what the servers of a test have seen to the report of its failure."""
     report = yield
     if report.failed and report.when != "teardown":
-        servers = list(item.stash.get(SERVERS, ()))
-        session_server = getattr(item, "funcargs", {}).get(SESSION_FIXTURE)
-        if session_server is not None:
-            servers.append(session_server)
-        for server in servers:
-            report.sections.append((f"groupcoord server {server.bootstrap}", server.report()))
+        shown = [(server, 0) for server in item.stash.get(SERVERS, ())]
+        session_server = item.config.stash.get(SESSION_SERVER, None)
+        if session_server is not None and session_server in getattr(item, "funcargs", {}).values():
+            shown.append((session_server, item.stash.get(FIRST_REQUEST, 0)))
+        for server, first in shown:
+            report.sections.append((f"groupcoord server {server.bootstrap}", server.report(after=first)))
     return report
 
 

@@ -24,6 +24,7 @@ from groupcoord.testing.asserting.observed_broker import ObservedBroker
 from groupcoord.testing.asserting.report import report_on
 from groupcoord.testing.asserting.requests import RequestLog, Requests
 from groupcoord.testing.asserting.topics import Topics, checked_topics
+from groupcoord.testing.certificates import Certificates
 from groupcoord.testing.fault_words import FaultWords
 from groupcoord.testing.faults import Control, FaultFunctionError, Rule
 from groupcoord.testing.faults.cluster import HOST, Cluster
@@ -101,6 +102,7 @@ class ServerThread(FaultWords, Assertions):
         clock: a clock that stands still unless the test turns it; None: real time, which the test can turn forward.
         nodes: how many nodes there are, with ids from 1 on, and a port each.
         users: passwords by name, of those who may log in by PLAIN and SCRAM on listeners that ask for it.
+        tls: clients connect with TLS, and certificates are made for that; it needs the extra ``login``.
 
     Raises:
         ConfigError: a setting is unknown, or its value is not allowed.
@@ -109,6 +111,7 @@ class ServerThread(FaultWords, Assertions):
 
     Attributes:
         port: where it listens; of several nodes the first.
+        certificates: those that were made for ``tls``; else None.
         asyncio: what takes time, to be awaited.
     """
 
@@ -121,8 +124,13 @@ class ServerThread(FaultWords, Assertions):
         clock: ManualClock | None = None,
         nodes: int = 1,
         users: Mapping[str, str] | None = None,
+        tls: bool = False,
     ) -> None:
-        properties = {key.replace("_", "."): value for key, value in {**SETTINGS, **(settings or {})}.items()}
+        own = {key.replace("_", "."): value for key, value in (settings or {}).items()}
+        self.certificates = Certificates() if tls else None
+        protocol = "SASL_SSL" if "sasl.enabled.mechanisms" in own else "SSL"
+        secured = {} if self.certificates is None else self.certificates.settings(protocol)
+        properties = {**SETTINGS, **secured, **own}
         super().__init__()
         usual, secure = split_properties(properties)
         config = Config.from_properties(usual)
@@ -332,15 +340,47 @@ class ServerThread(FaultWords, Assertions):
             return self._request_log.requests()
         return self.run(lambda _: self._request_log.requests())
 
-    def report(self) -> str:
-        """Return what a person wants to know whose test has failed: warnings, groups, the last requests of each client.
+    @property
+    def request_count(self) -> int:
+        """How many requests have come, the number of the last one."""
+        return self._request_log.count
+
+    def report(self, after: int = 0) -> str:
+        """Return what a person wants to know whose test has failed: warnings, faults, groups, what clients asked last.
 
         pytest shows it with a test that fails and has the server from a fixture.
+
+        Args:
+            after: tell of requests alone that came after the one with this number, and of the groups that they name.
         """
         tells_nodes = len(self._cluster.node_ids) > 1
+        requests = self.requests.after(after)
+        group_ids = {group_id for request in requests for group_id in request.group_ids} if after else None
+        report = partial(report_on, requests=requests, log_lines=self._log_tap.lines(), tells_nodes=tells_nodes)
         if self._thread is None:
-            return report_on(None, self.requests, self._log_tap.lines(), tells_nodes=tells_nodes)
-        return self.run(lambda broker: report_on(broker, self.requests, self._log_tap.lines(), tells_nodes=tells_nodes))
+            return report(None, faults=list(map(str, self._cluster.rules.all())))
+        return self.control(
+            lambda control: report(
+                control.broker if self.nodes else None, faults=control.describe_faults(), group_ids=group_ids
+            )
+        )
+
+    def mend(self) -> None:
+        """Let nothing go wrong on purpose any more: faults are cleared, and nodes that have crashed run again.
+
+        Time, and who leads what, stay as they are. A server that was stopped for good is left alone.
+
+        Raises:
+            FaultFunctionError: a function that was given to :meth:`on` has raised.
+        """
+        if self._thread is None:
+            if not self._cluster.was_started:
+                return
+            self.restart()
+        for node in set(self._cluster.node_ids).difference(self.nodes):
+            self.restart(node)
+        self.clear_faults()
+        self.raise_errors()
 
     def clear_requests(self) -> None:
         """Forget what has come."""

@@ -160,7 +160,7 @@ def answers(*asked: tuple[str, str, object, dict[str, str]]) -> list[tuple[int, 
     ("path", "body", "message"),
     [
         ("/fail_next", {"api": "Heartbeat"}, "fail_next needs error"),
-        ("/fail_next", {"api": "Hartbeat", "error": "NOT_COORDINATOR"}, "did you mean Heartbeat"),
+        ("/fail_next", {"api": "Hartbeat", "error": "NOT_COORDINATOR"}, "did you mean 'Heartbeat'"),
         ("/fail_next", {"api": "Heartbeat", "error": "NONE"}, "NONE is no error"),
         ("/fail_next", {"api": "Heartbeat", "error": 16}, "error must be str, not 16"),
         ("/hold", {"api": "Heartbeat", "times": True}, "times must be int or null, not true"),

@@ -307,13 +307,13 @@ def test_groups_and_topics_are_found_in_requests_of_every_form(world: FaultyWorl
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Rule("OffsetComit", Call.drop), "no API 'OffsetComit'; did you mean OffsetCommit"),
+        (lambda: Rule("OffsetComit", Call.drop), "no API 'OffsetComit'; did you mean 'OffsetCommit'"),
         (
             lambda: Rule("Heartbeat", Call.drop, where={"groupid": "g"}),
             "Heartbeat have no 'groupid'; they have .*group_id",
         ),
         (lambda: Rule("Heartbeat", Call.drop, times=0), "at least 1"),
-        (lambda: error_named("NOT_CORDINATOR"), "no error 'NOT_CORDINATOR'; did you mean NOT_COORDINATOR"),
+        (lambda: error_named("NOT_CORDINATOR"), "no error 'NOT_CORDINATOR'; did you mean 'NOT_COORDINATOR'"),
         (lambda: error_named(ErrorCode.NONE), "NONE is no error"),
     ],
 )

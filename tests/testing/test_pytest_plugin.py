@@ -44,7 +44,7 @@ def test_a_wrong_option_is_told(tmp_path: Path) -> None:
     status, output = run_test(tmp_path, test)
 
     assert status == 1
-    assert "takes topics, settings, data_dir, clock, nodes; it got topic" in output
+    assert "takes topics, settings, data_dir, clock, nodes, users, tls; it got topic" in output
 
 
 def test_without_the_extra_the_fixture_says_what_to_install(tmp_path: Path) -> None:
@@ -109,6 +109,46 @@ def test_it(groupcoord_session_server, worker_id, number):
     workers = [[line.split() for line in path.read_text("utf-8").splitlines()] for path in tmp_path.glob("gw*.txt")]
     assert [[offset for _, offset in lines] for lines in workers] == [list("012345")] * 2
     assert len({port for lines in workers for port, _ in lines}) == 2
+
+
+def test_faults_of_a_test_do_not_reach_the_next(tmp_path: Path) -> None:
+    """On the session's server rules, held appends and crashes end with their test, also one that fails; so in workers.
+
+    What a function of the test raised is an error of that test.
+    """
+    test = """
+import pytest
+from groupcoord.messages import OffsetCommit, OffsetToCommit, TopicToCommit
+
+def commit(broker):
+    coordinator = broker.nodes.serving(broker.coordinator.partition_of("g"))
+    return coordinator.call(OffsetCommit("g", (TopicToCommit("orders", (OffsetToCommit(0, 1),)),)))
+
+@pytest.mark.parametrize("number", range(3))
+def test_it_works(groupcoord_session_server, number):
+    assert groupcoord_session_server.report().count("on purpose") == 0
+    groupcoord_session_server.run(commit)
+    groupcoord_session_server.assert_committed("g", {("orders", 0): 1})
+    groupcoord_session_server.fail_next("Heartbeat", "NOT_COORDINATOR", times=5)
+    groupcoord_session_server.hold_appends()
+    groupcoord_session_server.crash(**({}, {"node": 1}, {"node": 2})[number])
+    assert number == 0
+
+def test_it_is_as_before(groupcoord_session_server):
+    assert groupcoord_session_server.nodes == (1, 2)
+    assert groupcoord_session_server.report().count("on purpose") == 0
+    groupcoord_session_server.run(commit)
+"""
+    (tmp_path / "conftest.py").write_text(
+        "import pytest\n@pytest.fixture(scope='session')\n"
+        "def groupcoord_session_options(): return {'topics': ['orders'], 'nodes': 2}\n"
+    )
+    status, output = run_test(tmp_path, test, "-W", "error", "-n", "2", "--dist", "each")
+
+    assert status == 1
+    assert "4 failed, 4 passed" in output, output
+    assert "error" not in output.splitlines()[-1], output
+    assert "on purpose: Heartbeat fails with NOT_COORDINATOR (met 0 of 5)" in output
 
 
 def test_the_plugin_costs_next_to_nothing() -> None:

@@ -25,6 +25,8 @@ from groupcoord.messages import (
     FetchedOffset,
     FetchedTopic,
     FindCoordinator,
+    FindCoordinatorResponse,
+    FoundCoordinator,
     Heartbeat,
     HeartbeatResponse,
     JoinedMember,
@@ -33,6 +35,7 @@ from groupcoord.messages import (
     JoinProtocol,
     LeaveGroup,
     LeavingMember,
+    Node,
     OffsetCommit,
     OffsetFetch,
     OffsetFetchResponse,
@@ -116,6 +119,10 @@ def test_requests_in_a_few_words(request_: object, words: str) -> None:
     ("answer", "words"),
     [
         (HeartbeatResponse(ErrorCode.NONE), "fine"),
+        (
+            FindCoordinatorResponse((FoundCoordinator("g", Node(2, "127.0.0.1", 9092), ErrorCode.NONE),)),
+            "node 2",
+        ),
         (HeartbeatResponse(ErrorCode.REBALANCE_IN_PROGRESS), "REBALANCE_IN_PROGRESS"),
         (
             JoinGroupResponse(ErrorCode.NONE, "m", 3, members=(JoinedMember("m", None, b""),)),
@@ -221,6 +228,36 @@ def test_what_brings_news_is_told_and_the_rest_is_counted() -> None:
         "  13.240 s  LeaveGroup g, nothing -> waits for its answer",
         "  besides, without news: 3 Heartbeat, 3 Fetch, 3 ConsumerGroupHeartbeat, the last at 8.160 s",
     ]
+
+
+def test_faults_are_told() -> None:
+    """The report names what goes wrong on purpose: rules with whom they meet and how often, the log, nodes."""
+    with ServerThread(topics=["orders"], nodes=2) as server:
+        server.fail_next("OffsetCommit", "NOT_COORDINATOR", times=2, where={"group_id": "billing"}, node=1)
+        server.delay("Heartbeat", 500, after=True)
+        server.hold("Fetch", where=lambda call: False)
+        server.drop_next("JoinGroup")
+        server.disconnect_next("SyncGroup")
+        server.on("Metadata", print)
+        server.fail_next_append("KAFKA_STORAGE_ERROR")
+        server.hold_appends()
+        server.crash(node=2)
+        lines = server.report().splitlines()
+        server.clear_faults()
+        server.restart(node=2)
+        assert server.report().count("on purpose") == 0
+
+    assert lines[:8] == [
+        "on purpose: OffsetCommit fails with NOT_COORDINATOR at node 1 where group_id='billing' (met 0 of 2)",
+        "on purpose: Heartbeat is delayed by 500 ms after it was handled (met 0)",
+        "on purpose: Fetch is held where <lambda>() says so (met 0)",
+        "on purpose: JoinGroup is never answered (met 0 of 1)",
+        "on purpose: SyncGroup is disconnected (met 0 of 1)",
+        "on purpose: Metadata meets print() (met 0)",
+        "on purpose: appends are held (holds 0)",
+        "on purpose: the next append fails with KAFKA_STORAGE_ERROR",
+    ]
+    assert lines[8] == "and 1 more faults"
 
 
 def test_the_report_stays_short() -> None:

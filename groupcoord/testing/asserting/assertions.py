@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TypeVar
 
@@ -13,6 +13,7 @@ from groupcoord.broker.topics.changes import answer_create_topics
 from groupcoord.broker.topics.registry import TopicError
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.errors import ErrorCode
+from groupcoord.testing.asserting.differences import Committed, Expected, Owned, Owners, Produced, with_story
 from groupcoord.testing.asserting.groups import (
     CommittedOffset,
     GroupDescription,
@@ -99,6 +100,72 @@ class Assertions(ABC):
                 return found
             attempts.count(wanted, reason)
             time.sleep(LOOK_AGAIN_S)
+
+    def assert_committed(
+        self, group_id: str, offsets: Mapping[tuple[str, int], int], timeout_s: float = WAIT_S
+    ) -> None:
+        """Assert that a group has committed these offsets and no others, or comes to it in time.
+
+        Args:
+            group_id: the group.
+            offsets: ``{("orders", 0): 42}``.
+            timeout_s: how long to wait for that, in seconds of real time; 0 looks once.
+
+        Raises:
+            AssertionError: it hasn't; the message has each difference, how the group stands, and what was asked of it.
+        """
+        self._assert(Committed(group_id, offsets), timeout_s)
+
+    def assert_owned(self, group_id: str, owners: Owners, timeout_s: float = WAIT_S) -> None:
+        """Assert who owns which partitions in a group, or comes to own them in time.
+
+        Args:
+            group_id: the group.
+            owners: partitions by who shall own them, named by client id, instance id or member id:
+                ``{"worker-1": [("orders", 0)], "worker-2": [("orders", 1)]}``. Nobody else may own any.
+                Or partitions alone, each of which one member shall own, and no others: ``[("orders", 0)]``.
+            timeout_s: how long to wait for that, in seconds of real time; 0 looks once.
+
+        Raises:
+            AssertionError: it isn't so; the message has each difference, how the group stands, and what was asked of
+                it.
+        """
+        self._assert(Owned(group_id, owners), timeout_s)
+
+    def assert_produced(
+        self,
+        topic: str,
+        values: Iterable[ProducerRecord | str | bytes | None],
+        *,
+        partition: int | None = None,
+        isolation_level: IsolationLevel = "read_committed",
+        timeout_s: float = WAIT_S,
+    ) -> None:
+        """Assert that a topic holds these records and no others, or comes to hold them in time.
+
+        Args:
+            topic: a topic that exists.
+            values: the records' values, or :class:`ProducerRecord`, of which what isn't given may be anything; times
+                don't count. Their order counts where all are in one partition.
+            partition: look at this one alone.
+            isolation_level: ``read_uncommitted`` looks at what belongs to transactions that are open or aborted, too.
+            timeout_s: how long to wait for that, in seconds of real time; 0 looks once.
+
+        Raises:
+            AssertionError: it doesn't; the message has each record that is missing, or too many.
+            LookupError: there is no such topic, or partition.
+        """
+        self._assert(Produced(topic, values, partition, isolation_level), timeout_s)
+
+    def _assert(self, expected: Expected, timeout_s: float) -> None:
+        try:
+            self._wait(expected, timeout_s)
+        except TimeoutError as error:
+            message = f"{error}"
+        else:
+            return
+        tell = partial(with_story, requests=self.requests, expected=expected, message=message)
+        raise AssertionError(self.run(tell))
 
     def group(self, group_id: str) -> GroupDescription | None:
         """Return a group of either protocol; None if there is none."""

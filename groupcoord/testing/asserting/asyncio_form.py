@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from functools import partial
 from typing import Protocol, TypeVar
 
 from groupcoord.broker.broker import Broker
+from groupcoord.testing.asserting.differences import Committed, Expected, Owned, Owners, Produced, with_story
 from groupcoord.testing.asserting.groups import GroupDescription
+from groupcoord.testing.asserting.records import IsolationLevel, ProducerRecord
+from groupcoord.testing.asserting.requests import Requests
 from groupcoord.testing.asserting.waiting import LOOK_AGAIN_S, WAIT_S, Attempts, Condition, Stability, Wanted
 
 T = TypeVar("T")
@@ -19,6 +23,10 @@ class Submitting(Protocol):
 
     def submit(self, function: Callable[[Broker], T]) -> Future[T]:
         """Have a function called with the broker."""
+
+    @property
+    def requests(self) -> Requests:
+        """What has come."""
 
 
 class AsyncServer:
@@ -58,6 +66,51 @@ class AsyncServer:
             TimeoutError: it did not come to hold; the message says how the groups stood.
         """
         await self._wait(Condition(condition), timeout_s)
+
+    async def assert_committed(
+        self, group_id: str, offsets: Mapping[tuple[str, int], int], timeout_s: float = WAIT_S
+    ) -> None:
+        """Assert that a group commits these offsets and no others; see :meth:`Assertions.assert_committed`.
+
+        Raises:
+            AssertionError: it has not.
+        """
+        await self._assert(Committed(group_id, offsets), timeout_s)
+
+    async def assert_owned(self, group_id: str, owners: Owners, timeout_s: float = WAIT_S) -> None:
+        """Assert who comes to own which partitions in a group; see :meth:`Assertions.assert_owned`.
+
+        Raises:
+            AssertionError: it isn't so.
+        """
+        await self._assert(Owned(group_id, owners), timeout_s)
+
+    async def assert_produced(
+        self,
+        topic: str,
+        values: Iterable[ProducerRecord | str | bytes | None],
+        *,
+        partition: int | None = None,
+        isolation_level: IsolationLevel = "read_committed",
+        timeout_s: float = WAIT_S,
+    ) -> None:
+        """Assert that a topic comes to hold these records and no others; see :meth:`Assertions.assert_produced`.
+
+        Raises:
+            AssertionError: it does not.
+            LookupError: there is no such topic, or partition.
+        """
+        await self._assert(Produced(topic, values, partition, isolation_level), timeout_s)
+
+    async def _assert(self, expected: Expected, timeout_s: float) -> None:
+        try:
+            await self._wait(expected, timeout_s)
+        except TimeoutError as error:
+            message = f"{error}"
+        else:
+            return
+        tell = partial(with_story, requests=self._server.requests, expected=expected, message=message)
+        raise AssertionError(await self.run(tell))
 
     async def _wait(self, wanted: Wanted[T], timeout_s: float) -> T:
         attempts = Attempts(timeout_s)

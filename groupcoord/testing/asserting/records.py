@@ -89,7 +89,9 @@ class ConsumerRecord:
     headers: tuple[Header, ...] = ()
 
 
-def to_records(values: Iterable[ProducerRecord | str | bytes | None], partition: int | None) -> list[ProducerRecord]:
+def to_records(
+    values: Iterable[ProducerRecord | str | bytes | None], partition: int | None = None
+) -> list[ProducerRecord]:
     """Return records of what a test gives: values alone, or records.
 
     Args:

@@ -6,10 +6,16 @@ What clients send again and again without news is counted, the rest is a line ea
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from groupcoord.broker.broker import Broker
-from groupcoord.testing.asserting.groups import CommittedOffset, GroupDescription, committed_offsets, describe_groups
+from groupcoord.testing.asserting.groups import (
+    CommittedOffset,
+    GroupDescription,
+    committed_offsets,
+    describe_group,
+    describe_groups,
+)
 from groupcoord.testing.asserting.requests import ReceivedRequest, Requests
 from groupcoord.testing.asserting.summaries import NameOf, describe_answer, describe_request, is_routine, some
 from groupcoord.testing.asserting.words import counted
@@ -17,26 +23,58 @@ from groupcoord.testing.asserting.words import counted
 CLIENTS_MAX = 8
 REQUESTS_MAX = 12
 GROUPS_MAX = 8
+FAULTS_MAX = 8
 MEMBERS_MAX = 8
 LINE_MAX = 180
 
 
-def report_on(broker: Broker | None, requests: Requests, log_lines: Sequence[str], *, tells_nodes: bool = False) -> str:
-    """Return what a server has said, how its groups stand, and the last requests of each client.
+def report_on(
+    broker: Broker | None,
+    requests: Requests,
+    log_lines: Sequence[str],
+    *,
+    faults: Sequence[str] = (),
+    group_ids: Collection[str] | None = None,
+    tells_nodes: bool = False,
+) -> str:
+    """Return what a server has said, what goes wrong on purpose, how its groups stand, and what each client asked last.
 
     Args:
         broker: of the server; None if it does not run any more.
         requests: what has come to it.
         log_lines: what it has written to its log.
+        faults: what goes wrong on purpose at the moment, in words.
+        group_ids: the groups to tell of; None: all.
         tells_nodes: say to which node each request came: there are several.
     """
-    lines = list(log_lines)
+    lines = [*log_lines, *(f"on purpose: {fault}" for fault in faults[:FAULTS_MAX])]
+    if len(faults) > FAULTS_MAX:
+        lines.append(f"and {len(faults) - FAULTS_MAX} more faults")
     if broker is None:
         lines.append("the server has stopped")
     else:
-        lines += _groups(broker)
-    lines += _clients(requests, _no_name if broker is None else broker.topics.topic_name, tells_nodes)
-    return "\n".join(line if len(line) <= LINE_MAX else f"{line[: LINE_MAX - 1]}…" for line in lines)
+        lines += _groups(broker, group_ids)
+    lines += _clients(requests, _names(broker), tells_nodes)
+    return "\n".join(map(_cut, lines))
+
+
+def story_of(broker: Broker, requests: Requests, group_id: str) -> list[str]:
+    """Return how a group stands and what was last asked about it with news, a line each, by whichever client."""
+    group = describe_group(broker, group_id)
+    lines = ["there is no such group"] if group is None else [f"{group}", *_members(group)]
+    asked = [request for request in requests.where(group_id=group_id) if not is_routine(request)]
+    for request in asked[-REQUESTS_MAX:]:
+        time = _seconds(request.received_ms, requests[0].received_ms)
+        lines.append(f"{time}  client {request.client_id!r}: {_outcome(request, _names(broker))}")
+    return list(map(_cut, lines))
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= LINE_MAX else f"{line[: LINE_MAX - 1]}…"
+
+
+def _names(broker: Broker | None) -> NameOf:
+    return _no_name if broker is None else broker.topics.topic_name
 
 
 def _no_name(topic_id: object) -> None:
@@ -46,8 +84,8 @@ def _no_name(topic_id: object) -> None:
 # ---------------------------------------------------------------- groups
 
 
-def _groups(broker: Broker) -> Iterator[str]:
-    groups = describe_groups(broker)
+def _groups(broker: Broker, group_ids: Collection[str] | None) -> Iterator[str]:
+    groups = [group for group in describe_groups(broker) if group_ids is None or group.group_id in group_ids]
     if not groups:
         yield "no groups"
     for group in groups[:GROUPS_MAX]:

@@ -99,6 +99,10 @@ class Requests(Sequence[ReceivedRequest]):
             ]
         )
 
+    def after(self, number: int) -> Requests:
+        """Return those that came after the one with a number."""
+        return Requests([request for request in self._requests if request.number > number])
+
     @overload
     def __getitem__(self, index: int) -> ReceivedRequest: ...
 
@@ -129,11 +133,14 @@ class RequestLog:
 
     Args:
         now_ms: the server's clock.
+
+    Attributes:
+        count: how many requests have come.
     """
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
-        self._count = 0
+        self.count = 0
         self._connection_count = 0
         self._kept: dict[int, ReceivedRequest] = {}
         self._record_bytes: dict[int, int] = {}
@@ -146,7 +153,7 @@ class RequestLog:
 
     def came(self, header: RequestHeader, message: object, client_host: str, node_id: int, connection: int) -> int:
         """Keep a request, and return its number."""
-        self._count = number = self._count + 1
+        self.count = number = self.count + 1
         self._kept[number] = ReceivedRequest(
             number,
             APIS[header.api_key].name,

@@ -14,6 +14,7 @@ from groupcoord.core.messages import (
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatResponse,
     FindCoordinator,
+    FindCoordinatorResponse,
     Heartbeat,
     HeartbeatResponse,
     JoinGroup,
@@ -145,6 +146,8 @@ def describe_answer(answer: Any, name_of: NameOf) -> str:
     match answer:
         case HeartbeatResponse():
             return "fine"
+        case FindCoordinatorResponse():
+            return some(f"node {found.node.node_id}" for found in answer.coordinators)
         case JoinGroupResponse():
             leads = f", leads {counted(len(answer.members), 'member')}" if answer.members else ""
             return f"generation {answer.generation_id}, member {short(answer.member_id)}{leads}"

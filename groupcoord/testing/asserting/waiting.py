@@ -76,4 +76,6 @@ class Attempts:
             TimeoutError: it was the last one.
         """
         if time.monotonic() >= self._deadline_s:
-            raise TimeoutError(f"{wanted} after {self._timeout_s:g} s: {reason}")
+            waited = f" after {self._timeout_s:g} s" if self._timeout_s else ""
+            space = "" if f"{reason}".startswith("\n") else " "
+            raise TimeoutError(f"{wanted}{waited}:{space}{reason}")

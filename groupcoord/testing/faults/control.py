@@ -120,7 +120,8 @@ class Control:
             elif answer is not None:
                 call.answer(answer)  # type: ignore[arg-type]  # which checks it
 
-        return self._add(Rule(api, act, where=where, times=times, after=after, node=node))
+        effect = f"meets {getattr(function, '__name__', 'a function')}()"
+        return self._add(Rule(api, act, where=where, times=times, after=after, node=node, effect=effect))
 
     def fail_next(
         self,
@@ -139,9 +140,11 @@ class Control:
         Raises:
             UnknownNameError: there is no such API, error or field.
         """
-        rule = Rule(api, lambda call: call.fail(code), where=where, times=times, after=after, node=node)
         code = error_named(error)
-        return self._add(rule)
+        effect = f"fails with {code.name}"
+        return self._add(
+            Rule(api, lambda call: call.fail(code), where=where, times=times, after=after, node=node, effect=effect)
+        )
 
     def delay(
         self,
@@ -159,8 +162,17 @@ class Control:
         """
         if duration_ms < 0:
             raise ValueError(f"time cannot go back: delay({duration_ms})")
+        effect = f"is delayed by {duration_ms} ms"
         return self._add(
-            Rule(api, lambda call: call.delay(duration_ms), where=where, times=times, after=after, node=node)
+            Rule(
+                api,
+                lambda call: call.delay(duration_ms),
+                where=where,
+                times=times,
+                after=after,
+                node=node,
+                effect=effect,
+            )
         )
 
     def drop_next(
@@ -173,7 +185,9 @@ class Control:
         node: int | None = None,
     ) -> Rule:
         """Never answer the next requests of an API, nor anything that comes behind them on their connections."""
-        return self._add(Rule(api, Call.drop, where=where, times=times, after=after, node=node))
+        return self._add(
+            Rule(api, Call.drop, where=where, times=times, after=after, node=node, effect="is never answered")
+        )
 
     def disconnect_next(
         self,
@@ -185,7 +199,9 @@ class Control:
         node: int | None = None,
     ) -> Rule:
         """Close the connections of the next requests of an API instead of an answer."""
-        return self._add(Rule(api, Call.disconnect, where=where, times=times, after=after, node=node))
+        return self._add(
+            Rule(api, Call.disconnect, where=where, times=times, after=after, node=node, effect="is disconnected")
+        )
 
     def hold(
         self,
@@ -197,7 +213,9 @@ class Control:
         node: int | None = None,
     ) -> Rule:
         """Let requests of an API, or their answers, wait until the fault is removed."""
-        rule = Rule(api, lambda call: rule.hold(call), where=where, times=times, after=after, node=node)
+        rule = Rule(
+            api, lambda call: rule.hold(call), where=where, times=times, after=after, node=node, effect="is held"
+        )
         return self._add(rule)
 
     def _add(self, rule: Rule) -> Rule:
@@ -414,6 +432,15 @@ class Control:
         """Remove every rule, forget the faults of the log that are to come, and let go on whatever waits."""
         self.rules.clear()
         self._log_faults.clear()
+
+    def describe_faults(self) -> list[str]:
+        """Return what goes wrong on purpose at the moment, in words: rules, faults of the log, nodes that don't run."""
+        down = [node_id for node_id in self._servers.addresses if node_id not in self._servers.running]
+        return [
+            *map(str, self.rules.all()),
+            *self._log_faults.describe(),
+            *(f"node {node_id} does not run" for node_id in down),
+        ]
 
     def raise_errors(self) -> None:
         """Raise what a function of the test raised, if anything, once.

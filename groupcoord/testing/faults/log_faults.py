@@ -99,6 +99,13 @@ class LogFaults:
         """Return how many appends wait."""
         return 0 if self._store is None else len(self._store.waiting())
 
+    def describe(self) -> list[str]:
+        """Return the faults that there are, in words."""
+        if self._store is None:
+            return []
+        held = [f"appends are held (holds {self.waiting()})"] if self._store.is_late else []
+        return [*held, *(f"the next append fails with {error.error_code.name}" for error in self._store.failures)]
+
     def release(self) -> None:
         """Write what waits, in order, and let appends wait no longer."""
         store = self._store

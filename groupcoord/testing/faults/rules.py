@@ -15,7 +15,7 @@ from groupcoord.broker.connection import Connection
 from groupcoord.errors import GroupcoordError
 from groupcoord.testing.faults.calls import Call, Outcome
 from groupcoord.testing.faults.error_answers import refuse_topics
-from groupcoord.testing.faults.words import Where, api_named, matcher
+from groupcoord.testing.faults.words import Where, api_named, describe_where, matcher
 from groupcoord.wire import Answered, RequestHeader, WireResponse
 from groupcoord.wire.broker_messages import Metadata, MetadataResponse, Produce
 
@@ -39,6 +39,7 @@ class Rule:
         after: requests are met when they were handled, and before their answers leave; otherwise before they are
             handled.
         node: only requests that come to this node; None: to any.
+        effect: what the action does, in words behind the API's name: ``fails with NOT_COORDINATOR``.
 
     Raises:
         UnknownNameError: there is no such API, or its requests have no such field.
@@ -64,6 +65,7 @@ class Rule:
         times: int | None = None,
         after: bool = False,
         node: int | None = None,
+        effect: str = "is seen",
     ) -> None:
         if times is not None and times < 1:
             raise ValueError(f"times must be at least 1, not {times}")
@@ -78,7 +80,21 @@ class Rule:
         self.on_met: Callable[[], None] | None = None
         self._action = action
         self._matches = matcher(api, where)
+        self._where = where
         self._times = times
+        self._effect = effect
+
+    def __str__(self) -> str:
+        parts = [f"{self.api} {self._effect}"]
+        if self.after:
+            parts.append("after it was handled")
+        if self.node is not None:
+            parts.append(f"at node {self.node}")
+        if self._where is not None:
+            parts.append(describe_where(self._where))
+        met = f"{self.count}" if self._times is None else f"{self.count} of {self._times}"
+        held = f", holds {len(self.held)}" if self.held else ""
+        return f"{' '.join(parts)} (met {met}{held})"
 
     def meets(self, call: Call) -> bool:
         """Apply the rule to a call if it is meant; tell whether it was.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from groupcoord.errors import ErrorCode, GroupcoordError
+from groupcoord.testing.asserting.words import did_you_mean
 from groupcoord.testing.faults.calls import Call
 from groupcoord.testing.faults.error_answers import REFUSALS
 from groupcoord.wire.api import Api
@@ -28,9 +28,7 @@ class UnknownNameError(GroupcoordError, ValueError):
 
 
 def _unknown(kind: str, name: object, known: Iterable[str]) -> UnknownNameError:
-    close = get_close_matches(str(name), list(known), 1, 0.6)
-    hint = f"; did you mean {close[0]}?" if close else ""
-    return UnknownNameError(f"there is no {kind} {name!r}{hint}")
+    return UnknownNameError(f"there is no {kind} {name!r}{did_you_mean(str(name), known)}")
 
 
 def api_named(name: str) -> Api:
@@ -57,6 +55,15 @@ def error_named(error: ErrorCode | str) -> ErrorCode:
     if code is ErrorCode.NONE:
         raise UnknownNameError("NONE is no error")
     return code
+
+
+def describe_where(where: Where | None) -> str:
+    """Return in words which requests are meant: ``where group_id='billing'``; empty if all are."""
+    if where is None:
+        return ""
+    if callable(where):
+        return f"where {getattr(where, '__name__', 'a function')}() says so"
+    return "where " + ", ".join(f"{name}={value!r}" for name, value in where.items())
 
 
 def matcher(api: str, where: Where | None) -> Callable[[Call], object]:

@@ -1,0 +1,200 @@
+"""What a test expects of groups and topics, held against what is there: each difference a line."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Literal
+
+from attrs import evolve, field, frozen
+
+from groupcoord.broker.broker import Broker
+from groupcoord.core.consumer_protocol import TopicPartition
+from groupcoord.testing.asserting.groups import GroupDescription, MemberDescription, committed_offsets, describe_group
+from groupcoord.testing.asserting.records import (
+    ConsumerRecord,
+    IsolationLevel,
+    ProducerRecord,
+    read_records,
+    to_records,
+)
+from groupcoord.testing.asserting.report import story_of
+from groupcoord.testing.asserting.requests import Requests
+from groupcoord.testing.asserting.summaries import some
+
+LINES_MAX = 20
+
+Partitions = Iterable[tuple[str, int]]
+Owners = Mapping[str, Partitions] | Partitions
+"""Who shall own what: partitions by member id, instance id or client id; or partitions that somebody shall own."""
+
+
+def _kept(owners: Owners) -> Owners:
+    return owners if isinstance(owners, Mapping) else tuple(owners)
+
+
+def in_words(lines: Sequence[str]) -> str:
+    """Return differences as lines behind a first one, the first of many."""
+    more = [f"… and {len(lines) - LINES_MAX} more differences"] if len(lines) > LINES_MAX else []
+    return "\n  ".join(["", *lines[:LINES_MAX], *more])
+
+
+@frozen
+class Committed:
+    """A group has committed these offsets, and no others."""
+
+    group_id: str
+    offsets: Mapping[tuple[str, int], int]
+
+    def look(self, broker: Broker) -> tuple[Literal[True] | None, str | None]:
+        """See :class:`~groupcoord.testing.asserting.waiting.Wanted`."""
+        found = {(one.topic, one.partition): one.offset for one in committed_offsets(broker, self.group_id)}
+        if found == self.offsets:
+            return True, None
+        places = sorted({*found, *self.offsets})
+        return None, in_words(
+            [
+                f"{topic}-{index}: {_or_nothing(found, (topic, index))} committed, "
+                f"{_or_nothing(self.offsets, (topic, index))} expected"
+                for topic, index in places
+                if found.get((topic, index)) != self.offsets.get((topic, index))
+            ]
+        )
+
+    def __str__(self) -> str:
+        return f"group {self.group_id!r} has not committed what was expected"
+
+
+def _or_nothing(offsets: Mapping[tuple[str, int], int], place: tuple[str, int]) -> str:
+    return str(offsets.get(place, "nothing"))
+
+
+@frozen
+class Owned:
+    """The partitions of a group are owned as expected, each by one member."""
+
+    group_id: str
+    owners: Owners = field(converter=_kept)
+
+    def look(self, broker: Broker) -> tuple[Literal[True] | None, str | None]:
+        """See :class:`~groupcoord.testing.asserting.waiting.Wanted`."""
+        group = describe_group(broker, self.group_id)
+        if group is None:
+            return None, "there is no such group"
+        lines = self._of_members(group) if isinstance(self.owners, Mapping) else self._of_all(group, self.owners)
+        return (None, in_words(lines)) if lines else (True, None)
+
+    def _of_members(self, group: GroupDescription) -> list[str]:
+        assert isinstance(self.owners, Mapping)
+        lines: list[str] = []
+        met: set[str] = set()
+        for name, partitions in self.owners.items():
+            members = [member for member in group.members if name in _names(member)]
+            met.update(member.member_id for member in members)
+            wanted = sorted(TopicPartition(*place) for place in partitions)
+            owned = sorted(place for member in members for place in member.assignment)
+            if not members:
+                lines.append(f"{name}: is no member, {_listed(wanted)} expected")
+            elif owned != wanted:
+                lines.append(f"{name}: owns {_listed(owned)}, {_listed(wanted)} expected")
+        others = [member for member in group.members if member.member_id not in met and member.assignment]
+        return lines + [f"{member.member_id}: owns {_listed(member.assignment)}, nothing expected" for member in others]
+
+    def _of_all(self, group: GroupDescription, partitions: Partitions) -> list[str]:
+        owners: dict[TopicPartition, list[str]] = {TopicPartition(*place): [] for place in partitions}
+        wanted = set(owners)
+        for member in group.members:
+            for place in member.assignment:
+                owners.setdefault(place, []).append(member.member_id)
+        return [
+            f"{topic}-{index}: owned by {some(owners[place], 'nobody')}, {expected} expected"
+            for place in sorted(owners)
+            for topic, index in [place]
+            for expected in ["one member" if place in wanted else "nobody"]
+            if len(owners[place]) != (place in wanted)
+        ]
+
+    def __str__(self) -> str:
+        return f"the partitions of group {self.group_id!r} are not owned as expected"
+
+
+def _names(member: MemberDescription) -> Collection[str | None]:
+    return member.member_id, member.instance_id, member.client_id
+
+
+def _listed(partitions: Iterable[tuple[str, int]]) -> str:
+    return some((f"{topic}-{index}" for topic, index in partitions), "nothing")
+
+
+@frozen
+class Produced:
+    """A topic holds these records, and no others: in this order within each partition."""
+
+    topic: str
+    records: Sequence[ProducerRecord] = field(converter=to_records)
+    partition: int | None
+    isolation_level: IsolationLevel
+
+    def look(self, broker: Broker) -> tuple[Literal[True] | None, str | None]:
+        """See :class:`~groupcoord.testing.asserting.waiting.Wanted`."""
+        found = read_records(broker, self.topic, self.partition, isolation_level=self.isolation_level)
+        wanted = [evolve(record, timestamp_ms=None) for record in self.records]
+        lines = self._of_each(found, wanted) or self._of_order(found, wanted)
+        return (None, in_words(lines)) if lines else (True, None)
+
+    def _of_each(self, found: Sequence[ConsumerRecord], wanted: Sequence[ProducerRecord]) -> list[str]:
+        """Return which records are missing, and which are too many: as often as they are."""
+        places: dict[ProducerRecord, list[str]] = {}
+        counts = Counter(wanted)
+        for record in found:
+            as_wanted = next((one for one in counts if counts[one] > 0 and _is_like(record, one)), None)
+            if as_wanted is None:
+                bare = ProducerRecord(record.value, record.key, record.headers)
+                places.setdefault(bare, []).append(f"{record.topic}-{record.partition} at {record.offset}")
+            else:
+                counts[as_wanted] -= 1
+        missing = [f"missing: {_described(record)}{_times(count)}" for record, count in counts.items() if count > 0]
+        return missing + [f"not expected: {_described(bare)} ({some(where)})" for bare, where in places.items()]
+
+    def _of_order(self, found: Sequence[ConsumerRecord], wanted: Sequence[ProducerRecord]) -> list[str]:
+        """Return where a partition has its records in another order, if that says anything: there is one partition."""
+        if len({record.partition for record in found}) > 1:
+            return []
+        return [
+            f"{has.topic}-{has.partition} at {has.offset}: {_described(has)}, {_described(wants)} expected"
+            for has, wants in zip(found, wanted, strict=True)
+            if not _is_like(has, wants)
+        ]
+
+    def __str__(self) -> str:
+        return f"topic {self.topic!r} does not hold what was expected"
+
+
+def _is_like(record: ConsumerRecord, wanted: ProducerRecord) -> bool:
+    """Tell whether a record is the expected one; what that leaves open may be anything."""
+    return (
+        record.value == wanted.value
+        and wanted.key in (None, record.key)
+        and wanted.headers in ((), record.headers)
+        and wanted.partition in (None, record.partition)
+    )
+
+
+def _described(record: ProducerRecord | ConsumerRecord) -> str:
+    key = "" if record.key is None else f"{record.key!r}: "
+    return f"{key}{record.value!r}"
+
+
+def _times(count: int) -> str:
+    return "" if count == 1 else f", {count} times"
+
+
+Expected = Committed | Owned | Produced
+"""What a test asserts."""
+
+
+def with_story(broker: Broker, requests: Requests, expected: Expected, message: str) -> str:
+    """Return a message with what happened to the group that it is about, if it is about one."""
+    if isinstance(expected, Produced):
+        return message
+    return "\n  ".join([f"{message}\nwhat the group did:", *story_of(broker, requests, expected.group_id)])
