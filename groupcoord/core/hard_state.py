@@ -17,6 +17,7 @@ from groupcoord.core.records import (
     OpaqueRecord,
     Record,
     RecordKey,
+    ShareGroupRecord,
     StreamsGroupRecord,
     TransactionMarker,
     topic_of_record,
@@ -113,6 +114,8 @@ _APPLY: dict[type, Callable[[HardState, Any, int], None]] = {
     GroupTombstone: HardState._forget,
     TransactionMarker: lambda hard, record, log_offset: hard.offsets.apply_marker(record),
     OpaqueRecord: lambda hard, record, log_offset: None,
-    **dict.fromkeys(get_args(StreamsGroupRecord), lambda hard, record, log_offset: None),
+    **dict.fromkeys(
+        (*get_args(ShareGroupRecord), *get_args(StreamsGroupRecord)), lambda hard, record, log_offset: None
+    ),
 }
 """What is done with a record that isn't a group's, by its type; those of groups are remembered."""

@@ -28,10 +28,21 @@ from groupcoord.core.consumer.records import (
     ConsumerGroupTargetAssignmentMetadataRecord,
     PartitionMetadata,
     TopicMetadata,
-    TopicPartitions,
 )
 from groupcoord.core.interpreter import maker
+from groupcoord.core.modern.topic_partitions import TopicPartitions
 from groupcoord.core.record_keys import RecordKey
+from groupcoord.core.share.records import (
+    NamedTopic,
+    NamedTopicPartitions,
+    ShareGroupCurrentMemberAssignmentRecord,
+    ShareGroupMemberMetadataRecord,
+    ShareGroupMetadataRecord,
+    ShareGroupRecord,
+    ShareGroupStatePartitionMetadataRecord,
+    ShareGroupTargetAssignmentMemberRecord,
+    ShareGroupTargetAssignmentMetadataRecord,
+)
 from groupcoord.core.streams.records import (
     AssignedTaskIds,
     CopartitionGroup,
@@ -78,6 +89,8 @@ __all__ = [
     "GroupTombstone",
     "KeyValue",
     "MemberRecord",
+    "NamedTopic",
+    "NamedTopicPartitions",
     "OffsetCommitRecord",
     "OffsetTombstone",
     "OpaqueRecord",
@@ -85,6 +98,13 @@ __all__ = [
     "Record",
     "RecordForm",
     "RecordKey",
+    "ShareGroupCurrentMemberAssignmentRecord",
+    "ShareGroupMemberMetadataRecord",
+    "ShareGroupMetadataRecord",
+    "ShareGroupRecord",
+    "ShareGroupStatePartitionMetadataRecord",
+    "ShareGroupTargetAssignmentMemberRecord",
+    "ShareGroupTargetAssignmentMetadataRecord",
     "StreamsGroupCurrentMemberAssignmentRecord",
     "StreamsGroupMemberMetadataRecord",
     "StreamsGroupMetadataRecord",
@@ -319,7 +339,7 @@ class OpaqueRecord:
     is_control: bool = False
 
 
-GroupRecord = GroupMetadataRecord | ConsumerGroupRecord | StreamsGroupRecord
+GroupRecord = GroupMetadataRecord | ConsumerGroupRecord | ShareGroupRecord | StreamsGroupRecord
 """A record of a group of any kind that isn't a tombstone."""
 
 Record = OffsetCommitRecord | OffsetTombstone | GroupRecord | GroupTombstone | TransactionMarker | OpaqueRecord

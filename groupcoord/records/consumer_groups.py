@@ -22,9 +22,8 @@ from groupcoord.core.records import (
     ConsumerGroupTargetAssignmentMetadataRecord,
     PartitionMetadata,
     TopicMetadata,
-    TopicPartitions,
 )
-from groupcoord.records.primitives import NO_TAGS, MalformedError, Reader, Writer, int32s
+from groupcoord.records.primitives import MalformedError, Reader, Writer
 from groupcoord.records.record_format import (
     MEMBER_ID,
     NULL,
@@ -35,6 +34,7 @@ from groupcoord.records.record_format import (
     int64_at_end,
     partitions_with_epochs,
     target_assignment_format,
+    target_member_format,
 )
 from groupcoord.records.schemas import RecordType
 
@@ -179,25 +179,6 @@ def _read_protocol(reader: Reader) -> ClassicProtocol:
     return protocol
 
 
-def _write_target_member(writer: Writer, record: ConsumerGroupTargetAssignmentMemberRecord) -> None:
-    writer.array_length(len(record.topic_partitions))
-    for topic_id, partitions in record.topic_partitions:
-        writer.raw(b"%b%b%b" % (topic_id.bytes, int32s(partitions), NO_TAGS))
-    writer.tags({})
-
-
-def _read_target_member(reader: Reader, group_id: str, member_id: str) -> ConsumerGroupTargetAssignmentMemberRecord:
-    topics = tuple([_read_topic_partitions(reader) for _ in range(reader.array_length())])
-    reader.tags()
-    return ConsumerGroupTargetAssignmentMemberRecord(group_id, member_id, topics)
-
-
-def _read_topic_partitions(reader: Reader) -> TopicPartitions:
-    topic = TopicPartitions(reader.uuid(), reader.int32s())
-    reader.tags()
-    return topic
-
-
 def _write_current_assignment(writer: Writer, record: ConsumerGroupCurrentMemberAssignmentRecord) -> None:
     writer.raw(_epochs_and_state.pack(record.member_epoch, record.previous_member_epoch, record.state))
     _write_assigned(writer, record.assigned_partitions)
@@ -251,13 +232,7 @@ FORMATS = (
     target_assignment_format(
         RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA, ConsumerGroupTargetAssignmentMetadataRecord
     ),
-    RecordFormat(
-        RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
-        ConsumerGroupTargetAssignmentMemberRecord,
-        _write_target_member,
-        _read_target_member,
-        MEMBER_ID,
-    ),
+    target_member_format(RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER, ConsumerGroupTargetAssignmentMemberRecord),
     RecordFormat(
         RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
         ConsumerGroupCurrentMemberAssignmentRecord,

@@ -12,10 +12,10 @@ from struct import Struct
 from attrs import evolve
 
 from groupcoord.core.records import GroupRecord, GroupTombstone, RecordKey
-from groupcoord.records import consumer_groups, streams_groups
+from groupcoord.records import consumer_groups, share_groups, streams_groups
 from groupcoord.records.primitives import STRING_BYTES_MAX, MalformedError, Reader, Writer
 
-FORMATS = (*consumer_groups.FORMATS, *streams_groups.FORMATS)
+FORMATS = (*consumer_groups.FORMATS, *share_groups.FORMATS, *streams_groups.FORMATS)
 
 _FORMAT_OF_TYPE = {record_format.record_type.value: record_format for record_format in FORMATS}
 _FORMAT_OF_CLASS = {record_format.record_class: record_format for record_format in FORMATS}

@@ -6,11 +6,11 @@ those that are nullable that is the empty value, not null, since Kafka's schemas
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Any, NamedTuple
 
-from groupcoord.core.records import GroupRecord
+from groupcoord.core.records import GroupRecord, TopicPartitions
 from groupcoord.records.primitives import NO_TAGS, Reader, Writer, int32s, one_tag
 from groupcoord.records.schemas import RecordType
 
@@ -88,3 +88,36 @@ def target_assignment_format(record_type: RecordType, record_class: type) -> Rec
         return record
 
     return RecordFormat(record_type, record_class, write, read)
+
+
+def write_topic_partitions(writer: Writer, topics: Sequence[TopicPartitions]) -> None:
+    """Write partitions by topic."""
+    writer.array_length(len(topics))
+    for topic_id, partitions in topics:
+        writer.raw(b"%b%b%b" % (topic_id.bytes, int32s(partitions), NO_TAGS))
+
+
+def read_topic_partitions(reader: Reader) -> tuple[TopicPartitions, ...]:
+    """Read partitions by topic."""
+    return tuple([_read_partitions_of_topic(reader) for _ in range(reader.array_length())])
+
+
+def _read_partitions_of_topic(reader: Reader) -> TopicPartitions:
+    topic = TopicPartitions(reader.uuid(), reader.int32s())
+    reader.tags()
+    return topic
+
+
+def target_member_format(record_type: RecordType, record_class: type) -> RecordFormat:
+    """Return the format of what tells which partitions a member is to have."""
+
+    def write(writer: Writer, record: Any) -> None:
+        write_topic_partitions(writer, record.topic_partitions)
+        writer.tags({})
+
+    def read(reader: Reader, group_id: str, member_id: str) -> GroupRecord:
+        record: GroupRecord = record_class(group_id, member_id, read_topic_partitions(reader))
+        reader.tags()
+        return record
+
+    return RecordFormat(record_type, record_class, write, read, MEMBER_ID)

@@ -222,9 +222,8 @@ def test_newer_marker_is_read() -> None:
     assert newer == TransactionMarker(77, 3, True, 9)
 
 
-# As Kafka 4.4 writes it: the epoch of a share group.
 UNKNOWN_RECORDS = [
-    ("000b 0002 6731", "0000 00000002 1122334455667788 00"),
+    ("0009 0002 6731", "0000 00000002 1122334455667788 00"),
     ("004d 01", "00"),
     ("ffff", None),
     ("00", "00"),

@@ -24,6 +24,12 @@ from groupcoord.core.records import (
     GroupTombstone,
     OffsetCommitRecord,
     OpaqueRecord,
+    ShareGroupCurrentMemberAssignmentRecord,
+    ShareGroupMemberMetadataRecord,
+    ShareGroupMetadataRecord,
+    ShareGroupStatePartitionMetadataRecord,
+    ShareGroupTargetAssignmentMemberRecord,
+    ShareGroupTargetAssignmentMetadataRecord,
     StreamsGroupCurrentMemberAssignmentRecord,
     StreamsGroupMemberMetadataRecord,
     StreamsGroupMetadataRecord,
@@ -51,9 +57,10 @@ from .consumer_group_records import (
     consumer_group_records,
     consumer_group_tombstones,
 )
+from .share_group_records import SHARE_GROUP_GOLDEN, share_group_records
 from .streams_group_records import STREAMS_GROUP_GOLDEN, STREAMS_MEMBER_VALUE, streams_group_records
 
-GOLDEN: Sequence[tuple[str, str, GroupRecord]] = (*CONSUMER_GROUP_GOLDEN, *STREAMS_GROUP_GOLDEN)
+GOLDEN: Sequence[tuple[str, str, GroupRecord]] = (*CONSUMER_GROUP_GOLDEN, *SHARE_GROUP_GOLDEN, *STREAMS_GROUP_GOLDEN)
 
 
 @as_one_test
@@ -84,6 +91,12 @@ def test_golden_bytes_of_every_kind() -> None:
         (f"0006 {GROUP}", GroupTombstone("g1", ConsumerGroupTargetAssignmentMetadataRecord.key)),
         (f"0007 {MEMBER}", GroupTombstone("g1", ConsumerGroupTargetAssignmentMemberRecord.key_of("m1"))),
         (f"0008 {MEMBER}", GroupTombstone("g1", ConsumerGroupCurrentMemberAssignmentRecord.key_of("m1"))),
+        (f"000a {MEMBER}", GroupTombstone("g1", ShareGroupMemberMetadataRecord.key_of("m1"))),
+        (f"000b {GROUP}", GroupTombstone("g1", ShareGroupMetadataRecord.key)),
+        (f"000c {GROUP}", GroupTombstone("g1", ShareGroupTargetAssignmentMetadataRecord.key)),
+        (f"000d {MEMBER}", GroupTombstone("g1", ShareGroupTargetAssignmentMemberRecord.key_of("m1"))),
+        (f"000e {MEMBER}", GroupTombstone("g1", ShareGroupCurrentMemberAssignmentRecord.key_of("m1"))),
+        (f"000f {GROUP}", GroupTombstone("g1", ShareGroupStatePartitionMetadataRecord.key)),
         (f"0010 {EXPRESSION}", GroupTombstone("g1", ConsumerGroupRegularExpressionRecord.key_of("t.*"))),
         (f"0011 {GROUP}", GroupTombstone("g1", StreamsGroupMetadataRecord.key)),
         (f"0013 {MEMBER}", GroupTombstone("g1", StreamsGroupMemberMetadataRecord.key_of("m1"))),
@@ -130,6 +143,8 @@ def test_cut_and_prolonged_bytes_are_opaque(key: str, value: str, record: GroupR
         (f"0007 {MEMBER}", f"0000 02 {ID} ffffffff07 00000000 00 00"),  # two thousand million partitions
         (f"0007 {MEMBER}", "0000 ffffffff07 00"),  # as many topics
         (f"0008 {MEMBER}", f"0000 00000002 00000001 00 02 {ID} 01 01 00 02 05 00 01 00"),  # four epochs in no bytes
+        (f"000a {MEMBER}", "0000 00 02 63 02 68 00 00"),  # null topics
+        (f"000f {GROUP}", f"0000 01 02 {ID} 00 01 00 01 00"),  # null name
         (f"0010 {EXPRESSION}", "0000 02 00 000000000000000c 00000000000003e8 00"),  # null topic
         (f"0011 {GROUP}", "0001 00000002 0000000000000000 00"),  # a version to come
         (f"0011 {GROUP}", "0000 00000002 0000000000000000 01 00 02 0000"),  # an epoch of two bytes
@@ -252,7 +267,7 @@ def test_a_member_of_the_classic_protocol_in_a_consumer_group() -> None:
     assert modern is None
 
 
-@given(consumer_group_records() | streams_group_records() | consumer_group_tombstones())
+@given(consumer_group_records() | share_group_records() | streams_group_records() | consumer_group_tombstones())
 def test_records_survive(record: GroupRecord | GroupTombstone) -> None:
     """decode(encode(record)) is the record."""
     assert decode_record(*encode_record(record)) == record

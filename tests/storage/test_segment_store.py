@@ -57,8 +57,8 @@ def test_every_kind_of_record_survives(tmp_path: Path) -> None:
         GroupTombstone("grp"),
         ConsumerGroupMetadataRecord("grp", 2, 9),
         GroupTombstone("grp", ConsumerGroupCurrentMemberAssignmentRecord.key_of("m-1")),
-        OpaqueRecord(bytes.fromhex("000b00026731"), bytes.fromhex("00000000000200")),
-        OpaqueRecord(bytes.fromhex("000b00026731"), None),
+        OpaqueRecord(bytes.fromhex("000900026731"), bytes.fromhex("00000000000200")),
+        OpaqueRecord(bytes.fromhex("000900026731"), None),
     ]
     transactional = [OffsetCommitRecord("grp", "topic", p, 7, producer_id=77, producer_epoch=3) for p in (0, 1)]
     marker = TransactionMarker(77, 3, committed=True, coordinator_epoch=9)

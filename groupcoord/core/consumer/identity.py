@@ -14,12 +14,12 @@ from groupcoord.core.consumer.records import (
     ConsumerGroupCurrentMemberAssignmentRecord,
     ConsumerGroupMemberMetadataRecord,
     ConsumerGroupTargetAssignmentMemberRecord,
-    TopicPartitions,
 )
 from groupcoord.core.consumer.state import ConsumerMember, ConsumerState, assignment_record
 from groupcoord.core.events import MemberReplaced
 from groupcoord.core.messages import JOIN_GROUP_MEMBER_EPOCH, ConsumerGroupHeartbeat
 from groupcoord.core.modern.refusal import RefusedError
+from groupcoord.core.modern.topic_partitions import TopicPartitions
 from groupcoord.core.records import GroupTombstone
 from groupcoord.errors import ErrorCode
 

@@ -11,8 +11,8 @@ from uuid import UUID
 
 from attrs import define, field, frozen
 
-from groupcoord.core.consumer.records import TopicPartitions
 from groupcoord.core.interpreter import plain_members
+from groupcoord.core.modern.topic_partitions import TopicPartitions
 from groupcoord.errors import ErrorCode
 
 PartitionEpochs = Mapping[UUID, Mapping[int, int]]

@@ -14,19 +14,8 @@ from uuid import UUID
 
 from attrs import frozen
 
+from groupcoord.core.modern.topic_partitions import TopicPartitions
 from groupcoord.core.record_keys import RecordKey
-
-
-class TopicPartitions(NamedTuple):
-    """Partitions of one topic: in a target assignment, a heartbeat or its answer.
-
-    Attributes:
-        topic_id: the topic.
-        partitions: their numbers, as the assignor gave them.
-    """
-
-    topic_id: UUID
-    partitions: tuple[int, ...]
 
 
 class AssignedTopicPartitions(NamedTuple):
