@@ -38,8 +38,8 @@ from groupcoord.broker.transactions.log import MemoryTransactionLog
 from groupcoord.broker.transactions.requests import TransactionRequests
 from groupcoord.broker.turns import Turns
 from groupcoord.clock import Clock
-from groupcoord.config import Config
-from groupcoord.config.group_settings import serves_consumer_groups
+from groupcoord.config import Config, RebalanceProtocol
+from groupcoord.config.group_settings import served_protocols
 from groupcoord.coordinator import GroupCoordinator, random_member_id, random_uuid
 from groupcoord.core.front.authorization import Authorize, Permissions, Principal
 from groupcoord.core.messages import ConsumerGroupHeartbeat, FindCoordinator, Node, OffsetFetch
@@ -238,7 +238,7 @@ class Broker:
             AclRequests(acls, self._permissions),
             self._transaction_requests,
         )
-        if not serves_consumer_groups(self.config):
+        if RebalanceProtocol.CONSUMER not in served_protocols(self.config):
             table.handlers[ConsumerGroupHeartbeat] = self._refuse_consumer_protocol
         return table
 

@@ -17,7 +17,6 @@ from groupcoord.core.messages import (
     DeletedGroup,
     DeleteGroups,
     DeleteGroupsResponse,
-    DescribedConsumerGroup,
     DescribedGroup,
     DescribeGroups,
     DescribeGroupsResponse,
@@ -36,6 +35,8 @@ from groupcoord.core.messages import (
     OffsetFetch,
     OffsetFetchResponse,
     PartitionResult,
+    StreamsGroupDescribe,
+    StreamsGroupDescribeResponse,
     TopicResult,
     TopicToDelete,
     TopicToFetch,
@@ -229,17 +230,16 @@ def _describe_groups(request: DescribeGroups, ask: Ask) -> Work[DescribeGroupsRe
     return DescribeGroupsResponse(tuple(sorted(groups, key=lambda group: group.error_code is not denied)))
 
 
-def _describe_consumer_groups(request: ConsumerGroupDescribe, ask: Ask) -> Work[ConsumerGroupDescribeResponse]:
-    def describe(group_id: str | None) -> DescribedConsumerGroup:
-        asked = ConsumerGroupDescribe((group_id,), request.include_authorized_operations)
-        described: DescribedConsumerGroup = ask(asked).response.groups[0]
-        return described
+def _describe_kind(request: ConsumerGroupDescribe | StreamsGroupDescribe, ask: Ask) -> Work[Any]:
+    def describe(group_id: str | None) -> Any:
+        return ask(evolve(request, group_ids=(group_id,))).response.groups[0]
 
     groups = yield from _one_by_one(request.group_ids, _itself, describe)
     # As in Kafka, groups that the asker may not see come first, and then those without a name.
     early = {ErrorCode.GROUP_AUTHORIZATION_FAILED: 0, ErrorCode.INVALID_GROUP_ID: 1}
-    ordered = sorted(groups, key=lambda group: early.get(group.error_code, len(early)))
-    return ConsumerGroupDescribeResponse(tuple(ordered))
+    ordered = tuple(sorted(groups, key=lambda group: early.get(group.error_code, len(early))))
+    is_consumer = isinstance(request, ConsumerGroupDescribe)
+    return ConsumerGroupDescribeResponse(ordered) if is_consumer else StreamsGroupDescribeResponse(ordered)
 
 
 def _find_coordinators(request: FindCoordinator, ask: Ask) -> Work[FindCoordinatorResponse]:
@@ -308,7 +308,8 @@ def _delete_offsets(request: OffsetDelete, ask: Ask) -> Work[OffsetDeleteRespons
 _PORTIONS: dict[type, Callable[[Any, Ask], Work[Any]]] = {
     OffsetDelete: _delete_offsets,
     DescribeGroups: _describe_groups,
-    ConsumerGroupDescribe: _describe_consumer_groups,
+    ConsumerGroupDescribe: _describe_kind,
+    StreamsGroupDescribe: _describe_kind,
     DeleteGroups: _delete_groups,
     LeaveGroup: _leave,
     FindCoordinator: _find_coordinators,
@@ -319,6 +320,7 @@ DIVISIBLE: dict[type, Callable[[Any], int]] = {
     OffsetFetch: lambda request: len(request.groups),
     DescribeGroups: lambda request: len(request.group_ids),
     ConsumerGroupDescribe: lambda request: len(request.group_ids),
+    StreamsGroupDescribe: lambda request: len(request.group_ids),
     DeleteGroups: lambda request: len(request.group_ids),
     FindCoordinator: lambda request: len(request.keys),
     DescribeTransactions: lambda request: len(request.transactional_ids),
@@ -351,12 +353,18 @@ def _count_partitions(response: FetchResponse | MetadataResponse) -> int:
     return count
 
 
+def _count_members(response: Any) -> int:
+    count = 0
+    for group in response.groups[:MANY_ENTRIES]:
+        count += 1 + len(group.members)
+    return count
+
+
 _ENTRIES: dict[type, Callable[[Any], int]] = {
     OffsetFetchResponse: _count_fetched,
-    DescribeGroupsResponse: lambda response: sum(1 + len(group.members) for group in response.groups[:MANY_ENTRIES]),
-    ConsumerGroupDescribeResponse: lambda response: sum(
-        1 + len(group.members) for group in response.groups[:MANY_ENTRIES]
-    ),
+    DescribeGroupsResponse: _count_members,
+    ConsumerGroupDescribeResponse: _count_members,
+    StreamsGroupDescribeResponse: _count_members,
     DescribeConfigsResponse: lambda response: sum(
         1 + len(result.configs) for result in response.results[:MANY_ENTRIES]
     ),

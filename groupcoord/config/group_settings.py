@@ -1,4 +1,4 @@
-"""Whether there are consumer groups, and their settings: the broker's, and those that a group may have of its own."""
+"""Which kinds of groups there are, and their settings: the broker's, and those that a group may have of its own."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import NamedTuple
 from groupcoord.config.config import SERVED_PROTOCOLS, Config, RebalanceProtocol
 
 
-def serves_consumer_groups(config: Config) -> bool:
-    """Tell whether requests of the consumer protocol are served (``group.coordinator.rebalance.protocols``)."""
-    return RebalanceProtocol.CONSUMER in SERVED_PROTOCOLS.intersection(config.group_coordinator_rebalance_protocols)
+def served_protocols(config: Config) -> frozenset[RebalanceProtocol]:
+    """Return the kinds of groups whose requests are served (``group.coordinator.rebalance.protocols``)."""
+    return SERVED_PROTOCOLS.intersection(config.group_coordinator_rebalance_protocols)
 
 
 class ConsumerGroupSettings(NamedTuple):

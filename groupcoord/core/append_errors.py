@@ -12,6 +12,7 @@ from groupcoord.core.messages import (
     LeaveGroupResponse,
     OffsetCommitResponse,
     OffsetDeleteResponse,
+    StreamsGroupHeartbeatResponse,
     TopicResult,
     TxnOffsetCommitResponse,
 )
@@ -84,8 +85,8 @@ def refused(held: Reply, append_error: ErrorCode) -> Reply:
         case DeleteGroupsResponse():
             results = tuple(entry._replace(error_code=error_code) for entry in response.results)
             return Reply(held.token, DeleteGroupsResponse(results))
-        case ConsumerGroupHeartbeatResponse():
-            return Reply(held.token, ConsumerGroupHeartbeatResponse(error_code))
+        case ConsumerGroupHeartbeatResponse() | StreamsGroupHeartbeatResponse():
+            return Reply(held.token, type(response)(error_code))
         case CompleteTransactionResponse():
             return Reply(held.token, CompleteTransactionResponse(for_transaction_coordinator(append_error)))
     raise TypeError(f"no answer of this kind waits for the log: {response!r}")

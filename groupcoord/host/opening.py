@@ -11,9 +11,10 @@ from attrs import frozen
 from groupcoord.broker.configs.administered import Administered
 from groupcoord.broker.configs.groups import GroupConfigs
 from groupcoord.broker.records.topic_data import TopicData
-from groupcoord.broker.topics.registry import INTERNAL_TOPICS, TopicError, TopicRegistry
+from groupcoord.broker.topics.registry import TopicError, TopicRegistry
 from groupcoord.broker.transactions.log import NEXT_PRODUCER_ID, FileTransactionLog, MemoryTransactionLog
 from groupcoord.config import Config
+from groupcoord.core.topic_names import INTERNAL_TOPICS
 from groupcoord.host.descriptors import descriptor_limit
 from groupcoord.log_store import AbandonableStore, ClosableStore, LogStore, MemoryLogStore
 from groupcoord.storage.log_directory import BROKER_FILE

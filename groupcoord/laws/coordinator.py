@@ -26,6 +26,7 @@ from groupcoord.core.messages import (
     OffsetFetch,
     OffsetFetchResponse,
     Response,
+    StreamsGroupDescribeResponse,
     TxnOffsetCommitResponse,
 )
 from groupcoord.core.offsets.cache import OffsetsOfGroup
@@ -100,7 +101,12 @@ def error_codes(response: Response) -> list[ErrorCode]:
             return [response.error_code]
         case OffsetCommitResponse() | TxnOffsetCommitResponse() | OffsetDeleteResponse(error_code=ErrorCode.NONE):
             return [result.error_code for topic in response.topics for result in topic.partitions]
-        case OffsetFetchResponse() | DescribeGroupsResponse() | ConsumerGroupDescribeResponse():
+        case (
+            OffsetFetchResponse()
+            | DescribeGroupsResponse()
+            | ConsumerGroupDescribeResponse()
+            | StreamsGroupDescribeResponse()
+        ):
             return [group.error_code for group in response.groups]
         case DeleteGroupsResponse():
             return [result.error_code for result in response.results]

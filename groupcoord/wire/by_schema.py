@@ -60,7 +60,8 @@ def by_schema(
 
     Args:
         key: Kafka's number of it.
-        request, response: the messages; Kafka's name is that of the request.
+        request, response: the messages; Kafka's name is that of the request, which may have ``client_id`` and
+            ``client_host`` to say who asks.
         versions: the lowest and the highest that are served.
         flexible_from: as in :class:`Api`, and so are ``has_flexible_response_header`` and ``is_listed``.
         request_names, response_names: what the messages call fields that have another name in kio.
@@ -114,9 +115,12 @@ def decoder_of(schema: type, to_request: ToRequest) -> Decoder:
 
 def _message_decoder(schema: type, message: type, names: Names, adapt: Adapt | None) -> Decoder:
     read = struct_reader(schema, message, names)
+    names_client = hasattr(message, "client_host")
 
     def decode(frame: bytes, position: int, header: RequestHeader, client_host: str) -> Any:
         request, _ = read(frame, position)
+        if names_client:
+            request.client_id, request.client_host = header.client_id, client_host
         return request if adapt is None else adapt(request, header)
 
     return decode

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from groupcoord.wire import streams_group_schemas as streams
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiVersionsRequestV5:
@@ -56,15 +58,21 @@ class UnregisterControllerResponseV0:
 
 
 _API_VERSIONS, _DELETE_GROUPS, _UNREGISTER_CONTROLLER = 18, 42, 94
+_STREAMS_GROUP_HEARTBEAT, _STREAMS_GROUP_DESCRIBE, _TOPOLOGY_DESCRIPTION_UPDATE = 88, 89, 93
 _REQUESTS: Mapping[tuple[int, int], type] = {
     (_API_VERSIONS, 5): ApiVersionsRequestV5,
     (_UNREGISTER_CONTROLLER, 0): UnregisterControllerRequestV0,
+    (_STREAMS_GROUP_DESCRIBE, 1): streams.StreamsGroupDescribeRequestV1,
+    (_TOPOLOGY_DESCRIPTION_UPDATE, 0): streams.TopologyDescriptionUpdateRequestV0,
 }
 _RESPONSES: Mapping[tuple[int, int], type] = {
     (_DELETE_GROUPS, 3): DeleteGroupsResponseV3,
     (_UNREGISTER_CONTROLLER, 0): UnregisterControllerResponseV0,
+    (_STREAMS_GROUP_HEARTBEAT, 1): streams.StreamsGroupHeartbeatResponseV1,
+    (_STREAMS_GROUP_DESCRIBE, 1): streams.StreamsGroupDescribeResponseV1,
+    (_TOPOLOGY_DESCRIPTION_UPDATE, 0): streams.TopologyDescriptionUpdateResponseV0,
 }
-_NEWEST_KNOWN = {_API_VERSIONS: 4, _DELETE_GROUPS: 2}
+_NEWEST_KNOWN = {_API_VERSIONS: 4, _DELETE_GROUPS: 2, _STREAMS_GROUP_HEARTBEAT: 0}
 """Newer versions are like this one, but for the schemas above."""
 
 

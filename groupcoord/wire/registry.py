@@ -23,6 +23,12 @@ from groupcoord.core.messages import (
     ListGroupsResponse,
     OffsetDelete,
     OffsetDeleteResponse,
+    StreamsGroupDescribe,
+    StreamsGroupDescribeResponse,
+    StreamsGroupHeartbeat,
+    StreamsGroupHeartbeatResponse,
+    StreamsGroupTopologyDescriptionUpdate,
+    StreamsGroupTopologyDescriptionUpdateResponse,
 )
 from groupcoord.wire import acl_messages as acls
 from groupcoord.wire import (
@@ -234,6 +240,17 @@ _APIS = (
     by_schema(75, cluster.DescribeTopicPartitions, cluster.DescribeTopicPartitionsResponse, (0, 0), 0),
     by_schema(80, cluster.AddRaftVoter, cluster.MembershipResponse, (0, 1), 0),
     by_schema(81, cluster.RemoveRaftVoter, cluster.MembershipResponse, (0, 0), 0),
+    by_schema(
+        88,
+        StreamsGroupHeartbeat,
+        StreamsGroupHeartbeatResponse,
+        (0, 1),
+        0,
+        response_names={"status_code": "code", "status_detail": "detail"},
+        adapt_response=differences.streams_group_heartbeat,
+    ),
+    by_schema(89, StreamsGroupDescribe, StreamsGroupDescribeResponse, (0, 1), 0, entries=Entries("groups")),
+    by_schema(93, StreamsGroupTopologyDescriptionUpdate, StreamsGroupTopologyDescriptionUpdateResponse, (0, 0), 0),
     by_schema(94, cluster.UnregisterController, cluster.MembershipResponse, (0, 0), 0),
 )
 

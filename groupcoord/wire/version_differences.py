@@ -12,6 +12,8 @@ from groupcoord.core.messages import (
     LeaveGroup,
     LeaveGroupResponse,
     LeavingMember,
+    StreamsGroupHeartbeatResponse,
+    StreamsStatusCode,
 )
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.acl_messages import Acl, AclFilter, CreateAcls, DeleteAcls, DescribeAcls
@@ -46,6 +48,16 @@ def left_group(response: LeaveGroupResponse, header: RequestHeader) -> LeaveGrou
     if header.api_version <= 2 and not response.error_code and response.members:
         return LeaveGroupResponse(response.members[0].error_code)
     return response
+
+
+def streams_group_heartbeat(
+    response: StreamsGroupHeartbeatResponse, header: RequestHeader
+) -> StreamsGroupHeartbeatResponse:
+    """Return the answer; version 0 has no room for the lag, and does not know that tags may be missing."""
+    if header.api_version >= 1:
+        return response
+    known = [status for status in response.status or () if status.code is not StreamsStatusCode.MISSING_CLIENT_TAGS]
+    return evolve(response, acceptable_recovery_lag=0, status=tuple(known))
 
 
 def described_group(group: DescribedGroup, header: RequestHeader) -> DescribedGroup:

@@ -12,7 +12,8 @@ from groupcoord import Config, ErrorCode, GroupCoordinator, ManualClock, Operati
 from groupcoord.config import RebalanceProtocol
 from groupcoord.config.group_settings import ConsumerGroupSettings
 from groupcoord.core.front.authorization import Permissions
-from groupcoord.core.front.consumer_groups import hide_group, with_operations
+from groupcoord.core.front.consumer_groups import DESCRIBED_CONSUMER_GROUPS
+from groupcoord.core.front.descriptions import with_operations
 from groupcoord.messages import (
     AUTHORIZED_OPERATIONS_OMITTED,
     ConsumerGroupDescribe,
@@ -208,7 +209,7 @@ def described(*topics: str, targets: tuple[str, ...] = ()) -> DescribedConsumerG
 def test_a_group_with_a_topic_that_may_not_be_described(rules: Rules, group: DescribedConsumerGroup) -> None:
     """Nothing of the group is told, whether a member has the topic or is to have it; nor what is allowed on it."""
     rules.deny(Operation.DESCRIBE, ResourceType.TOPIC, "secret")
-    hidden = with_operations(hide_group(group, Permissions(rules, "User:bob")), 3_400)
+    hidden = with_operations(DESCRIBED_CONSUMER_GROUPS.hide(group, Permissions(rules, "User:bob")), 3_400)
     assert (hidden.error_code, hidden.group_state, hidden.members) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "", ())
     assert hidden.error_message
     assert hidden.authorized_operations == AUTHORIZED_OPERATIONS_OMITTED
@@ -217,7 +218,7 @@ def test_a_group_with_a_topic_that_may_not_be_described(rules: Rules, group: Des
 def test_a_group_that_may_be_described(rules: Rules) -> None:
     """It is told as it is, with what is allowed on it."""
     group = described("open", targets=("open",))
-    shown = with_operations(hide_group(group, Permissions(rules, "User:bob")), 3_400)
+    shown = with_operations(DESCRIBED_CONSUMER_GROUPS.hide(group, Permissions(rules, "User:bob")), 3_400)
     assert shown == evolve(group, authorized_operations=3_400)
 
 

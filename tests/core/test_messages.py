@@ -10,7 +10,7 @@ import pytest
 import groupcoord.messages
 from groupcoord import GroupCoordinator
 from groupcoord.core import messages
-from groupcoord.core.messages import ConsumerGroupHeartbeat
+from groupcoord.core.front.request_router import OF_PROTOCOLS
 from groupcoord.core.messages.request import GroupRequest, Request
 from tests.subclasses import subclasses
 from tests.tables import as_one_test
@@ -45,9 +45,10 @@ def test_every_request_for_one_group_has_its_handler(coordinator: GroupCoordinat
     partition = coordinator.partition(0)
     assert partition is not None
     of_groups = {kind for kind in KINDS if issubclass(kind, GroupRequest)}
-    unserved = set() if coordinator._router.serves_consumer_groups else {ConsumerGroupHeartbeat}
+    router = coordinator._router
+    unserved = {kind for kind, (protocol, _) in OF_PROTOCOLS.items() if protocol not in router.served_protocols}
     assert set(partition._handlers) == of_groups - unserved
-    refused = {kind for kind, route in coordinator._router._routes.items() if route.refusal is not None}
+    refused = {kind for kind, route in router._every_route.items() if route.refusal is not None}
     assert refused == of_groups
 
 

@@ -17,7 +17,6 @@ from groupcoord.config import SERVED_PROTOCOLS, Config, RebalanceProtocol
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node
 from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.errors import ErrorCode
-from groupcoord.wire import API_VERSIONS
 from groupcoord.wire.broker_messages import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -30,6 +29,7 @@ from groupcoord.wire.broker_messages import (
     TopicReference,
 )
 from groupcoord.wire.feature_messages import ApiVersions, FinalizedFeature
+from tests.tables import as_one_test
 
 NODE = Node(1, "broker.example", 9093)
 ALONE = Leadership((NODE,))
@@ -297,9 +297,19 @@ def test_api_versions() -> None:
         assert other.error_code is ErrorCode.REBOOTSTRAP_REQUIRED
 
 
-def test_consumer_groups_are_announced_when_they_are_served() -> None:
-    """Their APIs and the feature group.version come together, or not at all."""
+@as_one_test
+@pytest.mark.parametrize(
+    ("protocol", "feature", "api_keys"),
+    [
+        (RebalanceProtocol.CONSUMER, "group.version", {68, 69}),
+        (RebalanceProtocol.STREAMS, "streams.version", {88, 89, 93}),
+    ],
+)
+def test_groups_are_announced_when_they_are_served(
+    protocol: RebalanceProtocol, feature: str, api_keys: set[int]
+) -> None:
+    """The APIs of a kind of groups and its feature come together, or not at all."""
     announced = answer_api_versions(ApiVersions(), NODE, "me")
-    is_served = RebalanceProtocol.CONSUMER in SERVED_PROTOCOLS
-    assert {api.api_key for api in announced.api_keys} == API_VERSIONS.keys() - (set() if is_served else {68, 69})
-    assert (FinalizedFeature("group.version", 1, 1) in announced.finalized_features) == is_served
+    is_served = protocol in SERVED_PROTOCOLS
+    assert {api.api_key for api in announced.api_keys} & api_keys == (api_keys if is_served else set())
+    assert (FinalizedFeature(feature, 1, 1) in announced.finalized_features) == is_served

@@ -62,12 +62,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("coordinator", "wire", "storage", "clock", "config"),
         "records.batches",  # of this only how small a record can be
         "core.java",  # topics are described in its order of names
+        "core.topic_names",
         "core.interpreter",
         # the vocabulary of what it is given and passes on
         *("log_store", "core.messages", "core.records", "core.front.authorization", "errors"),
     ),
     "host": (
         *("broker", "coordinator", "wire", "storage", "clock", "config"),
+        "core.topic_names",
         "core.interpreter",  # a process of its own may pause the garbage collector; a library may not
         *("log_store", "core.messages", "errors"),
     ),

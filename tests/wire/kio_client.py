@@ -83,6 +83,9 @@ VERSIONS = {
     75: (0, 0),
     80: (0, 1),
     81: (0, 0),
+    88: (0, 1),
+    89: (0, 1),
+    93: (0, 0),
     94: (0, 0),
 }
 """What a broker of Kafka 4.4 serves, of the APIs that are served here. It lists the same, and Produce from 0 on."""
@@ -90,7 +93,7 @@ VERSIONS = {
 UNLISTED = frozenset((71, 72))
 """What it answers all the same, unless it has a plugin that takes clients' metrics."""
 
-NOT_IN_KIO = {(18, 5), (28, 6), (42, 3), (94, 0)}
+NOT_IN_KIO = {(18, 5), (28, 6), (42, 3), (88, 1), (89, 1), (93, 0), (94, 0)}
 
 
 def versions_of(api_key: int) -> list[int]:

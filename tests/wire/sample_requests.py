@@ -459,6 +459,50 @@ BODIES: dict[int, dict[str, Any]] = {
         ],
     },
     69: {"group_ids": ["group", ""], "include_authorized_operations": True},
+    88: {
+        "group_id": "group",
+        "member_id": "member",
+        "member_epoch": 12,
+        "endpoint_information_epoch": 3,
+        "instance_id": "instance",
+        "rack_id": "rack",
+        "rebalance_timeout": 300_000,
+        "topology": {
+            "epoch": 4,
+            "subtopologies": [
+                {
+                    "subtopology_id": "0",
+                    "source_topics": ["orders", "bills"],
+                    "source_topic_regex": ["b.*"],
+                    "state_changelog_topics": [
+                        {
+                            "name": "app-store-changelog",
+                            "partitions": 0,
+                            "replication_factor": 1,
+                            "topic_configs": [{"key": "cleanup.policy", "value": "compact"}],
+                        }
+                    ],
+                    "repartition_sink_topics": ["app-by-key"],
+                    "repartition_source_topics": [
+                        {"name": "app-by-name", "partitions": 5, "replication_factor": 0, "topic_configs": []}
+                    ],
+                    "copartition_groups": [
+                        {"source_topics": [0, 1], "source_topic_regex": [0], "repartition_source_topics": [0]}
+                    ],
+                }
+            ],
+        },
+        "active_tasks": [{"subtopology_id": "0", "partitions": [3, 0]}],
+        "standby_tasks": [],
+        "warmup_tasks": [{"subtopology_id": "1", "partitions": []}],
+        "process_id": "process",
+        "user_endpoint": {"host": "größe", "port": 65_535},
+        "client_tags": [{"key": "zone", "value": "a"}],
+        "task_offsets": [{"subtopology_id": "0", "partition": 3, "offset": 2**40}],
+        "task_end_offsets": [{"subtopology_id": "0", "partition": 3, "offset": 2**41}],
+        "shutdown_application": True,
+    },
+    89: {"group_ids": ["group", ""], "include_authorized_operations": True},
     74: {"resource_types": [2, 99]},
     75: {
         "topics": [{"name": "orders"}, {"name": "bills"}],
@@ -472,3 +516,8 @@ TXN_OFFSET_COMMIT_6 = bytes.fromhex(
     "0300000002000000000000000a0000000402780000000003000000000000000bffffffff00000000"
 )
 """The body of a TxnOffsetCommit of version 6, which kio does not have, as Kafka's own classes wrote it."""
+
+TOPOLOGY_DESCRIPTION_UPDATE = bytes.fromhex(
+    "0667726f7570 076d656d626572 00000004 02 02 30 02 02 6e 01 02 02 74 00 01 02 02 73 00 00 01 00 00"
+)
+"""The body of a StreamsGroupTopologyDescriptionUpdate, which kio does not have, as Kafka's own classes read it."""

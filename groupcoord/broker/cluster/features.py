@@ -51,6 +51,7 @@ FEATURES = (
     Feature("kraft.version", 1, is_finalized=False),
     # 3.3-IV3 to 4.4-IV2. There is no log of metadata: this tells clients how new the broker is.
     Feature("metadata.version", 33, lowest=7),
+    Feature("streams.version", 1, protocol=RebalanceProtocol.STREAMS, api_keys=(88, 89, 93)),
     # Producers that know it raise their epoch with each transaction, and add groups by committing offsets (KIP-890).
     Feature("transaction.version", 2),
     # All replicas are in sync, so none is left to be elected in need (KIP-966).

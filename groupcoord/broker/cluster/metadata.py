@@ -8,10 +8,11 @@ from uuid import UUID
 
 from groupcoord.broker.cluster.features import FEATURES
 from groupcoord.broker.cluster.leadership import Leadership
-from groupcoord.broker.topics.registry import INTERNAL_TOPICS, Topic, TopicError, TopicRegistry, check_topic_name
+from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry, check_topic_name
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node
 from groupcoord.core.records import ZERO_UUID
+from groupcoord.core.topic_names import INTERNAL_TOPICS
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import API_VERSIONS
 from groupcoord.wire.broker_messages import Metadata, MetadataBroker, MetadataPartition, MetadataResponse, MetadataTopic

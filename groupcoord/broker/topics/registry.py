@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import re
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from pathlib import Path
@@ -17,18 +16,14 @@ from uuid import UUID, uuid4
 
 from groupcoord.broker.configs.definitions import NO_CONFIGS, Configs
 from groupcoord.broker.json_file import DataFileError, JsonFile
-from groupcoord.core.records import OFFSETS_TOPIC
+from groupcoord.core.topic_names import INTERNAL_TOPICS, illegal_name_reason
 from groupcoord.errors import ErrorCode, GroupcoordError
 
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
-MAX_NAME_LENGTH = 249
 MAX_PARTITIONS_PER_REQUEST = 10_000
 TOO_MANY_PARTITIONS = "Excessively large number of partitions per request."
 TOO_MANY_ADDITIONAL_PARTITIONS = "Excessively large number of additional partitions per request."
 
 FILE_NAME = "topics.json"
-
-_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
 
 class Topic(NamedTuple):
@@ -63,21 +58,12 @@ class TopicFileError(DataFileError):
 
 
 def check_topic_name(name: str) -> None:
-    """Check a topic's name by Kafka's rules: 1 to 249 of ASCII letters, digits, dot, underscore and dash; not ``.``
-    or ``..``.
+    """Check a topic's name by Kafka's rules, see :func:`~groupcoord.core.topic_names.illegal_name_reason`.
 
     Raises:
         TopicError: INVALID_TOPIC_EXCEPTION, with the reason.
     """
-    reason = None
-    if not name:
-        reason = "the empty string is not allowed"
-    elif name in (".", ".."):
-        reason = f"'{name}' is not allowed"
-    elif len(name) > MAX_NAME_LENGTH:
-        reason = f"the length of '{name}' is longer than the max allowed length {MAX_NAME_LENGTH}"
-    elif not _LEGAL_NAME.fullmatch(name):
-        reason = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    reason = illegal_name_reason(name)
     if reason is not None:
         raise TopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
 

@@ -20,7 +20,7 @@ from attrs import define, field
 
 from groupcoord.broker.limited_log import LimitedLog
 from groupcoord.broker.records.topic_data import TopicData
-from groupcoord.broker.topics.registry import INTERNAL_TOPICS, TopicRegistry
+from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.transactions.log import NEXT_PRODUCER_ID, MemoryTransactionLog, TransactionLogError, Value
 from groupcoord.broker.transactions.markers import Answerable, Coordinating, MarkerToken
 from groupcoord.broker.transactions.state import TopicPartition, Transaction, TransactionState, Writer
@@ -29,6 +29,7 @@ from groupcoord.config import Config
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions, Principal
 from groupcoord.core.messages import CompleteTransaction, PartitionResult, TopicResult, TxnOffsetCommit
 from groupcoord.core.records import OFFSETS_TOPIC, ZERO_UUID, TransactionMarker
+from groupcoord.core.topic_names import INTERNAL_TOPICS
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.cluster_messages import PartitionsOfTopic
 from groupcoord.wire.pacing import paced

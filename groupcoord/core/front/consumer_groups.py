@@ -5,16 +5,15 @@ The order is that of Kafka's ``KafkaApis`` and ``GroupCoordinatorService``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from attrs import evolve
+from collections.abc import Iterator, Sequence
 
 from groupcoord.core.front.authorization import Operation, Permissions
+from groupcoord.core.front.descriptions import DescribedKind
+from groupcoord.core.java.trimming import is_blank
 from groupcoord.core.messages import (
     JOIN_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
-    ConsumerGroupDescribe,
     ConsumerGroupDescribeResponse,
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatResponse,
@@ -69,13 +68,13 @@ def _malformed(request: ConsumerGroupHeartbeat) -> str | None:
     """Return what is wrong with a heartbeat in itself, in the order in which Kafka looks."""
     epoch = request.member_epoch
     needs_member_id = request.requires_member_id or epoch > 0 or epoch == LEAVE_GROUP_MEMBER_EPOCH
-    if needs_member_id and _is_blank(request.member_id):
+    if needs_member_id and is_blank(request.member_id):
         return "MemberId can't be empty."
-    if _is_blank(request.group_id):
+    if is_blank(request.group_id):
         return "GroupId can't be empty."
-    if request.instance_id is not None and _is_blank(request.instance_id):
+    if request.instance_id is not None and is_blank(request.instance_id):
         return "InstanceId can't be empty."
-    if request.rack_id is not None and _is_blank(request.rack_id):
+    if request.rack_id is not None and is_blank(request.rack_id):
         return "RackId can't be empty."
     if epoch == JOIN_GROUP_MEMBER_EPOCH:
         return _malformed_join(request)
@@ -94,38 +93,19 @@ def _malformed_join(request: ConsumerGroupHeartbeat) -> str | None:
     return None
 
 
-def _is_blank(text: str) -> bool:
-    """Tell whether nothing is left of a text when Java's ``trim`` has taken control characters and blanks from it."""
-    return text[:1] <= _LAST_TRIMMED and not text.strip(_TRIMMED)
-
-
-_LAST_TRIMMED = " "
-_TRIMMED = "".join(map(chr, range(ord(_LAST_TRIMMED) + 1)))
-
-
 # ---------------------------------------------------------------- descriptions
 
 
-def refuse_description(request: ConsumerGroupDescribe, error_code: ErrorCode) -> ConsumerGroupDescribeResponse:
-    """Refuse to describe any of the groups."""
-    refused = [DescribedConsumerGroup(group_id or "", error_code) for group_id in request.group_ids]
-    return ConsumerGroupDescribeResponse(tuple(refused))
+def _described_topics(group: DescribedConsumerGroup) -> Iterator[str]:
+    for member in group.members:
+        for assignment in (member.assignment, member.target_assignment):
+            for topic in assignment:
+                yield topic.topic_name
 
 
-def hide_group(group: DescribedConsumerGroup, permissions: Permissions) -> DescribedConsumerGroup:
-    """Return a description, or its refusal if it names a topic that the asker may not DESCRIBE."""
-    topics = {
-        topic.topic_name
-        for member in group.members
-        for assignment in (member.assignment, member.target_assignment)
-        for topic in assignment
-    }
-    if all(permissions.on_topic(topic, Operation.DESCRIBE) for topic in sorted(topics)):
-        return group
-    message = "The group has described topic(s) that the client is not authorized to describe."
-    return DescribedConsumerGroup(group.group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, message)
-
-
-def with_operations(group: DescribedConsumerGroup, operations: int) -> DescribedConsumerGroup:
-    """Return a description that says what is allowed on the group; an error says nothing of it."""
-    return group if group.error_code is not ErrorCode.NONE else evolve(group, authorized_operations=operations)
+DESCRIBED_CONSUMER_GROUPS = DescribedKind(
+    DescribedConsumerGroup,
+    ConsumerGroupDescribeResponse,
+    _described_topics,
+    "The group has described topic(s) that the client is not authorized to describe.",
+)

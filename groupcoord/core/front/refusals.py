@@ -19,6 +19,7 @@ from groupcoord.core.messages import (
     OffsetCommit,
     OffsetCommitResponse,
     OffsetFetchResponse,
+    StreamsGroupDescribeResponse,
     SyncGroupResponse,
     TxnOffsetCommit,
     TxnOffsetCommitResponse,
@@ -89,7 +90,7 @@ def disowned(reply: Reply) -> Reply:
         case OffsetFetchResponse():
             fetched = [type(group)(group.group_id, ErrorCode.NOT_COORDINATOR, ()) for group in response.groups]
             return Reply(token, OffsetFetchResponse(tuple(fetched)))
-        case DescribeGroupsResponse() | ConsumerGroupDescribeResponse():
+        case DescribeGroupsResponse() | ConsumerGroupDescribeResponse() | StreamsGroupDescribeResponse():
             described = [type(group)(group.group_id, ErrorCode.NOT_COORDINATOR) for group in response.groups]
             return Reply(token, type(response)(tuple(described)))  # type: ignore[arg-type]
         case SyncGroupResponse() | HeartbeatResponse() | ListGroupsResponse():

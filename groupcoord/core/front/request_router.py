@@ -10,18 +10,17 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from groupcoord.config import Config
-from groupcoord.config.group_settings import serves_consumer_groups
+from groupcoord.config import Config, RebalanceProtocol
+from groupcoord.config.group_settings import served_protocols
 from groupcoord.core.effects import Effects
 from groupcoord.core.front.authorization import OPERATIONS_ON_A_GROUP, Authorize, Operation, Permissions, Principal
 from groupcoord.core.front.consumer_groups import (
+    DESCRIBED_CONSUMER_GROUPS,
     heartbeat_permission,
-    hide_group,
     refuse_consumer_heartbeat,
-    refuse_description,
     refuse_malformed,
-    with_operations,
 )
+from groupcoord.core.front.descriptions import DescribedKind, with_operations
 from groupcoord.core.front.partition_table import PartitionStatus, PartitionTable
 from groupcoord.core.front.refusals import (
     refuse_commit,
@@ -32,6 +31,15 @@ from groupcoord.core.front.refusals import (
 )
 from groupcoord.core.front.routing import Cluster, find_coordinator
 from groupcoord.core.front.split_requests import SplitRequests
+from groupcoord.core.front.streams_groups import (
+    DESCRIBED_STREAMS_GROUPS,
+    answer_description_update,
+    refuse_description_update,
+    refuse_malformed_heartbeat,
+    refuse_streams_heartbeat,
+    refuse_topics,
+    with_description_status,
+)
 from groupcoord.core.front.topics import (
     hide_topics,
     identify_topics,
@@ -44,13 +52,11 @@ from groupcoord.core.messages import (
     CompleteTransaction,
     CompleteTransactionResponse,
     ConsumerGroupDescribe,
-    ConsumerGroupDescribeResponse,
     ConsumerGroupHeartbeat,
     CoordinatorType,
     DeletedGroup,
     DeleteGroups,
     DeleteGroupsResponse,
-    DescribedConsumerGroup,
     DescribedGroup,
     DescribeGroups,
     DescribeGroupsResponse,
@@ -73,6 +79,9 @@ from groupcoord.core.messages import (
     OffsetFetchResponse,
     Request,
     Response,
+    StreamsGroupDescribe,
+    StreamsGroupHeartbeat,
+    StreamsGroupTopologyDescriptionUpdate,
     SyncGroup,
     SyncGroupResponse,
     TopicToCommit,
@@ -92,8 +101,12 @@ VerifyTransaction = Callable[[TxnOffsetCommit], ErrorCode]
 
 ALL_OPERATIONS_ON_A_GROUP = sum(1 << operation for operation in OPERATIONS_ON_A_GROUP)
 
-REFUSED_FIRST = {ErrorCode.GROUP_AUTHORIZATION_FAILED: 0, ErrorCode.INVALID_GROUP_ID: 1}
-"""In the answer to ConsumerGroupDescribe, groups with these errors come before all others."""
+
+DESCRIBED_KINDS: dict[type, DescribedKind] = {
+    ConsumerGroupDescribe: DESCRIBED_CONSUMER_GROUPS,
+    StreamsGroupDescribe: DESCRIBED_STREAMS_GROUPS,
+}
+"""How groups of each kind are described, by the request for it."""
 
 
 @frozen
@@ -116,7 +129,7 @@ class RequestRouter:
     """Takes requests to where they are answered.
 
     Attributes:
-        serves_consumer_groups: requests of the consumer protocol (KIP-848) are among those that are served.
+        served_protocols: the kinds of groups whose requests are served; those of others are UNSUPPORTED_VERSION.
     """
 
     __slots__ = (
@@ -125,12 +138,13 @@ class RequestRouter:
         "_cluster",
         "_config",
         "_effects",
+        "_every_route",
         "_partitions",
         "_routes",
         "_split_requests",
         "_topics",
         "_verify_transaction",
-        "serves_consumer_groups",
+        "served_protocols",
     )
 
     def __init__(
@@ -155,7 +169,7 @@ class RequestRouter:
         self._cluster = cluster
         self._authorize = authorize
         self._verify_transaction = verify_transaction
-        self._routes: dict[type[Request], Route] = {
+        self._every_route: dict[type[Request], Route] = {
             JoinGroup: Route(_may_read_group, self._to_group, refuse_join),
             SyncGroup: Route(_may_read_group, self._to_group, lambda _, error_code: SyncGroupResponse(error_code)),
             Heartbeat: Route(_may_read_group, self._to_group, refuse_heartbeat),
@@ -172,12 +186,24 @@ class RequestRouter:
             DeleteGroups: Route(None, self._delete, None),
             FindCoordinator: Route(None, self._find_coordinators, None),
             ConsumerGroupHeartbeat: Route(heartbeat_permission, self._heartbeat, refuse_consumer_heartbeat),
-            ConsumerGroupDescribe: Route(None, self._describe_consumer_groups, None),
+            ConsumerGroupDescribe: Route(None, self._describe_kind, None),
+            StreamsGroupHeartbeat: Route(_may_read_group, self._streams_heartbeat, refuse_streams_heartbeat),
+            StreamsGroupDescribe: Route(None, self._describe_kind, None),
+            StreamsGroupTopologyDescriptionUpdate: Route(None, self._update_description, None),
         }
-        self.serves_consumer_groups = serves_consumer_groups(config)
-        if not self.serves_consumer_groups:
-            self._routes[ConsumerGroupHeartbeat] = Route(None, self._unsupported, refuse_consumer_heartbeat)
-            self._routes[ConsumerGroupDescribe] = Route(None, self._unsupported, refuse_description)
+        self.serve(served_protocols(config))
+
+    def serve(self, protocols: frozenset[RebalanceProtocol]) -> None:
+        """Serve the requests of these kinds of groups from now on, and no others.
+
+        Whatever has begun goes on: groups keep their members, as long as these keep their sessions.
+        """
+        self.served_protocols = protocols
+        self._routes = self._every_route | {
+            kind: Route(None, self._unsupported, refusal)
+            for kind, (protocol, refusal) in OF_PROTOCOLS.items()
+            if protocol not in protocols
+        }
 
     def handle(self, request: Request, token: Token, principal: Principal, now_ms: int) -> None:
         """Take a request.
@@ -295,30 +321,61 @@ class RequestRouter:
         else:
             self._effects.reply(token, refusal)
 
-    def _describe_consumer_groups(
-        self, request: ConsumerGroupDescribe, token: Token, permissions: Permissions | None, now_ms: int
+    def _streams_heartbeat(
+        self, request: StreamsGroupHeartbeat, token: Token, permissions: Permissions | None, now_ms: int
     ) -> None:
-        described: list[DescribedConsumerGroup] = []
+        request.permissions = permissions
+        request.principal = None if permissions is None else permissions.principal
+        refusal = refuse_topics(request, permissions)
+        if refusal is None and not self._partitions.is_closed:
+            refusal = refuse_malformed_heartbeat(request)
+        if refusal is None:
+            self._to_group(request, token, permissions, now_ms)
+        else:
+            self._effects.reply(token, refusal)
+
+    def _update_description(
+        self,
+        request: StreamsGroupTopologyDescriptionUpdate,
+        token: Token,
+        permissions: Permissions | None,
+        now_ms: int,
+    ) -> None:
+        self._effects.reply(token, answer_description_update(request, permissions))
+
+    def _describe_kind(
+        self,
+        request: ConsumerGroupDescribe | StreamsGroupDescribe,
+        token: Token,
+        permissions: Permissions | None,
+        now_ms: int,
+    ) -> None:
+        """Describe groups of the kind that the request is about."""
+        kind = DESCRIBED_KINDS[type(request)]
+        described: list[Any] = []
         for group_id in request.group_ids:
             partition = self._partition_of(group_id or None, Operation.DESCRIBE, permissions)
             if isinstance(partition, Partition):
                 assert group_id is not None
-                group = partition.descriptions[ConsumerGroupDescribe](group_id)
-                described.append(self._shown(group, request, permissions))
+                group = partition.descriptions[type(request)](group_id)
+                described.append(self._shown(kind, group, request, permissions))
             else:
-                described.append(DescribedConsumerGroup(group_id or "", partition))
-        described.sort(key=lambda group: REFUSED_FIRST.get(group.error_code, len(REFUSED_FIRST)))
-        self._effects.reply(token, ConsumerGroupDescribeResponse(tuple(described)))
+                described.append(kind.described(group_id or "", partition))
+        self._effects.reply(token, kind.answer(described))
 
     def _shown(
-        self, group: DescribedConsumerGroup, request: ConsumerGroupDescribe, permissions: Permissions | None
-    ) -> DescribedConsumerGroup:
+        self,
+        kind: DescribedKind,
+        group: Any,
+        request: ConsumerGroupDescribe | StreamsGroupDescribe,
+        permissions: Permissions | None,
+    ) -> Any:
         """Return of a description what the asker may see, with what it may do if it asks for that."""
         if permissions is not None:
-            group = hide_group(group, permissions)
+            group = kind.hide(group, permissions)
         if request.include_authorized_operations:
             group = with_operations(group, self._operations_on(group.group_id, permissions))
-        return group
+        return with_description_status(group, request) if isinstance(request, StreamsGroupDescribe) else group
 
     def _unsupported(self, request: Request, token: Token, permissions: Permissions | None, now_ms: int) -> None:
         self._refuse(request, token, ErrorCode.UNSUPPORTED_VERSION)
@@ -418,6 +475,16 @@ class RequestRouter:
             error_code = ErrorCode.NONE if permissions is None else _find_error(request, key, permissions)
             coordinators.append(find_coordinator(request, key, self._cluster, error_code))
         self._effects.reply(token, FindCoordinatorResponse(tuple(coordinators)))
+
+
+OF_PROTOCOLS: dict[type[Request], tuple[RebalanceProtocol, Callable[[Any, ErrorCode], Response]]] = {
+    ConsumerGroupHeartbeat: (RebalanceProtocol.CONSUMER, refuse_consumer_heartbeat),
+    ConsumerGroupDescribe: (RebalanceProtocol.CONSUMER, DESCRIBED_CONSUMER_GROUPS.refuse),
+    StreamsGroupHeartbeat: (RebalanceProtocol.STREAMS, refuse_streams_heartbeat),
+    StreamsGroupDescribe: (RebalanceProtocol.STREAMS, DESCRIBED_STREAMS_GROUPS.refuse),
+    StreamsGroupTopologyDescriptionUpdate: (RebalanceProtocol.STREAMS, refuse_description_update),
+}
+"""Requests that are there with one kind of groups, and how they are refused where it is not served."""
 
 
 def _may_read_group(permissions: Permissions, request: GroupRequest) -> ErrorCode:

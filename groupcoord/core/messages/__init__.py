@@ -12,6 +12,7 @@ from groupcoord.core.messages.coordinators import *
 from groupcoord.core.messages.fetches import *
 from groupcoord.core.messages.membership import *
 from groupcoord.core.messages.request import *
+from groupcoord.core.messages.streams_groups import *
 
 Response = (
     JoinGroupResponse
@@ -29,6 +30,9 @@ Response = (
     | CompleteTransactionResponse
     | ConsumerGroupHeartbeatResponse
     | ConsumerGroupDescribeResponse
+    | StreamsGroupHeartbeatResponse
+    | StreamsGroupDescribeResponse
+    | StreamsGroupTopologyDescriptionUpdateResponse
 )
 """Whatever a coordinator answers."""
 
@@ -47,6 +51,7 @@ __all__ = [
     "ConsumerGroupHeartbeat",
     "ConsumerGroupHeartbeatResponse",
     "CoordinatorType",
+    "CopartitionGroup",
     "DeleteGroups",
     "DeleteGroupsResponse",
     "DeletedGroup",
@@ -57,6 +62,13 @@ __all__ = [
     "DescribedGroup",
     "DescribedMember",
     "DescribedPartitions",
+    "DescribedStreamsGroup",
+    "DescribedStreamsMember",
+    "DescribedSubtopology",
+    "DescribedTasks",
+    "DescribedTopology",
+    "Endpoint",
+    "EndpointPartitions",
     "FetchedGroup",
     "FetchedOffset",
     "FetchedTopic",
@@ -70,6 +82,7 @@ __all__ = [
     "JoinGroupResponse",
     "JoinProtocol",
     "JoinedMember",
+    "KeyValue",
     "LeaveGroup",
     "LeaveGroupResponse",
     "LeavingMember",
@@ -78,6 +91,7 @@ __all__ = [
     "ListGroupsResponse",
     "ListedGroup",
     "MemberType",
+    "NamedTopicPartitions",
     "Node",
     "OffsetCommit",
     "OffsetCommitResponse",
@@ -89,14 +103,28 @@ __all__ = [
     "PartitionResult",
     "Request",
     "Response",
+    "StreamsGroupDescribe",
+    "StreamsGroupDescribeResponse",
+    "StreamsGroupHeartbeat",
+    "StreamsGroupHeartbeatResponse",
+    "StreamsGroupTopologyDescriptionUpdate",
+    "StreamsGroupTopologyDescriptionUpdateResponse",
+    "StreamsStatus",
+    "StreamsStatusCode",
+    "Subtopology",
     "SyncAssignment",
     "SyncGroup",
     "SyncGroupResponse",
+    "TaskIds",
+    "TaskOffset",
+    "TopicInfo",
     "TopicPartitions",
     "TopicResult",
     "TopicToCommit",
     "TopicToDelete",
     "TopicToFetch",
+    "Topology",
+    "TopologyDescriptionStatus",
     "TxnOffsetCommit",
     "TxnOffsetCommitResponse",
 ]

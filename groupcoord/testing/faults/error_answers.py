@@ -10,16 +10,15 @@ from typing import Any, TypeVar
 
 from attrs import evolve
 
+from groupcoord.core.front.request_router import DESCRIBED_KINDS
+from groupcoord.core.front.streams_groups import refuse_description_update, refuse_streams_heartbeat
 from groupcoord.core.messages import (
     NO_NODE,
-    ConsumerGroupDescribe,
-    ConsumerGroupDescribeResponse,
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatResponse,
     DeletedGroup,
     DeleteGroups,
     DeleteGroupsResponse,
-    DescribedConsumerGroup,
     DescribedGroup,
     DescribeGroups,
     DescribeGroupsResponse,
@@ -41,6 +40,8 @@ from groupcoord.core.messages import (
     OffsetDeleteResponse,
     OffsetFetch,
     OffsetFetchResponse,
+    StreamsGroupHeartbeat,
+    StreamsGroupTopologyDescriptionUpdate,
     SyncGroup,
     SyncGroupResponse,
     TopicResult,
@@ -108,9 +109,9 @@ _OF_GROUPS: dict[type, Refusal] = {
         tuple(FoundCoordinator(key, NO_NODE, error) for key in request.keys)
     ),
     ConsumerGroupHeartbeat: lambda request, error: ConsumerGroupHeartbeatResponse(error),
-    ConsumerGroupDescribe: lambda request, error: ConsumerGroupDescribeResponse(
-        tuple(DescribedConsumerGroup(group_id or "", error) for group_id in request.group_ids)
-    ),
+    **{request: kind.refuse for request, kind in DESCRIBED_KINDS.items()},
+    StreamsGroupHeartbeat: refuse_streams_heartbeat,
+    StreamsGroupTopologyDescriptionUpdate: refuse_description_update,
 }
 
 # ---------------------------------------------------------------- topics and what they hold

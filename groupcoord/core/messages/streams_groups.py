@@ -1,0 +1,295 @@
+"""Streams groups of KIP-1071: the heartbeat that does everything, their description, and that of a topology.
+
+In a heartbeat None means "as last time", which is not the same as empty.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from attrs import define, frozen
+
+from groupcoord.core.messages.administration import AUTHORIZED_OPERATIONS_OMITTED
+from groupcoord.core.messages.request import GroupRequest, Request
+from groupcoord.core.streams.records import CopartitionGroup as CopartitionGroup
+from groupcoord.core.streams.records import Endpoint as Endpoint
+from groupcoord.core.streams.records import KeyValue as KeyValue
+from groupcoord.core.streams.records import Subtopology as Subtopology
+from groupcoord.core.streams.records import TaskIds as TaskIds
+from groupcoord.core.streams.records import TopicInfo as TopicInfo
+from groupcoord.errors import ErrorCode
+
+
+class Topology(NamedTuple):
+    """What the members of a group process, as one of them knows it.
+
+    Attributes:
+        epoch: which version of the application this is of.
+        subtopologies: its parts.
+    """
+
+    epoch: int
+    subtopologies: tuple[Subtopology, ...] = ()
+
+
+class TaskOffset(NamedTuple):
+    """How far a member has come with the state of a task.
+
+    Attributes:
+        subtopology_id, partition: the task.
+        offset: summed over the changelogs of the task.
+    """
+
+    subtopology_id: str
+    partition: int
+    offset: int
+
+
+class StreamsStatusCode(IntEnum):
+    """What an application should know of its group, by Kafka's numbers."""
+
+    STALE_TOPOLOGY = 0
+    MISSING_SOURCE_TOPICS = 1
+    INCORRECTLY_PARTITIONED_TOPICS = 2
+    MISSING_INTERNAL_TOPICS = 3
+    SHUTDOWN_APPLICATION = 4
+    ASSIGNMENT_DELAYED = 5
+    MISSING_CLIENT_TAGS = 6
+
+
+class StreamsStatus(NamedTuple):
+    """Something that an application should know of its group.
+
+    Attributes:
+        code: what it is.
+        detail: the same in words.
+    """
+
+    code: StreamsStatusCode
+    detail: str
+
+
+class NamedTopicPartitions(NamedTuple):
+    """Partitions of one topic, by its name."""
+
+    topic: str
+    partitions: tuple[int, ...]
+
+
+class EndpointPartitions(NamedTuple):
+    """Where interactive queries find which state.
+
+    Attributes:
+        user_endpoint: of the member that has it.
+        active_partitions: the partitions that its active tasks read.
+        standby_partitions: those that its standby and warm-up tasks read.
+    """
+
+    user_endpoint: Endpoint
+    active_partitions: tuple[NamedTopicPartitions, ...]
+    standby_partitions: tuple[NamedTopicPartitions, ...]
+
+
+@frozen
+class StreamsGroupHeartbeatResponse:
+    """An error comes with a message at most.
+
+    Attributes:
+        member_id: the member's id; "" on errors.
+        member_epoch: the epoch to send from now on.
+        heartbeat_interval_ms: when to send the next heartbeat; 0 for a member that leaves.
+        acceptable_recovery_lag: how far behind a warm-up task may be to be taken for caught up; -1 on errors and for a
+            member that leaves. Versions before 1 are told 0.
+        task_offset_interval_ms: how often to tell the offsets of tasks.
+        status: what there is to know; None never, although the schema allows it.
+        active_tasks, standby_tasks, warmup_tasks: what the member is to run now; None, all three: as it was told last.
+        topology_description_required: the coordinator would like to have the topology's description (KIP-1331).
+        endpoint_information_epoch: which state of the group's endpoints this is.
+        partitions_by_user_endpoint: the endpoints, if the member does not know that state; else None.
+    """
+
+    error_code: ErrorCode
+    error_message: str | None = None
+    member_id: str = ""
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    acceptable_recovery_lag: int = -1
+    task_offset_interval_ms: int = 0
+    status: tuple[StreamsStatus, ...] | None = ()
+    active_tasks: tuple[TaskIds, ...] | None = None
+    standby_tasks: tuple[TaskIds, ...] | None = None
+    warmup_tasks: tuple[TaskIds, ...] | None = None
+    topology_description_required: bool = False
+    endpoint_information_epoch: int = 0
+    partitions_by_user_endpoint: tuple[EndpointPartitions, ...] | None = None
+
+
+@define
+class StreamsGroupHeartbeat(GroupRequest[StreamsGroupHeartbeatResponse]):
+    """Join, stay in, or leave a streams group (API key 88, KIP-1071).
+
+    Attributes:
+        member_epoch: the epoch last told; 0: join, or join again; -1: leave; -2: a static member leaves for a while.
+        endpoint_information_epoch: the state of the group's endpoints that the member knows.
+        instance_id: the id of a static member (KIP-345).
+        rebalance_timeout_ms: how long the member may take to give tasks back; -1: as last time.
+        topology: what the member processes; it tells so when it joins, and only then.
+        active_tasks, standby_tasks, warmup_tasks: what the member runs; None, all three: as last time.
+        process_id: of the process that the member is a thread of; None: as last time.
+        user_endpoint: where the process answers interactive queries; None: as last time, or nowhere if it joins.
+        client_tags: where it runs, for the assignor; None: as last time.
+        task_offsets: how far it has come with tasks; None: as last time.
+        task_end_offsets: where these end; None: as last time.
+        shutdown_application: all members are to stop.
+        client_id, client_host: who asks, from the request's header and connection.
+        principal: for whom the member speaks; the coordinator sets it.
+        permissions: what that one may do; None: everything. The coordinator sets it.
+    """
+
+    group_id: str
+    member_id: str
+    member_epoch: int = 0
+    endpoint_information_epoch: int = 0
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    topology: Topology | None = None
+    active_tasks: tuple[TaskIds, ...] | None = None
+    standby_tasks: tuple[TaskIds, ...] | None = None
+    warmup_tasks: tuple[TaskIds, ...] | None = None
+    process_id: str | None = None
+    user_endpoint: Endpoint | None = None
+    client_tags: tuple[KeyValue, ...] | None = None
+    task_offsets: tuple[TaskOffset, ...] | None = None
+    task_end_offsets: tuple[TaskOffset, ...] | None = None
+    shutdown_application: bool = False
+    client_id: str = ""
+    client_host: str = ""
+    principal: Any = None
+    permissions: Any = None
+
+
+class TopologyDescriptionStatus(IntEnum):
+    """Whether a description of a topology comes with a group's (KIP-1331), by Kafka's numbers."""
+
+    NOT_REQUESTED = 0
+    NOT_STORED = 1
+
+
+class DescribedSubtopology(NamedTuple):
+    """A subtopology as administrators see it, in Kafka's order of fields.
+
+    Attributes:
+        subtopology_id: its id.
+        source_topics, repartition_sink_topics: sorted.
+        state_changelog_topics, repartition_source_topics: sorted by name, with the partitions that they have or need.
+    """
+
+    subtopology_id: str
+    source_topics: tuple[str, ...]
+    repartition_sink_topics: tuple[str, ...]
+    state_changelog_topics: tuple[TopicInfo, ...]
+    repartition_source_topics: tuple[TopicInfo, ...]
+
+
+class DescribedTopology(NamedTuple):
+    """A topology as administrators see it: its epoch, and its subtopologies by id."""
+
+    epoch: int
+    subtopologies: tuple[DescribedSubtopology, ...] | None
+
+
+class DescribedTasks(NamedTuple):
+    """Tasks of a member, as administrators see them: sorted."""
+
+    active_tasks: tuple[TaskIds, ...] = ()
+    standby_tasks: tuple[TaskIds, ...] = ()
+    warmup_tasks: tuple[TaskIds, ...] = ()
+
+
+@frozen
+class DescribedStreamsMember:
+    """A member of a streams group as administrators see it.
+
+    Attributes:
+        task_offsets, task_end_offsets: what it told last of its tasks, sorted.
+        assignment: what the member has.
+        target_assignment: what it will have when the group has come to rest.
+        is_classic: it uses the classic protocol: never.
+    """
+
+    member_id: str
+    member_epoch: int
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    topology_epoch: int
+    process_id: str
+    user_endpoint: Endpoint | None
+    client_tags: tuple[KeyValue, ...]
+    task_offsets: tuple[TaskOffset, ...]
+    task_end_offsets: tuple[TaskOffset, ...]
+    assignment: DescribedTasks
+    target_assignment: DescribedTasks
+    is_classic: bool = False
+
+
+@frozen
+class DescribedStreamsGroup:
+    """One streams group; with an error all else is empty, the state too.
+
+    Attributes:
+        topology: what its members process; None on errors.
+        topology_description_status: 0 on errors, and if nobody asked.
+        assignor_name: None on errors.
+    """
+
+    group_id: str
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+    group_state: str = ""
+    group_epoch: int = 0
+    assignment_epoch: int = 0
+    topology: DescribedTopology | None = None
+    members: tuple[DescribedStreamsMember, ...] = ()
+    authorized_operations: int = AUTHORIZED_OPERATIONS_OMITTED
+    topology_description_status: TopologyDescriptionStatus = TopologyDescriptionStatus.NOT_REQUESTED
+    assignor_name: str | None = None
+
+
+@frozen
+class StreamsGroupDescribeResponse:
+    """One entry for each group asked for, a group named twice twice."""
+
+    groups: tuple[DescribedStreamsGroup, ...]
+
+
+@define
+class StreamsGroupDescribe(Request[StreamsGroupDescribeResponse]):
+    """Describe streams groups (API key 89, KIP-1071); of any other kind is GROUP_ID_NOT_FOUND.
+
+    ``include_topology_description`` (KIP-1331, versions from 1) changes a status only: no plugin stores descriptions.
+    """
+
+    group_ids: tuple[str | None, ...]
+    include_authorized_operations: bool = False
+    include_topology_description: bool = False
+
+
+@frozen
+class StreamsGroupTopologyDescriptionUpdateResponse:
+    """Whether a description was stored."""
+
+    error_code: ErrorCode
+    error_message: str | None = None
+
+
+@define
+class StreamsGroupTopologyDescriptionUpdate(Request[StreamsGroupTopologyDescriptionUpdateResponse]):
+    """Store the description of a topology (API key 93, KIP-1331): UNSUPPORTED_VERSION, as without a plugin."""
+
+    group_id: str
+    member_id: str
+    topology_epoch: int
