@@ -12,39 +12,39 @@ CONSUMER_GROUP_MUTANTS = (
     # ---------------------------------------------------------------- epochs
     Mutant(
         "a lost answer fences its member",
-        "consumer/identity.py",
-        "if epoch != assignment.previous_member_epoch or owned is None or not _is_assigned(member, owned):",
+        "modern/identity.py",
+        "if epoch != previous_epoch or not lost_nothing(member):",
         "if True:",
     ),
     Mutant(
         "any earlier epoch will do",
-        "consumer/identity.py",
-        "if epoch != assignment.previous_member_epoch or owned is None or not _is_assigned(member, owned):",
-        "if owned is None or not _is_assigned(member, owned):",
+        "modern/identity.py",
+        "if epoch != previous_epoch or not lost_nothing(member):",
+        "if not lost_nothing(member):",
     ),
     Mutant(
         "who missed an answer may say nothing of its partitions",
         "consumer/identity.py",
-        "if epoch != assignment.previous_member_epoch or owned is None or not _is_assigned(member, owned):",
-        "if epoch != assignment.previous_member_epoch or not _is_assigned(member, owned or ()):",
+        "return owned is not None and all(",
+        "return owned is None or all(",
     ),
     Mutant(
         "who missed an answer may have what was taken from it",
-        "consumer/identity.py",
-        "or owned is None or not _is_assigned(member, owned):",
-        "or owned is None:",
+        "modern/identity.py",
+        "if epoch != previous_epoch or not lost_nothing(member):",
+        "if epoch != previous_epoch:",
     ),
     Mutant(
         "a member that lost its place can't join again under its id",
-        "consumer/identity.py",
-        "if epoch in (JOIN_GROUP_MEMBER_EPOCH, assignment.member_epoch):",
-        "if epoch == assignment.member_epoch:",
+        "modern/identity.py",
+        "if epoch in (JOIN_GROUP_MEMBER_EPOCH, known_epoch):",
+        "if epoch == known_epoch:",
     ),
     Mutant(
         "who knows an epoch is a member",
-        "consumer/identity.py",
-        "            if not joins:\n                find_member(state, member_id)\n",
-        "",
+        "modern/identity.py",
+        "if joins and member_id not in state.members:",
+        "if member_id not in state.members:",
     ),
     Mutant(
         "a change of names is no new epoch",
@@ -226,8 +226,8 @@ CONSUMER_GROUP_MUTANTS = (
     # ---------------------------------------------------------------- static members
     Mutant(
         "a static member takes a living one's place",
-        "consumer/identity.py",
-        "if not member.has_left and not member.uses_classic_protocol:",
+        "modern/identity.py",
+        "if not may_be_replaced(member):",
         "if False:",
     ),
     Mutant(
@@ -250,7 +250,7 @@ CONSUMER_GROUP_MUTANTS = (
     ),
     Mutant(
         "another member id is no reason to fence",
-        "consumer/identity.py",
+        "modern/identity.py",
         "    if known_id != member_id:\n        raise",
         "    if False:\n        raise",
     ),

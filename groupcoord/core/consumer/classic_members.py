@@ -17,7 +17,7 @@ from groupcoord.config import MigrationPolicy
 from groupcoord.core.consumer.draft import ConsumerDraft
 from groupcoord.core.consumer.environment import ConsumerGroupEnvironment
 from groupcoord.core.consumer.heartbeat import Step, check_capacity, move_on
-from groupcoord.core.consumer.identity import find_member, find_static_member, new_member, replace_member
+from groupcoord.core.consumer.identity import new_member, replace_member
 from groupcoord.core.consumer.reconciliation import MemberState
 from groupcoord.core.consumer.records import (
     ClassicMemberMetadata,
@@ -36,6 +36,7 @@ from groupcoord.core.consumer_protocol import (
 )
 from groupcoord.core.java.hashing import HashTable, uuid_hash, uuid_sort_key
 from groupcoord.core.messages import Heartbeat, JoinGroup, JoinGroupResponse, JoinProtocol, SyncGroup, SyncGroupResponse
+from groupcoord.core.modern.identity import find_member, find_static_member
 from groupcoord.core.modern.refusal import RefusedError
 from groupcoord.errors import ErrorCode
 

@@ -13,7 +13,7 @@ from attrs import evolve
 from groupcoord.core.consumer.downgrade import can_downgrade, downgrade
 from groupcoord.core.consumer.draft import ConsumerDraft
 from groupcoord.core.consumer.environment import ConsumerGroupEnvironment
-from groupcoord.core.consumer.identity import find_member, find_static_member, tombstones_of
+from groupcoord.core.consumer.identity import tombstones_of
 from groupcoord.core.consumer.records import (
     ConsumerGroupRegularExpressionRecord,
     ConsumerGroupTargetAssignmentMetadataRecord,
@@ -25,6 +25,7 @@ from groupcoord.core.messages import (
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatResponse,
 )
+from groupcoord.core.modern.identity import find_member, find_static_member
 from groupcoord.core.records import GroupTombstone
 from groupcoord.errors import ErrorCode
 

@@ -17,7 +17,6 @@ from groupcoord.core.consumer.draft import ConsumerDraft
 from groupcoord.core.consumer.environment import ConsumerGroupEnvironment
 from groupcoord.core.consumer.group import ConsumerGroup, consumer_groups
 from groupcoord.core.consumer.heartbeat import Step, beat
-from groupcoord.core.consumer.identity import find_member, find_static_member
 from groupcoord.core.consumer.leaving import leave, remove_members
 from groupcoord.core.consumer.member_timers import ConsumerTimers
 from groupcoord.core.consumer.refusal import REFUSALS
@@ -39,6 +38,7 @@ from groupcoord.core.messages import (
     LeftMember,
 )
 from groupcoord.core.messages.request import GroupRequest
+from groupcoord.core.modern.identity import find_member, find_static_member
 from groupcoord.core.modern.membership import ModernMembership, WhenDrafted
 from groupcoord.core.modern.refusal import RefusedError
 from groupcoord.core.questions import ResolvedRegexes
