@@ -7,15 +7,17 @@ from groupcoord.broker.broker import Broker
 from groupcoord.broker.configs.groups import GroupConfigFileError, GroupConfigs
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.topics.registry import Topic, TopicError, TopicFileError, TopicRegistry
-from groupcoord.broker.transactions.log import FileTransactionLog, MemoryTransactionLog, TransactionLogError
+from groupcoord.broker.transactions.log import TransactionLogError
+from groupcoord.broker.transactions.producer_ids import NoProducerIdError, ProducerIds, ProducerIdsFileError
 
 __all__ = [
     "Broker",
     "Connection",
-    "FileTransactionLog",
     "GroupConfigFileError",
     "GroupConfigs",
-    "MemoryTransactionLog",
+    "NoProducerIdError",
+    "ProducerIds",
+    "ProducerIdsFileError",
     "Topic",
     "TopicError",
     "TopicFileError",

@@ -34,7 +34,7 @@ from groupcoord.broker.security.relocation import Token, relocated
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.topics.requests import TopicRequests
 from groupcoord.broker.transactions.coordinator import TransactionCoordinator
-from groupcoord.broker.transactions.log import MemoryTransactionLog
+from groupcoord.broker.transactions.producer_ids import ProducerIds
 from groupcoord.broker.transactions.requests import TransactionRequests
 from groupcoord.broker.turns import Turns
 from groupcoord.clock import Clock
@@ -90,8 +90,9 @@ class Broker:
         node: the node's id, and the address that clients are told.
         new_member_id: makes a member id from its prefix; random by default.
         new_uuid: makes ids for members that join a consumer group without one; random by default.
-        transaction_log: where transactions are kept; in memory by default. Keep it together with ``log_store``.
-        topic_directory: where what topics hold is kept; in memory by default. Keep it together with ``log_store``.
+        producer_ids: gives ids to producers; in memory by default. Keep it together with ``log_store``.
+        topic_directory: where what topics hold, and transactions, are kept; in memory by default. Keep it together with
+            ``log_store``.
         data: what topics hold, where that is there already; it comes instead of ``topic_directory``.
         authorize: decides who may do what, asked wherever Kafka asks its authorizer; all is allowed if left out.
         principal_of: returns for whom a new connection speaks, by its client's host in Kafka's form; by default all
@@ -103,7 +104,7 @@ class Broker:
 
     Raises:
         LoadError: not one log partition can be read. If only some can't, they are logged and the others served.
-        TransactionLogError: the transaction log does not hold what it should.
+        TransactionLogError: what is kept of transactions can't be read.
 
     Attributes:
         coordinator: the group coordinator.
@@ -130,7 +131,7 @@ class Broker:
         node: Node = DEFAULT_NODE,
         new_member_id: Callable[[str], str] = random_member_id,
         new_uuid: Callable[[], str] = random_uuid,
-        transaction_log: MemoryTransactionLog | None = None,
+        producer_ids: ProducerIds | None = None,
         topic_directory: DataDirectory | None = None,
         data: TopicData | None = None,
         authorize: Authorize | None = None,
@@ -183,7 +184,7 @@ class Broker:
         self.coordinator.on_durable = self.data.serve_offsets(log_store)
         self._reloading = Reloading(self.coordinator, clock)
         self._reloading.load_all(self.nodes.led_log_partitions(node.node_id))
-        self._transaction_log = MemoryTransactionLog() if transaction_log is None else transaction_log
+        self._producer_ids = ProducerIds() if producer_ids is None else producer_ids
         self._owns_storage = nodes is None
         self.transactions = self.nodes.transactions or self._own_transactions()
         self.deliver_replies()
@@ -193,7 +194,7 @@ class Broker:
         transactions = TransactionCoordinator(
             config=self.config,
             clock=self.clock,
-            log=self._transaction_log,
+            producer_ids=self._producer_ids,
             coordinator=self.coordinator,
             topics=self.topics,
             data=self.data,
@@ -357,7 +358,6 @@ class Broker:
             self.data.close()
             if isinstance(self.log_store, ClosableStore):
                 self.log_store.close()
-            self._transaction_log.close()
 
     def abandon(self) -> None:
         """Let go of files as a process does that is killed, for tests of what clients and the next start make of that.
@@ -368,9 +368,7 @@ class Broker:
             return
         if isinstance(self.log_store, AbandonableStore):
             self.log_store.abandon()
-        if self.data.logs is not None:
-            self.data.logs.abandon()
-        self._transaction_log.close()
+        self.data.all_logs.abandon()
 
     # ------------------------------------------------------------ for connections
 
@@ -450,6 +448,7 @@ class Broker:
             return
         if type(request) is FindCoordinator:
             token = relocated(token, connection.nodes)
+            self._transaction_requests.prepare(connection, request)
         self._submit(request, token, connection.principal)
 
     def _answer_in_portions(self, connection: Connection, request: Any) -> bool:

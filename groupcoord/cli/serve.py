@@ -25,6 +25,7 @@ from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.security.security import Security, split_properties
 from groupcoord.broker.topics.registry import TopicError, TopicRegistry, check_topic_name
 from groupcoord.broker.transactions.log import TransactionLogError
+from groupcoord.broker.transactions.producer_ids import NoProducerIdError
 from groupcoord.cli.interrupts import AtTheFirstSignal
 from groupcoord.clock import Clock, LeapingClock, SystemClock
 from groupcoord.config import Config
@@ -34,7 +35,7 @@ from groupcoord.core.messages import Node
 from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.errors import ConfigError
 from groupcoord.host.node_servers import NODES_MAX, NodeServers, Sockets
-from groupcoord.host.opening import Storage, open_log_store, open_topic_directory, open_transaction_log
+from groupcoord.host.opening import Storage, open_log_store, open_producer_ids, open_topic_directory
 from groupcoord.log_store import ClosableStore, ListingStore, LogStore, LogStoreError
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def _errors_told() -> Iterator[None]:
         _refuse(str(error), USAGE_ERROR)
     except LoadError as error:
         _refuse(f"none of {len(error.causes)} log partitions can be loaded", FAILURE)
-    except (LogStoreError, TransactionLogError, DataFileError) as error:
+    except (LogStoreError, TransactionLogError, NoProducerIdError, DataFileError) as error:
         _refuse(str(error), FAILURE)
 
 
@@ -282,7 +283,7 @@ class _Opening:
                 registry,
                 GroupConfigs(config, data_dir),
                 Administered(data_dir),
-                open_transaction_log(data_dir),
+                open_producer_ids(data_dir),
                 TopicData(config, self._clock, registry, directory),
                 self._security,
             )

@@ -118,6 +118,8 @@ class Config:
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = _setting(10_000, at_least=1)
     transactional_id_expiration_ms: int = _setting(604_800_000, at_least=1)
     transaction_remove_expired_transaction_cleanup_interval_ms: int = _setting(3_600_000, at_least=1)
+    transaction_state_log_num_partitions: int = _setting(50, at_least=1)
+    transaction_state_log_segment_bytes: int = _setting(104_857_600, at_least=1)
     # the host
     num_partitions: int = _setting(1, at_least=1)
     auto_create_topics_enable: bool = _of_kind(True, Flag())

@@ -49,8 +49,9 @@ class InProcessTarget:
         """Make a broker with these settings. See :meth:`Target.start`."""
         from groupcoord.broker.broker import Broker
         from groupcoord.broker.configs.groups import GroupConfigs
+        from groupcoord.broker.records.topic_data import TopicData
         from groupcoord.broker.topics.registry import TopicRegistry
-        from groupcoord.broker.transactions.log import MemoryTransactionLog
+        from groupcoord.broker.transactions.producer_ids import ProducerIds
 
         try:
             config = Config.from_properties(settings)
@@ -61,7 +62,7 @@ class InProcessTarget:
         topics = TopicRegistry(new_id=lambda: UUID(int=chance.getrandbits(128), version=4))
         clock, log_store = ManualClock(_START_MS), MemoryLogStore()
         group_configs = GroupConfigs(config)
-        transaction_log = MemoryTransactionLog()
+        data, producer_ids = TopicData(config, clock, topics), ProducerIds()
         numbers = itertools.count(1)
 
         def make_broker() -> Broker:
@@ -71,7 +72,8 @@ class InProcessTarget:
                 log_store=log_store,
                 topics=topics,
                 group_configs=group_configs,
-                transaction_log=transaction_log,
+                data=data,
+                producer_ids=producer_ids,
                 new_member_id=lambda prefix: f"{prefix}-{UUID(int=next(numbers))}",
                 new_uuid=lambda: str(UUID(int=next(numbers))),
             )

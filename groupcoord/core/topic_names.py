@@ -6,7 +6,8 @@ import re
 
 from groupcoord.core.records import OFFSETS_TOPIC
 
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
+TRANSACTIONS_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
 """The topics that Kafka keeps its own state in."""
 
 MAX_NAME_LENGTH = 249

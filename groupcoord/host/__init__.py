@@ -4,16 +4,18 @@ from groupcoord.broker.broker import Broker
 from groupcoord.broker.configs.groups import GroupConfigFileError, GroupConfigs
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.topics.registry import Topic, TopicError, TopicFileError, TopicRegistry
-from groupcoord.broker.transactions.log import FileTransactionLog, MemoryTransactionLog, TransactionLogError
+from groupcoord.broker.transactions.log import TransactionLogError
+from groupcoord.broker.transactions.producer_ids import NoProducerIdError, ProducerIds, ProducerIdsFileError
 from groupcoord.host.server import Server
 
 __all__ = [
     "Broker",
     "Connection",
-    "FileTransactionLog",
     "GroupConfigFileError",
     "GroupConfigs",
-    "MemoryTransactionLog",
+    "NoProducerIdError",
+    "ProducerIds",
+    "ProducerIdsFileError",
     "Server",
     "Topic",
     "TopicError",

@@ -202,7 +202,7 @@ class NodeServers:
             self._nodes.transactions = TransactionCoordinator(
                 config=storage.config,
                 clock=self._clock,
-                log=storage.transaction_log,
+                producer_ids=storage.producer_ids,
                 coordinator=SpreadCoordinator(self._nodes, storage.config.offsets_topic_num_partitions),
                 topics=storage.topics,
                 data=storage.data,
@@ -222,7 +222,7 @@ class NodeServers:
             group_configs=storage.group_configs,
             administered=storage.administered,
             node=self._nodes_as_told[node_id],
-            transaction_log=storage.transaction_log,
+            producer_ids=storage.producer_ids,
             data=storage.data if leadership.is_sole else NodeData(storage.data, leadership, node_id),
             security=storage.security,
             nodes=self.nodes,

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 from groupcoord.broker.configs.administered import Administered
+from groupcoord.broker.configs.definitions import NO_CONFIGS, transactions_topic_configs
 from groupcoord.broker.configs.groups import GroupConfigs
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import TopicError, TopicRegistry
-from groupcoord.broker.transactions.log import NEXT_PRODUCER_ID, FileTransactionLog, MemoryTransactionLog
+from groupcoord.broker.transactions.producer_ids import ProducerIds
 from groupcoord.config import Config
-from groupcoord.core.topic_names import INTERNAL_TOPICS
+from groupcoord.core.topic_names import INTERNAL_TOPICS, TRANSACTIONS_TOPIC
 from groupcoord.host.descriptors import descriptor_limit
 from groupcoord.log_store import AbandonableStore, ClosableStore, LogStore, MemoryLogStore
 from groupcoord.storage.log_directory import BROKER_FILE
@@ -44,7 +45,7 @@ class Storage:
     topics: TopicRegistry
     group_configs: GroupConfigs
     administered: Administered
-    transaction_log: MemoryTransactionLog
+    producer_ids: ProducerIds
     data: TopicData
     security: Security
 
@@ -57,15 +58,12 @@ class Storage:
         self.data.close()
         if isinstance(self.log_store, ClosableStore):
             self.log_store.close()
-        self.transaction_log.close()
 
     def abandon(self) -> None:
         """Let go of files as a process does that is killed. What is kept in memory is left as a disk would be."""
         if isinstance(self.log_store, AbandonableStore):
             self.log_store.abandon()
-        if self.data.logs is not None:
-            self.data.logs.abandon()
-        self.transaction_log.close()
+        self.data.all_logs.abandon()
 
 
 def open_log_store(data_dir: Path | None, config: Config) -> LogStore:
@@ -100,40 +98,42 @@ def open_log_store(data_dir: Path | None, config: Config) -> LogStore:
 
 
 def open_topic_directory(data_dir: Path | None, config: Config, topics: TopicRegistry) -> DataDirectory | None:
-    """Return where what topics hold is kept, and let the topics be that a broker has made there.
+    """Return where what topics hold, and transactions, are kept, and let the topics be that a broker has made there.
 
     Args:
         data_dir: the directory, of which :func:`open_log_store` has the lock; None: in memory.
-        config: says whether topics hold anything.
+        config: says whether topics of clients hold anything.
         topics: those that are known; others that are found are added.
 
     Raises:
         OSError: the directory can't be read.
     """
-    if data_dir is None or not config.records_enable:
+    if data_dir is None:
         return None
     from groupcoord.storage.data_directory import DataDirectory
 
     directory = DataDirectory(data_dir, descriptors_max=min(descriptor_limit() // OPEN_FILES_SHARE, OPEN_FILES_MAX))
-    known = {topic.name for topic in topics} | INTERNAL_TOPICS | {METADATA_TOPIC}
+    known = {topic.name for topic in topics} | INTERNAL_TOPICS - {TRANSACTIONS_TOPIC} | {METADATA_TOPIC}
     with topics.edit() as edit:
         for name, topic_id, partition_count in directory.find_topics(known):
+            is_wanted = config.records_enable or name == TRANSACTIONS_TOPIC
+            configs = transactions_topic_configs(config) if name == TRANSACTIONS_TOPIC else NO_CONFIGS
             try:
-                edit.create(name, partition_count, topic_id)
+                if is_wanted:
+                    edit.create(name, partition_count, topic_id, configs)
             except TopicError as error:
                 logger.error("%s: the folders of topic %r are left alone: %s", data_dir, name, error)
     return directory
 
 
-def open_transaction_log(data_dir: Path | None) -> MemoryTransactionLog:
-    """Return the transaction log that belongs to :func:`open_log_store`.
+def open_producer_ids(data_dir: Path | None) -> ProducerIds:
+    """Return what gives ids to producers, and belongs to :func:`open_log_store`.
 
     Raises:
-        TransactionLogError: the file does not hold what it should.
+        ProducerIdsFileError: the file can't be read, or does not hold what it should.
+        NoProducerIdError: it can't be written.
     """
-    if data_dir is None:
-        return MemoryTransactionLog()
-    log = FileTransactionLog(data_dir)
-    if NEXT_PRODUCER_ID not in log.entries and (data_dir / BROKER_FILE).exists():
-        log.put(NEXT_PRODUCER_ID, PRODUCER_ID_BESIDE_A_BROKER)
-    return log
+    producer_ids = ProducerIds(data_dir)
+    if data_dir is not None and not producer_ids.is_known and (data_dir / BROKER_FILE).exists():
+        producer_ids.begin_at(PRODUCER_ID_BESIDE_A_BROKER)
+    return producer_ids

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import UUID
 
+from groupcoord.config.settings import INT64_MAX
 from groupcoord.log_store import LogStoreError
 from groupcoord.storage.errors import FailedLogError, RefusedBatchError
 from groupcoord.storage.log_memory import LOG_BYTES, LogMemory
@@ -46,6 +47,10 @@ class NamedTopic(Protocol):
     def partition_count(self) -> int:
         """How many logs it has."""
 
+    @property
+    def is_internal(self) -> bool:
+        """Whether the server keeps its own state in it: that always has room in memory."""
+
 
 class _Failure(NamedTuple):
     """Why a log can't be used, when to try again, and what must be there then."""
@@ -77,6 +82,7 @@ class TopicLogs:
         report: Callable[[str, str], None] = lambda kind, line: logger.error("%s", line),
     ) -> None:
         self.memory = LogMemory(memory_bytes_max)
+        self._internal_memory = LogMemory(INT64_MAX)
         self.report = report
         self._directory = directory
         self._now_ms = now_ms
@@ -119,12 +125,16 @@ class TopicLogs:
 
         if self._directory is not None:
             return self._opened(topic, partition_index, self._directory)
+        memory = self._memory_of(topic)
         try:
-            self.memory.take(LOG_BYTES)
+            memory.take(LOG_BYTES)
         except RefusedBatchError:
             return PartitionLog(LogMemory(0))
-        log = self._logs.setdefault(topic.topic_id, {})[partition_index] = PartitionLog(self.memory)
+        log = self._logs.setdefault(topic.topic_id, {})[partition_index] = PartitionLog(memory)
         return log
+
+    def _memory_of(self, topic: NamedTopic) -> LogMemory:
+        return self._internal_memory if topic.is_internal else self.memory
 
     # ------------------------------------------------------------ on disk
 
@@ -136,13 +146,14 @@ class TopicLogs:
         if failure is not None and self._now_ms() < failure.retry_ms:
             raise failure.error
         acknowledged = NOTHING_ACKNOWLEDGED if failure is None else failure.acknowledged or NOTHING_ACKNOWLEDGED
+        memory = self._memory_of(topic)
         try:
-            self._take_log_bytes()
+            _take_log_bytes(memory)
             try:
                 log = SegmentLog(
                     directory.folder(topic.name, topic.topic_id, partition_index),
                     directory.files,
-                    self.memory,
+                    memory,
                     start_offset=directory.start_offset(topic.name, partition_index),
                     note_start=lambda offset: directory.note_start_offset(topic.name, partition_index, offset),
                     acknowledged=acknowledged,
@@ -150,7 +161,7 @@ class TopicLogs:
                 )
                 log.open(is_clean=directory.was_clean and failure is None)
             except (OSError, ValueError, LogStoreError) as error:
-                self.memory.give_back(LOG_BYTES)
+                memory.give_back(LOG_BYTES)
                 raise FailedLogError(f"{topic.name}-{partition_index} can't be opened: {error}") from error
         except FailedLogError as error:
             self._failures[partition] = _Failure(error, self._now_ms() + RETRY_MS, acknowledged)
@@ -161,18 +172,12 @@ class TopicLogs:
         self._logs.setdefault(topic.topic_id, {})[partition_index] = log
         return log
 
-    def _take_log_bytes(self) -> None:
-        try:
-            self.memory.take(LOG_BYTES)
-        except RefusedBatchError as error:
-            raise FailedLogError(error.reason) from error
-
     def _drop(self, topic: NamedTopic, partition_index: int, log: PartitionLog) -> None:
         """Let go of a log that has failed, and remember what it must have when it is opened again."""
         from groupcoord.storage.segment_log import SegmentLog
 
         del self._logs[topic.topic_id][partition_index]
-        self.memory.give_back(LOG_BYTES)
+        log.memory.give_back(LOG_BYTES)
         if isinstance(log, SegmentLog) and log.failure is not None:
             self._failures[topic.topic_id, partition_index] = _Failure(log.failure, 0, log.acknowledged)
 
@@ -264,7 +269,7 @@ class TopicLogs:
         """Delete the logs of a topic."""
         for log in self._logs.pop(topic.topic_id, {}).values():
             log.close()
-            self.memory.give_back(LOG_BYTES)
+            log.memory.give_back(LOG_BYTES)
         for partition in [partition for partition in self._failures if partition[0] == topic.topic_id]:
             del self._failures[partition]
         if self._cleaner is not None or self._directory is not None:
@@ -284,8 +289,11 @@ class TopicLogs:
             self._directory.close(is_clean=False)
             self._directory = None
 
-    def close(self) -> None:
+    def close(self, *, is_whole: bool = True) -> None:
         """Close all files. The logs can't be used any more.
+
+        Args:
+            is_whole: all logs that have files were to be opened; else those that weren't are as they were left.
 
         Raises:
             OSError: what the next start goes by can't be written.
@@ -295,9 +303,16 @@ class TopicLogs:
         if self._cleaner is not None:
             self._cleaner.stop()
         logs = [log for logs in self._logs.values() for log in logs.values()]
-        is_clean = not self._failures
+        is_clean = not self._failures and (is_whole or self._directory.was_clean)
         for log in logs:
             is_clean = log.shut() and is_clean
         self._logs.clear()
         self._directory.close(is_clean=is_clean)
         self._directory = None
+
+
+def _take_log_bytes(memory: LogMemory) -> None:
+    try:
+        memory.take(LOG_BYTES)
+    except RefusedBatchError as error:
+        raise FailedLogError(error.reason) from error

@@ -6,9 +6,11 @@ from uuid import UUID
 
 import pytest
 
-from groupcoord.broker.cluster.leadership import NOBODY, TRANSACTIONS_TOPIC, Leader, Leadership
+from groupcoord.broker.cluster.leadership import NOBODY, Leader, Leadership
+from groupcoord.broker.cluster.nodes import Nodes
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.core.messages import Node
+from groupcoord.core.topic_names import TRANSACTIONS_TOPIC
 
 ORDERS = Topic("orders", UUID(int=1), 4)
 
@@ -35,7 +37,7 @@ def test_a_node_alone_leads_everything() -> None:
 
     assert alone.is_sole
     assert alone.leader(ORDERS, 3) == (7, 0)
-    assert alone.coordinates_transactions(7, "any")
+    assert Nodes(alone, TopicRegistry()).coordinates_transactions(7, "any")
 
 
 def test_a_node_alone_goes_on_with_the_epochs_of_logs() -> None:
@@ -100,13 +102,15 @@ def test_a_new_partition_is_led_by_who_runs(leadership: Leadership) -> None:
 
 def test_nobody_leads_while_no_node_runs(leadership: Leadership) -> None:
     """With no node there is no leader, no controller, and nobody to elect; who comes first is elected."""
+    topics = TopicRegistry()
+    topics.ensure("a", 2)
     for node_id in leadership.node_ids:
         leadership.stopped(node_id)
     assert leadership.leader(ORDERS, 0).node_id == NOBODY
     assert leadership.controller_id == NOBODY
-    assert leadership.to_elect(TopicRegistry()) == []
+    assert leadership.to_elect(topics) == []
     leadership.started(3)
-    assert {node_id for _, _, node_id in leadership.to_elect(TopicRegistry())} == {3}
+    assert {node_id for _, _, node_id in leadership.to_elect(topics)} == {3}
 
 
 def test_a_topic_that_is_gone_is_forgotten(leadership: Leadership) -> None:
@@ -123,11 +127,19 @@ def test_a_log_may_be_older_than_its_nodes() -> None:
 
 
 def test_transactions_have_coordinators(leadership: Leadership) -> None:
-    """An id is coordinated by one node alone: the leader of its partition."""
-    index = leadership.transaction_partition("tx")
-    leadership.elect(TRANSACTIONS_TOPIC, index, 3)
-    coordinating = [node_id for node_id in (1, 2, 3) if leadership.coordinates_transactions(node_id, "tx")]
-    assert coordinating == [3]
+    """An id is coordinated by one node alone, the leader of its partition, once there is the topic that it is in."""
+    topics = TopicRegistry()
+    nodes = Nodes(leadership, topics)
+
+    def coordinating() -> list[int]:
+        return [node_id for node_id in (1, 2, 3) if nodes.coordinates_transactions(node_id, "tx")]
+
+    assert (coordinating(), nodes.transaction_node("tx")) == ([], None)
+    topics.ensure(TRANSACTIONS_TOPIC, 1)
+    topic = topics.get(TRANSACTIONS_TOPIC)
+    assert topic is not None
+    leadership.elect(topic, 0, 3)
+    assert coordinating() == [3]
 
 
 def test_there_is_a_node() -> None:

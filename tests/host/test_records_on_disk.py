@@ -14,7 +14,7 @@ import pytest
 from groupcoord import ErrorCode, ManualClock
 from groupcoord.broker.topics.descriptions import answer_describe_log_dirs
 from groupcoord.broker.transactions.listings import answer_describe_producers
-from groupcoord.broker.transactions.log import FileTransactionLog
+from groupcoord.broker.transactions.producer_ids import ProducerIds
 from groupcoord.core.records import TransactionMarker
 from groupcoord.testing.server import ServerThread
 from groupcoord.wire.broker_messages import (
@@ -77,7 +77,6 @@ def test_topics_of_a_broker_are_taken_over(tmp_path: Path) -> None:
         write(sock, b"a")
         topic_id = server.run(lambda broker: broker.topics.topic_id(TOPIC))
     (tmp_path / "topics.json").unlink()
-    (tmp_path / "transactions.jsonl").unlink()
     (tmp_path / "meta.properties").touch()
     (tmp_path / "__cluster_metadata-0").mkdir()
     with serving(tmp_path) as (server, sock):
@@ -86,9 +85,7 @@ def test_topics_of_a_broker_are_taken_over(tmp_path: Path) -> None:
         assert server.run(lambda broker: broker.topics.get("__cluster_metadata")) is None
         answer = ask(sock, init_producer_id(1, None, 1_000))
         assert (answer.int32(), answer.int16(), answer.int64()) == (0, 0, 2**40)
-    log = FileTransactionLog(tmp_path)
-    assert log.entries["next_producer_id"] == 2**40 + 1_000
-    log.close()
+    assert ProducerIds(tmp_path).take(lambda: 0) == 2**40 + 1_000
 
 
 def test_old_records_go_by_the_clock(tmp_path: Path) -> None:

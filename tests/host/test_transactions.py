@@ -8,7 +8,7 @@ import pytest
 
 from groupcoord import LogStoreError
 from groupcoord.broker.cluster.metadata import answer_api_versions
-from groupcoord.broker.transactions.coordinator import KEY_PREFIX, RETRY_MS
+from groupcoord.broker.transactions.coordinator import RETRY_MS
 from groupcoord.broker.transactions.state import LAST_EPOCH
 from groupcoord.core.messages import Node, OffsetToCommit, TopicToCommit, TxnOffsetCommit
 from groupcoord.core.records import ZERO_UUID
@@ -363,7 +363,7 @@ def test_unused_ids_are_forgotten(world: World, settings: dict[str, int]) -> Non
     world.clock.advance(interval_ms)
     client.broker.tick()
     assert client.describe().error_code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-    assert KEY_PREFIX + WRITER not in world.log.entries
+    assert world.open().describe().error_code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     assert client.start() != producer
 
 

@@ -11,15 +11,15 @@ import pytest
 from groupcoord import Config, LogRecord, LogStoreError, ManualClock, Ticket
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.topics.registry import TopicRegistry
-from groupcoord.broker.transactions.coordinator import KEY_PREFIX, RETRY_MS
-from groupcoord.broker.transactions.log import FileTransactionLog, TransactionLogError
+from groupcoord.broker.transactions.coordinator import RETRY_MS
 from groupcoord.broker.transactions.markers import answer_write_txn_markers
 from groupcoord.core.records import ZERO_UUID, OffsetCommitRecord, Record, TransactionMarker
 from groupcoord.errors import ErrorCode
+from groupcoord.host.opening import open_producer_ids, open_topic_directory
 from groupcoord.storage.segment_store import SegmentLogStore
 from groupcoord.wire.cluster_messages import TopicPartitions
 from groupcoord.wire.transaction_messages import MarkerToWrite, WriteTxnMarkers
-from tests.host.transaction_world import CHECK_INTERVAL_MS, WRITER, Client, World
+from tests.host.transaction_world import CHECK_INTERVAL_MS, Client, World
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_what_can_not_be_kept_is_not_promised(world: World, client: Client, capl
     """While the transaction log can't be written everything is COORDINATOR_NOT_AVAILABLE, and nothing changes."""
     producer = client.start()
     client.commit(producer, adds_group=True)
-    world.log.is_broken = True
+    world.data.is_broken = True
     assert client.init("other") == client.init() == ("COORDINATOR_NOT_AVAILABLE", -1, -1)
     assert client.add_group(producer, "another group") == "COORDINATOR_NOT_AVAILABLE"
     assert client.commit(producer, group_id="another group", adds_group=True) == ["COORDINATOR_NOT_AVAILABLE"]
@@ -103,19 +103,19 @@ def test_what_can_not_be_kept_is_not_promised(world: World, client: Client, capl
     world.pass_ms(client, 120_000)
     assert (client.state(), client.committed()) == ("Ongoing", (-1, "UNSTABLE_OFFSET_COMMIT"))
     assert "the disk is full" in caplog.text
-    world.log.is_broken = False
+    world.data.is_broken = False
     world.pass_ms(client, CHECK_INTERVAL_MS)
     assert (client.state(), client.committed()) == ("CompleteAbort", (-1, "NONE"))
 
 
 def test_refused_changes_make_few_lines(world: World, client: Client, caplog: pytest.LogCaptureFixture) -> None:
     """However many changes are refused, there is one line at once, one for the others, and one when it works again."""
-    world.log.is_broken = True
+    world.data.is_broken = True
     for _ in range(100):
         client.init()
     world.clock.advance(10_000)
     client.broker.reload_failed()
-    world.log.is_broken = False
+    world.data.is_broken = False
     for _ in range(100):
         client.init()
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
@@ -135,21 +135,14 @@ def test_an_end_that_can_not_be_noted(world: World, client: Client, caplog: pyte
     world.store.is_late = True
     assert client.end(producer) is None
     world.store.is_late = False
-    world.log.is_broken = True
+    world.data.is_broken = True
     with caplog.at_level(logging.WARNING):
         world.acknowledge(client)
     assert [response.error_code for response in client.answers] == [ErrorCode.NONE]
     assert (client.state(), client.committed()) == ("PrepareCommit", (10, "NONE"))
-    world.log.is_broken = False
+    world.data.is_broken = False
     world.pass_ms(client, RETRY_MS)
     assert (client.state(), client.committed()) == ("CompleteCommit", (10, "NONE"))
-
-
-def test_a_log_of_something_else(world: World) -> None:
-    """An entry that is no transaction is refused at the start, with its name."""
-    world.log.put(KEY_PREFIX + WRITER, {"state": "Elsewhere"})
-    with pytest.raises(TransactionLogError, match=WRITER):
-        world.open()
 
 
 # ---------------------------------------------------------------- WriteTxnMarkers
@@ -205,12 +198,14 @@ def test_markers_of_nobody(client: Client) -> None:
 
 def open_on_disk(directory: Path, clock: ManualClock) -> Client:
     """Start a broker on a directory, as ``groupcoord serve`` does."""
+    store, topics = SegmentLogStore(directory), TopicRegistry(directory)
     broker = Broker(
         config=Config(),
         clock=clock,
-        log_store=SegmentLogStore(directory),
-        topics=TopicRegistry(directory),
-        transaction_log=FileTransactionLog(directory),
+        log_store=store,
+        topics=topics,
+        topic_directory=open_topic_directory(directory, Config(), topics),
+        producer_ids=open_producer_ids(directory),
     )
     with broker.topics.edit() as edit:
         if broker.topics.get("t") is None:

@@ -8,8 +8,9 @@ from uuid import UUID
 
 from groupcoord import Config, ManualClock, MemoryLogStore, Ticket
 from groupcoord.broker.broker import Broker
-from groupcoord.broker.topics.registry import TopicRegistry
-from groupcoord.broker.transactions.log import MemoryTransactionLog, TransactionLogError, Value
+from groupcoord.broker.records.topic_data import TopicData
+from groupcoord.broker.topics.registry import Topic, TopicRegistry
+from groupcoord.broker.transactions.producer_ids import ProducerIds
 from groupcoord.core.messages import (
     GroupToFetch,
     OffsetFetch,
@@ -20,6 +21,9 @@ from groupcoord.core.messages import (
     TxnOffsetCommit,
     TxnOffsetCommitResponse,
 )
+from groupcoord.core.topic_names import TRANSACTIONS_TOPIC
+from groupcoord.storage.errors import FailedLogError
+from groupcoord.storage.partition_log import PartitionLog
 from groupcoord.wire.cluster_messages import TopicPartitions
 from groupcoord.wire.transaction_messages import (
     AddOffsetsToTxn,
@@ -133,15 +137,15 @@ class LateStore(MemoryLogStore):
         return None
 
 
-class FragileLog(MemoryTransactionLog):
-    """Refuses to write while told so."""
+class FragileData(TopicData):
+    """Has no room for transactions while told so."""
 
     is_broken = False
 
-    def put(self, key: str, value: Value | None) -> None:
-        if self.is_broken:
-            raise TransactionLogError("the disk is full")
-        super().put(key, value)
+    def log(self, topic: Topic, partition_index: int) -> PartitionLog | None:
+        if self.is_broken and topic.name == TRANSACTIONS_TOPIC:
+            raise FailedLogError("the disk is full")
+        return super().log(topic, partition_index)
 
 
 class World:
@@ -150,8 +154,9 @@ class World:
     def __init__(self) -> None:
         self.clock = ManualClock(1_000_000)
         self.store = LateStore()
-        self.log = FragileLog()
         self.topics = TopicRegistry(new_id=iter(UUID(int=number) for number in range(1, 50)).__next__)
+        self.data = FragileData(Config(), self.clock, self.topics)
+        self.producer_ids = ProducerIds()
         with self.topics.edit() as edit:
             edit.create("t", 4)
 
@@ -160,7 +165,12 @@ class World:
         settings.setdefault("transaction_abort_timed_out_transaction_cleanup_interval_ms", CHECK_INTERVAL_MS)
         config = Config(**settings)
         broker = Broker(
-            config=config, clock=self.clock, log_store=self.store, topics=self.topics, transaction_log=self.log
+            config=config,
+            clock=self.clock,
+            log_store=self.store,
+            topics=self.topics,
+            data=self.data,
+            producer_ids=self.producer_ids,
         )
         return Client(broker)
 

@@ -60,7 +60,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "broker": (
         *("coordinator", "wire", "storage", "clock", "config"),
-        "records.batches",  # of this only how small a record can be
+        "records.batches",  # what it writes itself; and how small a record can be
+        "records.transactions",
         "core.java",  # topics are described in its order of names
         "core.topic_names",
         "core.interpreter",

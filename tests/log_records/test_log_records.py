@@ -12,8 +12,9 @@ import pytest
 
 from groupcoord import Config, ManualClock
 from groupcoord.broker.broker import Broker
+from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import TopicRegistry
-from groupcoord.broker.transactions.log import MemoryTransactionLog
+from groupcoord.broker.transactions.producer_ids import ProducerIds
 from groupcoord.conformance import InProcessTarget, Transcript, load_transcripts
 from groupcoord.conformance.entities import Plain
 from groupcoord.conformance.execution import replay
@@ -39,17 +40,19 @@ class SegmentFileTarget(InProcessTarget):
 
     def start(self, settings: Settings) -> InProcessServer:
         clock, topics, numbers = ManualClock(1_700_000_000_000), TopicRegistry(), itertools.count(1)
-        transaction_log = MemoryTransactionLog()
+        config = Config.from_properties(settings)
+        data, producer_ids = TopicData(config, clock, topics), ProducerIds()
 
         def make_broker() -> Broker:
             self._store.close()
             self._store = SegmentLogStore(self._store.directory)
             return Broker(
-                config=Config.from_properties(settings),
+                config=config,
                 clock=clock,
                 log_store=self._store,
                 topics=topics,
-                transaction_log=transaction_log,
+                data=data,
+                producer_ids=producer_ids,
                 new_member_id=lambda prefix: f"{prefix}-{UUID(int=next(numbers))}",
             )
 

@@ -10,7 +10,7 @@ import pytest
 from groupcoord import Config, ErrorCode, ManualClock
 from groupcoord.broker.broker import Broker
 from groupcoord.clock import Clock, SystemClock
-from groupcoord.host.opening import open_log_store, open_transaction_log
+from groupcoord.host.opening import open_log_store
 from groupcoord.messages import (
     GroupToFetch,
     Heartbeat,
@@ -46,7 +46,6 @@ def open_broker(directory: Path, clock: Clock) -> Broker:
         config=CONFIG,
         clock=clock,
         log_store=open_log_store(directory, CONFIG),
-        transaction_log=open_transaction_log(directory),
     )
     with broker.topics.edit() as edit:
         edit.create("orders", 1)

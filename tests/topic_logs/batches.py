@@ -20,6 +20,7 @@ class SomeTopic(NamedTuple):
     name: str
     topic_id: UUID
     partition_count: int
+    is_internal: bool = False
 
 
 TOPIC = SomeTopic("orders", UUID(int=1), 100)

@@ -13,14 +13,10 @@ from typing import NamedTuple
 from uuid import UUID
 
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
-from groupcoord.core.java.hashing import partition_for
 from groupcoord.core.messages import Node
 from groupcoord.storage.log_settings import LEADER_EPOCH
 
 NOBODY = -1
-
-TRANSACTIONS_TOPIC = Topic("__transaction_state", UUID(int=0x7472616E73), 50)
-"""Stands for the topic that Kafka keeps transactions in: here it holds nothing, but its partitions have leaders."""
 
 
 class Leader(NamedTuple):
@@ -171,20 +167,10 @@ class Leadership:
     def to_elect(self, topics: TopicRegistry) -> list[tuple[Topic, int, int]]:
         """Return the partitions whose leader does not run while somebody else could lead: topic, index, and who."""
         found = []
-        for topic in (*topics, TRANSACTIONS_TOPIC):
+        for topic in topics:
             for index in range(topic.partition_count):
                 if self.leader(topic, index).node_id not in self._running:
                     node_id = self._first_running(topic, index)
                     if node_id != NOBODY:
                         found.append((topic, index, node_id))
         return found
-
-    # ------------------------------------------------------------ transactions
-
-    def transaction_partition(self, transactional_id: str) -> int:
-        """Return the partition whose leader coordinates the transactions of an id."""
-        return partition_for(transactional_id, TRANSACTIONS_TOPIC.partition_count)
-
-    def coordinates_transactions(self, node_id: int, transactional_id: str) -> bool:
-        """Tell whether a node coordinates the transactions of an id."""
-        return self.is_sole or self.leads(node_id, TRANSACTIONS_TOPIC, self.transaction_partition(transactional_id))

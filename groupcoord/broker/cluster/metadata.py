@@ -109,7 +109,7 @@ def answer_metadata(
 def topics_to_create(request: Metadata, response: MetadataResponse) -> list[str]:
     """Return the topics that a client asked for, that it lets be created, and that aren't there.
 
-    Kafka creates its internal topics, too, when somebody asks for them; here there is one, and it is there.
+    Kafka creates its internal topics, too, when somebody asks for them; here they come by themselves.
     """
     if not request.allow_auto_topic_creation:
         return []
@@ -168,7 +168,10 @@ class _View(NamedTuple):
             check_topic_name(name)
         except TopicError as error:
             error_code = error.error_code
-        return MetadataTopic(error_code, name, topic_authorized_operations=self.operations(name))
+        is_internal = name in INTERNAL_TOPICS
+        return MetadataTopic(
+            error_code, name, is_internal=is_internal, topic_authorized_operations=self.operations(name)
+        )
 
     def known(self, topic: Topic) -> MetadataTopic:
         leader = self.leadership.leader_of_all(topic)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any, TypedDict
 
-from groupcoord.broker.cluster.leadership import NOBODY, TRANSACTIONS_TOPIC, Leadership
+from groupcoord.broker.cluster.leadership import NOBODY, Leadership
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.broker.transactions.coordinator import TransactionCoordinator
@@ -15,6 +15,7 @@ from groupcoord.core.front.authorization import Principal
 from groupcoord.core.java.hashing import partition_for
 from groupcoord.core.messages import CompleteTransaction, Node
 from groupcoord.core.records import OFFSETS_TOPIC
+from groupcoord.core.topic_names import TRANSACTIONS_TOPIC
 from groupcoord.storage.errors import FailedLogError
 
 
@@ -78,8 +79,18 @@ class Nodes:
 
     def transaction_node(self, transactional_id: str) -> Node | None:
         """Return the node that coordinates the transactions of an id; None while nobody does."""
-        index = self.leadership.transaction_partition(transactional_id)
-        return self.leadership.node(self.leadership.leader(TRANSACTIONS_TOPIC, index).node_id)
+        return self.leadership.node(self._transaction_leader(transactional_id))
+
+    def coordinates_transactions(self, node_id: int, transactional_id: str) -> bool:
+        """Tell whether a node coordinates the transactions of an id."""
+        return self.leadership.is_sole or self._transaction_leader(transactional_id) == node_id
+
+    def _transaction_leader(self, transactional_id: str) -> int:
+        """Return who leads the partition that an id is in; nobody as long as no coordinator was ever looked for."""
+        topic = self._topics.get(TRANSACTIONS_TOPIC)
+        if topic is None:
+            return NOBODY
+        return self.leadership.leader(topic, partition_for(transactional_id, topic.partition_count)).node_id
 
     def serving(self, log_partition: int) -> GroupCoordinator | None:
         """Return the group coordinator that serves a partition of ``__consumer_offsets``."""
@@ -101,7 +112,7 @@ class Nodes:
             former.unload(index)
             deliver_replies(former)
         leader = self.leadership.elect(topic, index, node_id)
-        if not topic.is_internal and self._data is not None:
+        if not is_offsets and self._data is not None:
             with suppress(FailedLogError):  # whoever reads or writes it is told
                 log = self._data.log(topic, index)
                 if log is not None:
@@ -174,6 +185,10 @@ class SpreadCoordinator:
         """Return the core of a log partition; None if no node serves it."""
         coordinator = self._nodes.serving(index)
         return None if coordinator is None else coordinator.partition(index)
+
+    def topics_created(self, names: Collection[str]) -> None:
+        """There are new topics."""
+        self._nodes.topics_created(names)
 
     def submit(self, request: Any, token: Any = None, principal: Principal = None) -> None:
         """Have a request answered by who coordinates the group, or the log partition, that it is about.

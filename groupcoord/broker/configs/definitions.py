@@ -167,6 +167,17 @@ def offsets_topic_configs(config: Config) -> Configs:
     return {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": segment_bytes}
 
 
+def transactions_topic_configs(config: Config) -> Configs:
+    """Return the settings with which ``__transaction_state`` is made."""
+    return {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "min.insync.replicas": "1",
+        "segment.bytes": str(config.transaction_state_log_segment_bytes),
+        "unclean.leader.election.enable": "false",
+    }
+
+
 def checked_values(own: Configs, definitions: Definitions, what: str) -> tuple[Configs, dict[str, Any]]:
     """Return settings as they are told, and their values, if there are such settings and each may have its value.
 

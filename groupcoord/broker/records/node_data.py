@@ -33,7 +33,7 @@ class NodeData(TopicData):
     """
 
     def __init__(self, whole: TopicData, leadership: Leadership, node_id: int) -> None:
-        super().__init__(whole.config, whole.clock, whole.topics, logs=whole.logs)
+        super().__init__(whole.config, whole.clock, whole.topics, all_logs=whole.all_logs)
         self._whole = whole
         self._leadership = leadership
         self._node_id = node_id

@@ -5,6 +5,7 @@ groups commit offsets such as 42, and their consumers go on reading there; Kafka
 the consumers would jump back to 0. So then a Fetch at any offset from 0 on is answered as if the log ended exactly
 there: nothing to read yet, high watermark = the offset asked for, lag 0. ListOffsets still answers 0 for start and end,
 and producing is refused, though answered: librdkafka fetches from no broker that does not list Produce.
+What the server keeps of itself (``__consumer_offsets``, ``__transaction_state``) can be read then, too.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from groupcoord.clock import Clock
 from groupcoord.config import Config
 from groupcoord.config.settings import INT64_MAX
 from groupcoord.core.records import OFFSETS_TOPIC, TransactionMarker
+from groupcoord.core.topic_names import TRANSACTIONS_TOPIC
 from groupcoord.errors import ErrorCode
 from groupcoord.log_store import IdentifiedStore, LogStore
 from groupcoord.storage.errors import FailedLogError, TopicLogError
@@ -50,10 +52,11 @@ class TopicData:
         clock: where the time comes from.
         topics: the topics that exist.
         directory: where their logs are; None keeps them in memory.
-        logs: the logs themselves, where somebody else has opened them.
+        all_logs: the logs themselves, where somebody else has opened them.
 
     Attributes:
         logs: what they hold; None if they hold nothing.
+        all_logs: this, and what the server keeps in topics of its own.
     """
 
     def __init__(
@@ -63,16 +66,17 @@ class TopicData:
         topics: TopicRegistry,
         directory: DataDirectory | None = None,
         *,
-        logs: TopicLogs | None = None,
+        all_logs: TopicLogs | None = None,
     ) -> None:
         self.config = config
         self.clock = clock
         self.topics = topics
         self._lines = LimitedLog(logger)
-        self.logs = logs
-        if config.records_enable and logs is None:
-            self.logs = TopicLogs(config.records_memory_max_bytes, directory, now_ms=clock.now_ms, report=self._report)
-            self.logs.open_found(topic for topic in topics if not topic.is_internal)
+        if all_logs is None:
+            all_logs = TopicLogs(config.records_memory_max_bytes, directory, now_ms=clock.now_ms, report=self._report)
+            all_logs.open_found(topic for topic in topics if self._is_logged(topic))
+        self.all_logs = all_logs
+        self.logs = all_logs if config.records_enable else None
         self._offsets: ServingStore | None = None
         self._retention_due_ms = clock.now_ms() + config.log_retention_check_interval_ms
         self._to_retain: list[tuple[UUID, int]] = []
@@ -81,6 +85,10 @@ class TopicData:
 
     def _report(self, kind: str, line: str) -> None:
         self._lines.error(kind, self.clock.now_ms() / 1000, "%s", line)
+
+    def _is_logged(self, topic: Topic) -> bool:
+        """Tell whether the logs of a topic are among these; those of others are the log store's, or there are none."""
+        return topic.name == TRANSACTIONS_TOPIC if topic.is_internal else self.config.records_enable
 
     def find(self, name: str | None, topic_id: UUID) -> Topic | None:
         """Return the topic that a request names, by name or (None) by id."""
@@ -95,7 +103,15 @@ class TopicData:
         offsets = self.whole._offsets
         if offsets is not None and topic.name == OFFSETS_TOPIC:
             return offsets.log(partition_index)
-        return None if self.logs is None else self.logs.log(topic, partition_index)
+        return self.all_logs.log(topic, partition_index) if self._is_logged(topic) else None
+
+    def existing_logs(self, topic: Topic) -> list[int]:
+        """Return the partitions of a topic that have a log, or files of one.
+
+        Raises:
+            OSError: the directory can't be read.
+        """
+        return [index for _, index in self.all_logs.existing([topic])]
 
     def serve_offsets(self, store: LogStore) -> Callable[[int], None] | None:
         """Let clients read ``__consumer_offsets`` from the store that writes it, also where topics hold nothing.
@@ -137,9 +153,7 @@ class TopicData:
         offsets = self.whole._offsets
         if offsets is not None and topic.name == OFFSETS_TOPIC:
             return offsets.leader_epoch(partition_index)
-        if self.logs is None or topic.is_internal:
-            return LEADER_EPOCH
-        return self.logs.leader_epoch(topic, partition_index)
+        return self.all_logs.leader_epoch(topic, partition_index) if self._is_logged(topic) else LEADER_EPOCH
 
     def settings_of(self, topic: Topic) -> TopicLogSettings:
         """Return what holds for the logs of a topic."""
@@ -189,10 +203,10 @@ class TopicData:
             What :meth:`PartitionLog.append_marker` returns; KAFKA_STORAGE_ERROR if the log's files can't be used.
         """
         topic = self.topics.get(name)
-        if self.logs is None or topic is None or not topic.has_partition(partition_index):
+        if topic is None or not self._is_logged(topic) or not topic.has_partition(partition_index):
             return ErrorCode.NONE
         try:
-            log = self.logs.log(topic, partition_index)
+            log = self.all_logs.log(topic, partition_index)
         except FailedLogError as error:
             return error.error_code
         return log.append_marker(marker, self.clock.now_ms(), self.settings_of(topic))
@@ -200,8 +214,8 @@ class TopicData:
     def delete(self, topic: Topic) -> None:
         """Forget what a topic held."""
         self._settings.pop(topic.topic_id, None)
-        if self.logs is not None:
-            self.logs.delete(topic)
+        if self._is_logged(topic):
+            self.all_logs.delete(topic)
 
     # ------------------------------------------------------------ time
 
@@ -237,26 +251,24 @@ class TopicData:
         Returns:
             True if it should soon be called again; False if all is clean enough for now.
         """
-        return self.logs is not None and self.logs.compact_some(self._compacted_topics, now_ms, budget)
+        return self.all_logs.compact_some(self._compacted_topics, now_ms, budget)
 
     def _compacted_topics(self) -> list[tuple[Topic, TopicLogSettings]]:
-        found = [(topic, self.settings_of(topic)) for topic in self.topics if not topic.is_internal]
+        found = [(topic, self.settings_of(topic)) for topic in self.topics if self._is_logged(topic)]
         return [(topic, settings) for topic, settings in found if settings.is_compacted]
 
     def look_after(self) -> None:
         """See to it that files are as they should be, and durable when they should. Worth calling every second."""
-        if self.logs is not None:
-            self.logs.check_some()
-            for topic in self.topics:
-                settings = self.settings_of(topic)
-                if settings.flush_ms != INT64_MAX:
-                    self.logs.flush_due(topic, settings)
+        self.all_logs.check_some()
+        for topic in self.topics:
+            settings = self.settings_of(topic)
+            if settings.flush_ms != INT64_MAX:
+                self.all_logs.flush_due(topic, settings)
         self._lines.report(self.clock.now_ms() / 1000)
 
     def close(self) -> None:
         """Close what is open."""
-        if self.logs is not None:
-            self.logs.close()
+        self.all_logs.close(is_whole=self.config.records_enable)
         self._lines.report(self.clock.now_ms() / 1000, ends=True)
 
 

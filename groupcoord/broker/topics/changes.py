@@ -29,6 +29,7 @@ from groupcoord.broker.topics.registry import (
 from groupcoord.config import Config
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.core.records import OFFSETS_TOPIC, ZERO_UUID
+from groupcoord.core.topic_names import TRANSACTIONS_TOPIC
 from groupcoord.errors import ConfigError, ErrorCode
 from groupcoord.wire.broker_messages import (
     CreatableTopic,
@@ -52,6 +53,9 @@ logger = logging.getLogger("groupcoord.host")
 
 DEFAULT = -1
 METADATA_TOPIC = "__cluster_metadata"
+KEPT_TOPICS = {OFFSETS_TOPIC: "the offsets", TRANSACTIONS_TOPIC: "the transactions"}
+"""What the server itself writes to topics: their number of partitions says in which it is."""
+
 TOPIC_DENIED = "Topic authorization failed."
 
 
@@ -130,8 +134,8 @@ def answer_create_partitions(
         before = topics.partition_count(topic.name)
         if before is not None and total > MAX_PARTITIONS_PER_REQUEST:
             raise TopicError(ErrorCode.POLICY_VIOLATION, TOO_MANY_ADDITIONAL_PARTITIONS)
-        if topic.name == OFFSETS_TOPIC:
-            raise TopicError(ErrorCode.INVALID_REQUEST, f"Topic '{OFFSETS_TOPIC}' keeps its number of partitions.")
+        if topic.name in KEPT_TOPICS:
+            raise TopicError(ErrorCode.INVALID_REQUEST, f"Topic '{topic.name}' keeps its number of partitions.")
         edit.check_extension(topic.name, topic.count)
         if topic.assignments is not None:
             _check_new_assignments(topic.assignments, before or 0, topic.count - (before or 0), node_ids)
@@ -223,8 +227,9 @@ def _to_delete(
     if name is not None and topic.topic_id in ids:
         message = "The provided topic name maps to an ID that was already supplied."
         raise TopicError(ErrorCode.INVALID_REQUEST, message)
-    if topic.name == OFFSETS_TOPIC:
-        raise TopicError(ErrorCode.INVALID_REQUEST, f"Topic '{OFFSETS_TOPIC}' can't be deleted: the offsets are in it.")
+    if topic.name in KEPT_TOPICS:
+        message = f"Topic '{topic.name}' can't be deleted: {KEPT_TOPICS[topic.name]} are in it."
+        raise TopicError(ErrorCode.INVALID_REQUEST, message)
     return topic
 
 

@@ -13,24 +13,32 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from attrs import define, field
 
 from groupcoord.broker.limited_log import LimitedLog
 from groupcoord.broker.records.topic_data import TopicData
-from groupcoord.broker.topics.registry import TopicRegistry
-from groupcoord.broker.transactions.log import NEXT_PRODUCER_ID, MemoryTransactionLog, TransactionLogError, Value
+from groupcoord.broker.topics.registry import Topic, TopicRegistry
+from groupcoord.broker.transactions.log import TransactionLog, TransactionLogError
 from groupcoord.broker.transactions.markers import Answerable, Coordinating, MarkerToken
-from groupcoord.broker.transactions.state import TopicPartition, Transaction, TransactionState, Writer
+from groupcoord.broker.transactions.producer_ids import NoProducerIdError, ProducerIds
+from groupcoord.broker.transactions.state import (
+    CLIENT_VERSION,
+    CLIENT_VERSION_OF_EPOCHS,
+    TopicPartition,
+    Transaction,
+    TransactionState,
+    Writer,
+)
 from groupcoord.clock import Clock
 from groupcoord.config import Config
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions, Principal
 from groupcoord.core.messages import CompleteTransaction, PartitionResult, TopicResult, TxnOffsetCommit
 from groupcoord.core.records import OFFSETS_TOPIC, ZERO_UUID, TransactionMarker
-from groupcoord.core.topic_names import INTERNAL_TOPICS
-from groupcoord.errors import ErrorCode
+from groupcoord.core.topic_names import INTERNAL_TOPICS, TRANSACTIONS_TOPIC
+from groupcoord.errors import ErrorCode, GroupcoordError
 from groupcoord.wire.cluster_messages import PartitionsOfTopic
 from groupcoord.wire.pacing import paced
 from groupcoord.wire.transaction_messages import (
@@ -53,9 +61,6 @@ from groupcoord.wire.transaction_messages import (
 
 logger = logging.getLogger("groupcoord.host")
 
-PRODUCER_ID_BLOCK = 1_000
-"""So many producer ids are set aside with one entry of the log; those that a restart leaves over are not used."""
-
 RETRY_MS = 1_000
 """After this time markers that could not be written are tried again."""
 
@@ -64,8 +69,6 @@ ENDED = (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION
 
 NOT_WRITTEN = ErrorCode.COORDINATOR_NOT_AVAILABLE
 """What a client is told whose change could not be written."""
-
-KEY_PREFIX = "transaction:"
 
 
 @define(eq=False)
@@ -104,13 +107,13 @@ class TransactionCoordinator:
     Args:
         config: the settings whose keys begin with ``transaction``.
         clock: where the time comes from.
-        log: what is durable.
+        producer_ids: gives out ids.
         coordinator: takes offsets and markers.
         topics: the topics that exist.
-        data: what they hold, and where markers go, too.
+        data: what they hold: transactions, among others, and markers.
 
     Raises:
-        TransactionLogError: the log has an entry that is no transaction.
+        TransactionLogError: what is kept of transactions can't be read.
     """
 
     def __init__(
@@ -118,14 +121,15 @@ class TransactionCoordinator:
         *,
         config: Config,
         clock: Clock,
-        log: MemoryTransactionLog,
+        producer_ids: ProducerIds,
         coordinator: Coordinating,
         topics: TopicRegistry,
         data: TopicData,
     ) -> None:
         self._config = config
         self._clock = clock
-        self._log = log
+        self._log = TransactionLog(topics, data, on_made=lambda: coordinator.topics_created((TRANSACTIONS_TOPIC,)))
+        self._producer_ids = producer_ids
         self._lines = LimitedLog(logger, burst=1)
         self._refused_count = 0
         self._coordinator = coordinator
@@ -139,24 +143,13 @@ class TransactionCoordinator:
         self._timeout_check_ms = now_ms + self._timeout_check_interval_ms
         self._expiration_check_ms = now_ms + self._expiration_check_interval_ms
         self._retry_ms: int | None = None
-        self._read_log()
-
-    def _read_log(self) -> None:
-        entries = self._log.entries
-        for key, value in entries.items():
-            if key.startswith(KEY_PREFIX):
-                transactional_id = key.removeprefix(KEY_PREFIX)
-                try:
-                    transaction = Transaction.from_entry(transactional_id, value)  # type: ignore[arg-type]
-                except (KeyError, TypeError, ValueError, AttributeError) as error:
-                    raise TransactionLogError(f"entry {key!r} is no transaction: {error!r}") from error
-                self._take(transaction)
-        reserved = entries.get(NEXT_PRODUCER_ID)
-        self._next_producer_id = self._reserved_producer_id = reserved if isinstance(reserved, int) else None
+        for transaction in self._log.read():
+            self._take(transaction)
 
     def _first_unused_producer_id(self) -> int:
-        """Return an id above those in the offsets' log, which may come from a broker whose transactions are unknown."""
-        highest = NO_PRODUCER_ID
+        """Return an id above those in the logs, which may come from a broker."""
+        ids = (transaction.producer_id for transaction in self._transactions.values())
+        highest = max(ids, default=NO_PRODUCER_ID)
         for index in range(self._config.offsets_topic_num_partitions):
             partition = self._coordinator.partition(index)
             if partition is not None:
@@ -229,7 +222,7 @@ class TransactionCoordinator:
             is_idle = transaction.state.is_complete or transaction.state is TransactionState.EMPTY
             if is_idle and transaction.update_time_ms + self._config.transactional_id_expiration_ms <= now_ms:
                 try:
-                    self._put(KEY_PREFIX + transactional_id, None)
+                    self._write(self._log.remove, transactional_id)
                 except TransactionLogError:
                     return
                 del self._transactions[transactional_id]
@@ -275,14 +268,10 @@ class TransactionCoordinator:
         return InitProducerIdResponse(ErrorCode.NONE, initialised.producer_id, initialised.producer_epoch)
 
     def _new_producer_id(self) -> int:
-        first, end = self._next_producer_id, self._reserved_producer_id
-        if first is None or end is None or first >= end:
-            first = self._first_unused_producer_id() if first is None else first
-            end = first + PRODUCER_ID_BLOCK
-            self._put(NEXT_PRODUCER_ID, end)
-            self._reserved_producer_id = end
-        self._next_producer_id = first + 1
-        return first
+        try:
+            return self._producer_ids.take(self._first_unused_producer_id)
+        except NoProducerIdError as error:
+            raise self._refused(error) from error
 
     # ------------------------------------------------------------ what a transaction has
 
@@ -320,7 +309,8 @@ class TransactionCoordinator:
                 }
             else:
                 if error_code is ErrorCode.NONE:
-                    error_code = self._add(wanted.transactional_id, partitions)
+                    version = CLIENT_VERSION if permissions is not None else CLIENT_VERSION_OF_EPOCHS
+                    error_code = self._add(wanted.transactional_id, partitions, version)
                 errors = dict.fromkeys(partitions, error_code)
         return tuple(
             TopicResult(
@@ -363,12 +353,14 @@ class TransactionCoordinator:
             return ErrorCode.CONCURRENT_TRANSACTIONS
         return error_code
 
-    def _add(self, transactional_id: str, partitions: frozenset[TopicPartition]) -> ErrorCode:
+    def _add(
+        self, transactional_id: str, partitions: frozenset[TopicPartition], client_version: int = CLIENT_VERSION
+    ) -> ErrorCode:
         """Add partitions to the transaction, which begins if it is not open yet."""
         transaction = self._transactions[transactional_id]
         if transaction.state is not TransactionState.ONGOING or not partitions <= transaction.partitions:
             try:
-                self._store(transaction.with_partitions(partitions, self._clock.now_ms()))
+                self._store(transaction.with_partitions(partitions, self._clock.now_ms(), client_version))
             except TransactionLogError:
                 return NOT_WRITTEN
         return ErrorCode.NONE
@@ -399,7 +391,7 @@ class TransactionCoordinator:
             return error_code
         partition = self._partition_of(request.group_id)
         if request.adds_group:
-            return self._add(request.transactional_id, frozenset((partition,)))
+            return self._add(request.transactional_id, frozenset((partition,)), CLIENT_VERSION_OF_EPOCHS)
         return self._membership_error(request.transactional_id, partition)
 
     def verify_writer(self, writer: Writer) -> ErrorCode:
@@ -410,7 +402,7 @@ class TransactionCoordinator:
         if error_code is not ErrorCode.NONE:
             return error_code
         if writer.adds_partition:
-            return self._add(writer.transactional_id, frozenset((writer.partition,)))
+            return self._add(writer.transactional_id, frozenset((writer.partition,)), CLIENT_VERSION_OF_EPOCHS)
         return self._membership_error(writer.transactional_id, writer.partition)
 
     def _membership_error(self, transactional_id: str, partition: TopicPartition) -> ErrorCode:
@@ -465,14 +457,17 @@ class TransactionCoordinator:
             if not completion.missing:
                 self._end_completion(completion)
 
-        producer = transaction.producer_id, transaction.producer_epoch
-        is_commit = transaction.state is TransactionState.PREPARE_COMMIT
+        end = (
+            transaction.producer_id,
+            transaction.producer_epoch,
+            transaction.state is TransactionState.PREPARE_COMMIT,
+            self._log.coordinator_epoch(transaction.transactional_id),
+        )
         for topic, index in partitions:
             if topic == OFFSETS_TOPIC:
-                marker = CompleteTransaction(index, *producer, is_commit)
-                self._coordinator.submit(marker, MarkerToken(on_answer))
+                self._coordinator.submit(CompleteTransaction(index, *end), MarkerToken(on_answer))
             else:
-                on_answer(self._data.append_marker(topic, index, TransactionMarker(*producer, is_commit)))
+                on_answer(self._data.append_marker(topic, index, TransactionMarker(*end)))
         if not partitions:
             self._end_completion(completion)
 
@@ -532,24 +527,35 @@ class TransactionCoordinator:
 
     # ------------------------------------------------------------ state
 
-    def _put(self, key: str, value: Value | None) -> None:
-        """Make a change durable, and log when that fails and when it works again."""
+    def prepare(self) -> Topic | None:
+        """Return the topic that transactions are kept in, made if need be; None if that can't be, which is logged."""
         try:
-            self._log.put(key, value)
+            return self._log.topic()
         except TransactionLogError as error:
-            self._refused_count += 1
-            self._lines.error(
-                "refused", self._clock.now_ms() / 1000, "a change of a transaction was refused: %s", error
-            )
-            raise
+            self._refused(error)
+            return None
+
+    def _write(self, write: Callable[[Any, int], None], what: Any) -> None:
+        """Make a change durable, and log when that fails and when it works again."""
+        now_ms = self._clock.now_ms()
+        try:
+            write(what, now_ms)
+        except TransactionLogError as error:
+            raise self._refused(error) from error
         if self._refused_count:
             again = "transactions can be written again (changes refused in the meantime: %d)"
-            self._lines.warning("written again", self._clock.now_ms() / 1000, again, self._refused_count)
+            self._lines.warning("written again", now_ms / 1000, again, self._refused_count)
             self._refused_count = 0
+
+    def _refused(self, error: GroupcoordError) -> TransactionLogError:
+        """Log that something can't be written, and return an error that says so."""
+        self._refused_count += 1
+        self._lines.error("refused", self._clock.now_ms() / 1000, "a change of a transaction was refused: %s", error)
+        return TransactionLogError(str(error))
 
     def _store(self, transaction: Transaction) -> Transaction:
         """Make a transaction durable, then the current one."""
-        self._put(KEY_PREFIX + transaction.transactional_id, transaction.to_entry())
+        self._write(self._log.put, transaction)
         self._take(transaction)
         return transaction
 

@@ -1,198 +1,162 @@
-"""Where the transaction coordinator keeps what must survive: a dictionary of small entries, in memory or in one file.
+"""What the transaction coordinator keeps: the topic ``__transaction_state``, a record for each change.
 
-The file is text: a first line that names the format, then one JSON object per change. The last one of a key counts:
-
-    {"format": "groupcoord transactions", "version": 1}
-    {"key": "next_producer_id", "value": 1000}
-    {"key": "transaction:orders-writer", "value": {"state": "Ongoing", "producer_id": 7, …}}
-    {"key": "transaction:orders-writer", "value": null}
-
-A value of null removes the key. When :meth:`FileTransactionLog.put` returns, the operating system has the bytes, so
-that killing the process loses nothing; there is no fsync, as there is none for offsets by default. The file is
-rewritten without what is out of date, if there is any, when it is opened, and when most of it is; where that fails, as
-on a full disk, the old one is used on.
+Its partitions are logs as those of other topics, compacted, in memory or in files that a broker opens, and may have
+written; clients read them as they are written. As there, nothing is fsynced unless ``log.flush.interval.messages`` or
+``log.flush.interval.ms`` ask for it: what was acknowledged survives that the process is killed.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
-import logging
-import os
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
+from attrs import evolve
+
+from groupcoord.broker.configs.definitions import transactions_topic_configs
+from groupcoord.broker.records.topic_data import TopicData
+from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry
+from groupcoord.broker.transactions.state import Transaction
+from groupcoord.core.java.hashing import partition_for
+from groupcoord.core.topic_names import TRANSACTIONS_TOPIC
 from groupcoord.errors import GroupcoordError
-from groupcoord.storage.whole_files import replace_file
+from groupcoord.storage.errors import TopicLogError
 
-FILE_NAME = "transactions.jsonl"
-FORMAT = {"format": "groupcoord transactions", "version": 1}
-ROTTEN_CHANGES = 10_000
-"""The file is rewritten once it holds this many changes, and four times as many as there are entries."""
+if TYPE_CHECKING:
+    from groupcoord.storage.log_settings import TopicLogSettings
+    from groupcoord.storage.partition_log import PartitionLog
 
-NEXT_PRODUCER_ID = "next_producer_id"
-"""The key of the first producer id that was not set aside yet."""
+READ_BYTES = 1_048_576
+"""So much of a log is read at once."""
 
-Value = dict[str, Any] | int
-logger = logging.getLogger("groupcoord.host")
+MEMORY_SEGMENT_BYTES = 262_144
+"""In memory segments are no larger than this, so that what is out of date can soon be dropped."""
 
 
 class TransactionLogError(GroupcoordError):
-    """The file can't be read or written, or does not hold what it should; the message names the file and the reason."""
+    """A change can't be written, or what was written can't be read; the message says why."""
 
 
-class MemoryTransactionLog:
-    """Entries that live as long as this object.
-
-    >>> log = MemoryTransactionLog()
-    >>> log.put("next_producer_id", 1000)
-    >>> log.entries["next_producer_id"]
-    1000
-    """
-
-    def __init__(self) -> None:
-        self._entries: dict[str, Value] = {}
-
-    @property
-    def entries(self) -> Mapping[str, Value]:
-        """All entries by key, in no particular order."""
-        return self._entries
-
-    def put(self, key: str, value: Value | None) -> None:
-        """Set an entry, durably; None removes it.
-
-        Raises:
-            TransactionLogError: it could not be written; nothing has changed.
-        """
-        if value is None:
-            self._entries.pop(key, None)
-        else:
-            self._entries[key] = value
-
-    def close(self) -> None:
-        """Let go of what is open. The log can't be used any more."""
-
-
-class FileTransactionLog(MemoryTransactionLog):
-    """Entries in the file ``transactions.jsonl`` of a directory, which this process owns alone.
-
-    A file that somebody deletes meanwhile is written anew at the next change.
+class TransactionLog:
+    """The transactions of a server, as they are to be found after a restart.
 
     Args:
-        directory: created if need be. What a crash left half written at the end of the file is cut, and logged.
-
-    Raises:
-        TransactionLogError: the file can't be read or written, or is damaged before its end.
+        topics: the topics that exist; this one is made when it is first needed.
+        data: what they hold.
+        on_made: is called when the topic was made.
     """
 
-    def __init__(self, directory: Path) -> None:
-        super().__init__()
-        self._path = directory / FILE_NAME
-        self._descriptor = -1
-        self._size = 0
-        self._change_count = 0
+    def __init__(self, topics: TopicRegistry, data: TopicData, *, on_made: Callable[[], None]) -> None:
+        self._topics = topics
+        self._on_made = on_made
+        self._data = data.whole
+
+    def topic(self) -> Topic:
+        """Return the topic, made if need be.
+
+        Raises:
+            TransactionLogError: it can't be made.
+        """
+        topic = self._topics.get(TRANSACTIONS_TOPIC)
+        if topic is not None:
+            return topic
+        config = self._data.config
         try:
-            directory.mkdir(parents=True, exist_ok=True)
-            self._descriptor = _open(self._path)
-            self._read(self._path.read_bytes())
-            self._repair()
-        except OSError as error:
-            self.close()
-            raise TransactionLogError(f"{self._path}: {error.strerror or error}") from error
-        except TransactionLogError:
-            self.close()
-            raise
-        if self._change_count > len(self._entries):
-            self._try_to_rewrite()
+            with self._topics.edit() as edit:
+                count, configs = config.transaction_state_log_num_partitions, transactions_topic_configs(config)
+                topic = edit.create(TRANSACTIONS_TOPIC, count, configs=configs)
+        except (OSError, TopicError) as error:
+            raise TransactionLogError(f"{TRANSACTIONS_TOPIC} can't be made: {error}") from error
+        self._on_made()
+        return topic
 
-    def put(self, key: str, value: Value | None) -> None:
-        """Set an entry; see :meth:`MemoryTransactionLog.put`."""
-        if self._descriptor < 0:
-            raise TransactionLogError(f"{self._path}: is closed")
+    def read(self) -> list[Transaction]:
+        """Return the last state of each transactional id.
+
+        Raises:
+            TransactionLogError: a log can't be read, or holds something else.
+        """
+        topic = self._topics.get(TRANSACTIONS_TOPIC)
+        if topic is None:
+            return []
         try:
-            self._repair()
-            self._append(_line({"key": key, "value": value}))
+            found = self._data.existing_logs(topic)
         except OSError as error:
-            # What was written in part is cut now or, should that fail as well, before the next change.
-            with contextlib.suppress(OSError):
-                self._repair()
-            raise TransactionLogError(f"{self._path}: cannot be written: {error.strerror or error}") from error
-        super().put(key, value)
-        self._change_count += 1
-        if self._change_count > max(ROTTEN_CHANGES, 4 * len(self._entries)):
-            self._try_to_rewrite()
+            raise TransactionLogError(f"{topic.name} can't be read: {error}") from error
+        return [transaction for index in found for transaction in self._read_partition(topic, index)]
 
-    def close(self) -> None:
-        """Close the file."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+    def _read_partition(self, topic: Topic, index: int) -> Iterator[Transaction]:
+        from groupcoord.records.transactions import decode_transaction_key, decode_transaction_value
 
-    # ------------------------------------------------------------ reading
-
-    def _read(self, content: bytes) -> None:
-        *lines, rest = content.split(b"\n")
-        for number, line in enumerate(lines, 1):
-            try:
-                entry = json.loads(line)
-                if number == 1:
-                    self._check_format(entry)
-                else:
-                    super().put(str(entry["key"]), entry["value"])
-                    self._change_count += 1
-            except (ValueError, KeyError, TypeError) as error:
-                if number < len(lines) or number == 1:
-                    raise TransactionLogError(f"{self._path}: line {number} is damaged: {error!r}") from None
-                rest = line + b"\n" + rest
-        if rest:
-            logger.warning("%s: cut %d bytes at the end that a crash left half written", self._path, len(rest))
-        self._size = len(content) - len(rest)
-
-    def _check_format(self, entry: Any) -> None:
-        if entry != FORMAT:
-            raise TransactionLogError(f"{self._path}: begins with {entry!r}; this program knows {FORMAT!r}")
-
-    # ------------------------------------------------------------ writing
-
-    def _append(self, line: bytes) -> None:
-        if not self._size:
-            line = _line(FORMAT) + line
-        written = os.write(self._descriptor, line)
-        if written < len(line):
-            raise OSError(0, "only a part could be written")
-        self._size += written
-
-    def _repair(self) -> None:
-        """Cut what a failed write has left, and write the file anew if somebody has deleted or shortened it."""
-        status = os.fstat(self._descriptor)
-        if not status.st_nlink or status.st_size < self._size:
-            self._rewrite()
-            logger.warning("%s: was deleted or changed while it was open, and is written anew", self._path)
-        elif status.st_size > self._size:
-            os.ftruncate(self._descriptor, self._size)
-
-    def _try_to_rewrite(self) -> None:
+        values: dict[bytes, bytes | None] = {}
         try:
-            self._rewrite()
-        except OSError as error:
-            # The old file is whole and still open: go on with it, and don't try again at every change.
-            logger.error("%s: can't be rewritten without what is out of date: %s", self._path, error)
-            self._change_count = 0
+            for key, value in _records(self._log(topic, index)):
+                values[key] = value
+            for key, value in values.items():
+                transactional_id = decode_transaction_key(key)
+                if value is not None and transactional_id is not None:
+                    yield Transaction.from_record(transactional_id, decode_transaction_value(value))
+        except (ValueError, KeyError, TopicLogError) as error:
+            raise TransactionLogError(f"{topic.name}-{index} can't be read: {error}") from error
 
-    def _rewrite(self) -> None:
-        """Put a file of the entries alone in place of the file. A crash leaves one or the other."""
-        lines = [_line(FORMAT), *(_line({"key": key, "value": value}) for key, value in self._entries.items())]
-        content = b"".join(lines)
-        replace_file(self._path, content)
-        descriptor = _open(self._path)
-        self.close()
-        self._descriptor, self._size, self._change_count = descriptor, len(content), len(self._entries)
+    def put(self, transaction: Transaction, now_ms: int) -> None:
+        """Write what a transactional id has become.
+
+        Raises:
+            TransactionLogError: it can't be written.
+        """
+        from groupcoord.records.transactions import encode_transaction_value
+
+        self._append(transaction.transactional_id, encode_transaction_value(transaction.to_record()), now_ms)
+
+    def remove(self, transactional_id: str, now_ms: int) -> None:
+        """Write that a transactional id is no more.
+
+        Raises:
+            TransactionLogError: it can't be written.
+        """
+        self._append(transactional_id, None, now_ms)
+
+    def coordinator_epoch(self, transactional_id: str) -> int:
+        """Return what the markers of an id's transactions name: the leader's epoch of the partition that it is in."""
+        topic = self.topic()
+        return self._data.leader_epoch(topic, partition_for(transactional_id, topic.partition_count))
+
+    def _append(self, transactional_id: str, value: bytes | None, now_ms: int) -> None:
+        from groupcoord.records.batches import encode_batch
+        from groupcoord.records.transactions import encode_transaction_key
+
+        topic = self.topic()
+        try:
+            key = encode_transaction_key(transactional_id)
+            log = self._log(topic, partition_for(transactional_id, topic.partition_count))
+            records = [(key, value, now_ms)]
+            data = encode_batch(log.end_offset, records, leader_epoch=log.leader_epoch, base_sequence=-1)
+            log.append_encoded(data, 1, now_ms, self._settings(topic))
+        except (ValueError, TopicLogError) as error:
+            raise TransactionLogError(str(error)) from error
+
+    def _log(self, topic: Topic, index: int) -> PartitionLog:
+        log = self._data.log(topic, index)
+        assert log is not None, "this topic holds records even where others don't"
+        return log
+
+    def _settings(self, topic: Topic) -> TopicLogSettings:
+        settings = self._data.settings_of(topic)
+        if self._topics.directory is None and settings.segment_bytes > MEMORY_SEGMENT_BYTES:
+            return evolve(settings, segment_bytes=MEMORY_SEGMENT_BYTES)
+        return settings
 
 
-def _line(entry: Mapping[str, Any]) -> bytes:
-    return json.dumps(entry, separators=(",", ":")).encode() + b"\n"
+def _records(log: PartitionLog) -> Iterator[tuple[bytes, bytes | None]]:
+    """Yield the keys and values of a log, without markers."""
+    from groupcoord.records.batches import TruncatedBatchError, iter_batches
 
-
-def _open(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    offset = log.start_offset
+    while offset < log.end_offset:
+        read = log.read(offset, log.end_offset, READ_BYTES, takes_first=True)
+        with suppress(TruncatedBatchError):  # the last one is cut, and read with the next
+            for batch in iter_batches(b"".join(read.parts)):
+                if not batch.is_control:
+                    yield from ((key or b"", value) for _, _, key, value in batch.records())
+                offset = batch.next_offset

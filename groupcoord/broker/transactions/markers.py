@@ -6,7 +6,7 @@ older than the last one that its partition has seen is refused there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from attrs import define, field
@@ -41,6 +41,9 @@ class Coordinating(Protocol):
 
     def partition(self, index: int) -> Any:
         """Return the core of a log partition; None if it isn't served."""
+
+    def topics_created(self, names: Collection[str]) -> None:
+        """There are new topics."""
 
     def submit(self, request: Any, token: Any = None, principal: Principal = None) -> None:
         """Take a request; the token gets its answer, now or later."""

@@ -15,8 +15,8 @@ from groupcoord.broker.transactions.listings import answer_describe_producers, a
 from groupcoord.broker.transactions.markers import answer_write_txn_markers
 from groupcoord.broker.transactions.permissions import refuse, results_of
 from groupcoord.coordinator import GroupCoordinator
-from groupcoord.core.front.authorization import Permissions
-from groupcoord.core.messages import TxnOffsetCommit
+from groupcoord.core.front.authorization import Operation, Permissions
+from groupcoord.core.messages import CoordinatorType, FindCoordinator, TxnOffsetCommit
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import WireResponse
 from groupcoord.wire.pacing import Pace, in_portions, paced
@@ -153,6 +153,13 @@ class TransactionRequests:
         )
         return None
 
+    def prepare(self, connection: Connection, request: FindCoordinator) -> None:
+        """Have the topic that transactions are kept in, when somebody looks for their coordinator who may."""
+        if request.key_type == CoordinatorType.TRANSACTION:
+            permissions = self.permissions_of(connection)
+            if any(key and permissions.on_transactional_id(key, Operation.DESCRIBE) for key in request.keys):
+                self.node.transactions.prepare()
+
     def describe(self, connection: Connection, request: DescribeTransactions) -> DescribeTransactionsResponse:
         """Describe transactions as they stand."""
         response = self.node.transactions.describe(request, self.permissions_of(connection))
@@ -168,7 +175,7 @@ class TransactionRequests:
         )
 
     def _is_here(self, transactional_id: str) -> bool:
-        return self.node.nodes.leadership.coordinates_transactions(self._node_id, transactional_id)
+        return self.node.nodes.coordinates_transactions(self._node_id, transactional_id)
 
     def refuse_elsewhere(self, request: Any) -> WireResponse | None:
         """Return the refusal of a request about what another node coordinates, or None."""

@@ -33,6 +33,11 @@ class TransactionState(Enum):
     COMPLETE_ABORT = "CompleteAbort"
 
     @property
+    def code(self) -> int:
+        """What stands for it in the log."""
+        return _STATES.index(self)
+
+    @property
     def is_prepared(self) -> bool:
         """True while the outcome is decided, but not written to all partitions."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
@@ -41,6 +46,12 @@ class TransactionState(Enum):
     def is_complete(self) -> bool:
         """True once the outcome is written everywhere, until the next transaction."""
         return self in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
+
+
+_STATES = tuple(TransactionState)
+
+CLIENT_VERSION, CLIENT_VERSION_OF_EPOCHS = 0, 2
+"""How the log calls a client that goes on with its epoch, and one whose transactions have an epoch each (KIP-890)."""
 
 
 class TopicPartition(NamedTuple):
@@ -69,11 +80,13 @@ class Transaction:
     """A transactional id and its last transaction. A change makes a new object, which replaces this when it is durable.
 
     Attributes:
-        last_producer_epoch: the epoch before this one, if its producer may ask again what became of a request.
-        previous_producer_id: the id before this one, if the epochs of that ran out.
+        last_producer_epoch: the epoch before this one, if its producer may ask again what became of a request; no
+            restart knows it.
+        previous_producer_id: the id before the last change, which is this one unless the epochs of that ran out.
         next_producer_id: while a transaction is prepared: the id to go on with, as the epochs have run out.
         start_time_ms: when the last transaction began; -1 if there was none since the producer was initialised.
         update_time_ms: when anything last changed.
+        client_version: of what the last change was asked in: 2 where transactions have an epoch each, else 0.
     """
 
     transactional_id: str
@@ -87,6 +100,7 @@ class Transaction:
     partitions: frozenset[TopicPartition] = frozenset()
     start_time_ms: int = NO_TIME
     update_time_ms: int = 0
+    client_version: int = CLIENT_VERSION
 
     # ------------------------------------------------------------ looking
 
@@ -126,6 +140,9 @@ class Transaction:
 
     # ------------------------------------------------------------ changes
 
+    def _changed(self, now_ms: int, **changes: Any) -> Transaction:
+        return evolve(self, update_time_ms=now_ms, previous_producer_id=self.producer_id, **changes)
+
     def initialised(
         self, expected_epoch: int | None, timeout_ms: int, now_ms: int, new_producer_id: Callable[[], int]
     ) -> Transaction | None:
@@ -137,13 +154,12 @@ class Transaction:
             now_ms: the time.
             new_producer_id: makes an id, in case the epochs have run out.
         """
-        fresh = evolve(
-            self,
+        fresh = self._changed(
+            now_ms,
             timeout_ms=timeout_ms,
             state=TransactionState.EMPTY,
             partitions=frozenset(),
             start_time_ms=NO_TIME,
-            update_time_ms=now_ms,
         )
         is_current = self.producer_epoch in (NO_PRODUCER_EPOCH, expected_epoch)
         is_repeated = expected_epoch is not None and expected_epoch == self.last_producer_epoch
@@ -156,43 +172,45 @@ class Transaction:
                 fresh,
                 producer_id=new_producer_id(),
                 producer_epoch=0,
-                previous_producer_id=self.producer_id,
                 last_producer_epoch=NO_PRODUCER_EPOCH if expected_epoch is None else expected_epoch,
             )
         last_epoch = NO_PRODUCER_EPOCH if expected_epoch is None else self.producer_epoch
         return evolve(fresh, producer_epoch=self.producer_epoch + 1, last_producer_epoch=last_epoch)
 
-    def with_partitions(self, partitions: frozenset[TopicPartition], now_ms: int) -> Transaction:
+    def with_partitions(
+        self, partitions: frozenset[TopicPartition], now_ms: int, client_version: int = CLIENT_VERSION
+    ) -> Transaction:
         """Return this with an open transaction that has these partitions, too."""
         is_open = self.state is TransactionState.ONGOING
-        return evolve(
-            self,
+        return self._changed(
+            now_ms,
             state=TransactionState.ONGOING,
             partitions=self.partitions | partitions if is_open else partitions,
             start_time_ms=self.start_time_ms if is_open else now_ms,
-            update_time_ms=now_ms,
+            client_version=client_version,
         )
 
     def fenced(self, now_ms: int) -> Transaction:
         """Return this with its transaction about to be aborted, in the name of an epoch that nobody has."""
-        return evolve(
-            self,
+        return self._changed(
+            now_ms,
             state=TransactionState.PREPARE_ABORT,
             producer_epoch=self.producer_epoch + 1,
             last_producer_epoch=self.producer_epoch,
-            update_time_ms=now_ms,
+            client_version=CLIENT_VERSION_OF_EPOCHS,
         )
 
     def prepared(
         self, *, committed: bool, bumps_epoch: bool, now_ms: int, new_producer_id: Callable[[], int]
     ) -> Transaction:
         """Return this with the outcome decided, and if so asked the epoch raised."""
-        decided = evolve(
-            self,
+        is_open = self.state is TransactionState.ONGOING
+        decided = self._changed(
+            now_ms,
             state=TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT,
-            start_time_ms=self.start_time_ms if self.state is TransactionState.ONGOING else now_ms,
-            partitions=self.partitions if self.state is TransactionState.ONGOING else frozenset(),
-            update_time_ms=now_ms,
+            start_time_ms=self.start_time_ms if is_open else now_ms,
+            partitions=self.partitions if is_open else frozenset(),
+            client_version=CLIENT_VERSION_OF_EPOCHS if bumps_epoch else CLIENT_VERSION,
         )
         if not bumps_epoch:
             return decided
@@ -206,11 +224,10 @@ class Transaction:
     def completed(self, now_ms: int) -> Transaction:
         """Return this with its prepared transaction over."""
         is_commit = self.state is TransactionState.PREPARE_COMMIT
-        done = evolve(
-            self,
+        done = self._changed(
+            now_ms,
             state=TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT,
             partitions=frozenset(),
-            update_time_ms=now_ms,
         )
         if self.next_producer_id == NO_PRODUCER_ID:
             return done
@@ -218,36 +235,56 @@ class Transaction:
             done,
             producer_id=self.next_producer_id,
             producer_epoch=0,
-            previous_producer_id=self.producer_id,
             next_producer_id=NO_PRODUCER_ID,
         )
 
-    # ------------------------------------------------------------ as an entry of the log
+    # ------------------------------------------------------------ as a record of the log
 
-    def to_entry(self) -> dict[str, Any]:
-        """Return this as the transaction log keeps it, without its name."""
+    def to_record(self) -> dict[str, Any]:
+        """Return this as the value of its record, under the names of Kafka's schema."""
+        partitions = None
+        if self.state is not TransactionState.EMPTY:
+            partitions = [{"topic": topic, "partitionIds": list(indexes)} for topic, indexes in self.topics]
+        tagged = {
+            "previousProducerId": (self.previous_producer_id, NO_PRODUCER_ID),
+            "nextProducerId": (self.next_producer_id, NO_PRODUCER_ID),
+            "clientTransactionVersion": (self.client_version, CLIENT_VERSION),
+        }
         return {
-            "state": self.state.value,
-            "producer_id": self.producer_id,
-            "producer_epoch": self.producer_epoch,
-            "last_producer_epoch": self.last_producer_epoch,
-            "previous_producer_id": self.previous_producer_id,
-            "next_producer_id": self.next_producer_id,
-            "timeout_ms": self.timeout_ms,
-            "topics": {topic.name: list(topic.partition_indexes) for topic in self.topics},
-            "start_time_ms": self.start_time_ms,
-            "update_time_ms": self.update_time_ms,
+            "producerId": self.producer_id,
+            "producerEpoch": self.producer_epoch,
+            "transactionTimeoutMs": self.timeout_ms,
+            "transactionStatus": self.state.code,
+            "transactionPartitions": partitions,
+            "transactionLastUpdateTimestampMs": self.update_time_ms,
+            "transactionStartTimestampMs": self.start_time_ms,
+            **{name: value for name, (value, default) in tagged.items() if value != default},
         }
 
     @classmethod
-    def from_entry(cls, transactional_id: str, entry: Mapping[str, Any]) -> Transaction:
-        """Read what :meth:`to_entry` gave.
+    def from_record(cls, transactional_id: str, values: Mapping[str, Any]) -> Transaction:
+        """Read what :meth:`to_record` gave, or a broker.
 
         Raises:
-            KeyError, TypeError, ValueError, AttributeError: it is no such thing.
+            ValueError: it is in a state that is never written.
         """
-        values = dict(entry)
-        topics = values.pop("topics")
-        partitions = frozenset(TopicPartition(name, index) for name, indexes in topics.items() for index in indexes)
-        state = TransactionState(values.pop("state"))
-        return cls(transactional_id=transactional_id, state=state, partitions=partitions, **values)
+        code = values["transactionStatus"]
+        if not 0 <= code < len(_STATES):
+            raise ValueError(f"the transaction of {transactional_id!r} is in state {code}")
+        return cls(
+            transactional_id=transactional_id,
+            producer_id=values["producerId"],
+            timeout_ms=values["transactionTimeoutMs"],
+            producer_epoch=values["producerEpoch"],
+            previous_producer_id=values.get("previousProducerId", NO_PRODUCER_ID),
+            next_producer_id=values.get("nextProducerId", NO_PRODUCER_ID),
+            state=_STATES[code],
+            partitions=frozenset(
+                TopicPartition(found["topic"], index)
+                for found in values["transactionPartitions"] or ()
+                for index in found["partitionIds"]
+            ),
+            start_time_ms=values["transactionStartTimestampMs"],
+            update_time_ms=values["transactionLastUpdateTimestampMs"],
+            client_version=values.get("clientTransactionVersion", CLIENT_VERSION),
+        )

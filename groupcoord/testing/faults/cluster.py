@@ -20,7 +20,7 @@ from groupcoord.config import Config
 from groupcoord.core.messages import Node
 from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.host.node_servers import NODES_MAX, NodeServers, bound_socket
-from groupcoord.host.opening import Storage, open_log_store, open_topic_directory, open_transaction_log
+from groupcoord.host.opening import Storage, open_log_store, open_producer_ids, open_topic_directory
 from groupcoord.log_store import ClosableStore
 from groupcoord.testing.faults.control import Control
 from groupcoord.testing.faults.rules import Rules
@@ -200,7 +200,7 @@ class Cluster:
             topics,
             GroupConfigs(config, data_dir),
             Administered(data_dir),
-            open_transaction_log(data_dir),
+            open_producer_ids(data_dir),
             TopicData(config, self.clock, topics, directory),
             Security(self.clock, data_dir, self._secure, self._users),
         )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from groupcoord.broker.broker import Broker
-from groupcoord.broker.cluster.leadership import TRANSACTIONS_TOPIC
 from groupcoord.broker.cluster.nodes import Nodes
 from groupcoord.broker.topics.registry import Topic
 from groupcoord.clock import LeapingClock, ManualClock
+from groupcoord.core.java.hashing import partition_for
 from groupcoord.core.records import OFFSETS_TOPIC
+from groupcoord.core.topic_names import TRANSACTIONS_TOPIC
 from groupcoord.errors import ErrorCode, GroupcoordError
 from groupcoord.host.node_servers import NodeServers, NoSuchNodeError
 from groupcoord.host.server import Server
@@ -290,8 +291,14 @@ class Control:
 
     def transaction_coordinator(self, transactional_id: str) -> int:
         """Return the id of the node that coordinates the transactions of a transactional id."""
-        leadership = self._servers.nodes.leadership
-        return leadership.leader(TRANSACTIONS_TOPIC, leadership.transaction_partition(transactional_id)).node_id
+        return self._servers.nodes.leadership.leader(*self._place_of(transactional_id)).node_id
+
+    def _place_of(self, transactional_id: str) -> tuple[Topic, int]:
+        """Return the partition that a transactional id is in."""
+        topic = self.broker.transactions.prepare()
+        if topic is None:
+            raise NoSuchPartitionError(f"{TRANSACTIONS_TOPIC} can't be made")
+        return topic, partition_for(transactional_id, topic.partition_count)
 
     def move_transaction_coordinator(self, transactional_id: str, to: int | None = None) -> int:
         """Let another node coordinate the transactions of a transactional id, and return its id.
@@ -299,8 +306,7 @@ class Control:
         Raises:
             NoSuchNodeError: there is no such node, or it does not run, or coordinates them already.
         """
-        index = self._servers.nodes.leadership.transaction_partition(transactional_id)
-        return self._servers.move(TRANSACTIONS_TOPIC, index, to)
+        return self._servers.move(*self._place_of(transactional_id), to)
 
     # ------------------------------------------------------------ groups
 

@@ -1,0 +1,100 @@
+"""The records of ``__transaction_state``: one key and one value for each change of a transactional id.
+
+Facts from Kafka's schemas ``TransactionLogKey`` and ``TransactionLogValue`` (KIP-98, KIP-890). Values are written in
+version 1, as brokers do with ``transaction.version`` 1 or 2; both versions are read.
+"""
+
+from __future__ import annotations
+
+from struct import error as StructError  # noqa: N812
+
+from groupcoord.records.primitives import MalformedError
+from groupcoord.records.structures import (
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    STRING,
+    Array,
+    Field,
+    Reader,
+    Values,
+    reader_of,
+    structure,
+    writer_of,
+)
+
+KEY_VERSION = b"\x00\x00"
+VALUE_VERSION = 1
+FIRST_FLEXIBLE = 1
+
+_KEY = structure(Field("transactionalId", STRING))
+_PARTITIONS = structure(Field("topic", STRING), Field("partitionIds", Array(INT32)))
+_VALUE = structure(
+    Field("producerId", INT64),
+    Field("previousProducerId", INT64, since=1, tag=0),
+    Field("nextProducerId", INT64, since=1, tag=1),
+    Field("producerEpoch", INT16),
+    Field("nextProducerEpoch", INT16, since=1, tag=3),
+    Field("transactionTimeoutMs", INT32),
+    Field("transactionStatus", INT8),
+    Field("transactionPartitions", Array(_PARTITIONS), nullable=True),
+    Field("transactionLastUpdateTimestampMs", INT64),
+    Field("transactionStartTimestampMs", INT64),
+    Field("clientTransactionVersion", INT16, since=1, tag=2),
+)
+
+
+def encode_transaction_key(transactional_id: str) -> bytes:
+    """Return the key of a transactional id's records.
+
+    Raises:
+        MalformedError: the id is longer than 32,767 bytes.
+    """
+    return KEY_VERSION + writer_of(_KEY, 0, False)({"transactionalId": transactional_id})
+
+
+def encode_transaction_value(values: Values) -> bytes:
+    """Return a value; one that is None, or a tagged field that is left out, has the schema's default.
+
+    Raises:
+        MalformedError: a name is longer than 32,767 bytes.
+        KeyError, struct.error: a field is missing, or does not fit.
+    """
+    return VALUE_VERSION.to_bytes(2) + writer_of(_VALUE, VALUE_VERSION, True)(values)
+
+
+def decode_transaction_key(key: bytes) -> str | None:
+    """Return the transactional id that a key is of; None for a key of a version that isn't known.
+
+    Raises:
+        MalformedError: the bytes don't fit the schema.
+    """
+    if key[:2] != KEY_VERSION:
+        return None
+    transactional_id: str = _read(reader_of(_KEY, 0, False), key)["transactionalId"]
+    return transactional_id
+
+
+def decode_transaction_value(value: bytes) -> Values:
+    """Return the fields of a value, tagged ones only where they are in the bytes.
+
+    Raises:
+        MalformedError: the bytes don't fit the schema, or have a version that isn't known.
+    """
+    version = int.from_bytes(value[:2], signed=True)
+    if not 0 <= version <= VALUE_VERSION:
+        raise MalformedError(f"a value of version {version}")
+    return _read(reader_of(_VALUE, version, version >= FIRST_FLEXIBLE), value)
+
+
+def _read(read: Reader, data: bytes) -> Values:
+    """Read what follows the version; nothing may be left over."""
+    try:
+        values, position = read(data, 2)
+    except (IndexError, StructError, UnicodeDecodeError) as error:
+        raise MalformedError(f"cut short: {error}") from error
+    if position != len(data):
+        raise MalformedError(f"{len(data) - position} bytes too many")
+    found: Values = values
+    return found
