@@ -24,6 +24,7 @@ from groupcoord.core.consumer.assignors import (
     UniformAssignor,
 )
 from groupcoord.core.modern.topics import Topic
+from groupcoord.core.share.simple_assignor import SimpleAssignor
 from groupcoord.core.streams.assignors import (
     MemberTasks,
     StickyTaskAssignor,
@@ -45,6 +46,7 @@ __all__ = [
     "PartitionAssignorError",
     "Partitions",
     "RangeAssignor",
+    "SimpleAssignor",
     "StickyTaskAssignor",
     "StreamsGroupSpec",
     "StreamsMemberSpec",

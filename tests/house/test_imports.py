@@ -25,7 +25,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "core": ("errors", "config"),
     "messages": ("core.messages",),
     "events": ("core.events",),
-    "assignors": ("core.consumer.assignors", "core.modern.topics", "core.streams.assignors", "errors"),
+    "assignors": (
+        *("core.consumer.assignors", "core.modern.topics", "core.share.simple_assignor", "core.streams.assignors"),
+        "errors",
+    ),
     "records": ("core.records", "core.columns", "core.consumer_protocol", "core.interpreter", "errors"),
     "log_store": ("core", "errors", "config", "clock", "records"),
     "coordinator": (

@@ -139,6 +139,9 @@ class HashTable(Generic[KeyT]):
     def __len__(self) -> int:
         return len(self._places)
 
+    def __contains__(self, key: object) -> bool:
+        return key in self._places
+
     def __iter__(self) -> Iterator[KeyT]:
         hash_of, buckets, places = self._hash_of, self._buckets, self._places
         if len(places) < 2:
@@ -156,6 +159,11 @@ def buckets_for(capacity: int) -> int:
 def buckets_of_copy(size: int) -> int:
     """Return how many buckets a ``HashMap`` has that was made for, or as a copy of, this many keys, up to Java 18."""
     return buckets_for(int(size / 0.75) + 1)
+
+
+def hash_map_size(size: int) -> int:
+    """Return the initial capacity with which Kafka's assignors make a map or set for so many keys."""
+    return int((size + 1) / 0.75 + 1)
 
 
 def hash_map_order(keys: Iterable[str]) -> list[str]:

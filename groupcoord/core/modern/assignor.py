@@ -6,7 +6,7 @@ members vote. Source of the interface: ``ConsumerGroupPartitionAssignor`` and ``
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from typing import Protocol
 from uuid import UUID
@@ -18,7 +18,7 @@ from groupcoord.core.modern.topics import Topic
 from groupcoord.errors import GroupcoordError
 
 Partitions = Mapping[UUID, tuple[int, ...]]
-"""Partitions by topic id, in the order in which a record has them. No topic is without partitions."""
+"""Partitions by topic id, in the order in which a record has them. Only that of share groups has empty topics."""
 
 GroupAssignment = Mapping[str, Partitions]
 """Partitions by member id. A member that is left out has none."""
@@ -67,12 +67,27 @@ class GroupSpec:
         topics: at least all topics that members subscribe to, by id.
         visiting_order: the member ids in the order in which Kafka's hash maps hand them to an assignor. Like a sorted
             list it doesn't change in a restart.
+        assignable: the partitions by topic that may be given to members: in a share group those that it has begun to
+            read, which is prepared first; None: all.
     """
 
     members: Mapping[str, MemberSpec]
     subscription_type: SubscriptionType
     topics: Mapping[UUID, Topic]
     visiting_order: tuple[str, ...]
+    assignable: Mapping[UUID, Collection[int]] | None = None
+
+    def assignable_partitions(self, topic_id: UUID) -> Iterable[int]:
+        """Return the partitions of a topic that may be given to members, in ascending order.
+
+        Raises:
+            PartitionAssignorError: there is no such topic.
+        """
+        every = range(self.partition_count(topic_id))
+        if self.assignable is None:
+            return every
+        chosen = self.assignable.get(topic_id, ())
+        return [index for index in every if index in chosen]
 
     def partition_count(self, topic_id: UUID) -> int:
         """Return how many partitions a topic has.

@@ -67,6 +67,7 @@ def changed_targets(
     subscriptions: SubscriptionType,
     resolved: Mapping[str, Collection[str]],
     topics: Mapping[str, Topic],
+    assignable: Mapping[UUID, Collection[int]] | None = None,
 ) -> dict[str, Partitions]:
     """Return the new targets of those members whose target changes, in the order in which Kafka writes them.
 
@@ -85,6 +86,7 @@ def changed_targets(
             this request did not make it do so, it is what was known before.
         resolved: the names of topics that regular expressions stand for.
         topics: the topics of the cluster by name; at least those of these names that exist.
+        assignable: the partitions by topic that may be given to members; None: all.
 
     Raises:
         PartitionAssignorError: the assignor finds no assignment. Then nothing changes.
@@ -104,7 +106,7 @@ def changed_targets(
             topic_ids[key] = tuple(topic.topic_id for topic in existing)
         assigned = targets.get(member_id, {})
         specs[member_id] = MemberSpec(topic_ids[key], assigned, member.instance_id, member.rack_id)
-    assignment = assignor.assign(GroupSpec(specs, subscriptions, found, tuple(visiting_order)))
+    assignment = assignor.assign(GroupSpec(specs, subscriptions, found, tuple(visiting_order), assignable))
     changed: dict[str, Partitions] = {}
     for member_id in visiting_order:
         old, new = targets.get(member_id), assignment.get(member_id, {})

@@ -13,21 +13,23 @@ import java.util.HashSet;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
+import java.util.NoSuchElementException;
 import java.util.Optional;
 import java.util.Set;
 import org.apache.kafka.common.Uuid;
-import org.apache.kafka.coordinator.group.api.assignor.ConsumerGroupPartitionAssignor;
 import org.apache.kafka.coordinator.group.api.assignor.GroupSpec;
 import org.apache.kafka.coordinator.group.api.assignor.MemberAssignment;
+import org.apache.kafka.coordinator.group.api.assignor.PartitionAssignor;
 import org.apache.kafka.coordinator.group.api.assignor.SubscribedTopicDescriber;
 import org.apache.kafka.coordinator.group.api.assignor.SubscriptionType;
 import org.apache.kafka.coordinator.group.assignor.RangeAssignor;
+import org.apache.kafka.coordinator.group.assignor.SimpleAssignor;
 import org.apache.kafka.coordinator.group.assignor.UniformAssignor;
 import org.apache.kafka.coordinator.group.modern.Assignment;
 import org.apache.kafka.coordinator.group.modern.GroupSpecImpl;
 import org.apache.kafka.coordinator.group.modern.MemberSubscriptionAndAssignmentImpl;
 
-/** Fills in "assignment" in each line of the first file, and writes the second. */
+/** Fills in "assignment", or "failed", in each line of the first file, and writes the second. */
 public class ConsumerAssignors {
     public static void main(String[] arguments) throws Exception {
         ObjectMapper mapper = new ObjectMapper();
@@ -35,7 +37,11 @@ public class ConsumerAssignors {
                 PrintWriter out = new PrintWriter(Files.newBufferedWriter(Path.of(arguments[1])))) {
             for (String line = in.readLine(); line != null; line = in.readLine()) {
                 ObjectNode record = (ObjectNode) mapper.readTree(line);
-                record.set("assignment", answer(mapper, record));
+                try {
+                    record.set("assignment", answer(mapper, record));
+                } catch (NoSuchElementException exception) {
+                    record.put("failed", true);
+                }
                 out.println(mapper.writeValueAsString(record));
             }
         }
@@ -69,9 +75,12 @@ public class ConsumerAssignors {
                 new Assignment(assigned)));
         }
         SubscriptionType type = SubscriptionType.valueOf(record.get("subscription_type").asText().toUpperCase());
-        GroupSpec group = new GroupSpecImpl(members, type, owners);
-        ConsumerGroupPartitionAssignor assignor =
-            record.get("assignor").asText().equals("range") ? new RangeAssignor() : new UniformAssignor();
+        GroupSpec group = new GroupSpecImpl(members, type, owners, assignable(record, ids));
+        PartitionAssignor assignor = switch (record.get("assignor").asText()) {
+            case "range" -> new RangeAssignor();
+            case "simple" -> new SimpleAssignor();
+            default -> new UniformAssignor();
+        };
         Map<String, MemberAssignment> answered = assignor.assign(group, new Describer(counts)).members();
         ObjectNode answer = mapper.createObjectNode();
         answered.forEach((memberId, given) -> {
@@ -82,6 +91,19 @@ public class ConsumerAssignors {
             });
         });
         return answer;
+    }
+
+    /** The partitions that may be given away; all if the record does not say. */
+    static Optional<Map<Uuid, Set<Integer>>> assignable(JsonNode record, Map<String, Uuid> ids) {
+        if (!record.has("assignable")) {
+            return Optional.empty();
+        }
+        Map<Uuid, Set<Integer>> chosen = new HashMap<>();
+        record.get("assignable").properties().forEach(topic -> {
+            Set<Integer> numbers = chosen.computeIfAbsent(ids.get(topic.getKey()), id -> new HashSet<>());
+            topic.getValue().forEach(number -> numbers.add(number.asInt()));
+        });
+        return Optional.of(chosen);
     }
 
     static Optional<String> text(JsonNode member, String name) {

@@ -8,10 +8,15 @@ from typing import Any
 from uuid import UUID
 
 from groupcoord.core.consumer.assignors import Assignor, RangeAssignor, UniformAssignor
+from groupcoord.core.share.simple_assignor import SimpleAssignor
 
 from .recorded import Record, group_of, kafka_uuid_text, shape_of
 
-ASSIGNORS: dict[str, Assignor] = {"range": RangeAssignor(), "uniform": UniformAssignor()}
+ASSIGNORS: dict[str, Assignor] = {
+    "range": RangeAssignor(),
+    "uniform": UniformAssignor(),
+    "simple": SimpleAssignor(),  # of share groups
+}
 
 
 class Story:
@@ -49,6 +54,8 @@ class Story:
                 "topics": {name: dict(topic) for name, topic in self._topics.items()},
                 "members": members,
             }
+            if self._assignor == "simple":
+                record["assignable"] = {name: self._some_partitions(name) for name in self._existing()}
             yield record
             answer = shape_of(record, ASSIGNORS[self._assignor].assign(group_of(record)))
             for member_id, member in self._members.items():
@@ -109,6 +116,11 @@ class Story:
         # Some ids collide in Java's tables, so that the order of names shows.
         bits = chance.getrandbits(128) if chance.random() < 0.7 else chance.getrandbits(64) << 64 | chance.randrange(4)
         self._topics[name] = {"id": kafka_uuid_text(UUID(int=bits)), "partitions": count}
+
+    def _some_partitions(self, name: str) -> list[int]:
+        chance, count = self._chance, int(self._topics[name]["partitions"])
+        every = list(range(count))
+        return every if chance.random() < 0.7 else sorted(chance.sample(every, chance.randint(0, count)))
 
     def _existing(self) -> list[str]:
         return [name for name, topic in self._topics.items() if "gone" not in topic]

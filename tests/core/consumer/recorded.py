@@ -58,7 +58,10 @@ def group_of(record: Record) -> GroupSpec:
         for name, topic in existing.items()
     }
     kind = SubscriptionType(record["subscription_type"])
-    return GroupSpec(members, kind, topics, tuple(hash_map_order(members)))
+    assignable = record.get("assignable")
+    if assignable is not None:
+        assignable = {ids[name]: frozenset(partitions) for name, partitions in assignable.items()}
+    return GroupSpec(members, kind, topics, tuple(hash_map_order(members)), assignable)
 
 
 def expected_shape(record: Record) -> Shape:

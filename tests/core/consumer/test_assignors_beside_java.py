@@ -1,4 +1,4 @@
-"""The coordinator's assignors beside the classes of Kafka's own coordinator, on random groups and their stories.
+"""The assignors, that of share groups too, beside the classes of Kafka, on random groups and their stories.
 
 Needs Java and the jars of Kafka 4.4: their folder in ``KAFKA_LIBS``, or ``~/.cache/groupcoord-kafka/libs``.
 ``ASSIGNOR_SEEDS=0:2000`` chooses which stories, per assignor.
@@ -9,15 +9,17 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from groupcoord.core.java.hashing import hash_bucket, uuid_hash
 from tests.member.assignors.recorded import has_overfull_bucket
 from tests.storage.real_broker import java, needs_kafka
 
 from .random_groups import ASSIGNORS, Story
-from .recorded import Record, expected_shape, group_of, shape_of, without_order
+from .recorded import Record, expected_shape, group_of, kafka_uuid, shape_of, without_order
 
 PROGRAM = Path(__file__).with_name("ConsumerAssignors.java")
 SEEDS = range(*map(int, os.environ.get("ASSIGNOR_SEEDS", "0:500").split(":")))
@@ -26,7 +28,10 @@ pytestmark = [pytest.mark.slow, *needs_kafka]
 
 
 def is_as_expected(record: Record) -> bool:
-    """Compare the answers: with the order of topics and partitions, but where nothing changes for a member."""
+    """Compare the answers: with the order of topics and partitions, but where nothing changes for a member.
+
+    That of share groups has the order of hash maps in Java, and orders partitions here.
+    """
     got = shape_of(record, ASSIGNORS[record["assignor"]].assign(group_of(record)))
     expected = expected_shape(record)
     if without_order(got) != without_order(expected):
@@ -34,8 +39,21 @@ def is_as_expected(record: Record) -> bool:
     before = {
         member["member_id"]: without_order({"": list(member["assigned"].items())}) for member in record["members"]
     }
+    if record["assignor"] == "simple":
+        return True
     changed = {m for m, topics in without_order(expected).items() if before[m] != {"": topics}}
     return all(got[member_id] == expected[member_id] for member_id in changed)
+
+
+def has_crowded_places(record: Record) -> bool:
+    """Tell whether in a table of places more than eight share a bucket: Java then makes it larger, or a tree of it."""
+    places = {
+        31 * uuid_hash(kafka_uuid(topic["id"])) + index
+        for topic in record["topics"].values()
+        for index in range(topic["partitions"])
+    }
+    crowds = (Counter(hash_bucket(place, buckets) for place in places) for buckets in (16, 32))
+    return record["assignor"] == "simple" and any(max(crowd.values(), default=0) > 8 for crowd in crowds)
 
 
 def test_answers_are_those_of_java(tmp_path: Path) -> None:
@@ -47,14 +65,17 @@ def test_answers_are_those_of_java(tmp_path: Path) -> None:
                 for record in Story(assignor, seed).rounds():
                     lines.write(json.dumps(record) + "\n")
     subprocess.run(java(str(PROGRAM), str(groups), str(answers)), check=True, capture_output=True, timeout=600)
-    different, compared = [], 0
+    different, failed, compared = [], [], 0
     with answers.open() as lines:
         for line in lines:
             record = json.loads(line)
             compared += 1
-            if not has_overfull_bucket(record) and not is_as_expected(record):
+            if "failed" in record:
+                failed.append(record["id"])
+            elif not has_overfull_bucket(record) and not has_crowded_places(record) and not is_as_expected(record):
                 different.append(record["id"])
 
-    print(f"{compared} groups compared")
+    print(f"{compared} groups compared, {len(failed)} of them without an answer from Java")
+    assert all(group.startswith("simple-") for group in failed)  # of some it assigns more than there are places for
     assert not different
     assert compared >= len(SEEDS) * len(ASSIGNORS)

@@ -1,0 +1,95 @@
+"""The assignor of share groups on random groups: even, and the same again when nothing happens."""
+
+from __future__ import annotations
+
+from collections import Counter
+from uuid import UUID
+
+from attrs import evolve
+from hypothesis import given
+from hypothesis import strategies as st
+
+from groupcoord.core.modern.assignor import GroupAssignment, GroupSpec, MemberSpec, SubscriptionType
+from groupcoord.core.modern.topics import Topic
+from groupcoord.core.share.simple_assignor import SimpleAssignor
+
+TOPICS = [UUID(int=number << 64 | 0x5EED) for number in range(1, 4)]
+
+
+def group_of(member_count: int, *partition_counts: int) -> GroupSpec:
+    """Return a group of members that all subscribe to all topics, and have nothing yet."""
+    topic_ids = tuple(TOPICS[: len(partition_counts)])
+    member_ids = tuple(f"m{number}" for number in range(member_count))
+    return GroupSpec(
+        {member_id: MemberSpec(topic_ids) for member_id in member_ids},
+        SubscriptionType.HOMOGENEOUS,
+        {
+            topic_id: Topic(f"t{number}", topic_id, count)
+            for number, (topic_id, count) in enumerate(zip(topic_ids, partition_counts, strict=True))
+        },
+        member_ids,
+    )
+
+
+def with_targets(group: GroupSpec, assignment: GroupAssignment) -> GroupSpec:
+    """Return a group whose members have what they were given."""
+    members = {
+        member_id: evolve(member, assigned=assignment.get(member_id, {})) for member_id, member in group.members.items()
+    }
+    return evolve(group, members=members)
+
+
+def places_of(assignment: GroupAssignment, member_id: str) -> set[tuple[UUID, int]]:
+    """Return the partitions of a member."""
+    partitions = assignment.get(member_id, {})
+    return {(topic_id, index) for topic_id, indexes in partitions.items() for index in indexes}
+
+
+@given(st.integers(1, 12), st.lists(st.integers(1, 6), min_size=1, max_size=3))
+def test_partitions_are_shared_evenly(member_count: int, partition_counts: list[int]) -> None:
+    """No partition has more members than it must, and no member two partitions more than another."""
+    group = group_of(member_count, *partition_counts)
+    assignment = SimpleAssignor().assign(group)
+    members = Counter(place for member_id in group.members for place in places_of(assignment, member_id))
+    places = [(topic_id, index) for topic_id, topic in group.topics.items() for index in range(topic.partition_count)]
+    sharing = -(-member_count // len(places))
+    assert max(members.values()) <= sharing
+    if member_count <= len(places):
+        assert members == dict.fromkeys(places, 1)
+    sizes = [len(places_of(assignment, member_id)) for member_id in group.members]
+    assert max(sizes) - min(sizes) <= 1
+
+
+@given(st.integers(1, 12), st.lists(st.integers(1, 6), min_size=1, max_size=3))
+def test_what_is_even_stays(member_count: int, partition_counts: list[int]) -> None:
+    """Who asks again gets the same, if every place was taken."""
+    group = group_of(member_count, *partition_counts)
+    assignment = SimpleAssignor().assign(group)
+    again = SimpleAssignor().assign(with_targets(group, assignment))
+    assert all(places_of(assignment, member_id) <= places_of(again, member_id) for member_id in group.members)
+
+
+def test_a_topic_without_anything_left_stays_in_the_target() -> None:
+    """A member that gives up its only partition of a topic keeps the topic, without a partition (Kafka 4.4)."""
+    alone = with_targets(group_of(1, 1, 1), {"m0": {TOPICS[0]: (0,), TOPICS[1]: (0,)}})
+    two = evolve(group_of(2, 1, 1), members={**group_of(2, 1, 1).members, "m0": alone.members["m0"]})
+    assignment = SimpleAssignor().assign(two)
+    assert sorted(map(len, assignment["m0"].values())) == [0, 1]
+    assert len(places_of(assignment, "m1")) == 1
+
+
+def test_only_what_is_ready_is_given_away() -> None:
+    """Partitions that may not be assigned yet are nobody's."""
+    group = evolve(group_of(2, 4), assignable={TOPICS[0]: {1, 3}})
+    assignment = SimpleAssignor().assign(group)
+    assert places_of(assignment, "m0") | places_of(assignment, "m1") == {(TOPICS[0], 1), (TOPICS[0], 3)}
+    nothing = SimpleAssignor().assign(evolve(group, assignable={}))
+    assert not any(places_of(nothing, member_id) for member_id in group.members)
+
+
+def test_nobody_and_nothing() -> None:
+    """Without members, or without topics, there is nothing to assign."""
+    assert SimpleAssignor().assign(group_of(0)) == {}
+    assert SimpleAssignor().assign(group_of(2)) == {}
+    unlike = evolve(group_of(2), subscription_type=SubscriptionType.HETEROGENEOUS)
+    assert SimpleAssignor().assign(unlike) == {}
