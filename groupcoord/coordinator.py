@@ -27,11 +27,12 @@ from groupcoord.core.front.partition_table import PartitionStatus, PartitionTabl
 from groupcoord.core.front.request_router import RequestRouter, VerifyTransaction
 from groupcoord.core.front.routing import Cluster, Owner, TransactionOwner
 from groupcoord.core.front.split_requests import SplitRequests, original_tokens
+from groupcoord.core.host import CreateTopics, Host, create_no_topics
 from groupcoord.core.interpreter import maker
 from groupcoord.core.messages import Node, Request
 from groupcoord.core.observer import Observer
 from groupcoord.core.partition import Partition
-from groupcoord.core.questions import ResolvedRegexes, ResolveRegexes
+from groupcoord.core.questions import Question
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.core.replies import Reply, Token
 from groupcoord.core.timers import Timer, TimerKind, TimerQueue
@@ -78,8 +79,8 @@ class GroupCoordinator:
         topics: the topics of the cluster; every topic exists if left out.
         assignors: more assignors for consumer groups than Kafka's own, to be named in ``group.consumer.assignors``.
         regexes: matches regular expressions that members of consumer groups subscribe to; none can be used if left out.
-        consumer_group_settings: says what holds for the members of a consumer group (KIP-848), by its id; what the
-            configuration says if left out.
+        consumer_group_settings: says what holds for a consumer group, by its id; what ``config`` says if left out.
+        create_internal_topics: creates topics that streams groups need (KIP-1071); none are created if left out.
         node: what FindCoordinator says of this coordinator.
         owner: which node coordinates a log partition, for one coordinator among several; this node if left out.
         transaction_owner: which node coordinates a transactional id, likewise; this node if left out.
@@ -109,6 +110,7 @@ class GroupCoordinator:
         assignors: Iterable[Assignor] = (),
         regexes: RegexResolver | None = None,
         consumer_group_settings: SettingsOfConsumerGroup | None = None,
+        create_internal_topics: CreateTopics = create_no_topics,
         node: Node = LOCAL_NODE,
         owner: Owner | None = None,
         transaction_owner: TransactionOwner | None = None,
@@ -124,11 +126,12 @@ class GroupCoordinator:
         self._new_member_id = new_member_id
         self._new_uuid = new_uuid
         topics = topics or AnyTopic()
-        self._regexes = regexes or NoRegexes()
+        regexes = regexes or NoRegexes()
+        self._host = Host(regexes, create_internal_topics)
         usual = ConsumerGroupSettings.of(self.config)
         settings_of = consumer_group_settings or (lambda group_id: usual)
         chosen = choose_assignors(self.config.group_consumer_assignors, assignors)
-        self._environments = Environments.of(self.config, topics, chosen, settings_of, self._regexes)
+        self._environments = Environments.of(self.config, topics, chosen, settings_of, regexes)
         count = self.config.offsets_topic_num_partitions
         self._partitions = PartitionTable(count)
         self._effects = Effects()
@@ -347,16 +350,14 @@ class GroupCoordinator:
                     if appends:
                         self._append(appends.popleft(), now_ms)
                     else:
-                        self._resolve(questions.popleft(), now_ms)
+                        self._find_out(questions.popleft(), now_ms)
             finally:
                 self._is_settling = False
 
-    def _resolve(self, question: ResolveRegexes, now_ms: int) -> None:
+    def _find_out(self, question: Question, now_ms: int) -> None:
         partition = self._partitions.active[question.partition]
         if partition is not None:
-            matching = self._regexes.matching_topics
-            topics = {regex: tuple(matching(regex, question.principal)) for regex in question.regexes}
-            partition.answered(ResolvedRegexes(question, topics), now_ms)
+            partition.answered(self._host.answer(question), now_ms)
 
     def _append(self, append: Append, now_ms: int) -> None:
         index, number = append.partition, append.number

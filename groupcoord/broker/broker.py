@@ -7,7 +7,7 @@ Group and offset requests go to the :class:`~groupcoord.GroupCoordinator`, trans
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -43,6 +43,7 @@ from groupcoord.config.group_settings import served_protocols
 from groupcoord.coordinator import GroupCoordinator, random_member_id, random_uuid
 from groupcoord.core.front.authorization import Authorize, Permissions, Principal
 from groupcoord.core.messages import ConsumerGroupHeartbeat, FindCoordinator, Node, OffsetFetch
+from groupcoord.core.questions import CreateInternalTopics
 from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.errors import ErrorCode
 from groupcoord.log_store import AbandonableStore, ClosableStore, CompactingStore, LogStore
@@ -173,6 +174,7 @@ class Broker:
             topics=self.topics,
             regexes=TopicMatcher(self.topics, authorize),
             consumer_group_settings=self.group_configs.settings_of,
+            create_internal_topics=self._create_internal_topics,
             node=node,
             **self.nodes.owners(),
             new_member_id=new_member_id,
@@ -213,7 +215,7 @@ class Broker:
 
     def _answer_table(self) -> AnswerTable:
         """Return who answers each request that doesn't go to the group coordinator as it is."""
-        topic_requests = TopicRequests(
+        self._topic_requests = TopicRequests(
             config=self.config,
             data=self.data,
             resources=Resources(
@@ -232,7 +234,7 @@ class Broker:
         acls = None if self.security is None else self.security.acls
         table = table_of(
             self,
-            topic_requests,
+            self._topic_requests,
             self._data_requests,
             ClusterRequests(self.data, self.nodes, self._node_for, self._permissions, self._administered),
             self._login_requests,
@@ -411,6 +413,9 @@ class Broker:
 
     def _permissions(self, connection: Connection) -> Permissions:
         return Permissions(self._authorize, connection.principal)
+
+    def _create_internal_topics(self, question: CreateInternalTopics) -> Mapping[str, str]:
+        return self._topic_requests.create_internal_topics(question, Permissions(self._authorize, question.principal))
 
     def _verify_writer(self, writer: Writer) -> ErrorCode:
         return self.transactions.verify_writer(writer)

@@ -11,7 +11,7 @@ from attrs import define, frozen
 from groupcoord.core.groups import Group
 from groupcoord.core.interpreter import maker
 from groupcoord.core.messages import Response
-from groupcoord.core.questions import ResolveRegexes
+from groupcoord.core.questions import Question
 from groupcoord.core.records import Record
 from groupcoord.core.replies import Reply, Token
 from groupcoord.errors import ErrorCode
@@ -84,7 +84,7 @@ class Effects:
     __slots__ = ("appends", "questions", "replies")
 
     def __init__(self) -> None:
-        self.questions: deque[ResolveRegexes] = deque()
+        self.questions: deque[Question] = deque()
         self.replies: list[Reply] = []
         self.appends: deque[Append] = deque()
 

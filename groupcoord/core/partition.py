@@ -30,7 +30,7 @@ from groupcoord.core.observer import Observer
 from groupcoord.core.offsets.commits import Commits
 from groupcoord.core.offsets.continuations import WhenCommitted, WhenDeleted, WhenWritten
 from groupcoord.core.offsets.retention import Retention
-from groupcoord.core.questions import ResolvedRegexes
+from groupcoord.core.questions import Found
 from groupcoord.core.records import CommitRecords, Record
 from groupcoord.core.replies import Token, Waiting
 from groupcoord.core.timers import Timer, TimerKey, TimerKind, TimerQueue
@@ -139,7 +139,7 @@ class Partition:
         else:
             self.commits.commit_topics(request, topics, token, now_ms)
 
-    def answered(self, answer: ResolvedRegexes, now_ms: int) -> None:
+    def answered(self, answer: Found, now_ms: int) -> None:
         """The host has found out what it was asked (see ``Effects.questions``)."""
         self._answers[type(answer)](answer, now_ms)
 

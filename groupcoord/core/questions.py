@@ -89,3 +89,10 @@ class InternalTopicsCreated:
 
     question: CreateInternalTopics
     errors: Mapping[str, str]
+
+
+Question = ResolveRegexes | CreateInternalTopics
+"""Whatever the core asks."""
+
+Found = ResolvedRegexes | InternalTopicsCreated
+"""Whatever the host answers."""

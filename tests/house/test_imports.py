@@ -69,7 +69,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "core.topic_names",
         "core.interpreter",
         # the vocabulary of what it is given and passes on
-        *("log_store", "core.messages", "core.records", "core.front.authorization", "errors"),
+        *("log_store", "core.messages", "core.questions", "core.records", "core.front.authorization", "errors"),
     ),
     "host": (
         *("broker", "coordinator", "wire", "storage", "clock", "config"),

@@ -41,7 +41,7 @@ from groupcoord.config import MigrationPolicy
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.core.consumer_protocol import Subscription, TopicPartition, encode_subscription
-from groupcoord.core.questions import ResolveRegexes
+from groupcoord.core.questions import Question
 from groupcoord.messages import (
     CompleteTransaction,
     DeleteGroups,
@@ -106,14 +106,14 @@ class AskedCoordinator(GroupCoordinator):
 
     holds = False
 
-    def _resolve(self, question: ResolveRegexes, now_ms: int) -> None:
+    def _find_out(self, question: Question, now_ms: int) -> None:
         self.questions = [*getattr(self, "questions", []), question]
         if not self.holds:
-            super()._resolve(question, now_ms)
+            super()._find_out(question, now_ms)
 
     def answer(self, which: int) -> None:
         """Answer a question, by what matches now."""
-        super()._resolve(self.questions[which], self.clock.now_ms())
+        super()._find_out(self.questions[which], self.clock.now_ms())
 
 
 class RecordingDriver(Driver):

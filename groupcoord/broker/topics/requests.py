@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from groupcoord.broker.answering import answers
 from groupcoord.broker.cluster.metadata import answer_metadata, topics_to_create
@@ -17,10 +17,12 @@ from groupcoord.broker.topics.changes import answer_create_partitions, answer_cr
 from groupcoord.broker.topics.registry import Topic
 from groupcoord.config import Config
 from groupcoord.core.front.authorization import Permissions
+from groupcoord.core.questions import CreateInternalTopics
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import WireResponse
 from groupcoord.wire.broker_messages import (
     CreatableTopic,
+    CreatableTopicConfig,
     CreatePartitions,
     CreateTopics,
     CreateTopicsResponse,
@@ -100,6 +102,36 @@ class TopicRequests:
             self._tell_created(response)
             self._notices.topics_changed(before)
         return response
+
+    def create_internal_topics(self, question: CreateInternalTopics, permissions: Permissions) -> Mapping[str, str]:
+        """Make topics that a streams group needs.
+
+        Args:
+            question: which, and for whom.
+            permissions: of that one.
+
+        Returns:
+            by name, why some could not be made.
+        """
+        wanted = CreateTopics(
+            tuple(
+                CreatableTopic(
+                    topic.name,
+                    topic.partition_count,
+                    topic.replication_factor,
+                    configs=tuple(CreatableTopicConfig(*config) for config in topic.configs),
+                )
+                for topic in question.topics
+            )
+        )
+        node_ids, layers = self._nodes.leadership.node_ids, self._resources.layers
+        response = answer_create_topics(wanted, self._topics, node_ids, self._config, permissions, layers)
+        self._tell_created(response)
+        return {
+            topic.name: topic.error_message or topic.error_code.name
+            for topic in response.topics
+            if topic.error_code is not ErrorCode.NONE
+        }
 
     def _present(self, names: list[str]) -> dict[str, Topic | None]:
         """Return topics as they are now, by name."""

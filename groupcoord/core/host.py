@@ -1,0 +1,55 @@
+"""What the host finds out for the core, at once: the answers to its questions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from groupcoord.core.questions import (
+    CreateInternalTopics,
+    Found,
+    InternalTopicsCreated,
+    Question,
+    ResolvedRegexes,
+    ResolveRegexes,
+)
+from groupcoord.core.topics import RegexResolver
+
+CreateTopics = Callable[[CreateInternalTopics], Mapping[str, str]]
+"""Creates topics that a streams group needs, and returns by name why it could not create some. It must not raise."""
+
+
+def create_no_topics(question: CreateInternalTopics) -> Mapping[str, str]:
+    """Create nothing: for hosts that can't."""
+    return {topic.name: "this coordinator creates no topics" for topic in question.topics}
+
+
+class Host:
+    """Answers the core's questions.
+
+    Args:
+        regexes: matches regular expressions against the topics.
+        create_topics: creates topics.
+    """
+
+    __slots__ = ("_answers", "_create_topics", "_regexes")
+
+    def __init__(self, regexes: RegexResolver, create_topics: CreateTopics) -> None:
+        self._regexes = regexes
+        self._create_topics = create_topics
+        self._answers: dict[type[Question], Callable[[Any], Found]] = {
+            ResolveRegexes: self._resolve,
+            CreateInternalTopics: self._create,
+        }
+
+    def answer(self, question: Question) -> Found:
+        """Find out what the core asks."""
+        return self._answers[type(question)](question)
+
+    def _resolve(self, question: ResolveRegexes) -> ResolvedRegexes:
+        matching = self._regexes.matching_topics
+        topics = {regex: tuple(matching(regex, question.principal)) for regex in question.regexes}
+        return ResolvedRegexes(question, topics)
+
+    def _create(self, question: CreateInternalTopics) -> InternalTopicsCreated:
+        return InternalTopicsCreated(question, self._create_topics(question))

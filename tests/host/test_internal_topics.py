@@ -1,0 +1,81 @@
+"""Topics that a streams group needs, made by the broker as its members' application asks for them (KIP-1071)."""
+
+from __future__ import annotations
+
+import pytest
+
+from groupcoord import GroupCoordinator, ManualClock, MemoryLogStore
+from groupcoord.broker.broker import Broker
+from groupcoord.config import Config
+from groupcoord.core.front.authorization import Operation, Resource, ResourceType
+from groupcoord.core.questions import CreateInternalTopics, InternalTopic, InternalTopicsCreated
+
+CHANGELOG = InternalTopic("app-store-changelog", 3, -1, (("cleanup.policy", "compact"),))
+REPARTITION = InternalTopic("app-by-key-repartition", 2, 1)
+
+
+def broker(**options: object) -> Broker:
+    return Broker(config=Config(), clock=ManualClock(0), log_store=MemoryLogStore(), **options)  # type: ignore[arg-type]
+
+
+def asked(coordinator: GroupCoordinator, *topics: InternalTopic, principal: str = "User:app") -> dict[str, str]:
+    """Have topics created, and return why some were not."""
+    answer = coordinator._host.answer(CreateInternalTopics(0, "app", topics, principal))
+    assert isinstance(answer, InternalTopicsCreated)
+    return dict(answer.errors)
+
+
+def test_topics_are_made_with_their_settings() -> None:
+    """They have the partitions and settings that the topology gives them, and all coordinators are told."""
+    server = broker()
+    version = server.coordinator._environments.topics.version
+    assert asked(server.coordinator, CHANGELOG, REPARTITION) == {}
+    changelog, repartition = server.topics.get(CHANGELOG.name), server.topics.get(REPARTITION.name)
+    assert changelog is not None
+    assert repartition is not None
+    assert (changelog.partition_count, changelog.configs) == (3, {"cleanup.policy": "compact"})
+    assert (repartition.partition_count, repartition.configs) == (2, {})
+    assert server.coordinator._environments.topics.version == version + 1
+
+
+@pytest.mark.parametrize(
+    ("topic", "reason"),
+    [
+        (InternalTopic("t", 1, 3), "Unable to replicate the partition 3 time(s)"),
+        (InternalTopic("t", 20_000, -1), "Excessively large number of partitions"),
+        (InternalTopic("t", 1, -1, (("no.such.setting", "1"),)), "no.such.setting"),
+    ],
+)
+def test_what_is_wrong_with_one_is_told(topic: InternalTopic, reason: str) -> None:
+    """A topic that can't be made has its reason; the others are there, unless all together are too many."""
+    server = broker()
+    errors = asked(server.coordinator, topic, REPARTITION)
+    assert reason in errors["t"]
+    assert (REPARTITION.name in errors) == (server.topics.get(REPARTITION.name) is None)
+
+
+def test_a_topic_that_is_there_meanwhile() -> None:
+    """It stays as it is; who asked is told so."""
+    server = broker()
+    assert asked(server.coordinator, REPARTITION) == {}
+    assert "already exists" in asked(server.coordinator, REPARTITION)[REPARTITION.name]
+
+
+def test_topics_are_made_for_the_member() -> None:
+    """What the member's principal may not create is not created."""
+
+    def authorize(principal: object, operation: Operation, resource: Resource) -> bool:
+        return operation is not Operation.CREATE or (principal, resource) == (
+            "User:app",
+            Resource(ResourceType.TOPIC, CHANGELOG.name),
+        )
+
+    server = broker(authorize=authorize)
+    assert asked(server.coordinator, CHANGELOG, REPARTITION) == {REPARTITION.name: "Authorization failed."}
+    assert server.topics.get(CHANGELOG.name) is not None
+    assert asked(server.coordinator, CHANGELOG, principal="User:other") == {CHANGELOG.name: "Authorization failed."}
+
+
+def test_a_coordinator_without_a_host_makes_none() -> None:
+    """Its program has to make the topics; members are told so."""
+    assert asked(GroupCoordinator(), CHANGELOG) == {CHANGELOG.name: "this coordinator creates no topics"}
