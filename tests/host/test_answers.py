@@ -112,6 +112,16 @@ def test_create_as_recorded(topics: TopicRegistry, topic: CreatableTopic, error:
     assert (list(topics) == before) == (error != "NONE")
 
 
+def test_more_replicas_than_nodes_are_refused_in_kafka_s_words(topics: TopicRegistry) -> None:
+    """``kafka-topics`` prints them."""
+    request = CreateTopics((CreatableTopic("a", 1, 3),), 1_000)
+    (answer,) = answer_create_topics(request, topics, (1,), Config()).topics
+    assert answer.error_message == (
+        "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because "
+        "only 1 broker(s) are registered or some brokers have all their log directories cordoned."
+    )
+
+
 def test_one_bad_topic_does_not_spoil_the_others(topics: TopicRegistry) -> None:
     """Topics of one request stand or fall alone; a name sent twice is refused with one entry, behind them."""
     wanted = [CreatableTopic("one", 1, 1), CreatableTopic("x", 1, 1), CreatableTopic("y", 1, 1), CreatableTopic("x", 1)]

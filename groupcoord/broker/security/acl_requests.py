@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from groupcoord.broker.security.acls import Acls
 
 NO_AUTHORIZER = (ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
+NO_AUTHORIZER_HERE = (ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
+"""A broker answers DescribeAcls by itself, and leaves changes to its controller, whose words are others."""
 NOT_ALLOWED = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 NOT_WRITTEN = (ErrorCode.UNKNOWN_SERVER_ERROR, "The ACLs could not be written.")
 
@@ -64,7 +66,7 @@ class AclRequests:
         acls = self._acls
         operation = Operation.DESCRIBE if isinstance(request, DescribeAcls) else Operation.ALTER
         if acls is None:
-            return _refused(request, *NO_AUTHORIZER)
+            return _refused(request, *(NO_AUTHORIZER_HERE if operation is Operation.DESCRIBE else NO_AUTHORIZER))
         if not self._permissions_of(connection).on_cluster(operation):
             return _refused(request, *NOT_ALLOWED)
         match request:

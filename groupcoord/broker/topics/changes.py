@@ -290,7 +290,8 @@ def _check_layout(topic: CreatableTopic, node_ids: Sequence[int]) -> None:
     if factor > len(node_ids):
         message = (
             f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot be "
-            f"reached because only {len(node_ids)} broker(s) are registered."
+            f"reached because only {len(node_ids)} broker(s) are registered or some brokers "
+            "have all their log directories cordoned."
         )
         raise TopicError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
 

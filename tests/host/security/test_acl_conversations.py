@@ -144,13 +144,17 @@ def test_what_has_no_acl_may_be_open() -> None:
 
 
 def test_without_an_authorizer_there_are_no_acls() -> None:
-    """Each request is told so, as by Kafka."""
+    """Each request is told so, as by Kafka: by the controller, or where only looked at by the broker itself."""
     client = World(authorize=None).connect("PLAINTEXT")
     created = client.ask("CreateAcls", 3, {"creations": (READ_G1, READ_G1)})
     deleted = client.ask("DeleteAcls", 3, {"filters": (EVERY,)})
-    errors = [entry["error_code"] for entry in (*created["results"], *deleted["filter_results"])]
+    answers = [*created["results"], *deleted["filter_results"], client.ask("DescribeAcls", 3, EVERY)]
 
-    assert [*errors, client.ask("DescribeAcls", 3, EVERY)["error_code"]] == ["SECURITY_DISABLED"] * 4
+    assert [answer["error_code"] for answer in answers] == ["SECURITY_DISABLED"] * 4
+    assert [answer["error_message"] for answer in answers] == [
+        *["No Authorizer is configured."] * 3,
+        "No Authorizer is configured on the broker",
+    ]
 
 
 def test_decisions_are_remembered_until_acls_change() -> None:
