@@ -44,6 +44,14 @@ Launch = Annotated[
         help="Start servers with this command: {port} to listen on, {dir} for data, {sets} for --set key=value ….",
     ),
 ]
+LaunchSettings = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="A TOML file with the words of the command for Kafka's settings: "
+        '"group.max.size" = "--group-max {value}"; "*" is for all others.',
+    ),
+]
 InProcess = Annotated[bool, typer.Option("--in-process", help="groupcoord itself on a virtual clock (the default).")]
 Only = Annotated[str | None, typer.Option(metavar="REGEX", help="Only transcripts whose area/name matches somewhere.")]
 Skip = Annotated[
@@ -53,6 +61,9 @@ Area = Annotated[list[str] | None, typer.Option(help="Only this area; may be rep
 ExpectFailures = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Names or patterns of transcripts that are known to fail, one on each line."),
+]
+MaxSkipped = Annotated[
+    int | None, typer.Option(min=0, metavar="N", help="Fail if more transcripts than these are skipped.")
 ]
 Jobs = Annotated[int, typer.Option(min=1, help="How many transcripts at the same time, over sockets.")]
 Prefix = Annotated[str, typer.Option(help="What ids of groups, and topics made for them, begin with.")]
@@ -80,11 +91,13 @@ def conformance(
     command_config: CommandConfig = None,
     has: Has = None,
     launch: Launch = None,
+    launch_settings: LaunchSettings = None,
     in_process: InProcess = False,
     only: Only = None,
     skip: Skip = None,
     area: Area = None,
     expect_failures: ExpectFailures = None,
+    max_skipped: MaxSkipped = None,
     jobs: Jobs = 16,
     prefix: Prefix = "",
     keep: Keep = False,
@@ -96,8 +109,9 @@ def conformance(
 ) -> None:
     """Replay conversations recorded with a real Kafka broker against a server.
 
-    Exit status: 0 if every transcript passed, was skipped or failed as expected, 1 if one failed otherwise, 2 if the
-    command can't be carried out. Of two saved runs: 1 if one fails in the second that did not in the first.
+    Exit status: 0 if every transcript passed, was skipped or failed as expected, 1 if one failed otherwise or more were
+    skipped than --max-skipped, 2 if the command can't be carried out. Of two saved runs: 1 if one fails in the second
+    that did not in the first.
     """
     from groupcoord.cli.conformance_report import print_changes, print_list, print_needs, print_report
     from groupcoord.cli.console import open_console
@@ -109,7 +123,9 @@ def conformance(
         return
     if (bootstrap is not None) + (launch is not None) + in_process > 1:
         _give_up("give only one of --bootstrap, --launch and --in-process")
-    target = _target(bootstrap, command_config, has or [], launch, is_in_process=in_process)
+    if launch_settings is not None and launch is None:
+        _give_up("--launch-settings is for --launch")
+    target = _target(bootstrap, command_config, has or [], launch, launch_settings, is_in_process=in_process)
     transcripts, expectations = _select(files or [], only, skip or [], area or [], expect_failures)
     before = _load_run(saved[0]) if saved else {}
     console = open_console()
@@ -133,8 +149,19 @@ def conformance(
         print_report(console, report, expectations.passed_unexpectedly(report), verbose=verbose)
         if saved:
             print_changes(console, saved[0], changes)
-    if not report.ok:
+    if _skips_too_many(report, max_skipped) or not report.ok:
         raise typer.Exit(FAILED)
+
+
+def _skips_too_many(report: Report, max_skipped: int | None) -> bool:
+    """Tell whether more transcripts were skipped than may be, and say so."""
+    from groupcoord.conformance import Verdict
+
+    skipped = report.count(Verdict.SKIPPED)
+    if max_skipped is None or skipped <= max_skipped:
+        return False
+    typer.echo(f"groupcoord conformance: {skipped} were skipped, {max_skipped} may be", err=True)
+    return True
 
 
 def _given(context: typer.Context) -> set[str]:
@@ -201,7 +228,13 @@ def _pattern(option: str, text: str) -> re.Pattern[str]:
 
 
 def _target(
-    bootstrap: str | None, command_config: Path | None, has: list[str], launch: str | None, *, is_in_process: bool
+    bootstrap: str | None,
+    command_config: Path | None,
+    has: list[str],
+    launch: str | None,
+    launch_settings: Path | None,
+    *,
+    is_in_process: bool,
 ) -> Target:
     from groupcoord.config.client_properties import ClientProperties
     from groupcoord.conformance import AddressTarget, InProcessTarget, LaunchTarget
@@ -211,7 +244,7 @@ def _target(
         _give_up("--command-config and --has are for a server that runs already")
     try:
         if launch is not None:
-            return LaunchTarget(launch)
+            return LaunchTarget(launch) if launch_settings is None else LaunchTarget.load(launch, launch_settings)
         properties = ClientProperties.load(command_config) if command_config is not None else None
         if bootstrap is None and properties is not None:
             bootstrap = next((str(address) for address in properties.addresses), None)

@@ -48,7 +48,7 @@ def _kind(failure: Failure) -> tuple[object, ...]:
     if failure.difference is not None:
         difference = failure.difference
         path = _INDEX.sub("[]", difference.path)
-        return ("differs", api, path, _shown(difference.expected), _shown(difference.got))
+        return ("differs", api, path, shown(difference.expected), shown(difference.got))
     return ("other", api, _NUMBER.sub("#", failure.message))
 
 
@@ -66,7 +66,7 @@ def _text(alike: list[Outcome]) -> str:
         return text
     if first.difference is not None:
         path = _INDEX.sub("[]", first.difference.path) or "the body"
-        return f"{_api(first)}: {path} is {_shown(first.difference.got)}, not {_shown(first.difference.expected)}"
+        return f"{_api(first)}: {path} is {shown(first.difference.got)}, not {shown(first.difference.expected)}"
     return f"{_api(first)}: {first.message.splitlines()[0]}"
 
 
@@ -75,7 +75,7 @@ def _api(failure: Failure) -> str:
     return found[1] if found is not None else failure.action
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     """Return a value in short; of a variable only its name, since its value is another in each transcript."""
     text = value.split(" = ")[0] if isinstance(value, str) and value.startswith("$") else str(value)
     return text if len(text) <= 80 else f"{text[:80]}…"

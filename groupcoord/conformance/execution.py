@@ -120,7 +120,7 @@ class _Replayer:
         peer = self._peers[step.connection]
         request = peer.oldest_unanswered
         self._action = f"receive {request} on {step.connection}"
-        latest_ms = self._tolerance.latest_ms(step.took_ms)
+        latest_ms = self._tolerance.latest_ms(request.api, step.took_ms)
         try:
             got = peer.receive(latest_ms + _GRACE_MS)
         except (NoResponseError, ConnectionClosedError, ResponseError) as error:

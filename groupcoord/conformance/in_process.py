@@ -45,6 +45,10 @@ class InProcessTarget:
     def __init__(self, *, tolerance: Tolerance = VIRTUAL_TIME) -> None:
         self.tolerance = tolerance
 
+    def sets(self, key: str) -> bool:
+        """See :meth:`Target.sets`."""
+        return True
+
     def start(self, settings: Settings) -> InProcessServer:
         """Make a broker with these settings. See :meth:`Target.start`."""
         from groupcoord.broker.broker import Broker

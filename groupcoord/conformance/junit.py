@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree as Xml
 
-from groupcoord.conformance.report import Outcome, Report, Verdict
+from groupcoord.conformance.causes import shown
+from groupcoord.conformance.report import Failure, Outcome, Report, Verdict
 
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -40,14 +41,26 @@ def _add_case(suite: Xml.Element, outcome: Outcome) -> None:
     )
     match outcome.verdict:
         case Verdict.FAILED if outcome.failure is not None:
-            failure = Xml.SubElement(case, "failure", message=_clean(outcome.failure.message), type=outcome.verdict)
-            failure.text = _clean("\n".join((outcome.failure.describe(verbose=True), *outcome.hints)))
+            shows = f" ({transcript.shows})" if transcript.shows else ""
+            message = _in_a_sentence(outcome.failure) + shows
+            failure = Xml.SubElement(case, "failure", message=_clean(message), type=outcome.verdict)
+            lines = (transcript.shows or str(transcript), outcome.failure.describe(verbose=True), *outcome.hints)
+            failure.text = _clean("\n".join(lines))
         case Verdict.SKIPPED:
             Xml.SubElement(case, "skipped", message=_clean(outcome.reason))
         case Verdict.EXPECTED:
             Xml.SubElement(case, "skipped", message=_clean(f"failed as expected: {outcome.reason}".rstrip(": ")))
         case _:
             pass
+
+
+def _in_a_sentence(failure: Failure) -> str:
+    """Return what went wrong, with what was expected and what came, as build servers show it in a list."""
+    difference = failure.difference
+    if difference is None:
+        return failure.message
+    expected, got = shown(difference.expected), shown(difference.got)
+    return f"{failure.message} at {difference.path or 'the body'}: expected {expected}, got {got}"
 
 
 def _clean(text: str) -> str:

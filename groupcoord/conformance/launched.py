@@ -12,7 +12,8 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+import tomllib
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -27,11 +28,28 @@ _START_TIMEOUT_SECONDS = 60.0
 _POLL_SECONDS = 0.05
 _KILL_TIMEOUT_SECONDS = 10.0
 _LOG_TAIL_BYTES = 2000
-_PLACEHOLDERS = {"port", "dir", "sets"}
+_PLACEHOLDERS = ("port", "dir", "sets")
+_IN_SETTINGS = ("key", "value")
+_USUAL_WORDS: Mapping[str, str] = {"*": "--set {key}={value}"}
 
 
 class ServerDiedError(TargetError):
     """A server ended before it listened."""
+
+
+def _placeholders(command: str, known: Collection[str]) -> set[str]:
+    """Return the names of the placeholders in a command.
+
+    Raises:
+        ValueError: the command can't be split, or has another one.
+    """
+    names = {
+        name for word in shlex.split(command) for _, name, _, _ in string.Formatter().parse(word) if name is not None
+    }
+    if unknown := names.difference(known):
+        there_are = " ".join(f"{{{name}}}" for name in known)
+        raise ValueError(f"unknown placeholder {{{min(unknown)}}} in {command!r}; there are {there_are}")
+    return names
 
 
 class LaunchTarget:
@@ -39,30 +57,57 @@ class LaunchTarget:
 
     Args:
         command: split into words as a shell does, without running one. ``{port}`` is the port to listen on (the next
-            port is free as well), ``{dir}`` a folder for the server's data, ``{sets}`` the broker settings as words
-            ``--set key=value``.
+            port is free as well), ``{dir}`` a folder for the server's data, ``{sets}`` the broker settings as words:
+            ``--set key=value``, or those of the table; with a table they stand at the end if it is missing.
+        words_for: how the server spells settings, by Kafka's keys: words with ``{key}`` and ``{value}``, of which ``*``
+            has those for all other keys. Settings without words can't be set. None: ``{"*": "--set {key}={value}"}``.
         tolerance: see :class:`Target`.
 
     Raises:
-        ValueError: the command can't be split, lacks ``{port}`` or ``{sets}``, or has another placeholder.
+        ValueError: the command can't be split, lacks ``{port}`` or (without a table) ``{sets}``, or it or the table has
+            another placeholder.
     """
 
     shared = True
     can_restart = True
     own_settings: Mapping[str, str] | None = None
 
-    def __init__(self, command: str, *, tolerance: Tolerance = WALL_TIME) -> None:
+    def __init__(
+        self, command: str, *, words_for: Mapping[str, str] | None = None, tolerance: Tolerance = WALL_TIME
+    ) -> None:
+        names = _placeholders(command, _PLACEHOLDERS)
         self._words = shlex.split(command)
+        self._words_for = _USUAL_WORDS if words_for is None else words_for
         self._servers: list[LaunchedServer] = []
         self.tolerance = tolerance
-        names = {name for word in self._words for _, name, _, _ in string.Formatter().parse(word) if name is not None}
-        if unknown := names - _PLACEHOLDERS:
-            raise ValueError(
-                f"unknown placeholder {{{min(unknown)}}} in {command!r}; there are {{port}} {{dir}} {{sets}}"
-            )
+        for words in self._words_for.values():
+            _placeholders(words, _IN_SETTINGS)
+        if words_for is not None and "sets" not in names:
+            self._words.append("{sets}")
+            names.add("sets")
         for name in ("port", "sets"):
             if name not in names:
                 raise ValueError(f"{{{name}}} is missing in {command!r}")
+
+    @classmethod
+    def load(cls, command: str, table: Path) -> LaunchTarget:
+        """Make a target with a table that is read from a TOML file: ``"group.max.size" = "--group-max {value}"``.
+
+        Raises:
+            ValueError: the file can't be read, or what is in it or in the command isn't as it should be.
+        """
+        try:
+            words_for = tomllib.loads(table.read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{table} can't be read: {getattr(error, 'strerror', None) or error}") from None
+        for key, words in words_for.items():
+            if not isinstance(words, str):
+                raise ValueError(f'{table}: {key!r} has to be a text in a line of its own: "{key}.…" = "…"')
+        return cls(command, words_for=words_for)
+
+    def sets(self, key: str) -> bool:
+        """See :meth:`Target.sets`."""
+        return key in self._words_for or "*" in self._words_for
 
     def start(self, settings: Settings) -> LaunchedServer:
         """Start a server and wait until it listens; if it dies meanwhile, try again twice, on other ports.
@@ -71,8 +116,15 @@ class LaunchTarget:
         """
         for _ in range(_STARTS - 1):
             with contextlib.suppress(ServerDiedError):
-                return LaunchedServer(self._words, settings, self._servers)
-        return LaunchedServer(self._words, settings, self._servers)
+                return LaunchedServer(self._words, self._settings_in_words(settings), self._servers)
+        return LaunchedServer(self._words, self._settings_in_words(settings), self._servers)
+
+    def _settings_in_words(self, settings: Settings) -> list[str]:
+        return [
+            word.format(key=key, value=value)
+            for key, value in settings.items()
+            for word in shlex.split(self._words_for.get(key, self._words_for.get("*", "")))
+        ]
 
     def check(self) -> None:
         """Make sure that the program is there, whatever it may say to its arguments.
@@ -95,18 +147,17 @@ class LaunchedServer(SocketServer):
 
     Args:
         words: the command, with placeholders.
-        settings: of the broker.
+        sets: the words of the broker's settings.
         running: where it stands from before it is started until it has been stopped.
     """
 
-    def __init__(self, words: list[str], settings: Settings, running: list[LaunchedServer]) -> None:
+    def __init__(self, words: list[str], sets: list[str], running: list[LaunchedServer]) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="groupcoord-conformance-"))
         self._running = running
         running.append(self)
         self._ports = FreePorts()
         self._listen_port = self._ports.first
         super().__init__(_HOST, self._listen_port)
-        sets = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
         values = {"port": self._listen_port, "dir": str(self._folder / "data"), "sets": shlex.join(sets)}
         self._command: list[str] = []
         for word in words:

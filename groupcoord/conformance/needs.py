@@ -12,13 +12,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from groupcoord.conformance.entities import Plain
 from groupcoord.conformance.server_facts import BROKER_RESOURCE, ServerFacts
 from groupcoord.conformance.targets import USUAL_SETTINGS
-from groupcoord.conformance.transcript import Close, Receive, Restart, Send, Transcript
+from groupcoord.conformance.transcript import Close, Receive, Restart, Send, Step, Transcript
 
 OPTIONAL_APIS = frozenset(("ConsumerGroupDescribe", "ConsumerGroupHeartbeat"))
 """APIs that a server may do without, as brokers before 4.0 do: transcripts that send them are skipped there."""
 
-_INITIAL_DELAY = "group.initial.rebalance.delay.ms"
+INITIAL_DELAY = "group.initial.rebalance.delay.ms"
 _MIN_SESSION_TIMEOUT = "group.min.session.timeout.ms"
+_OTHERS_WAIT_MS = 1500
+"""So much longer than recorded a member may well be silent while nobody is delayed."""
+
 _CONFIG_APIS = frozenset(("AlterConfigs", "DescribeConfigs", "IncrementalAlterConfigs"))
 
 
@@ -96,29 +99,59 @@ def _sends(transcript: Transcript) -> Iterator[Send]:
     return (step for step in transcript.steps if isinstance(step, Send))
 
 
-def _exchanges(transcript: Transcript) -> Iterator[tuple[Send, Plain]]:
-    """Yield each request with the body of its response; None if none was recorded."""
-    unanswered: dict[str, list[Send]] = {}
-    for step in transcript.steps:
+def initial_delay_ms(transcript: Transcript, settings: Mapping[str, str]) -> int:
+    """Return how much longer than recorded joins may take on a server where members of a new group wait for company.
+
+    Args:
+        transcript: what is to be replayed; it meets what it needs there.
+        settings: what is known of the server's, under Kafka's keys.
+    """
+    found = settings.get(INITIAL_DELAY, "")
+    return int(found) if found.isdecimal() and INITIAL_DELAY not in transcript.settings else 0
+
+
+def _exchanges(transcript: Transcript) -> Iterator[tuple[Send, Plain, tuple[Step, ...]]]:
+    """Yield each request with the body of its response and the steps in between; no body if none was recorded."""
+    unanswered: dict[str, list[int]] = {}
+    ends: list[tuple[int, int, Plain]] = []
+    for place, step in enumerate(transcript.steps):
         match step:
             case Send():
-                unanswered.setdefault(step.connection, []).append(step)
+                unanswered.setdefault(step.connection, []).append(place)
             case Receive():
-                yield unanswered[step.connection].pop(0), step.body
+                ends.append((unanswered[step.connection].pop(0), place, step.body))
             case Close():
-                yield from ((send, None) for send in unanswered.pop(step.connection))
+                ends += [(sent, place, None) for sent in unanswered.pop(step.connection, ())]
             case Restart():
-                yield from ((send, None) for sends in unanswered.values() for send in sends)
+                ends += [(sent, place, None) for places in unanswered.values() for sent in places]
                 unanswered.clear()
-    yield from ((send, None) for sends in unanswered.values() for send in sends)
+    ends += [(sent, len(transcript.steps), None) for places in unanswered.values() for sent in places]
+    for sent, end, body in ends:
+        send = transcript.steps[sent]
+        assert isinstance(send, Send)
+        yield send, body, transcript.steps[sent + 1 : end]
 
 
-def _waits_in_joins(transcript: Transcript, value: str, found: str) -> bool:
-    """A join that isn't refused waits for company."""
-    return any(
-        send.api == "JoinGroup" and (body is None or body.get("error_code", "NONE") == "NONE")
-        for send, body in _exchanges(transcript)
-    ) or _asks_for_settings(transcript, value, found)
+def _waits_for_company(transcript: Transcript, value: str, found: str) -> bool:
+    """Somebody does something while a new group waits for company, which was recorded without that.
+
+    Who is alone with its group learns the same, later; unless others are then silent for longer than their sessions.
+    """
+    delays, sessions_ms = 0, []
+    for send, body, meanwhile in _exchanges(transcript):
+        if send.api != "JoinGroup":
+            continue
+        if body is None:
+            return True
+        if body.get("error_code", "NONE") != "NONE":
+            continue
+        sessions_ms.append(send.body.get("session_timeout", 0))
+        if len(body.get("members") or ()) == 1 and body.get("leader") == body.get("member_id"):
+            delays += 1
+            if any(isinstance(step, Send) for step in meanwhile):
+                return True
+    is_long = found.isdecimal() and (delays - 1) * int(found) + _OTHERS_WAIT_MS >= min(sessions_ms, default=0)
+    return (delays > 1 and is_long) or _asks_for_settings(transcript, value, found)
 
 
 def _joins_with_session_timeouts_between(transcript: Transcript, value: str, found: str) -> bool:
@@ -146,7 +179,7 @@ def _lets_topics_be_made(transcript: Transcript, value: str, found: str) -> bool
 
 
 _MATTERS: Mapping[str, Callable[[Transcript, str, str], bool]] = {
-    _INITIAL_DELAY: _waits_in_joins,
+    INITIAL_DELAY: _waits_for_company,
     _MIN_SESSION_TIMEOUT: _joins_with_session_timeouts_between,
     "group.consumer.session.timeout.ms": _heartbeats_in_consumer_groups,
     "group.consumer.min.session.timeout.ms": _asks_for_settings,

@@ -15,6 +15,7 @@ from groupcoord.conformance.execution import TROUBLE, replay
 from groupcoord.conformance.needs import (
     alters_broker,
     groups_named_by,
+    initial_delay_ms,
     missing_apis,
     needed_keys,
     topics_made_by,
@@ -25,7 +26,15 @@ from groupcoord.conformance.peer import open_peer
 from groupcoord.conformance.preparation import group_ids
 from groupcoord.conformance.report import Failure, Outcome, Report, Verdict
 from groupcoord.conformance.server_facts import ServerFacts, ask_facts, ask_groups, ask_topics
-from groupcoord.conformance.targets import USUAL_SETTINGS, ConnectionClosedError, Server, Settings, Target, TargetError
+from groupcoord.conformance.targets import (
+    USUAL_SETTINGS,
+    ConnectionClosedError,
+    Server,
+    Settings,
+    Target,
+    TargetError,
+    Tolerance,
+)
 from groupcoord.conformance.transcript import Transcript
 
 OnOutcome = Callable[[Outcome], None]
@@ -108,7 +117,7 @@ class _Run:
         self._prefix = prefix
         self._cleans = cleans and target.own_settings is not None
         self._on_facts = on_facts
-        self._keys = keys
+        self._asked_for = frozenset(key for key in keys if not target.sets(key))
         self.facts: ServerFacts | None = None
         self.left_behind: list[str] = []
 
@@ -195,8 +204,7 @@ class _Run:
                 yield self._replay_shared(transcript, stage)
 
     def _ask_facts(self, server: Server) -> ServerFacts:
-        told = self._target.own_settings
-        facts = ask_facts(server, () if told is None else self._keys, told or {})
+        facts = ask_facts(server, self._asked_for, self._target.own_settings or {})
         if self.facts is None:
             self.facts = facts
             if self._on_facts is not None:
@@ -221,24 +229,30 @@ class _Run:
         if stage.cleaner is not None:
             ids = group_ids(transcript, {"$g": group_id})
             stage.cleaner.expect(ids, groups_named_by(transcript), topics_made_by(transcript))
-        failure = replay(transcript, stage.server, group_id, self._target.tolerance)
+        failure = replay(transcript, stage.server, group_id, self._tolerance(transcript, stage.facts))
         seconds = time.monotonic() - started
         if failure is None:
             return Outcome(transcript, Verdict.PASSED, seconds=seconds)
         return Outcome(transcript, Verdict.FAILED, failure, hints=self._hints(transcript, stage.facts), seconds=seconds)
+
+    def _tolerance(self, transcript: Transcript, facts: ServerFacts) -> Tolerance:
+        """Return how exactly answers have to come: where the initial delay isn't ours to set, joins may wait for it."""
+        return evolve(self._target.tolerance, initial_delay_ms=initial_delay_ms(transcript, facts.settings))
 
     def _why_skipped(self, transcript: Transcript, stage: _Stage) -> str:
         """Return why a transcript can say nothing about this server; empty if it can."""
         facts = stage.facts
         if missing := missing_apis(transcript, facts):
             return f"the server doesn't list {', '.join(missing)}"
-        if self._target.own_settings is None:
-            return ""
-        if alters_broker(transcript):
+        if self._target.own_settings is not None and alters_broker(transcript):
             return "it changes settings of the broker itself"
-        unmet = unmet_settings(transcript, facts.settings)
-        if unmet:
+        if unmet := unmet_settings(transcript, facts.settings):
             return f"needs {_written(unmet)}"
+        if self._target.own_settings is None:
+            unset = {
+                k: v for k, v in transcript.settings.items() if not self._target.sets(k) and k not in facts.settings
+            }
+            return f"needs {_written(unset)}, which can't be set" if unset else ""
         for name, count in transcript.topics.items():
             if stage.topics.get(name, count) != count:
                 return f"needs topic {name!r} with {count} partitions, and it has {stage.topics[name]}"

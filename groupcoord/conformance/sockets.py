@@ -153,6 +153,10 @@ class AddressTarget:
         host, port = parse_address(address)
         return cls(host, port, properties=properties, settings=settings)
 
+    def sets(self, key: str) -> bool:
+        """See :meth:`Target.sets`: its settings are its owner's."""
+        return False
+
     def start(self, settings: Settings) -> SocketServer:
         """Return the server, as it is: ``settings`` are its owner's business."""
         self.check()

@@ -34,6 +34,7 @@ class Tolerance:
         late_ms: … and so much longer.
         early_factor: an answer must not take less than this part of what was recorded …
         early_ms: … less so much.
+        initial_delay_ms: how much longer members of a new group wait for company than was recorded.
         only_joins: only a JoinGroup recorded with more than 400 ms can be early: others may be quicker than Kafka.
     """
 
@@ -42,10 +43,12 @@ class Tolerance:
     early_factor: float
     early_ms: float
     only_joins: bool
+    initial_delay_ms: int = 0
 
-    def latest_ms(self, took_ms: int) -> float:
-        """Return how long after its request an answer may come at the latest, if it was recorded with ``took_ms``."""
-        return took_ms * self.late_factor + self.late_ms
+    def latest_ms(self, api: str, took_ms: int) -> float:
+        """Return how long after its request an answer of ``api`` may come at the latest, if it was recorded so."""
+        delay_ms = self.initial_delay_ms if api == "JoinGroup" else 0
+        return took_ms * self.late_factor + self.late_ms + delay_ms
 
     def earliest_ms(self, api: str, took_ms: int) -> float:
         """Return how long after its request an answer of ``api`` may come at the earliest."""
@@ -142,6 +145,13 @@ class Target(Protocol):
 
     @property
     def own_settings(self) -> Mapping[str, str] | None: ...
+
+    def sets(self, key: str) -> bool:
+        """Tell whether its servers have this setting as they are asked to; otherwise they are asked how they have it.
+
+        Args:
+            key: Kafka's key.
+        """
 
     def start(self, settings: Settings) -> Server:
         """Start a server with these broker settings.

@@ -42,6 +42,10 @@ class ScriptedTarget:
         self.servers: list[ScriptedServer] = []
         self.refuse_start = False
 
+    def sets(self, key: str) -> bool:
+        """See :meth:`Target.sets`."""
+        return self.own_settings is None
+
     def start(self, settings: Settings) -> ScriptedServer:
         """Make a server."""
         if self.refuse_start:

@@ -109,6 +109,30 @@ def test_a_junit_file_that_cannot_be_written(groupcoord: Run, folder: Path) -> N
     assert (status, err) == (2, f"groupcoord conformance: {folder} can't be written: Is a directory\n")
 
 
+def test_too_many_skipped(groupcoord: Run, tmp_path: Path) -> None:
+    """With --max-skipped a run in which more is skipped fails, and says so; one in which as many are does not."""
+    body = {"group_id": "g", "member_id": "m", "member_epoch": -1, "topic_partitions": None}
+    steps = [{"do": "send", "conn": "a", "api": "ConsumerGroupHeartbeat", "version": 1, "body": body}]
+    head = {"name": "beat", "area": "new", "shows": "It is new."}
+    (tmp_path / "beat.json").write_text(json.dumps({**head, "steps": steps}))
+
+    for most, wanted in (("0", 1), ("1", 0)):
+        status, out, err = groupcoord("conformance", "--max-skipped", most, str(tmp_path))
+        assert (status, out.splitlines()[-1:]) == (wanted, ["0 passed, 0 failed, 1 skipped"])
+        assert err == ("groupcoord conformance: 1 were skipped, 0 may be\n" if wanted else "")
+
+
+def test_a_table_of_settings_is_for_a_command(groupcoord: Run, tmp_path: Path) -> None:
+    """--launch-settings without --launch, or with a file that isn't there, is refused."""
+    table = str(tmp_path / "settings.toml")
+    for words, message in (
+        (["--launch-settings", table], "--launch-settings is for --launch"),
+        (["--launch-settings", table, "--launch", "x {port}"], f"{table} can't be read: No such file or directory"),
+    ):
+        status, _, err = groupcoord("conformance", *words)
+        assert (status, err) == (2, f"groupcoord conformance: {message}\n")
+
+
 def test_expected_failures(groupcoord: Run, folder: Path, tmp_path: Path) -> None:
     """What fails as --expect-failures says is no failure, with its reason; what passes in spite of it is told."""
     known = tmp_path / "known.txt"

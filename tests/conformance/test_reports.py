@@ -6,6 +6,7 @@ from pathlib import Path
 from xml.etree import ElementTree as Xml
 
 import pytest
+from attrs import evolve
 
 from groupcoord.conformance import (
     Expectations,
@@ -72,8 +73,9 @@ def test_expected_failures(tmp_path: Path) -> None:
 
 def test_junit_xml() -> None:
     """Each transcript is a test case of its area, with the failure's words; what XML can't hold is replaced."""
+    wrong = evolve(WRONG[0], shows="It is a test.")
     odd = transcript(HEARTBEAT, answer(error_code="\x01"), name="odd", area="b")
-    report = Expectations({"b/other": "known"}).apply(report_of(RIGHT, ALSO_WRONG, WRONG[0], odd))
+    report = Expectations({"b/other": "known"}).apply(report_of(RIGHT, ALSO_WRONG, wrong, odd))
 
     root = Xml.fromstring(junit_xml(report))
 
@@ -82,8 +84,14 @@ def test_junit_xml() -> None:
     assert [child.tag for child in cases["right"]] == []
     assert cases["other"][0].get("message") == "failed as expected: known"
     failure = cases["ILLEGAL_GENERATION"][0]
-    assert (failure.tag, failure.get("message")) == ("failure", "the response differs")
-    assert "error_code" in (failure.text or "")
+    assert failure.tag == "failure"
+    assert failure.get("message") == (
+        "the response differs at error_code: expected ILLEGAL_GENERATION, got NONE (It is a test.)"
+    )
+    lines = (failure.text or "").splitlines()
+    assert lines[0] == "It is a test."
+    assert {'  expected "ILLEGAL_GENERATION"', '  got      "NONE"'} <= set(lines)
+    assert [line.split()[:2] for line in lines[-2:]] == [["expected", "body"], ["got", "body"]]
 
 
 def test_what_changed_since_another_run() -> None:

@@ -32,7 +32,7 @@ QUICK = (
     "commit/metadata_limit_is_configurable",
     "configs/settings_of_the_broker",
     "hb_join/hbj_three_members_join_in_a_row",
-    "join/vote_ties_of_two",
+    "leave/batch_while_preparing",
     "offset_delete/delete_groups_removes_offsets",
 )
 """Some of those that take no time; only the first and the last one need no setting."""
@@ -79,7 +79,7 @@ def test_what_needs_other_settings_is_skipped(server: ServerThread) -> None:
             Verdict.SKIPPED,
             "needs group.consumer.assignment.interval.ms=0",
         ),
-        "join/vote_ties_of_two": (Verdict.SKIPPED, "needs group.initial.rebalance.delay.ms=0"),
+        "leave/batch_while_preparing": (Verdict.SKIPPED, "needs group.initial.rebalance.delay.ms=0"),
         "offset_delete/delete_groups_removes_offsets": (Verdict.PASSED, ""),
     }
     assert report.server is not None
@@ -166,9 +166,25 @@ def test_who_never_joins_does_not_care_how_long_joins_wait() -> None:
     slow = {"group.initial.rebalance.delay.ms": "3000", "group.min.session.timeout.ms": "6000"}
 
     assert unmet_settings(BY_NAME["fetch/fetch_several_groups"], slow) == {}
-    assert unmet_settings(BY_NAME["join/vote_ties_of_two"], slow) == {"group.initial.rebalance.delay.ms": "0"}
+    assert unmet_settings(BY_NAME["leave/batch_while_preparing"], slow) == {"group.initial.rebalance.delay.ms": "0"}
     assert unmet_settings(BY_NAME["join/session_timeout_bounds"], slow)["group.min.session.timeout.ms"] == "100"
-    assert unmet_settings(BY_NAME["join/vote_ties_of_two"], {}) == {}
+    assert unmet_settings(BY_NAME["leave/batch_while_preparing"], {}) == {}
+
+
+def test_who_is_alone_while_a_new_group_waits_does_not_care() -> None:
+    """Joins of a new group that nobody interrupts are played with a delay; what happens meanwhile still needs none."""
+    delay = "group.initial.rebalance.delay.ms"
+
+    assert unmet_settings(BY_NAME["join/vote_ties_of_two"], {delay: "3000"}) == {}
+    assert unmet_settings(BY_NAME["join/duplicate_waiting_join"], {delay: "3000"}) == {delay: "0"}
+
+
+def test_joins_may_take_as_long_as_the_server_waits(server: ServerThread) -> None:
+    """On a server with an initial delay a conversation passes whose first join was recorded without one."""
+    with ServerThread(settings={"group.initial.rebalance.delay.ms": 1800}) as delayed:
+        report = run(chosen("join/vote_ties_of_two"), target_of(delayed))
+
+    assert verdicts(report) == {"join/vote_ties_of_two": (Verdict.PASSED, "")}
 
 
 def test_topics_that_are_made_on_the_way() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from groupcoord.conformance import AddressTarget, InProcessTarget, LaunchTarget,
 from groupcoord.conformance.free_ports import FreePorts
 from groupcoord.conformance.in_process import InProcessServer
 from groupcoord.conformance.targets import ConnectionClosedError
+from tests.tables import as_one_test
 
 # A server that answers every connection with how often it was started on its folder, its settings and its process id.
 COUNTER = """
@@ -108,6 +110,38 @@ def test_a_launched_server_restarts_on_its_data_and_goes(tmp_path: Path) -> None
     for process in (first_process, second_process):
         with pytest.raises(ProcessLookupError):
             os.kill(process, 0)
+
+
+def test_a_table_spells_settings_as_the_server_does(tmp_path: Path) -> None:
+    """Words come from the table, at the end where there is no {sets}; what it has no words for isn't set."""
+    table = tmp_path / "settings.toml"
+    table.write_text('"group.max.size" = "--group-max {value}"\n"auto.create.topics.enable" = ""\n')
+    target = LaunchTarget.load("my-broker --port {port}", table)
+    settings = {"group.max.size": 3, "auto.create.topics.enable": "false", "group.min.session.timeout.ms": 100}
+
+    assert target._settings_in_words(settings) == ["--group-max", "3"]
+    assert [target.sets(key) for key in settings] == [True, True, False]
+    with_others = LaunchTarget("my-broker {port}", words_for={"*": "-o {key}={value}", "a.b": "-a '{value} s'"})
+    assert with_others._settings_in_words({"a.b": 1, "c": "x y"}) == ["-a", "1 s", "-o", "c=x y"]
+    assert with_others.sets("anything")
+
+
+@as_one_test
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('"group.max.size" = 3', "'group.max.size' has to be a text"),
+        ("group.max.size = '3'", "'group' has to be a text"),
+        ('"group.max.size" = "{valu}"', "unknown placeholder {valu}"),
+        ("group.max.size", "settings.toml can't be read"),
+    ],
+)
+def test_a_wrong_table_is_told(tmp_path: Path, text: str, message: str) -> None:
+    """What isn't words for a setting is refused, with what is wrong about it."""
+    table = tmp_path / "settings.toml"
+    table.write_text(text)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        LaunchTarget.load("my-broker --port {port}", table)
 
 
 def test_a_command_that_ends_is_reported_with_its_last_words() -> None:
