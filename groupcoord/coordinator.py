@@ -6,8 +6,6 @@ partition, hands appends to the store and collects the answers.
 
 from __future__ import annotations
 
-import base64
-import uuid
 from collections.abc import Callable, Collection, Iterable
 from typing import TypeVar, cast
 from uuid import UUID
@@ -25,7 +23,7 @@ from groupcoord.core.events import AppendFailures, Counters, Event
 from groupcoord.core.front.authorization import Authorize, Principal
 from groupcoord.core.front.partition_table import PartitionStatus, PartitionTable
 from groupcoord.core.front.request_router import RequestRouter, VerifyTransaction
-from groupcoord.core.front.routing import Cluster, Owner, TransactionOwner
+from groupcoord.core.front.routing import Cluster, Owner, ShareOwner, TransactionOwner
 from groupcoord.core.front.split_requests import SplitRequests, original_tokens
 from groupcoord.core.host import CreateTopics, Host, create_no_topics
 from groupcoord.core.interpreter import maker
@@ -35,10 +33,11 @@ from groupcoord.core.partition import Partition
 from groupcoord.core.questions import Question
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.core.replies import Reply, Token
-from groupcoord.core.timers import Timer, TimerKind, TimerQueue
+from groupcoord.core.timers import SESSIONS, Timer, TimerQueue
 from groupcoord.core.topics import AnyTopic, NoRegexes, RegexResolver, TopicResolver
 from groupcoord.embedding.loading import Loader, LoadError
 from groupcoord.embedding.ownership import ownership_of
+from groupcoord.embedding.random_ids import random_member_id, random_uuid
 from groupcoord.errors import ErrorCode, OwnershipLostError, StoreContractError
 from groupcoord.log_store import LogRecords, LogStore, LogStoreError, MemoryLogStore, RecordTooLargeError, Ticket
 
@@ -46,23 +45,9 @@ __all__ = ["ConsumerGroupState", "GroupCoordinator", "GroupState", "LoadError", 
 
 LOCAL_NODE = Node(1, "127.0.0.1", 9092)
 MAX_TIMERS_PER_TICK = 10_000
-SESSIONS = (TimerKind.SESSION, TimerKind.CONSUMER_SESSION)
 R = TypeVar("R")
 
 _make_ticket = maker(Ticket)
-
-
-def random_member_id(prefix: str) -> str:
-    """Return a member id as Kafka makes them: the client's or the instance's id, and a random UUID."""
-    return f"{prefix}-{uuid.uuid4()}"
-
-
-def random_uuid() -> str:
-    """Return a random UUID in the form of Kafka's ``Uuid``: 22 characters of URL-safe base64, no dash at the front."""
-    while True:
-        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        if not text.startswith("-"):
-            return text
 
 
 class GroupCoordinator:
@@ -84,6 +69,7 @@ class GroupCoordinator:
         node: what FindCoordinator says of this coordinator.
         owner: which node coordinates a log partition, for one coordinator among several; this node if left out.
         transaction_owner: which node coordinates a transactional id, likewise; this node if left out.
+        share_owner: which node coordinates a share-partition (KIP-932), by its key; nobody does if left out.
         authorize: decides who may do what, asked wherever Kafka asks its authorizer; all is allowed if left out.
         verify_transaction: decides whether a producer may commit offsets of a group in its transaction, asked before
             the group is looked at; any producer may if left out.
@@ -114,6 +100,7 @@ class GroupCoordinator:
         node: Node = LOCAL_NODE,
         owner: Owner | None = None,
         transaction_owner: TransactionOwner | None = None,
+        share_owner: ShareOwner | None = None,
         authorize: Authorize | None = None,
         verify_transaction: VerifyTransaction | None = None,
         new_member_id: Callable[[str], str] = random_member_id,
@@ -142,7 +129,7 @@ class GroupCoordinator:
         self._loader = Loader(
             self._partitions, self.log_store, self.clock, self._observer, self._make_partition, self._ownership
         )
-        self._cluster = Cluster(node, owner, count, transaction_owner)
+        self._cluster = Cluster(node, owner, count, transaction_owner, share_owner)
         self._router = RequestRouter(
             config=self.config,
             assignors=tuple(chosen),

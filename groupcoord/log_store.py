@@ -65,6 +65,7 @@ __all__ = [
     "NotLeaderError",
     "OwnedStore",
     "OwnershipLostError",
+    "PrunableStore",
     "RecordTooLargeError",
     "StorageError",
     "TakesAnswers",
@@ -311,6 +312,14 @@ class CompactingStore(Protocol):
 
 
 @runtime_checkable
+class PrunableStore(Protocol):
+    """A log store that can let go of the beginning of a log partition."""
+
+    def delete_before(self, partition: int, offset: int) -> None:
+        """Delete the records before an offset, as far as that is easy: nobody will miss those that stay."""
+
+
+@runtime_checkable
 class FailingStore(Protocol):
     """A log store that notices by itself that a log partition has failed."""
 
@@ -443,6 +452,11 @@ class MemoryLogStore:
             self._refuse()
         records = self._logs.get(partition, [])
         return iter(records[bisect_left(records, offset, key=attrgetter("offset")) :])
+
+    def delete_before(self, partition: int, offset: int) -> None:
+        """Delete the records of a log partition before an offset."""
+        records = self._logs.get(partition, [])
+        del records[: bisect_left(records, offset, key=attrgetter("offset"))]
 
     def check_ownership(self) -> bool:
         """Look whether the log is still owned. See :meth:`OwnedStore.check_ownership`."""

@@ -31,6 +31,8 @@ from groupcoord.broker.reloading import Reloading
 from groupcoord.broker.security.acl_requests import AclRequests
 from groupcoord.broker.security.login_requests import LoginRequests
 from groupcoord.broker.security.relocation import Token, relocated
+from groupcoord.broker.share.coordination import ShareCoordination
+from groupcoord.broker.share.state_requests import ShareStateRequests
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.topics.requests import TopicRequests
 from groupcoord.broker.transactions.coordinator import TransactionCoordinator
@@ -40,11 +42,12 @@ from groupcoord.broker.turns import Turns
 from groupcoord.clock import Clock
 from groupcoord.config import Config, RebalanceProtocol
 from groupcoord.config.group_settings import served_protocols
-from groupcoord.coordinator import GroupCoordinator, random_member_id, random_uuid
+from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.front.authorization import Authorize, Permissions, Principal
 from groupcoord.core.messages import ConsumerGroupHeartbeat, FindCoordinator, Node, OffsetFetch
 from groupcoord.core.questions import CreateInternalTopics
 from groupcoord.core.records import OFFSETS_TOPIC
+from groupcoord.embedding.random_ids import random_member_id, random_uuid
 from groupcoord.errors import ErrorCode
 from groupcoord.log_store import AbandonableStore, ClosableStore, CompactingStore, LogStore
 from groupcoord.wire import Answered, WireResponse
@@ -191,6 +194,11 @@ class Broker:
         self.transactions = self.nodes.transactions or self._own_transactions()
         self.deliver_replies()
 
+    @property
+    def _share(self) -> ShareCoordination:
+        """The share coordinator of all nodes."""
+        return self.nodes.share_coordination(self.config, self.clock, self.data.whole, self._authorize)
+
     def _own_transactions(self) -> TransactionCoordinator:
         """Return the transaction coordinator of a node that is alone."""
         transactions = TransactionCoordinator(
@@ -240,6 +248,7 @@ class Broker:
             self._login_requests,
             AclRequests(acls, self._permissions),
             self._transaction_requests,
+            ShareStateRequests(self._share),
         )
         if RebalanceProtocol.CONSUMER not in served_protocols(self.config):
             table.handlers[ConsumerGroupHeartbeat] = self._refuse_consumer_protocol
@@ -321,6 +330,7 @@ class Broker:
             self.transactions.next_deadline_ms(),
             self._data_requests.waits.next_deadline_ms(),
             self.data.next_deadline_ms(),
+            self._share.next_deadline_ms(),
             None if self.interceptor is None else self.interceptor.next_deadline_ms(),
             self._login_requests.refusals.next_deadline_ms(),
         )
@@ -330,6 +340,7 @@ class Broker:
         """Time has passed: do everything that is due."""
         self._data_requests.tick(self.clock.now_ms())
         self.data.tick(self.clock.now_ms())
+        self._share.tick()
         self.coordinator.tick()
         self.transactions.tick()
         if self.interceptor is not None:
@@ -348,6 +359,7 @@ class Broker:
         """
         self.transactions.tell()
         self._reloading.retry()
+        self._share.reload_failed()
         self.data.look_after()
         self._notices.report()
         self.deliver_replies()

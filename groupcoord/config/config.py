@@ -25,6 +25,19 @@ ASSIGNOR_CLASSES = MappingProxyType(
 """A broker's configuration may name assignors by class; here they go by the names that members ask for."""
 
 
+SHARE_ASSIGNOR_CLASSES = MappingProxyType({"org.apache.kafka.coordinator.group.assignor.SimpleAssignor": "simple"})
+"""The same for share groups."""
+
+_OF_MEMBERS = ("session_timeout_ms", "heartbeat_interval_ms", "assignment_interval_ms")
+_BOUNDED = MappingProxyType(
+    {
+        "consumer": _OF_MEMBERS,
+        "share": (*_OF_MEMBERS, "delivery_count_limit", "record_lock_duration_ms", "partition_max_record_locks"),
+    }
+)
+"""By kind, the settings that groups may have of their own between bounds that the broker has as well."""
+
+
 class RebalanceProtocol(StrEnum):
     """What a group may be made of: members that assign among themselves, or one of the newer kinds."""
 
@@ -113,6 +126,35 @@ class Config:
     offsets_commit_timeout_ms: int = _setting(5_000, at_least=1)
     offsets_retention_minutes: int = _setting(10_080, at_least=1)
     offsets_retention_check_interval_ms: int = _setting(600_000, at_least=1, at_most=INT64_MAX)
+    # share groups (KIP-932)
+    group_share_session_timeout_ms: int = _setting(45_000, at_least=1)
+    group_share_min_session_timeout_ms: int = _setting(45_000, at_least=1)
+    group_share_max_session_timeout_ms: int = _setting(60_000, at_least=1)
+    group_share_heartbeat_interval_ms: int = _setting(5_000, at_least=1)
+    group_share_min_heartbeat_interval_ms: int = _setting(5_000, at_least=1)
+    group_share_max_heartbeat_interval_ms: int = _setting(15_000, at_least=1)
+    group_share_max_size: int = _setting(200, at_least=1, at_most=1_000)
+    group_share_assignors: tuple[str, ...] = _of_kind(("simple",), Names(aliases=SHARE_ASSIGNOR_CLASSES))
+    group_share_assignment_interval_ms: int = _setting(1_000, at_least=0)
+    group_share_min_assignment_interval_ms: int = _setting(0, at_least=0)
+    group_share_max_assignment_interval_ms: int = _setting(15_000, at_least=0)
+    group_share_assignor_offload_enable: bool = _of_kind(True, Flag())
+    group_share_initialize_retry_interval_ms: int = _setting(30_000, at_least=1)
+    group_share_delivery_count_limit: int = _setting(5, at_least=2, at_most=10)
+    group_share_min_delivery_count_limit: int = _setting(2, at_least=2, at_most=5)
+    group_share_max_delivery_count_limit: int = _setting(10, at_least=5, at_most=25)
+    group_share_record_lock_duration_ms: int = _setting(30_000, at_least=1_000, at_most=3_600_000)
+    group_share_min_record_lock_duration_ms: int = _setting(15_000, at_least=1_000, at_most=30_000)
+    group_share_max_record_lock_duration_ms: int = _setting(60_000, at_least=30_000, at_most=3_600_000)
+    group_share_partition_max_record_locks: int = _setting(2_000, at_least=100, at_most=10_000)
+    group_share_min_partition_max_record_locks: int = _setting(100, at_least=100, at_most=10_000)
+    group_share_max_partition_max_record_locks: int = _setting(4_000, at_least=100, at_most=10_000)
+    group_share_max_share_sessions: int = _setting(2_000, at_least=1)
+    share_coordinator_state_topic_num_partitions: int = _setting(50, at_least=1)
+    share_coordinator_state_topic_segment_bytes: int = _setting(104_857_600, at_least=1)
+    share_coordinator_snapshot_update_records_per_snapshot: int = _setting(500, at_least=0, at_most=500)
+    share_coordinator_state_topic_prune_interval_ms: int = _setting(300_000, at_least=1)
+    share_coordinator_cold_partition_snapshot_interval_ms: int = _setting(300_000, at_least=1)
     # transactions
     transaction_max_timeout_ms: int = _setting(900_000, at_least=1)
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = _setting(10_000, at_least=1)
@@ -149,15 +191,22 @@ class Config:
             kind_of(attribute.name).check(key_of(attribute.name), getattr(self, attribute.name))
         if RebalanceProtocol.CLASSIC not in self.group_coordinator_rebalance_protocols:
             raise ConfigError("setting 'group.coordinator.rebalance.protocols' can't leave out 'classic'")
-        for name in ("session_timeout_ms", "heartbeat_interval_ms", "assignment_interval_ms"):
-            lowest, highest = f"group_consumer_min_{name}", f"group_consumer_max_{name}"
-            self._check_order(lowest, highest)
-            self._check_order(lowest, f"group_consumer_{name}")
-            self._check_order(f"group_consumer_{name}", highest)
-        if self.group_consumer_heartbeat_interval_ms >= self.group_consumer_session_timeout_ms:
+        for kind, names in _BOUNDED.items():
+            for name in names:
+                lowest, highest = f"group_{kind}_min_{name}", f"group_{kind}_max_{name}"
+                self._check_order(lowest, highest)
+                self._check_order(lowest, f"group_{kind}_{name}")
+                self._check_order(f"group_{kind}_{name}", highest)
+            self._check_heartbeat(kind)
+        self._check_order("group_share_max_size", "group_share_max_share_sessions")
+
+    def _check_heartbeat(self, kind: str) -> None:
+        """Refuse sessions that end before the next heartbeat."""
+        heartbeat, session = f"group_{kind}_heartbeat_interval_ms", f"group_{kind}_session_timeout_ms"
+        heartbeat_ms, session_ms = getattr(self, heartbeat), getattr(self, session)
+        if heartbeat_ms >= session_ms:
             raise ConfigError(
-                f"setting 'group.consumer.heartbeat.interval.ms' ({self.group_consumer_heartbeat_interval_ms}) must be "
-                f"lower than 'group.consumer.session.timeout.ms' ({self.group_consumer_session_timeout_ms})"
+                f"setting {key_of(heartbeat)!r} ({heartbeat_ms}) must be lower than {key_of(session)!r} ({session_ms})"
             )
 
     def _check_order(self, lower: str, higher: str) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from groupcoord.config.config import SERVED_PROTOCOLS, Config, RebalanceProtocol
+
+Bounds = Mapping[str, tuple[int, int]]
+"""The lowest and the highest value of settings, by attribute."""
 
 
 def served_protocols(config: Config) -> frozenset[RebalanceProtocol]:
@@ -40,16 +43,14 @@ class ConsumerGroupSettings(NamedTuple):
             config.group_consumer_heartbeat_interval_ms,
             config.group_consumer_assignment_interval_ms,
         )
-        bounds = bounds_of_consumer_groups(config)
-        kept = {name: min(max(value, bounds[name][0]), bounds[name][1]) for name, value in own.items()}
-        return usual._replace(**kept)
+        return usual._replace(**_within(bounds_of_consumer_groups(config), own))
 
 
 SettingsOfConsumerGroup = Callable[[str], ConsumerGroupSettings]
 """Returns what holds for a consumer group, by its id. Called at each heartbeat: it should be quick."""
 
 
-def bounds_of_consumer_groups(config: Config) -> dict[str, tuple[int, int]]:
+def bounds_of_consumer_groups(config: Config) -> Bounds:
     """Return the lowest and the highest value that each setting of a consumer group may have, by attribute."""
     return {
         "session_timeout_ms": (
@@ -65,3 +66,83 @@ def bounds_of_consumer_groups(config: Config) -> dict[str, tuple[int, int]]:
             config.group_consumer_max_assignment_interval_ms,
         ),
     }
+
+
+class ShareGroupSettings(NamedTuple):
+    """What holds for one share group (KIP-932).
+
+    Attributes:
+        session_timeout_ms, heartbeat_interval_ms, assignment_interval_ms: see :class:`ConsumerGroupSettings`.
+        delivery_count_limit: how often a record is delivered at most.
+        record_lock_duration_ms: how long a member has a record to itself.
+        partition_max_record_locks: so many records are looked at, from the first one on that isn't finished.
+        auto_offset_reset: where a group begins: ``earliest``, ``latest`` or ``by_duration:…``.
+        isolation_level: ``read_committed`` or ``read_uncommitted``.
+        renew_acknowledge_enable: whether members may renew their locks (KIP-1222).
+        dead_letter_topic: where records go that are given up (KIP-1191); empty: nowhere.
+        copies_dead_letters: whether they go there with key and value.
+    """
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    assignment_interval_ms: int
+    delivery_count_limit: int
+    record_lock_duration_ms: int
+    partition_max_record_locks: int
+    auto_offset_reset: str = "latest"
+    isolation_level: str = "read_uncommitted"
+    renew_acknowledge_enable: bool = True
+    dead_letter_topic: str = ""
+    copies_dead_letters: bool = False
+
+    @classmethod
+    def of(cls, config: Config, own: Mapping[str, Any] = MappingProxyType({})) -> ShareGroupSettings:
+        """Return the settings of a group; see :meth:`ConsumerGroupSettings.of`."""
+        usual = cls(
+            config.group_share_session_timeout_ms,
+            config.group_share_heartbeat_interval_ms,
+            config.group_share_assignment_interval_ms,
+            config.group_share_delivery_count_limit,
+            config.group_share_record_lock_duration_ms,
+            config.group_share_partition_max_record_locks,
+        )
+        bounded = {name: value for name, value in own.items() if name in SHARE_SETTINGS_WITH_BOUNDS}
+        return usual._replace(**{**own, **_within(bounds_of_share_groups(config), bounded)})
+
+
+SHARE_SETTINGS_WITH_BOUNDS = ShareGroupSettings._fields[:6]
+"""The settings that brokers have as well, with the lowest and the highest that a group may have."""
+
+
+def bounds_of_share_groups(config: Config) -> Bounds:
+    """Return the lowest and the highest value that each setting of a share group may have, by attribute."""
+    return {
+        "session_timeout_ms": (
+            config.group_share_min_session_timeout_ms,
+            config.group_share_max_session_timeout_ms,
+        ),
+        "heartbeat_interval_ms": (
+            config.group_share_min_heartbeat_interval_ms,
+            config.group_share_max_heartbeat_interval_ms,
+        ),
+        "assignment_interval_ms": (
+            config.group_share_min_assignment_interval_ms,
+            config.group_share_max_assignment_interval_ms,
+        ),
+        "delivery_count_limit": (
+            config.group_share_min_delivery_count_limit,
+            config.group_share_max_delivery_count_limit,
+        ),
+        "record_lock_duration_ms": (
+            config.group_share_min_record_lock_duration_ms,
+            config.group_share_max_record_lock_duration_ms,
+        ),
+        "partition_max_record_locks": (
+            config.group_share_min_partition_max_record_locks,
+            config.group_share_max_partition_max_record_locks,
+        ),
+    }
+
+
+def _within(bounds: Bounds, own: Mapping[str, int]) -> dict[str, int]:
+    return {name: min(max(value, bounds[name][0]), bounds[name][1]) for name, value in own.items()}

@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 
+from groupcoord.core.append_queue import AppendQueue
 from groupcoord.core.effects import Append, Continuation, Effects
 from groupcoord.core.groups import Group
 from groupcoord.core.hard_state import HardState
 from groupcoord.core.records import CommitRecords, Record
 from groupcoord.core.replies import Reply
-from groupcoord.errors import InvariantError, StoreContractError
+from groupcoord.errors import InvariantError
 
 
-class PartitionWriter:
+class PartitionWriter(AppendQueue[Append]):
     """Numbers appends, keeps them in order until they are answered, and applies what became durable.
 
     Attributes:
         hard: what the log says.
-        in_flight: unanswered appends, oldest first.
-        next_log_offset: every later record lies at or after it.
         last_durable: the number of the newest append that is durable.
         unseen: append number → groups that were made after the append before it, and that readers don't see yet.
     """
 
     def __init__(self, partition: int, effects: Effects, first_number: int) -> None:
+        super().__init__(partition, first_number)
         self.hard = HardState()
-        self.in_flight: deque[Append] = deque()
-        self.next_log_offset = 0
-        self.next_number = first_number
         self.last_durable = first_number - 1
         self.unseen: dict[int, list[Group]] = {}
         self._pending = self.hard.offsets.pending
-        self._first_number = first_number
-        self._partition = partition
         self._effects = effects
 
     def begin(self, records: Sequence[Record], continuation: Continuation, *held: Reply) -> Append:
@@ -65,24 +59,13 @@ class PartitionWriter:
         Raises:
             StoreContractError: the append was already answered or never made, or an offset went back.
         """
-        if number < self._first_number:
-            return []
-        in_flight = self.in_flight
-        if in_flight and in_flight[0].number == number:  # nearly always
-            answered = [in_flight[0]]
-        else:
-            answered = self._answered(number)
-            for entry in answered[:-1]:
-                base_offset -= len(entry.records)
-        if base_offset < self.next_log_offset:
-            raise StoreContractError(
-                f"log partition {self._partition}: append {number} was acknowledged at offset {base_offset}, "
-                f"but the log already reached {self.next_log_offset}"
-            )
+        answered, base_offset = self.answered(number, base_offset)
+        if not answered:
+            return answered
         hard, unseen = self.hard, self.unseen
         self.last_durable = number
         for entry in answered:
-            in_flight.popleft()
+            self.in_flight.popleft()
             if unseen:
                 unseen.pop(entry.number, None)
             records = entry.records
@@ -105,23 +88,10 @@ class PartitionWriter:
         Raises:
             StoreContractError: ``number`` isn't the oldest unanswered append.
         """
-        if number < self._first_number:
-            return None
-        if not self.in_flight or self.in_flight[0].number != number:
-            raise StoreContractError(f"log partition {self._partition}: append {number} failed out of turn")
-        entry = self.in_flight.popleft()
-        self._pending.pop(number, None)
+        entry = self.refused(number)
+        if entry is not None:
+            self._pending.pop(number, None)
         return entry
-
-    def _answered(self, number: int) -> list[Append]:
-        answered = []
-        for entry in self.in_flight:
-            if entry.number > number:
-                break
-            answered.append(entry)
-        if not answered or answered[-1].number != number:
-            raise StoreContractError(f"log partition {self._partition}: append {number} is not in flight")
-        return answered
 
     def load(self, record: Record | CommitRecords, log_offset: int) -> None:
         """Apply a record that a load found in the log, or those of a commit that lie there from ``log_offset`` on.
@@ -129,10 +99,7 @@ class PartitionWriter:
         Raises:
             StoreContractError: it lies before one that came earlier.
         """
-        if log_offset < self.next_log_offset:
-            raise StoreContractError(
-                f"log partition {self._partition}: record at offset {log_offset} after {self.next_log_offset - 1}"
-            )
+        self.check_loaded(log_offset)
         if type(record) is CommitRecords:  # as a rule
             self.hard.apply_commit(record, log_offset)
             self.next_log_offset = log_offset + record.record_count

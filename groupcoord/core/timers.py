@@ -43,6 +43,10 @@ class TimerKind(Enum):
     """Offsets and groups are looked through for what nobody uses any more."""
 
 
+SESSIONS = (TimerKind.SESSION, TimerKind.CONSUMER_SESSION)
+"""When members are put out that were silent for too long, in groups of all kinds."""
+
+
 class TimerKey(NamedTuple):
     """Whom a timer belongs to: what it is for, the log partition, the group and (for sessions) the member."""
 

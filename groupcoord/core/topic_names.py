@@ -7,7 +7,8 @@ import re
 from groupcoord.core.records import OFFSETS_TOPIC
 
 TRANSACTIONS_TOPIC = "__transaction_state"
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
+SHARE_STATE_TOPIC = "__share_group_state"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
 """The topics that Kafka keeps its own state in."""
 
 MAX_NAME_LENGTH = 249

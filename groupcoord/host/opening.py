@@ -15,7 +15,8 @@ from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import TopicError, TopicRegistry
 from groupcoord.broker.transactions.producer_ids import ProducerIds
 from groupcoord.config import Config
-from groupcoord.core.topic_names import INTERNAL_TOPICS, TRANSACTIONS_TOPIC
+from groupcoord.core.records import OFFSETS_TOPIC
+from groupcoord.core.topic_names import TRANSACTIONS_TOPIC
 from groupcoord.host.descriptors import descriptor_limit
 from groupcoord.log_store import AbandonableStore, ClosableStore, LogStore, MemoryLogStore
 from groupcoord.storage.log_directory import BROKER_FILE
@@ -113,7 +114,7 @@ def open_topic_directory(data_dir: Path | None, config: Config, topics: TopicReg
     from groupcoord.storage.data_directory import DataDirectory
 
     directory = DataDirectory(data_dir, descriptors_max=min(descriptor_limit() // OPEN_FILES_SHARE, OPEN_FILES_MAX))
-    known = {topic.name for topic in topics} | INTERNAL_TOPICS - {TRANSACTIONS_TOPIC} | {METADATA_TOPIC}
+    known = {topic.name for topic in topics} | {OFFSETS_TOPIC, METADATA_TOPIC}
     with topics.edit() as edit:
         for name, topic_id, partition_count in directory.find_topics(known):
             is_wanted = config.records_enable or name == TRANSACTIONS_TOPIC

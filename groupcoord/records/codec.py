@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from struct import Struct
 from struct import error as StructError  # noqa: N812
-from typing import Any
+from typing import Any, get_args
 
 from groupcoord.core.records import (
     CLASSIC_GROUP_KEY,
@@ -31,9 +31,11 @@ from groupcoord.core.records import (
     Record,
     TransactionMarker,
 )
+from groupcoord.core.share_state.records import ShareStateRecord
 from groupcoord.errors import GroupcoordError
 from groupcoord.records.group_records import FORMATS, decode_group_record, encode_group_record, group_record_key
 from groupcoord.records.primitives import MalformedError, Reader, Writer, topic_id_of
+from groupcoord.records.share_state import encode_share_state
 
 LEGACY_OFFSET_COMMIT_KEY = 0
 OFFSET_COMMIT_KEY = 1
@@ -453,4 +455,5 @@ _ENCODERS: dict[type, Callable[[Any], tuple[bytes, bytes | None]]] = {
     TransactionMarker: _encode_marker,
     OpaqueRecord: _encode_opaque,
     **dict.fromkeys((record_format.record_class for record_format in FORMATS), encode_group_record),
+    **dict.fromkeys(get_args(ShareStateRecord), encode_share_state),
 }

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from groupcoord.core.messages import Request, Response
+from groupcoord.core.messages.share_state import ShareStateResponse
 from groupcoord.wire import api_versions, consumer_group_heartbeat, heartbeat, offset_fetch, produce
 from groupcoord.wire.acl_messages import AclRequest, AclResponse
 from groupcoord.wire.api import Answered, Api, Decoder, Encoder, PartsEncoder
@@ -47,6 +48,7 @@ WireResponse = (
     | FeatureResponse
     | LoginResponse
     | QuotaResponse
+    | ShareStateResponse
     | TelemetryResponse
     | TransactionResponse
 )

@@ -30,6 +30,7 @@ from groupcoord.core.messages import (
     StreamsGroupTopologyDescriptionUpdate,
     StreamsGroupTopologyDescriptionUpdateResponse,
 )
+from groupcoord.core.messages import share_state as states
 from groupcoord.wire import acl_messages as acls
 from groupcoord.wire import (
     add_partitions_to_txn,
@@ -240,6 +241,11 @@ _APIS = (
     by_schema(75, cluster.DescribeTopicPartitions, cluster.DescribeTopicPartitionsResponse, (0, 0), 0),
     by_schema(80, cluster.AddRaftVoter, cluster.MembershipResponse, (0, 1), 0),
     by_schema(81, cluster.RemoveRaftVoter, cluster.MembershipResponse, (0, 0), 0),
+    by_schema(83, states.InitializeShareGroupState, states.InitializeShareGroupStateResponse, (0, 0), 0),
+    by_schema(84, states.ReadShareGroupState, states.ReadShareGroupStateResponse, (0, 0), 0),
+    by_schema(85, states.WriteShareGroupState, states.WriteShareGroupStateResponse, (0, 1), 0),
+    by_schema(86, states.DeleteShareGroupState, states.DeleteShareGroupStateResponse, (0, 0), 0),
+    by_schema(87, states.ReadShareGroupStateSummary, states.ReadShareGroupStateSummaryResponse, (0, 1), 0),
     by_schema(
         88,
         StreamsGroupHeartbeat,

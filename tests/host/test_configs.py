@@ -115,7 +115,10 @@ def test_all_settings_of_the_broker(resources: Resources) -> None:
     (told, of_all) = describe(resources, (A_BROKER, "1"), (A_BROKER, ""))
     expected = {name for name, definition in BROKER_DEFINITIONS.items() if not definition.is_internal}
     assert {config.name for config in told.configs} == expected
-    internal = {"group.consumer.assignor.offload.enable", "group.consumer.regex.refresh.interval.ms"}
+    internal = {
+        *("group.consumer.assignor.offload.enable", "group.consumer.regex.refresh.interval.ms"),
+        *("group.share.assignor.offload.enable", "group.share.initialize.retry.interval.ms"),
+    }
     own = {"records.enable", "records.memory.max.bytes"}
     assert expected | internal | own >= {*Config().to_properties()}
     assert {config.name for config in told.configs if not config.read_only} == DYNAMIC & expected

@@ -29,7 +29,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("core.consumer.assignors", "core.modern.topics", "core.share.simple_assignor", "core.streams.assignors"),
         "errors",
     ),
-    "records": ("core.records", "core.columns", "core.consumer_protocol", "core.interpreter", "errors"),
+    "records": (
+        *("core.records", "core.share_state", "core.columns"),
+        *("core.consumer_protocol", "core.interpreter", "errors"),
+    ),
     "log_store": ("core", "errors", "config", "clock", "records"),
     "coordinator": (
         "core",
@@ -40,8 +43,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "log_store",
         "embedding.loading",
         "embedding.ownership",
+        "embedding.random_ids",
         "records",
     ),
+    "share_coordinator": (*("core", "errors", "config", "clock", "log_store", "embedding.loading"),),
     "embedding": ("coordinator", "clock", "config", "log_store", "errors", "core"),
     "aio": ("coordinator", "embedding", "log_store", "errors", *EMBEDDED),
     "laws": ("coordinator", "core", "errors", "log_store"),
@@ -65,6 +70,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("coordinator", "wire", "storage", "clock", "config"),
         "records.batches",  # what it writes itself; and how small a record can be
         "records.transactions",
+        *("share_coordinator", "core.share_state", "records.share_state"),  # share groups have their own coordinator
+        *("embedding.loading", "embedding.random_ids"),
         "core.java",  # topics are described in its order of names
         "core.topic_names",
         "core.interpreter",
@@ -75,7 +82,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("broker", "coordinator", "wire", "storage", "clock", "config"),
         "core.topic_names",
         "core.interpreter",  # a process of its own may pause the garbage collector; a library may not
-        *("log_store", "core.messages", "errors"),
+        *("log_store", "core.messages", "core.records", "errors"),
     ),
     "sim": (
         *("coordinator", "member", "log_store", "clock", "config", "messages", "events", "errors", "laws"),

@@ -459,6 +459,39 @@ BODIES: dict[int, dict[str, Any]] = {
         ],
     },
     69: {"group_ids": ["group", ""], "include_authorized_operations": True},
+    83: {
+        "group_id": "group",
+        "topics": [{"topic_id": TOPIC_ID, "partitions": [{"partition": 3, "state_epoch": 7, "start_offset": 1 << 40}]}],
+    },
+    84: {
+        "group_id": "group",
+        "topics": [{"topic_id": TOPIC_ID, "partitions": [{"partition": 3, "leader_epoch": 7}]}],
+    },
+    85: {
+        "group_id": "group",
+        "topics": [
+            {
+                "topic_id": TOPIC_ID,
+                "partitions": [
+                    {
+                        "partition": 3,
+                        "state_epoch": 7,
+                        "leader_epoch": 8,
+                        "start_offset": 1 << 40,
+                        "delivery_complete_count": 2,
+                        "state_batches": [
+                            {"first_offset": 1 << 40, "last_offset": 1 << 41, "delivery_state": 2, "delivery_count": 5}
+                        ],
+                    }
+                ],
+            }
+        ],
+    },
+    86: {"group_id": "group", "topics": [{"topic_id": TOPIC_ID, "partitions": [{"partition": 3}]}]},
+    87: {
+        "group_id": "group",
+        "topics": [{"topic_id": TOPIC_ID, "partitions": [{"partition": 3, "leader_epoch": 7}]}],
+    },
     88: {
         "group_id": "group",
         "member_id": "member",

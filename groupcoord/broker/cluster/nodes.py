@@ -8,10 +8,13 @@ from typing import Any, TypedDict
 
 from groupcoord.broker.cluster.leadership import NOBODY, Leadership
 from groupcoord.broker.records.topic_data import TopicData
+from groupcoord.broker.share.coordination import ShareCoordination
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.broker.transactions.coordinator import TransactionCoordinator
+from groupcoord.clock import Clock
+from groupcoord.config import Config
 from groupcoord.coordinator import GroupCoordinator, LoadError
-from groupcoord.core.front.authorization import Principal
+from groupcoord.core.front.authorization import Authorize, Principal
 from groupcoord.core.java.hashing import partition_for
 from groupcoord.core.messages import CompleteTransaction, Node
 from groupcoord.core.records import OFFSETS_TOPIC
@@ -24,6 +27,7 @@ class Owners(TypedDict):
 
     owner: Callable[[int], Node | None] | None
     transaction_owner: Callable[[str], Node | None] | None
+    share_owner: Callable[[str], Node | None]
 
 
 def deliver_replies(coordinator: GroupCoordinator) -> None:
@@ -44,6 +48,7 @@ class Nodes:
         leadership: who leads what.
         coordinators: the group coordinators of the nodes that run.
         transactions: the transaction coordinator of all nodes; None: each has its own, since there is one.
+        share: the share coordinator of all nodes; the first broker makes it.
         before_unload: is called with a partition of ``__consumer_offsets`` before its coordinator gives it up.
     """
 
@@ -53,6 +58,7 @@ class Nodes:
         self.before_unload: Callable[[int], None] = lambda index: None
         self.coordinators: dict[int, GroupCoordinator] = {}
         self.transactions: TransactionCoordinator | None = None
+        self.share: ShareCoordination | None = None
         self._topics = topics
 
     @property
@@ -70,8 +76,12 @@ class Nodes:
     def owners(self) -> Owners:
         """Return who coordinates groups and transactions, as a group coordinator wants to know it."""
         if self.leadership.is_sole:
-            return {"owner": None, "transaction_owner": None}
-        return {"owner": self.coordinator_node, "transaction_owner": self.transaction_node}
+            return {"owner": None, "transaction_owner": None, "share_owner": self.share_node}
+        return {
+            "owner": self.coordinator_node,
+            "transaction_owner": self.transaction_node,
+            "share_owner": self.share_node,
+        }
 
     def coordinator_node(self, log_partition: int) -> Node | None:
         """Return the node that coordinates a partition of ``__consumer_offsets``; None while nobody does."""
@@ -91,6 +101,23 @@ class Nodes:
         if topic is None:
             return NOBODY
         return self.leadership.leader(topic, partition_for(transactional_id, topic.partition_count)).node_id
+
+    def share_coordination(
+        self, config: Config, clock: Clock, data: TopicData, authorize: Authorize | None
+    ) -> ShareCoordination:
+        """Return the share coordinator of all nodes, made when it is asked for first.
+
+        Args:
+            config, clock, authorize: see :class:`ShareCoordination`.
+            data: what topics hold, of all nodes together.
+        """
+        if self.share is None:
+            self.share = ShareCoordination(config, clock, self._topics, data, self.leadership, authorize)
+        return self.share
+
+    def share_node(self, key: str) -> Node | None:
+        """Return the node that coordinates a share-partition, by its key; None while nobody does."""
+        return None if self.share is None else self.share.node_of(key)
 
     def serving(self, log_partition: int) -> GroupCoordinator | None:
         """Return the group coordinator that serves a partition of ``__consumer_offsets``."""
@@ -163,6 +190,8 @@ class Nodes:
         for coordinator in self.coordinators.values():
             coordinator.topic_deleted(topic.name, topic.topic_id)
             deliver_replies(coordinator)
+        if self.share is not None:
+            self.share.topic_deleted(topic)
 
 
 class SpreadCoordinator:

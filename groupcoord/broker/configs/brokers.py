@@ -34,6 +34,8 @@ DEDUPE_BUFFER = "log.cleaner.dedupe.buffer.size"
 _INTERNAL = (
     "group_consumer_assignor_offload_enable",
     "group_consumer_regex_refresh_interval_ms",
+    "group_share_assignor_offload_enable",
+    "group_share_initialize_retry_interval_ms",
     "records_enable",
     "records_memory_max_bytes",
 )

@@ -1,6 +1,6 @@
 """The settings that groups can have of their own, as Apache Kafka 4.4 defines them (``GroupConfig``).
 
-Those of consumer groups apply; those of share groups and of streams groups are kept and told.
+Those of consumer groups and of share groups apply; those of streams groups are kept and told.
 """
 
 from __future__ import annotations
@@ -12,7 +12,13 @@ from attrs import fields_dict, frozen
 
 from groupcoord.broker.configs.definitions import Configs, Definition, Definitions, FreeText, by_name, checked_values
 from groupcoord.config import Config, key_of, kind_of
-from groupcoord.config.group_settings import ConsumerGroupSettings, bounds_of_consumer_groups
+from groupcoord.config.group_settings import (
+    SHARE_SETTINGS_WITH_BOUNDS,
+    ConsumerGroupSettings,
+    ShareGroupSettings,
+    bounds_of_consumer_groups,
+    bounds_of_share_groups,
+)
 from groupcoord.config.settings import INT32_MAX, INT64_MAX, Choice, Flag, Kind, Names, Number
 from groupcoord.errors import ConfigError
 from groupcoord.wire.config_messages import ConfigType
@@ -88,16 +94,11 @@ _CONSUMER = (
 _SHARE = (
     _plain("errors.deadletterqueue.copy.record.enable", Flag(), False),
     _plain("errors.deadletterqueue.topic.name", FreeText(), ""),
-    _of_broker("share.assignment.interval.ms", _int(0), 1_000),
-    _of_broker("share.assignor.offload.enable", Flag(), True, is_internal=True),
+    _of_config("share_assignor_offload_enable", is_internal=True),
     _plain("share.auto.offset.reset", OffsetReset(), "latest"),
-    _of_broker("share.delivery.count.limit", _int(2), 5),
-    _of_broker("share.heartbeat.interval.ms", _int(1), 5_000),
     _plain("share.isolation.level", Choice(("read_committed", "read_uncommitted")), "read_uncommitted"),
-    _of_broker("share.partition.max.record.locks", _int(100), 2_000),
-    _of_broker("share.record.lock.duration.ms", _int(1_000), 30_000),
     _plain("share.renew.acknowledge.enable", Flag(), True),
-    _of_broker("share.session.timeout.ms", _int(1), 45_000),
+    *(_of_config(f"share_{name}") for name in SHARE_SETTINGS_WITH_BOUNDS),
 )
 STREAMS_ASSIGNORS = ("sticky",)
 _TAGS = "streams.rack.aware.assignment.tags"
@@ -118,12 +119,6 @@ _STREAMS = (
 GROUP_DEFINITIONS: Definitions = by_name(*_CONSUMER, *_SHARE, *_STREAMS)
 
 _BOUNDS = {
-    "share.assignment.interval.ms": _Bounds(0, 15_000),
-    "share.delivery.count.limit": _Bounds(2, 10),
-    "share.heartbeat.interval.ms": _Bounds(5_000, 15_000),
-    "share.partition.max.record.locks": _Bounds(100, 4_000),
-    "share.record.lock.duration.ms": _Bounds(15_000, 60_000),
-    "share.session.timeout.ms": _Bounds(45_000, 60_000),
     "streams.assignment.interval.ms": _Bounds(0, 15_000),
     "streams.heartbeat.interval.ms": _Bounds(5_000, 15_000),
     "streams.num.standby.replicas": _Bounds(None, 2),
@@ -131,7 +126,7 @@ _BOUNDS = {
     "streams.session.timeout.ms": _Bounds(45_000, 60_000),
     "streams.task.offset.interval.ms": _Bounds(15_000, None),
 }
-"""The defaults of the broker's ``group.share.min…`` and ``group.streams.max…``, which are no settings here."""
+"""The defaults of the broker's ``group.streams.max…``, which are no settings here."""
 
 _KINDS = ("consumer", "share", "streams")
 
@@ -143,10 +138,12 @@ def checked_group_configs(own: Configs, config: Config) -> Configs:
         ConfigError: it can't have them.
     """
     told, values = checked_values(own, GROUP_DEFINITIONS, "group")
-    of_consumers = {
-        key_of(f"consumer_{name}"): _Bounds(*bounds) for name, bounds in bounds_of_consumer_groups(config).items()
+    of_config = {
+        key_of(f"{kind}_{name}"): _Bounds(*bounds)
+        for kind, bounds_of in (("consumer", bounds_of_consumer_groups), ("share", bounds_of_share_groups))
+        for name, bounds in bounds_of(config).items()
     }
-    for key, bounds in {**of_consumers, **_BOUNDS}.items():
+    for key, bounds in {**of_config, **_BOUNDS}.items():
         if key in values:
             bounds.check(key, values[key])
     assignor = values.get("streams.assignor.name", STREAMS_ASSIGNORS[0])
@@ -175,3 +172,23 @@ def consumer_group_settings(own: Configs, config: Config) -> ConsumerGroupSettin
     """Return what holds for a group with these settings of its own."""
     names = {key_of(f"consumer_{name}"): name for name in ConsumerGroupSettings._fields}
     return ConsumerGroupSettings.of(config, {names[key]: int(text) for key, text in own.items() if key in names})
+
+
+_SHARE_ATTRIBUTES = {
+    **{key_of(f"share_{name}"): name for name in SHARE_SETTINGS_WITH_BOUNDS},
+    "share.auto.offset.reset": "auto_offset_reset",
+    "share.isolation.level": "isolation_level",
+    "share.renew.acknowledge.enable": "renew_acknowledge_enable",
+    "errors.deadletterqueue.topic.name": "dead_letter_topic",
+    "errors.deadletterqueue.copy.record.enable": "copies_dead_letters",
+}
+
+
+def share_group_settings(own: Configs, config: Config) -> ShareGroupSettings:
+    """Return what holds for a share group with these settings of its own."""
+    values = {
+        attribute: GROUP_DEFINITIONS[key].kind.parse(key, own[key])
+        for key, attribute in _SHARE_ATTRIBUTES.items()
+        if key in own
+    }
+    return ShareGroupSettings.of(config, values)

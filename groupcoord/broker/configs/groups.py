@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from groupcoord.broker.configs.definitions import Configs
-from groupcoord.broker.configs.group_definitions import consumer_group_settings
+from groupcoord.broker.configs.group_definitions import consumer_group_settings, share_group_settings
 from groupcoord.broker.configs.kept import KeptConfigs
 from groupcoord.broker.json_file import DataFileError, JsonFile
 from groupcoord.config import Config
-from groupcoord.config.group_settings import ConsumerGroupSettings
+from groupcoord.config.group_settings import ConsumerGroupSettings, ShareGroupSettings
 
 FILE_NAME = "group-configs.json"
 
@@ -33,12 +33,20 @@ class GroupConfigs(KeptConfigs):
         self._config = config
         self._usual = ConsumerGroupSettings.of(config)
         self._settings: dict[str, ConsumerGroupSettings] = {}
+        self._usual_share = ShareGroupSettings.of(config)
+        self._share_settings: dict[str, ShareGroupSettings] = {}
         super().__init__(JsonFile(directory, FILE_NAME, "settings of groups", GroupConfigFileError), "groups")
 
     def settings_of(self, group_id: str) -> ConsumerGroupSettings:
-        """Return what holds for a group: what the coordinator asks."""
+        """Return what holds for a consumer group: what the coordinator asks."""
         return self._settings.get(group_id, self._usual)
+
+    def share_settings_of(self, group_id: str) -> ShareGroupSettings:
+        """Return what holds for a share group."""
+        return self._share_settings.get(group_id, self._usual_share)
 
     def _set(self, own: dict[str, Configs]) -> None:
         super()._set(own)
-        self._settings = {group_id: consumer_group_settings(configs, self._config) for group_id, configs in own.items()}
+        config = self._config
+        self._settings = {group_id: consumer_group_settings(configs, config) for group_id, configs in own.items()}
+        self._share_settings = {group_id: share_group_settings(configs, config) for group_id, configs in own.items()}

@@ -24,7 +24,6 @@ from groupcoord.clock import Clock
 from groupcoord.config import Config
 from groupcoord.config.settings import INT64_MAX
 from groupcoord.core.records import OFFSETS_TOPIC, TransactionMarker
-from groupcoord.core.topic_names import TRANSACTIONS_TOPIC
 from groupcoord.errors import ErrorCode
 from groupcoord.log_store import IdentifiedStore, LogStore
 from groupcoord.storage.errors import FailedLogError, TopicLogError
@@ -88,7 +87,7 @@ class TopicData:
 
     def _is_logged(self, topic: Topic) -> bool:
         """Tell whether the logs of a topic are among these; those of others are the log store's, or there are none."""
-        return topic.name == TRANSACTIONS_TOPIC if topic.is_internal else self.config.records_enable
+        return topic.name != OFFSETS_TOPIC if topic.is_internal else self.config.records_enable
 
     def find(self, name: str | None, topic_id: UUID) -> Topic | None:
         """Return the topic that a request names, by name or (None) by id."""

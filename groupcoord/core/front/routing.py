@@ -15,7 +15,10 @@ Owner = Callable[[int], Node | None]
 TransactionOwner = Callable[[str], Node | None]
 """Returns the node that coordinates the transactions of a transactional id, or None while nobody does."""
 
-_SHARE_KEY = re.compile(r"[^:]+:[A-Za-z0-9_-]{22}:\d+")
+ShareOwner = Callable[[str], Node | None]
+"""Returns the node that coordinates a share-partition, by its key, or None while nobody does."""
+
+_SHARE_KEY = re.compile(r".+:[A-Za-z0-9_-]{22}:\d{1,9}", re.DOTALL)
 
 
 class Cluster:
@@ -28,7 +31,7 @@ class Cluster:
         partition_count: how many log partitions there are.
     """
 
-    __slots__ = ("node", "owner", "partition_count", "transaction_owner")
+    __slots__ = ("node", "owner", "partition_count", "share_owner", "transaction_owner")
 
     def __init__(
         self,
@@ -36,10 +39,12 @@ class Cluster:
         owner: Owner | None,
         partition_count: int,
         transaction_owner: TransactionOwner | None = None,
+        share_owner: ShareOwner | None = None,
     ) -> None:
         self.node = node
         self.owner = owner
         self.transaction_owner = transaction_owner
+        self.share_owner = share_owner
         self.partition_count = partition_count
 
     def coordinator_of(self, group_id: str) -> Node | None:
@@ -50,14 +55,18 @@ class Cluster:
         """Return the node that coordinates a transactional id, or None while nobody does."""
         return self.node if self.transaction_owner is None else self.transaction_owner(transactional_id)
 
+    def share_coordinator_of(self, key: str) -> Node | None:
+        """Return the node that coordinates a share-partition, or None while nobody does."""
+        return None if self.share_owner is None else self.share_owner(key)
+
 
 def find_coordinator(
     request: FindCoordinator, key: str, cluster: Cluster, refusal: ErrorCode = ErrorCode.NONE
 ) -> FoundCoordinator:
     """Answer one key: a group's by its log partition, a transactional id's by itself.
 
-    Share groups (KIP-932) are not served; a well-formed key of theirs is COORDINATOR_NOT_AVAILABLE. ``refusal``: the
-    asker may not know.
+    A well-formed key of a share-partition (KIP-932) is COORDINATOR_NOT_AVAILABLE where nobody coordinates those.
+    ``refusal``: the asker may not know.
     """
     node, error_code = None, refusal
     if refusal is ErrorCode.NONE:
@@ -68,7 +77,7 @@ def find_coordinator(
             case CoordinatorType.TRANSACTION:
                 node = cluster.transaction_coordinator_of(key)
             case CoordinatorType.SHARE if request.supports_share_keys and _SHARE_KEY.fullmatch(key):
-                node = None
+                node = cluster.share_coordinator_of(key)
             case _:
                 error_code = ErrorCode.INVALID_REQUEST
     return FoundCoordinator(key, node or NO_NODE, ErrorCode.NONE if node else error_code)

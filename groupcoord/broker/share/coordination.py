@@ -1,0 +1,188 @@
+"""The share coordinator of a server, and the topic ``__share_group_state`` that it writes to.
+
+The topic is made when something is first asked of the coordinator. It is a topic like any other: its logs are those of
+topics, and who may reads it. All nodes of a server share one coordinator; which of them clients ask is told by who
+leads the partition of the topic.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from groupcoord.broker.configs.definitions import Configs
+from groupcoord.broker.topics.registry import Topic, TopicRegistry
+from groupcoord.clock import Clock
+from groupcoord.config import Config
+from groupcoord.core.front.authorization import Authorize
+from groupcoord.core.messages import Node
+from groupcoord.core.share_state.records import parse_share_partition
+from groupcoord.core.topic_names import SHARE_STATE_TOPIC
+from groupcoord.embedding.loading import LoadError
+from groupcoord.storage.errors import FailedLogError
+from groupcoord.storage.log_settings import TopicLogSettings
+
+if TYPE_CHECKING:
+    from groupcoord.broker.cluster.leadership import Leadership
+    from groupcoord.broker.records.topic_data import TopicData
+    from groupcoord.share_coordinator import ShareCoordinator
+    from groupcoord.storage.partition_log import PartitionLog
+
+logger = logging.getLogger("groupcoord.host")
+
+
+def share_state_topic_configs(config: Config) -> Configs:
+    """Return the settings with which ``__share_group_state`` is made."""
+    segment_bytes = str(config.share_coordinator_state_topic_segment_bytes)
+    return {
+        "cleanup.policy": "delete",
+        "compression.type": "producer",
+        "retention.ms": "-1",
+        "segment.bytes": segment_bytes,
+    }
+
+
+class ShareCoordination:
+    """The share coordinator of all nodes of a server, and its topic.
+
+    Args:
+        config: how many partitions the topic gets.
+        clock: where the time comes from.
+        topics: the topics that exist.
+        data: what they hold, of all nodes together.
+        leadership: who leads what.
+        authorize: decides who may ask.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        topics: TopicRegistry,
+        data: TopicData,
+        leadership: Leadership,
+        authorize: Authorize | None = None,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._topics = topics
+        self._data = data
+        self._leadership = leadership
+        self._authorize = authorize
+        self._coordinator: ShareCoordinator | None = None
+        self._topic_id: UUID | None = None
+        if topics.get(SHARE_STATE_TOPIC) is not None:
+            self._open()
+
+    @property
+    def is_possible(self) -> bool:
+        """False where topics hold nothing: then there is nothing to share either."""
+        return self._data.logs is not None
+
+    @property
+    def coordinator(self) -> ShareCoordinator | None:
+        """The share coordinator, made with its topic if need be; None where topics hold nothing."""
+        topic = self._topics.get(SHARE_STATE_TOPIC)
+        if self._coordinator is None or topic is None or topic.topic_id != self._topic_id:
+            self._open()
+        return self._coordinator
+
+    @property
+    def known_coordinator(self) -> ShareCoordinator | None:
+        """The share coordinator, if something was asked of it already."""
+        return self._coordinator
+
+    def _open(self) -> None:
+        from groupcoord.records.share_state import decode_share_state
+        from groupcoord.share_coordinator import ShareCoordinator
+        from groupcoord.storage.topic_log_store import TopicLogStore
+
+        self._coordinator = None
+        if not self.is_possible:
+            return
+        topic = self._topics.get(SHARE_STATE_TOPIC)
+        if topic is None:
+            with self._topics.edit() as edit:
+                count = self._config.share_coordinator_state_topic_num_partitions
+                topic = edit.create(SHARE_STATE_TOPIC, count, configs=share_state_topic_configs(self._config))
+        self._topic_id = topic.topic_id
+        store = TopicLogStore(self._log, self._has_log, self._settings, decode_share_state)
+        self._coordinator = ShareCoordinator(
+            config=self._config,
+            clock=self._clock,
+            log_store=store,
+            topics=self._topics,
+            authorize=self._authorize,
+            partition_count=topic.partition_count,
+        )
+        self._load(range(topic.partition_count))
+
+    def _load(self, indexes: range | list[int]) -> None:
+        coordinator = self._coordinator
+        assert coordinator is not None
+        for index in indexes:
+            try:
+                coordinator.load(index)
+            except LoadError as error:
+                logger.error("partition %d of %s can't be loaded: %s", index, SHARE_STATE_TOPIC, error)
+
+    @property
+    def _topic(self) -> Topic:
+        topic = self._topics.get(SHARE_STATE_TOPIC)
+        if topic is None or topic.topic_id != self._topic_id:
+            raise FailedLogError(f"the topic {SHARE_STATE_TOPIC} is gone")
+        return topic
+
+    def _log(self, index: int) -> PartitionLog:
+        log = self._data.log(self._topic, index)
+        assert log is not None, "topics hold something"
+        return log
+
+    def _has_log(self, index: int) -> bool:
+        return index in self._data.existing_logs(self._topic)
+
+    def _settings(self) -> TopicLogSettings:
+        return self._data.settings_of(self._topic)
+
+    # ------------------------------------------------------------ for nodes
+
+    def node_of(self, key: str) -> Node | None:
+        """Return the node that coordinates a share-partition, by its key; None while nobody does."""
+        coordinator = self.coordinator
+        if coordinator is None:
+            return None
+        index = coordinator.partition_of(parse_share_partition(key))
+        return self._leadership.node(self._leadership.leader(self._topic, index).node_id)
+
+    def topic_deleted(self, topic: Topic) -> None:
+        """A topic is gone: its share-partitions have no states any more."""
+        if self._coordinator is None:
+            return
+        if topic.topic_id == self._topic_id:
+            self._coordinator = self._topic_id = None
+        else:
+            self._coordinator.topic_deleted(topic.topic_id)
+
+    def deliver_replies(self) -> None:
+        """Pass on what the coordinator has answered; tokens are whoever takes an answer."""
+        if self._coordinator is not None:
+            for token, response in self._coordinator.take_replies():
+                token.answer(response)
+
+    # ------------------------------------------------------------ time
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when :meth:`tick` is wanted; None: nothing was asked yet."""
+        return None if self._coordinator is None else self._coordinator.next_deadline_ms()
+
+    def tick(self) -> None:
+        """Time has passed."""
+        if self._coordinator is not None:
+            self._coordinator.tick()
+            self.deliver_replies()
+
+    def reload_failed(self) -> None:
+        """Load what has failed again. Worth calling every second."""
+        if self._coordinator is not None:
+            self._load(self._coordinator.failed_partitions())

@@ -1,0 +1,71 @@
+"""Requests for the share coordinator: brokers send them, and whoever wants to look into a share group."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from groupcoord.broker.answering import answers
+from groupcoord.broker.connection import Connection
+from groupcoord.broker.portions import Answer, Work
+from groupcoord.broker.share.coordination import ShareCoordination
+from groupcoord.core.front.authorization import Principal
+from groupcoord.core.messages.share_state import (
+    DeleteShareGroupState,
+    InitializeShareGroupState,
+    ReadShareGroupState,
+    ReadShareGroupStateSummary,
+    ShareStateRequest,
+    WriteShareGroupState,
+)
+from groupcoord.errors import ErrorCode
+from groupcoord.wire import WireResponse
+
+if TYPE_CHECKING:
+    from groupcoord.share_coordinator import ShareCoordinator
+
+PARTITIONS_AT_ONCE = 50
+"""A request that names no more share-partitions is answered in one go."""
+
+
+class ShareStateRequests:
+    """Answers what is asked about the states of share-partitions; any node of a server does.
+
+    Args:
+        share: the share coordinator.
+    """
+
+    def __init__(self, share: ShareCoordination) -> None:
+        self._share = share
+
+    @answers(
+        InitializeShareGroupState,
+        ReadShareGroupState,
+        WriteShareGroupState,
+        DeleteShareGroupState,
+        ReadShareGroupStateSummary,
+    )
+    def answer(self, connection: Connection, request: ShareStateRequest) -> WireResponse | None:
+        """Initialize, read, write, delete or summarize states; many of them in portions."""
+        coordinator = self._share.coordinator
+        if coordinator is None:
+            from groupcoord.share_coordinator import refuse_states
+
+            return refuse_states(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if sum(len(topic.partitions) for topic in request.topics) <= PARTITIONS_AT_ONCE:
+            coordinator.submit(request, connection, connection.principal)
+            self._share.deliver_replies()
+        else:
+            connection.answer_in_portions(self._in_portions(coordinator, request, connection.principal))
+        return None
+
+    def _in_portions(
+        self, coordinator: ShareCoordinator, request: ShareStateRequest, principal: Principal
+    ) -> Work[WireResponse]:
+        answer = Answer()
+        for _ in coordinator.submit_in_steps(request, answer, principal):
+            yield None
+        self._share.deliver_replies()
+        if answer.response is None:
+            yield answer
+        response: WireResponse = answer.response
+        return response

@@ -1,0 +1,466 @@
+"""One log partition of ``__share_group_state``: what requests, time and the log do to the states in it.
+
+Rules, their order and the texts are those of ``ShareCoordinatorShard`` of Apache Kafka 4.4, as recorded.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from attrs import define, evolve
+
+from groupcoord.config import Config
+from groupcoord.core.append_errors import for_client
+from groupcoord.core.append_queue import AppendQueue
+from groupcoord.core.messages.share_state import (
+    ReadStateResult,
+    StateResult,
+    StateSummary,
+    StateToDelete,
+    StateToInitialize,
+    StateToRead,
+    StateToWrite,
+)
+from groupcoord.core.replies import Token
+from groupcoord.core.share_state.batches import merge_batches
+from groupcoord.core.share_state.records import (
+    NO_START_OFFSET,
+    UNKNOWN_COUNT,
+    SharePartitionKey,
+    ShareSnapshot,
+    ShareStateRecord,
+    ShareTombstone,
+    ShareUpdate,
+    StateBatch,
+)
+from groupcoord.core.share_state.states import ShareState, ShareStates
+from groupcoord.errors import ErrorCode, InvariantError
+
+StateEntry = StateToInitialize | StateToRead | StateToWrite | StateToDelete
+AnyResult = StateResult | ReadStateResult | StateSummary
+HasPartition = Callable[[SharePartitionKey], bool]
+"""Tells whether a topic has a partition."""
+
+BATCHES_MAX = 10_000
+"""As many batches may one share-partition have: the most records that can be locked in one."""
+
+SNAPSHOTS_AT_ONCE = 100
+"""So many old snapshots are written together."""
+
+_NEGATIVE_PARTITION = "The partition id cannot be a negative number."
+_NEGATIVE_LEADER_EPOCH = "The leader epoch cannot be a negative number."
+_NEGATIVE_STATE_EPOCH = "The state epoch cannot be a negative number."
+_UNINITIALIZED = "{} operation on uninitialized share partition not allowed."
+_MESSAGES = {
+    ErrorCode.FENCED_LEADER_EPOCH: "The leader epoch in the request is older than the epoch on the broker.",
+    ErrorCode.FENCED_STATE_EPOCH: "The coordinator rejected the request because the state epoch did not match.",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
+    ErrorCode.NOT_COORDINATOR: "This is not the correct coordinator.",
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "The coordinator is loading and hence can't process requests.",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
+}
+
+
+def state_message(error_code: ErrorCode) -> str:
+    """Return the text of an error."""
+    return _MESSAGES.get(error_code, error_code.name)
+
+
+class StateRefusedError(Exception):
+    """A request about a share-partition is refused; nothing has changed."""
+
+    def __init__(self, error_code: ErrorCode, message: str | None = None) -> None:
+        super().__init__(error_code, message)
+        self.error_code = error_code
+        self.message = state_message(error_code) if message is None else message
+
+
+class StateQuestion(NamedTuple):
+    """What is asked about one share-partition.
+
+    Attributes:
+        key: the share-partition.
+        entry: what is to be done.
+        refusal: makes the result of an error: the class of results.
+        token: comes back with the result.
+    """
+
+    key: SharePartitionKey
+    entry: StateEntry
+    refusal: type[AnyResult]
+    token: Token
+
+    def refuse(self, error_code: ErrorCode, message: str | None) -> AnyResult:
+        """Return the result that is an error."""
+        return self.refusal(self.key.partition, error_code, message)
+
+
+class StateAnswer(NamedTuple):
+    """The result of a question."""
+
+    token: Token
+    result: AnyResult
+
+
+@define(eq=False)
+class StateAppend:
+    """Please persist ``records`` together, as append ``number`` of a log partition.
+
+    Attributes:
+        question: whose answer waits for it; None: nobody's.
+        result: that answer.
+        keys: the share-partitions that it is about.
+    """
+
+    partition: int
+    number: int
+    records: Sequence[ShareStateRecord]
+    keys: tuple[SharePartitionKey, ...]
+    question: StateQuestion | None = None
+    result: AnyResult | None = None
+
+
+class StateOutputs:
+    """What handlers leave behind: answers, and appends that the log store must take, in order."""
+
+    def __init__(self) -> None:
+        self.answers: list[StateAnswer] = []
+        self.appends: deque[StateAppend] = deque()
+
+
+def _check_size(known: tuple[StateBatch, ...], entry: StateToWrite) -> None:
+    """Check that a share-partition doesn't get more batches than it can have locked records.
+
+    Raises:
+        StateRefusedError: it does.
+    """
+    if len(known) + 2 * len(entry.state_batches) > BATCHES_MAX:
+        start_offset = entry.start_offset
+        if (
+            len(entry.state_batches) > BATCHES_MAX
+            or len(merge_batches(known, entry.state_batches, start_offset)) > BATCHES_MAX
+        ):
+            raise StateRefusedError(ErrorCode.INVALID_REQUEST, "The share-partition would have too many batches.")
+
+
+class StatePartition:
+    """The states of one log partition.
+
+    Inputs are method calls that carry the time; outputs land in ``outputs``. An append builds only on what is durable:
+    a share-partition has one in flight, and questions about it wait until the log has answered, except for summaries.
+
+    Args:
+        index: the number of the log partition.
+        config: how often there are snapshots.
+        outputs: where answers and appends go.
+        has_partition: knows the topics.
+        first_append: the number of the first append.
+
+    Attributes:
+        hard: what the log says.
+        appends: what the log has not answered yet.
+        pruned_offset: what lies before it in the log was deleted, or is about to be.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        *,
+        config: Config,
+        outputs: StateOutputs,
+        has_partition: HasPartition,
+        first_append: int = 0,
+    ) -> None:
+        self.index = index
+        self.hard = ShareStates()
+        self.appends: AppendQueue[StateAppend] = AppendQueue(index, first_append)
+        self.pruned_offset = 0
+        self._config = config
+        self._outputs = outputs
+        self._has_partition = has_partition
+        self._waiting: dict[SharePartitionKey, deque[StateQuestion]] = {}
+        self._forgotten: set[SharePartitionKey] = set()  # as soon as the log has answered
+
+    # ------------------------------------------------------------ questions
+
+    def ask(self, question: StateQuestion, now_ms: int) -> None:
+        """Take a question."""
+        if question.key in self._waiting and question.refusal is not StateSummary:
+            self._waiting[question.key].append(question)
+            return
+        try:
+            record, result = self._draft(question, now_ms)
+        except StateRefusedError as error:
+            self._outputs.answers.append(StateAnswer(question.token, question.refuse(error.error_code, error.message)))
+            return
+        if record is None:
+            self._outputs.answers.append(StateAnswer(question.token, result))
+        else:
+            self._append((record,), (question.key,), question, result)
+
+    def _append(
+        self,
+        records: Sequence[ShareStateRecord],
+        keys: tuple[SharePartitionKey, ...],
+        question: StateQuestion | None = None,
+        result: AnyResult | None = None,
+    ) -> None:
+        number = self.appends.next_number
+        self.appends.next_number += 1
+        append = StateAppend(self.index, number, records, keys, question, result)
+        self.appends.in_flight.append(append)
+        self._outputs.appends.append(append)
+        for key in keys:
+            self._waiting[key] = deque()
+
+    def _draft(self, question: StateQuestion, now_ms: int) -> tuple[ShareStateRecord | None, AnyResult]:
+        """Return what has to be written, if anything, and what is answered then.
+
+        Raises:
+            StateRefusedError: it isn't done.
+        """
+        key, entry = question.key, question.entry
+        if key.partition < 0:
+            raise StateRefusedError(ErrorCode.INVALID_REQUEST, _NEGATIVE_PARTITION)
+        known = self.hard.states.get(key)
+        match entry:
+            case StateToInitialize():
+                return self._initialize(key, entry, known, now_ms)
+            case StateToWrite():
+                return self._write(key, entry, known, now_ms)
+            case StateToRead() if question.refusal is StateSummary:
+                return None, self._summarize(key, known)
+            case StateToRead():
+                return self._read(key, entry, known, now_ms)
+        self._check_topic(key)
+        return None if known is None else ShareTombstone(key), StateResult(key.partition, ErrorCode.NONE)
+
+    def _check_topic(self, key: SharePartitionKey) -> None:
+        if not self._has_partition(key):
+            raise StateRefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def _initialize(
+        self, key: SharePartitionKey, entry: StateToInitialize, known: ShareState | None, now_ms: int
+    ) -> tuple[ShareStateRecord, AnyResult]:
+        if entry.state_epoch < 0:
+            raise StateRefusedError(ErrorCode.INVALID_REQUEST, _NEGATIVE_STATE_EPOCH)
+        if known is not None and entry.state_epoch < known.snapshot.state_epoch:
+            raise StateRefusedError(ErrorCode.FENCED_STATE_EPOCH)
+        self._check_topic(key)
+        snapshot = ShareSnapshot(
+            key,
+            0 if known is None else known.snapshot.snapshot_epoch + 1,
+            entry.state_epoch,
+            0,
+            entry.start_offset,
+            now_ms,
+            now_ms,
+            UNKNOWN_COUNT if entry.start_offset == NO_START_OFFSET else 0,
+            (),
+        )
+        return snapshot, StateResult(key.partition, ErrorCode.NONE)
+
+    def _write(
+        self, key: SharePartitionKey, entry: StateToWrite, known: ShareState | None, now_ms: int
+    ) -> tuple[ShareStateRecord, AnyResult]:
+        if entry.leader_epoch < 0:
+            raise StateRefusedError(ErrorCode.INVALID_REQUEST, _NEGATIVE_LEADER_EPOCH)
+        if entry.state_epoch < 0:
+            raise StateRefusedError(ErrorCode.INVALID_REQUEST, _NEGATIVE_STATE_EPOCH)
+        state = self._initialized(known, entry.leader_epoch, "Write")
+        if entry.state_epoch < state.snapshot.state_epoch:
+            raise StateRefusedError(ErrorCode.FENCED_STATE_EPOCH)
+        self._check_topic(key)
+        if any(batch.first_offset > batch.last_offset for batch in entry.state_batches):
+            raise StateRefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        _check_size(state.snapshot.state_batches, entry)
+        record = self._change(state, entry, state.snapshot.leader_epoch, now_ms)
+        return record, StateResult(key.partition, ErrorCode.NONE)
+
+    def _read(
+        self, key: SharePartitionKey, entry: StateToRead, known: ShareState | None, now_ms: int
+    ) -> tuple[ShareStateRecord | None, AnyResult]:
+        if entry.leader_epoch < 0:
+            raise StateRefusedError(ErrorCode.INVALID_REQUEST, _NEGATIVE_LEADER_EPOCH)
+        state = self._initialized(known, entry.leader_epoch, "Read")
+        self._check_topic(key)
+        snapshot = state.snapshot
+        result = ReadStateResult(
+            key.partition,
+            ErrorCode.NONE,
+            None,
+            snapshot.state_epoch,
+            snapshot.start_offset,
+            snapshot.state_batches,
+        )
+        if entry.leader_epoch == snapshot.leader_epoch:
+            return None, result
+        nothing = StateToWrite(key.partition, 0, 0, NO_START_OFFSET, (), snapshot.delivery_complete_count)
+        return self._change(state, nothing, entry.leader_epoch, now_ms), result
+
+    def _initialized(self, known: ShareState | None, leader_epoch: int, verb: str) -> ShareState:
+        if known is None:
+            raise StateRefusedError(ErrorCode.INVALID_REQUEST, _UNINITIALIZED.format(verb))
+        if leader_epoch < known.snapshot.leader_epoch:
+            raise StateRefusedError(ErrorCode.FENCED_LEADER_EPOCH)
+        return known
+
+    def _summarize(self, key: SharePartitionKey, known: ShareState | None) -> StateSummary:
+        self._check_topic(key)
+        if known is None:
+            return StateSummary(key.partition, ErrorCode.NONE, start_offset=NO_START_OFFSET)
+        told = known.snapshot
+        return StateSummary(
+            key.partition,
+            ErrorCode.NONE,
+            None,
+            told.state_epoch,
+            told.leader_epoch,
+            told.start_offset,
+            told.delivery_complete_count,
+        )
+
+    def _change(self, state: ShareState, entry: StateToWrite, leader_epoch: int, now_ms: int) -> ShareStateRecord:
+        """Return the record of a change: an update, or a snapshot where there were enough updates."""
+        start_offset, count = state.moved(entry.start_offset, entry.delivery_complete_count)
+        known = state.snapshot
+        if state.update_count < self._config.share_coordinator_snapshot_update_records_per_snapshot:
+            changed = merge_batches((), entry.state_batches, start_offset)
+            return ShareUpdate(known.key, known.snapshot_epoch, leader_epoch, start_offset, count, changed)
+        return ShareSnapshot(
+            known.key,
+            known.snapshot_epoch + 1,
+            known.state_epoch,
+            leader_epoch,
+            start_offset,
+            now_ms,
+            now_ms,
+            count,
+            merge_batches(known.state_batches, entry.state_batches, start_offset),
+        )
+
+    # ------------------------------------------------------------ time, and topics
+
+    def snapshot_cold(self, now_ms: int) -> None:
+        """Write snapshots anew that are old, so that the log before them can go; not if all were written anew.
+
+        That was what is told by the two times of a snapshot.
+        """
+        interval_ms = self._config.share_coordinator_cold_partition_snapshot_interval_ms
+        snapshots = [state.snapshot for state in self.hard.states.values()]
+        if all(snapshot.create_time_ms != snapshot.write_time_ms for snapshot in snapshots):
+            return
+        cold = [
+            evolve(snapshot, snapshot_epoch=snapshot.snapshot_epoch + 1, write_time_ms=now_ms)
+            for snapshot in snapshots
+            if snapshot.key not in self._waiting and now_ms - snapshot.write_time_ms >= interval_ms
+        ]
+        for start in range(0, len(cold), SNAPSHOTS_AT_ONCE):
+            together = cold[start : start + SNAPSHOTS_AT_ONCE]
+            self._append(together, tuple(snapshot.key for snapshot in together))
+
+    def topic_deleted(self, topic_id: UUID) -> None:
+        """Forget the states of a topic that is gone."""
+        for key in [key for key in (*self.hard.states, *self._waiting) if key.topic_id == topic_id]:
+            if key in self._waiting:
+                self._forgotten.add(key)
+            else:
+                self._append((ShareTombstone(key),), (key,))
+
+    def take_prunable(self) -> int | None:
+        """Return before which offset the log may be deleted from now on; None if that is nothing new."""
+        offset = self.hard.redundant_offset
+        if offset <= self.pruned_offset:
+            return None
+        self.pruned_offset = offset
+        return offset
+
+    # ------------------------------------------------------------ the log's answers
+
+    def appended(self, number: int, base_offset: int, now_ms: int) -> None:
+        """The appends up to ``number`` are durable; the first record of ``number`` lies at ``base_offset``.
+
+        Raises:
+            StoreContractError: the log store broke its contract.
+        """
+        answered, offset = self.appends.answered(number, base_offset)
+        for append in answered:
+            self.appends.in_flight.popleft()
+            for record in append.records:
+                self.hard.apply(record, offset)
+                offset += 1
+            self.appends.next_log_offset = offset
+            if append.question is not None and append.result is not None:
+                self._outputs.answers.append(StateAnswer(append.question.token, append.result))
+            self._go_on(append, now_ms)
+
+    def append_failed(self, number: int, error_code: ErrorCode, now_ms: int) -> None:
+        """The append ``number`` was refused, with Kafka's code for the reason.
+
+        Raises:
+            StoreContractError: it isn't the oldest append in flight.
+        """
+        append = self.appends.refused(number)
+        if append is not None:
+            self._refuse(append, for_client(error_code))
+            self._go_on(append, now_ms)
+
+    def _refuse(self, append: StateAppend, error_code: ErrorCode) -> None:
+        if append.question is not None:
+            refused = append.question.refuse(error_code, state_message(error_code))
+            self._outputs.answers.append(StateAnswer(append.question.token, refused))
+
+    def _go_on(self, append: StateAppend, now_ms: int) -> None:
+        """Take the questions that have waited for an append, in their order."""
+        for key in append.keys:
+            waiting = self._waiting.pop(key)
+            if key in self._forgotten:
+                self._forgotten.discard(key)
+                if key in self.hard.states:
+                    self._append((ShareTombstone(key),), (key,))
+            while waiting and key not in self._waiting:
+                self.ask(waiting.popleft(), now_ms)
+            if waiting:
+                self._waiting[key].extend(waiting)
+
+    # ------------------------------------------------------------ life cycle
+
+    def replay(self, log_offset: int, record: Any) -> None:
+        """Take over one record of the log; one of a kind that isn't known is passed over.
+
+        They come in order, all of them before anything else.
+
+        Raises:
+            StoreContractError: the offset does not grow.
+        """
+        self.appends.check_loaded(log_offset)
+        self.hard.apply(record, log_offset)
+        self.appends.next_log_offset = log_offset + 1
+
+    def unload(self, error_code: ErrorCode) -> None:
+        """Stop: whoever waits is refused."""
+        for append in self.appends.in_flight:
+            self._refuse(append, error_code)
+        for waiting in self._waiting.values():
+            for question in waiting:
+                refused = question.refuse(error_code, state_message(error_code))
+                self._outputs.answers.append(StateAnswer(question.token, refused))
+        self._waiting.clear()
+
+    def check(self) -> None:
+        """Prove that what waits is what has an append in flight, and that states are as they should be.
+
+        Raises:
+            InvariantError: they are not.
+        """
+        in_flight = {key for append in self.appends.in_flight for key in append.keys}
+        if in_flight != self._waiting.keys():
+            raise InvariantError(f"appends are in flight for {in_flight}, questions wait for {self._waiting.keys()}")
+        for key, state in self.hard.states.items():
+            batches = state.snapshot.state_batches
+            if merge_batches((), batches, state.snapshot.start_offset) != batches:
+                raise InvariantError(f"the batches of {key} are not in order: {batches}")

@@ -1,0 +1,129 @@
+"""What is durable of a share-partition, as values: snapshots of its state, and updates to the last one."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from enum import IntEnum
+from typing import NamedTuple
+from uuid import UUID
+
+from attrs import frozen
+
+from groupcoord.core.interpreter import plain_members
+
+NO_START_OFFSET = -1
+"""Where a group begins was not decided yet."""
+
+UNKNOWN_COUNT = -1
+"""How many records are finished at and behind the start offset was not said yet."""
+
+_UUID_TEXT_LENGTH = 22
+
+
+@plain_members
+class DeliveryState(IntEnum):
+    """Where a record is on its way to a share group, by Kafka's numbers (``RecordState``).
+
+    Acquired records are never written: who holds them is in the memory of the partition's leader.
+    """
+
+    AVAILABLE = 0
+    ACQUIRED = 1
+    ACKNOWLEDGED = 2
+    ARCHIVING = 3
+    ARCHIVED = 4
+
+
+class StateBatch(NamedTuple):
+    """Records that follow each other and have the same state.
+
+    Attributes:
+        first_offset, last_offset: from which to which.
+        delivery_state: a :class:`DeliveryState`, or an unknown number.
+        delivery_count: how often they were delivered.
+    """
+
+    first_offset: int
+    last_offset: int
+    delivery_state: int
+    delivery_count: int
+
+
+class SharePartitionKey(NamedTuple):
+    """A share-partition: a partition of a topic as one share group sees it."""
+
+    group_id: str
+    topic_id: UUID
+    partition: int
+
+    @property
+    def text(self) -> str:
+        """How Kafka writes it, where a coordinator is looked for: the group, the topic's id in base 64, the number."""
+        encoded = urlsafe_b64encode(self.topic_id.bytes).decode().rstrip("=")
+        return f"{self.group_id}:{encoded}:{self.partition}"
+
+
+def parse_share_partition(text: str) -> SharePartitionKey:
+    """Return the share-partition that :attr:`SharePartitionKey.text` stands for.
+
+    Raises:
+        ValueError: it stands for none.
+    """
+    group_id, topic_id, partition = text.rsplit(":", 2)
+    if not group_id or len(topic_id) != _UUID_TEXT_LENGTH:
+        raise ValueError(f"{text!r} names no share-partition")
+    return SharePartitionKey(group_id, UUID(bytes=urlsafe_b64decode(topic_id + "==")), int(partition))
+
+
+@frozen
+class ShareSnapshot:
+    """All that is known of a share-partition.
+
+    Attributes:
+        key: the share-partition.
+        snapshot_epoch: counts its snapshots.
+        state_epoch: of the group coordinator that has it initialized.
+        leader_epoch: of the partition's leader that has read it last.
+        start_offset: all before it is finished; -1: where the group begins was not decided yet.
+        create_time_ms, write_time_ms: when it was written; the first stays if it is only repeated.
+        delivery_complete_count: how many records at and behind the start offset are finished; -1: not known yet.
+        state_batches: records at and behind the start offset that aren't as they were at first.
+    """
+
+    key: SharePartitionKey
+    snapshot_epoch: int
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    create_time_ms: int
+    write_time_ms: int
+    delivery_complete_count: int
+    state_batches: tuple[StateBatch, ...]
+
+
+@frozen
+class ShareUpdate:
+    """What has changed of a share-partition since its last snapshot; see :class:`ShareSnapshot`.
+
+    Attributes:
+        key, leader_epoch, start_offset, delivery_complete_count: see there; -1 as start offset: as it was.
+        snapshot_epoch: of that snapshot.
+        state_batches: what has changed.
+    """
+
+    key: SharePartitionKey
+    snapshot_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    state_batches: tuple[StateBatch, ...]
+
+
+@frozen
+class ShareTombstone:
+    """A share-partition has no state any more."""
+
+    key: SharePartitionKey
+
+
+ShareStateRecord = ShareSnapshot | ShareUpdate | ShareTombstone

@@ -1,0 +1,101 @@
+"""Hard state of a share coordinator's log partition: the fold of its records, by one function."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from attrs import evolve, frozen
+
+from groupcoord.core.share_state.batches import merge_batches
+from groupcoord.core.share_state.records import (
+    NO_START_OFFSET,
+    UNKNOWN_COUNT,
+    SharePartitionKey,
+    ShareSnapshot,
+    ShareTombstone,
+    ShareUpdate,
+)
+
+
+@frozen
+class ShareState:
+    """What is known of a share-partition; see :class:`~groupcoord.core.share_state.records.ShareSnapshot`.
+
+    Attributes:
+        snapshot: the last snapshot, with all updates since then in it.
+        update_count: how many updates were written since then.
+        log_offset: where that snapshot lies: nothing before it is needed any more.
+    """
+
+    snapshot: ShareSnapshot
+    update_count: int
+    log_offset: int
+
+    def moved(self, start_offset: int, delivery_complete_count: int) -> tuple[int, int]:
+        """Return start offset and delivery complete count after somebody has told of others.
+
+        A start offset never goes back. The count belongs to the start offset: that of a later one replaces it, at the
+        same one the larger holds, and that of an earlier one is out of date.
+        """
+        known = self.snapshot
+        if start_offset in (NO_START_OFFSET, known.start_offset):
+            return known.start_offset, max(delivery_complete_count, known.delivery_complete_count)
+        if start_offset < known.start_offset:
+            return known.start_offset, known.delivery_complete_count
+        return start_offset, delivery_complete_count
+
+
+class ShareStates:
+    """The states of the share-partitions of a log partition.
+
+    Attributes:
+        redundant_offset: what lies before it in the log is not needed any more.
+    """
+
+    def __init__(self) -> None:
+        self._states: dict[SharePartitionKey, ShareState] = {}
+        self._next_offset = 0
+
+    @property
+    def states(self) -> Mapping[SharePartitionKey, ShareState]:
+        """By share-partition; one that is not there was never initialized, or is deleted."""
+        return MappingProxyType(self._states)
+
+    @property
+    def redundant_offset(self) -> int:
+        """Before this offset of the log there is nothing that a load needs."""
+        return min((state.log_offset for state in self._states.values()), default=self._next_offset)
+
+    def apply(self, record: Any, log_offset: int) -> None:
+        """Take over a record of the log; one of a kind that isn't known changes nothing."""
+        self._next_offset = log_offset + 1
+        match record:
+            case ShareSnapshot(key):
+                self._states[key] = ShareState(record, 0, log_offset)
+            case ShareTombstone(key):
+                self._states.pop(key, None)
+            case ShareUpdate(key):
+                known = self._states.get(key) or _unknown(record, log_offset)
+                start_offset, count = known.moved(record.start_offset, record.delivery_complete_count)
+                changed = evolve(
+                    known.snapshot,
+                    leader_epoch=known.snapshot.leader_epoch if record.leader_epoch < 0 else record.leader_epoch,
+                    start_offset=start_offset,
+                    delivery_complete_count=count,
+                    state_batches=merge_batches(known.snapshot.state_batches, record.state_batches, start_offset),
+                )
+                self._states[key] = ShareState(changed, known.update_count + 1, known.log_offset)
+
+    def facts(self) -> dict[SharePartitionKey, ShareState]:
+        """Return all of it as plain values that compare equal for equal states."""
+        return dict(self._states)
+
+
+def _unknown(update: ShareUpdate, log_offset: int) -> ShareState:
+    """Return what an update builds on whose snapshot isn't in the log."""
+    nothing = ShareSnapshot(
+        update.key, update.snapshot_epoch, 0, update.leader_epoch, NO_START_OFFSET, 0, 0, UNKNOWN_COUNT, ()
+    )
+    return ShareState(nothing, 0, log_offset)

@@ -1,0 +1,474 @@
+"""``ShareCoordinator``: the share coordinator of KIP-932 for programs that embed it.
+
+It keeps, in the log partitions of ``__share_group_state``, how far share groups are with partitions of topics. Whoever
+leads such a partition asks it (:mod:`groupcoord.core.messages.share_state`), and so does the group coordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar, cast
+from uuid import UUID
+
+from attrs import define
+
+from groupcoord.clock import Clock, SystemClock
+from groupcoord.config import Config
+from groupcoord.core.front.authorization import Authorize, Operation, Permissions, Principal
+from groupcoord.core.front.partition_table import MAX_CACHED_ROUTES, PartitionStatus
+from groupcoord.core.java.hashing import partition_for
+from groupcoord.core.messages.request import Request
+from groupcoord.core.messages.share_state import (
+    DeleteShareGroupState,
+    DeleteShareGroupStateResponse,
+    InitializeShareGroupState,
+    InitializeShareGroupStateResponse,
+    ReadShareGroupState,
+    ReadShareGroupStateResponse,
+    ReadShareGroupStateSummary,
+    ReadShareGroupStateSummaryResponse,
+    ReadStateResult,
+    ReadStateTopicResult,
+    ShareStateRequest,
+    ShareStateResponse,
+    StateResult,
+    StateSummary,
+    StateTopicResult,
+    StateTopicSummary,
+    WriteShareGroupState,
+    WriteShareGroupStateResponse,
+)
+from groupcoord.core.replies import Token
+from groupcoord.core.share_state.partition import (
+    AnyResult,
+    StateAppend,
+    StateOutputs,
+    StatePartition,
+    StateQuestion,
+    state_message,
+)
+from groupcoord.core.share_state.records import SharePartitionKey
+from groupcoord.core.topics import TopicResolver
+from groupcoord.embedding.loading import LoadError
+from groupcoord.errors import ErrorCode, StoreContractError
+from groupcoord.log_store import LogRecords, LogStore, LogStoreError, MemoryLogStore, PrunableStore, Ticket
+
+__all__ = ["ShareCoordinator"]
+
+R = TypeVar("R")
+
+
+class StateReply(NamedTuple):
+    """The answer to the request that came with ``token``."""
+
+    token: Token
+    response: Any
+
+
+class _Form(NamedTuple):
+    """What the answers to a kind of request are made of, and how its trouble is told."""
+
+    result: type[AnyResult]
+    topic: Callable[[UUID, tuple[Any, ...]], Any]
+    response: Callable[[tuple[Any, ...]], Any]
+    trouble: str
+
+
+_FORMS: dict[type, _Form] = {
+    InitializeShareGroupState: _Form(
+        StateResult, StateTopicResult, InitializeShareGroupStateResponse, "Unable to initialize share group state: "
+    ),
+    ReadShareGroupState: _Form(
+        ReadStateResult, ReadStateTopicResult, ReadShareGroupStateResponse, "Unable to read share group state: "
+    ),
+    WriteShareGroupState: _Form(
+        StateResult, StateTopicResult, WriteShareGroupStateResponse, "Unable to write share group state: "
+    ),
+    DeleteShareGroupState: _Form(
+        StateResult, StateTopicResult, DeleteShareGroupStateResponse, "Unable to delete share group state: "
+    ),
+    ReadShareGroupStateSummary: _Form(
+        StateSummary,
+        StateTopicSummary,
+        ReadShareGroupStateSummaryResponse,
+        "Unable to read share group state summary: ",
+    ),
+}
+
+
+@define(eq=False)
+class _Gathering:
+    """The results of a request, as they come.
+
+    Attributes:
+        missing_count: how many questions have no result yet, and 1 as long as there may be more.
+    """
+
+    token: Token
+    form: _Form
+    results: dict[UUID, dict[int, AnyResult | None]]
+    missing_count: int
+
+    def response(self) -> Any:
+        """Return the answer, when nothing is missing."""
+        topics = [self.form.topic(topic_id, tuple(found.values())) for topic_id, found in self.results.items()]
+        return self.form.response(tuple(topics))
+
+
+def refuse_states(request: ShareStateRequest, error_code: ErrorCode) -> ShareStateResponse:
+    """Return the answer to a request that is refused as a whole: each share-partition has the error."""
+    form = _FORMS[type(request)]
+    message = state_message(error_code)
+    topics = [
+        form.topic(
+            topic.topic_id, tuple(form.result(entry.partition, error_code, message) for entry in topic.partitions)
+        )
+        for topic in request.topics
+    ]
+    return cast(ShareStateResponse, form.response(tuple(topics)))
+
+
+class ShareCoordinator:
+    """A share coordinator without I/O of its own: requests in, answers out, time and log injected.
+
+    >>> from groupcoord import ManualClock
+    >>> coordinator = ShareCoordinator(clock=ManualClock())
+    >>> coordinator.load_all()
+
+    It is used as :class:`~groupcoord.GroupCoordinator` is: :meth:`submit`, :meth:`take_replies`, :meth:`tick` when
+    :meth:`next_deadline_ms` has come. Not thread-safe.
+
+    Args:
+        config: how many log partitions there are, and how often snapshots are written (``share.coordinator.…``).
+        clock: where time comes from; the system's clock if left out.
+        log_store: where records go; memory if left out. One that is a
+            :class:`~groupcoord.log_store.PrunableStore` is told what need not be kept any more.
+        topics: the topics of the cluster; any topic and partition will do if left out.
+        authorize: decides who may ask (CLUSTER_ACTION); everybody if left out.
+        partition_count: how many log partitions there are, where that isn't as the configuration says.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: Config | None = None,
+        clock: Clock | None = None,
+        log_store: LogStore | None = None,
+        topics: TopicResolver | None = None,
+        authorize: Authorize | None = None,
+        partition_count: int | None = None,
+    ) -> None:
+        self.config = config or Config()
+        self.clock = clock or SystemClock()
+        self.log_store = log_store or MemoryLogStore()
+        self._topics = topics
+        self._authorize = authorize
+        self._outputs = StateOutputs()
+        self._replies: list[StateReply] = []
+        count = partition_count or self.config.share_coordinator_state_topic_num_partitions
+        self._partitions: dict[int, StatePartition] = {}
+        self._status = [PartitionStatus.UNLOADED] * count
+        self._leader_epochs = [-1] * count
+        self._next_appends = [0] * count
+        self._due_ms = {
+            self._write_cold: self.config.share_coordinator_cold_partition_snapshot_interval_ms,
+            self._prune: self.config.share_coordinator_state_topic_prune_interval_ms,
+        }
+        now_ms = self.clock.now_ms()
+        self._next_ms = {act: now_ms + interval_ms for act, interval_ms in self._due_ms.items()}
+        self._routes: dict[SharePartitionKey, int] = {}
+        self._is_settling = False
+
+    # ------------------------------------------------------------ requests and answers
+
+    def partition_of(self, key: SharePartitionKey) -> int:
+        """Return the log partition that has the state of a share-partition."""
+        index = self._routes.get(key)
+        if index is None:
+            if len(self._routes) >= MAX_CACHED_ROUTES:
+                self._routes.clear()
+            index = self._routes[key] = partition_for(key.text, len(self._status))
+        return index
+
+    def submit(self, request: ShareStateRequest, token: Token = None, principal: Principal = None) -> None:
+        """Take a request. Its answer comes out of :meth:`take_replies`, now or later, with ``token``.
+
+        Args:
+            request: one of :mod:`groupcoord.core.messages.share_state`.
+            token: whatever tells the caller whose answer it is.
+            principal: for whom it speaks.
+
+        Raises:
+            KeyError: this is no request of a share coordinator.
+        """
+        for _ in self.submit_in_steps(request, token, principal):
+            pass
+
+    def submit_in_steps(
+        self, request: ShareStateRequest, token: Token = None, principal: Principal = None
+    ) -> Iterator[None]:
+        """Do as :meth:`submit`, one share-partition at each step, for hosts with others to look after meanwhile.
+
+        Raises:
+            KeyError: this is no request of a share coordinator.
+        """
+        form = _FORMS[type(request)]
+        if not request.group_id or not request.topics or not all(topic.partitions for topic in request.topics):
+            self._replies.append(StateReply(token, form.response(())))
+            return
+        may_ask = Permissions(self._authorize, principal).on_cluster(Operation.CLUSTER_ACTION)
+        gathering = _Gathering(token, form, {topic.topic_id: {} for topic in request.topics}, 1)
+        for topic in request.topics:
+            for entry in topic.partitions:
+                key = SharePartitionKey(request.group_id, topic.topic_id, entry.partition)
+                question = StateQuestion(key, entry, form.result, (gathering, topic.topic_id))
+                gathering.missing_count += 1
+                gathering.results[topic.topic_id].setdefault(entry.partition, None)
+                now_ms = self.clock.now_ms()
+                if may_ask:
+                    self._ask(question, form, now_ms)
+                else:
+                    denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+                    self._take(question.token, question.refuse(denied, state_message(denied)))
+                self._settle(now_ms)
+                yield
+        self._answer_if_complete(gathering)
+
+    def _ask(self, question: StateQuestion, form: _Form, now_ms: int) -> None:
+        index = self.partition_of(question.key)
+        partition = self._partitions.get(index)
+        if partition is None:
+            is_loading = self._status[index] is PartitionStatus.LOADING
+            error_code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NOT_COORDINATOR
+            self._take(question.token, question.refuse(error_code, form.trouble + state_message(error_code)))
+        else:
+            partition.ask(question, now_ms)
+
+    def take_replies(self) -> list[StateReply]:
+        """Return the answers since the last call, in the order in which they were given."""
+        replies, self._replies = self._replies, []
+        return replies
+
+    def call(self, request: Request[R], principal: Principal = None) -> R:
+        """Return the answer of a request that is answered at once, whose type is that of the request.
+
+        Raises:
+            LookupError: the answer has to wait for the log.
+        """
+        token = object()
+        self.submit(cast(ShareStateRequest, request), token, principal)
+        for reply in self._replies:
+            if reply.token is token:
+                self._replies.remove(reply)
+                return cast(R, reply.response)
+        raise LookupError(f"{type(request).__name__} is not answered at once")
+
+    def _take(self, token: Token, result: AnyResult) -> None:
+        """Put a result where it belongs; the last one makes the answer."""
+        gathering, topic_id = token
+        gathering.results[topic_id][result.partition] = result
+        self._answer_if_complete(gathering)
+
+    def _answer_if_complete(self, gathering: _Gathering) -> None:
+        gathering.missing_count -= 1
+        if not gathering.missing_count:
+            self._replies.append(StateReply(gathering.token, gathering.response()))
+
+    def topic_deleted(self, topic_id: UUID) -> None:
+        """A topic is gone: forget what share groups have done with it."""
+        for partition in self._partitions.values():
+            partition.topic_deleted(topic_id)
+        self._settle(self.clock.now_ms())
+
+    def _has_partition(self, key: SharePartitionKey) -> bool:
+        if self._topics is None:
+            return True
+        name = self._topics.topic_name(key.topic_id)
+        count = None if name is None else self._topics.partition_count(name)
+        return count is not None and key.partition < count
+
+    # ------------------------------------------------------------ time
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when :meth:`tick` is wanted, in milliseconds since the Unix epoch; None: nothing is loaded."""
+        return min(self._next_ms.values()) if self._partitions else None
+
+    def tick(self) -> None:
+        """Time has passed: write old snapshots anew, and let go of what need not be kept in the log."""
+        now_ms = self.clock.now_ms()
+        for act, interval_ms in self._due_ms.items():
+            if now_ms >= self._next_ms[act]:
+                self._next_ms[act] = now_ms + interval_ms
+                act(now_ms)
+                self._settle(now_ms)
+
+    def _write_cold(self, now_ms: int) -> None:
+        for partition in self._partitions.values():
+            partition.snapshot_cold(now_ms)
+
+    def _prune(self, now_ms: int) -> None:
+        store = self.log_store
+        if isinstance(store, PrunableStore):
+            for partition in self._partitions.values():
+                offset = partition.take_prunable()
+                if offset is not None:
+                    store.delete_before(partition.index, offset)
+
+    # ------------------------------------------------------------ the log
+
+    def appended(self, ticket: Ticket, base_offset: int) -> None:
+        """The log store wrote the append ``ticket``; see :meth:`GroupCoordinator.appended`.
+
+        Raises:
+            StoreContractError: the store broke its contract; the log partition has failed.
+        """
+        partition = self._partitions.get(ticket.partition)
+        if partition is not None:
+            now_ms = self.clock.now_ms()
+            self._appended(partition, ticket.number, base_offset, now_ms)
+            self._settle(now_ms)
+
+    def append_failed(self, ticket: Ticket, error: LogStoreError) -> None:
+        """The log store did not write the append ``ticket``, or does not know whether it did.
+
+        Raises:
+            StoreContractError: it isn't the oldest unanswered append; the log partition has failed.
+        """
+        partition = self._partitions.get(ticket.partition)
+        if partition is None:
+            return
+        try:
+            partition.append_failed(ticket.number, error.error_code, self.clock.now_ms())
+        except StoreContractError:
+            self._fail(ticket.partition)
+            raise
+        if error.outcome_unknown:
+            self._fail(ticket.partition)
+        self._settle(self.clock.now_ms())
+
+    def _appended(self, partition: StatePartition, number: int, base_offset: int, now_ms: int) -> None:
+        try:
+            partition.appended(number, base_offset, now_ms)
+        except StoreContractError:
+            self._fail(partition.index)
+            raise
+
+    def _settle(self, now_ms: int) -> None:
+        """Hand appends to the store and results to whom they belong, until there are none."""
+        outputs = self._outputs
+        if self._is_settling:
+            return
+        self._is_settling = True
+        try:
+            while outputs.appends or outputs.answers:
+                answers, outputs.answers = outputs.answers, []
+                for answer in answers:
+                    self._take(*answer)
+                if outputs.appends:
+                    self._append(outputs.appends.popleft(), now_ms)
+        finally:
+            self._is_settling = False
+
+    def _append(self, append: StateAppend, now_ms: int) -> None:
+        partition = self._partitions.get(append.partition)
+        if partition is None:
+            return
+        ticket = Ticket(append.partition, append.number)
+        try:
+            # A log store takes any record that has bytes; its contract names those of ``__consumer_offsets``.
+            records = LogRecords(cast(Sequence[Any], append.records), now_ms)
+            base_offset = self.log_store.append(append.partition, ticket, records)
+        except LogStoreError as error:
+            self.append_failed(ticket, error)
+        except BaseException:
+            self._fail(append.partition)
+            raise
+        else:
+            if base_offset is not None:
+                self._appended(partition, append.number, base_offset, now_ms)
+
+    def _fail(self, index: int) -> None:
+        self._stop(index, PartitionStatus.FAILED)
+
+    def _stop(self, index: int, status: PartitionStatus) -> None:
+        partition = self._partitions.pop(index, None)
+        self._status[index] = status
+        if partition is not None:
+            self._next_appends[index] = partition.appends.next_number
+            partition.unload(ErrorCode.NOT_COORDINATOR)
+
+    # ------------------------------------------------------------ life cycle
+
+    @property
+    def partition_count(self) -> int:
+        """How many log partitions there are, served or not."""
+        return len(self._status)
+
+    def partition(self, index: int) -> StatePartition | None:
+        """Return the core of a log partition; None if it isn't served."""
+        return self._partitions.get(index)
+
+    def failed_partitions(self) -> list[int]:
+        """Return the log partitions that have failed, and wait for another :meth:`load`."""
+        return [index for index, status in enumerate(self._status) if status is PartitionStatus.FAILED]
+
+    def load_all(self) -> None:
+        """Load every log partition: this coordinator is the only one.
+
+        Raises:
+            LoadError: some could not be loaded; the others are served.
+        """
+        causes: dict[int, Exception] = {}
+        for index in range(len(self._status)):
+            try:
+                self.load(index)
+            except LoadError as error:
+                causes.update(error.causes)
+        if causes:
+            raise LoadError(causes)
+
+    def load(self, partition: int, leader_epoch: int = 0) -> None:
+        """Become the coordinator of a log partition: read its records and serve its states.
+
+        An epoch that isn't newer than the last one is out of date and ignored; on a partition that is served already a
+        newer one is only remembered.
+
+        Raises:
+            LoadError: the log can't be read; the partition answers NOT_COORDINATOR until it is loaded again.
+        """
+        status = self._status[partition]
+        if leader_epoch <= self._leader_epochs[partition] and status is not PartitionStatus.FAILED:
+            return
+        self._leader_epochs[partition] = max(leader_epoch, self._leader_epochs[partition])
+        if status is PartitionStatus.ACTIVE:
+            return
+        loaded = StatePartition(
+            partition,
+            config=self.config,
+            outputs=self._outputs,
+            has_partition=self._has_partition,
+            first_append=self._next_appends[partition],
+        )
+        try:
+            for record in self.log_store.read(partition):
+                loaded.replay(record.offset, record.record)
+        except Exception as error:
+            self._status[partition] = PartitionStatus.FAILED
+            raise LoadError({partition: error}) from error
+        self._partitions[partition] = loaded
+        self._status[partition] = PartitionStatus.ACTIVE
+
+    def unload(self, partition: int) -> None:
+        """Stop coordinating a log partition: whoever waits there is told NOT_COORDINATOR."""
+        self._leader_epochs[partition] = -1
+        self._stop(partition, PartitionStatus.UNLOADED)
+        self._settle(self.clock.now_ms())
+
+    def check(self) -> None:
+        """Prove what must hold inside.
+
+        Raises:
+            InvariantError: it doesn't.
+        """
+        for partition in self._partitions.values():
+            partition.check()

@@ -1,0 +1,106 @@
+"""A log store over the logs of a topic that a server keeps its own state in: what is written is what readers see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from groupcoord.errors import RecordTooLargeError
+from groupcoord.log_store import LogRecord, Ticket
+from groupcoord.records.batches import encode_batch, iter_batches
+from groupcoord.records.codec import RecordEncodingError
+from groupcoord.storage.errors import FailedLogError, TopicLogError
+from groupcoord.storage.log_settings import TopicLogSettings
+
+if TYPE_CHECKING:
+    from groupcoord.storage.partition_log import PartitionLog
+
+READ_BYTES = 1024 * 1024
+"""So many bytes are read at a time."""
+
+Decode = Callable[[bytes, bytes | None], object]
+"""Returns the record that a key and a value stand for."""
+
+
+class TopicLogStore:
+    """A log store that writes to a topic's logs at once; they may be deleted before an offset, and never compacted.
+
+    Args:
+        log: returns the log of a partition. It may raise a FailedLogError.
+        has_log: tells whether there is a log, or files of one.
+        settings: returns what holds for the topic's logs.
+        decode: reads the records.
+    """
+
+    def __init__(
+        self,
+        log: Callable[[int], PartitionLog],
+        has_log: Callable[[int], bool],
+        settings: Callable[[], TopicLogSettings],
+        decode: Decode,
+    ) -> None:
+        self._log = log
+        self._has_log = has_log
+        self._settings = settings
+        self._decode = decode
+
+    def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int:
+        """Write records as one batch. See :meth:`groupcoord.log_store.LogStore.append`.
+
+        Raises:
+            RecordTooLargeError: a record has no bytes; nothing was written.
+            StorageError: there is no room, or no disk; nothing was written.
+            AppendOutcomeUnknownError: whether they were written can't be told.
+        """
+        log = self._log(partition)
+        try:
+            encoded = [(*record.encoded(), record.timestamp_ms) for record in records]
+        except RecordEncodingError as error:
+            raise RecordTooLargeError(str(error)) from error
+        batch = encode_batch(log.end_offset, encoded, leader_epoch=log.leader_epoch)
+        now_ms = max(record.timestamp_ms for record in records)
+        base_offset = log.append_encoded(batch, len(records), now_ms, self._settings())
+        for offset, record in enumerate(records, base_offset):
+            record.offset = offset
+        return base_offset
+
+    def read(self, partition: int) -> Iterator[LogRecord]:
+        """Yield every record of a log partition in order. See :meth:`groupcoord.log_store.LogStore.read`.
+
+        Raises:
+            LogStoreError: the log can't be read; also while iterating.
+        """
+        if not self._has_log(partition):
+            return
+        log = self._log(partition)
+        offset, end_offset = log.start_offset, log.end_offset
+        while offset < end_offset:
+            read = b"".join(log.read(offset, end_offset, READ_BYTES, takes_first=True).parts)
+            first = offset
+            for batch in iter_batches(read[: _whole_bytes(read)]):
+                for record_offset, timestamp_ms, key, value in batch.records():
+                    if record_offset >= offset:
+                        found = self._decode(bytes(key or b""), None if value is None else bytes(value))
+                        yield LogRecord(found, timestamp_ms, record_offset)  # type: ignore[arg-type]
+                first = batch.next_offset
+            if first == offset:
+                raise FailedLogError(f"log partition {partition} can't be read from offset {offset} on")
+            offset = first
+
+    def delete_before(self, partition: int, offset: int) -> None:
+        """Let go of the records before an offset; if that fails they stay. See :class:`PrunableStore`."""
+        try:
+            self._log(partition).delete_before(offset)
+        except TopicLogError:
+            return  # that was said, and whoever writes next is told
+
+
+def _whole_bytes(read: bytes) -> int:
+    """Return how much of what was read are whole batches: the last one may be cut."""
+    position = 0
+    while position + 12 <= len(read):
+        end = position + 12 + int.from_bytes(read[position + 8 : position + 12], "big")
+        if end > len(read):
+            break
+        position = end
+    return position

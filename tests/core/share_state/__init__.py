@@ -1,0 +1,1 @@
+"""The share coordinator: states of share-partitions, and their log."""
