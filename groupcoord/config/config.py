@@ -28,11 +28,17 @@ ASSIGNOR_CLASSES = MappingProxyType(
 SHARE_ASSIGNOR_CLASSES = MappingProxyType({"org.apache.kafka.coordinator.group.assignor.SimpleAssignor": "simple"})
 """The same for share groups."""
 
+STREAMS_ASSIGNOR_CLASSES = MappingProxyType(
+    {"org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor": "sticky"}
+)
+"""The same for streams groups."""
+
 _OF_MEMBERS = ("session_timeout_ms", "heartbeat_interval_ms", "assignment_interval_ms")
 _BOUNDED = MappingProxyType(
     {
         "consumer": _OF_MEMBERS,
         "share": (*_OF_MEMBERS, "delivery_count_limit", "record_lock_duration_ms", "partition_max_record_locks"),
+        "streams": _OF_MEMBERS,
     }
 )
 """By kind, the settings that groups may have of their own between bounds that the broker has as well."""
@@ -155,6 +161,28 @@ class Config:
     share_coordinator_snapshot_update_records_per_snapshot: int = _setting(500, at_least=0, at_most=500)
     share_coordinator_state_topic_prune_interval_ms: int = _setting(300_000, at_least=1)
     share_coordinator_cold_partition_snapshot_interval_ms: int = _setting(300_000, at_least=1)
+    # streams groups (KIP-1071)
+    group_streams_session_timeout_ms: int = _setting(45_000, at_least=1)
+    group_streams_min_session_timeout_ms: int = _setting(45_000, at_least=1)
+    group_streams_max_session_timeout_ms: int = _setting(60_000, at_least=1)
+    group_streams_heartbeat_interval_ms: int = _setting(5_000, at_least=1)
+    group_streams_min_heartbeat_interval_ms: int = _setting(5_000, at_least=1)
+    group_streams_max_heartbeat_interval_ms: int = _setting(15_000, at_least=1)
+    group_streams_max_size: int = _setting(INT32_MAX, at_least=1)
+    group_streams_num_standby_replicas: int = _setting(0, at_least=0)
+    group_streams_max_standby_replicas: int = _setting(2, at_least=0)
+    group_streams_initial_rebalance_delay_ms: int = _setting(3_000, at_least=0)
+    group_streams_assignment_interval_ms: int = _setting(1_000, at_least=0)
+    group_streams_min_assignment_interval_ms: int = _setting(0, at_least=0)
+    group_streams_max_assignment_interval_ms: int = _setting(15_000, at_least=0)
+    group_streams_assignors: tuple[str, ...] = _of_kind(("sticky",), Names(aliases=STREAMS_ASSIGNOR_CLASSES))
+    group_streams_rack_aware_assignment_tags: tuple[str, ...] = _of_kind((), Names(may_be_empty=True))
+    group_streams_assignor_offload_enable: bool = _of_kind(True, Flag())
+    group_streams_task_offset_interval_ms: int = _setting(60_000, at_least=1)
+    group_streams_min_task_offset_interval_ms: int = _setting(15_000, at_least=1)
+    group_streams_num_warmup_replicas: int = _setting(2, at_least=0)
+    group_streams_max_warmup_replicas: int = _setting(20, at_least=0)
+    group_streams_acceptable_recovery_lag: int = _setting(10_000, at_least=0, at_most=INT64_MAX)
     # transactions
     transaction_max_timeout_ms: int = _setting(900_000, at_least=1)
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = _setting(10_000, at_least=1)
@@ -199,6 +227,9 @@ class Config:
                 self._check_order(f"group_{kind}_{name}", highest)
             self._check_heartbeat(kind)
         self._check_order("group_share_max_size", "group_share_max_share_sessions")
+        self._check_order("group_streams_num_standby_replicas", "group_streams_max_standby_replicas")
+        self._check_order("group_streams_num_warmup_replicas", "group_streams_max_warmup_replicas")
+        self._check_order("group_streams_min_task_offset_interval_ms", "group_streams_task_offset_interval_ms")
 
     def _check_heartbeat(self, kind: str) -> None:
         """Refuse sessions that end before the next heartbeat."""

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from groupcoord.config.config import SERVED_PROTOCOLS, Config, RebalanceProtocol
 
-Bounds = Mapping[str, tuple[int, int]]
-"""The lowest and the highest value of settings, by attribute."""
+Bounds = Mapping[str, tuple[int | None, int | None]]
+"""The lowest and the highest value of settings, by attribute; None: any."""
 
 
 def served_protocols(config: Config) -> frozenset[RebalanceProtocol]:
@@ -50,7 +50,7 @@ SettingsOfConsumerGroup = Callable[[str], ConsumerGroupSettings]
 """Returns what holds for a consumer group, by its id. Called at each heartbeat: it should be quick."""
 
 
-def bounds_of_consumer_groups(config: Config) -> Bounds:
+def bounds_of_consumer_groups(config: Config) -> Mapping[str, tuple[int, int]]:
     """Return the lowest and the highest value that each setting of a consumer group may have, by attribute."""
     return {
         "session_timeout_ms": (
@@ -144,5 +144,80 @@ def bounds_of_share_groups(config: Config) -> Bounds:
     }
 
 
+class StreamsGroupSettings(NamedTuple):
+    """What holds for one streams group (KIP-1071).
+
+    Attributes:
+        session_timeout_ms, heartbeat_interval_ms, assignment_interval_ms: see :class:`ConsumerGroupSettings`.
+        num_standby_replicas: how many members keep the state of a task besides the one that runs it.
+        initial_rebalance_delay_ms: how long a group that was empty waits for more members.
+        assignor_name: who assigns tasks.
+        rack_aware_assignment_tags: by which tags of clients standby tasks are to be spread.
+        task_offset_interval_ms: how often members are to tell how far they are with tasks.
+        num_warmup_replicas: how many tasks may be prepared elsewhere at a time, before they move.
+        acceptable_recovery_lag: how far behind a task may be to be taken for caught up.
+    """
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    assignment_interval_ms: int
+    num_standby_replicas: int
+    initial_rebalance_delay_ms: int
+    assignor_name: str
+    rack_aware_assignment_tags: tuple[str, ...]
+    task_offset_interval_ms: int
+    num_warmup_replicas: int
+    acceptable_recovery_lag: int
+
+    @classmethod
+    def of(cls, config: Config, own: Mapping[str, Any] = MappingProxyType({})) -> StreamsGroupSettings:
+        """Return the settings of a group; see :meth:`ConsumerGroupSettings.of`."""
+        usual = cls(
+            config.group_streams_session_timeout_ms,
+            config.group_streams_heartbeat_interval_ms,
+            config.group_streams_assignment_interval_ms,
+            config.group_streams_num_standby_replicas,
+            config.group_streams_initial_rebalance_delay_ms,
+            config.group_streams_assignors[0],
+            config.group_streams_rack_aware_assignment_tags,
+            config.group_streams_task_offset_interval_ms,
+            config.group_streams_num_warmup_replicas,
+            config.group_streams_acceptable_recovery_lag,
+        )
+        bounds = bounds_of_streams_groups(config)
+        bounded = {name: value for name, value in own.items() if name in bounds}
+        return usual._replace(**{**own, **_within(bounds, bounded)})
+
+
+SettingsOfStreamsGroup = Callable[[str], StreamsGroupSettings]
+"""Returns what holds for a streams group, by its id. Called at each heartbeat: it should be quick."""
+
+
+def bounds_of_streams_groups(config: Config) -> Bounds:
+    """Return the lowest and the highest value that settings of a streams group may have, by attribute."""
+    return {
+        "session_timeout_ms": (
+            config.group_streams_min_session_timeout_ms,
+            config.group_streams_max_session_timeout_ms,
+        ),
+        "heartbeat_interval_ms": (
+            config.group_streams_min_heartbeat_interval_ms,
+            config.group_streams_max_heartbeat_interval_ms,
+        ),
+        "assignment_interval_ms": (
+            config.group_streams_min_assignment_interval_ms,
+            config.group_streams_max_assignment_interval_ms,
+        ),
+        "num_standby_replicas": (None, config.group_streams_max_standby_replicas),
+        "num_warmup_replicas": (None, config.group_streams_max_warmup_replicas),
+        "task_offset_interval_ms": (config.group_streams_min_task_offset_interval_ms, None),
+    }
+
+
 def _within(bounds: Bounds, own: Mapping[str, int]) -> dict[str, int]:
-    return {name: min(max(value, bounds[name][0]), bounds[name][1]) for name, value in own.items()}
+    return {name: _clamped(value, *bounds[name]) for name, value in own.items()}
+
+
+def _clamped(value: int, lowest: int | None, highest: int | None) -> int:
+    value = value if lowest is None else max(value, lowest)
+    return value if highest is None else min(value, highest)

@@ -18,12 +18,13 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-from kio.index import UnknownEntity, load_request_schema, load_response_schema
+from kio.index import UnknownEntity
 from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map
 from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import SerialError
 
+from groupcoord.conformance.newer_entities import request_entity, response_entity
 from groupcoord.errors import GroupcoordError
 
 Plain = Any  # what JSON holds: dict, list, str, int, float, bool or None
@@ -57,7 +58,7 @@ def encode_request(api: str, version: int, correlation_id: int, client_id: str |
     Raises:
         BodyError: the API or version is unknown, or the body does not fit it.
     """
-    request_class = _load(load_request_schema, api, version)
+    request_class = _load(request_entity, api, version)
     header_class = request_class.__header_schema__
     header = {
         "request_api_key": API_KEYS[api],
@@ -85,7 +86,7 @@ def decode_response(api: str, version: int, frame: bytes) -> tuple[int, Plain]:
     Raises:
         ResponseError: the bytes are not such a response, or some are left over.
     """
-    response_class = _load(load_response_schema, api, version)
+    response_class = _load(response_entity, api, version)
     try:
         header, header_size = entity_reader(response_class.__header_schema__)(frame, 0)
         entity, body_size = entity_reader(response_class)(frame, header_size)
@@ -103,7 +104,7 @@ def check_response_fields(api: str, version: int, body: Plain) -> None:
     Raises:
         BodyError: the API or version is unknown, or the response has no such field.
     """
-    _check_fields(_load(load_response_schema, api, version), body, "")
+    _check_fields(_load(response_entity, api, version), body, "")
 
 
 def entity_from_plain(entity_class: Any, plain: Plain) -> Any:

@@ -19,7 +19,7 @@ from groupcoord.broker.configs.describing import answer_describe_configs
 from groupcoord.broker.configs.group_definitions import GROUP_DEFINITIONS
 from groupcoord.broker.configs.resources import Resources
 from groupcoord.broker.topics.changes import answer_create_topics, answer_delete_topics
-from groupcoord.config.group_settings import ConsumerGroupSettings
+from groupcoord.config.group_settings import ConsumerGroupSettings, StreamsGroupSettings
 from groupcoord.core.front.authorization import CLUSTER, Permissions
 from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.host import Broker, GroupConfigFileError, GroupConfigs, TopicRegistry
@@ -118,6 +118,9 @@ def test_all_settings_of_the_broker(resources: Resources) -> None:
     internal = {
         *("group.consumer.assignor.offload.enable", "group.consumer.regex.refresh.interval.ms"),
         *("group.share.assignor.offload.enable", "group.share.initialize.retry.interval.ms"),
+        *("group.streams.assignor.offload.enable", "group.streams.acceptable.recovery.lag"),
+        *("group.streams.task.offset.interval.ms", "group.streams.min.task.offset.interval.ms"),
+        *("group.streams.num.warmup.replicas", "group.streams.max.warmup.replicas"),
     }
     own = {"records.enable", "records.memory.max.bytes"}
     assert expected | internal | own >= {*Config().to_properties()}
@@ -232,6 +235,17 @@ def test_settings_of_groups_are_kept(tmp_path: Path) -> None:
     assert again.settings_of("h") == ConsumerGroupSettings.of(Config())
 
 
+def test_settings_of_streams_groups() -> None:
+    """What a streams group has of its own holds within the broker's bounds, and the broker's where it has nothing."""
+    configs = GroupConfigs(Config(group_streams_rack_aware_assignment_tags=("zone",)))
+    own = {"streams.num.standby.replicas": "1", "streams.acceptable.recovery.lag": "7", SESSION: "50000"}
+    configs.replace({"g": own, "tags": {"streams.rack.aware.assignment.tags": "rack,cluster"}})
+    usual = configs.streams_settings_of("other")
+    assert usual == StreamsGroupSettings(45_000, 5_000, 1_000, 0, 3_000, "sticky", ("zone",), 60_000, 2, 10_000)
+    assert configs.streams_settings_of("g") == usual._replace(num_standby_replicas=1, acceptable_recovery_lag=7)
+    assert configs.streams_settings_of("tags") == usual._replace(rack_aware_assignment_tags=("rack", "cluster"))
+
+
 def test_bounds_that_have_moved(tmp_path: Path) -> None:
     """A group's own setting is told as it was set; what holds is within the bounds of the broker that was started."""
     GroupConfigs(Config(), tmp_path).replace({"g": {SESSION: "45000"}})
@@ -240,6 +254,8 @@ def test_bounds_that_have_moved(tmp_path: Path) -> None:
     )
     assert moved.own("g") == {SESSION: "45000"}
     assert moved.settings_of("g").session_timeout_ms == 50_000
+    GroupConfigs(Config(), tmp_path).replace({"s": {"streams.num.standby.replicas": "2"}})
+    assert GroupConfigs(Config(group_streams_max_standby_replicas=1), tmp_path).streams_settings_of("s")[3] == 1
 
 
 @pytest.mark.parametrize(

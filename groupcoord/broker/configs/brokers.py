@@ -36,6 +36,12 @@ _INTERNAL = (
     "group_consumer_regex_refresh_interval_ms",
     "group_share_assignor_offload_enable",
     "group_share_initialize_retry_interval_ms",
+    "group_streams_assignor_offload_enable",
+    "group_streams_task_offset_interval_ms",
+    "group_streams_min_task_offset_interval_ms",
+    "group_streams_num_warmup_replicas",
+    "group_streams_max_warmup_replicas",
+    "group_streams_acceptable_recovery_lag",
     "records_enable",
     "records_memory_max_bytes",
 )

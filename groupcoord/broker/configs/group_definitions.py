@@ -1,6 +1,6 @@
 """The settings that groups can have of their own, as Apache Kafka 4.4 defines them (``GroupConfig``).
 
-Those of consumer groups and of share groups apply; those of streams groups are kept and told.
+They apply to the groups of their kind.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from groupcoord.config.group_settings import (
     SHARE_SETTINGS_WITH_BOUNDS,
     ConsumerGroupSettings,
     ShareGroupSettings,
+    StreamsGroupSettings,
     bounds_of_consumer_groups,
     bounds_of_share_groups,
+    bounds_of_streams_groups,
 )
-from groupcoord.config.settings import INT32_MAX, INT64_MAX, Choice, Flag, Kind, Names, Number
+from groupcoord.config.settings import INT32_MAX, Choice, Flag, Kind, Number
 from groupcoord.errors import ConfigError
 from groupcoord.wire.config_messages import ConfigType
 
@@ -100,35 +102,25 @@ _SHARE = (
     _plain("share.renew.acknowledge.enable", Flag(), True),
     *(_of_config(f"share_{name}") for name in SHARE_SETTINGS_WITH_BOUNDS),
 )
-STREAMS_ASSIGNORS = ("sticky",)
 _TAGS = "streams.rack.aware.assignment.tags"
+_INTERNAL = ("assignor_offload_enable", "task_offset_interval_ms", "num_warmup_replicas", "acceptable_recovery_lag")
 _STREAMS = (
-    _of_broker("streams.acceptable.recovery.lag", Number(0, INT64_MAX), 10_000, is_internal=True),
-    _of_broker("streams.assignment.interval.ms", _int(0), 1_000),
+    *(
+        _of_config(f"streams_{name}", is_internal=name in _INTERNAL)
+        for name in (*StreamsGroupSettings._fields, "assignor_offload_enable")
+        if name != "assignor_name"
+    ),
     Definition("streams.assignor.name", FreeText(), "sticky", "group.streams.assignors"),
-    _of_broker("streams.assignor.offload.enable", Flag(), True, is_internal=True),
-    _of_broker("streams.heartbeat.interval.ms", _int(1), 5_000),
-    _of_broker("streams.initial.rebalance.delay.ms", _int(0), 3_000),
-    _of_broker("streams.num.standby.replicas", _int(0), 0),
-    _of_broker("streams.num.warmup.replicas", _int(0), 2, is_internal=True),
-    _of_broker(_TAGS, Names(may_be_empty=True), ()),
-    _of_broker("streams.session.timeout.ms", _int(1), 45_000),
-    _of_broker("streams.task.offset.interval.ms", _int(1), 60_000, is_internal=True),
 )
 
 GROUP_DEFINITIONS: Definitions = by_name(*_CONSUMER, *_SHARE, *_STREAMS)
 
 _BOUNDS = {
-    "streams.assignment.interval.ms": _Bounds(0, 15_000),
-    "streams.heartbeat.interval.ms": _Bounds(5_000, 15_000),
-    "streams.num.standby.replicas": _Bounds(None, 2),
-    "streams.num.warmup.replicas": _Bounds(None, 20),
-    "streams.session.timeout.ms": _Bounds(45_000, 60_000),
-    "streams.task.offset.interval.ms": _Bounds(15_000, None),
+    "consumer": bounds_of_consumer_groups,
+    "share": bounds_of_share_groups,
+    "streams": bounds_of_streams_groups,
 }
-"""The defaults of the broker's ``group.streams.max…``, which are no settings here."""
-
-_KINDS = ("consumer", "share", "streams")
+"""By kind: what values the broker lets groups have."""
 
 
 def checked_group_configs(own: Configs, config: Config) -> Configs:
@@ -140,15 +132,16 @@ def checked_group_configs(own: Configs, config: Config) -> Configs:
     told, values = checked_values(own, GROUP_DEFINITIONS, "group")
     of_config = {
         key_of(f"{kind}_{name}"): _Bounds(*bounds)
-        for kind, bounds_of in (("consumer", bounds_of_consumer_groups), ("share", bounds_of_share_groups))
+        for kind, bounds_of in _BOUNDS.items()
         for name, bounds in bounds_of(config).items()
     }
-    for key, bounds in {**of_config, **_BOUNDS}.items():
+    for key, bounds in of_config.items():
         if key in values:
             bounds.check(key, values[key])
-    assignor = values.get("streams.assignor.name", STREAMS_ASSIGNORS[0])
-    if assignor not in STREAMS_ASSIGNORS:
-        known = ", ".join(STREAMS_ASSIGNORS)
+    assignors = config.group_streams_assignors
+    assignor = values.get("streams.assignor.name", assignors[0])
+    if assignor not in assignors:
+        known = ", ".join(assignors)
         raise ConfigError(
             f"streams.assignor.name '{assignor}' is not a registered task assignor. "
             f"Registered assignors are: [{known}]."
@@ -158,7 +151,7 @@ def checked_group_configs(own: Configs, config: Config) -> Configs:
     tags = [tag.strip() for tag in own.get(_TAGS, "").split(",")]
     if len(set(tags)) < len(tags):
         raise ConfigError(f"{_TAGS} must not contain duplicate tag keys.")
-    for kind in _KINDS:
+    for kind in _BOUNDS:
         session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
         session_ms, heartbeat_ms = (
             values.get(key, int(GROUP_DEFINITIONS[key].inherited(config)[0])) for key in (session, heartbeat)
@@ -192,3 +185,13 @@ def share_group_settings(own: Configs, config: Config) -> ShareGroupSettings:
         if key in own
     }
     return ShareGroupSettings.of(config, values)
+
+
+def streams_group_settings(own: Configs, config: Config) -> StreamsGroupSettings:
+    """Return what holds for a streams group with these settings of its own."""
+    values = {
+        name: GROUP_DEFINITIONS[key].kind.parse(key, own[key])
+        for name in StreamsGroupSettings._fields
+        if (key := key_of(f"streams_{name}")) in own
+    }
+    return StreamsGroupSettings.of(config, values)

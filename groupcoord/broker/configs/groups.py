@@ -5,11 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from groupcoord.broker.configs.definitions import Configs
-from groupcoord.broker.configs.group_definitions import consumer_group_settings, share_group_settings
+from groupcoord.broker.configs.group_definitions import (
+    consumer_group_settings,
+    share_group_settings,
+    streams_group_settings,
+)
 from groupcoord.broker.configs.kept import KeptConfigs
 from groupcoord.broker.json_file import DataFileError, JsonFile
 from groupcoord.config import Config
-from groupcoord.config.group_settings import ConsumerGroupSettings, ShareGroupSettings
+from groupcoord.config.group_settings import ConsumerGroupSettings, ShareGroupSettings, StreamsGroupSettings
 
 FILE_NAME = "group-configs.json"
 
@@ -35,6 +39,8 @@ class GroupConfigs(KeptConfigs):
         self._settings: dict[str, ConsumerGroupSettings] = {}
         self._usual_share = ShareGroupSettings.of(config)
         self._share_settings: dict[str, ShareGroupSettings] = {}
+        self._usual_streams = StreamsGroupSettings.of(config)
+        self._streams_settings: dict[str, StreamsGroupSettings] = {}
         super().__init__(JsonFile(directory, FILE_NAME, "settings of groups", GroupConfigFileError), "groups")
 
     def settings_of(self, group_id: str) -> ConsumerGroupSettings:
@@ -45,8 +51,13 @@ class GroupConfigs(KeptConfigs):
         """Return what holds for a share group."""
         return self._share_settings.get(group_id, self._usual_share)
 
+    def streams_settings_of(self, group_id: str) -> StreamsGroupSettings:
+        """Return what holds for a streams group."""
+        return self._streams_settings.get(group_id, self._usual_streams)
+
     def _set(self, own: dict[str, Configs]) -> None:
         super()._set(own)
-        config = self._config
-        self._settings = {group_id: consumer_group_settings(configs, config) for group_id, configs in own.items()}
-        self._share_settings = {group_id: share_group_settings(configs, config) for group_id, configs in own.items()}
+        config, groups = self._config, own.items()
+        self._settings = {group_id: consumer_group_settings(configs, config) for group_id, configs in groups}
+        self._share_settings = {group_id: share_group_settings(configs, config) for group_id, configs in groups}
+        self._streams_settings = {group_id: streams_group_settings(configs, config) for group_id, configs in groups}
