@@ -28,6 +28,7 @@ from groupcoord.analysis.history.rows import (
     REBALANCE,
     REVOCATION,
 )
+from groupcoord.analysis.judging import groups as judging
 from groupcoord.records.schemas import RecordType
 from groupcoord.records.structures import uuid_text
 from groupcoord.records.typed import parse_record
@@ -42,16 +43,11 @@ from groupcoord.spark.group_schemas import (
     REBALANCES,
     REVOCATIONS,
 )
-from groupcoord.spark.tables import current_offsets, is_offset_record
-
-ROWS_MAX = 4_096
-"""How many rows the fold gathers for one Arrow batch."""
+from groupcoord.spark.packing import BY_GROUP, ROWS_MAX, Known, Row, judged, packed
+from groupcoord.spark.tables import CURRENT, current_offsets, is_offset_record
 
 NO_PARTITION = -1
 """Stands for a log partition that is not known while tables are joined: null equals nothing."""
-
-HOLDER = ("member_id", "client_id", "client_host")
-"""What :func:`partition_holders` tells of members."""
 
 _KEY = ("log_partition", "group_id")
 _INPUT = "log_partition int, group_id string, log_offset long, log_timestamp_ms long, key binary, value binary, "
@@ -155,18 +151,18 @@ def groups(
         history: what :func:`history` makes of it, if it is there already.
         offsets: what :func:`groupcoord.spark.current_offsets` makes of it, likewise.
     """
-    by_group = (
-        (current_offsets(records) if offsets is None else offsets)
-        .groupBy("group_id")
-        .agg(F.max("commit_timestamp_ms").alias("last_commit_ms"), F.count(F.lit(1)).alias("offset_count"))
-    )
-    return (
-        history_of(records if history is None else history)
-        .rows(GROUP)
-        .join(by_group, "group_id", "left")
-        .withColumn("offset_count", F.coalesce("offset_count", F.lit(0)))
-        .select(*GROUPS.fieldNames())
-    )
+    current = current_offsets(records) if offsets is None else offsets
+    of_groups = history_of(records if history is None else history).rows(GROUP)
+    tables = [packed(GROUP, of_groups, BY_GROUP), packed(CURRENT, current.select(*_COUNTED), BY_GROUP)]
+
+    def tell(known: Known) -> list[Row]:
+        return judging.groups({GROUP: known.rows(GROUP)}, known.table(CURRENT, _COUNTED_SCHEMA))
+
+    return judged(tables, None, tell, GROUPS)
+
+
+_COUNTED = ("group_id", "commit_timestamp_ms")
+_COUNTED_SCHEMA = pa.schema([("group_id", pa.string()), ("commit_timestamp_ms", pa.int64())])
 
 
 class History:
@@ -186,25 +182,6 @@ class History:
         if self._table is None:
             return self._unpacked[kind]
         return self._table.where(F.col("kind") == kind).select("group_id", "log_partition", f"{kind}.*")
-
-
-def partition_holders(records: DataFrame | History) -> DataFrame:
-    """Return who has which partition as the log ends: one row a partition, though several members may claim it.
-
-    Args:
-        records: the table of records, or what :func:`history` makes of it.
-    """
-    folded = history_of(records)
-    now = folded.rows(GROUP).select("group_id", F.col("generation_or_epoch").alias("generation"), "type")
-    return (
-        members(folded)
-        .join(now, ["group_id", "generation", "type"])
-        .select("group_id", F.struct(*HOLDER).alias("holder"), F.explode("assignment").alias("assigned"))
-        .select("group_id", "assigned.topic", F.explode("assigned.partitions").alias("topic_partition"), "holder")
-        .groupBy("group_id", "topic", "topic_partition")
-        .agg(F.min("holder").alias("holder"))
-        .select("group_id", "topic", "topic_partition", "holder.*")
-    )
 
 
 def history_of(table: DataFrame | History) -> History:

@@ -1,27 +1,26 @@
-"""How far groups are behind, in records and in time, and how well they keep up."""
+"""How far groups are behind, in records and in time, by :func:`groupcoord.analysis.judging.lag.lag`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Mapping
 
-import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
-from groupcoord.analysis.columns.commits import COMMITTED
-from groupcoord.analysis.history.lag import LOOKS_MAX, WINDOW_COMMITS, judged
-from groupcoord.spark.groups import HOLDER, History, partition_holders
+from groupcoord.analysis.columns.tables import CURRENT_OFFSETS, END_OFFSETS, arrow_schema
+from groupcoord.analysis.folding.commits import LAST_COMMITS, MINUTES, REWINDS, CommitFacts
+from groupcoord.analysis.history.rows import GROUP, MEMBER
+from groupcoord.analysis.judging import lag as rules
+from groupcoord.analysis.judging.ends import Ends
+from groupcoord.analysis.judging.groups import HOLDER, Place, partition_holders
+from groupcoord.spark.groups import History, history_of
+from groupcoord.spark.packing import BY_GROUP, BY_PARTITION, Known, Row, judged, packed, packed_blobs
 from groupcoord.spark.schemas import LAG
-from groupcoord.spark.tables import commits_of
+from groupcoord.spark.tables import BUSY, COUNTED, CURRENT, LAST, REWOUND, commits_of, fold_commits
 
-_ASKED = ("at_ms", "log_start_offset", "last_stable_offset")
-"""What a cluster tells besides the ends of its logs."""
-
-_PARTITION = ("topic", "topic_partition")
-_KEY = ("group_id", *_PARTITION)
-_EVIDENCE = ("first", "last", "before", "was_at_end", "window", "now_ms", "record_timestamp_ms")
-_JUDGED = ("lag_ms", "lag_ms_method", "status", "complete")
+_HOLDERS = StructType([LAG[name] for name in ("group_id", "topic", "topic_partition", *HOLDER)])
+_ENDS, _LOOKS, _TIMES, _HELD = "ends", "looks", "times", "holders"
 
 
 def lag(
@@ -52,136 +51,65 @@ def lag(
         read_ms: when the log was read that the commits are from, in milliseconds since 1970, if the cluster was asked
             for the ends later: whoever has not committed since then may well have, so ``status`` goes by this moment.
     """
-    found = with_ends(offsets, end_offsets, looks)
-    found = found.withColumn("is_lost", F.col("committed_offset") < F.col("log_start_offset"))
-    found = _with_windows(found, commits, _looks(end_offsets, looks), now_ms, read_ms)
-    if history is None:
-        found = found.withColumns({name: F.lit(None).cast("string") for name in HOLDER})
-    else:
-        found = found.join(partition_holders(history), [*_KEY], "left")
-    if record_times is None:
-        found = found.withColumn("record_timestamp_ms", F.lit(None).cast("long"))
-    else:
-        found = found.join(record_times, [*_PARTITION, "committed_offset"], "left")
-    for name in _JUDGED:
-        found = found.withColumn(name, F.lit(None).cast(LAG[name].dataType))
-    return found.select(*LAG.fieldNames(), *_EVIDENCE).mapInArrow(_judge, LAG)
+    tables = [packed(CURRENT, offsets, BY_PARTITION), *known_ends(end_offsets, looks)]
+    now: DataFrame | int | None = now_ms
+    has_commits = commits is not None
+    if commits is not None:
+        found = commits_of(commits)
+        tables.append(packed_blobs(fold_commits(found), {LAST: BY_PARTITION}))
+        if now_ms is None:
+            now = found.where(COUNTED).agg(F.max("commit_timestamp_ms"))
+    if history is not None:
+        tables.append(packed_holders(history))
+    if record_times is not None:
+        tables.append(packed(_TIMES, record_times, BY_PARTITION))
+
+    def tell(known: Known) -> list[Row]:
+        current = known.table(CURRENT, arrow_schema(CURRENT_OFFSETS))
+        counted = known_commits(known).counted() if has_commits else None
+        held, times = known_holders(known), known.rows(_TIMES)
+        return rules.lag(current, known_end_offsets(known), counted, held, known.now_ms, times, read_ms)
+
+    return judged(tables, now, tell, LAG)
 
 
-def with_ends(offsets: DataFrame, end_offsets: DataFrame, looks: DataFrame | None = None) -> DataFrame:
-    """Return committed offsets with where their partitions end, and what looks at these ends tell of them.
-
-    The columns are those of the ends, ``lag``, ``lag_stable``, ``was_at_end`` (at one of the last looks the log ended
-    where the group had committed), ``first`` and ``last`` (looks), and ``before``: the last look at which the next
-    record to read was not there yet, with the one that followed.
-
-    Args:
-        offsets: a table with ``topic``, ``topic_partition`` and ``committed_offset``.
-        end_offsets: as for :func:`lag`.
-        looks: as for :func:`lag`.
-    """
-    asked = [_given(end_offsets, name) for name in _ASKED]
-    ends = end_offsets.select(*_PARTITION, F.col("end_offset").cast("long").alias("end_offset"), *asked)
-    all_looks = _looks(end_offsets, looks)
-    spans = all_looks.groupBy(*_PARTITION).agg(F.min("look").alias("first"), F.max("look").alias("last"))
-    found = (
-        _up_to(offsets, "committed_offset", all_looks, "end_offset")
-        .withColumn("was_at_end", F.coalesce(F.col("least_rank") <= WINDOW_COMMITS, F.lit(False)))
-        .withColumnRenamed("latest", "before")
-        .drop("least_rank")
-        .join(ends, [*_PARTITION], "left")
-        .join(spans, [*_PARTITION], "left")
-    )
-    return found.withColumns({"lag": _behind("end_offset"), "lag_stable": _behind("last_stable_offset")})
+# ---------------------------------------------------------------- what is known of topics' partitions
 
 
-def _given(end_offsets: DataFrame, name: str) -> Column:
-    """Return what a cluster tells, and a file does not."""
-    column = F.col(name) if name in end_offsets.columns else F.lit(None)
-    return column.cast("long").alias(name)
+def packed_holders(history: DataFrame | History) -> DataFrame:
+    """Return who has which partition as the log ends, packed by partition."""
+    folded = history_of(history)
+    of_members = folded.rows(MEMBER).select("group_id", "generation", "type", *HOLDER, "assignment")
+    of_groups = folded.rows(GROUP).select("group_id", "generation_or_epoch", "type")
+    tables = [packed(MEMBER, of_members, BY_GROUP), packed(GROUP, of_groups, BY_GROUP)]
+
+    def tell(known: Known) -> list[Row]:
+        held = partition_holders({kind: known.rows(kind) for kind in (MEMBER, GROUP)})
+        return [dict(zip(_HOLDERS.fieldNames(), place, strict=False)) | holder for place, holder in held.items()]
+
+    return packed(_HELD, judged(tables, None, tell, _HOLDERS), BY_PARTITION)
 
 
-def _behind(end: str) -> Column:
-    # greatest() passes over nulls; without an end there is no lag to tell.
-    distance = F.greatest(F.col(end) - F.col("committed_offset"), F.lit(0))
-    return F.when(F.col(end).isNotNull(), distance)
+def known_holders(known: Known) -> Mapping[Place, Row]:
+    """Return who has which partition of a bucket."""
+    return {
+        (row["group_id"], row["topic"], row["topic_partition"]): {name: row[name] for name in HOLDER}
+        for row in known.rows(_HELD)
+    }
 
 
-def _looks(end_offsets: DataFrame, looks: DataFrame | None) -> DataFrame:
-    """Return the last looks at each partition's end: as ``look``, with the one that followed."""
-    given = (end_offsets if looks is None else looks).withColumn("at_ms", _given(end_offsets, "at_ms"))
-    newest_first = Window.partitionBy(*_PARTITION).orderBy(F.desc("at_ms"))
-    return (
-        given.where("at_ms is not null and topic_partition is not null and end_offset is not null")
-        .select(*_PARTITION, "at_ms", F.col("end_offset").cast("long").alias("end_offset"))
-        .dropDuplicates([*_PARTITION, "at_ms"])
-        .withColumn("next", F.lag(F.struct("at_ms", "end_offset")).over(newest_first))
-        .withColumn("rank", F.row_number().over(newest_first))
-        .where(F.col("rank") <= LOOKS_MAX)
-        .withColumn("look", F.struct("at_ms", "end_offset", "next", "rank"))
-    )
+def known_ends(end_offsets: DataFrame, looks: DataFrame | None) -> list[DataFrame]:
+    """Return where topics end, packed by partition, to be told by :func:`known_end_offsets`."""
+    tables = [packed(_ENDS, end_offsets, BY_PARTITION)]
+    return tables if looks is None else [*tables, packed(_LOOKS, looks, BY_PARTITION)]
 
 
-def _up_to(table: DataFrame, key: str, looks: DataFrame, look_key: str) -> DataFrame:
-    """Return a table with what looks tell of each row: ``latest`` and ``least_rank`` of those up to its ``key``."""
-    both = table.withColumns({"key": F.col(key), "is_look": F.lit(False)}).unionByName(
-        looks.select(*_PARTITION, "look", F.col(look_key).alias("key"), F.lit(True).alias("is_look")),
-        allowMissingColumns=True,
-    )
-    # Peers are in the frame, so a look counts for a row of the same key. Unlike a join, this takes linear time.
-    so_far = Window.partitionBy(*_PARTITION).orderBy("key")
-    return (
-        both.withColumn("latest", F.max("look").over(so_far))
-        .withColumn("least_rank", F.min("look.rank").over(so_far))
-        .where("not is_look")
-        .drop("key", "is_look", "look")
-    )
+def known_end_offsets(known: Known) -> Ends:
+    """Return where the topics' partitions of a bucket end."""
+    ends = known.tables.get(_ENDS, arrow_schema(END_OFFSETS).empty_table())
+    return Ends(ends, known.tables.get(_LOOKS))
 
 
-def _with_windows(
-    found: DataFrame, commits: DataFrame | None, looks: DataFrame, now_ms: int | None, read_ms: int | None
-) -> DataFrame:
-    """Return the table with ``window``, the last commits of each row, and ``now_ms``."""
-    if commits is None:
-        return found.withColumns({"window": F.lit(None).cast(_WINDOW), "now_ms": F.col("at_ms")})
-    counted = commits_of(commits).where(F.col("transaction").isNull() | (F.col("transaction") == COMMITTED))
-    newest_first = Window.partitionBy(*_KEY).orderBy(F.desc("log_offset"))
-    last = (
-        counted.select(*_KEY, "log_offset", "commit_timestamp_ms", "committed_offset", "tombstone")
-        .withColumn("rank", F.row_number().over(newest_first))
-        .where(F.col("rank") <= WINDOW_COMMITS)
-        .drop("rank")
-    )
-    commit = F.struct(
-        "log_offset",
-        "tombstone",
-        F.col("commit_timestamp_ms").alias("at_ms"),
-        "committed_offset",
-        _behind("latest.end_offset").alias("lag"),
-    )
-    windows = (
-        _up_to(last, "commit_timestamp_ms", looks, "at_ms")
-        .groupBy(*_KEY)
-        .agg(F.sort_array(F.collect_list(commit)).alias("window"))
-    )
-    moment = F.max("commit_timestamp_ms") if now_ms is None else F.lit(now_ms).cast("long")
-    # least() passes over nulls: without a cluster's answer it is not this.
-    asked = F.when(F.col("at_ms").isNotNull(), F.least("at_ms", F.lit(read_ms).cast("long")))
-    return (
-        found.join(windows, [*_KEY], "left")
-        .crossJoin(F.broadcast(counted.agg(moment.alias("moment_ms"))))
-        .withColumn("now_ms", F.coalesce(asked, "moment_ms"))
-    )
-
-
-_WINDOW = "array<struct<log_offset:bigint,tombstone:boolean,at_ms:bigint,committed_offset:bigint,lag:bigint>>"
-
-
-def _judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the table, judged."""
-    schema = to_arrow_schema(LAG)
-    for batch in batches:
-        rows = batch.to_pylist()
-        for row in rows:
-            row.update(judged(row))
-        yield pa.RecordBatch.from_pylist(rows, schema)
+def known_commits(known: Known) -> CommitFacts:
+    """Return what is known of the commits of a bucket."""
+    return CommitFacts(known.table(LAST, LAST_COMMITS), known.table(REWOUND, REWINDS), known.table(BUSY, MINUTES))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType
 
@@ -28,6 +29,11 @@ def table_schema(*columns: tuple[str, DataType, str]) -> StructType:
 def declared(columns: Iterable[Column]) -> StructType:
     """Return the schema of a table whose columns are declared without Spark."""
     return table_schema(*((name, from_arrow_type(kind), comment) for name, kind, comment in columns))
+
+
+def of_arrow(schema: pa.Schema) -> StructType:
+    """Return Arrow's schema as Spark's."""
+    return StructType([StructField(column.name, from_arrow_type(column.type)) for column in schema])
 
 
 RECORDS = declared(COLUMNS)

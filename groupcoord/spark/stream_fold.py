@@ -35,7 +35,8 @@ from groupcoord.analysis.history.state import GroupState, KnownOffset, decode_st
 from groupcoord.records.structures import uuid_text
 from groupcoord.spark.decoding import new_file
 from groupcoord.spark.group_schemas import HISTORY
-from groupcoord.spark.groups import NO_PARTITION, ROWS_MAX, fold_record, is_group_record, known_partition, taken_rows
+from groupcoord.spark.groups import NO_PARTITION, fold_record, is_group_record, known_partition, taken_rows
+from groupcoord.spark.packing import ROWS_MAX
 from groupcoord.spark.schemas import CURRENT_OFFSETS
 from groupcoord.spark.state_buckets import (
     BucketFile,

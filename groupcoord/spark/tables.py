@@ -6,12 +6,24 @@ docstring names. None runs anything: that is for the caller's action.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from groupcoord.analysis.columns.commits import ABORT_TYPE, ABORTED, COMMIT_TYPE, COMMITTED, OFFSET_TYPES, OPEN
 from groupcoord.analysis.columns.schema import KIND_CONTROL, KIND_CORRUPT, KIND_RECORD
+from groupcoord.analysis.folding.commits import LAST_COMMITS, CommitFacts, CommitFold
+from groupcoord.analysis.history.anomalies import Thresholds
+from groupcoord.spark.packing import BLOBS, ROWS_MAX, blob_rows
 from groupcoord.spark.schemas import COMMITS, CURRENT_OFFSETS
+
+LAST, REWOUND, BUSY, CURRENT = "last", "rewinds", "minutes", "current"
+"""Tables of what is known of commits."""
+
+COUNTED = f"transaction is null or transaction = '{COMMITTED}'"
+"""The condition for commits that count."""
 
 COMMIT_COLUMNS = (
     *("kind", "record_type", "control_type", "is_transactional", "problem"),
@@ -71,6 +83,22 @@ def commits_of(table: DataFrame) -> DataFrame:
     return table if set(COMMITS.fieldNames()) <= set(table.columns) else commits(table)
 
 
+def fold_commits(commits: DataFrame, limits: Thresholds | None = None) -> DataFrame:
+    """Return what is to be known of commits, in blobs: the tables of a :class:`CommitFacts`, by name.
+
+    Args:
+        commits: what :func:`commits` gives.
+        limits: what is too much, for anomalies.
+    """
+
+    def fold(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        facts = _folded(batches, limits)
+        for name, table in {LAST: facts.last, REWOUND: facts.rewinds, BUSY: facts.minutes}.items():
+            yield from blob_rows(name, table)
+
+    return _of_groups(commits).mapInArrow(fold, BLOBS)
+
+
 def current_offsets(records: DataFrame) -> DataFrame:
     """Return what a coordinator would answer after loading the log (:data:`groupcoord.spark.schemas.CURRENT_OFFSETS`).
 
@@ -80,23 +108,23 @@ def current_offsets(records: DataFrame) -> DataFrame:
     Args:
         records: the table of records, or what :func:`commits` makes of it.
     """
-    key = ("log_partition", "group_id", "topic", "topic_partition")
-    found = commits_of(records).where(F.col("transaction").isNull() | (F.col("transaction") == COMMITTED))
-    texts = ("metadata", "topic_id")
-    numbers = [name for name in CURRENT_OFFSETS.fieldNames() if name not in (*key, *texts, "log_offset")]
-    # Spark sorts all commits for the last struct of them, and none for numbers: so these are found first, for each text
-    # that came with a commit, and of the few rows that are left the last one.
-    by_text = found.groupBy(*key, *texts).agg(
-        F.max("log_offset").alias("log_offset"),
-        *[F.max_by(name, "log_offset").alias(name) for name in ("tombstone", *numbers)],
-    )
-    last = F.max_by(F.struct("tombstone", "log_offset", *numbers, *texts), "log_offset").alias("last")
-    return (
-        by_text.groupBy(*key)
-        .agg(last)
-        .where(~F.col("last.tombstone"))
-        .select(*[F.col(name if name in key else f"last.{name}").alias(name) for name in CURRENT_OFFSETS.fieldNames()])
-    )
+
+    def fold(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from _folded(batches, None).current_offsets().to_batches(ROWS_MAX)
+
+    return _of_groups(commits_of(records)).mapInArrow(fold, CURRENT_OFFSETS)
+
+
+def _of_groups(commits: DataFrame) -> DataFrame:
+    """Return all commits of each group together, in the order of the log."""
+    return commits.select(*LAST_COMMITS.names).repartition("group_id").sortWithinPartitions("log_offset")
+
+
+def _folded(batches: Iterable[pa.RecordBatch], limits: Thresholds | None) -> CommitFacts:
+    found = CommitFold(limits)
+    for batch in batches:
+        found.add(pa.Table.from_batches([batch]))
+    return found.facts()
 
 
 def corrupt(records: DataFrame) -> DataFrame:

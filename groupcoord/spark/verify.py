@@ -5,19 +5,24 @@ A task holds one group's state and one Arrow batch, however hot the group (:mod:
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame, Window
+from collections.abc import Iterator
+
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from groupcoord.analysis.columns.schema import KIND_CONTROL, KIND_RECORD
+from groupcoord.analysis.columns.tables import CURRENT_OFFSETS, arrow_schema
 from groupcoord.analysis.folding import replay as replaying
-from groupcoord.analysis.folding.replay import RECORDS_FIELD, REPLAYED, replay_batches
-from groupcoord.analysis.history.rows import GENERATION, GROUP
-from groupcoord.analysis.history.views import CLASSIC, CONSUMER, SHARE, STREAMS
+from groupcoord.analysis.folding.replay import REPLAYED, replay_batches
+from groupcoord.analysis.history.rows import GENERATION, GROUP, MEMBER
+from groupcoord.analysis.judging.differences import differences, told_of_groups, told_of_offsets, unknown_groups
 from groupcoord.spark.group_schemas import DIFFERENCES
-from groupcoord.spark.groups import NO_PARTITION, History, history_of, known_partition, members
+from groupcoord.spark.groups import History, history_of, known_partition
+from groupcoord.spark.packing import BY_GROUP, Known, Row, judged, packed
 from groupcoord.spark.schemas import declared
-from groupcoord.spark.tables import current_offsets, is_offset_record
+from groupcoord.spark.tables import CURRENT, current_offsets, is_offset_record
 
+_ANSWERS = "answers"
 _KEY = ("log_partition", "group_id")
 _NEEDED = (*_KEY, *REPLAYED)
 _OFFSET_KEY = ("group_id", "topic", "topic_partition", "tombstone")
@@ -31,11 +36,7 @@ def verify(
 ) -> DataFrame:
     """Return where the tables differ from the coordinator (:data:`groupcoord.spark.group_schemas.DIFFERENCES`).
 
-    Nothing, that is, unless something is wrong. Compared are the groups there are, of classic and consumer groups
-    state, protocol type, protocol, generation or epochs, and members with what they have (in a consumer group also what
-    they are to have and to give up, and what they subscribe to), and of all groups their committed offsets with leader
-    epoch and metadata. The coordinator does not know the records of share and streams groups: of these only the offsets
-    are compared.
+    Nothing, that is, unless something is wrong. What is compared :mod:`groupcoord.analysis.judging.differences` says.
 
     Args:
         records: the table of records.
@@ -43,25 +44,17 @@ def verify(
         offsets: what :func:`groupcoord.spark.current_offsets` makes of it, likewise.
     """
     folded = history_of(records if history is None else history)
-    tables = _table_answers(current_offsets(records) if offsets is None else offsets, folded)
-    found = (
-        replay(records).where(F.col("field") != RECORDS_FIELD).withColumnRenamed("text", "coordinator").drop("number")
-    )
-    unknown = folded.rows(GROUP).where(F.col("type").isin(SHARE, STREAMS)).select("group_id")
-    # Of a group whose records the coordinator does not know it may still have the offsets.
-    key = ["group_id", "topic", "topic_partition", "field"]
-    is_same = [F.col(f"one.{name}").eqNullSafe(F.col(f"other.{name}")) for name in key]
-    matches = is_same[0] & is_same[1] & is_same[2] & is_same[3]
-    one, other = found.alias("one"), tables.alias("other")
-    both = one.join(other, matches, "full").where(~F.col("coordinator").eqNullSafe(F.col("table")))
-    differences = both.select(
-        *[F.coalesce(f"one.{name}", f"other.{name}").alias(name) for name in key],
-        "coordinator",
-        "table",
-        F.expr(f"nullif(coalesce(one.log_partition, other.log_partition), {NO_PARTITION})").alias("log_partition"),
-    )
-    of_groups = differences.where("topic is null").join(unknown, "group_id", "left_anti")
-    return differences.where("topic is not null").unionByName(of_groups).select(*DIFFERENCES.fieldNames())
+    current = current_offsets(records) if offsets is None else offsets
+    tables = [packed(kind, folded.rows(kind), BY_GROUP) for kind in (GROUP, MEMBER)]
+    tables.append(packed(GENERATION, folded.rows(GENERATION).select("group_id", "log_offset"), BY_GROUP))
+    tables += [packed(CURRENT, current, BY_GROUP), packed(_ANSWERS, replay(records), BY_GROUP)]
+
+    def tell(known: Known) -> Iterator[Row]:
+        found = {kind: known.rows(kind) for kind in (GROUP, MEMBER, GENERATION)}
+        told = told_of_groups(found) | told_of_offsets(known.table(CURRENT, arrow_schema(CURRENT_OFFSETS)))
+        return differences(known.rows(_ANSWERS), told, unknown_groups(found))
+
+    return judged(tables, None, tell, DIFFERENCES)
 
 
 def replay(records: DataFrame) -> DataFrame:
@@ -100,90 +93,3 @@ def replay(records: DataFrame) -> DataFrame:
         .sortWithinPartitions(*_KEY, "log_offset")
     )
     return ordered.mapInArrow(replay_batches, ANSWERS)
-
-
-def _table_answers(offsets: DataFrame, folded: History) -> DataFrame:
-    """Return what the tables say, in the shape of what the coordinator answers."""
-    # What is a table's is in the fold's row already, but for when the group committed.
-    of_groups = folded.rows(GROUP).where(F.col("type").isin(CLASSIC, CONSUMER))
-    fields = {
-        "state": F.col("state"),
-        "protocol type": F.col("protocol_type"),
-        "protocol": F.coalesce("protocol", F.lit("")),
-        "generation": F.col("generation_or_epoch").cast("string"),
-        "assignment epoch": F.col("assignment_epoch").cast("string"),
-    }
-    told = F.map_from_arrays(F.array(*map(F.lit, fields)), F.array(*fields.values()))
-    about_groups = of_groups.select(*_place(), F.explode(told).alias("field", "table")).where("table is not null")
-    offset = F.concat_ws("|", F.col("committed_offset"), F.col("leader_epoch"), F.col("metadata"))
-    about_offsets = offsets.select(
-        *_place()[:2], "topic", "topic_partition", F.lit("offset").alias("field"), offset.alias("table")
-    )
-    found = members(folded)
-    return (
-        about_groups.unionByName(_classic_members(found, folded, of_groups))
-        .unionByName(_consumer_members(found, of_groups))
-        .unionByName(about_offsets)
-    )
-
-
-def _place() -> tuple[Column, ...]:
-    nothing = (F.lit(None).cast("string").alias("topic"), F.lit(None).cast("int").alias("topic_partition"))
-    return F.coalesce("log_partition", F.lit(NO_PARTITION)).alias("log_partition"), F.col("group_id"), *nothing
-
-
-def _classic_members(found: DataFrame, folded: History, of_groups: DataFrame) -> DataFrame:
-    """Return the last members of classic groups."""
-    # The last record of a group has its members: a generation comes again when a static member was replaced.
-    last = folded.rows(GENERATION).groupBy("group_id").agg(F.max("log_offset").alias("log_offset"))
-    parts: list[Column | str] = [
-        F.coalesce("instance_id", F.lit("")),
-        "client_id",
-        "client_host",
-        _partitions_told("assignment", "topic"),
-    ]
-    return _about_members(
-        found.where(F.col("type") == CLASSIC)
-        .join(last, ["group_id", "log_offset"])
-        .join(of_groups.where(F.col("type") == CLASSIC).select("group_id"), "group_id", "left_semi"),
-        parts,
-    )
-
-
-def _consumer_members(found: DataFrame, of_groups: DataFrame) -> DataFrame:
-    """Return the members of consumer groups as the log ends."""
-    now = of_groups.where((F.col("type") == CONSUMER) & (F.col("member_count") > 0)).select(
-        "group_id", F.col("generation_or_epoch").alias("generation")
-    )
-    # A group that was deleted and came back may have had the same epoch before.
-    last = Window.partitionBy("group_id")
-    at_the_end = (
-        found.where(F.col("type") == CONSUMER)
-        .join(now, ["group_id", "generation"], "left_semi")
-        .withColumn("last_offset", F.max("log_offset").over(last))
-        .where("log_offset = last_offset")
-    )
-    parts: list[Column | str] = [
-        *(F.coalesce(F.col(name).cast("string"), F.lit("")) for name in _OF_MEMBERS),
-        F.array_join(F.coalesce("subscription.topics", F.array().cast("array<string>")), ","),
-        F.coalesce("subscription.topic_regex", F.lit("")),
-        F.coalesce("subscription.rack_id", F.lit("")),
-        *(_partitions_told(name, "topic_id") for name in ("assignment", "pending", "target")),
-    ]
-    return _about_members(at_the_end, parts)
-
-
-_OF_MEMBERS = (
-    *("instance_id", "client_id", "client_host", "session_timeout_ms", "rebalance_timeout_ms", "assignor"),
-    "member_epoch",
-)
-
-
-def _about_members(found: DataFrame, parts: list[Column | str]) -> DataFrame:
-    field = F.concat(F.lit("member "), "member_id").alias("field")
-    return found.select(*_place(), field, F.concat_ws("|", *parts).alias("table"))
-
-
-def _partitions_told(column: str, topic: str) -> Column:
-    told = F.transform(column, lambda found: F.concat(found[topic], F.lit(":"), F.array_join(found["partitions"], ",")))
-    return F.array_join(told if topic == "topic" else F.array_sort(told), ";")

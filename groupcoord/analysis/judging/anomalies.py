@@ -56,8 +56,20 @@ def anomalies(
         thresholds: what is too much.
     """
     limits = thresholds or Thresholds()
+    about = about_offsets(facts, holders, ends, now_ms, limits)
+    return [*about, *about_groups(found, facts, now_ms, limits)]
+
+
+def about_groups(found: Histories, facts: CommitFacts, now_ms: int | None, limits: Thresholds) -> list[Row]:
+    """Return what concerns groups or their members as a whole, whatever the ends of topics.
+
+    Args:
+        found: as for :func:`anomalies`, as the next two.
+        facts: see there.
+        now_ms: see there.
+        limits: what is too much.
+    """
     return [
-        *about_offsets(facts, holders, ends, now_ms, limits),
         *_commit_storms(facts.minutes, limits),
         *_rebalance_storms(found[REBALANCE], limits),
         *_flapping_members(found[REBALANCE], limits),

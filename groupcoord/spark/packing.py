@@ -1,0 +1,207 @@
+"""What is known of groups, gathered bucket by bucket for the functions of :mod:`groupcoord.analysis.judging`.
+
+Tables of any columns go through one shuffle: each is cut by bucket where it is, and what belongs together is one blob
+of Arrow's. A bucket is of groups, or of topics' partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import reduce
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import frozen
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
+
+from groupcoord.analysis.folding.arrow import Int64s, integers
+
+Row = dict[str, Any]
+
+BY_GROUP, BY_PARTITION = ("group_id",), ("topic", "topic_partition")
+"""What buckets are of."""
+
+BLOBS = StructType([StructField("name", StringType()), StructField("blob", BinaryType())])
+"""Rows of several tables, some of one table in each blob."""
+
+_PACKED = StructType([StructField("bucket", IntegerType()), *BLOBS])
+_NOW = StructField("now_ms", LongType())
+
+ROWS_MAX = 4_096
+"""How many rows are gathered for one Arrow batch."""
+
+_GATHERED_ROWS = 131_072
+_BUCKETS_PER_TASK = 4
+
+
+@frozen
+class Known:
+    """What is known of a bucket.
+
+    Attributes:
+        tables: by name.
+        now_ms: the moment to judge from, in milliseconds since 1970; None: it isn't known.
+    """
+
+    tables: Mapping[str, pa.Table]
+    now_ms: int | None
+
+    def has(self, name: str) -> bool:
+        """Tell whether there are rows of a table."""
+        return name in self.tables
+
+    def table(self, name: str, schema: pa.Schema) -> pa.Table:
+        """Return a table with these columns."""
+        found = self.tables.get(name)
+        return schema.empty_table() if found is None else found.select(schema.names).cast(schema)
+
+    def rows(self, name: str) -> list[Row]:
+        """Return the rows of a table; none if there is no such table."""
+        found = self.tables.get(name)
+        return [] if found is None else found.to_pylist()
+
+
+def blob_of(table: pa.Table | pa.RecordBatch) -> bytes:
+    """Return rows as bytes."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write(table)
+    found: bytes = sink.getvalue().to_pybytes()
+    return found
+
+
+def blob_rows(name: str, table: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Yield a table as rows of :data:`BLOBS`."""
+    for start in range(0, table.num_rows, _GATHERED_ROWS):
+        blob = blob_of(table.slice(start, _GATHERED_ROWS).combine_chunks())
+        yield pa.RecordBatch.from_pylist([{"name": name, "blob": blob}], to_arrow_schema(BLOBS))
+
+
+def table_of(blobs: Iterable[bytes]) -> pa.Table:
+    """Return what bytes hold, one behind the other."""
+    return pa.concat_tables([pa.ipc.open_stream(blob).read_all() for blob in blobs])
+
+
+def packed(name: str, table: DataFrame, by: tuple[str, ...]) -> DataFrame:
+    """Return the rows of a table in blobs by bucket.
+
+    Args:
+        name: what the rows are.
+        table: any, with the columns ``by``.
+        by: :data:`BY_GROUP` or :data:`BY_PARTITION`.
+    """
+    return table.mapInArrow(_packer(lambda batches: ((name, batch) for batch in batches), by, _count(table)), _PACKED)
+
+
+def packed_blobs(blobs: DataFrame, names: Mapping[str, tuple[str, ...]]) -> DataFrame:
+    """Return rows that are in blobs already by bucket: those of the tables ``names``, by what these names say."""
+    count = _count(blobs)
+    parts = [
+        blobs.where(F.col("name") == name).mapInArrow(_packer(_named_batches, by, count), _PACKED)
+        for name, by in names.items()
+    ]
+    return reduce(DataFrame.unionByName, parts)
+
+
+def judged(
+    tables: Iterable[DataFrame],
+    now: DataFrame | int | None,
+    tell: Callable[[Known], Iterable[Row]],
+    schema: StructType,
+) -> DataFrame:
+    """Return what is told of each bucket.
+
+    Args:
+        tables: what :func:`packed` gives, all by the same.
+        now: the moment to judge from, in milliseconds since 1970, or a table with one row and column of that.
+        tell: makes rows of what is known of a bucket; workers get it pickled.
+        schema: of the rows; what one does not have is null.
+    """
+    together = reduce(DataFrame.unionByName, tables)
+    if isinstance(now, DataFrame):
+        together = together.crossJoin(F.broadcast(now.toDF(_NOW.name)))
+    else:
+        together = together.withColumn(_NOW.name, F.lit(now).cast(_NOW.dataType))
+    ordered = together.repartition("bucket").sortWithinPartitions("bucket")
+
+    def judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        arrow_schema = to_arrow_schema(schema)
+        for known in _buckets(batches):
+            rows = list(tell(known))
+            for start in range(0, len(rows), ROWS_MAX):
+                yield pa.RecordBatch.from_pylist(rows[start : start + ROWS_MAX], arrow_schema)
+
+    return ordered.mapInArrow(judge, schema)
+
+
+def _count(table: DataFrame) -> int:
+    """Return how many buckets there are."""
+    return _BUCKETS_PER_TASK * int(table.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+
+
+def _buckets(batches: Iterable[pa.RecordBatch]) -> Iterator[Known]:
+    rows = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
+    for _, some in groupby(rows, itemgetter(0)):
+        blobs: dict[str, list[bytes]] = {}
+        now_ms = None
+        for _, name, blob, moment_ms in some:
+            blobs.setdefault(name, []).append(blob)
+            now_ms = moment_ms
+        yield Known({name: table_of(found) for name, found in blobs.items()}, now_ms)
+
+
+def _named_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    for batch in batches:
+        for row in batch.to_pylist():
+            for found in table_of([row["blob"]]).to_batches():
+                yield row["name"], found
+
+
+def _packer(
+    named: Callable[[Iterable[pa.RecordBatch]], Iterator[tuple[str, pa.RecordBatch]]], by: tuple[str, ...], count: int
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for name, some in groupby(named(batches), itemgetter(0)):
+            for table in _gathered(batch for _, batch in some):
+                buckets = _buckets_of(table, by, count)
+                order = np.argsort(buckets, kind="stable")
+                rows, in_order = table.take(pa.array(order)).combine_chunks(), buckets[order]
+                starts = np.flatnonzero(np.append(True, in_order[1:] != in_order[:-1]))
+                ends = np.append(starts, len(in_order))[1:]
+                for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+                    blob = blob_of(rows.slice(start, end - start).combine_chunks())
+                    row = {"bucket": int(in_order[start]), "name": name, "blob": blob}
+                    yield pa.RecordBatch.from_pylist([row], to_arrow_schema(_PACKED))
+
+    return pack
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yield batches together, so that blobs are few."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(one.num_rows for one in waiting) >= _GATHERED_ROWS:
+            yield pa.Table.from_batches(waiting)
+            waiting = []
+    if any(one.num_rows for one in waiting):
+        yield pa.Table.from_batches(waiting)
+
+
+def _buckets_of(table: pa.Table, by: tuple[str, ...], count: int) -> Int64s:
+    """Return the number of each row's bucket."""
+    text = table[by[0]].combine_chunks()
+    encoded = (text if isinstance(text, pa.Array) else pa.concat_arrays(text.chunks)).dictionary_encode()
+    hashes = np.array([crc32((value or "").encode()) for value in encoded.dictionary.to_pylist()] or [0], np.int64)
+    found = hashes[np.asarray(pc.fill_null(encoded.indices, 0), np.int64)]
+    for name in by[1:]:
+        found = found + integers(table[name])
+    return np.asarray(found % count, np.int64)
