@@ -19,7 +19,7 @@ import statistics
 import time
 from random import Random
 
-from tests.host.kafka_bytes import heartbeat
+from tests.broker.kafka_bytes import heartbeat
 
 ANSWER_BYTES_MAX = 4_096
 

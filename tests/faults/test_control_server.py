@@ -22,8 +22,8 @@ from groupcoord.errors import ErrorCode
 from groupcoord.testing.faults import control_server
 from groupcoord.testing.faults.cluster import Cluster
 from groupcoord.testing.faults.control_server import BODY_BYTES_MAX, TYPES, WORDS, ControlServer
+from tests.broker.wire_world import HEARTBEAT, wire_frame
 from tests.host.serving import DEADLINE_S, serve
-from tests.host.wire_world import HEARTBEAT, wire_frame
 from tests.tables import as_one_test
 
 DAY_MS = 24 * 3_600_000

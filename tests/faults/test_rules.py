@@ -9,10 +9,10 @@ from groupcoord.core.messages import HeartbeatResponse, JoinGroupResponse, Offse
 from groupcoord.errors import ErrorCode
 from groupcoord.testing.faults import Call, FaultFunctionError, Rule, Rules, UnknownNameError
 from groupcoord.testing.faults.words import error_named
-from tests.host.driving import drain, feed
-from tests.host.kafka_bytes import api_versions
-from tests.host.test_produce import produce
-from tests.host.wire_world import COMMIT, HEARTBEAT, LEADER, Body, World, wire_frame
+from tests.broker.driving import drain, feed
+from tests.broker.kafka_bytes import api_versions
+from tests.broker.test_produce import produce
+from tests.broker.wire_world import COMMIT, HEARTBEAT, LEADER, Body, World, wire_frame
 
 METADATA_BODY: Body = {
     "topics": ({"name": "t", "topic_id": None}, {"name": "new", "topic_id": None}),

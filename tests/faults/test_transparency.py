@@ -20,11 +20,11 @@ from groupcoord.log_store import StorageError
 from groupcoord.testing.faults import Rule, Rules
 from groupcoord.testing.faults.log_faults import LogFaults
 from groupcoord.wire.registry import APIS
-from tests.host.data_world import batch
-from tests.host.driving import drain, feed
-from tests.host.test_permissions_of_the_host import fetch_body, produce_body
-from tests.host.test_permissions_through_the_wire import CONSUMER_HEARTBEAT, metadata_body
-from tests.host.wire_world import COMMIT, HEARTBEAT, JOIN, SYNC, Body, World, wire_frame
+from tests.broker.data_world import batch
+from tests.broker.driving import drain, feed
+from tests.broker.test_permissions_of_the_host import fetch_body, produce_body
+from tests.broker.test_permissions_through_the_wire import CONSUMER_HEARTBEAT, metadata_body
+from tests.broker.wire_world import COMMIT, HEARTBEAT, JOIN, SYNC, Body, World, wire_frame
 from tests.wire.kio_client import read_response
 
 OFFSETS: Body = {

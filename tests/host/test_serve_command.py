@@ -16,7 +16,7 @@ from groupcoord.cli.serve import _open_store
 from groupcoord.conformance.free_ports import FreePorts
 from groupcoord.storage import segment_store
 from groupcoord.storage.compaction import CompactionSettings
-from tests.host.kafka_bytes import array, correlation_ids, frame, heartbeat, metadata, string
+from tests.broker.kafka_bytes import array, correlation_ids, frame, heartbeat, metadata, string
 from tests.host.serving import COMMAND, DEADLINE_S, serve
 from tests.tables import as_one_test
 

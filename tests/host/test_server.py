@@ -23,8 +23,8 @@ from groupcoord.core.messages import Node
 from groupcoord.host import peer as peer_module
 from groupcoord.host import server as server_module
 from groupcoord.host.server import Server
-from tests.host.kafka_bytes import correlation_ids, fetch, heartbeat, join, metadata
-from tests.host.wire_world import COMMIT, offset, wire_frame
+from tests.broker.kafka_bytes import correlation_ids, fetch, heartbeat, join, metadata
+from tests.broker.wire_world import COMMIT, offset, wire_frame
 from tests.tables import as_one_test
 
 DEADLINE_S = 10.0

@@ -41,7 +41,7 @@ SUITES_OF_CONSUMER_GROUPS = (
     "tests/laws",
 )
 SUITES_OF_OWNERS = ("tests/laws/test_owners.py", "tests/storage/sql/test_owners.py", "tests/aio/test_ownership.py")
-SUITES_OF_THE_BROKER = ("tests/conformance/test_packaged.py", "tests/host")
+SUITES_OF_THE_BROKER = ("tests/conformance/test_packaged.py", "tests/broker", "tests/host")
 """In this order, so that what notices a bug soonest comes first."""
 TIMEOUT_S = 300
 

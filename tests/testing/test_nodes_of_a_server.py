@@ -57,7 +57,7 @@ from groupcoord.wire.transaction_messages import (
     ListTransactions,
     PartitionsToAdd,
 )
-from tests.host.data_world import batch
+from tests.broker.data_world import batch
 
 
 class Asker:

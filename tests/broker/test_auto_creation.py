@@ -1,0 +1,95 @@
+"""Topics that are created by asking for them, as far as settings, clients and permissions allow."""
+
+from __future__ import annotations
+
+import pytest
+
+from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
+from groupcoord.broker.broker import Broker
+from groupcoord.core.front.authorization import Operation, Resource
+from groupcoord.core.records import OFFSETS_TOPIC
+from groupcoord.wire.broker_messages import Metadata, TopicReference
+from tests.broker.data_world import FakeConnection
+
+Denied = set[tuple[Operation, str]]
+
+
+def broker(denied: Denied | None = None, **settings: object) -> Broker:
+    """Return a broker on which some operations are not allowed, each on the thing of a name."""
+
+    def authorize(_: object, operation: Operation, resource: Resource) -> bool:
+        return (operation, resource.name) not in (denied or set())
+
+    return Broker(
+        config=Config(**settings),  # type: ignore[arg-type]
+        clock=ManualClock(),
+        log_store=MemoryLogStore(),
+        authorize=authorize,
+    )
+
+
+def ask(broker: Broker, *names: str, allows: bool = True) -> dict[str | None, str]:
+    """Ask for topics; return the error of each."""
+    connection = FakeConnection()
+    request = Metadata(tuple(map(TopicReference, names)), allow_auto_topic_creation=allows)
+    broker.handle(connection, request)  # type: ignore[arg-type]
+    return {topic.name: topic.error_code.name for topic in connection.answers[0].topics}
+
+
+def test_a_topic_is_there_when_it_is_asked_for_again() -> None:
+    """The first answer says that it is unknown, as recorded; it has num.partitions partitions."""
+    made = broker(num_partitions=3)
+    assert ask(made, "new", "bad name") == {
+        "new": "UNKNOWN_TOPIC_OR_PARTITION",
+        "bad name": "INVALID_TOPIC_EXCEPTION",
+    }
+    assert ask(made, "new", allows=False) == {"new": "NONE"}
+    assert (made.topics.partition_count("new"), made.topics.get("bad name")) == (3, None)
+
+
+@pytest.mark.parametrize(("allows", "settings"), [(False, {}), (True, {"auto_create_topics_enable": False})])
+def test_the_client_and_the_server_can_forbid_it(allows: bool, settings: dict[str, bool]) -> None:
+    """Then it stays unknown."""
+    made = broker(**settings)
+    for _ in range(2):
+        assert ask(made, "new", allows=allows) == {"new": "UNKNOWN_TOPIC_OR_PARTITION"}
+    assert [topic.name for topic in made.topics] == [OFFSETS_TOPIC]
+
+
+def test_internal_topics_and_collisions() -> None:
+    """Internal topics are not made; nor is one whose name differs from another's in dots alone, which stays unknown."""
+    made = broker()
+    ask(made, "a.b")
+    for _ in range(2):
+        assert set(ask(made, "a_b", "__transaction_state").values()) == {"UNKNOWN_TOPIC_OR_PARTITION"}
+    assert len(made.topics) == 2
+
+
+@pytest.mark.parametrize(
+    ("denied", "error", "is_made"),
+    [
+        ({(Operation.CREATE, "kafka-cluster")}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True),
+        ({(Operation.CREATE, "new")}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True),
+        (
+            {(Operation.CREATE, "kafka-cluster"), (Operation.CREATE, "new")},
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            False,
+        ),
+        ({(Operation.DESCRIBE, "new")}, ErrorCode.TOPIC_AUTHORIZATION_FAILED, False),
+    ],
+)
+def test_who_may(denied: Denied, error: ErrorCode, is_made: bool) -> None:
+    """CREATE on the cluster or on the topic, and DESCRIBE on it."""
+    made = broker(denied)
+    assert ask(made, "new") == {"new": error.name}
+    assert (made.topics.get("new") is not None) == is_made
+
+
+def test_groups_that_wait_for_a_topic_learn_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The coordinator is told, so that subscriptions are looked at again."""
+    made = broker()
+    told: list[list[str]] = []
+    monkeypatch.setattr(made.coordinator, "topics_created", told.append)
+    ask(made, "new", "bad name")
+    ask(made, "new")
+    assert told == [["new"]]

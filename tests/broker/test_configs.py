@@ -1,0 +1,367 @@
+"""Settings of topics, groups and the broker: who may ask, what is kept, and what happens when it can't be.
+
+What is answered otherwise is in the recorded conversations of the area ``configs``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
+from groupcoord.broker.configs.altering import answer_alter_configs, answer_incremental_alter_configs
+from groupcoord.broker.configs.brokers import BROKER_DEFINITIONS, DYNAMIC, BrokerConfigs
+from groupcoord.broker.configs.client_metrics import ClientMetrics
+from groupcoord.broker.configs.definitions import TOPIC_DEFINITIONS
+from groupcoord.broker.configs.describing import answer_describe_configs
+from groupcoord.broker.configs.group_definitions import GROUP_DEFINITIONS
+from groupcoord.broker.configs.resources import Resources
+from groupcoord.broker.topics.changes import answer_create_topics, answer_delete_topics
+from groupcoord.config.group_settings import ConsumerGroupSettings, StreamsGroupSettings
+from groupcoord.core.front.authorization import CLUSTER, Permissions
+from groupcoord.core.records import OFFSETS_TOPIC
+from groupcoord.host import Broker, GroupConfigFileError, GroupConfigs, TopicRegistry
+from groupcoord.messages import ConsumerGroupDescribe, ConsumerGroupHeartbeat
+from groupcoord.wire.broker_messages import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopics,
+    DeleteTopics,
+    TopicReference,
+)
+from groupcoord.wire.config_messages import (
+    AlterConfigOp,
+    AlterConfigs,
+    ConfigResourceType,
+    ConfigSource,
+    ConfigToAlter,
+    DescribeConfigs,
+    DescribedConfigs,
+    IncrementalAlterConfigs,
+    ResourceToAlter,
+    ResourceToDescribe,
+)
+from tests.broker.rules import GROUP, TOPIC, Rules
+from tests.broker.wire_world import World
+
+SESSION, HEARTBEAT, OFFLOAD = (
+    "consumer.session.timeout.ms",
+    "consumer.heartbeat.interval.ms",
+    "consumer.assignor.offload.enable",
+)
+A_GROUP, A_TOPIC, A_BROKER = ConfigResourceType.GROUP, ConfigResourceType.TOPIC, ConfigResourceType.BROKER
+
+
+def resources_of(topics: TopicRegistry, groups: GroupConfigs | None = None, config: Config | None = None) -> Resources:
+    config = config or Config()
+    groups = groups or GroupConfigs(config)
+    return Resources(config, 1, topics, groups, BrokerConfigs(), ClientMetrics(), lambda: "PLAINTEXT://host:9092")
+
+
+@pytest.fixture
+def resources() -> Resources:
+    topics = TopicRegistry()
+    topics.ensure("orders", 1)
+    return resources_of(topics)
+
+
+def describe(
+    resources: Resources, *wanted: tuple[int, str], permissions: Permissions | None = None
+) -> list[DescribedConfigs]:
+    request = DescribeConfigs(tuple(ResourceToDescribe(*each) for each in wanted), include_synonyms=True)
+    return list(answer_describe_configs(request, resources, permissions or Permissions(None, None)).results)
+
+
+def setting(name: str, value: str | None, operation: int = AlterConfigOp.SET) -> ConfigToAlter:
+    return ConfigToAlter(name, value, operation)
+
+
+def alter(
+    resources: Resources, *changes: tuple[int, str, ConfigToAlter], permissions: Permissions | None = None
+) -> list[str]:
+    wanted = tuple(ResourceToAlter(kind, name, (config,)) for kind, name, config in changes)
+    request = IncrementalAlterConfigs(wanted)
+    response = answer_incremental_alter_configs(request, resources, permissions or Permissions(None, None))
+    return [altered.error_code.name for altered in response.responses]
+
+
+# ---------------------------------------------------------------- what there is
+
+
+def test_all_settings_of_a_group(resources: Resources) -> None:
+    """All but internal ones are told; an internal one as soon as the group has it of its own."""
+    (told,) = describe(resources, (A_GROUP, "g"))
+    usual = [name for name, definition in GROUP_DEFINITIONS.items() if not definition.is_internal]
+    assert [config.name for config in told.configs] == usual
+    assert alter(resources, (A_GROUP, "g", setting(OFFLOAD, "FALSE"))) == ["NONE"]
+    (told,) = describe(resources, (A_GROUP, "g"))
+    own = next(config for config in told.configs if config.name == OFFLOAD)
+    assert (own.value, own.config_source) == ("false", ConfigSource.GROUP)
+
+
+def test_all_settings_of_a_topic(resources: Resources) -> None:
+    """All are told; nothing is read-only, and nothing has documentation."""
+    (told,) = describe(resources, (A_TOPIC, "orders"))
+    assert [config.name for config in told.configs] == list(TOPIC_DEFINITIONS)
+    assert {(config.read_only, config.documentation, config.is_sensitive) for config in told.configs} == {
+        (False, None, False)
+    }
+
+
+def test_all_settings_of_the_broker(resources: Resources) -> None:
+    """Those of the configuration but for internal ones, those of topics, and where it is; few can be changed."""
+    (told, of_all) = describe(resources, (A_BROKER, "1"), (A_BROKER, ""))
+    expected = {name for name, definition in BROKER_DEFINITIONS.items() if not definition.is_internal}
+    assert {config.name for config in told.configs} == expected
+    internal = {
+        *("group.consumer.assignor.offload.enable", "group.consumer.regex.refresh.interval.ms"),
+        *("group.share.assignor.offload.enable", "group.share.initialize.retry.interval.ms"),
+        *("group.streams.assignor.offload.enable", "group.streams.acceptable.recovery.lag"),
+        *("group.streams.task.offset.interval.ms", "group.streams.min.task.offset.interval.ms"),
+        *("group.streams.num.warmup.replicas", "group.streams.max.warmup.replicas"),
+    }
+    own = {"records.enable", "records.memory.max.bytes"}
+    assert expected | internal | own >= {*Config().to_properties()}
+    assert {config.name for config in told.configs if not config.read_only} == DYNAMIC & expected
+    (address,) = (config for config in told.configs if config.name == "advertised.listeners")
+    assert (address.value, address.config_source) == ("PLAINTEXT://host:9092", ConfigSource.STATIC_BROKER)
+    assert of_all.configs == ()
+
+
+@pytest.mark.parametrize("name", TOPIC_DEFINITIONS)
+def test_each_topic_setting_may_have_its_default(resources: Resources, name: str) -> None:
+    """What is told as the default can be set."""
+    (told,) = describe(resources, (A_TOPIC, "orders"))
+    (default,) = (config.value for config in told.configs if config.name == name)
+    assert alter(resources, (A_TOPIC, "orders", setting(name, default))) == ["NONE"]
+
+
+def test_topics_inherit_from_the_broker() -> None:
+    """A topic's setting that the broker's configuration changes is told with that value and where it comes from."""
+    config = Config(message_max_bytes=7, log_cleaner_min_cleanable_ratio=0.25)
+    topics = TopicRegistry()
+    topics.ensure("orders", 1)
+    (told,) = describe(resources_of(topics, config=config), (A_TOPIC, "orders"))
+    shown = {config.name: config for config in told.configs}
+    assert [synonym.value for synonym in shown["max.message.bytes"].synonyms] == ["7", "1048588"]
+    assert shown["max.message.bytes"].config_source == ConfigSource.STATIC_BROKER
+    assert shown["min.cleanable.dirty.ratio"].value == "0.25"
+
+
+def test_loggers(resources: Resources) -> None:
+    """There are none: nothing is told of them, and none can be changed."""
+    logger = ConfigResourceType.BROKER_LOGGER
+    told, unnamed = describe(resources, (logger, "1"), (logger, ""))
+    assert (told.error_code, told.configs) == (ErrorCode.NONE, ())
+    assert unnamed.error_code is ErrorCode.INVALID_REQUEST
+    assert alter(resources, (logger, "1", setting("x", "INFO"))) == ["INVALID_CONFIG"]
+
+
+# ---------------------------------------------------------------- permissions
+
+
+def test_describing_needs_a_permission_for_each_thing(resources: Resources) -> None:
+    """DESCRIBE_CONFIGS on a topic, a group, and the cluster for brokers; the denied come last, unknown ones too."""
+    rules = Rules()
+    rules.deny("DESCRIBE_CONFIGS", TOPIC, "orders", "absent")
+    rules.deny("DESCRIBE_CONFIGS", GROUP, "hidden")
+    rules.deny("DESCRIBE_CONFIGS", CLUSTER)
+    wanted = [(A_TOPIC, "orders"), (A_GROUP, "hidden"), (A_BROKER, "1"), (A_BROKER, "2"), (8, "1"), (16, "x")]
+    told = describe(resources, *wanted, (A_TOPIC, "absent"), (A_GROUP, "g"), permissions=Permissions(rules, "User:bob"))
+    assert [(entry.resource_name, entry.error_code.name) for entry in told] == [
+        ("g", "NONE"),
+        ("orders", "TOPIC_AUTHORIZATION_FAILED"),
+        ("hidden", "GROUP_AUTHORIZATION_FAILED"),
+        *((name, "CLUSTER_AUTHORIZATION_FAILED") for name in ("1", "2", "1", "x")),
+        ("absent", "TOPIC_AUTHORIZATION_FAILED"),
+    ]
+
+
+def test_changing_needs_a_permission_for_each_thing(resources: Resources) -> None:
+    """ALTER_CONFIGS, asked before values and names of settings are looked at, but not before nulls; a topic that can't
+    be called so is told so anyhow, while of the broker nothing is told.
+    """
+    rules = Rules()
+    rules.deny("ALTER_CONFIGS", TOPIC, "orders", "a b")
+    rules.deny("ALTER_CONFIGS", GROUP, "hidden")
+    rules.deny("ALTER_CONFIGS", CLUSTER)
+    permissions = Permissions(rules, "User:bob")
+    bad = setting("nope", "1")
+    changes = [(A_TOPIC, "orders", bad), (A_GROUP, "hidden", bad), (A_BROKER, "1", bad), (A_BROKER, "2", bad)]
+    assert alter(resources, *changes, permissions=permissions) == [
+        "TOPIC_AUTHORIZATION_FAILED",
+        "GROUP_AUTHORIZATION_FAILED",
+        "CLUSTER_AUTHORIZATION_FAILED",
+        "CLUSTER_AUTHORIZATION_FAILED",
+    ]
+    null = setting("nope", None)
+    changes = [(A_TOPIC, "orders", null), (A_GROUP, "hidden", null), (A_BROKER, "1", null), (A_TOPIC, "a b", bad)]
+    assert alter(resources, *changes, permissions=permissions) == ["INVALID_REQUEST"] * 3 + ["INVALID_TOPIC_EXCEPTION"]
+    request = AlterConfigs((ResourceToAlter(A_GROUP, "hidden", ()), ResourceToAlter(A_GROUP, "g", ())))
+    replaced = answer_alter_configs(request, resources, permissions).responses
+    assert [altered.error_code.name for altered in replaced] == ["GROUP_AUTHORIZATION_FAILED", "NONE"]
+
+
+def test_the_host_asks_for_permission() -> None:
+    """Through the wire: the principal of the connection is asked about."""
+    rules = Rules()
+    rules.deny("DESCRIBE_CONFIGS", GROUP, "g")
+    rules.deny("ALTER_CONFIGS", GROUP, "g")
+    world = World(authorize=rules, principal_of=lambda client_host: "User:bob")
+    wanted = {"resource_type": 32, "resource_name": "g"}
+    body: dict[str, Any] = {"include_synonyms": False, "include_documentation": True}
+    (told,) = world.ask(32, 4, body | {"resources": [wanted | {"configuration_keys": None}]})["results"]
+    assert told["error_code"] == ErrorCode.GROUP_AUTHORIZATION_FAILED
+    for api_key, version in ((44, 1), (33, 2)):
+        resources = [wanted | {"configs": []}]
+        (altered,) = world.ask(api_key, version, {"resources": resources, "validate_only": False})["responses"]
+        assert altered["error_code"] == ErrorCode.GROUP_AUTHORIZATION_FAILED
+    assert rules.principals == {"User:bob"}
+
+
+# ---------------------------------------------------------------- what is kept
+
+
+def test_settings_of_groups_are_kept(tmp_path: Path) -> None:
+    """They are in a file, which is read again; what a group no longer has of its own is gone from it."""
+    configs = GroupConfigs(Config(), tmp_path)
+    configs.replace({"g": {SESSION: "50000"}, "h": {HEARTBEAT: "6000"}})
+    configs.replace({"h": {}})
+    again = GroupConfigs(Config(), tmp_path)
+    assert (again.own("g"), again.own("h")) == ({SESSION: "50000"}, {})
+    assert again.settings_of("g") == ConsumerGroupSettings(50_000, 5_000, 1_000)
+    assert again.settings_of("h") == ConsumerGroupSettings.of(Config())
+
+
+def test_settings_of_streams_groups() -> None:
+    """What a streams group has of its own holds within the broker's bounds, and the broker's where it has nothing."""
+    configs = GroupConfigs(Config(group_streams_rack_aware_assignment_tags=("zone",)))
+    own = {"streams.num.standby.replicas": "1", "streams.acceptable.recovery.lag": "7", SESSION: "50000"}
+    configs.replace({"g": own, "tags": {"streams.rack.aware.assignment.tags": "rack,cluster"}})
+    usual = configs.streams_settings_of("other")
+    assert usual == StreamsGroupSettings(45_000, 5_000, 1_000, 0, 3_000, "sticky", ("zone",), 60_000, 2, 10_000)
+    assert configs.streams_settings_of("g") == usual._replace(num_standby_replicas=1, acceptable_recovery_lag=7)
+    assert configs.streams_settings_of("tags") == usual._replace(rack_aware_assignment_tags=("rack", "cluster"))
+
+
+def test_bounds_that_have_moved(tmp_path: Path) -> None:
+    """A group's own setting is told as it was set; what holds is within the bounds of the broker that was started."""
+    GroupConfigs(Config(), tmp_path).replace({"g": {SESSION: "45000"}})
+    moved = GroupConfigs(
+        Config(group_consumer_min_session_timeout_ms=50_000, group_consumer_session_timeout_ms=55_000), tmp_path
+    )
+    assert moved.own("g") == {SESSION: "45000"}
+    assert moved.settings_of("g").session_timeout_ms == 50_000
+    GroupConfigs(Config(), tmp_path).replace({"s": {"streams.num.standby.replicas": "2"}})
+    assert GroupConfigs(Config(group_streams_max_standby_replicas=1), tmp_path).streams_settings_of("s")[3] == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "does not hold settings of groups"),
+        ('{"version": 2, "groups": {}}', "has version 2; this program knows 1"),
+        ('{"version": 1, "groups": {"g": {"consumer.session.timeout.ms": "x"}}}', "does not hold settings of groups"),
+        ('{"version": 1, "groups": {"g": 1}}', "does not hold settings of groups"),
+    ],
+)
+def test_a_file_that_is_no_file_of_settings(tmp_path: Path, content: str, reason: str) -> None:
+    """It is refused with its name and the reason."""
+    path = tmp_path / "group-configs.json"
+    path.write_text(content)
+    with pytest.raises(GroupConfigFileError, match=rf"group-configs\.json: {reason}"):
+        GroupConfigs(Config(), tmp_path)
+
+
+def test_a_file_that_can_not_be_read(tmp_path: Path) -> None:
+    """A folder in its place is refused as well."""
+    (tmp_path / "group-configs.json").mkdir()
+    with pytest.raises(GroupConfigFileError, match=r"cannot be read"):
+        GroupConfigs(Config(), tmp_path)
+
+
+def test_settings_of_topics_are_kept(tmp_path: Path) -> None:
+    """They are in the file of topics, and go with their topic."""
+    topics = TopicRegistry(tmp_path)
+    topics.ensure("orders", 1)
+    topics.ensure("bills", 1)
+    resources = resources_of(topics)
+    changes = [(A_TOPIC, name, setting("retention.ms", " 7 ")) for name in ("orders", "bills")]
+    assert alter(resources, *changes) == ["NONE", "NONE"]
+    answer_delete_topics(DeleteTopics((TopicReference("bills"),)), topics)
+    topics.ensure("bills", 1)
+    kept = {topic.name: dict(topic.configs) for topic in TopicRegistry(tmp_path)}
+    assert kept == {"orders": {"retention.ms": "7"}, "bills": {}}
+
+
+def test_a_new_topic_has_the_settings_it_was_made_with() -> None:
+    """They are told at once, with all the others; of a name that comes twice the last value counts."""
+    topics = TopicRegistry()
+    configs = (CreatableTopicConfig("retention.ms", "1"), CreatableTopicConfig("retention.ms", " 2 "))
+    request = CreateTopics((CreatableTopic("orders", 1, 1, configs=configs),))
+    (made,) = answer_create_topics(request, topics, (1,), Config(message_max_bytes=7)).topics
+    told = {config.name: (config.value, config.config_source) for config in made.configs or ()}
+    assert list(told) == list(TOPIC_DEFINITIONS)
+    assert told["retention.ms"] == ("2", ConfigSource.TOPIC)
+    assert told["max.message.bytes"] == ("7", ConfigSource.STATIC_BROKER)
+    assert told["preallocate"] == ("false", ConfigSource.DEFAULT)
+
+
+def test_the_offsets_topic_says_that_it_is_compacted() -> None:
+    """The host makes it with the settings that Kafka makes it with."""
+    broker = Broker(config=Config(offsets_topic_segment_bytes=2**20), clock=ManualClock(), log_store=MemoryLogStore())
+    topic = broker.topics.get(OFFSETS_TOPIC)
+    assert topic is not None
+    assert topic.configs == {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": str(2**20),
+    }
+
+
+def test_settings_that_can_not_be_written(tmp_path: Path) -> None:
+    """KAFKA_STORAGE_ERROR for the groups, whose settings are as they were; topics are another matter."""
+    topics = TopicRegistry()
+    topics.ensure("orders", 1)
+    groups = GroupConfigs(Config(), tmp_path / "gone")
+    resources = resources_of(topics, groups)
+    changes = [(A_GROUP, "g", setting(SESSION, "50000")), (A_TOPIC, "orders", setting("retention.ms", "7"))]
+    assert alter(resources, *changes) == ["KAFKA_STORAGE_ERROR", "NONE"]
+    assert groups.own("g") == {}
+
+
+def test_topics_that_can_not_be_written(tmp_path: Path) -> None:
+    """A change of a topic's settings whose file can't be written is answered KAFKA_STORAGE_ERROR."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    topics = TopicRegistry(folder)
+    topics.ensure("orders", 1)
+    (folder / "topics.json").unlink()
+    folder.rmdir()
+    resources = resources_of(topics)
+    assert alter(resources, (A_TOPIC, "orders", setting("retention.ms", "7"))) == ["KAFKA_STORAGE_ERROR"]
+    topic = topics.get("orders")
+    assert topic is not None
+    assert topic.configs == {}
+
+
+def test_the_coordinator_asks_the_host() -> None:
+    """What an administrator sets for a group is what its members are told from then on, and when sessions end."""
+    configs, clock = GroupConfigs(Config()), ManualClock()
+    coordinator = Broker(config=Config(), clock=clock, log_store=MemoryLogStore(), group_configs=configs).coordinator
+    join = ConsumerGroupHeartbeat(
+        "g", "m", rebalance_timeout_ms=60_000, subscribed_topic_names=("orders",), topic_partitions=()
+    )
+    joined = coordinator.call(join)
+    assert joined.heartbeat_interval_ms == 5_000
+    configs.replace({"g": {SESSION: "50000", HEARTBEAT: "6000"}})
+    heartbeat = ConsumerGroupHeartbeat("g", "m", joined.member_epoch)
+    assert coordinator.call(heartbeat).heartbeat_interval_ms == 6_000
+    for passed_ms, member_count in ((49_999, 1), (1, 0)):
+        clock.advance(passed_ms)
+        coordinator.tick()
+        (group,) = coordinator.call(ConsumerGroupDescribe(("g",))).groups
+        assert len(group.members) == member_count

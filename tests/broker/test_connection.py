@@ -1,0 +1,321 @@
+"""Connections without sockets: framing, order, bounds, and what ends a connection."""
+
+from __future__ import annotations
+
+import logging
+import re
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
+from groupcoord.broker.broker import Broker
+from groupcoord.broker.connection import BACKLOG_LIMIT_BYTES, OUTPUT_LIMIT_BYTES, OUTPUT_PORTION_BYTES
+from groupcoord.broker.topics.registry import TopicRegistry
+from tests.broker.driving import drain, feed
+from tests.broker.kafka_bytes import (
+    api_versions,
+    blob,
+    correlation_ids,
+    fetch,
+    frame,
+    heartbeat,
+    heartbeat_error,
+    join,
+    metadata,
+    read_join,
+    split,
+    string,
+    sync,
+)
+from tests.tables import as_one_test
+
+LIMIT = 20_000
+
+
+def make_broker(**config: int) -> Broker:
+    topics = TopicRegistry()
+    with topics.edit() as edit:
+        edit.create("t", 3)
+    settings = {"group_initial_rebalance_delay_ms": 1_000, "socket_request_max_bytes": LIMIT, **config}
+    return Broker(config=Config(**settings), clock=ManualClock(), log_store=MemoryLogStore(), topics=topics)
+
+
+def advance(broker: Broker, duration_ms: int) -> None:
+    assert isinstance(broker.clock, ManualClock)
+    broker.clock.advance(duration_ms)
+    broker.tick()
+    broker.handle_waiting()
+
+
+def test_one_request_one_answer() -> None:
+    """A whole request is answered at once, with its correlation id."""
+    connection = make_broker().connect("/127.0.0.1")
+    feed(connection, heartbeat(77))
+    (answer,) = split(connection.take_output())
+    assert heartbeat_error(answer) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert answer[:4] == struct.pack(">i", 77)
+    assert connection.take_output() == b""
+    assert connection.closing is None
+
+
+REQUESTS = st.lists(
+    st.sampled_from(
+        [
+            api_versions(1),
+            heartbeat(2),
+            heartbeat(3, "g" * 300),
+            metadata(4, "t"),
+            metadata(5, "t", "missing"),
+            frame(12, 0, 6, string("g") + struct.pack(">i", 0) + string(""), None),
+        ]
+    ),
+    max_size=12,
+)
+
+
+@given(REQUESTS, st.lists(st.integers(1, 60), max_size=60))
+@settings(max_examples=200, deadline=None)
+def test_any_chunking_gives_the_same_answers(requests: list[bytes], sizes: list[int]) -> None:
+    """How the network cuts the stream makes no difference."""
+    broker = make_broker(auto_create_topics_enable=False)  # what isn't there stays so
+    whole = broker.connect("/127.0.0.1")
+    one_by_one = b""
+    for request in requests:
+        feed(whole, request)
+        one_by_one += drain(whole)
+    stream = b"".join(requests)
+    chunked = broker.connect("/127.0.0.1")
+    for size in sizes:
+        feed(chunked, stream[:size])
+        stream = stream[size:]
+    feed(chunked, stream)
+    assert drain(chunked) == one_by_one
+
+
+def test_answers_given_at_once_leave_in_one_write() -> None:
+    """Pipelined requests cost one write, not one each."""
+    connection = make_broker().connect("/127.0.0.1")
+    feed(connection, b"".join(heartbeat(number) for number in range(50)))
+    assert correlation_ids(connection.take_output()) == list(range(50))
+
+
+def test_requests_wait_behind_a_join() -> None:
+    """While a join waits, nothing behind it is handled; then all is answered in order. Other connections go on."""
+    broker = make_broker()
+    waiting, other = broker.connect("/127.0.0.1"), broker.connect("/127.0.0.2")
+    feed(waiting, join(1) + heartbeat(2)[:7])
+    feed(waiting, heartbeat(2)[7:] + metadata(3, "t"))
+    assert drain(waiting) == b""
+    assert waiting.is_waiting
+    feed(other, heartbeat(9))
+    assert correlation_ids(drain(other)) == [9]
+    broker.take_dirty()
+    advance(broker, 1_000)
+    assert broker.take_dirty() == [waiting]
+    assert correlation_ids(drain(waiting)) == [1, 2, 3]
+
+
+def test_one_request_releases_another_connection() -> None:
+    """A sync by the leader answers the follower's, and the requests that the follower had sent behind it."""
+    broker = make_broker()
+    leader, follower = broker.connect("/127.0.0.1"), broker.connect("/127.0.0.1")
+    feed(leader, join(1))
+    feed(follower, join(2))
+    advance(broker, 1_000)  # the second join has prolonged the delay
+    advance(broker, 1_000)
+    _, generation, leader_id, first_id = read_join(split(drain(leader))[0])
+    second_id = read_join(split(drain(follower))[0])[3]
+    assert leader_id in (first_id, second_id)
+    if leader_id == second_id:
+        leader, follower, first_id, second_id = follower, leader, second_id, first_id
+    feed(follower, sync(3, "g", generation, second_id) + heartbeat(4, "g", generation, second_id))
+    assert drain(follower) == b""
+    broker.take_dirty()
+    feed(leader, sync(5, "g", generation, first_id, (first_id, b"a"), (second_id, b"b")))
+    assert set(broker.take_dirty()) == {leader, follower}
+    answers = split(drain(follower))
+    assert answers[0] == struct.pack(">ih", 3, 0) + blob(b"b")
+    assert heartbeat_error(answers[1]) == ErrorCode.NONE
+
+
+def test_a_request_that_is_never_answered_leaves_the_connection_waiting() -> None:
+    """A sync replaced by the same member's next one gets no answer, and what came behind it is not handled."""
+    broker = make_broker()
+    leader, follower, again = (broker.connect("/127.0.0.1") for _ in range(3))
+    feed(leader, join(1))
+    feed(follower, join(2))
+    advance(broker, 1_000)  # the second join has prolonged the delay
+    advance(broker, 1_000)
+    _, generation, leader_id, first_id = read_join(split(drain(leader))[0])
+    second_id = read_join(split(drain(follower))[0])[3]
+    if leader_id == second_id:
+        leader, follower, first_id, second_id = follower, leader, second_id, first_id
+    feed(follower, sync(3, "g", generation, second_id) + heartbeat(4))
+    feed(again, sync(5, "g", generation, second_id))
+    feed(leader, sync(6, "g", generation, first_id))
+    assert correlation_ids(drain(again)) == [5]
+    assert drain(follower) == b""
+    assert follower.is_waiting
+    assert follower.closing is None
+
+
+@as_one_test
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (struct.pack(">i", -1), "negative size"),
+        (struct.pack(">i", LIMIT + 1), r"larger than socket\.request\.max\.bytes \(20000\)"),
+        (struct.pack(">i", 0), ""),
+        (b"GET / HTTP/1.1\r\n\r\n", "HTTP"),
+        (bytes.fromhex("16030100c8010000c4"), "TLS"),
+        (blob(b"\x00"), ""),
+        (frame(999, 0, 1, b""), ""),
+        (frame(0, 2, 1, b""), "Produce of version 2 is not served: 3 to 13 are"),
+        (frame(12, 99, 1, b""), ""),
+        (frame(12, 0, 1, b"\x00\x05g"), ""),
+        (frame(12, 0, 1, b"\xff\xff"), ""),
+        (blob(bytes(range(256)) * 20), ""),
+    ],
+)
+@pytest.mark.parametrize("cut", [None, 3])
+def test_bytes_that_are_no_request_end_the_connection(data: bytes, reason: str, cut: int | None) -> None:
+    """There is one clear reason, earlier answers are still given, and nothing after it is looked at."""
+    broker = make_broker()
+    connection = broker.connect("/127.0.0.1")
+    feed(connection, heartbeat(1) + data[:cut])
+    feed(connection, data[cut:] if cut else b"")
+    feed(connection, heartbeat(2))
+    assert connection.closing is not None
+    assert len(connection.closing) > 10
+    assert "\n" not in connection.closing
+    assert re.search(reason, connection.closing)
+    assert correlation_ids(drain(connection)) == [1]
+    assert connection in broker.take_dirty()
+
+
+def test_a_request_of_exactly_the_limit_is_taken() -> None:
+    """The limit counts the request without its length, as in Kafka."""
+    connection = make_broker().connect("/127.0.0.1")
+    empty = len(frame(3, 1, 1, b"\x00\x00\x00\x01" + string(""))) - 4
+    request = metadata(1, "x" * (LIMIT - empty))
+    assert len(request) - 4 == LIMIT
+    feed(connection, request)
+    assert correlation_ids(drain(connection)) == [1]
+    feed(connection, metadata(2, "x" * (LIMIT - empty + 1)))
+    assert connection.closing is not None
+
+
+def test_a_huge_length_allocates_nothing() -> None:
+    """A length of 2 GB in four bytes is refused by looking at it."""
+    connection = make_broker(socket_request_max_bytes=2**31 - 1).connect("/127.0.0.1")
+    feed(connection, struct.pack(">i", 2**31 - 1))
+    assert connection.closing is None
+    assert connection.wants_reading
+
+
+@given(st.binary(max_size=200))
+@settings(max_examples=300, deadline=None)
+def test_garbage_never_raises(garbage: bytes) -> None:
+    """Whatever a peer sends, a connection answers, waits for more or is to be closed, but is not an internal error."""
+    connection = make_broker().connect("/127.0.0.1")
+    feed(connection, garbage)
+    feed(connection, blob(garbage))
+    assert connection.closing is None or "internal" not in connection.closing
+
+
+def test_reading_stops_when_too_much_waits() -> None:
+    """Behind an unanswered request only so much is kept; once it is answered all of it is handled."""
+    broker = make_broker()
+    connection = broker.connect("/127.0.0.1")
+    feed(connection, join(0))
+    count = 0
+    while connection.wants_reading:
+        count += 1
+        feed(connection, heartbeat(count))
+        assert count * len(heartbeat(1)) < BACKLOG_LIMIT_BYTES + 100
+    advance(broker, 1_000)
+    assert correlation_ids(drain(connection)) == list(range(count + 1))
+    assert connection.wants_reading
+
+
+def test_output_that_nobody_takes_stops_the_handling() -> None:
+    """Requests with large answers are handled as fast as their answers are taken, all of them in the end."""
+    broker = make_broker()
+    with broker.topics.edit() as edit:
+        edit.create("large", 5_000)
+    connection = broker.connect("/127.0.0.1")
+    feed(connection, metadata(0, "large"))
+    answer_bytes = len(connection.take_output())
+    feed(connection, b"".join(metadata(number, "large") for number in range(100)))
+    assert not connection.is_waiting
+    outputs = []
+    while taken := connection.take_output():
+        assert len(taken) < OUTPUT_PORTION_BYTES + answer_bytes
+        assert connection.output_bytes < OUTPUT_LIMIT_BYTES + answer_bytes
+        outputs.append(taken)
+        broker.handle_waiting()
+    assert len(outputs) > 3
+    assert correlation_ids(b"".join(outputs)) == list(range(100))
+
+
+def test_a_paused_connection_handles_nothing() -> None:
+    """Between pause and resume requests only pile up."""
+    broker = make_broker()
+    connection = broker.connect("/127.0.0.1")
+    connection.pause()
+    feed(connection, heartbeat(1))
+    assert not connection.wants_reading
+    assert drain(connection) == b""
+    connection.resume()
+    broker.handle_waiting()
+    assert connection.wants_reading
+    assert correlation_ids(drain(connection)) == [1]
+
+
+def test_a_closed_connection_is_forgotten() -> None:
+    """The answer to a request of a peer that is gone goes nowhere, and its waiting Fetch wakes nobody."""
+    broker = make_broker()
+    joined, fetching = broker.connect("/127.0.0.1"), broker.connect("/127.0.0.1")
+    before_ms = broker.next_deadline_ms()
+    feed(fetching, fetch(1, "t", 0, 10))
+    assert broker.next_deadline_ms() == 10
+    feed(joined, join(1) + heartbeat(2))
+    fetching.close()
+    joined.close()
+    advance(broker, 1_000)
+    assert drain(joined) == drain(fetching) == b""
+    assert broker.take_dirty() == []
+    assert before_ms != 10
+
+
+def test_a_bug_ends_one_connection(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """An unexpected exception is logged with its traceback and closes the connection it happened on, no other."""
+    broker = make_broker()
+    unlucky, other = broker.connect("/127.0.0.1"), broker.connect("/127.0.0.1")
+
+    def explode(*_: Any) -> None:
+        raise RuntimeError("boom")
+
+    with monkeypatch.context() as patch, caplog.at_level(logging.ERROR, "groupcoord.host"):
+        patch.setattr(broker.coordinator, "submit", explode)
+        feed(unlucky, heartbeat(1) + heartbeat(2))
+    assert unlucky.closing == "internal error: a request could not be handled"
+    (record,) = caplog.records
+    assert record.exc_info is not None
+    assert "boom" in caplog.text
+    feed(other, heartbeat(3))
+    assert correlation_ids(drain(other)) == [3]
+
+
+def test_an_answer_that_can_not_be_encoded_ends_the_connection(caplog: pytest.LogCaptureFixture) -> None:
+    """A wrong answer is our bug: logged, and the connection is closed instead of hanging."""
+    broker = make_broker()
+    connection = broker.connect("/127.0.0.1")
+    feed(connection, join(1))
+    connection.answer(object())  # type: ignore[arg-type]
+    assert connection.closing == "internal error: the answer could not be encoded"
+    assert "Traceback" in caplog.text

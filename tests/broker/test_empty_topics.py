@@ -1,0 +1,149 @@
+"""Topics that hold no records (``records.enable=false``): ListOffsets and Fetch."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from groupcoord.errors import ErrorCode
+from groupcoord.wire.broker_messages import Fetch, ListOffsets, ListOffsetsPartition, ListOffsetsTopic
+from tests.broker.data_world import DataWorld, fetch_of, part, partitions_of
+
+OTHER_ID = UUID(int=99)
+
+
+@pytest.fixture
+def world() -> DataWorld:
+    return DataWorld(records_enable=False)
+
+
+@pytest.mark.parametrize(
+    ("partition", "error", "offset", "epoch"),
+    [
+        (ListOffsetsPartition(0, -1), "NONE", 0, 0),
+        (ListOffsetsPartition(0, -2), "NONE", 0, 0),
+        (ListOffsetsPartition(0, -3), "NONE", -1, -1),
+        (ListOffsetsPartition(0, -4), "NONE", 0, 0),
+        (ListOffsetsPartition(0, -5), "NONE", -1, -1),
+        (ListOffsetsPartition(0, -6), "NONE", -1, -1),
+        (ListOffsetsPartition(0, -7), "UNSUPPORTED_VERSION", -1, -1),
+        (ListOffsetsPartition(0, 0), "NONE", -1, -1),
+        (ListOffsetsPartition(0, 1_700_000_000_000), "NONE", -1, -1),
+        (ListOffsetsPartition(0, -1, 0), "NONE", 0, 0),
+        (ListOffsetsPartition(0, -1, 1), "UNKNOWN_LEADER_EPOCH", -1, -1),
+        (ListOffsetsPartition(1, -1), "UNKNOWN_TOPIC_OR_PARTITION", -1, -1),
+        (ListOffsetsPartition(-1, -1), "UNKNOWN_TOPIC_OR_PARTITION", -1, -1),
+        (ListOffsetsPartition(1, -7), "UNSUPPORTED_VERSION", -1, -1),
+        (ListOffsetsPartition(0, -7, 5), "UNSUPPORTED_VERSION", -1, -1),
+    ],
+)
+def test_list_offsets_as_recorded(
+    world: DataWorld, partition: ListOffsetsPartition, error: str, offset: int, epoch: int
+) -> None:
+    """An empty log starts and ends at 0 and has nothing at any other time."""
+    (topic,) = world.ask(ListOffsets((ListOffsetsTopic("one", (partition,)),))).topics
+    (listed,) = topic.partitions
+    assert (listed.error_code.name, listed.offset, listed.leader_epoch) == (error, offset, epoch)
+    assert listed.timestamp == -1
+
+
+def test_list_offsets_of_a_partition_twice(world: DataWorld) -> None:
+    """A partition asked for twice is refused once; a topic without partitions is left out."""
+    partitions = (ListOffsetsPartition(0, -1), ListOffsetsPartition(0, -2), ListOffsetsPartition(1, -1))
+    request = ListOffsets((ListOffsetsTopic("two", partitions), ListOffsetsTopic("one", ())))
+    (topic,) = world.ask(request).topics
+    assert [(listed.partition_index, listed.error_code.name) for listed in topic.partitions] == [
+        (0, "INVALID_REQUEST"),
+        (1, "NONE"),
+    ]
+
+
+def test_special_timestamps_of_newer_versions(world: DataWorld) -> None:
+    """A timestamp that the request's version does not know is UNSUPPORTED_VERSION on its partition alone."""
+    partitions = (ListOffsetsPartition(0, -4), ListOffsetsPartition(1, -3))
+    request = ListOffsets((ListOffsetsTopic("two", partitions),), lowest_timestamp=-3)
+    (topic,) = world.ask(request).topics
+    assert [listed.error_code.name for listed in topic.partitions] == ["UNSUPPORTED_VERSION", "NONE"]
+
+
+@pytest.mark.parametrize("isolation_level", [-1, 2, 100])
+def test_unknown_isolation_levels(world: DataWorld, isolation_level: int) -> None:
+    """They are UNKNOWN_SERVER_ERROR on whatever was asked, as Kafka 4.4 answers; by ids only on the whole."""
+    listings = (ListOffsetsTopic("two", (ListOffsetsPartition(0, -1),) * 2), ListOffsetsTopic("nope", ()))
+    listed = world.ask(ListOffsets(listings, isolation_level=isolation_level)).topics
+    assert [(topic.name, len(topic.partitions)) for topic in listed] == [("two", 2), ("nope", 0)]
+    assert {partition.error_code for partition in listed[0].partitions} == {ErrorCode.UNKNOWN_SERVER_ERROR}
+    named = fetch_of(part(), part(9), isolation_level=isolation_level)
+    by_id = fetch_of(part(), name=None, topic_id=UUID(int=2), isolation_level=isolation_level)
+    for request, counts in ((named, [2]), (by_id, [])):
+        response = world.ask(request)
+        assert response.error_code is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert [len(topic.partitions) for topic in response.topics] == counts
+        errors = {partition.error_code for topic in response.topics for partition in topic.partitions}
+        assert errors <= {ErrorCode.UNKNOWN_SERVER_ERROR}
+
+
+@pytest.mark.parametrize(
+    ("request_", "errors", "wait_ms"),
+    [
+        (fetch_of(part()), ["NONE"], 300),
+        (fetch_of(part(fetch_offset=42)), ["NONE"], 300),
+        (fetch_of(part(fetch_offset=-1)), ["OFFSET_OUT_OF_RANGE"], 0),
+        (fetch_of(part(current_leader_epoch=0)), ["NONE"], 300),
+        (fetch_of(part(current_leader_epoch=3)), ["UNKNOWN_LEADER_EPOCH"], 0),
+        (fetch_of(part(9)), ["UNKNOWN_TOPIC_OR_PARTITION"], 0),
+        (fetch_of(part(), part(9)), ["NONE", "UNKNOWN_TOPIC_OR_PARTITION"], 300),
+        (fetch_of(part(), part(1, -1)), ["NONE", "OFFSET_OUT_OF_RANGE"], 0),
+        (fetch_of(part(0, -1), part(1)), ["OFFSET_OUT_OF_RANGE", "NONE"], 0),
+        (fetch_of(part(), part()), ["NONE"], 300),
+        (fetch_of(part(), name="nope"), ["UNKNOWN_TOPIC_OR_PARTITION"], 0),
+        (fetch_of(part(), name=None, topic_id=OTHER_ID), ["UNKNOWN_TOPIC_ID"], 0),
+        (fetch_of(part(1), name=None, topic_id=UUID(int=2)), ["NONE"], 300),
+        (fetch_of(part(), min_bytes=0), ["NONE"], 0),
+        (fetch_of(part(), max_bytes=0), ["NONE"], 0),
+        (fetch_of(part(), max_wait_ms=0), ["NONE"], 0),
+        (fetch_of(part(), max_wait_ms=-5), ["NONE"], 0),
+        (fetch_of(part(), replica_id=4), ["NOT_LEADER_OR_FOLLOWER"], 0),
+        (fetch_of(), [], 0),
+        (Fetch(()), [], 0),
+    ],
+)
+def test_fetch_as_recorded(world: DataWorld, request_: Fetch, errors: list[str], wait_ms: int) -> None:
+    """Errors, and whether a Fetch waits for data, are as Kafka 4.4 answered, but for offsets beyond the empty log."""
+    connection = world.send(request_)
+    if wait_ms:
+        assert not connection.answers
+        world.advance(wait_ms - 1)
+        assert not connection.answers
+        world.advance(1)
+    (response,) = connection.answers
+    assert response.error_code is ErrorCode.NONE
+    assert [data.error_code.name for data in partitions_of(response)] == errors
+
+
+def test_fetch_beyond_the_log_keeps_the_position(world: DataWorld) -> None:
+    """A consumer that committed 42 reads on there: the log seems to end at 42, so there is no lag and no reset."""
+    data = world.fetch(42)
+    assert (data.high_watermark, data.last_stable_offset, data.log_start_offset, data.records) == (42, 42, 0, ())
+
+
+def test_fetch_sessions(world: DataWorld) -> None:
+    """A new session is not made: the answer has session id 0. One that was never made is not found."""
+    response = world.ask(fetch_of(part(), session_epoch=0, max_wait_ms=0))
+    assert (response.session_id, response.error_code) == (0, ErrorCode.NONE)
+    for session_id in (0, 77):
+        refused = world.ask(fetch_of(part(), session_id=session_id, session_epoch=5))
+        assert (refused.error_code, refused.topics) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ())
+
+
+def test_aborted_transactions_are_listed_for_read_committed_only(world: DataWorld) -> None:
+    """An empty list for read_committed, null for read_uncommitted.
+
+    On errors, as recorded: an empty list for a partition that is not there, null for one that can't be read.
+    """
+    assert world.fetch(isolation_level=1).aborted_transactions == ()
+    assert world.fetch(isolation_level=0).aborted_transactions is None
+    for isolation_level in (0, 1):
+        failed = world.ask(fetch_of(part(0, -1), part(9), isolation_level=isolation_level))
+        assert [data.aborted_transactions for data in partitions_of(failed)] == [None, ()]

@@ -1,0 +1,280 @@
+"""``__consumer_offsets`` for its readers: what the log store writes, at once, whatever kind of store it is."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
+from groupcoord.broker.broker import Broker
+from groupcoord.broker.records.administration import answer_delete_records, answer_offset_for_leader_epoch
+from groupcoord.broker.records.list_offsets import answer_list_offsets
+from groupcoord.broker.topics.descriptions import answer_describe_log_dirs
+from groupcoord.broker.topics.registry import TopicRegistry
+from groupcoord.broker.transactions.listings import answer_describe_producers
+from groupcoord.core.messages import CompleteTransaction, OffsetCommit, OffsetToCommit, TopicToCommit, TxnOffsetCommit
+from groupcoord.core.records import OFFSETS_TOPIC, OffsetCommitRecord
+from groupcoord.log_store import LogStore
+from groupcoord.records.batches import iter_batches
+from groupcoord.records.codec import decode_record
+from groupcoord.storage import served_logs
+from groupcoord.storage.segment_store import SegmentLogStore
+from groupcoord.storage.sql.sqlite import SqliteLogStore
+from groupcoord.wire.broker_messages import (
+    DeleteRecords,
+    DeleteRecordsPartition,
+    DeleteRecordsTopic,
+    FetchedPartitionData,
+    LeaderEpochPartition,
+    LeaderEpochTopic,
+    ListOffsets,
+    ListOffsetsPartition,
+    ListOffsetsTopic,
+    OffsetForLeaderEpoch,
+)
+from groupcoord.wire.cluster_messages import DescribeLogDirs, TopicPartitions
+from groupcoord.wire.transaction_messages import DescribeProducers
+from tests.broker.data_world import START_MS, FakeConnection, fetch_of, part
+
+MakeStore = Callable[[Path], LogStore]
+STORES: list[MakeStore] = [
+    SegmentLogStore,
+    lambda path: MemoryLogStore(),
+    lambda path: SqliteLogStore(path / "offsets.sqlite"),
+]
+
+
+class World:
+    """A broker whose groups are all in one log partition."""
+
+    def __init__(self, store: LogStore, topics: TopicRegistry | None = None, **settings: Any) -> None:
+        self.clock = ManualClock(START_MS)
+        config = Config(offsets_topic_num_partitions=1, **settings)
+        self.broker = Broker(config=config, clock=self.clock, log_store=store, topics=topics)
+        self.broker.topics.ensure("t", 1)
+        self.broker.transactions.verify = lambda request: ErrorCode.NONE  # type: ignore[method-assign]
+        self.data = self.broker.data
+
+    def commit(self, offset: int, group_id: str = "g") -> None:
+        topics = (TopicToCommit("t", (OffsetToCommit(0, offset),)),)
+        self.broker.coordinator.call(OffsetCommit(group_id, topics))
+
+    def commit_in_transaction(self, offset: int) -> None:
+        topics = (TopicToCommit("t", (OffsetToCommit(0, offset),)),)
+        self.broker.coordinator.call(TxnOffsetCommit("g", topics, producer_id=7, producer_epoch=0))
+
+    def end_transaction(self, *, committed: bool) -> None:
+        self.broker.coordinator.call(CompleteTransaction(0, 7, 0, committed))
+
+    def send(self, offset: int = 0, **fields: Any) -> FakeConnection:
+        connection = FakeConnection()
+        request = fetch_of(part(fetch_offset=offset), name=OFFSETS_TOPIC, **{"max_wait_ms": 0, **fields})
+        connection.answer(self.broker._data_requests.fetch(connection, request))  # type: ignore[arg-type]
+        return connection
+
+    def fetch(self, offset: int = 0, **fields: Any) -> FetchedPartitionData:
+        (answer,) = self.send(offset, **fields).answers
+        fetched: FetchedPartitionData = answer.topics[0].partitions[0]
+        return fetched
+
+    def list(self, timestamp: int, isolation_level: int = 0) -> tuple[str, int]:
+        topic = ListOffsetsTopic(OFFSETS_TOPIC, (ListOffsetsPartition(0, timestamp),))
+        answer = answer_list_offsets(ListOffsets((topic,), isolation_level=isolation_level), self.data)
+        partition = answer.topics[0].partitions[0]
+        return partition.error_code.name, partition.offset
+
+
+@pytest.fixture(params=STORES, ids=["segments", "memory", "sqlite"])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    made = World(request.param(tmp_path))
+    yield made
+    made.broker.close()
+
+
+def offsets_in(fetched: FetchedPartitionData) -> list[tuple[int, int]]:
+    """Return where each committed offset lies, and what it is."""
+    assert fetched.error_code is ErrorCode.NONE
+    found = []
+    for batch in iter_batches(b"".join(fetched.records)):
+        for offset, _, key, value in batch.records() if not batch.is_control else ():
+            record = decode_record(key or b"", value)
+            if isinstance(record, OffsetCommitRecord):
+                found.append((offset, record.offset))
+    return found
+
+
+def test_a_reader_sees_each_commit_at_once(world: World) -> None:
+    """What was committed before somebody read is there, and what comes afterwards too."""
+    world.commit(5)
+    fetched = world.fetch()
+    assert (offsets_in(fetched), fetched.high_watermark, fetched.log_start_offset) == ([(0, 5)], 1, 0)
+    for offset in (6, 7):
+        world.commit(offset)
+    fetched = world.fetch(1)
+    assert ([committed for _, committed in offsets_in(fetched)][-2:], fetched.high_watermark) == ([6, 7], 3)
+    assert world.list(-2) == ("NONE", 0)
+    assert world.list(-1) == ("NONE", 3)
+
+
+def test_a_fetch_that_waits_is_woken(world: World) -> None:
+    """A commit ends the wait of who follows the topic, in the same turn."""
+    world.commit(5)
+    waiting = world.send(1, max_wait_ms=10_000, min_bytes=1)
+    assert waiting.answers == []
+    world.commit(6)
+    (answer,) = waiting.answers
+    assert offsets_in(answer.topics[0].partitions[0]) == [(1, 6)]
+
+
+def test_readers_of_what_is_committed_stop_before_an_open_transaction(world: World) -> None:
+    """The last stable offset stays where the transaction begins until its marker is written; aborted ones are named."""
+    world.commit(5)
+    world.commit_in_transaction(6)
+    world.commit(7, "other")
+    fetched = world.fetch(isolation_level=1)
+    assert (offsets_in(fetched), fetched.last_stable_offset, fetched.high_watermark) == ([(0, 5)], 1, 3)
+    assert world.list(-1, isolation_level=1) == ("NONE", 1)
+    world.end_transaction(committed=False)
+    fetched = world.fetch(isolation_level=1)
+    assert (fetched.last_stable_offset, fetched.high_watermark, fetched.aborted_transactions) == (4, 4, ((7, 1),))
+    assert world.fetch().aborted_transactions is None
+
+
+def test_producers_are_described(world: World) -> None:
+    """Who has an open transaction in the topic can be found."""
+    world.commit_in_transaction(6)
+    asked = DescribeProducers((TopicPartitions(OFFSETS_TOPIC, (0,)),))
+    described = answer_describe_producers(asked, world.data).topics[0].partitions[0]
+    (producer,) = described.active_producers
+    assert (producer.producer_id, producer.current_txn_start_offset) == (7, 0)
+
+
+def test_offsets_are_found_by_time(world: World) -> None:
+    """The first record of a time and the newest one are found."""
+    for offset in range(3):
+        world.commit(offset)
+        world.clock.advance(1_000)
+    assert world.list(START_MS + 500) == ("NONE", 1)
+    assert world.list(-3) == ("NONE", 2)
+    assert world.list(START_MS + 9_000) == ("NONE", -1)
+
+
+def test_administration(world: World) -> None:
+    """Records can't be deleted; the size is told; the leader's epoch ends where the log does."""
+    world.commit(5)
+    deletion = DeleteRecords((DeleteRecordsTopic(OFFSETS_TOPIC, (DeleteRecordsPartition(0, -1),)),))
+    deleted = answer_delete_records(deletion, world.data)
+    assert deleted.topics[0].partitions[0].error_code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    (folder,) = answer_describe_log_dirs(DescribeLogDirs(None), world.data).results
+    sizes = {topic.name: [partition.partition_size for partition in topic.partitions] for topic in folder.topics}
+    assert sizes.keys() == {OFFSETS_TOPIC, "t"}
+    assert sizes[OFFSETS_TOPIC][0] == sum(map(len, world.fetch().records))
+    epochs = OffsetForLeaderEpoch((LeaderEpochTopic(OFFSETS_TOPIC, (LeaderEpochPartition(0, 0),)),))
+    (end,) = answer_offset_for_leader_epoch(epochs, world.data).topics[0].partitions
+    assert (end.leader_epoch, end.end_offset) == (0, 1)
+
+
+def test_topics_that_hold_nothing_leave_offsets_to_be_read(tmp_path: Path) -> None:
+    """``records.enable=false`` is about what clients produce."""
+    world = World(SegmentLogStore(tmp_path), records_enable=False)
+    world.commit(5)
+    assert offsets_in(world.fetch()) == [(0, 5)]
+    world.broker.close()
+
+
+# ---------------------------------------------------------------- files
+
+
+def test_readers_open_no_second_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody says that a log can't be used, and compaction goes on, however often somebody reads."""
+    topics = TopicRegistry(tmp_path)
+    world = World(SegmentLogStore(tmp_path, segment_bytes=200), topics)
+    for offset in range(20):
+        world.commit(offset)
+    store = world.broker.log_store
+    assert isinstance(store, SegmentLogStore)
+    while store.compact_some(START_MS, 1):
+        assert world.fetch().error_code is ErrorCode.NONE
+    assert [committed for _, committed in offsets_in(world.fetch())] == [18, 19]
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+    world.broker.close()
+
+
+def test_a_log_that_has_failed_is_not_opened_by_readers(tmp_path: Path) -> None:
+    """Who reads is told KAFKA_STORAGE_ERROR until the coordinator has loaded the log partition again."""
+    world = World(SegmentLogStore(tmp_path))
+    world.commit(5)
+    (path,) = tmp_path.rglob("*.log")
+    content = path.read_bytes()
+    os.truncate(path, 10)
+    world.clock.advance(1_000)
+    world.broker.reload_failed()
+    assert world.fetch().error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    path.write_bytes(content)
+    world.clock.advance(1_000)
+    world.broker.reload_failed()
+    assert offsets_in(world.fetch()) == [(0, 5)]
+    world.broker.close()
+
+
+def test_the_topic_keeps_its_id(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A first life without any record, a second one with some: the folder has the id that clients were told."""
+    ids = set()
+    for life in range(3):
+        world = World(SegmentLogStore(tmp_path), TopicRegistry(tmp_path))
+        topic = world.broker.topics.get(OFFSETS_TOPIC)
+        assert topic is not None
+        ids.add(topic.topic_id)
+        if life:
+            world.commit(life)
+            assert world.list(-1) == ("NONE", life)
+        world.broker.close()
+    with SegmentLogStore(tmp_path) as store:
+        ids.add(store.topic_id)
+    assert len(ids) == 1
+    assert "belongs to" not in caplog.text
+
+
+# ---------------------------------------------------------------- copies
+
+
+def test_a_long_log_is_copied_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks meanwhile comes again, as clients do upon LEADER_NOT_AVAILABLE, and is never told of a wrong end."""
+    monkeypatch.setattr(served_logs, "COPIED_AT_ONCE", 4)
+    world = World(MemoryLogStore())
+    for offset in range(10):
+        world.commit(offset)
+    assert [world.list(-1) for _ in range(3)] == [("LEADER_NOT_AVAILABLE", -1)] * 2 + [("NONE", 10)]
+    assert len(offsets_in(world.fetch())) == 10
+
+
+def test_copies_take_no_more_memory_than_allowed() -> None:
+    """What is too much is left out at the beginning, and readers go on from there."""
+    world = World(MemoryLogStore(), records_memory_max_bytes=8_192)
+    for offset in range(10):
+        world.commit(offset)
+        world.fetch()
+    for offset in range(10, 500):
+        world.commit(offset)
+        fetched = world.fetch(offset)
+        assert offsets_in(fetched) == [(offset, offset)]
+    assert fetched.log_start_offset > 0
+
+
+def test_a_store_that_reads_from_the_beginning_only() -> None:
+    """It is enough that a store keeps the contract of log stores."""
+
+    class Plain:
+        def __init__(self) -> None:
+            inner = MemoryLogStore()
+            self.append, self.read = inner.append, inner.read
+
+    world = World(Plain())
+    for offset in range(3):
+        world.commit(offset)
+        assert offsets_in(world.fetch(offset)) == [(offset, offset)]

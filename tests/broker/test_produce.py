@@ -1,0 +1,105 @@
+"""Produce to topics that hold no records: refused everywhere, with an error that ends the producer's attempt."""
+
+from __future__ import annotations
+
+import struct
+from uuid import UUID
+
+import pytest
+
+from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
+from groupcoord.broker.broker import Broker
+from groupcoord.broker.connection import Connection
+from groupcoord.broker.records.producing import NO_DATA
+from groupcoord.core.records import OFFSETS_TOPIC
+from groupcoord.wire.broker_messages import Produce, ProducePartition, ProduceTopic
+from tests.broker.data_world import DataWorld
+from tests.broker.driving import feed
+from tests.broker.kafka_bytes import array, blob, correlation_ids, frame, heartbeat, split, string
+
+NO_ID, TOPIC_ID, OTHER_ID = UUID(int=0), UUID(int=2), UUID(int=99)
+
+
+@pytest.fixture
+def world() -> DataWorld:
+    return DataWorld(records_enable=False)
+
+
+def named(name: str, *partition_indexes: int) -> ProduceTopic:
+    return ProduceTopic(name, NO_ID, tuple(ProducePartition(index, b"") for index in partition_indexes))
+
+
+def by_id(topic_id: UUID, *partition_indexes: int) -> ProduceTopic:
+    return ProduceTopic(None, topic_id, tuple(ProducePartition(index, b"") for index in partition_indexes))
+
+
+@pytest.mark.parametrize(
+    ("asked", "acks", "errors"),
+    [
+        ([named("two", 1)], -1, ["POLICY_VIOLATION"]),
+        ([named("two", 1)], 1, ["POLICY_VIOLATION"]),
+        ([by_id(TOPIC_ID, 0)], -1, ["POLICY_VIOLATION"]),
+        ([named("two", 2, -1)], -1, ["UNKNOWN_TOPIC_OR_PARTITION"] * 2),
+        ([by_id(TOPIC_ID, 2)], -1, ["UNKNOWN_TOPIC_OR_PARTITION"]),
+        ([named("nope", 0)], -1, ["UNKNOWN_TOPIC_OR_PARTITION"]),
+        ([named("bad name", 0)], -1, ["UNKNOWN_TOPIC_OR_PARTITION"]),
+        ([by_id(OTHER_ID, 0)], -1, ["UNKNOWN_TOPIC_ID"]),
+        ([by_id(NO_ID, 0)], -1, ["UNKNOWN_TOPIC_ID"]),
+        ([named("two", 0)], 2, ["INVALID_REQUIRED_ACKS"]),
+        ([named("two", 0)], -2, ["INVALID_REQUIRED_ACKS"]),
+        ([named("nope", 0)], 2, ["UNKNOWN_TOPIC_OR_PARTITION"]),
+        ([named(OFFSETS_TOPIC, 0)], -1, ["INVALID_TOPIC_EXCEPTION"]),
+        ([named(OFFSETS_TOPIC, 77)], -1, ["UNKNOWN_TOPIC_OR_PARTITION"]),
+        ([named("nope", 0), named("two", 0)], -1, ["UNKNOWN_TOPIC_OR_PARTITION", "POLICY_VIOLATION"]),
+    ],
+)
+def test_errors(world: DataWorld, asked: list[ProduceTopic], acks: int, errors: list[str]) -> None:
+    """All but the refusal of the records itself is as recorded from Kafka 4.4."""
+    answered = world.ask(Produce(tuple(asked), acks)).topics
+    assert [(topic.name, topic.topic_id) for topic in answered] == [(topic.name, topic.topic_id) for topic in asked]
+    partitions = [partition for topic in answered for partition in topic.partitions]
+    assert [partition.partition_index for partition in partitions] == [
+        index for topic in asked for index, _ in topic.partitions
+    ]
+    assert [partition.error_code.name for partition in partitions] == errors
+    for partition in partitions:
+        assert (partition.error_message == NO_DATA) == (partition.error_code is ErrorCode.POLICY_VIOLATION)
+
+
+def test_repetitions(world: DataWorld) -> None:
+    """A partition or topic named twice is answered once, one without partitions not at all, as recorded."""
+    request = Produce((named("two", 0, 0), named("nope"), named("two", 1)))
+    (topic,) = world.ask(request).topics
+    assert [partition.partition_index for partition in topic.partitions] == [0, 1]
+
+
+@pytest.fixture
+def connection() -> Connection:
+    broker = Broker(config=Config(records_enable=False), clock=ManualClock(), log_store=MemoryLogStore())
+    with broker.topics.edit() as edit:
+        edit.create("t", 2)
+    return broker.connect("/127.0.0.1")
+
+
+def produce(correlation_id: int, acks: int, *partition_indexes: int) -> bytes:
+    partitions = [struct.pack(">i", index) + blob(b"records") for index in partition_indexes]
+    head = string(None) + struct.pack(">hi", acks, 1000)
+    asked = [string("t") + array(partitions)] if partitions else []
+    return frame(0, 3, correlation_id, head + array(asked))
+
+
+def test_round_trip(connection: Connection) -> None:
+    """A request on the wire has its answer on the wire, and the connection goes on."""
+    feed(connection, produce(5, 1, 0) + heartbeat(6))
+    answer, _ = split(connection.take_output())
+    result = struct.pack(">ihqq", 0, ErrorCode.POLICY_VIOLATION, -1, -1)
+    assert answer == struct.pack(">i", 5) + array([string("t") + array([result])]) + bytes(4)
+
+
+def test_acks_0(connection: Connection) -> None:
+    """No answer is awaited, so there is none; an error closes the connection, as in Kafka."""
+    feed(connection, produce(1, 0) + heartbeat(2))
+    assert correlation_ids(connection.take_output()) == [2]
+    feed(connection, produce(3, 0, 0) + heartbeat(4))
+    assert connection.take_output() == b""
+    assert connection.closing == f"Produce with acks=0 failed: {NO_DATA}"

@@ -1,0 +1,408 @@
+"""The transaction coordinator inside a broker, on a clock that tests turn by hand, with a log that can be late."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from groupcoord import LogStoreError
+from groupcoord.broker.cluster.metadata import answer_api_versions
+from groupcoord.broker.transactions.coordinator import RETRY_MS
+from groupcoord.broker.transactions.state import LAST_EPOCH
+from groupcoord.core.messages import Node, OffsetToCommit, TopicToCommit, TxnOffsetCommit
+from groupcoord.core.records import ZERO_UUID
+from groupcoord.errors import ErrorCode
+from groupcoord.wire.cluster_messages import TopicPartitions
+from groupcoord.wire.feature_messages import ApiVersions, FinalizedFeature
+from tests.broker.driving import drain, feed
+from tests.broker.transaction_world import CHECK_INTERVAL_MS, WRITER, Client, World, names
+from tests.wire.kio_client import read_response, request_frame
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def client(world: World) -> Client:
+    return world.open()
+
+
+# ---------------------------------------------------------------- producer ids
+
+
+def test_idempotent_producers_get_fresh_ids(client: Client) -> None:
+    """Without a transactional id each request has its own id, whatever else it says."""
+    assert [client.init(None) for _ in range(3)] == [("NONE", 0, 0), ("NONE", 1, 0), ("NONE", 2, 0)]
+    assert client.init(None, (7, 0), timeout_ms=-5) == ("NONE", 3, 0)
+
+
+@pytest.mark.parametrize("producer", [(5, -1), (-1, 3)])
+@pytest.mark.parametrize("name", [None, WRITER])
+def test_half_a_producer(client: Client, name: str | None, producer: tuple[int, int]) -> None:
+    """An id without an epoch, or the other way round, is no producer."""
+    assert client.init(name, producer) == ("INVALID_REQUEST", -1, -1)
+
+
+def test_init_checks(client: Client) -> None:
+    """An empty transactional id comes before a bad time-out; the maximum is allowed."""
+    assert client.init("", timeout_ms=0) == ("INVALID_REQUEST", -1, -1)
+    for timeout_ms in (0, -1, 900_001):
+        assert client.init(timeout_ms=timeout_ms) == ("INVALID_TRANSACTION_TIMEOUT", -1, -1)
+    assert client.init(timeout_ms=900_000) == ("NONE", 0, 0)
+
+
+def test_each_init_raises_the_epoch(client: Client) -> None:
+    """The producer before is fenced: PRODUCER_FENCED for the group, INVALID_PRODUCER_EPOCH for its offsets."""
+    old, new = client.start(), client.start()
+    assert new == (old[0], old[1] + 1)
+    assert client.add_group(old) == "PRODUCER_FENCED"
+    assert client.commit(old) == ["INVALID_PRODUCER_EPOCH"]
+    assert client.end(old) == ("PRODUCER_FENCED", -1, -1)
+    assert client.add_group(new) == "NONE"
+
+
+def test_a_producer_resumes(client: Client) -> None:
+    """One that names its epoch goes on with the next; asked again it is told the same; any other epoch is fenced."""
+    producer_id, _ = client.start()
+    assert client.init(producer=(producer_id, 0)) == ("NONE", producer_id, 1)
+    assert client.init(producer=(producer_id, 0)) == ("NONE", producer_id, 1)
+    assert client.init(producer=(producer_id, 5)) == ("PRODUCER_FENCED", -1, -1)
+    assert client.init(producer=(producer_id + 9, 0)) == ("PRODUCER_FENCED", -1, -1)
+    assert client.init() == ("NONE", producer_id, 2)
+    assert client.init(producer=(producer_id, 1)) == ("PRODUCER_FENCED", -1, -1)
+
+
+def test_a_producer_that_nobody_knows_any_more_resumes(client: Client) -> None:
+    """After its id expired it gets a new producer id."""
+    assert client.init(producer=(123_456, 5)) == ("NONE", 0, 0)
+
+
+def test_init_aborts_what_is_open(client: Client) -> None:
+    """CONCURRENT_TRANSACTIONS at first; the epoch is raised to fence, and once more for the next producer."""
+    producer = client.start()
+    client.commit(producer, adds_group=True)
+    assert client.init() == ("CONCURRENT_TRANSACTIONS", -1, -1)
+    assert (client.state(), client.committed()) == ("CompleteAbort", (-1, "NONE"))
+    assert client.init() == ("NONE", producer[0], 2)
+
+
+def test_epochs_run_out(client: Client) -> None:
+    """After the last epoch a producer goes on with a new id; an EndTxn that is asked again is told the same."""
+    producer_id, epoch = client.start()
+    while epoch < LAST_EPOCH:
+        _, _, epoch = client.end((producer_id, epoch), False, bumps=True)
+    client.commit((producer_id, epoch), 33, adds_group=True)
+    ended = client.end((producer_id, epoch), bumps=True)
+    assert ended == ("NONE", producer_id + 1, 0)
+    assert client.end((producer_id, epoch), bumps=True) == ended
+    assert client.committed() == (33, "NONE")
+    assert client.add_group((producer_id, epoch)) == "INVALID_PRODUCER_ID_MAPPING"
+    assert client.add_group((producer_id + 1, 0)) == "NONE"
+
+
+def test_init_with_the_last_epoch(client: Client) -> None:
+    """InitProducerId then gives a new id, too, also to the producer that says what it has."""
+    producer_id, epoch = client.start()
+    while epoch < LAST_EPOCH:
+        _, _, epoch = client.end((producer_id, epoch), False, bumps=True)
+    assert client.init(producer=(producer_id, epoch)) == ("NONE", producer_id + 1, 0)
+    assert client.init(producer=(producer_id, epoch)) == ("NONE", producer_id + 1, 0)
+    assert client.init() == ("NONE", producer_id + 1, 1)
+
+
+# ---------------------------------------------------------------- partitions
+
+
+def test_partitions_are_added_together_or_not_at_all(client: Client) -> None:
+    """One that does not exist keeps the others out; internal topics are not for clients."""
+    producer = client.start()
+    assert client.add(producer, ("t", (0, 9)), ("nope", (0,))) == [
+        "OPERATION_NOT_ATTEMPTED",
+        "UNKNOWN_TOPIC_OR_PARTITION",
+        "UNKNOWN_TOPIC_OR_PARTITION",
+    ]
+    assert client.add(producer, ("__consumer_offsets", (3,))) == ["TOPIC_AUTHORIZATION_FAILED"]
+    assert client.state() == "Empty"
+    assert client.add(producer, ("t", (2,)), ("t", (0, 2))) == ["NONE"] * 3
+    assert (client.state(), client.describe().topics) == ("Ongoing", (TopicPartitions("t", (0, 2)),))
+
+
+def test_brokers_may_add_and_look(client: Client) -> None:
+    """Looking adds nothing; what is not in the transaction is TRANSACTION_ABORTABLE."""
+    producer = client.start()
+    assert client.add(producer, ("__consumer_offsets", (3,)), is_from_broker=True) == ["NONE"]
+    looked = client.add(producer, ("__consumer_offsets", (3, 4)), verify_only=True, is_from_broker=True)
+    assert looked == ["NONE", "TRANSACTION_ABORTABLE"]
+    assert client.describe().topics == (TopicPartitions("__consumer_offsets", (3,)),)
+
+
+def test_unknown_producers(client: Client) -> None:
+    """A producer id that nobody has, or another transactional id has, is INVALID_PRODUCER_ID_MAPPING everywhere."""
+    producer_id, epoch = client.start()
+    for name, producer in ((WRITER, (producer_id + 1, epoch)), ("other", (producer_id, epoch))):
+        assert client.add_group(producer, name=name) == "INVALID_PRODUCER_ID_MAPPING"
+        assert client.end(producer, name=name)[0] == "INVALID_PRODUCER_ID_MAPPING"
+        for adds_group in (False, True):
+            assert client.commit(producer, name=name, adds_group=adds_group) == ["INVALID_PRODUCER_ID_MAPPING"]
+    assert client.add((producer_id + 1, epoch), ("t", (0,))) == ["INVALID_PRODUCER_ID_MAPPING"]
+
+
+def test_an_empty_transactional_id(client: Client) -> None:
+    """It is INVALID_REQUEST everywhere."""
+    assert client.add_group((0, 0), name="") == "INVALID_REQUEST"
+    assert client.end((0, 0), name="")[0] == "INVALID_REQUEST"
+    assert client.commit((0, 0), name="") == ["INVALID_REQUEST"]
+    assert client.describe("").error_code is ErrorCode.INVALID_REQUEST
+
+
+def test_describe_what_is_unknown(client: Client) -> None:
+    """A transactional id that nobody used is not found."""
+    assert client.describe("nobody").error_code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+
+
+# ---------------------------------------------------------------- offsets
+
+
+def test_offsets_appear_with_the_end(client: Client) -> None:
+    """They are unstable while the transaction is open, and there once it is committed."""
+    producer = client.start()
+    assert client.add_group(producer) == client.add_group(producer) == "NONE"
+    assert client.commit(producer) == ["NONE"]
+    assert client.committed() == (-1, "UNSTABLE_OFFSET_COMMIT")
+    assert client.end(producer) == ("NONE", *producer)
+    assert (client.committed(), client.state()) == ((10, "NONE"), "CompleteCommit")
+
+
+def test_offsets_vanish_with_an_abort(client: Client) -> None:
+    """What was committed before stays."""
+    producer = client.start()
+    client.commit(producer, 5, adds_group=True)
+    client.end(producer)
+    client.commit(producer, 6, adds_group=True)
+    assert client.end(producer, False) == ("NONE", *producer)
+    assert (client.committed(), client.state()) == ((5, "NONE"), "CompleteAbort")
+
+
+def test_a_transaction_of_many_groups(client: Client) -> None:
+    """Every log partition gets its marker."""
+    producer = client.start()
+    groups = [f"group-{number}" for number in range(20)]
+    for group_id in groups:
+        assert client.commit(producer, group_id=group_id, adds_group=True) == ["NONE"]
+    assert client.end(producer)[0] == "NONE"
+    assert {client.committed(group_id) for group_id in groups} == {(10, "NONE")}
+
+
+def test_a_group_must_be_added(client: Client) -> None:
+    """Before, or (request versions from 5) with the offsets; only what is open counts."""
+    producer = client.start()
+    assert client.commit(producer) == ["TRANSACTION_ABORTABLE"]
+    assert client.commit(producer, adds_group=True) == ["NONE"]
+    assert client.commit(producer, 11) == ["NONE"]
+    client.end(producer)
+    assert client.commit(producer, 12) == ["TRANSACTION_ABORTABLE"]
+    assert client.committed() == (11, "NONE")
+
+
+def test_nothing_to_commit_is_not_verified(client: Client) -> None:
+    """A request in which no partition exists is answered without a look at its producer; so is the empty group id."""
+    unknown = (TopicToCommit("nope", (OffsetToCommit(0, 1),)), TopicToCommit("t", (OffsetToCommit(4, 1),)))
+    assert client.commit((77, 7), topics=unknown) == ["UNKNOWN_TOPIC_OR_PARTITION"] * 2
+    assert client.commit((77, 7), group_id="") == ["INVALID_GROUP_ID"]
+    by_id = (TopicToCommit(None, (OffsetToCommit(0, 1),), UUID(int=99)),)
+    assert client.commit((77, 7), topics=by_id) == ["UNKNOWN_TOPIC_ID"]
+
+
+def test_the_order_of_refusals(client: Client) -> None:
+    """What does not exist comes first, each topic once; without such, topics come as in the request, also twice."""
+    topic_id = client.broker.topics.topic_id("t") or ZERO_UUID
+    offsets = (OffsetToCommit(1, 1), OffsetToCommit(8, 1))
+    request = TxnOffsetCommit("g", (TopicToCommit("t", offsets[:1]), TopicToCommit("t", offsets)), 77, 7, WRITER)
+    response = client.ask(client.broker.transactions.commit_offsets, request)
+    (topic,) = response.topics
+    assert [(index, error.name) for index, error in topic.partitions] == [
+        (8, "UNKNOWN_TOPIC_OR_PARTITION"),
+        (1, "INVALID_PRODUCER_ID_MAPPING"),
+        (1, "INVALID_PRODUCER_ID_MAPPING"),
+    ]
+    request.topics = (TopicToCommit(None, offsets[:1], topic_id), TopicToCommit(None, offsets[:1], topic_id))
+    response = client.ask(client.broker.transactions.commit_offsets, request)
+    assert [(topic.name, topic.topic_id) for topic in response.topics] == [("t", topic_id)] * 2
+
+
+# ---------------------------------------------------------------- ends
+
+
+def test_ends_that_are_asked_again(client: Client) -> None:
+    """The same outcome again is NONE, the other INVALID_TXN_STATE; so is an end without a beginning."""
+    producer = client.start()
+    assert client.end(producer)[0] == client.end(producer, False)[0] == "INVALID_TXN_STATE"
+    client.add_group(producer)
+    for _ in range(2):
+        assert client.end(producer) == ("NONE", *producer)
+    assert client.end(producer, False)[0] == "INVALID_TXN_STATE"
+
+
+def test_ends_that_raise_the_epoch(client: Client) -> None:
+    """Each end gives the next epoch (KIP-890): asked again with the old one it tells the same."""
+    producer_id, _ = client.start()
+    client.commit((producer_id, 0), adds_group=True)
+    assert client.end((producer_id, 0), bumps=True) == ("NONE", producer_id, 1)
+    assert client.end((producer_id, 0), bumps=True) == ("NONE", producer_id, 1)
+    assert client.end((producer_id, 0), False, bumps=True)[0] == "INVALID_TXN_STATE"
+    assert client.end((producer_id, 1), bumps=True)[0] == "INVALID_TXN_STATE"
+    assert client.end((producer_id, 2), bumps=True)[0] == "PRODUCER_FENCED"
+    assert client.add_group((producer_id, 0)) == "PRODUCER_FENCED"
+    assert client.init(producer=(producer_id, 0)) == ("NONE", producer_id, 1)
+
+
+def test_an_abort_of_nothing_raises_the_epoch(client: Client) -> None:
+    """A producer that has not begun may abort to get a new epoch, though not commit."""
+    producer_id, _ = client.start()
+    assert client.end((producer_id, 0), bumps=True)[0] == "INVALID_TXN_STATE"
+    assert client.end((producer_id, 0), False, bumps=True) == ("NONE", producer_id, 1)
+    assert client.end((producer_id, 0), False, bumps=True) == ("NONE", producer_id, 1)
+    assert client.end((producer_id, 1), False, bumps=True) == ("NONE", producer_id, 2)
+
+
+def test_an_end_waits_for_its_markers(world: World, client: Client) -> None:
+    """It is answered when they are durable; until then everything about the transaction is CONCURRENT_TRANSACTIONS."""
+    producer = client.start()
+    client.commit(producer, adds_group=True)
+    world.store.is_late = True
+    assert client.end(producer) is None
+    assert client.state() == "PrepareCommit"
+    assert client.add_group(producer) == "CONCURRENT_TRANSACTIONS"
+    assert client.commit(producer, adds_group=True) == ["CONCURRENT_TRANSACTIONS"]
+    assert client.init()[0] == client.end(producer)[0] == "CONCURRENT_TRANSACTIONS"
+    assert client.end(producer, False)[0] == "INVALID_TXN_STATE"
+    world.acknowledge(client)
+    assert [response.error_code for response in client.answers] == [ErrorCode.NONE]
+    assert (client.committed(), client.state()) == ((10, "NONE"), "CompleteCommit")
+
+
+def test_an_end_does_not_overtake_offsets(world: World, client: Client) -> None:
+    """While offsets are on their way to the log nothing ends the transaction: no EndTxn, InitProducerId or time-out."""
+    producer = client.start(timeout_ms=1_000)
+    world.store.is_late = True
+    assert client.commit(producer, adds_group=True) is None
+    assert client.end(producer)[0] == client.init()[0] == "CONCURRENT_TRANSACTIONS"
+    world.pass_ms(client, 4_000)
+    assert client.state() == "Ongoing"
+    world.acknowledge(client)
+    assert names(client.answers.pop().topics) == ["NONE"]
+    world.store.is_late = False
+    assert client.end(producer)[0] == "NONE"
+    assert client.committed() == (10, "NONE")
+
+
+def test_markers_that_fail_are_written_later(world: World, client: Client) -> None:
+    """The outcome is decided, so the end is answered; the marker follows as soon as the log takes it."""
+    producer = client.start()
+    client.commit(producer, adds_group=True)
+    world.store.fail_next(LogStoreError("no space"))
+    assert client.end(producer) == ("NONE", *producer)
+    assert (client.state(), client.committed()) == ("PrepareCommit", (-1, "UNSTABLE_OFFSET_COMMIT"))
+    world.pass_ms(client, RETRY_MS)
+    assert (client.state(), client.committed()) == ("CompleteCommit", (10, "NONE"))
+
+
+# ---------------------------------------------------------------- time
+
+
+def test_a_transaction_times_out(world: World, client: Client) -> None:
+    """At the first check after its time it is aborted, and its producer fenced; a shorter one stays."""
+    producer = client.start(timeout_ms=1_000)
+    client.commit(producer, adds_group=True)
+    world.pass_ms(client, 1_000)
+    assert client.state() == "Ongoing"
+    world.pass_ms(client, CHECK_INTERVAL_MS)
+    assert (client.state(), client.committed()) == ("CompleteAbort", (-1, "NONE"))
+    assert client.end(producer)[0] == "PRODUCER_FENCED"
+    assert client.init() == ("NONE", producer[0], 2)
+
+
+def test_the_time_counts_from_the_beginning(world: World, client: Client) -> None:
+    """Adding to a transaction does not make it last longer; the next one has its own time."""
+    producer = client.start(timeout_ms=1_000)
+    client.add_group(producer)
+    world.pass_ms(client, 900)
+    client.add(producer, ("t", (0,)))
+    client.end(producer)
+    client.add_group(producer)
+    world.pass_ms(client, 900)
+    assert client.state() == "Ongoing"
+    world.pass_ms(client, 700)
+    assert client.state() == "CompleteAbort"
+
+
+def test_nothing_to_wait_for(client: Client) -> None:
+    """Without transactional ids the transaction coordinator never wants to be woken."""
+    client.init(None)
+    assert client.broker.transactions.next_deadline_ms() is None
+
+
+@pytest.mark.parametrize("settings", [{}, {"expiration": 60_000, "interval": 5_000}])
+def test_unused_ids_are_forgotten(world: World, settings: dict[str, int]) -> None:
+    """A transactional id is kept for so long after its last use, be it by a time-out; from time to time one looks."""
+    expiration_ms, interval_ms = settings.get("expiration", 604_800_000), settings.get("interval", 3_600_000)
+    config = {
+        "transactional_id_expiration_ms": expiration_ms,
+        "transaction_remove_expired_transaction_cleanup_interval_ms": interval_ms,
+    }
+    client = world.open(**config if settings else {})
+    producer = client.start()
+    opened = client.start("open", 900_000)
+    client.add_group(opened, name="open")
+    world.clock.advance(expiration_ms - 1)
+    client.broker.tick()
+    assert client.state() == "Empty"
+    world.clock.advance(interval_ms)
+    client.broker.tick()
+    assert client.describe().error_code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    assert world.open().describe().error_code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    assert client.start() != producer
+
+
+def test_a_time_out_is_a_use(world: World, client: Client) -> None:
+    """A transaction that nobody ends is aborted first; its id is forgotten only a whole time later."""
+    opened = client.start("open", 900_000)
+    client.add_group(opened, name="open")
+    world.clock.advance(604_800_000 + 3_600_000)
+    client.broker.tick()
+    assert client.state("open") == "CompleteAbort"
+
+
+# ---------------------------------------------------------------- through a connection
+
+
+@pytest.mark.parametrize(("version", "error"), [(3, "INVALID_TXN_STATE"), (4, "TRANSACTION_ABORTABLE"), (5, "NONE")])
+def test_the_version_decides_whether_the_group_is_added(client: Client, version: int, error: str) -> None:
+    """A TxnOffsetCommit of version 5 adds its group, an older one is refused in the words of its version."""
+    producer_id, epoch = client.start()
+    partition = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": ""}
+    body = {
+        "transactional_id": WRITER,
+        "group_id": "g",
+        "producer_id": producer_id,
+        "producer_epoch": epoch,
+        "generation_id": -1,
+        "member_id": "",
+        "group_instance_id": None,
+        "topics": [{"name": "t", "partitions": [partition]}],
+    }
+    request = request_frame(28, version, body)
+    connection = client.broker.connect("/127.0.0.1")
+    feed(connection, len(request).to_bytes(4, "big") + request)
+    (topic,) = read_response(28, version, drain(connection))["topics"]
+    assert [ErrorCode(result["error_code"]).name for result in topic["partitions"]] == [error]
+
+
+def test_clients_are_told_of_the_epochs() -> None:
+    """The feature transaction.version is finalized at level 2, so that Java clients raise their epochs (KIP-890)."""
+    response = answer_api_versions(ApiVersions(), Node(1, "h", 1), "cluster")
+    assert FinalizedFeature("transaction.version", 2, 2) in response.finalized_features
+    assert response.finalized_features_epoch == 0

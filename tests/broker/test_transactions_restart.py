@@ -1,0 +1,231 @@
+"""Transactions over restarts and failures of a log, and markers that others ask for."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from pathlib import Path
+
+import pytest
+
+from groupcoord import Config, LogRecord, LogStoreError, ManualClock, Ticket
+from groupcoord.broker.broker import Broker
+from groupcoord.broker.topics.registry import TopicRegistry
+from groupcoord.broker.transactions.coordinator import RETRY_MS
+from groupcoord.broker.transactions.markers import answer_write_txn_markers
+from groupcoord.core.records import ZERO_UUID, OffsetCommitRecord, Record, TransactionMarker
+from groupcoord.errors import ErrorCode
+from groupcoord.host.opening import open_producer_ids, open_topic_directory
+from groupcoord.storage.segment_store import SegmentLogStore
+from groupcoord.wire.cluster_messages import TopicPartitions
+from groupcoord.wire.transaction_messages import MarkerToWrite, WriteTxnMarkers
+from tests.broker.transaction_world import CHECK_INTERVAL_MS, Client, World
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def client(world: World) -> Client:
+    return world.open()
+
+
+# ---------------------------------------------------------------- restarts
+
+
+def test_an_open_transaction_survives(world: World, client: Client) -> None:
+    """After a kill its producer goes on as if nothing had happened."""
+    producer = client.start()
+    client.commit(producer, adds_group=True)
+    client = world.open()
+    assert (client.state(), client.committed()) == ("Ongoing", (-1, "UNSTABLE_OFFSET_COMMIT"))
+    assert client.commit(producer, 11) == ["NONE"]
+    assert client.end(producer)[0] == "NONE"
+    assert client.committed() == (11, "NONE")
+
+
+@pytest.mark.parametrize(("committed", "offset"), [(True, 10), (False, -1)])
+def test_a_prepared_transaction_is_completed(world: World, client: Client, committed: bool, offset: int) -> None:
+    """The markers that a kill prevented are written at the start."""
+    producer = client.start()
+    client.commit(producer, adds_group=True)
+    world.store.fail_next(LogStoreError("no space"))
+    assert client.end(producer, committed)[0] == "NONE"
+    client = world.open()
+    assert client.state() == ("CompleteCommit" if committed else "CompleteAbort")
+    assert client.committed() == (offset, "NONE")
+
+
+def test_a_transaction_times_out_after_a_restart(world: World, client: Client) -> None:
+    """Its time goes on while the process is down."""
+    client.commit(client.start(timeout_ms=1_000), adds_group=True)
+    world.clock.advance(2_000)
+    client = world.open()
+    world.pass_ms(client, CHECK_INTERVAL_MS)
+    assert (client.state(), client.committed()) == ("CompleteAbort", (-1, "NONE"))
+
+
+def test_producer_ids_are_unique_over_restarts(world: World) -> None:
+    """No id is given twice, however often and whenever the process is killed."""
+    seen: list[int] = []
+    for count in (3, 0, 1_500, 1):
+        client = world.open()
+        seen += [client.init(None)[1] for _ in range(count)]
+    assert len(set(seen)) == len(seen)
+    assert seen == sorted(seen)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [OffsetCommitRecord("g", "t", 0, 5, -1, "", 1, -1, ZERO_UUID, 41, 0), TransactionMarker(41, 7, True)],
+    ids=["open", "ended"],
+)
+def test_producer_ids_of_a_foreign_log(world: World, record: Record) -> None:
+    """Ids in a log whose transactions are unknown, from a broker's directory for instance, are not given again."""
+    world.store.append(3, Ticket(3, 0), [LogRecord(record, 1)])
+    assert world.open().init(None) == ("NONE", 42, 0)
+
+
+# ---------------------------------------------------------------- failures of the transaction log
+
+
+def test_what_can_not_be_kept_is_not_promised(world: World, client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    """While the transaction log can't be written everything is COORDINATOR_NOT_AVAILABLE, and nothing changes."""
+    producer = client.start()
+    client.commit(producer, adds_group=True)
+    world.data.is_broken = True
+    assert client.init("other") == client.init() == ("COORDINATOR_NOT_AVAILABLE", -1, -1)
+    assert client.add_group(producer, "another group") == "COORDINATOR_NOT_AVAILABLE"
+    assert client.commit(producer, group_id="another group", adds_group=True) == ["COORDINATOR_NOT_AVAILABLE"]
+    assert client.end(producer)[0] == "COORDINATOR_NOT_AVAILABLE"
+    world.pass_ms(client, 120_000)
+    assert (client.state(), client.committed()) == ("Ongoing", (-1, "UNSTABLE_OFFSET_COMMIT"))
+    assert "the disk is full" in caplog.text
+    world.data.is_broken = False
+    world.pass_ms(client, CHECK_INTERVAL_MS)
+    assert (client.state(), client.committed()) == ("CompleteAbort", (-1, "NONE"))
+
+
+def test_refused_changes_make_few_lines(world: World, client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    """However many changes are refused, there is one line at once, one for the others, and one when it works again."""
+    world.data.is_broken = True
+    for _ in range(100):
+        client.init()
+    world.clock.advance(10_000)
+    client.broker.reload_failed()
+    world.data.is_broken = False
+    for _ in range(100):
+        client.init()
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("ERROR", "a change of a transaction was refused: the disk is full"),
+        (
+            "ERROR",
+            "a change of a transaction was refused: the disk is full (refused: the last of 99 lines left out in 10 s)",
+        ),
+        ("WARNING", "transactions can be written again (changes refused in the meantime: 100)"),
+    ]
+
+
+def test_an_end_that_can_not_be_noted(world: World, client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    """If only the completion can't be kept, the end is answered, and noted later."""
+    producer = client.start()
+    client.commit(producer, adds_group=True)
+    world.store.is_late = True
+    assert client.end(producer) is None
+    world.store.is_late = False
+    world.data.is_broken = True
+    with caplog.at_level(logging.WARNING):
+        world.acknowledge(client)
+    assert [response.error_code for response in client.answers] == [ErrorCode.NONE]
+    assert (client.state(), client.committed()) == ("PrepareCommit", (10, "NONE"))
+    world.data.is_broken = False
+    world.pass_ms(client, RETRY_MS)
+    assert (client.state(), client.committed()) == ("CompleteCommit", (10, "NONE"))
+
+
+# ---------------------------------------------------------------- WriteTxnMarkers
+
+
+def write(client: Client, *markers: MarkerToWrite) -> list[tuple[int, list[tuple[str | None, int, str]]]]:
+    response = answer_write_txn_markers(WriteTxnMarkers(markers), client, client.broker.coordinator, client.broker.data)
+    client.broker.deliver_replies()
+    if response is None:
+        (response,) = client.answers
+    return [
+        (marker.producer_id, [(t.name, index, error.name) for t in marker.topics for index, error in t.partitions])
+        for marker in response.markers
+    ]
+
+
+def test_markers_from_outside(client: Client) -> None:
+    """An administrator ends a transaction that hangs: its offsets appear; other partitions get markers, too."""
+    producer_id, epoch = client.start()
+    client.commit((producer_id, epoch), adds_group=True)
+    index = client.broker.coordinator.partition_of("g")
+    topics = (
+        TopicPartitions("__consumer_offsets", (index, 77)),
+        TopicPartitions("t", (0, 9)),
+        TopicPartitions("t", ()),
+    )
+    assert write(client, MarkerToWrite(producer_id, epoch, True, topics)) == [
+        (
+            producer_id,
+            [
+                ("__consumer_offsets", index, "NONE"),
+                ("__consumer_offsets", 77, "UNKNOWN_TOPIC_OR_PARTITION"),
+                ("t", 0, "NONE"),
+                ("t", 9, "UNKNOWN_TOPIC_OR_PARTITION"),
+            ],
+        )
+    ]
+    assert client.committed() == (10, "NONE")
+
+
+def test_markers_of_nobody(client: Client) -> None:
+    """Without a producer or an epoch nothing is written; a marker for no partition is not answered for."""
+    topics = (TopicPartitions("__consumer_offsets", (1,)),)
+    markers = (MarkerToWrite(-1, 0, True, topics), MarkerToWrite(5, -3, True, topics), MarkerToWrite(5, 0, True, ()))
+    assert write(client, *markers) == [
+        (-1, [("__consumer_offsets", 1, "UNKNOWN_SERVER_ERROR")]),
+        (5, [("__consumer_offsets", 1, "INVALID_PRODUCER_EPOCH")]),
+    ]
+
+
+# ---------------------------------------------------------------- on disk
+
+
+def open_on_disk(directory: Path, clock: ManualClock) -> Client:
+    """Start a broker on a directory, as ``groupcoord serve`` does."""
+    store, topics = SegmentLogStore(directory), TopicRegistry(directory)
+    broker = Broker(
+        config=Config(),
+        clock=clock,
+        log_store=store,
+        topics=topics,
+        topic_directory=open_topic_directory(directory, Config(), topics),
+        producer_ids=open_producer_ids(directory),
+    )
+    with broker.topics.edit() as edit:
+        if broker.topics.get("t") is None:
+            edit.create("t", 4)
+    return Client(broker)
+
+
+def test_an_open_transaction_survives_on_disk(tmp_path: Path) -> None:
+    """A directory that is copied while the broker runs, as a kill would leave it, holds all that was acknowledged."""
+    client = open_on_disk(tmp_path / "a", ManualClock(1_000))
+    producer = client.start()
+    client.commit(producer, 10, adds_group=True)
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    client.end(producer, False)
+    copy = open_on_disk(tmp_path / "b", ManualClock(2_000))
+    assert (copy.state(), copy.committed()) == ("Ongoing", (-1, "UNSTABLE_OFFSET_COMMIT"))
+    assert copy.end(producer)[0] == "NONE"
+    copy.broker.close()
+    client.broker.close()
+    again = open_on_disk(tmp_path / "b", ManualClock(3_000))
+    assert (again.state(), again.committed()) == ("CompleteCommit", (10, "NONE"))
+    assert again.init(None)[1] > producer[0]
+    again.broker.close()

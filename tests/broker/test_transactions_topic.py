@@ -1,0 +1,365 @@
+"""``__transaction_state``: what the transaction coordinator keeps, for its readers and for the next start."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from groupcoord import Config, ErrorCode, ManualClock
+from groupcoord.broker.broker import Broker
+from groupcoord.broker.records.administration import answer_delete_records
+from groupcoord.broker.records.list_offsets import answer_list_offsets
+from groupcoord.broker.topics.changes import answer_create_partitions, answer_delete_topics
+from groupcoord.broker.topics.descriptions import answer_describe_log_dirs
+from groupcoord.broker.topics.registry import TopicRegistry
+from groupcoord.broker.transactions.log import MEMORY_SEGMENT_BYTES, TransactionLogError
+from groupcoord.broker.transactions.producer_ids import NoProducerIdError, ProducerIds, ProducerIdsFileError
+from groupcoord.core.front.authorization import Operation, Principal, Resource, ResourceType
+from groupcoord.core.messages import CoordinatorType, FindCoordinator
+from groupcoord.core.topic_names import TRANSACTIONS_TOPIC
+from groupcoord.host.opening import open_log_store, open_producer_ids, open_topic_directory
+from groupcoord.records.batches import encode_batch, iter_batches
+from groupcoord.records.transactions import decode_transaction_key, decode_transaction_value
+from groupcoord.storage.log_folder import LogFolder
+from groupcoord.wire.broker_messages import (
+    CreatePartitions,
+    CreatePartitionsTopic,
+    DeleteRecords,
+    DeleteRecordsPartition,
+    DeleteRecordsTopic,
+    DeleteTopics,
+    FetchedPartitionData,
+    ListOffsets,
+    ListOffsetsPartition,
+    ListOffsetsTopic,
+    TopicReference,
+)
+from groupcoord.wire.cluster_messages import DescribeLogDirs
+from tests.broker.data_world import FakeConnection, fetch_of, part
+from tests.broker.transaction_world import WRITER, Client, World
+from tests.tables import as_one_test
+
+PARTITION = 7
+"""Where ``writer`` is, of 50."""
+
+OPEN, PREPARED_COMMIT, PREPARED_ABORT, COMMITTED, ABORTED = 1, 2, 3, 4, 5
+
+
+def may_not_describe_ids(principal: Principal, operation: Operation, resource: Resource) -> bool:
+    return resource.resource_type is not ResourceType.TRANSACTIONAL_ID
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def client(world: World) -> Client:
+    return world.open()
+
+
+def open_on(directory: Path, clock: ManualClock | None = None, **settings: Any) -> Client:
+    """Start a broker on a directory, as ``groupcoord serve`` does."""
+    config, topics = Config(**settings), TopicRegistry(directory)
+    broker = Broker(
+        config=config,
+        clock=clock or ManualClock(1_000),
+        log_store=open_log_store(directory, config),
+        topics=topics,
+        topic_directory=open_topic_directory(directory, config, topics),
+        producer_ids=open_producer_ids(directory),
+    )
+    broker.topics.ensure("t", 4)
+    return Client(broker)
+
+
+def fetch(client: Client, offset: int = 0, **fields: Any) -> FakeConnection:
+    connection = FakeConnection()
+    request = fetch_of(part(PARTITION, fetch_offset=offset), name=TRANSACTIONS_TOPIC, **{"max_wait_ms": 0, **fields})
+    connection.answer(client.broker._data_requests.fetch(connection, request))  # type: ignore[arg-type]
+    return connection
+
+
+def fetched(connection: FakeConnection) -> FetchedPartitionData:
+    (answer,) = connection.answers
+    found: FetchedPartitionData = answer.topics[0].partitions[0]
+    assert found.error_code is ErrorCode.NONE
+    return found
+
+
+def records_in(connection: FakeConnection) -> list[tuple[str | None, dict[str, Any] | None]]:
+    """Return the records that were fetched: whose they are, and what they say."""
+    batches = list(iter_batches(b"".join(fetched(connection).records)))
+    headers = {(batch.attributes, batch.producer_id, batch.producer_epoch, batch.base_sequence) for batch in batches}
+    assert headers <= {(0, -1, -1, -1)}
+    return [
+        (decode_transaction_key(key or b""), None if value is None else decode_transaction_value(value))
+        for batch in batches
+        for _, _, key, value in batch.records()
+    ]
+
+
+def steps(client: Client) -> list[tuple[int, int, list[tuple[str, list[int]]] | None, int]]:
+    """Return each state that ``writer`` was in: the state, its epoch, its partitions, and the client's version."""
+    found = []
+    for transactional_id, value in records_in(fetch(client)):
+        assert transactional_id == WRITER
+        assert value is not None
+        assert value["previousProducerId"] == value["producerId"]
+        partitions = value["transactionPartitions"]
+        places = None if partitions is None else [(place["topic"], place["partitionIds"]) for place in partitions]
+        version = value.get("clientTransactionVersion", 0)
+        found.append((value["transactionStatus"], value["producerEpoch"], places, version))
+    return found
+
+
+def test_each_change_is_a_record(world: World, client: Client) -> None:
+    """What Apache Kafka 4.4.0 wrote for the same requests: states, epochs, partitions, the version of the client."""
+    producer = client.start()
+    assert client.add(producer, ("t", (2, 0))) == ["NONE"] * 2
+    assert client.add_group(producer) == "NONE"
+    assert client.end(producer)[0] == "NONE"
+    client.commit(producer, adds_group=True)
+    producer = client.end(producer, False, bumps=True)[1:]
+    producer = client.end(producer, False, bumps=True)[1:]
+    client.add(producer, ("t", (1,)))
+    assert client.init()[0] == "CONCURRENT_TRANSACTIONS"
+    client.start()
+    offsets = ("__consumer_offsets", [client.broker.coordinator.partition_of("g")])
+    assert steps(client) == [
+        (0, 0, None, 0),
+        (OPEN, 0, [("t", [0, 2])], 0),
+        (OPEN, 0, [offsets, ("t", [0, 2])], 0),
+        (PREPARED_COMMIT, 0, [offsets, ("t", [0, 2])], 0),
+        (COMMITTED, 0, [], 0),
+        (OPEN, 0, [offsets], 2),
+        (PREPARED_ABORT, 1, [offsets], 2),
+        (ABORTED, 1, [], 2),
+        (PREPARED_ABORT, 2, [], 2),
+        (ABORTED, 2, [], 2),
+        (OPEN, 2, [("t", [1])], 0),
+        (PREPARED_ABORT, 3, [("t", [1])], 2),
+        (ABORTED, 3, [], 2),
+        (0, 4, None, 2),
+    ]
+
+
+def test_a_time_out_and_the_end_of_an_id(world: World, client: Client) -> None:
+    """An open transaction that takes too long is aborted in version 2; an id that is forgotten has a tombstone."""
+    client.add(client.start(timeout_ms=1_000), ("t", (1,)))
+    world.pass_ms(client, 2_000)
+    assert steps(client)[-2:] == [(PREPARED_ABORT, 1, [("t", [1])], 2), (ABORTED, 1, [], 2)]
+    world.pass_ms(client, 604_800_000 + 3_600_000)
+    assert records_in(fetch(client))[-1] == (WRITER, None)
+
+
+def test_readers_follow_it(client: Client) -> None:
+    """A change ends the wait of who reads the topic; its ends and its size are told, and nobody cuts it."""
+    client.start()
+    waiting = fetch(client, 1, max_wait_ms=10_000, min_bytes=1)
+    assert waiting.answers == []
+    client.init("another of these")
+    assert waiting.answers == []
+    client.start()
+    assert [key for key, _ in records_in(waiting)] == [WRITER]
+    found = fetched(fetch(client, isolation_level=1))
+    assert (found.high_watermark, found.last_stable_offset, found.log_start_offset) == (2, 2, 0)
+    data, topics = client.broker.data, client.broker.topics
+    wanted = ListOffsets((ListOffsetsTopic(TRANSACTIONS_TOPIC, (ListOffsetsPartition(PARTITION, -1),)),))
+    assert answer_list_offsets(wanted, data).topics[0].partitions[0].offset == 2
+    (folder,) = answer_describe_log_dirs(DescribeLogDirs(None), data).results
+    (sizes,) = [topic.partitions for topic in folder.topics if topic.name == TRANSACTIONS_TOPIC]
+    assert [size.partition_index for size in sizes if size.partition_size == sum(map(len, found.records))] == [
+        PARTITION
+    ]
+    deleted = DeleteRecords((DeleteRecordsTopic(TRANSACTIONS_TOPIC, (DeleteRecordsPartition(PARTITION, 1),)),), 1_000)
+    answer = answer_delete_records(deleted, data).topics[0].partitions[0]
+    assert answer.error_code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    grown = CreatePartitions((CreatePartitionsTopic(TRANSACTIONS_TOPIC, 60, None),))
+    assert answer_create_partitions(grown, topics, (1,)).results[0].error_code is ErrorCode.INVALID_REQUEST
+    answer, gone = answer_delete_topics(DeleteTopics((TopicReference(TRANSACTIONS_TOPIC),), 1_000), topics)
+    assert (answer.responses[0].error_code, gone) == (ErrorCode.INVALID_REQUEST, [])
+
+
+def test_it_is_made_when_a_coordinator_is_looked_for(world: World) -> None:
+    """As in Kafka the topic comes with the first FindCoordinator of a transactional id, from somebody who may."""
+    for authorize, key_type, is_made in (
+        (None, CoordinatorType.GROUP, False),
+        (may_not_describe_ids, CoordinatorType.TRANSACTION, False),
+        (None, CoordinatorType.TRANSACTION, True),
+    ):
+        broker = Broker(config=Config(), clock=world.clock, log_store=world.store, authorize=authorize)
+        broker.handle(FakeConnection(), FindCoordinator(key_type, (WRITER,)))  # type: ignore[arg-type]
+        topic = broker.topics.get(TRANSACTIONS_TOPIC)
+        assert (topic is not None) is is_made
+    assert topic is not None
+    assert (topic.partition_count, topic.configs) == (
+        50,
+        {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "min.insync.replicas": "1",
+            "segment.bytes": "104857600",
+            "unclean.leader.election.enable": "false",
+        },
+    )
+
+
+def test_markers_name_the_epoch_of_the_coordinator(world: World, client: Client) -> None:
+    """It is that of the leader of the partition that the transactional id is in."""
+    producer = client.start()
+    client.add(producer, ("t", (1,)))
+    topic, written = world.topics.get(TRANSACTIONS_TOPIC), world.topics.get("t")
+    assert topic is not None
+    assert written is not None
+    log = world.data.log(topic, PARTITION)
+    assert log is not None
+    log.begin_epoch(5)
+    client.end(producer)
+    ends = world.data.log(written, 1)
+    assert ends is not None
+    assert [found.coordinator_epoch for found in ends.producers.active()] == [5]
+
+
+def test_memory_does_not_grow_with_transactions(world: World, client: Client) -> None:
+    """In memory what is out of date is dropped before long, and what counts stays."""
+    producer = client.start()
+    for _ in range(4_000):
+        client.add(producer, ("t", (1,)))
+        producer = client.end(producer, True, bumps=True)[1:]
+        client.broker.compact_some()
+    while client.broker.compact_some():
+        pass
+    topic = world.topics.get(TRANSACTIONS_TOPIC)
+    assert topic is not None
+    log = world.data.log(topic, PARTITION)
+    assert log is not None
+    assert log.end_offset == 12_001
+    assert sum(segment.size_bytes for segment in log.segments) < 3 * MEMORY_SEGMENT_BYTES
+    assert world.open().state() == "CompleteCommit"
+
+
+# ---------------------------------------------------------------- on disk
+
+
+def test_topics_that_hold_nothing(tmp_path: Path) -> None:
+    """With ``records.enable=false`` transactions are kept, and can be read, all the same."""
+    client = open_on(tmp_path, records_enable=False)
+    client.add_group(client.start())
+    assert [state for state, *_ in steps(client)] == [0, OPEN]
+    client.broker.close()
+    again = open_on(tmp_path, records_enable=False)
+    assert again.state() == "Ongoing"
+    again.broker.close()
+
+
+def test_logs_that_nobody_looked_at_are_not_in_order(tmp_path: Path) -> None:
+    """A run without records doesn't promise the next one that the logs of topics need no look after a kill."""
+    client = open_on(tmp_path)
+    topic = client.broker.topics.get("t")
+    assert topic is not None
+    log = client.broker.data.log(topic, 0)
+    assert log is not None
+    log.append_encoded(encode_batch(0, [(b"k", b"v", 1)]), 1, 1, client.broker.data.settings_of(topic))
+    client.broker.abandon()
+    (segment,) = (tmp_path / "t-0").glob("*.log")
+    segment.write_bytes(segment.read_bytes() + b"torn")
+    open_on(tmp_path, records_enable=False).broker.close()
+    again = open_on(tmp_path)
+    log = again.broker.data.log(topic, 0)
+    assert log is not None
+    assert (log.end_offset, segment.read_bytes()[-4:] == b"torn") == (1, False)
+    again.broker.close()
+
+
+def test_transactions_of_a_broker_are_taken_over(tmp_path: Path) -> None:
+    """In a broker's directory open transactions are known, go on, and can end; their topic is found by its folders."""
+    client = open_on(tmp_path)
+    producer = client.start()
+    client.commit(producer, adds_group=True)
+    topic = client.broker.topics.get(TRANSACTIONS_TOPIC)
+    client.broker.close()
+    assert topic is not None
+    for name in ("topics.json", "producer-ids.json"):
+        (tmp_path / name).unlink()
+    LogFolder(tmp_path / f"{TRANSACTIONS_TOPIC}-49", topic.topic_id).create()  # a broker makes all fifty
+    (tmp_path / "meta.properties").touch()
+    again = open_on(tmp_path)
+    assert again.broker.topics.get(TRANSACTIONS_TOPIC) == topic
+    assert again.state() == "Ongoing"
+    assert again.end(producer)[0] == "NONE"
+    assert again.committed() == (10, "NONE")
+    assert again.init(None)[1] == 2**40
+    again.broker.close()
+
+
+@as_one_test
+@pytest.mark.parametrize("value", [b"", b"\x00\x01damaged", b"\x00\x00" + bytes(14) + b"\x09" + bytes(20)])
+def test_what_is_no_transaction(world: World, value: bytes) -> None:
+    """A record that can't be read keeps the broker from starting, with the partition that has it."""
+    world.open().start("other")
+    topic = world.topics.get(TRANSACTIONS_TOPIC)
+    assert topic is not None
+    log = world.data.log(topic, PARTITION)
+    assert log is not None
+    data = encode_batch(log.end_offset, [(b"\x00\x00\x00\x06writer", value, 1)])
+    log.append_encoded(data, 1, 1, world.data.settings_of(topic))
+    with pytest.raises(TransactionLogError, match=f"{TRANSACTIONS_TOPIC}-{PARTITION} can't be read"):
+        world.open()
+    log.delete_before(log.end_offset)
+
+
+def test_the_topic_can_not_be_made(
+    world: World, client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where there is no room for the topic a producer is told to come again, and gets its epoch when there is."""
+
+    def edit(**_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as full, caplog.at_level(logging.ERROR):
+        full.setattr(world.topics, "edit", edit)
+        assert client.broker.transactions.prepare() is None
+        assert client.init()[0] == "COORDINATOR_NOT_AVAILABLE"
+    assert f"{TRANSACTIONS_TOPIC} can't be made: [Errno 28] No space left on device" in caplog.text
+    assert client.init()[0] == "NONE"
+
+
+# ---------------------------------------------------------------- producer ids
+
+
+def test_producer_ids_are_set_aside_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write is for a thousand ids; after a restart the rest of them is not used. Without room none is given out."""
+    ids = ProducerIds(tmp_path)
+    assert [ids.take(lambda: 7) for _ in range(1_000)] == list(range(7, 1_007))
+    assert ids.take(lambda: 0) == 1_007
+    again = ProducerIds(tmp_path)
+    with monkeypatch.context() as full:
+        full.setattr("groupcoord.broker.json_file.replace_file", _no_room)
+        with pytest.raises(NoProducerIdError, match="No space left"):
+            again.take(lambda: 0)
+    assert again.take(lambda: 0) == 2_007
+    (tmp_path / "producer-ids.json").write_text("{}")
+    with pytest.raises(ProducerIdsFileError, match=r"producer-ids\.json"):
+        ProducerIds(tmp_path)
+
+
+def _no_room(*_: Any, **__: Any) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_no_id_is_left(world: World, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A producer that can't be given an id is told to come again, and that is logged like any refused change."""
+
+    def take(_: Callable[[], int]) -> int:
+        raise NoProducerIdError("no room")
+
+    with monkeypatch.context() as full:
+        full.setattr(world.producer_ids, "take", take)
+        assert client.init() == client.init(None) == ("COORDINATOR_NOT_AVAILABLE", -1, -1)
+    assert client.init()[0] == "NONE"

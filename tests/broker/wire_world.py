@@ -1,0 +1,222 @@
+"""A broker on a clock turned by hand, asked in real bytes: kio writes the requests and reads the answers.
+
+Ids are not random, so that tests can name them: the three members of group ``g`` are the leader ``client-1``, the
+follower ``client-2`` and the static member ``i-3`` with the instance id ``i``; a newcomer is ``client-4``. Each state
+below is reached by requests alone, and the answers on the way are checked.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from groupcoord import Config, ManualClock, MemoryLogStore
+from groupcoord.broker.broker import Broker, anonymous
+from groupcoord.broker.connection import Connection
+from groupcoord.broker.topics.registry import TopicRegistry
+from groupcoord.core.front.authorization import Authorize
+from tests.broker.driving import drain, feed
+from tests.wire.kio_client import read_response, request_frame
+
+LEADER, FOLLOWER, STATIC, NEWCOMER = "client-1", "client-2", "i-3", "client-4"
+TOPIC_ID, U_ID, OTHER_ID, NO_ID = UUID(int=1), UUID(int=2), UUID(int=99), UUID(int=0)
+PARTITION_COUNT = 3
+RANGE = ({"name": "range", "metadata": bytes.fromhex("0000 00000001 0001 74 ffffffff")},)
+
+Body = dict[str, Any]
+
+JOIN: Body = {
+    "group_id": "g",
+    "session_timeout": 30_000,
+    "rebalance_timeout": 60_000,
+    "member_id": "",
+    "group_instance_id": None,
+    "protocol_type": "consumer",
+    "protocols": RANGE,
+    "reason": None,
+}
+SYNC: Body = {
+    "group_id": "g",
+    "generation_id": 1,
+    "member_id": LEADER,
+    "group_instance_id": None,
+    "protocol_type": "consumer",
+    "protocol_name": "range",
+    "assignments": (),
+}
+HEARTBEAT: Body = {"group_id": "g", "generation_id": 1, "member_id": LEADER, "group_instance_id": None}
+
+
+def offset(partition_index: int, committed_offset: int = 7, metadata: str = "") -> Body:
+    return {
+        "partition_index": partition_index,
+        "committed_offset": committed_offset,
+        "committed_leader_epoch": -1,
+        "committed_metadata": metadata,
+    }
+
+
+COMMIT: Body = {
+    "group_id": "g",
+    "generation_id_or_member_epoch": -1,
+    "member_id": "",
+    "group_instance_id": None,
+    "retention_time": -1,
+    "topics": ({"name": "t", "topic_id": TOPIC_ID, "partitions": (offset(0),)},),
+}
+
+
+def wire_frame(api_key: int, version: int, body: Body) -> bytes:
+    """Return a request with the length in front."""
+    data = request_frame(api_key, version, body)
+    return struct.pack(">i", len(data)) + data
+
+
+class World:
+    """One broker, asked over a new connection each time.
+
+    ``authorize`` and ``principal_of`` are the broker's; ``config`` has settings of it.
+    """
+
+    def __init__(
+        self,
+        *,
+        authorize: Authorize | None = None,
+        principal_of: Callable[[str], object] = anonymous,
+        **config: int,
+    ) -> None:
+        self.clock = ManualClock(1_000_000)
+        settings = {"group_initial_rebalance_delay_ms": 0, "offsets_topic_num_partitions": 5} | config
+        topics = TopicRegistry(new_id=iter(UUID(int=number) for number in range(1, 20)).__next__)
+        with topics.edit() as edit:
+            edit.create("t", PARTITION_COUNT)
+            edit.create("u", 1)
+        self.broker = Broker(
+            config=Config(**settings),
+            clock=self.clock,
+            log_store=MemoryLogStore(),
+            topics=topics,
+            new_member_id=self._new_member_id,
+            authorize=authorize,
+            principal_of=principal_of,
+        )
+        self._ids: Counter[str] = Counter()
+
+    def _new_member_id(self, prefix: str) -> str:
+        self._ids["all"] += 1
+        return f"{prefix}-{self._ids['all']}"
+
+    def send(self, api_key: int, version: int, body: Body) -> Sent:
+        """Send a request, whose answer may come later."""
+        connection = self.broker.connect("/127.0.0.1")
+        feed(connection, wire_frame(api_key, version, body))
+        return Sent(connection, api_key, version)
+
+    def ask(self, api_key: int, version: int, body: Body) -> Body:
+        """Return the answer, without its throttle time, of a request that is answered at once."""
+        answer = self.send(api_key, version, body).answer()
+        assert answer is not None, "it is not answered at once"
+        return answer
+
+    def tick(self, milliseconds: int = 0) -> None:
+        self.clock.advance(milliseconds)
+        self.broker.tick()
+
+    def start_producer(self, transactional_id: str = "x") -> Body:
+        """Have a producer; return the fields that name it."""
+        body = {"transactional_id": transactional_id, "transaction_timeout": 60_000}
+        answer = self.ask(22, 4, body | {"producer_id": -1, "producer_epoch": -1})
+        assert answer.pop("error_code") == 0
+        return {"transactional_id": transactional_id} | answer
+
+    # ------------------------------------------------------------ states
+
+    def reach(self, state: str) -> None:
+        """Bring group ``g``, or the coordinator, into a state."""
+        {
+            "absent": lambda: None,
+            "simple": self._commit_alone,
+            "pending": self._hand_out_an_id,
+            "completing": self._join_all,
+            "stable": self._sync_all,
+            "preparing": self._newcomer_joins,
+            "empty": self._leave_all,
+            "stable connect": lambda: self._sync_alone("connect"),
+            "loading": lambda: self._reload(finish=False),
+            "not owned": self._unload,
+            "closed": self.broker.coordinator.close,
+        }[state]()
+
+    def _commit_alone(self) -> None:
+        answer = self.ask(8, 9, COMMIT)
+        assert answer["topics"][0]["partitions"][0]["error_code"] == 0
+
+    def _hand_out_an_id(self) -> None:
+        assert self.ask(11, 9, JOIN)["member_id"] == LEADER
+
+    def _join_all(self) -> None:
+        joining = []
+        for member_id in (LEADER, FOLLOWER):
+            assert self.ask(11, 9, JOIN)["member_id"] == member_id
+            joining.append(self.send(11, 9, JOIN | {"member_id": member_id}))
+        joining.append(self.send(11, 9, JOIN | {"group_instance_id": "i"}))
+        self.tick()
+        answers = [sent.answer() or {} for sent in joining]
+        assert [answer["member_id"] for answer in answers] == [LEADER, FOLLOWER, STATIC]
+        assert {(answer["error_code"], answer["generation_id"], answer["leader"]) for answer in answers} == {
+            (0, 1, LEADER)
+        }
+
+    def _sync_all(self) -> None:
+        self._join_all()
+        for member_id in (LEADER, FOLLOWER, STATIC):
+            assert self.ask(14, 5, SYNC | {"member_id": member_id})["error_code"] == 0
+
+    def _newcomer_joins(self) -> None:
+        self._sync_all()
+        assert self.ask(11, 9, JOIN)["member_id"] == NEWCOMER
+        assert self.send(11, 9, JOIN | {"member_id": NEWCOMER}).answer() is None
+
+    def _leave_all(self) -> None:
+        self._sync_all()
+        members = [{"member_id": member_id, "group_instance_id": None} for member_id in (LEADER, FOLLOWER, STATIC)]
+        answer = self.ask(13, 4, {"group_id": "g", "members": members})
+        assert {member["error_code"] for member in answer["members"]} == {0}
+
+    def _sync_alone(self, protocol_type: str) -> None:
+        self._hand_out_an_id()
+        joining = self.send(11, 9, JOIN | {"member_id": LEADER, "protocol_type": protocol_type})
+        self.tick()
+        assert (joining.answer() or {})["error_code"] == 0
+        assert self.ask(14, 5, SYNC | {"protocol_type": protocol_type})["error_code"] == 0
+
+    def _unload(self) -> None:
+        for partition in range(self.broker.config.offsets_topic_num_partitions):
+            self.broker.coordinator.unload(partition)
+
+    def _reload(self, *, finish: bool) -> None:
+        self._unload()
+        for partition in range(self.broker.config.offsets_topic_num_partitions):
+            assert self.broker.coordinator.begin_load(partition, leader_epoch=1)
+            assert not finish or self.broker.coordinator.continue_load(partition)
+
+
+class Sent:
+    """A request on its way."""
+
+    def __init__(self, connection: Connection, api_key: int, version: int) -> None:
+        self.connection = connection
+        self._api = api_key, version
+
+    def answer(self) -> Body | None:
+        """Return the answer without its throttle time; None if there is none yet."""
+        assert self.connection.closing is None
+        output = drain(self.connection)
+        if not output:
+            return None
+        values = read_response(*self._api, output)
+        values.pop("throttle_time", None)
+        return values
