@@ -109,6 +109,10 @@ class Cleaner:
             query = {"group_ids": [group_id], "include_authorized_operations": False}
             for member in _member_ids(peer.ask("ConsumerGroupDescribe", 0, query)):
                 peer.ask("ConsumerGroupHeartbeat", 0, _leave(group_id, member))
+        if "StreamsGroupDescribe" in self.facts.apis:
+            query = {"group_ids": [group_id], "include_authorized_operations": False}
+            for member in _member_ids(peer.ask("StreamsGroupDescribe", 0, query)):
+                peer.ask("StreamsGroupHeartbeat", 0, _leave_streams(group_id, member))
 
     def _delete_group_settings(self, peer: Peer) -> list[str]:
         if self.facts.apis.get("ListConfigResources", (0, 0))[1] < 1:
@@ -159,3 +163,9 @@ def _leave(group_id: str, member_id: str) -> dict[str, Any]:
         "subscribed_topic_names": None,
         **nothing,
     }
+
+
+def _leave_streams(group_id: str, member_id: str) -> dict[str, Any]:
+    unchanged = ("active_tasks", "standby_tasks", "warmup_tasks", "client_tags", "task_offsets", "task_end_offsets")
+    epochs = {"member_epoch": -1, "endpoint_information_epoch": 0}
+    return {"group_id": group_id, "member_id": member_id, **epochs, **dict.fromkeys(unchanged)}

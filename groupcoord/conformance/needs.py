@@ -14,8 +14,13 @@ from groupcoord.conformance.server_facts import BROKER_RESOURCE, ServerFacts
 from groupcoord.conformance.targets import USUAL_SETTINGS
 from groupcoord.conformance.transcript import Close, Receive, Restart, Send, Step, Transcript
 
-OPTIONAL_APIS = frozenset(("ConsumerGroupDescribe", "ConsumerGroupHeartbeat"))
-"""APIs that a server may do without, as brokers before 4.0 do: transcripts that send them are skipped there."""
+OPTIONAL_APIS = frozenset(
+    (
+        *("ConsumerGroupDescribe", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat"),
+        *("StreamsGroupDescribe", "StreamsGroupHeartbeat"),
+    )
+)
+"""APIs that a server may do without, as older brokers do: transcripts that send them are skipped there."""
 
 INITIAL_DELAY = "group.initial.rebalance.delay.ms"
 _MIN_SESSION_TIMEOUT = "group.min.session.timeout.ms"

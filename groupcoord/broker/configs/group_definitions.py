@@ -53,6 +53,15 @@ class OffsetReset:
         return value
 
 
+@frozen
+class FirstName(FreeText):
+    """One name, by default the first of the broker's list: a kind of setting."""
+
+    def text(self, value: str | tuple[str, ...]) -> str:
+        """See :class:`~groupcoord.config.settings.Kind`."""
+        return value if isinstance(value, str) else value[0]
+
+
 class _Bounds(NamedTuple):
     """What values the broker lets groups have."""
 
@@ -110,7 +119,7 @@ _STREAMS = (
         for name in (*StreamsGroupSettings._fields, "assignor_offload_enable")
         if name != "assignor_name"
     ),
-    Definition("streams.assignor.name", FreeText(), "sticky", "group.streams.assignors"),
+    Definition("streams.assignor.name", FirstName(), ("sticky",), "group.streams.assignors"),
 )
 
 GROUP_DEFINITIONS: Definitions = by_name(*_CONSUMER, *_SHARE, *_STREAMS)
