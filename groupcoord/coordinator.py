@@ -12,7 +12,7 @@ from uuid import UUID
 
 from groupcoord.assignors import choose_assignors
 from groupcoord.clock import Clock, SystemClock
-from groupcoord.config import Config
+from groupcoord.config import Config, RebalanceProtocol
 from groupcoord.config.group_settings import ConsumerGroupSettings, SettingsOfConsumerGroup
 from groupcoord.core.classic.states import GroupState
 from groupcoord.core.consumer.assignors import Assignor
@@ -165,6 +165,10 @@ class GroupCoordinator:
     @node.setter
     def node(self, node: Node) -> None:
         self._cluster.node = node
+
+    def serve(self, protocols: frozenset[RebalanceProtocol]) -> None:
+        """Serve requests of these kinds of groups from now on, and no others; groups that there are go on."""
+        self._router.serve(protocols)
 
     # ------------------------------------------------------------ requests and answers
 

@@ -185,8 +185,7 @@ class Broker:
             authorize=authorize,
             verify_transaction=lambda request: self.transactions.verify(request),
         )
-        self.nodes.coordinators[node.node_id] = self.coordinator
-        self.coordinator.on_durable = self.data.serve_offsets(log_store)
+        self._join_nodes()
         self._reloading = Reloading(self.coordinator, clock)
         self._reloading.load_all(self.nodes.led_log_partitions(node.node_id))
         self._producer_ids = ProducerIds() if producer_ids is None else producer_ids
@@ -211,6 +210,12 @@ class Broker:
         )
         transactions.recover()
         return transactions
+
+    def _join_nodes(self) -> None:
+        """Let the node's group coordinator be one of the cluster's."""
+        self.coordinator.serve(self._administered.features.served_protocols(self.config))
+        self.nodes.coordinators[self._node.node_id] = self.coordinator
+        self.coordinator.on_durable = self.data.serve_offsets(self.log_store)
 
     def _ensure_offsets_topic(self) -> None:
         """Have the topic that the log store keeps."""
@@ -446,7 +451,9 @@ class Broker:
     def _api_versions(self, connection: Connection, request: ApiVersions) -> WireResponse | None:
         connection.note_client_id()
         connection.software = request.client_software_name, request.client_software_version
-        return answer_api_versions(request, self._node_for(connection), self.topics.cluster_id)
+        return answer_api_versions(
+            request, self._node_for(connection), self.topics.cluster_id, self._administered.features
+        )
 
     # ------------------------------------------------------------ what can be answered in portions
 

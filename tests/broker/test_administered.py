@@ -13,10 +13,12 @@ import pytest
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.cluster import quotas as quotas_module
+from groupcoord.broker.cluster.features import FeatureFileError, Features
 from groupcoord.broker.cluster.quotas import FILE_NAME, QuotaFileError, Quotas
 from groupcoord.broker.configs.administered import Administered
 from groupcoord.broker.configs.brokers import BrokerConfigFileError, BrokerConfigs
 from groupcoord.broker.configs.client_metrics import ClientMetrics, ClientMetricsFileError
+from groupcoord.config import RebalanceProtocol
 from groupcoord.core.front.authorization import CLUSTER, Permissions
 from groupcoord.wire.quota_messages import AlterClientQuotas, DescribeClientQuotas
 from tests.broker.driving import drain, feed
@@ -404,7 +406,7 @@ FAILED = "The update failed for all features since the following feature had an 
             "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe "
             "downgrade.",
         ),
-        ("group.version", 0, 2, "The level of this feature stays 1 here."),
+        ("transaction.version", 0, 2, "The level of this feature stays 2 here."),
     ],
 )
 @pytest.mark.parametrize("version", [1, 2])
@@ -420,6 +422,47 @@ def test_features_stay_as_they_are(
     if version == 1:
         done = {"feature": feature, "error_code": 0, "error_message": "NONE"}
         assert told["results"] == ([done] if reason is None else [])
+
+
+def test_a_kind_of_groups_is_switched_off_and_on(world: Asked) -> None:
+    """At level 0 its requests are refused, and ApiVersions no longer names the feature; then all is as it was."""
+
+    def level(level: int, upgrade_type: int, *, validate_only: bool = False) -> int:
+        update = {"feature": "group.version", "max_version_level": level, "upgrade_type": upgrade_type}
+        code: int = world.ask(57, 2, timeout=1, feature_updates=[update], validate_only=validate_only)["error_code"]
+        return code
+
+    def described() -> int:
+        groups = world.ask(69, 1, group_ids=["g"], include_authorized_operations=False)["groups"]
+        code: int = groups[0]["error_code"]
+        return code
+
+    def finalized() -> tuple[bool, int]:
+        told = world.ask(18, 4, client_software_name="x", client_software_version="1")
+        names = [feature["name"] for feature in told["finalized_features"]]
+        assert 68 in [api["api_key"] for api in told["api_keys"]]
+        return "group.version" in names, told["finalized_features_epoch"]
+
+    assert level(0, 2, validate_only=True) == ErrorCode.NONE
+    assert (described(), finalized()) == (ErrorCode.GROUP_ID_NOT_FOUND, (True, 0))
+    assert level(0, 1) == ErrorCode.INVALID_UPDATE_VERSION
+    assert level(0, 2) == ErrorCode.NONE
+    assert (described(), finalized()) == (ErrorCode.UNSUPPORTED_VERSION, (False, 1))
+    assert level(1, 2) == ErrorCode.INVALID_UPDATE_VERSION
+    assert level(1, 1) == ErrorCode.NONE
+    assert (described(), finalized()) == (ErrorCode.GROUP_ID_NOT_FOUND, (True, 2))
+
+
+def test_levels_of_features_are_kept(tmp_path: Path) -> None:
+    """They are in a file, which is read again; one that holds something else is named."""
+    features = Features(tmp_path)
+    features.change({"group.version": 0})
+    again = Features(tmp_path)
+    assert again.epoch == 1
+    assert RebalanceProtocol.CONSUMER not in again.served_protocols(Config())
+    (tmp_path / "features.json").write_text('{"version": 1, "epoch": 1, "levels": {"group.version": "low"}}')
+    with pytest.raises(FeatureFileError, match="levels of features"):
+        Features(tmp_path)
 
 
 def test_the_cluster_keeps_its_members(world: Asked) -> None:

@@ -1,13 +1,17 @@
-"""Features of the cluster (KIP-584): what is announced, and that no level can be changed.
+"""Features of the cluster (KIP-584): what is announced, and which levels can be changed.
 
 Sources: ``FeatureControlManager`` of Apache Kafka 4.4, as recorded.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import NamedTuple
 
-from groupcoord.config import SERVED_PROTOCOLS, RebalanceProtocol
+from groupcoord.broker.json_file import DataFileError, JsonFile
+from groupcoord.config import SERVED_PROTOCOLS, Config, RebalanceProtocol
+from groupcoord.config.group_settings import served_protocols
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.feature_messages import (
@@ -19,6 +23,7 @@ from groupcoord.wire.feature_messages import (
 )
 from groupcoord.wire.pacing import paced
 
+FILE_NAME = "features.json"
 CLUSTER_DENIED = "Cluster authorization failed."
 
 
@@ -26,7 +31,7 @@ class Feature(NamedTuple):
     """A feature, and the APIs that are there with it.
 
     Attributes:
-        level: the highest that is supported, and the one that the cluster uses.
+        level: the highest that is supported, and the one that the cluster uses to begin with.
         lowest: the lowest that is supported.
         is_finalized: the cluster says that it uses it: all but ``kraft.version`` at 0.
         protocol: the kind of groups that it is about.
@@ -38,6 +43,11 @@ class Feature(NamedTuple):
     is_finalized: bool = True
     protocol: RebalanceProtocol | None = None
     api_keys: tuple[int, ...] = ()
+
+    @property
+    def can_change(self) -> bool:
+        """True if its level decides nothing but whether requests of a kind of groups are served."""
+        return self.protocol is not None
 
     @property
     def is_served(self) -> bool:
@@ -59,24 +69,82 @@ FEATURES = (
 )
 
 
+class FeatureFileError(DataFileError):
+    """The file of features can't be read or does not hold what it should; the message names the file and the reason."""
+
+
+class Features:
+    """The levels that the cluster uses, kept in a file: those of kinds of groups can be changed.
+
+    Args:
+        directory: where ``features.json`` lies or will lie; None keeps them in memory.
+
+    Attributes:
+        epoch: how often levels have changed.
+
+    Raises:
+        FeatureFileError: the file is there but can't be read or does not hold levels of features.
+    """
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self.epoch = 0
+        self._levels: dict[str, int] = {}
+        self._file = JsonFile(directory, FILE_NAME, "levels of features", FeatureFileError)
+        self._file.read(lambda content: self._set(int(content["epoch"]), dict(content["levels"])))
+
+    def _set(self, epoch: int, levels: dict[str, int]) -> None:
+        for name, level in levels.items():
+            if not isinstance(level, int):
+                raise TypeError(f"{name} has level {level!r}")
+        self.epoch, self._levels = epoch, levels
+
+    def level_of(self, feature: Feature) -> int:
+        """Return the level that is in use."""
+        usual = feature.level if feature.is_finalized else 0
+        return self._levels.get(feature.name, usual) if feature.can_change else usual
+
+    def change(self, levels: Mapping[str, int]) -> None:
+        """Use other levels from now on.
+
+        Raises:
+            OSError: the file can't be written; nothing has changed then.
+        """
+        changed = {**self._levels, **levels}
+        if changed != self._levels:
+            epoch = self.epoch + 1
+            self._file.write(lambda: {"epoch": epoch, "levels": changed})
+            self._set(epoch, changed)
+
+    def served_protocols(self, config: Config) -> frozenset[RebalanceProtocol]:
+        """Return the kinds of groups whose requests are served: neither settings nor features leave them out."""
+        off = {feature.protocol for feature in FEATURES if self.level_of(feature) == 0}
+        return served_protocols(config).difference(off)
+
+
 def answer_update_features(
-    request: UpdateFeatures, node_id: int, permissions: Permissions = UNRESTRICTED
+    request: UpdateFeatures, features: Features, node_id: int, permissions: Permissions = UNRESTRICTED
 ) -> UpdateFeaturesResponse:
-    """Let features have the levels that they have, and refuse all others: all that is asked for, or nothing."""
+    """Change the levels of kinds of groups, and let others have the level that they have: all that is asked for, or
+    nothing.
+    """
     if not permissions.on_cluster(Operation.ALTER):
         return UpdateFeaturesResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED)
     for update in paced(request.feature_updates):
-        reason = _refusal(update, node_id)
+        reason = _refusal(update, features, node_id)
         if reason is not None:
             whole = f"The update failed for all features since the following feature had an error: {reason}"
             return UpdateFeaturesResponse(ErrorCode.INVALID_UPDATE_VERSION, whole)
+    if not request.validate_only:
+        changing = {feature.name for feature in FEATURES if feature.can_change}
+        updates = paced(request.feature_updates)
+        features.change({update.feature: update.max_version_level for update in updates if update.feature in changing})
     updates = paced(request.feature_updates)
     return UpdateFeaturesResponse(
         results=tuple(UpdatedFeature(update.feature, ErrorCode.NONE, "NONE") for update in updates)
     )
 
 
-def _refusal(update: FeatureUpdate, node_id: int) -> str | None:
+def _refusal(update: FeatureUpdate, features: Features, node_id: int) -> str | None:
     name, level, upgrade_type = update
     invalid = f"Invalid update version {level} for feature {name}."
     feature = next((feature for feature in FEATURES if feature.name == name and feature.is_served), None)
@@ -88,10 +156,14 @@ def _refusal(update: FeatureUpdate, node_id: int) -> str | None:
         return f"{invalid} Local controller {node_id} does not support this feature."
     if not feature.lowest <= level <= feature.level:
         return f"{invalid} Local controller {node_id} only supports versions {feature.lowest}-{feature.level}"
-    in_use = feature.level if feature.is_finalized else 0
+    in_use = features.level_of(feature)
     if level < in_use and upgrade_type == UpgradeType.UPGRADE:
         return (
             f"{invalid} Can't downgrade the version of this feature without setting the upgrade type to either safe or "
             "unsafe downgrade."
         )
-    return None if level == in_use else f"{invalid} The level of this feature stays {in_use} here."
+    if level > in_use and upgrade_type != UpgradeType.UPGRADE:
+        return f"{invalid} Can't upgrade the version of this feature with the upgrade type of a downgrade."
+    if level != in_use and not feature.can_change:
+        return f"{invalid} The level of this feature stays {in_use} here."
+    return None

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
-from groupcoord.broker.cluster.features import FEATURES
+from groupcoord.broker.cluster.features import FEATURES, Features
 from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry, check_topic_name
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
@@ -27,35 +27,38 @@ from groupcoord.wire.feature_messages import (
 API_VERSIONS_KEY = 18
 
 
-def _announced() -> ApiVersionsResponse:
+def _announced(features: Features) -> ApiVersionsResponse:
     """Return what a client is told of this host.
 
-    As in Kafka, what ``group.coordinator.rebalance.protocols`` leaves out is named all the same, and refused.
+    As in Kafka, what ``group.coordinator.rebalance.protocols`` or a feature leaves out is named all the same, and
+    refused.
     """
     served = [feature for feature in FEATURES if feature.is_served]
     unserved = {key for feature in FEATURES if not feature.is_served for key in feature.api_keys}
+    levels = [(feature.name, features.level_of(feature)) for feature in served]
     return ApiVersionsResponse(
         ErrorCode.NONE,
         tuple(ServedApi(key, *versions) for key, versions in API_VERSIONS.items() if key not in unserved),
         supported_features=tuple(SupportedFeature(each.name, each.lowest, each.level) for each in served),
-        finalized_features_epoch=0,
-        finalized_features=tuple(
-            FinalizedFeature(each.name, each.level, each.level) for each in served if each.is_finalized
-        ),
+        finalized_features_epoch=features.epoch,
+        finalized_features=tuple(FinalizedFeature(name, level, level) for name, level in levels if level),
     )
 
 
-ANNOUNCED = _announced()
+ANNOUNCED = _announced(Features())
+"""What is announced until somebody changes a feature."""
 
 
-def answer_api_versions(request: ApiVersions, node: Node, cluster_id: str) -> ApiVersionsResponse:
+def answer_api_versions(
+    request: ApiVersions, node: Node, cluster_id: str, features: Features | None = None
+) -> ApiVersionsResponse:
     """Name the APIs that are served; an unknown version of this API learns its range only (KIP-511)."""
     if request.unsupported_version:
         known = ServedApi(API_VERSIONS_KEY, *API_VERSIONS[API_VERSIONS_KEY])
         return ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, (known,))
     if request.cluster_id is not None and (request.cluster_id, request.node_id) != (cluster_id, node.node_id):
         return ApiVersionsResponse(ErrorCode.REBOOTSTRAP_REQUIRED, ())
-    return ANNOUNCED
+    return ANNOUNCED if features is None or not features.epoch else _announced(features)
 
 
 def answer_metadata(

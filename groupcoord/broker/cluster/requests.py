@@ -145,8 +145,11 @@ class ClusterRequests:
     @answers(UpdateFeatures, may_pause=True)
     def update_features(self, connection: Connection, request: UpdateFeatures) -> WireResponse | None:
         """Say which levels features shall have."""
-        node_id = self._node_of(connection).node_id
-        return answer_update_features(request, node_id, self._permissions_of(connection))
+        node_id, features = self._node_of(connection).node_id, self._administered.features
+        response = answer_update_features(request, features, node_id, self._permissions_of(connection))
+        for coordinator in self._nodes.coordinators.values():
+            coordinator.serve(features.served_protocols(coordinator.config))
+        return response
 
     @answers(DescribeClientQuotas, may_pause=True)
     def describe_client_quotas(self, connection: Connection, request: DescribeClientQuotas) -> WireResponse | None:

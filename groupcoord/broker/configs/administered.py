@@ -1,9 +1,10 @@
-"""What administrators have set of the cluster: settings of brokers, quotas, subscriptions to metrics of clients."""
+"""What administrators have set of the cluster: settings of brokers, quotas, features, subscriptions to metrics."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from groupcoord.broker.cluster.features import Features
 from groupcoord.broker.cluster.quotas import Quotas
 from groupcoord.broker.configs.brokers import BrokerConfigs
 from groupcoord.broker.configs.client_metrics import ClientMetrics
@@ -23,3 +24,4 @@ class Administered:
         self.brokers = BrokerConfigs(directory)
         self.client_metrics = ClientMetrics(directory)
         self.quotas = Quotas(directory)
+        self.features = Features(directory)
