@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from groupcoord.analysis.history.causes import (
@@ -274,12 +276,39 @@ def test_states_of_share_and_streams_groups() -> None:
     share = Log().add(RecordType.SHARE_GROUP_MEMBER_METADATA, told, memberId="a")
     assert state(share.add(RecordType.SHARE_GROUP_METADATA, {"epoch": 1, "metadataHash": 0})) == ("Share", "Stable")
     streams = Log().add(RecordType.STREAMS_GROUP_MEMBER_METADATA, told, memberId="a")
-    streams.add(RecordType.STREAMS_GROUP_METADATA, {"epoch": 1, "metadataHash": 0, "validatedTopologyEpoch": 0})
+    streams.add(RecordType.STREAMS_GROUP_METADATA, {"epoch": 2, "metadataHash": 0, "validatedTopologyEpoch": 0})
     assert state(streams) == ("Streams", "NotReady")
     assert state(streams.add(RecordType.STREAMS_GROUP_TOPOLOGY, {"epoch": 0, "subtopologies": []})) == (
         "Streams",
         "Assigning",
     )
+
+
+def test_a_streams_group_comes_to_rest() -> None:
+    """Its members' states have numbers of their own: one that must give tasks up is at it until it says that it has."""
+    told = {"clientId": "c", "clientHost": "/h", "rackId": None, "topologyEpoch": 0, "processId": "p"}
+    none: dict[str, Any] = {
+        "standbyTasks": [],
+        "warmupTasks": [],
+        "activeTasksPendingRevocation": [],
+        "standbyTasksPendingRevocation": [],
+        "warmupTasksPendingRevocation": [],
+    }
+
+    def tasks(*partitions: int) -> list[dict[str, Any]]:
+        return [{"subtopologyId": "0", "partitions": list(partitions)}]
+
+    def current(log: Log, epoch: int, state: int, held: list[dict[str, Any]], **more: Any) -> Log:
+        values = {"memberEpoch": epoch, "previousMemberEpoch": epoch - 1, "state": state, "activeTasks": held}
+        return log.add(RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT, none | values | more, memberId="a")
+
+    log = Log().add(RecordType.STREAMS_GROUP_MEMBER_METADATA, told, memberId="a")
+    log.add(RecordType.STREAMS_GROUP_TOPOLOGY, {"epoch": 0, "subtopologies": []})
+    log.add(RecordType.STREAMS_GROUP_METADATA, {"epoch": 2, "metadataHash": 0, "validatedTopologyEpoch": 0})
+    log.add(RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA, {"assignmentEpoch": 2})
+    assert state(current(log, 2, 1, tasks(0, 1))) == ("Streams", "Stable")
+    current(log, 2, 2, tasks(0), activeTasksPendingRevocation=tasks(1))
+    assert state(log) == ("Streams", "Reconciling")
 
 
 def test_a_group_takes_the_place_of_one_of_another_type() -> None:

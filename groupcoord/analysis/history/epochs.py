@@ -19,7 +19,6 @@ EMPTY, NOT_READY, ASSIGNING, RECONCILING, STABLE = "Empty", "NotReady", "Assigni
 """States of such groups, as Kafka names them."""
 
 NO_TIMEOUT = -1
-_STABLE_MEMBER = 0
 
 
 class Kip848Types(NamedTuple):
@@ -34,6 +33,8 @@ class Kip848Types(NamedTuple):
         current: what a member has.
         others: records whose change is a reason for a new epoch.
         first_epoch: of a group and its target assignment before there are records of them (Kafka 4.4).
+        stable, unrevoked: states of members, by their numbers in the records: one that has what it is to have in its
+            epoch, and one that was told to give something up.
     """
 
     group_type: str
@@ -44,6 +45,8 @@ class Kip848Types(NamedTuple):
     current: RecordType
     others: tuple[RecordType, ...]
     first_epoch: int = 0
+    stable: int = 0
+    unrevoked: int = 1
 
 
 _KINDS = (
@@ -74,6 +77,9 @@ _KINDS = (
         RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER,
         RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT,
         (RecordType.STREAMS_GROUP_TOPOLOGY,),
+        first_epoch=1,
+        stable=1,
+        unrevoked=2,
     ),
 )
 _KIND_OF = {number: types for types in _KINDS for number in (*types[1:6], *types.others)}
@@ -86,7 +92,6 @@ _WHY: dict[RecordType, Note] = {
     RecordType.STREAMS_GROUP_TOPOLOGY: (METADATA_CHANGE, "the topology changed"),
 }
 _OTHER_TOPICS = (TOPIC_CHANGE, "the topics that it subscribes to changed, or how many partitions they have")
-_UNREVOKED_PARTITIONS = 1
 
 
 def types_of(record_type: RecordType) -> Kip848Types:
@@ -256,7 +261,7 @@ class EpochGroup:
         # A client has what it is to give up until it says that it has.
         pending = partitions_of(values, "partitionsPendingRevocation", "activeTasksPendingRevocation")
         member.held, member.held_since, member.pending = assigned, log_offset, pending
-        member.revoking_ms = timestamp_ms if values["state"] == _UNREVOKED_PARTITIONS else None
+        member.revoking_ms = timestamp_ms if values["state"] == self.types.unrevoked else None
         self._states[member_id] = values["state"]
         self._own(member_id, assigned, pending)
         self._find_unconverged_member(member_id)
@@ -386,8 +391,8 @@ class EpochGroup:
 
     def _find_unconverged_member(self, member_id: str) -> None:
         member = self._members[member_id]
-        state = self._states.get(member_id, _STABLE_MEMBER)
-        if member.epoch == self.assignment_epoch and state == _STABLE_MEMBER:
+        state = self._states.get(member_id, self.types.stable)
+        if member.epoch == self.assignment_epoch and state == self.types.stable:
             self._unconverged.pop(member_id, None)
         else:
             self._unconverged[member_id] = None
