@@ -23,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "dump": "Print every record of __consumer_offsets logs, as JSON lines or a table.",
     "simulate": "Run a fleet of consumers over virtual time, with everything that can go wrong.",
     "analyze": "Turn __consumer_offsets logs of any size into tables and a report, on Spark.",
+    "exam": "Put a program that consumes through all that can go wrong, and say which laws it breaks.",
     "conformance": "Replay conversations recorded with a real Kafka broker against a server.",
 }
 """Name and one line of help for each subcommand."""

@@ -1,9 +1,12 @@
-"""A report as JUnit XML, which build servers show: a test suite for each area, a test case for each transcript."""
+"""Results as JUnit XML, which build servers show: a test suite for each area, a test case for each thing tried."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from xml.etree import ElementTree as Xml
+
+from attrs import evolve, frozen
 
 from groupcoord.conformance.causes import shown
 from groupcoord.conformance.report import Failure, Outcome, Report, Verdict
@@ -11,47 +14,77 @@ from groupcoord.conformance.report import Failure, Outcome, Report, Verdict
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
+@frozen
+class Case:
+    """One thing that was tried.
+
+    Attributes:
+        suite: its suite.
+        name: its name in the suite.
+        seconds: how long it took.
+        failure: why it failed, in a line; empty if it did not.
+        details: the same at length.
+        skipped: why it was skipped; empty if it was not.
+    """
+
+    suite: str
+    name: str
+    seconds: float
+    failure: str = ""
+    details: str = ""
+    skipped: str = ""
+
+
 def junit_xml(report: Report) -> str:
     """Return a report as JUnit XML. A failure that was expected counts as skipped, as in pytest."""
-    root = Xml.Element("testsuites", {"name": "groupcoord conformance", **_counts(report.outcomes)})
-    for area in report.areas():
-        outcomes = [outcome for outcome in report.outcomes if outcome.transcript.area == area]
-        suite = Xml.SubElement(root, "testsuite", {"name": area, **_counts(outcomes)})
-        for outcome in outcomes:
-            _add_case(suite, outcome)
+    outcomes = sorted(report.outcomes, key=lambda outcome: outcome.transcript.area)
+    return to_junit("groupcoord conformance", map(_case, outcomes))
+
+
+def to_junit(title: str, cases: Iterable[Case]) -> str:
+    """Return cases as JUnit XML, with a suite for each name of a suite, in the order in which they come."""
+    by_suite: dict[str, list[Case]] = {}
+    for case in cases:
+        by_suite.setdefault(case.suite, []).append(case)
+    every = [case for of_suite in by_suite.values() for case in of_suite]
+    root = Xml.Element("testsuites", {"name": title, **_counts(every)})
+    for name, of_suite in by_suite.items():
+        suite = Xml.SubElement(root, "testsuite", {"name": name, **_counts(of_suite)})
+        for case in of_suite:
+            made = Xml.SubElement(suite, "testcase", classname=name, name=case.name, time=f"{case.seconds:.3f}")
+            if case.failure:
+                failure = Xml.SubElement(made, "failure", message=_clean(case.failure), type="failed")
+                failure.text = _clean(case.details)
+            elif case.skipped:
+                Xml.SubElement(made, "skipped", message=_clean(case.skipped))
     Xml.indent(root)
     return Xml.tostring(root, "unicode", xml_declaration=True) + "\n"
 
 
-def _counts(outcomes: list[Outcome]) -> dict[str, str]:
-    verdicts = [outcome.verdict for outcome in outcomes]
+def _counts(cases: list[Case]) -> dict[str, str]:
     return {
-        "tests": str(len(outcomes)),
-        "failures": str(verdicts.count(Verdict.FAILED)),
+        "tests": str(len(cases)),
+        "failures": str(sum(bool(case.failure) for case in cases)),
         "errors": "0",
-        "skipped": str(verdicts.count(Verdict.SKIPPED) + verdicts.count(Verdict.EXPECTED)),
-        "time": f"{sum(outcome.seconds for outcome in outcomes):.3f}",
+        "skipped": str(sum(bool(case.skipped) for case in cases)),
+        "time": f"{sum(case.seconds for case in cases):.3f}",
     }
 
 
-def _add_case(suite: Xml.Element, outcome: Outcome) -> None:
+def _case(outcome: Outcome) -> Case:
     transcript = outcome.transcript
-    case = Xml.SubElement(
-        suite, "testcase", classname=transcript.area, name=transcript.name, time=f"{outcome.seconds:.3f}"
-    )
+    case = Case(transcript.area, transcript.name, outcome.seconds)
     match outcome.verdict:
         case Verdict.FAILED if outcome.failure is not None:
             shows = f" ({transcript.shows})" if transcript.shows else ""
-            message = _in_a_sentence(outcome.failure) + shows
-            failure = Xml.SubElement(case, "failure", message=_clean(message), type=outcome.verdict)
             lines = (transcript.shows or str(transcript), outcome.failure.describe(verbose=True), *outcome.hints)
-            failure.text = _clean("\n".join(lines))
+            return evolve(case, failure=_in_a_sentence(outcome.failure) + shows, details="\n".join(lines))
         case Verdict.SKIPPED:
-            Xml.SubElement(case, "skipped", message=_clean(outcome.reason))
+            return evolve(case, skipped=outcome.reason)
         case Verdict.EXPECTED:
-            Xml.SubElement(case, "skipped", message=_clean(f"failed as expected: {outcome.reason}".rstrip(": ")))
+            return evolve(case, skipped=f"failed as expected: {outcome.reason}".rstrip(": "))
         case _:
-            pass
+            return case
 
 
 def _in_a_sentence(failure: Failure) -> str:

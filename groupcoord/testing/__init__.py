@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from groupcoord.testing.asserting.topics import TopicDescription
     from groupcoord.testing.assignor_contract import check_assignor
     from groupcoord.testing.clock_contract import check_clock
+    from groupcoord.testing.exams.as_tests import exam
     from groupcoord.testing.faulty_store import FaultyLogStore
     from groupcoord.testing.history import Exchange, History, histories
     from groupcoord.testing.log_store_contract import check_log_store
@@ -72,6 +73,7 @@ __all__ = [
     "consumer_group_heartbeats",
     "delete_requests",
     "describe_requests",
+    "exam",
     "fetch_requests",
     "find_coordinator_requests",
     "generation_ids",
@@ -110,6 +112,7 @@ _ELSEWHERE = {
     "check_assignor": "assignor_contract",
     "check_clock": "clock_contract",
     "check_log_store": "log_store_contract",
+    "exam": "exams.as_tests",
     "histories": "history",
 }
 """Which module of this package has a name; the strategies have all others."""

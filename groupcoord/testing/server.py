@@ -22,7 +22,7 @@ from groupcoord.testing.asserting.asyncio_form import AsyncServer
 from groupcoord.testing.asserting.log_tap import LogTap
 from groupcoord.testing.asserting.observed_broker import ObservedBroker
 from groupcoord.testing.asserting.report import report_on
-from groupcoord.testing.asserting.requests import RequestLog, Requests
+from groupcoord.testing.asserting.requests import ReceivedRequest, RequestLog, Requests
 from groupcoord.testing.asserting.topics import Topics, checked_topics
 from groupcoord.testing.certificates import Certificates
 from groupcoord.testing.fault_words import FaultWords
@@ -339,6 +339,13 @@ class ServerThread(FaultWords, Assertions):
         if self._thread is None:
             return self._request_log.requests()
         return self.run(lambda _: self._request_log.requests())
+
+    def watch(self, function: Callable[[ReceivedRequest], None]) -> None:
+        """Have a function called with each request when it comes, and again when it is answered or its client is gone.
+
+        It is called in the server's thread, which serves nobody meanwhile; what it raises ends the connection.
+        """
+        self._request_log.watchers.append(function)
 
     @property
     def request_count(self) -> int:

@@ -78,7 +78,8 @@ svg g:hover rect { opacity: .75; }
 svg polyline[class^="epoch"] { fill: none; stroke-width: 1.8; }
 .epoch-group { stroke: var(--join); } .epoch-target { stroke: var(--leave); stroke-dasharray: 5 3; }
 .epoch-member { stroke: var(--expiry); }
-.finding { fill: var(--bad); }
+.finding { fill: var(--bad); } svg .finding-line { stroke: var(--bad); stroke-width: 1.6; }
+.bad { color: var(--bad); }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); gap: .8rem; }
 .plots .card { margin: 0; display: flex; flex-direction: column; } .plots svg { margin-top: auto; }
 .plots p { font-size: .9rem; color: var(--soft); }

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from groupcoord.broker.broker import Broker
-from groupcoord.broker.topics.changes import answer_create_topics
+from groupcoord.broker.topics.changes import answer_create_partitions, answer_create_topics
 from groupcoord.broker.topics.registry import TopicError
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.errors import ErrorCode
@@ -33,7 +33,7 @@ from groupcoord.testing.asserting.records import (
 from groupcoord.testing.asserting.requests import Requests
 from groupcoord.testing.asserting.topics import TopicDescription, Topics, checked_topics, creatable, describe_topics
 from groupcoord.testing.asserting.waiting import LOOK_AGAIN_S, WAIT_S, Attempts, Condition, Stability, Wanted
-from groupcoord.wire.broker_messages import CreateTopics
+from groupcoord.wire.broker_messages import CreatePartitions, CreatePartitionsTopic, CreateTopics
 
 T = TypeVar("T")
 
@@ -208,6 +208,18 @@ class Assertions(ABC):
         """
         self.run(partial(_create_topics, topics=topics))
 
+    def create_partitions(self, topic: str, count: int) -> None:
+        """Let a topic have more partitions.
+
+        Args:
+            topic: a topic that exists.
+            count: how many it has then.
+
+        Raises:
+            TopicError: there is no such topic, or it has as many.
+        """
+        self.run(partial(_create_partitions, wanted=CreatePartitionsTopic(topic, count)))
+
     def produce(
         self,
         topic: str,
@@ -249,6 +261,15 @@ class Assertions(ABC):
             ValueError: there is no such isolation level.
         """
         return self.run(partial(read_records, topic_name=topic, partition=partition, isolation_level=isolation_level))
+
+
+def _create_partitions(broker: Broker, wanted: CreatePartitionsTopic) -> None:
+    answer = answer_create_partitions(
+        CreatePartitions((wanted,)), broker.topics, broker.nodes.leadership.node_ids
+    ).results[0]
+    if answer.error_code is not ErrorCode.NONE:
+        raise TopicError(answer.error_code, answer.error_message)
+    broker.nodes.topics_changed([wanted.name])
 
 
 def _create_topics(broker: Broker, topics: Topics) -> None:

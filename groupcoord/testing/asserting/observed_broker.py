@@ -13,7 +13,11 @@ from groupcoord.wire import RequestHeader, WireResponse
 
 
 class ObservedConnection(Connection):
-    """A connection that tells what it answers: what leaves, whatever an interceptor has made of it."""
+    """A connection that tells what it answers: what leaves, whatever an interceptor has made of it.
+
+    Attributes:
+        listener: the name of the listener that it came by, if there are several.
+    """
 
     def __init__(
         self, broker: ObservedBroker, client_host: str, principal: Principal, max_request_bytes: int, *login: Any
@@ -22,11 +26,14 @@ class ObservedConnection(Connection):
         self._log = broker.request_log
         self._node_id = broker.node.node_id
         self._number = self._log.new_connection()
+        self.listener = ""
         self._request_number: int | None = None
 
     def note(self, header: RequestHeader, request: object) -> None:
         """Keep the request that has come."""
-        self._request_number = self._log.came(header, request, self.client_host, self._node_id, self._number)
+        self._request_number = self._log.came(
+            header, request, self.client_host, self._node_id, self._number, self.listener
+        )
 
     def answer(self, response: WireResponse | None) -> None:
         """See :class:`~groupcoord.broker.connection.Connection`."""
@@ -121,6 +128,13 @@ class ObservedBroker(Broker):
         self.request_log = request_log
         self._observer = Observer()
         super().__init__(**options)
+
+    def connect(self, client_host: str, listener: str = "") -> Connection:
+        """See :meth:`Broker.connect`."""
+        connection = super().connect(client_host, listener)
+        if isinstance(connection, ObservedConnection):
+            connection.listener = listener
+        return connection
 
     def connection_type(self, usual: type[ConnectionT]) -> type[ConnectionT]:
         """Return the usual type with an eye on it, for connections with a log-in and those without."""

@@ -38,6 +38,7 @@ class ReceivedRequest:
         answer: the answer, likewise; None if there is none (yet).
         answered_ms: when it was given.
         refusal: why there will be no answer, if the connection was closed before.
+        listener: the name of the listener that it came by, if there are several.
     """
 
     number: int
@@ -52,6 +53,7 @@ class ReceivedRequest:
     answer: Any = None
     answered_ms: int | None = None
     refusal: str | None = None
+    listener: str = ""
 
     @property
     def group_ids(self) -> tuple[str, ...]:
@@ -136,11 +138,13 @@ class RequestLog:
 
     Attributes:
         count: how many requests have come.
+        watchers: are called with each request when it comes, and again when it is answered or refused.
     """
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
         self.count = 0
+        self.watchers: list[Callable[[ReceivedRequest], None]] = []
         self._connection_count = 0
         self._kept: dict[int, ReceivedRequest] = {}
         self._record_bytes: dict[int, int] = {}
@@ -151,7 +155,15 @@ class RequestLog:
         self._connection_count += 1
         return self._connection_count
 
-    def came(self, header: RequestHeader, message: object, client_host: str, node_id: int, connection: int) -> int:
+    def came(
+        self,
+        header: RequestHeader,
+        message: object,
+        client_host: str,
+        node_id: int,
+        connection: int,
+        listener: str = "",
+    ) -> int:
         """Keep a request, and return its number."""
         self.count = number = self.count + 1
         self._kept[number] = ReceivedRequest(
@@ -164,7 +176,9 @@ class RequestLog:
             connection,
             self._now_ms(),
             message,
+            listener=listener,
         )
+        self._tell(number)
         if isinstance(message, Produce):
             sizes = (len(p.records or b"") for topic in message.topics for p in topic.partitions)
             self._add_bytes(number, sum(sizes))
@@ -180,12 +194,18 @@ class RequestLog:
         if isinstance(answer, FetchResponse):
             answer = self._copied(number, answer)
         self._kept[number] = evolve(request, answer=answer, answered_ms=self._now_ms())
+        self._tell(number)
 
     def refused(self, number: int, reason: str) -> None:
         """Note why a request has no answer."""
         request = self._kept.get(number)
         if request is not None and request.answered_ms is None:
             self._kept[number] = evolve(request, refusal=reason)
+            self._tell(number)
+
+    def _tell(self, number: int) -> None:
+        for watch in self.watchers:
+            watch(self._kept[number])
 
     def requests(self) -> Requests:
         """Return what is kept."""

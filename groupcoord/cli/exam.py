@@ -1,0 +1,170 @@
+"""``groupcoord exam``: put a program that consumes through all that can go wrong, and say which laws it breaks."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+from attrs import asdict
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from groupcoord.testing.exams import Plan, Result, Scenario
+
+FAILED = 1
+USAGE_ERROR = 2
+
+Command = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="-- COMMAND…",
+        help="Starts one instance; has {bootstrap} {group} {topic} {output} {instance} {protocol}, as has the "
+        "environment: EXAM_BOOTSTRAP ….",
+    ),
+]
+Protocol = Annotated[str, typer.Option(help="What its consumers speak: classic, or consumer (KIP-848).")]
+Instances = Annotated[int, typer.Option(min=2, max=4, help="How many are started.")]
+Declared = Annotated[
+    str,
+    typer.Option(
+        metavar="PROMISE",
+        help="What it promises of the output: at-least-once, exactly-once, or nothing: none is written.",
+    ),
+]
+Within = Annotated[float, typer.Option(metavar="SECONDS", help="How soon all must be caught up after a fault.")]
+Jobs = Annotated[int, typer.Option(min=1, help="How many scenarios at the same time.")]
+Only = Annotated[
+    list[str] | None,
+    typer.Option(metavar="REGEX", help="Only scenarios whose name matches somewhere; may be repeated."),
+]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting of the server; may be repeated.")
+]
+HtmlFile = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the result as a page.")]
+Junit = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the result as JUnit XML.")]
+ListOnly = Annotated[bool, typer.Option("--list", help="List the scenarios and run none.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+def exam(
+    command: Command = None,
+    protocol: Protocol = "classic",
+    instances: Instances = 3,
+    declared: Declared = "at-least-once",
+    within: Within = 30.0,
+    only: Only = None,
+    jobs: Jobs = 1,
+    settings: Set = None,
+    html: HtmlFile = None,
+    junit: Junit = None,
+    list_only: ListOnly = False,
+    as_json: AsJson = False,
+) -> None:
+    """Put a program that consumes through all that can go wrong with its broker and itself.
+
+    It is started as several processes against a server of ours, gets numbered records, and writes the number of each
+    that it has processed to the output. Exit status: 0 if no law was broken, 1 if one was, 2 if the command can't be
+    carried out.
+    """
+    from groupcoord.cli.console import open_console
+    from groupcoord.testing.exams import SCENARIOS, CommandError, examine
+
+    console = open_console()
+    if list_only:
+        _print_scenarios(console, SCENARIOS, as_json=as_json)
+        return
+    plan = _plan(command or [], protocol, instances, declared, within, settings or [])
+    results: list[Result] = []
+
+    try:
+        for result in examine(plan, only or (), jobs=jobs):
+            results.append(result)
+            if not as_json:
+                _print_result(console, result)
+    except (CommandError, ValueError) as error:
+        _give_up(str(error))
+    _write(html, junit, results, shlex.join(plan.command))
+    failed = [result for result in results if not result.is_passed]
+    if as_json:
+        print(json.dumps([_as_data(result) for result in results], indent=2))
+    else:
+        summary = f"{len(results) - len(failed)} passed, {len(failed)} failed"
+        console.print(summary, style="bold red" if failed else "bold green")
+    if failed:
+        raise typer.Exit(FAILED)
+
+
+def _plan(command: list[str], protocol: str, instances: int, declared: str, within: float, settings: list[str]) -> Plan:
+    from groupcoord.testing.exams import Plan
+
+    own: dict[str, str | int | float] = {}
+    for text in settings:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            _give_up(f"--set takes KEY=VALUE, not {text!r}")
+        own[key.strip()] = value.strip()
+    try:
+        return Plan(command, instances, protocol, declared, within, own)  # type: ignore[arg-type]  # which checks them
+    except ValueError as error:
+        _give_up(str(error))
+
+
+def _give_up(message: str) -> NoReturn:
+    typer.echo(f"groupcoord exam: {message}", err=True)
+    raise typer.Exit(USAGE_ERROR)
+
+
+def _print_scenarios(console: Console, scenarios: list[Scenario], *, as_json: bool) -> None:
+    if as_json:
+        fields = [{"name": one.name, "why": one.why, "protocols": list(one.protocols)} for one in scenarios]
+        print(json.dumps(fields, indent=2))
+        return
+    for scenario in scenarios:
+        console.print(scenario.name, style="bold")
+        console.print(f"    {scenario.why}")
+
+
+def _print_result(console: Console, result: Result) -> None:
+    from groupcoord.testing.exams.report import in_lines
+
+    word, style = ("passed", "green") if result.is_passed else ("FAILED", "bold red")
+    console.print(f"{word} {result.scenario.name} ({result.seconds:.0f} s)", style=style)
+    if not result.is_passed:
+        console.print(f"  {result.scenario.why}", style="dim", soft_wrap=True)
+    for line in in_lines(result):
+        console.print(line, soft_wrap=True, markup=False, highlight=False)
+
+
+def _write(html: Path | None, junit: Path | None, results: list[Result], command: str) -> None:
+    from groupcoord.testing.exams.report import exam_junit, exam_page
+
+    for path, text in (
+        (html, exam_page(results, command) if html else ""),
+        (junit, exam_junit(results) if junit else ""),
+    ):
+        if path is not None:
+            try:
+                path.write_text(text, "utf-8")
+            except OSError as error:
+                _give_up(f"{path} can't be written: {error.strerror}")
+
+
+def _as_data(result: Result) -> dict[str, object]:
+    return {
+        "scenario": result.scenario.name,
+        "passed": result.is_passed,
+        "trouble": result.trouble,
+        "seconds": round(result.seconds, 1),
+        "verdicts": [
+            {
+                "law": verdict.law.value,
+                "breaches": [asdict(breach) for breach in verdict.breaches],
+                "explained_by": verdict.explained_by.value if verdict.explained_by else None,
+            }
+            for verdict in result.verdicts
+        ],
+    }

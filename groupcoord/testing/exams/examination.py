@@ -1,0 +1,192 @@
+"""The examination of a program: each scenario on a stage of its own, and the verdicts about what was seen there."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+from attrs import frozen
+
+from groupcoord.testing.exams.laws import Law, Verdict, judge
+from groupcoord.testing.exams.scenarios import SCENARIOS, Scenario
+from groupcoord.testing.exams.stage import OUTPUT, Plan, Stage
+from groupcoord.testing.exams.trace import Breach, Event, numbers_in_value
+
+LISTED_MAX = 5
+
+
+@frozen
+class Result:
+    """What came of one scenario.
+
+    Attributes:
+        scenario: which one.
+        verdicts: one for each law that was looked at.
+        events: what happened.
+        seconds: how long it took.
+        trouble: why nothing could be judged; empty if it could.
+        last_words: what each instance printed last, by name.
+    """
+
+    scenario: Scenario
+    verdicts: tuple[Verdict, ...]
+    events: tuple[Event, ...]
+    seconds: float
+    trouble: str
+    last_words: dict[str, str]
+
+    @property
+    def broken(self) -> tuple[Verdict, ...]:
+        """The verdicts of laws that are broken, and that nothing else explains."""
+        return tuple(verdict for verdict in self.verdicts if verdict.is_broken)
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether the program has done what it should."""
+        return not self.trouble and not self.broken
+
+
+def scenarios_for(plan: Plan, only: Sequence[str] = ()) -> list[Scenario]:
+    """Return the scenarios that a plan can be examined by.
+
+    Args:
+        plan: what is examined.
+        only: regular expressions, of which one must match somewhere in the name; none given: all.
+
+    Raises:
+        ValueError: an expression can't be read, or none is left.
+    """
+    try:
+        patterns = [re.compile(text) for text in only]
+    except re.error as error:
+        raise ValueError(f"{error.pattern!r} is no regular expression: {error}") from None
+    chosen = [
+        scenario
+        for scenario in SCENARIOS
+        if plan.protocol in scenario.protocols
+        and (not scenario.declared or plan.declared in scenario.declared)
+        and (not patterns or any(pattern.search(scenario.name) for pattern in patterns))
+    ]
+    if not chosen:
+        raise ValueError(f"no scenario is called like that; there are {', '.join(one.name for one in SCENARIOS)}")
+    return chosen
+
+
+def examine(plan: Plan, only: Sequence[str] = (), *, jobs: int = 1) -> Iterator[Result]:
+    """Put a program through all that can go wrong, each scenario with a server and instances of its own.
+
+    Args:
+        plan: what is examined.
+        only: see :func:`scenarios_for`.
+        jobs: how many scenarios at the same time; a machine that is too busy makes a program late.
+
+    Yields:
+        What came of each, in the order of the scenarios.
+
+    Raises:
+        ValueError: the plan can't be carried out.
+    """
+    chosen = scenarios_for(plan, only)
+    with ThreadPoolExecutor(jobs) as executor:
+        try:
+            yield from executor.map(partial(play, plan), chosen)
+        finally:
+            executor.shutdown(wait=True, cancel_futures=True)
+
+
+def play(plan: Plan, scenario: Scenario) -> Result:
+    """Put a program through one scenario, and judge what it did.
+
+    Raises:
+        CommandError: the program can't be started.
+    """
+    start_s = time.monotonic()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="groupcoord-exam-")))
+        stage = stack.enter_context(Stage(plan, folder))
+        trouble, breaches = _act(stage, scenario)
+        last_words = {name: instance.last_words() for name, instance in stage.instances.items()}
+        verdicts = () if trouble else tuple(judge(breaches))
+        return Result(scenario, verdicts, tuple(stage.trace.events), time.monotonic() - start_s, trouble, last_words)
+
+
+def _act(stage: Stage, scenario: Scenario) -> tuple[str, dict[Law, list[Breach]]]:
+    """Let the scenario happen; return why nothing can be judged, or where which law was broken."""
+    if not stage.start_all():
+        return f"the instances did not come to work: {_standing(stage)}", {}
+    stage.trace.note("", f"{scenario.name} begins")
+    scenario.happen(stage)
+    stage.trace.note("", f"{scenario.name} is over")
+    stage.pause(0.5)
+    stage.stop_feeding()
+    stage.wait(lambda: stage.is_caught_up() and not stage.fenced() and stage.is_at_rest(), stage.plan.within_s)
+    breaches = _breaches(stage)
+    for instance in stage.running:
+        stage.end(instance)
+    return "", breaches
+
+
+def _breaches(stage: Stage) -> dict[Law, list[Breach]]:
+    trace, now_s = stage.trace, stage.trace.now_s
+    breaches: dict[Law, list[Breach]] = {
+        Law.OWNED: trace.trespasses,
+        Law.AHEAD: trace.ahead,
+        Law.BACKWARD: trace.backward,
+        Law.FENCED: [
+            Breach(
+                now_s,
+                name,
+                f"was told {trace.seats[name].fenced_by} {now_s - (trace.seats[name].fenced_s or now_s):.1f} s ago, "
+                "and has neither joined again nor ended",
+            )
+            for name in stage.fenced()
+        ],
+        Law.CAUGHT_UP: [] if stage.is_caught_up() else [Breach(now_s, "", _standing(stage))],
+        **stage.breaches,
+    }
+    if stage.plan.declared == "nothing":
+        del breaches[Law.AHEAD]
+        return breaches
+    if stage.is_caught_up():
+        breaches[Law.PROCESSED] = list(_missing(stage))
+    if stage.plan.declared == "exactly-once":
+        breaches[Law.ONCE] = list(_doubled(stage))
+    return breaches
+
+
+def _missing(stage: Stage) -> Iterator[Breach]:
+    """Yield what is committed in each partition, and not processed."""
+    for index, count in enumerate(stage.counts):
+        missing = stage.trace.unprocessed(index, count)
+        if missing:
+            listed = ", ".join(f"{index}-{offset}" for offset in missing[:LISTED_MAX])
+            more = f" and {len(missing) - LISTED_MAX} more" if len(missing) > LISTED_MAX else ""
+            yield Breach(stage.trace.now_s, "", f"records {listed}{more} are committed, and were never processed")
+
+
+def _doubled(stage: Stage) -> Iterator[Breach]:
+    """Yield what stands in the output more than once, or not at all, for those who read what is committed."""
+    records = stage.server.records(OUTPUT, isolation_level="read_committed")
+    counts = Counter(number for record in records for number in numbers_in_value(record.value, record.key))
+    doubled = sorted(number for number, count in counts.items() if count > 1)
+    if doubled:
+        listed = ", ".join(f"{index}-{offset}" for index, offset in doubled[:LISTED_MAX])
+        more = f" and {len(doubled) - LISTED_MAX} more" if len(doubled) > LISTED_MAX else ""
+        yield Breach(stage.trace.now_s, "", f"records {listed}{more} stand in the output more than once")
+
+
+def _standing(stage: Stage) -> str:
+    """Return how far the program is, in words."""
+    group = stage.group()
+    committed = stage.server.committed_offsets(stage.group_id)
+    by_partition = {one.partition: one.offset for one in committed}
+    places = ", ".join(f"{by_partition.get(index, 0)} of {count}" for index, count in enumerate(stage.counts))
+    ends = "".join(f"; {one.name} has ended by itself {one.ends} times" for one in stage.running if one.ends)
+    return f"{'there is no group' if group is None else group}; committed {places} records{ends}"

@@ -1,0 +1,304 @@
+"""What can go wrong, a function each: it is called while the program works, and lets something happen to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import partial
+
+from attrs import frozen
+
+from groupcoord.testing.asserting.observed_broker import ObservedConnection
+from groupcoord.testing.exams.instances import Instance
+from groupcoord.testing.exams.stage import GROUP_ID, TOPIC, Declared, Protocol, Stage
+from groupcoord.testing.faults import Call
+
+ALL_PROTOCOLS: tuple[Protocol, ...] = ("classic", "consumer")
+KIP_848: tuple[Protocol, ...] = ("consumer",)
+FOR_A_WHILE_S = 2.0
+SLOW_MS = 1_500
+
+
+@frozen
+class Scenario:
+    """Something that goes wrong.
+
+    Attributes:
+        name: in a few words, joined by hyphens.
+        why: a sentence that says where it comes from in production.
+        happen: lets it happen, and is back when it is over.
+        protocols: which ones know it.
+        declared: of which promises it can tell something; none given: of all.
+    """
+
+    name: str
+    why: str
+    happen: Callable[[Stage], None]
+    protocols: Collection[Protocol] = ALL_PROTOCOLS
+    declared: Collection[Declared] = ()
+
+
+SCENARIOS: list[Scenario] = []
+
+
+def scenario(
+    why: str, *, protocols: Collection[Protocol] = ALL_PROTOCOLS, declared: Collection[Declared] = ()
+) -> Callable[[Callable[[Stage], None]], Callable[[Stage], None]]:
+    """Make a scenario of a function; its name is that of the function."""
+
+    def add(happen: Callable[[Stage], None]) -> Callable[[Stage], None]:
+        SCENARIOS.append(Scenario(happen.__name__.replace("_", "-"), why, happen, protocols, declared))
+        return happen
+
+    return add
+
+
+# ---------------------------------------------------------------- processes
+
+
+@scenario("A day on which nothing goes wrong: the measure of all others.")
+def quiet(stage: Stage) -> None:
+    """Records come, and are processed."""
+    stage.pause(FOR_A_WHILE_S)
+
+
+@scenario("A new version is rolled out: one instance after the other ends in order and is started again.")
+def rolling_restart(stage: Stage) -> None:
+    """Each instance gets SIGTERM, and is started again."""
+    for instance in stage.running:
+        stage.end(instance)
+        stage.start(instance)
+        stage.wait(stage.is_at_rest, stage.plan.within_s)
+
+
+@scenario("The kernel runs out of memory and kills a process, or a machine is gone.")
+def killed(stage: Stage) -> None:
+    """An instance gets SIGKILL, its session ends, and it is started again."""
+    instance = stage.first
+    instance.kill()
+    stage.forget_member(instance)
+    stage.wait(stage.is_at_rest, stage.plan.within_s)
+    stage.start(instance)
+
+
+@scenario("A long collection of garbage, a swapping machine, or a debugger: a process stands still past its session.")
+def frozen_past_its_session(stage: Stage) -> None:
+    """An instance gets SIGSTOP, its session ends, others take over, and it goes on as if nothing had been."""
+    instance = stage.first
+    instance.freeze()
+    stage.forget_member(instance)
+    stage.pause(FOR_A_WHILE_S)
+    instance.thaw()
+
+
+@scenario("Load grows and falls again: one instance more, then one less.")
+def scale_out_and_in(stage: Stage) -> None:
+    """The spare instance is started, takes its share, and ends in order."""
+    stage.start(stage.spare)
+    stage.wait(stage.is_at_rest, stage.plan.within_s)
+    stage.pause(1.0)
+    stage.end(stage.spare)
+
+
+# ---------------------------------------------------------------- sessions
+
+
+@scenario("A network that loses heartbeats: the session of a process ends while it lives and works.")
+def session_ends(stage: Stage) -> None:
+    """The coordinator takes a member for dead that isn't."""
+    stage.forget_member(stage.first)
+
+
+@scenario("The session ends while a commit is under way: the commit is refused, and its sender is no member.")
+def session_ends_during_a_commit(stage: Stage) -> None:
+    """A commit waits, its member is put out, and the commit goes on."""
+    instance = stage.first
+    with stage.server.hold("OffsetCommit", where=partial(_is_from, instance), times=1) as held:
+        stage.meet(held)
+        stage.forget_member(instance)
+
+
+def _is_from(instance: Instance, call: Call) -> bool:
+    return isinstance(call.connection, ObservedConnection) and call.connection.listener == instance.name.upper()
+
+
+# ---------------------------------------------------------------- answers
+
+
+def _errors(api: str, codes: tuple[str, ...], stage: Stage) -> None:
+    """Answer an API with each error once, and with the first of them for a while."""
+    for code in codes:
+        with stage.server.fail_next(api, code) as fault:
+            _provoke(api, stage)
+            stage.meet(fault, within_s=5.0)
+    with stage.server.fail_next(api, codes[0], times=None) as fault:
+        _provoke(api, stage)
+        stage.meet(fault, within_s=5.0)
+        stage.pause(FOR_A_WHILE_S)
+
+
+def _provoke(api: str, stage: Stage) -> None:
+    """See to it that requests of an API come soon."""
+    if api in ("JoinGroup", "SyncGroup"):
+        stage.wait(stage.is_at_rest, stage.plan.within_s)
+        try:
+            stage.server.begin_rebalance(GROUP_ID)
+        except LookupError:
+            return  # it rebalances already
+    elif api in ("FindCoordinator", "OffsetFetch"):
+        stage.server.drop_connections()
+
+
+LOADING = "COORDINATOR_LOAD_IN_PROGRESS"
+MOVED = "NOT_COORDINATOR"
+AWAY = "COORDINATOR_NOT_AVAILABLE"
+ERRORS: dict[str, tuple[tuple[str, ...], tuple[Protocol, ...]]] = {
+    "JoinGroup": ((MOVED, LOADING, AWAY), ("classic",)),
+    "SyncGroup": ((MOVED, LOADING, AWAY, "REBALANCE_IN_PROGRESS"), ("classic",)),
+    "Heartbeat": ((MOVED, LOADING, AWAY), ("classic",)),
+    "ConsumerGroupHeartbeat": ((MOVED, LOADING, AWAY), ("consumer",)),
+    "OffsetCommit": ((MOVED, LOADING, AWAY, "REQUEST_TIMED_OUT"), ALL_PROTOCOLS),
+    "OffsetFetch": ((LOADING, MOVED), ALL_PROTOCOLS),
+    "FindCoordinator": ((AWAY,), ALL_PROTOCOLS),
+}
+"""What Kafka may answer to a healthy member at each API, and with which protocol it is asked."""
+
+SCENARIOS += [
+    Scenario(
+        f"errors-of-{api}",
+        f"A coordinator that is loaded, moves or is not to be found answers {api} with an error, once or for a while.",
+        partial(_errors, api, codes),
+        protocols,
+    )
+    for api, (codes, protocols) in ERRORS.items()
+]
+
+
+@scenario("A connection breaks after a commit was written, and before its answer is there.")
+def lost_answers_to_commits(stage: Stage) -> None:
+    """Commits have their effect, and connections close instead of answers."""
+    with stage.server.disconnect_next("OffsetCommit", times=3, after=True) as fault:
+        stage.meet(fault, 3)
+
+
+@scenario("A connection breaks after a join or a heartbeat had its effect, and before its answer is there.")
+def lost_answers_to_members(stage: Stage) -> None:
+    """Members are known to the coordinator by what they were never told."""
+    apis = ("JoinGroup", "SyncGroup") if stage.plan.protocol == "classic" else ("ConsumerGroupHeartbeat",)
+    for api in apis:
+        with stage.server.disconnect_next(api, after=True) as fault:
+            _provoke(api, stage)
+            stage.meet(fault)
+
+
+@scenario("A broker is busy: every answer takes its time.")
+def slow_broker(stage: Stage) -> None:
+    """Commits, fetches and heartbeats wait before they are handled."""
+    apis = ("OffsetCommit", "Fetch", "Heartbeat" if stage.plan.protocol == "classic" else "ConsumerGroupHeartbeat")
+    delays = [stage.server.delay(api, SLOW_MS) for api in apis]
+    stage.pause(3 * SLOW_MS / 1_000)
+    for delay in delays:
+        delay.remove()
+
+
+@scenario("A broker stands still for so long that sessions end, and then goes on.")
+def stalled_broker(stage: Stage) -> None:
+    """Nothing is answered, a session ends meanwhile, and then everything at once."""
+    apis = ("OffsetCommit", "Fetch", "Produce", "Heartbeat", "ConsumerGroupHeartbeat")
+    holds = [stage.server.hold(api) for api in apis]
+    stage.pause(FOR_A_WHILE_S)
+    stage.forget_member(stage.first)
+    for hold in holds:
+        hold.remove()
+
+
+# ---------------------------------------------------------------- brokers
+
+
+@scenario("A broker is restarted, and the group's coordinator is another one from then on.")
+def coordinator_moves(stage: Stage) -> None:
+    """The coordinator moves twice while the program works."""
+    for _ in range(2):
+        stage.server.move_coordinator(GROUP_ID)
+        stage.pause(1.0)
+
+
+def _moves_during(api: str, stage: Stage) -> None:
+    """Let requests of an API wait, and move the coordinator before they go on."""
+    with stage.server.hold(api, times=1) as held:
+        _provoke(api, stage)
+        if stage.meet(held):
+            stage.server.move_coordinator(GROUP_ID)
+
+
+SCENARIOS += [
+    Scenario(
+        f"coordinator-moves-during-{api}",
+        f"The coordinator moves between a {api} and its answer.",
+        partial(_moves_during, api),
+        protocols,
+    )
+    for api, protocols in (
+        ("JoinGroup", ("classic",)),
+        ("SyncGroup", ("classic",)),
+        ("ConsumerGroupHeartbeat", ("consumer",)),
+        ("OffsetCommit", ALL_PROTOCOLS),
+    )
+]
+
+
+@scenario("The coordinator moves while an instance ends, which can't say to the old one that it leaves.")
+def coordinator_moves_during_leave(stage: Stage) -> None:
+    """An instance ends in order right after the move."""
+    stage.server.move_coordinator(GROUP_ID)
+    stage.end(stage.first)
+    stage.start(stage.first)
+
+
+@scenario("A broker is restarted in order, and others lead its partitions.")
+def leaders_move(stage: Stage) -> None:
+    """The leader of each partition moves."""
+    for index in range(stage.partition_count):
+        stage.server.move_leader(TOPIC, index)
+    stage.pause(1.0)
+
+
+@scenario("A broker dies and comes back.")
+def broker_dies(stage: Stage) -> None:
+    """The node that coordinates the group is killed, and starts again a little later."""
+    node = stage.server.coordinator(GROUP_ID)
+    stage.server.crash(node=node)
+    stage.pause(FOR_A_WHILE_S)
+    stage.server.restart(node=node)
+
+
+@scenario("A whole cluster is gone for a while: a power cut, or a network that is cut off.")
+def all_brokers_die(stage: Stage) -> None:
+    """All nodes are killed, and start again."""
+    stage.server.crash()
+    stage.pause(FOR_A_WHILE_S)
+    stage.server.restart()
+
+
+@scenario("Every connection breaks off at once: a load balancer or firewall is restarted.")
+def connections_break(stage: Stage) -> None:
+    """All connections break off."""
+    stage.server.drop_connections()
+
+
+# ---------------------------------------------------------------- topics
+
+
+@scenario("A topic gets more partitions, since they were not enough.", protocols=KIP_848)
+def partitions_are_added(stage: Stage) -> None:
+    """The topic has one partition more, with records from the first offset on."""
+    stage.server.create_partitions(TOPIC, stage.partition_count + 1)
+    stage.counts.append(0)
+    stage.pause(1.0)
+
+
+@scenario("A producer writes what nobody can read.")
+def poison_record(stage: Stage) -> None:
+    """A record that has no number stands among the others; it may be left out, those behind it may not."""
+    for index in range(stage.partition_count):
+        stage.produce(index, value="\ufffd is no number")
+    stage.pause(1.0)

@@ -1,0 +1,286 @@
+"""Where a program is examined: a server of our own, its instances, and a stream of numbered records."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, get_args
+
+from attrs import field, frozen
+
+from groupcoord.core.consumer_protocol import TopicPartition
+from groupcoord.testing.asserting.groups import GroupDescription
+from groupcoord.testing.exams.instances import Instance, check_command
+from groupcoord.testing.exams.laws import Law
+from groupcoord.testing.exams.trace import Breach, Trace
+from groupcoord.testing.fault_words import Fault
+from groupcoord.testing.server import ServerThread
+
+Protocol = Literal["classic", "consumer"]
+Declared = Literal["at-least-once", "exactly-once", "nothing"]
+
+GROUP_ID = "exam"
+TOPIC = "exam-input"
+OUTPUT = "exam-output"
+PARTITIONS = 4
+SPARE_INSTANCES = 1
+LOOK_AGAIN_S = 0.05
+FEED_EVERY_S = 0.1
+JOIN_WITHIN_S = 90.0
+
+
+def _in_words(command: Iterable[str]) -> tuple[str, ...]:
+    return tuple(command)
+
+
+@frozen
+class Plan:
+    """What is examined, and how.
+
+    Attributes:
+        command: the words that start an instance, with the placeholders ``{bootstrap}``, ``{group}``, ``{topic}``,
+            ``{output}``, ``{instance}`` and ``{protocol}``.
+        instances: how many are started.
+        protocol: which one its groups speak.
+        declared: what it promises of the records that it writes to the output; ``nothing``: it writes none.
+        within_s: how soon all must be caught up after a fault, in seconds.
+        settings: of the server, besides, under Kafka's keys.
+
+    Raises:
+        CommandError: the command can't be started like that.
+        ValueError: another value isn't what it should be; the message says what is wrong.
+    """
+
+    command: Sequence[str] = field(converter=_in_words)
+    instances: int = 3
+    protocol: Protocol = "classic"
+    declared: Declared = "at-least-once"
+    within_s: float = 30.0
+    settings: Mapping[str, str | int | float] = field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        check_command(self.command)
+        for name, value, known in (
+            ("protocol", self.protocol, get_args(Protocol)),
+            ("declared", self.declared, get_args(Declared)),
+        ):
+            if value not in known:
+                raise ValueError(f"{name} is one of {', '.join(known)}, not {value!r}")
+        if not 2 <= self.instances <= PARTITIONS:
+            raise ValueError(f"instances must be from 2 to {PARTITIONS}, not {self.instances}")
+        if self.within_s <= 0:
+            raise ValueError(f"within_s must be more than 0, not {self.within_s}")
+
+
+class Stage:
+    """A server with three nodes, instances that come each by a listener of its own, and records for them.
+
+    Args:
+        plan: what is examined.
+        folder: where what the instances print is kept.
+
+    Attributes:
+        server: the server.
+        trace: what the instances do.
+        instances: those that there are by name, whether they run or not; the last one is spare.
+        counts: how many records each partition has.
+        breaches: of laws that are looked at on the way.
+    """
+
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        self.plan = plan
+        names = [f"worker{number}" for number in range(1, plan.instances + SPARE_INSTANCES + 1)]
+        listeners = {
+            "listeners": ",".join(f"{name.upper()}://127.0.0.1:0" for name in names),
+            "listener.security.protocol.map": ",".join(f"{name.upper()}:PLAINTEXT" for name in names),
+        }
+        self.server = ServerThread(
+            topics={TOPIC: PARTITIONS, OUTPUT: 1}, nodes=3, settings={**listeners, **plan.settings}
+        )
+        self.trace = Trace(GROUP_ID, TOPIC, OUTPUT, self._topic_name)
+        self.breaches: dict[Law, list[Breach]] = {Law.LEAVING: []}
+        self.instances: dict[str, Instance] = {}
+        self._names, self._folder = names, folder
+        self._feeding = threading.Event()
+        self._is_over = threading.Event()
+        self._feeder = threading.Thread(target=self._feed, name="exam-feed", daemon=True)
+        self._writing = threading.Lock()
+        self.counts = [0] * PARTITIONS
+
+    def _topic_name(self, topic_id: object) -> str | None:
+        return self.server.run(lambda broker: broker.topics.topic_name(topic_id))  # type: ignore[arg-type]
+
+    def __enter__(self) -> Stage:
+        self.server.start()
+        self.server.watch(self.trace.watch)
+        for name in self._names:
+            values = {
+                "bootstrap": self.server.bootstrap_of(name.upper()),
+                "group": GROUP_ID,
+                "topic": TOPIC,
+                "output": OUTPUT,
+                "instance": name,
+                "protocol": self.plan.protocol,
+            }
+            log_path = self._folder / f"{name}.log"
+            self.instances[name] = Instance(name, self.plan.command, values, log_path, self.trace.note)
+        self._feeder.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._is_over.set()
+        self._feeder.join()
+        for instance in self.instances.values():
+            instance.kill()
+        self.server.__exit__(kind, error, traceback)
+
+    # ------------------------------------------------------------ instances
+
+    @property
+    def group_id(self) -> str:
+        """The program's group."""
+        return GROUP_ID
+
+    @property
+    def first(self) -> Instance:
+        """The instance to which things happen."""
+        return next(iter(self.instances.values()))
+
+    @property
+    def spare(self) -> Instance:
+        """The instance that isn't started with the others."""
+        return self.instances[self._names[-1]]
+
+    @property
+    def running(self) -> list[Instance]:
+        """The instances that are to run."""
+        return [instance for instance in self.instances.values() if instance.is_wanted]
+
+    def start(self, instance: Instance) -> None:
+        """Start an instance, of which nothing is known yet."""
+        self.trace.forget(instance.name)
+        instance.start()
+
+    def start_all(self) -> bool:
+        """Start the instances but the spare one, and feed them; return False if they don't come to work."""
+        for name in self._names[:-SPARE_INSTANCES]:
+            self.start(self.instances[name])
+        self.feed()
+        return self.wait(lambda: self.is_at_rest() and self.has_begun(), JOIN_WITHIN_S)
+
+    def end(self, instance: Instance) -> None:
+        """Let an instance end in order; it must say that it leaves, unless it is static or its group has no rest."""
+        seat = self.trace.seats[instance.name]
+        was_member = seat.has_joined and not seat.is_static and self._holds(self.is_at_rest)
+        ended = instance.ask_to_end()
+        if was_member and not seat.has_left:
+            text = "ends without leaving the group" if ended else "does not end when it gets SIGTERM"
+            self.breaches[Law.LEAVING].append(Breach(self.trace.now_s, instance.name, text))
+        self.forget_member(instance)
+
+    def forget_member(self, instance: Instance) -> None:
+        """Let the sessions of an instance end that is gone, as they would after their time."""
+        for member_id in self.trace.seats[instance.name].member_ids:
+            if any(member.member_id == member_id for member in self.server.members(GROUP_ID)):
+                self.expire(instance, member_id)
+
+    def expire(self, instance: Instance, member_id: str) -> None:
+        """Let the session of a member end."""
+        try:
+            self.server.expire_member(GROUP_ID, member_id)
+        except LookupError:
+            return  # it waits for others, and is alive for Kafka
+        self.trace.note("", f"the session of {instance.name} is over")
+
+    # ------------------------------------------------------------ records
+
+    def feed(self) -> None:
+        """Let records come."""
+        self._feeding.set()
+
+    def stop_feeding(self) -> None:
+        """Let no more records come."""
+        self._feeding.clear()
+
+    def _feed(self) -> None:
+        while not self._is_over.wait(FEED_EVERY_S):
+            if self._feeding.is_set():
+                for index in range(len(self.counts)):
+                    self.produce(index)
+
+    def produce(self, index: int, value: str = "") -> None:
+        """Write the next record of a partition, unless the server is gone; it is its number, or another value."""
+        with self._writing:
+            try:
+                self.server.produce(TOPIC, [value or f"{index}-{self.counts[index]}"], partition=index)
+            except (RuntimeError, LookupError):
+                return
+            if value:
+                self.trace.excuse(index, self.counts[index])
+            self.counts[index] += 1
+
+    # ------------------------------------------------------------ how things stand
+
+    def wait(self, condition: Callable[[], object], within_s: float) -> bool:
+        """Wait for a condition, and see to it that instances run which are to run; return whether it came to hold."""
+        deadline_s = time.monotonic() + within_s
+        while True:
+            for instance in list(self.instances.values()):
+                if instance.is_wanted and not instance.is_running:
+                    self.trace.forget(instance.name)
+                instance.tend()
+            if self._holds(condition):
+                return True
+            if time.monotonic() >= deadline_s:
+                return False
+            time.sleep(LOOK_AGAIN_S)
+
+    def pause(self, duration_s: float) -> None:
+        """Let time pass, in which the program works."""
+        self.wait(lambda: False, duration_s)
+
+    def meet(self, fault: Fault, count: int = 1, within_s: float = 10.0) -> bool:
+        """Wait until a fault has met requests."""
+        return self.wait(lambda: fault.count >= count, within_s)
+
+    @staticmethod
+    def _holds(condition: Callable[[], object]) -> bool:
+        try:
+            return bool(condition())
+        except RuntimeError:
+            return False  # the server is gone at the moment
+
+    def group(self) -> GroupDescription | None:
+        """Return the program's group."""
+        return self.server.group(GROUP_ID)
+
+    def is_at_rest(self) -> bool:
+        """Whether all that are to run are members, and each partition has an owner."""
+        group = self.group()
+        if group is None or group.state != "Stable" or len(group.members) != len(self.running):
+            return False
+        owned = [index for member in group.members for topic, index in member.assignment if topic == TOPIC]
+        return sorted(owned) == list(range(self.partition_count))
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions the topic has."""
+        return self.server.topics[TOPIC].partition_count
+
+    def has_begun(self) -> bool:
+        """Whether something of each partition was committed."""
+        return len(self.server.committed(GROUP_ID)) >= PARTITIONS
+
+    def is_caught_up(self) -> bool:
+        """Whether all that came is processed and committed."""
+        committed = self.server.committed(GROUP_ID)
+        return all(committed.get(TopicPartition(TOPIC, index), 0) >= end for index, end in enumerate(self.counts))
+
+    def fenced(self) -> list[str]:
+        """Return the instances that run and were told that they are no members, and have not come back."""
+        return [one.name for one in self.running if one.is_running and self.trace.seats[one.name].fenced_s is not None]

@@ -1,0 +1,337 @@
+"""What the instances of a program did, as the broker saw it: who asked what, who owned what, what was committed.
+
+An instance is known by the listener that it comes by, whatever its clients call themselves.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable
+from threading import Lock
+from typing import Any
+from uuid import UUID
+
+from attrs import define, evolve, field, frozen
+
+from groupcoord.core.consumer_protocol import ConsumerProtocolError, decode_assignment
+from groupcoord.core.messages import (
+    ConsumerGroupHeartbeat,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    OffsetCommit,
+    SyncGroup,
+    TxnOffsetCommit,
+)
+from groupcoord.errors import ErrorCode
+from groupcoord.records.batches import iter_batches
+from groupcoord.storage.batch_records import UNREADABLE
+from groupcoord.testing.asserting.record_bytes import decode_records
+from groupcoord.testing.asserting.requests import ReceivedRequest
+from groupcoord.testing.asserting.summaries import describe_answer, describe_request, is_routine
+from groupcoord.wire.broker_messages import Produce
+
+EVENTS_MAX = 20_000
+NUMBER = re.compile(rb"(\d+)-(\d+)")
+"""The records that a program is given are numbered: partition, and offset in it."""
+
+FENCED = (
+    ErrorCode.FENCED_INSTANCE_ID,
+    ErrorCode.FENCED_MEMBER_EPOCH,
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.PRODUCER_FENCED,
+    ErrorCode.STALE_MEMBER_EPOCH,
+    ErrorCode.UNKNOWN_MEMBER_ID,
+)
+"""Who is told one of these is no member any more, and may work on nothing."""
+
+
+@frozen
+class Event:
+    """Something that happened.
+
+    Attributes:
+        at_s: when, in seconds since the beginning.
+        who: an instance, or empty for the exam itself.
+        text: what, in words.
+        is_error: an instance was told an error.
+    """
+
+    at_s: float
+    who: str
+    text: str
+    is_error: bool = False
+
+
+@frozen
+class Breach:
+    """A law that does not hold, at a moment.
+
+    Attributes:
+        at_s: when, in seconds since the beginning.
+        who: the instance that broke it; empty if it can't be told.
+        text: what it did, in words.
+    """
+
+    at_s: float
+    who: str
+    text: str
+
+
+@define
+class Seat:
+    """What is known of an instance.
+
+    Attributes:
+        member_ids: the ids that the coordinator has known it by.
+        owned: the partitions that it was last told to have.
+        lost_s: when it was told that it has a partition no more, by partition.
+        fenced_s: when it was told that it is no member any more; None since it has joined again.
+        fenced_by: that error.
+        has_left: it has said that it leaves, since it last joined.
+        is_static: it has an instance id, so that it need not say so.
+        has_joined: it has been a member.
+    """
+
+    member_ids: set[str] = field(factory=set)
+    owned: frozenset[int] = frozenset()
+    lost_s: dict[int, float] = field(factory=dict)
+    fenced_s: float | None = None
+    fenced_by: str = ""
+    has_left: bool = False
+    is_static: bool = False
+    has_joined: bool = False
+
+
+class Trace:
+    """Watches a server, see :meth:`~groupcoord.testing.ServerThread.watch`, while instances of a program work there.
+
+    Args:
+        group_id: the program's group.
+        topic: what it reads.
+        output: where it writes what it has processed.
+        name_of: returns the name of a topic with an id.
+        works_late_s: so long after it was told that it has lost a partition, an instance may still finish what it does.
+
+    Attributes:
+        events: what happened, the oldest forgotten when there are too many.
+        seats: what is known of each instance.
+        processed: the numbers of the records that were written to the output: how often, by partition and offset.
+        ahead: commits that passed what was processed.
+        backward: commits that went back.
+        trespasses: work on partitions that were lost.
+    """
+
+    def __init__(
+        self,
+        group_id: str,
+        topic: str,
+        output: str,
+        name_of: Callable[[UUID], str | None],
+        *,
+        works_late_s: float = 3.0,
+    ) -> None:
+        self._group_id, self._topic, self._output, self._name_of = group_id, topic, output, name_of
+        self._works_late_s = works_late_s
+        self._lock = Lock()
+        self._start_s = time.monotonic()
+        self._next: dict[int, int] = defaultdict(int)
+        self._gaps: dict[int, list[tuple[int, int, int]]] = {}
+        self._last: dict[int, int] = {}
+        self.events: deque[Event] = deque(maxlen=EVENTS_MAX)
+        self.seats: dict[str, Seat] = defaultdict(Seat)
+        self.processed: dict[tuple[int, int], int] = defaultdict(int)
+        self.ahead: list[Breach] = []
+        self.backward: list[Breach] = []
+        self.trespasses: list[Breach] = []
+
+    @property
+    def now_s(self) -> float:
+        """Seconds since the beginning."""
+        return time.monotonic() - self._start_s
+
+    def note(self, who: str, text: str, *, is_error: bool = False) -> None:
+        """Remember that something happened."""
+        self.events.append(Event(self.now_s, who, text, is_error))
+
+    def forget(self, who: str) -> None:
+        """A new process takes the place of an instance: nothing is known of it."""
+        with self._lock:
+            self.seats[who] = Seat()
+
+    def excuse(self, partition: int, offset: int) -> None:
+        """A record need not be processed: nobody can read it."""
+        with self._lock:
+            self.processed[partition, offset] = 1
+
+    def unprocessed(self, partition: int, end_offset: int) -> list[int]:
+        """Return the offsets below ``end_offset`` that nobody has processed."""
+        with self._lock:
+            return [offset for offset in range(end_offset) if not self.processed.get((partition, offset))]
+
+    # ------------------------------------------------------------ what the server tells
+
+    def watch(self, request: ReceivedRequest) -> None:
+        """Take note of a request that has come, or that has its answer now. Called in the server's thread."""
+        if not request.listener:
+            return
+        request = evolve(request, listener=request.listener.lower())
+        with self._lock:
+            if request.answer is None:
+                if request.refusal is None and isinstance(request.message, OffsetCommit):
+                    self._gaps[request.number] = list(self._ahead_of_work(request.message))
+                return
+            self._answered(request, self.seats[request.listener])
+
+    def _answered(self, request: ReceivedRequest, seat: Seat) -> None:
+        message, answer = request.message, request.answer
+        match message:
+            case JoinGroup() | SyncGroup() | Heartbeat() | LeaveGroup() | ConsumerGroupHeartbeat():
+                if message.group_id == self._group_id:
+                    self._membership(request.listener, seat, message, answer)
+            case OffsetCommit():
+                self._committed(request, seat)
+            case TxnOffsetCommit():
+                self._note_fencing(request.listener, seat, _errors_of_partitions(answer.topics))
+            case Produce():
+                self._produced(request.listener, seat, message, answer)
+        if not is_routine(request) and not isinstance(message, Produce):
+            told = (
+                f"{request.api} {describe_request(message, self._name_of)} -> {describe_answer(answer, self._name_of)}"
+            )
+            self.note(request.listener, told, is_error=_is_error(answer))
+
+    def _membership(self, who: str, seat: Seat, message: Any, answer: Any) -> None:
+        code = answer.error_code
+        if isinstance(message, LeaveGroup) or getattr(message, "member_epoch", 0) < 0:
+            seat.has_left = True
+            self._take(seat, ())
+            return
+        if code is not ErrorCode.NONE:
+            self._note_fencing(who, seat, [code])
+            return
+        seat.is_static = seat.is_static or getattr(message, "group_instance_id", None) is not None
+        seat.is_static = seat.is_static or getattr(message, "instance_id", None) is not None
+        if isinstance(message, JoinGroup):
+            seat.member_ids.add(answer.member_id)
+        elif isinstance(message, SyncGroup):
+            self._take(seat, self._partitions_of(answer.assignment))
+        elif isinstance(message, ConsumerGroupHeartbeat):
+            seat.member_ids.add(answer.member_id)
+            if answer.assignment is not None:
+                own = [t for t in answer.assignment if self._name_of(t.topic_id) == self._topic]
+                self._take(seat, [index for topic in own for index in topic.partitions])
+        if not isinstance(message, Heartbeat):
+            seat.fenced_s, seat.has_left, seat.has_joined = None, False, True
+
+    def _partitions_of(self, assignment: bytes) -> Iterable[int]:
+        try:
+            partitions = decode_assignment(assignment).partitions if assignment else ()
+        except ConsumerProtocolError:
+            return ()
+        return [index for topic, index in partitions if topic == self._topic]
+
+    def _take(self, seat: Seat, partitions: Iterable[int]) -> None:
+        owned = frozenset(partitions)
+        for index in seat.owned - owned:
+            seat.lost_s[index] = self.now_s
+        for index in owned:
+            seat.lost_s.pop(index, None)
+        seat.owned = owned
+
+    def _note_fencing(self, who: str, seat: Seat, codes: Iterable[ErrorCode]) -> None:
+        code = next((code for code in codes if code in FENCED), None)
+        if code is not None and seat.fenced_s is None:
+            seat.fenced_s, seat.fenced_by = self.now_s, code.name
+            self._take(seat, ())
+
+    def _ahead_of_work(self, message: OffsetCommit) -> Iterable[tuple[int, int, int]]:
+        """Yield partition and offset of each commit that passes what is processed, with the first that isn't."""
+        for topic in message.topics:
+            if (topic.name or self._name_of(topic.topic_id)) != self._topic or message.group_id != self._group_id:
+                continue
+            for partition in topic.partitions:
+                index = partition.partition_index
+                first = self._next[index]
+                while self.processed.get((index, first)):
+                    first += 1
+                self._next[index] = first
+                if partition.committed_offset > first:
+                    yield index, partition.committed_offset, first
+
+    def _committed(self, request: ReceivedRequest, seat: Seat) -> None:
+        gaps = {index: (offset, first) for index, offset, first in self._gaps.pop(request.number, ())}
+        codes = _errors_of_partitions(request.answer.topics)
+        self._note_fencing(request.listener, seat, codes)
+        if request.message.group_id != self._group_id or any(codes):
+            return
+        for topic in request.message.topics:
+            if (topic.name or self._name_of(topic.topic_id)) != self._topic:
+                continue
+            for partition in topic.partitions:
+                self._judge(request.listener, partition.partition_index, partition.committed_offset, gaps)
+
+    def _judge(self, who: str, index: int, offset: int, gaps: dict[int, tuple[int, int]]) -> None:
+        if index in gaps:
+            first = gaps[index][1]
+            text = f"commits {offset} of partition {index}, and record {index}-{first} is not processed"
+            self.ahead.append(Breach(self.now_s, who, text))
+        last = self._last.get(index, -1)
+        if offset < last:
+            text = f"commits {offset} of partition {index}, and {last} was committed before"
+            self.backward.append(Breach(self.now_s, who, text))
+        self._last[index] = offset
+
+    def _produced(self, who: str, seat: Seat, message: Produce, answer: Any) -> None:
+        for topic, answered in zip(message.topics, answer.topics, strict=True):
+            if (topic.name or self._name_of(topic.topic_id)) != self._output:
+                continue
+            for partition, result in zip(topic.partitions, answered.partitions, strict=True):
+                if result.error_code is ErrorCode.NONE:
+                    for index, offset in numbers_in(partition.records):
+                        self.processed[index, offset] += 1
+                        self._look_for_trespass(who, seat, index, offset)
+                else:
+                    self._note_fencing(who, seat, [result.error_code])
+
+    def _look_for_trespass(self, who: str, seat: Seat, index: int, offset: int) -> None:
+        lost_s = seat.lost_s.get(index)
+        owners = [name for name, other in self.seats.items() if name != who and index in other.owned]
+        if lost_s is not None and owners and self.now_s - lost_s > self._works_late_s:
+            text = (
+                f"works on record {index}-{offset} {self.now_s - lost_s:.1f} s after it was told "
+                f"that it has lost partition {index}, which {owners[0]} owns"
+            )
+            self.trespasses.append(Breach(self.now_s, who, text))
+
+
+def numbers_in(records: bytes | memoryview | None) -> Iterable[tuple[int, int]]:
+    """Yield the numbers that records carry: partition and offset, in the value or else in the key."""
+    for batch in iter_batches(bytes(records or b"")):
+        try:
+            found = list(decode_records(batch))
+        except UNREADABLE:
+            continue
+        for _, fields in found:
+            if not batch.is_control:
+                yield from numbers_in_value(fields.value, fields.key)
+
+
+def numbers_in_value(value: bytes | None, key: bytes | None) -> Iterable[tuple[int, int]]:
+    """Yield the number that a record carries, if it has one."""
+    number = NUMBER.search(value or b"") or NUMBER.search(key or b"")
+    if number is not None:
+        yield int(number[1]), int(number[2])
+
+
+def _errors_of_partitions(topics: Iterable[Any]) -> list[ErrorCode]:
+    return [partition.error_code for topic in topics for partition in topic.partitions if partition.error_code]
+
+
+def _is_error(answer: Any) -> bool:
+    if hasattr(answer, "error_code"):
+        return bool(answer.error_code)
+    return any(_errors_of_partitions(getattr(answer, "topics", ()))) if hasattr(answer, "topics") else False

@@ -1,0 +1,175 @@
+"""The exam as its users have it: plans, verdicts, a command, and a test for each scenario."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree as Xml
+
+import pytest
+
+from groupcoord import cli
+from groupcoord.testing import exam
+from groupcoord.testing.exams import SCENARIOS, Breach, CommandError, Event, Law, Plan, Result, Verdict, scenarios_for
+from groupcoord.testing.exams.call import command_for
+from groupcoord.testing.exams.laws import judge
+from groupcoord.testing.exams.report import exam_junit, exam_page, in_lines
+from tests.tables import as_one_test
+
+from .worker import Worker
+
+PROGRAM = Path(__file__).with_name("worker.py")
+COMMAND = (
+    sys.executable,
+    str(PROGRAM),
+    *("{bootstrap}", "{group}", "{topic}", "{output}", "{instance}", "{protocol}"),
+)
+BREACH = Breach(2.5, "worker1", "commits 9 of partition 0, and record 0-7 is not processed")
+
+
+def work(bootstrap: str, group: str, topic: str, output: str, instance: str, protocol: str) -> None:
+    """An instance of the program that is right, as a function."""
+    Worker(bootstrap, group, topic, output, instance, protocol).run()
+
+
+def result_of(*verdicts: Verdict, trouble: str = "") -> Result:
+    """Return what came of the first scenario."""
+    events = (
+        Event(1.0, "", "quiet begins"),
+        Event(2.0, "worker2", "Heartbeat exam -> fine"),
+        Event(2.4, "worker1", "OffsetCommit exam: exam-input-0 at 9 -> fine"),
+        Event(3.0, "worker1", "later"),
+    )
+    return Result(SCENARIOS[0], verdicts, events, 4.25, trouble, {"worker1": "no\nsuch broker"})
+
+
+@as_one_test
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Plan(()), "say how the program is started: -- COMMAND…"),
+        (lambda: Plan(("x", "{topik}")), "unknown placeholder {topik} in '{topik}'"),
+        (lambda: Plan(("x", "{")), "'{' can't be read"),
+        (lambda: Plan(("x",), instances=1), "instances must be from 2 to 4, not 1"),
+        (lambda: Plan(("x",), protocol="share"), "protocol is one of classic, consumer, not 'share'"),
+        (lambda: Plan(("x",), declared="twice"), "declared is one of at-least-once, exactly-once, nothing"),
+        (lambda: Plan(("x",), within_s=0), "within_s must be more than 0"),
+        (lambda: scenarios_for(Plan(("x",)), ["nothing like it"]), "no scenario is called like that; there are quiet"),
+        (lambda: scenarios_for(Plan(("x",)), ["("]), "'(' is no regular expression"),
+        (lambda: command_for(lambda topic: None), "must be a function at the top of a file"),
+        (lambda: command_for(result_of), "result_of() takes 'verdicts'"),
+    ],
+)
+def test_what_can_not_be_examined_is_told(make: Callable[[], object], message: str) -> None:
+    """A plan that can't be carried out is refused before anything starts, with what is wrong about it."""
+    with pytest.raises(ValueError) as refused:  # noqa: PT011 - the text is compared below
+        make()
+    assert message in str(refused.value)
+
+
+def test_scenarios_are_those_of_the_protocol() -> None:
+    """A program is asked what its protocol has, and each scenario says why it happens."""
+    classic, consumer = ({one.name for one in scenarios_for(Plan(("x",), protocol=p))} for p in ("classic", "consumer"))
+
+    assert "errors-of-JoinGroup" in classic - consumer
+    assert "errors-of-ConsumerGroupHeartbeat" in consumer - classic
+    assert len({one.name for one in SCENARIOS}) == len(SCENARIOS)
+    assert all(one.why.endswith(".") for one in SCENARIOS)
+
+
+def test_a_law_that_explains_another_takes_the_blame() -> None:
+    """Who is fenced and doesn't come back isn't blamed for what follows; laws that weren't looked at are left out."""
+    verdicts = judge({Law.FENCED: [BREACH], Law.CAUGHT_UP: [BREACH], Law.OWNED: [], Law.LEAVING: [BREACH]})
+
+    assert [verdict.law for verdict in verdicts] == [Law.OWNED, Law.FENCED, Law.CAUGHT_UP, Law.LEAVING]
+    assert [verdict.law for verdict in verdicts if verdict.is_broken] == [Law.FENCED]
+    assert verdicts[2].explained_by is Law.FENCED
+
+
+def test_a_broken_law_is_told_with_its_story() -> None:
+    """What the instance and the exam did before the breach is told, others and what came later isn't."""
+    broken = result_of(Verdict(Law.AHEAD, (BREACH,)), Verdict(Law.OWNED))
+
+    assert not broken.is_passed
+    assert in_lines(broken) == [
+        "  broken: no committed offset passes what was processed",
+        "    2.5 s: worker1 commits 9 of partition 0, and record 0-7 is not processed",
+        "    how it came to that:",
+        "         1.00 s  the exam: quiet begins",
+        "         2.40 s  worker1: OffsetCommit exam: exam-input-0 at 9 -> fine",
+        "         2.50 s  worker1: commits 9 of partition 0, and record 0-7 is not processed",
+    ]
+    assert in_lines(result_of(trouble="nobody came")) == [
+        "  nobody came",
+        "  worker1 printed last: no",
+        "  worker1 printed last: such broker",
+    ]
+
+
+def test_results_for_build_servers_and_people() -> None:
+    """JUnit has a case for each scenario with the laws that are broken; the page a row, and a diagram of the breach."""
+    results = [result_of(Verdict(Law.AHEAD, (BREACH,))), result_of(Verdict(Law.AHEAD))]
+    failed, passed = Xml.fromstring(exam_junit(results)).iter("testcase")
+    page = exam_page(results, "my-program <x>")
+
+    assert (failed[0].get("message"), len(passed)) == ("no committed offset passes what was processed", 0)
+    assert "1 of 2 scenarios passed." in page
+    assert "my-program &lt;x&gt;" in page
+    assert page.count("<svg") == 1
+
+
+def test_the_command_says_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    """What can't be examined ends with status 2 and a line; --list shows the scenarios."""
+    for words, message in (
+        ([], "say how the program is started"),
+        (["--protocol", "share", "--", "x"], "protocol is one of"),
+        (["--set", "x", "--", "x"], "--set takes KEY=VALUE"),
+        (["--only", "quiet", "--", "/nowhere/program"], "can't start /nowhere/program"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["exam", *words])
+        assert ended.value.code == 2
+        assert message in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        cli.main(["exam", "--list", "--json"])
+    assert json.loads(capsys.readouterr().out)[0]["name"] == "quiet"
+
+
+def test_a_program_that_cannot_start_is_an_error() -> None:
+    """A command that isn't there is told as such, and its server is gone."""
+    test = exam(["/nowhere/program"], only=["^quiet$"])
+    with pytest.raises(CommandError, match="can't start /nowhere/program"):
+        test(SCENARIOS[0])
+
+
+@pytest.mark.ci
+def test_a_right_program_passes_by_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A program that loses nothing passes; a page and a JUnit file are written."""
+    page, junit = tmp_path / "exam.html", tmp_path / "exam.xml"
+    with pytest.raises(SystemExit) as ended:
+        cli.main(
+            [
+                *(
+                    "exam",
+                    "--only",
+                    "^killed$",
+                    "--only",
+                    "^coordinator-moves$",
+                    "--jobs",
+                    "2",
+                    "--protocol",
+                    "consumer",
+                ),
+                *("--html", str(page), "--junit", str(junit), "--", *COMMAND),
+            ]
+        )
+
+    out = capfd.readouterr().out
+    assert (ended.value.code, out.splitlines()[-1]) == (0, "2 passed, 0 failed"), out
+    assert "2 of 2 scenarios passed." in page.read_text()
+    assert Xml.parse(junit).getroot().get("failures") == "0"
+
+
+test_a_function_is_examined = pytest.mark.ci(exam(work, only=["^session-ends$"]))

@@ -1,0 +1,191 @@
+"""From requests and answers alone the trace tells who owned what, what was committed too early, and who was fenced."""
+
+from __future__ import annotations
+
+from itertools import count
+from uuid import UUID
+
+import pytest
+
+from groupcoord import ErrorCode
+from groupcoord.core.consumer_protocol import Assignment, TopicPartition, encode_assignment
+from groupcoord.messages import (
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatResponse,
+    Heartbeat,
+    HeartbeatResponse,
+    JoinGroup,
+    JoinGroupResponse,
+    LeaveGroup,
+    LeaveGroupResponse,
+    OffsetCommit,
+    OffsetCommitResponse,
+    OffsetToCommit,
+    PartitionResult,
+    SyncGroup,
+    SyncGroupResponse,
+    TopicPartitions,
+    TopicResult,
+    TopicToCommit,
+)
+from groupcoord.testing.asserting.record_bytes import RecordFields, encode_records
+from groupcoord.testing.asserting.requests import ReceivedRequest
+from groupcoord.testing.exams.trace import Trace
+from groupcoord.wire.broker_messages import (
+    Produce,
+    ProducedPartition,
+    ProducedTopic,
+    ProducePartition,
+    ProduceResponse,
+    ProduceTopic,
+)
+
+TOPIC_ID = UUID(int=7)
+
+
+class Stand:
+    """A trace, and what instances say to a broker and are told."""
+
+    def __init__(self, works_late_s: float = 3.0) -> None:
+        self.trace = Trace("exam", "in", "out", {TOPIC_ID: "in"}.get, works_late_s=works_late_s)
+        self.numbers = count(1)
+
+    def say(self, who: str, message: object, answer: object) -> None:
+        """A request comes and is answered."""
+        came = ReceivedRequest(
+            next(self.numbers), type(message).__name__, 0, "client", "/h", 1, 1, 0, message, listener=who.upper()
+        )
+        self.trace.watch(came)
+        self.trace.watch(ReceivedRequest(**{name: getattr(came, name) for name in NAMES}, answer=answer, answered_ms=1))
+
+    def sync(self, who: str, *partitions: int) -> None:
+        """A member of a classic group is told what it has."""
+        data = encode_assignment(Assignment(tuple(TopicPartition("in", index) for index in partitions)))
+        self.say(who, SyncGroup("exam", 1, "m"), SyncGroupResponse(ErrorCode.NONE, assignment=data))
+
+    def commit(self, who: str, partition: int, offset: int, code: ErrorCode = ErrorCode.NONE) -> None:
+        """A member commits."""
+        asked = OffsetCommit("exam", (TopicToCommit("in", (OffsetToCommit(partition, offset),)),), 1, "m")
+        results = (TopicResult("in", None, (PartitionResult(partition, code),)),)
+        self.say(who, asked, OffsetCommitResponse(results))
+
+    def produce(self, who: str, *numbers: str, code: ErrorCode = ErrorCode.NONE) -> None:
+        """An instance writes what it has processed."""
+        batch = encode_records([RecordFields(0, None, number.encode(), ()) for number in numbers])
+        asked = Produce((ProduceTopic("out", UUID(int=0), (ProducePartition(0, batch),)),))
+        self.say(who, asked, ProduceResponse((ProducedTopic("out", UUID(int=0), (ProducedPartition(0, code),)),)))
+
+
+NAMES = (
+    "number",
+    "api",
+    "version",
+    "client_id",
+    "client_host",
+    "node_id",
+    "connection",
+    "received_ms",
+    "message",
+    "listener",
+)
+
+
+@pytest.fixture
+def stand() -> Stand:
+    return Stand()
+
+
+def test_a_commit_that_passes_the_work_is_seen(stand: Stand) -> None:
+    """It is told which record is missing; one up to what is processed is fine, and one that is refused, too."""
+    stand.produce("a", "0-0", "0-1", "0-3")
+    stand.commit("a", 0, 2)
+    assert not stand.trace.ahead
+    stand.commit("a", 0, 9, ErrorCode.ILLEGAL_GENERATION)
+    assert not stand.trace.ahead
+    stand.commit("a", 0, 4)
+    assert [(breach.who, breach.text) for breach in stand.trace.ahead] == [
+        ("a", "commits 4 of partition 0, and record 0-2 is not processed")
+    ]
+
+
+def test_what_was_not_written_is_not_processed(stand: Stand) -> None:
+    """Records that the broker has refused don't count, excused ones do."""
+    stand.produce("a", "0-0", code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert stand.trace.unprocessed(0, 1) == [0]
+    stand.trace.excuse(0, 0)
+    assert stand.trace.unprocessed(0, 1) == []
+
+
+def test_a_commit_that_goes_back_is_seen(stand: Stand) -> None:
+    """The lower offset and the higher one before it are told."""
+    stand.produce("a", "0-0", "0-1")
+    stand.commit("a", 0, 2)
+    stand.commit("b", 0, 1)
+
+    assert [breach.text for breach in stand.trace.backward] == ["commits 1 of partition 0, and 2 was committed before"]
+
+
+def test_work_on_what_another_owns_is_seen() -> None:
+    """Who is told that it has lost a partition may finish in time; later it is a breach, if another owns it."""
+    stand = Stand(works_late_s=0.0)
+    stand.sync("a", 0, 1)
+    stand.sync("a", 0)
+    stand.produce("a", "1-0")
+    assert not stand.trace.trespasses
+    stand.sync("b", 1)
+    stand.produce("a", "0-0", "1-1")
+
+    (trespass,) = stand.trace.trespasses
+    assert (trespass.who, "record 1-1" in trespass.text, "which b owns" in trespass.text) == ("a", True, True)
+
+
+def test_who_is_fenced_is_known_until_it_joins_again(stand: Stand) -> None:
+    """An error that ends a membership is remembered; an error that doesn't is not; a new join ends the matter."""
+    stand.sync("a", 0)
+    stand.say("a", Heartbeat("exam", 1, "m"), HeartbeatResponse(ErrorCode.REBALANCE_IN_PROGRESS))
+    assert stand.trace.seats["a"].fenced_s is None
+    stand.commit("a", 0, 0, ErrorCode.UNKNOWN_MEMBER_ID)
+    seat = stand.trace.seats["a"]
+    assert (seat.fenced_by, seat.owned) == ("UNKNOWN_MEMBER_ID", frozenset())
+    stand.say("a", JoinGroup("exam"), JoinGroupResponse(ErrorCode.NONE, "m2"))
+    assert seat.fenced_s is None
+    assert seat.member_ids == {"m2"}
+
+
+def test_members_of_consumer_groups_are_followed(stand: Stand) -> None:
+    """Assignments come with heartbeats, and a negative epoch leaves."""
+    own = (TopicPartitions(TOPIC_ID, (0, 2)),)
+    stand.say(
+        "a",
+        ConsumerGroupHeartbeat("exam", "m", 0),
+        ConsumerGroupHeartbeatResponse(ErrorCode.NONE, member_id="m", member_epoch=1, assignment=own),
+    )
+    seat = stand.trace.seats["a"]
+    assert (seat.owned, seat.member_ids, seat.has_left) == ({0, 2}, {"m"}, False)
+    stand.say(
+        "a",
+        ConsumerGroupHeartbeat("exam", "m", -1),
+        ConsumerGroupHeartbeatResponse(ErrorCode.NONE, member_id="m", member_epoch=-1),
+    )
+    assert (seat.owned, seat.has_left) == (frozenset(), True)
+
+
+def test_leaving_is_heard(stand: Stand) -> None:
+    """A member of a classic group that leaves owns nothing."""
+    stand.sync("a", 0)
+    stand.say("a", LeaveGroup("exam", ()), LeaveGroupResponse(ErrorCode.NONE))
+
+    assert (stand.trace.seats["a"].has_left, stand.trace.seats["a"].owned) == (True, frozenset())
+
+
+def test_requests_that_bring_news_are_events(stand: Stand) -> None:
+    """Heartbeats that are fine are none; an error is marked as one."""
+    stand.say("a", Heartbeat("exam", 1, "m"), HeartbeatResponse(ErrorCode.NONE))
+    stand.say("a", Heartbeat("exam", 1, "m"), HeartbeatResponse(ErrorCode.UNKNOWN_MEMBER_ID))
+
+    (event,) = stand.trace.events
+    assert (event.who, event.text, event.is_error) == (
+        "a",
+        "Heartbeat exam, generation 1, member m -> UNKNOWN_MEMBER_ID",
+        True,
+    )

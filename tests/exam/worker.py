@@ -1,0 +1,121 @@
+"""A program to be examined, as its kind is usually written with confluent-kafka: it books records, and commits.
+
+``python worker.py BOOTSTRAP GROUP TOPIC OUTPUT INSTANCE PROTOCOL``, as the exam tells it.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from typing import Any, ClassVar
+
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+
+BATCH = 20
+
+
+class Worker:
+    """One instance. What others may do otherwise is a method each.
+
+    Args:
+        bootstrap, group, topic, output, instance, protocol: what the exam tells.
+    """
+
+    PRODUCER: ClassVar[dict[str, Any]] = {}
+    CONSUMER: ClassVar[dict[str, Any]] = {}
+    COMMIT_EVERY_S: ClassVar[float] = 0.3
+
+    def __init__(self, bootstrap: str, group: str, topic: str, output: str, instance: str, protocol: str) -> None:
+        self.output, self.is_over = output, False
+        self.done: dict[tuple[str, int], int] = {}
+        usual = {"bootstrap.servers": bootstrap, "client.id": instance, "reconnect.backoff.max.ms": 500}
+        self.producer = Producer({**usual, "linger.ms": 5, **self.PRODUCER})
+        settings = {"group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False}
+        settings["group.protocol"] = protocol
+        if protocol == "classic":
+            settings["partition.assignment.strategy"] = "cooperative-sticky"
+        self.consumer = Consumer({**usual, **settings, **self.CONSUMER})
+        self.consumer.subscribe([topic], on_assign=self.assigned, on_revoke=self.revoked, on_lost=self.lost)
+        signal.signal(signal.SIGTERM, self.end)
+
+    def end(self, *_: object) -> None:
+        """Stop after what is under way."""
+        self.is_over = True
+
+    def run(self) -> None:
+        """Work until it is told to stop."""
+        committed_s = time.monotonic()
+        while not self.is_over:
+            messages = self.consumer.consume(BATCH, timeout=0.1)
+            self.process([message for message in messages if message.error() is None])
+            if time.monotonic() - committed_s > self.COMMIT_EVERY_S:
+                self.commit()
+                committed_s = time.monotonic()
+        self.commit()
+        self.close()
+
+    def process(self, messages: list[Message]) -> None:
+        """Book records, and remember how far."""
+        for message in messages:
+            if self.is_readable(message):
+                self.producer.produce(self.output, message.value())
+        self.flush()
+        for message in messages:
+            self.done[message.topic(), message.partition()] = message.offset() + 1
+
+    def is_readable(self, message: Message) -> bool:
+        """Tell whether a record is what was expected."""
+        partition, _, offset = message.value().decode().partition("-")
+        return partition.isdecimal() and offset.isdecimal()
+
+    def flush(self) -> None:
+        """Wait until what was booked is written."""
+        self.producer.flush()
+
+    def offsets(self) -> list[TopicPartition]:
+        """Return how far it is."""
+        return [TopicPartition(topic, index, offset) for (topic, index), offset in self.done.items()]
+
+    def commit(self) -> None:
+        """Commit what is done; what can't be committed now is tried again with the next."""
+        if not self.done:
+            return
+        try:
+            self.consumer.commit(offsets=self.offsets(), asynchronous=False)
+        except KafkaException as error:
+            print("not committed:", error, flush=True)
+        else:
+            self.committed()
+
+    def committed(self) -> None:
+        """Forget what is committed."""
+        self.done.clear()
+
+    def close(self) -> None:
+        """Leave the group."""
+        self.consumer.close()
+
+    # ------------------------------------------------------------ partitions
+
+    def assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """Go on where the group was."""
+        consumer.incremental_assign(partitions)
+
+    def revoked(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        """Commit what is done before partitions are another's."""
+        self.commit()
+        self.forget(partitions)
+
+    def lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        """Forget what is another's already."""
+        self.forget(partitions)
+
+    def forget(self, partitions: list[TopicPartition]) -> None:
+        """Partitions are no longer its own."""
+        for partition in partitions:
+            self.done.pop((partition.topic, partition.partition), None)
+
+
+if __name__ == "__main__":
+    Worker(*sys.argv[1:]).run()
