@@ -32,6 +32,7 @@ from groupcoord.broker.security.acl_requests import AclRequests
 from groupcoord.broker.security.login_requests import LoginRequests
 from groupcoord.broker.security.relocation import Token, relocated
 from groupcoord.broker.share.coordination import ShareCoordination
+from groupcoord.broker.share.requests import ShareRequests
 from groupcoord.broker.share.state_requests import ShareStateRequests
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.topics.requests import TopicRequests
@@ -163,6 +164,7 @@ class Broker:
         self.data = data or TopicData(config, clock, self.topics, topic_directory)
         leadership = self.nodes.leadership
         self._data_requests = DataRequests(self.data, self.pace, self._permissions, self._verify_writer, leadership)
+        self._share_requests = ShareRequests(self.data, self._share, self.group_configs, self._permissions)
         self._login_requests = LoginRequests(security, self._permissions, self.wake_earlier)
         self._notices = Notices(self.topics, now_s)
         self._transaction_requests = TransactionRequests(self, node.node_id, self._permissions)
@@ -254,6 +256,7 @@ class Broker:
             AclRequests(acls, self._permissions),
             self._transaction_requests,
             ShareStateRequests(self._share),
+            self._share_requests,
         )
         if RebalanceProtocol.CONSUMER not in served_protocols(self.config):
             table.handlers[ConsumerGroupHeartbeat] = self._refuse_consumer_protocol
@@ -321,7 +324,7 @@ class Broker:
 
         Cheap to ask for each request.
         """
-        advances = self.coordinator.timer_advances + self._data_requests.waits.count
+        advances = self.coordinator.timer_advances + self._data_requests.waits.count + self._share_requests.advances
         transactions_ms = self.transactions.next_deadline_ms()
         if advances == self._seen_advances and transactions_ms == self._seen_transactions_ms:
             return False
@@ -336,6 +339,7 @@ class Broker:
             self._data_requests.waits.next_deadline_ms(),
             self.data.next_deadline_ms(),
             self._share.next_deadline_ms(),
+            self._share_requests.next_deadline_ms(),
             None if self.interceptor is None else self.interceptor.next_deadline_ms(),
             self._login_requests.refusals.next_deadline_ms(),
         )
@@ -346,6 +350,7 @@ class Broker:
         self._data_requests.tick(self.clock.now_ms())
         self.data.tick(self.clock.now_ms())
         self._share.tick()
+        self._share_requests.tick(self.clock.now_ms())
         self.coordinator.tick()
         self.transactions.tick()
         if self.interceptor is not None:
@@ -425,6 +430,7 @@ class Broker:
     def disconnected(self, connection: Connection) -> None:
         """Forget a connection that was closed."""
         self._data_requests.waits.remove(connection)
+        self._share_requests.disconnected(connection)
         if self.interceptor is not None:
             self.interceptor.disconnected(connection)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from attrs import field, fields, fields_dict, frozen
 
-from groupcoord.config.settings import INT32_MAX, INT64_MAX, Choice, Flag, Kind, Names, Number
+from groupcoord.config.settings import INT32_MAX, INT64_MAX, Choice, Flag, Kind, Names, Number, Text
 from groupcoord.errors import ConfigError
 
 ASSIGNOR_CLASSES = MappingProxyType(
@@ -183,6 +183,8 @@ class Config:
     group_streams_num_warmup_replicas: int = _setting(2, at_least=0)
     group_streams_max_warmup_replicas: int = _setting(20, at_least=0)
     group_streams_acceptable_recovery_lag: int = _setting(10_000, at_least=0, at_most=INT64_MAX)
+    errors_deadletterqueue_topic_name_prefix: str = _of_kind("dlq.", Text())
+    errors_deadletterqueue_auto_create_topics_enable: bool = _of_kind(False, Flag())
     # transactions
     transaction_max_timeout_ms: int = _setting(900_000, at_least=1)
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = _setting(10_000, at_least=1)

@@ -68,6 +68,24 @@ class Number:
 
 
 @frozen
+class Text:
+    """Any text: a kind of setting."""
+
+    def parse(self, key: str, raw: Any) -> Any:
+        """See :class:`Kind`."""
+        return raw
+
+    def check(self, key: str, value: object) -> None:
+        """See :class:`Kind`."""
+        if not isinstance(value, str):
+            raise ConfigError(f"setting {key!r} must be text, not {value!r}")
+
+    def text(self, value: str) -> str:
+        """See :class:`Kind`."""
+        return value
+
+
+@frozen
 class Flag:
     """True or false."""
 

@@ -15,6 +15,7 @@ from groupcoord.conformance.matching import (
 )
 from groupcoord.conformance.peer import NoResponseError, Peer, Request
 from groupcoord.conformance.preparation import make_topics, wait_for_topics, wait_until_ready
+from groupcoord.conformance.record_batches import with_batches, with_bytes
 from groupcoord.conformance.report import Failure
 from groupcoord.conformance.targets import ConnectionClosedError, Server, TargetError, Tolerance
 from groupcoord.conformance.transcript import Close, Quiet, Receive, Restart, Send, Sleep, Step, Transcript
@@ -102,7 +103,8 @@ class _Replayer:
             case Send():
                 if step.connection not in self._peers:
                     self._peers[step.connection] = Peer(self._server, step.client_id)
-                self._peers[step.connection].send(step.api, step.version, substitute(step.body, self._bindings))
+                body = with_bytes(substitute(step.body, self._bindings), round(self._server.wall_ms()))
+                self._peers[step.connection].send(step.api, step.version, body)
             case Receive():
                 self._receive(step)
             case Quiet():
@@ -112,8 +114,8 @@ class _Replayer:
             case Close():
                 self._peers.pop(step.connection).close()
             case Restart():
+                self._server.restart()  # which sees nobody leave before it is killed
                 self.close()
-                self._server.restart()
                 wait_until_ready(self._server, self._transcript, self._bindings)
 
     def _receive(self, step: Receive) -> None:
@@ -155,7 +157,9 @@ class _Replayer:
             raise self._failed("a response came, expected none", got=got)
 
     def _of_this_run(self, request: Request, got: Plain) -> Plain:
-        """Leave other runs' groups out of a list of groups."""
+        """Leave other runs' groups out of a list of groups, and have what a share fetch brought as values."""
+        if request.api == "ShareFetch":
+            return with_batches(got)
         if request.api != "ListGroups":
             return got
         own = str(self._bindings["$g"])

@@ -109,6 +109,10 @@ class InProcessServer:
         """Return the virtual time in milliseconds."""
         return self._clock.now_ms()
 
+    def wall_ms(self) -> float:
+        """Return the time of the broker's clock."""
+        return self._clock.now_ms()
+
     def sleep(self, duration_ms: float) -> None:
         """Let virtual time pass; what is due on the way happens at its time."""
         self.run_until(self.now_ms() + round(duration_ms), lambda: False)

@@ -95,6 +95,10 @@ class SocketServer:
                 raise
         return stream
 
+    def wall_ms(self) -> float:
+        """Return the time of the server's clock. See :meth:`Server.wall_ms`."""
+        return time.time() * 1000
+
     def now_ms(self) -> float:
         """Return the monotonic clock's time in milliseconds."""
         return time.monotonic() * 1000

@@ -106,6 +106,9 @@ class Server(Protocol):
             ConnectionClosedError: the server can't be reached.
         """
 
+    def wall_ms(self) -> float:
+        """Return the time that the server's clock shows, in milliseconds since the Unix epoch, roughly."""
+
     def now_ms(self) -> float:
         """Return the current time in milliseconds; only differences mean something."""
 

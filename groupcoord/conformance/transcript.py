@@ -13,6 +13,7 @@ from attrs import frozen
 from groupcoord.conformance import entities
 from groupcoord.conformance.entities import Plain
 from groupcoord.conformance.matching import substitute, variable_kind
+from groupcoord.conformance.record_batches import with_bytes
 from groupcoord.errors import GroupcoordError
 
 PACKAGED = Path(__file__).parent / "transcripts"
@@ -296,9 +297,8 @@ class _Checker:
         match step:
             case Send():
                 self._check_variables(step.body, bind=False)
-                entities.encode_request(
-                    step.api, step.version, 0, step.client_id, substitute(step.body, self._placeholders)
-                )
+                body = with_bytes(substitute(step.body, self._placeholders), 0)
+                entities.encode_request(step.api, step.version, 0, step.client_id, body)
                 self._unanswered.setdefault(step.connection, []).append(step)
             case Receive():
                 if not self._requests(step.connection):

@@ -47,6 +47,7 @@ from groupcoord.laws.membership import (
     ids_taken_back,
 )
 from groupcoord.laws.owners import OwnerLaws
+from groupcoord.laws.share_partitions import ShareLedger, check_share_partition, check_states_are_the_log
 
 __all__ = [
     "NEWEST",
@@ -58,6 +59,7 @@ __all__ = [
     "OffsetKey",
     "OffsetLedger",
     "OwnerLaws",
+    "ShareLedger",
     "check_acknowledged_commits",
     "check_append",
     "check_bytes",
@@ -75,8 +77,10 @@ __all__ = [
     "check_rebuilt",
     "check_replay",
     "check_restart_writes_the_same",
+    "check_share_partition",
     "check_size",
     "check_snapshot_rebuilds",
+    "check_states_are_the_log",
     "check_timers",
     "check_tokens",
     "check_writes_in_flight",

@@ -53,6 +53,7 @@ from groupcoord.wire import config_messages as configs
 from groupcoord.wire import feature_messages as features
 from groupcoord.wire import login_messages as login
 from groupcoord.wire import quota_messages as quotas
+from groupcoord.wire import share_messages as shares
 from groupcoord.wire import telemetry_messages as telemetry
 from groupcoord.wire import transaction_messages as transactions
 from groupcoord.wire import version_differences as differences
@@ -241,6 +242,8 @@ _APIS = (
     by_schema(75, cluster.DescribeTopicPartitions, cluster.DescribeTopicPartitionsResponse, (0, 0), 0),
     by_schema(80, cluster.AddRaftVoter, cluster.MembershipResponse, (0, 1), 0),
     by_schema(81, cluster.RemoveRaftVoter, cluster.MembershipResponse, (0, 0), 0),
+    by_schema(78, shares.ShareFetch, shares.ShareFetchResponse, (1, 2), 0),
+    by_schema(79, shares.ShareAcknowledge, shares.ShareAcknowledgeResponse, (1, 2), 0),
     by_schema(83, states.InitializeShareGroupState, states.InitializeShareGroupStateResponse, (0, 0), 0),
     by_schema(84, states.ReadShareGroupState, states.ReadShareGroupStateResponse, (0, 0), 0),
     by_schema(85, states.WriteShareGroupState, states.WriteShareGroupStateResponse, (0, 1), 0),

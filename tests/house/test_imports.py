@@ -71,6 +71,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "records.batches",  # what it writes itself; and how small a record can be
         "records.transactions",
         *("share_coordinator", "core.share_state", "records.share_state"),  # share groups have their own coordinator
+        "core.share_partition",
         *("embedding.loading", "embedding.random_ids"),
         "core.java",  # topics are described in its order of names
         "core.topic_names",

@@ -459,14 +459,56 @@ BODIES: dict[int, dict[str, Any]] = {
         ],
     },
     69: {"group_ids": ["group", ""], "include_authorized_operations": True},
+    78: {
+        "group_id": "group",
+        "member_id": "member",
+        "share_session_epoch": 3,
+        "max_wait": 500,
+        "min_bytes": 1,
+        "max_bytes": 1 << 20,
+        "max_records": 500,
+        "batch_size": 100,
+        "share_acquire_mode": 1,
+        "is_renew_ack": True,
+        "topics": [
+            {
+                "topic_id": TOPIC_ID,
+                "partitions": [
+                    {
+                        "partition_index": 3,
+                        "acknowledgement_batches": [
+                            {"first_offset": 1 << 40, "last_offset": 1 << 41, "acknowledge_types": [1, 2, 4]}
+                        ],
+                    }
+                ],
+            }
+        ],
+        "forgotten_topics_data": [{"topic_id": TOPIC_ID, "partitions": [4, 5]}],
+    },
+    79: {
+        "group_id": "group",
+        "member_id": "member",
+        "share_session_epoch": -1,
+        "is_renew_ack": True,
+        "topics": [
+            {
+                "topic_id": TOPIC_ID,
+                "partitions": [
+                    {
+                        "partition_index": 3,
+                        "acknowledgement_batches": [
+                            {"first_offset": 1 << 40, "last_offset": 1 << 41, "acknowledge_types": [3]}
+                        ],
+                    }
+                ],
+            }
+        ],
+    },
     83: {
         "group_id": "group",
         "topics": [{"topic_id": TOPIC_ID, "partitions": [{"partition": 3, "state_epoch": 7, "start_offset": 1 << 40}]}],
     },
-    84: {
-        "group_id": "group",
-        "topics": [{"topic_id": TOPIC_ID, "partitions": [{"partition": 3, "leader_epoch": 7}]}],
-    },
+    84: {"group_id": "group", "topics": [{"topic_id": TOPIC_ID, "partitions": [{"partition": 3, "leader_epoch": 7}]}]},
     85: {
         "group_id": "group",
         "topics": [
@@ -488,10 +530,7 @@ BODIES: dict[int, dict[str, Any]] = {
         ],
     },
     86: {"group_id": "group", "topics": [{"topic_id": TOPIC_ID, "partitions": [{"partition": 3}]}]},
-    87: {
-        "group_id": "group",
-        "topics": [{"topic_id": TOPIC_ID, "partitions": [{"partition": 3, "leader_epoch": 7}]}],
-    },
+    87: {"group_id": "group", "topics": [{"topic_id": TOPIC_ID, "partitions": [{"partition": 3, "leader_epoch": 7}]}]},
     88: {
         "group_id": "group",
         "member_id": "member",

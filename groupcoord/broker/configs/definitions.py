@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from attrs import field, fields_dict, frozen
 
 from groupcoord.config import Config, key_of, kind_of
-from groupcoord.config.settings import INT32_MAX, INT64_MAX, Choice, Flag, Kind, Number
+from groupcoord.config.settings import INT32_MAX, INT64_MAX, Choice, Flag, Kind, Number, Text
 from groupcoord.errors import ConfigError
 from groupcoord.wire.config_messages import ConfigSource, ConfigSynonym, ConfigType
 
@@ -44,7 +44,7 @@ class ReplicaList:
 
 
 @frozen
-class FreeText:
+class FreeText(Text):
     """Any text: a kind of setting.
 
     Attributes:
@@ -52,19 +52,6 @@ class FreeText:
     """
 
     config_type: ConfigType = ConfigType.STRING
-
-    def parse(self, key: str, raw: Any) -> Any:
-        """See :class:`~groupcoord.config.settings.Kind`."""
-        return raw
-
-    def check(self, key: str, value: object) -> None:
-        """See :class:`~groupcoord.config.settings.Kind`."""
-        if not isinstance(value, str):
-            raise ConfigError(f"setting {key!r} must be text, not {value!r}")
-
-    def text(self, value: str) -> str:
-        """See :class:`~groupcoord.config.settings.Kind`."""
-        return value
 
 
 class Layer(NamedTuple):
@@ -129,7 +116,9 @@ def type_of(kind: Kind) -> ConfigType:
             return ConfigType.LONG if kind.at_most > INT32_MAX else ConfigType.INT
         case Flag():
             return ConfigType.BOOLEAN
-        case Choice():
+        case FreeText():
+            return kind.config_type
+        case Choice() | Text():
             return ConfigType.STRING
     return getattr(kind, "config_type", ConfigType.LIST)
 

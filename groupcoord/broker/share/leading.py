@@ -1,0 +1,317 @@
+"""The share-partitions that a broker leads: their records in flight, their log, and what is written about them.
+
+What is here is memory. It is made when a share group first fetches from a partition, of what the share coordinator
+knows; and it is dropped when that has another leader, or says that somebody else has begun anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any
+
+from groupcoord.broker.records.topic_data import TopicData
+from groupcoord.broker.share.coordination import ShareCoordination
+from groupcoord.broker.share.dead_letters import DeadLetters
+from groupcoord.broker.share.start_offsets import start_offset_of
+from groupcoord.broker.topics.registry import Topic
+from groupcoord.config.group_settings import ShareGroupSettings
+from groupcoord.core.messages.share_state import (
+    ReadShareGroupState,
+    ReadStateResult,
+    StateTopicToRead,
+    StateTopicToWrite,
+    StateToRead,
+    StateToWrite,
+    WriteShareGroupState,
+)
+from groupcoord.core.share_partition.acknowledging import Acknowledgement, RefusedAcknowledgementError
+from groupcoord.core.share_partition.partition import SharePartition, StateWrite
+from groupcoord.core.share_state.records import NO_START_OFFSET, SharePartitionKey
+from groupcoord.errors import ErrorCode
+from groupcoord.storage.errors import FailedLogError, TopicLogError
+
+if TYPE_CHECKING:
+    from groupcoord.storage.partition_log import PartitionLog
+
+Done = Callable[[ErrorCode], None]
+"""Is told what came of something."""
+
+SettingsOf = Callable[[str], ShareGroupSettings]
+
+_FENCED = frozenset(
+    (
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.FENCED_STATE_EPOCH,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    )
+)
+"""What the share coordinator says when somebody else has begun anew."""
+
+_TRANSLATION = {
+    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.GROUP_ID_NOT_FOUND,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+}
+
+
+def for_member(error_code: ErrorCode) -> ErrorCode:
+    """Return what a member is told of an error of the share coordinator."""
+    return _TRANSLATION.get(error_code, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+class _Told:
+    """A token for the share coordinator: passes its answer on."""
+
+    def __init__(self, tell: Callable[[Any], None]) -> None:
+        self._tell = tell
+
+    def answer(self, response: Any) -> None:
+        """Take the answer."""
+        self._tell(response.results[0].partitions[0])
+
+
+class LedPartition:
+    """A share-partition that this broker leads.
+
+    Attributes:
+        key: the share-partition.
+        topic: its topic.
+        log: what there is to read.
+        records: its records in flight; None while that is not known yet.
+        state_epoch, leader_epoch: what it is written with.
+        error_code: why it can't be used, if so.
+        waiting: is called when there may be something to acquire: fetches that wait.
+    """
+
+    def __init__(self, key: SharePartitionKey, topic: Topic, log: PartitionLog, leader_epoch: int) -> None:
+        self.key = key
+        self.topic = topic
+        self.log = log
+        self.records: SharePartition | None = None
+        self.state_epoch = 0
+        self.leader_epoch = leader_epoch
+        self.error_code = ErrorCode.NONE
+        self.waiting: dict[Callable[[], None], None] = {}
+        self.lock_ms: int | None = None
+
+    def tell(self) -> None:
+        """There may be something to acquire, or an error to tell."""
+        for wake in list(self.waiting):
+            wake()
+
+
+class SharePartitions:
+    """The share-partitions that a broker leads.
+
+    Args:
+        data: what topics hold.
+        share: the share coordinator.
+        settings_of: says what holds for a share group.
+    """
+
+    def __init__(self, data: TopicData, share: ShareCoordination, settings_of: SettingsOf) -> None:
+        self._data = data
+        self._share = share
+        self.settings_of = settings_of
+        self._led: dict[SharePartitionKey, LedPartition] = {}
+        self._watched: dict[PartitionLog, dict[SharePartitionKey, LedPartition]] = {}
+        self._locks: list[tuple[int, int, LedPartition]] = []
+        self.lock_count = 0
+        self._dead_letters = DeadLetters(data)
+
+    # ------------------------------------------------------------ which there are
+
+    def lead(self, key: SharePartitionKey, topic: Topic) -> LedPartition | ErrorCode:
+        """Return a share-partition of a partition that exists; it may not know its records yet."""
+        try:
+            log = self._data.log(topic, key.partition)
+        except FailedLogError as error:
+            self._drop_key(key)
+            return error.error_code
+        if log is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        led = self._led.get(key)
+        if led is not None and led.log is log and led.leader_epoch == self._data.leader_epoch(topic, key.partition):
+            return led
+        self._drop_key(key)
+        led = LedPartition(key, topic, log, self._data.leader_epoch(topic, key.partition))
+        self._led[key] = led
+        keys = self._watched.setdefault(log, {})
+        if not keys:
+            log.watchers[self._log_changed] = None
+        keys[key] = led
+        self._read_state(led)
+        return led
+
+    def known(self, key: SharePartitionKey) -> LedPartition | None:
+        """Return a share-partition whose records are known already."""
+        led = self._led.get(key)
+        return None if led is None or led.records is None or led.log.is_closed else led
+
+    def all(self) -> list[LedPartition]:
+        """Return every share-partition."""
+        return list(self._led.values())
+
+    def forget_group(self, group_id: str) -> None:
+        """Nobody of a group reads here any more."""
+        for key in [key for key in self._led if key.group_id == group_id]:
+            self._drop_key(key)
+
+    def _drop_key(self, key: SharePartitionKey) -> None:
+        led = self._led.get(key)
+        if led is not None:
+            self._drop(led, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def _drop(self, led: LedPartition, error_code: ErrorCode) -> None:
+        """Forget a share-partition, and tell who waits why."""
+        if self._led.get(led.key) is not led:
+            return
+        del self._led[led.key]
+        keys = self._watched[led.log]
+        del keys[led.key]
+        if not keys:
+            del self._watched[led.log]
+            led.log.watchers.pop(self._log_changed, None)
+        led.error_code = error_code
+        led.tell()
+
+    def _log_changed(self, log: PartitionLog) -> None:
+        for led in list(self._watched.get(log, {}).values()):
+            if log.is_closed:
+                self._drop(led, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            elif led.waiting:
+                led.tell()
+
+    # ------------------------------------------------------------ the share coordinator
+
+    def _ask(self, request: Any, tell: Callable[[Any], None]) -> bool:
+        coordinator = self._share.coordinator
+        if coordinator is None:
+            return False
+        coordinator.submit(request, _Told(tell))
+        self._share.deliver_replies()
+        return True
+
+    def _read_state(self, led: LedPartition) -> None:
+        group_id, topic_id, index = led.key
+        entry = StateTopicToRead(topic_id, (StateToRead(index, led.leader_epoch),))
+        if not self._ask(ReadShareGroupState(group_id, (entry,)), partial(self._begin, led)):
+            self._drop(led, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def _begin(self, led: LedPartition, state: ReadStateResult) -> None:
+        if state.error_code is not ErrorCode.NONE:
+            self._drop(led, for_member(state.error_code))
+            return
+        start_offset = state.start_offset
+        if start_offset == NO_START_OFFSET:
+            settings = self.settings_of(led.key.group_id)
+            try:
+                start_offset = start_offset_of(settings.auto_offset_reset, led.log, self._data.clock.now_ms())
+            except TopicLogError as error:
+                self._drop(led, error.error_code)
+                return
+        led.state_epoch = state.state_epoch
+        led.records = SharePartition(start_offset, state.state_batches)
+        self._bury(led)
+        led.tell()
+
+    def write(self, led: LedPartition, write: StateWrite, done: Done | None = None) -> None:
+        """Have something written about a share-partition, and do what follows."""
+        group_id, topic_id, index = led.key
+        entry = StateToWrite(
+            index,
+            led.state_epoch,
+            led.leader_epoch,
+            write.start_offset,
+            write.batches,
+            write.delivery_complete_count,
+        )
+        request = WriteShareGroupState(group_id, (StateTopicToWrite(topic_id, (entry,)),))
+        if not self._ask(request, lambda result: self._written(led, write, done, result.error_code)):
+            self._written(led, write, done, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def _written(self, led: LedPartition, write: StateWrite, done: Done | None, error_code: ErrorCode) -> None:
+        assert led.records is not None, "nothing is written before something is known"
+        if error_code is ErrorCode.NONE:
+            led.records.written(write)
+        else:
+            led.records.refused(write)
+        if done is not None:
+            done(ErrorCode.NONE if error_code is ErrorCode.NONE else for_member(error_code))
+        if error_code in _FENCED:
+            self._drop(led, for_member(error_code))
+            return
+        if error_code is ErrorCode.NONE:
+            self._bury(led)
+        led.tell()
+
+    def _bury(self, led: LedPartition) -> None:
+        """Send records that are given up where such records go, and then have done with them."""
+        records, settings = led.records, self.settings_of(led.key.group_id)
+        dead = [] if records is None else records.archiving()
+        if records is not None and dead:
+            self._dead_letters.send(led.key.group_id, led.topic, led.key.partition, led.log, dead, settings)
+            self.write(led, records.archive(dead))
+
+    # ------------------------------------------------------------ what members do
+
+    def acknowledge(
+        self, led: LedPartition, member_id: str, acknowledgements: Sequence[Acknowledgement], done: Done
+    ) -> None:
+        """Take what a member says of its records; ``done`` is told what came of it, now or later."""
+        assert led.records is not None, "what is acknowledged was fetched"
+        settings, now_ms = self.settings_of(led.key.group_id), self._data.clock.now_ms()
+        try:
+            write = led.records.acknowledge(member_id, acknowledgements, settings, now_ms)
+        except RefusedAcknowledgementError as error:
+            done(error.error_code)
+            return
+        self.watch_locks(led)
+        if write is None:
+            done(ErrorCode.NONE)
+        else:
+            self.write(led, write, done)
+
+    def release(self, led: LedPartition, member_id: str) -> None:
+        """A member is gone: others may have what it has."""
+        if led.records is not None:
+            write = led.records.release(member_id, self.settings_of(led.key.group_id))
+            if write is not None:
+                self.write(led, write)
+
+    # ------------------------------------------------------------ time
+
+    def watch_locks(self, led: LedPartition) -> None:
+        """Have the locks of a share-partition looked at when one is over."""
+        lock_ms = None if led.records is None else led.records.next_lock_ms()
+        if lock_ms is not None and (led.lock_ms is None or lock_ms < led.lock_ms):
+            led.lock_ms = lock_ms
+            self.lock_count += 1
+            heappush(self._locks, (lock_ms, self.lock_count, led))
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when :meth:`tick` is wanted; None: nothing is locked."""
+        return self._locks[0][0] if self._locks else None
+
+    def tick(self, now_ms: int) -> None:
+        """Let others have what was locked for too long."""
+        while self._locks and self._locks[0][0] <= now_ms:
+            led = heappop(self._locks)[2]
+            led.lock_ms = None
+            if self._led.get(led.key) is led:
+                self.expire_locks(led, now_ms)
+
+    def expire_locks(self, led: LedPartition, now_ms: int) -> None:
+        """Let others have what was locked until a time."""
+        if led.records is not None:
+            write = led.records.expire_locks(self.settings_of(led.key.group_id), now_ms)
+            self.watch_locks(led)
+            if write is not None:
+                self.write(led, write)

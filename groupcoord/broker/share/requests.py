@@ -1,0 +1,476 @@
+"""ShareFetch and ShareAcknowledge: who may ask what, in which session, and for how long a fetch waits.
+
+Sources: ``KafkaApis``, ``SharePartitionManager``, ``DelayedShareFetch`` of Apache Kafka 4.4, as recorded. There a fetch
+that waits is not always woken by a release (the records come at the end of ``max_wait``); here it always is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from heapq import heapify, heappop, heappush
+from typing import Any
+
+from attrs import define, field
+
+from groupcoord.broker.answering import answers
+from groupcoord.broker.configs.groups import GroupConfigs
+from groupcoord.broker.connection import Connection
+from groupcoord.broker.portions import Answer, Work
+from groupcoord.broker.records.topic_data import TopicData
+from groupcoord.broker.share.coordination import ShareCoordination
+from groupcoord.broker.share.leading import LedPartition, SharePartitions
+from groupcoord.broker.share.reading import NOTHING_READ, ReadRecords, acquirable_bytes, read_and_acquire
+from groupcoord.broker.share.sessions import SharedPartition, ShareSession, ShareSessions
+from groupcoord.broker.topics.registry import Topic
+from groupcoord.core.front.authorization import Operation, Permissions
+from groupcoord.core.share_partition.acknowledging import (
+    Acknowledgement,
+    RefusedAcknowledgementError,
+    check_acknowledgements,
+)
+from groupcoord.core.share_partition.acquiring import Wanted
+from groupcoord.core.share_state.records import SharePartitionKey
+from groupcoord.errors import ErrorCode
+from groupcoord.storage.errors import TopicLogError
+from groupcoord.wire import WireResponse
+from groupcoord.wire.share_messages import (
+    FINAL_EPOCH,
+    FIRST_EPOCH,
+    ShareAcknowledge,
+    ShareAcknowledgedPartition,
+    ShareAcknowledgedTopic,
+    ShareAcknowledgeResponse,
+    ShareFetch,
+    ShareFetchResponse,
+    ShareFetchTopic,
+    SharePartitionData,
+    ShareTopicData,
+)
+
+MEMBER_ID_MAX = 36
+RECORD_LIMIT_MODE = 1
+STALE_WAITS_LIMIT = 64
+TOPICS_AT_ONCE = 50
+
+
+class _Awaited(Answer):
+    """Something that may have come already."""
+
+    def come(self) -> None:
+        """It has come."""
+        if self.response is None:
+            self.answer(True)
+
+
+@define(eq=False)
+class _Outcome:
+    """What is to be told of a partition.
+
+    Attributes:
+        error_code: why nothing can be read, if so.
+        acknowledge_error_code: what came of acknowledgements; None: there were none.
+        read: what was read.
+    """
+
+    error_code: ErrorCode = ErrorCode.NONE
+    acknowledge_error_code: ErrorCode | None = None
+    read: ReadRecords = NOTHING_READ
+
+
+@define(eq=False)
+class _Fetching:
+    """A fetch under way.
+
+    Attributes:
+        session: whose it is.
+        request: what is asked for.
+        permissions: what the asker may do.
+        deadline_ms: until when it waits.
+        outcomes: what is to be told, by partition, in the order in which they are read.
+    """
+
+    session: ShareSession
+    request: ShareFetch
+    permissions: Permissions
+    deadline_ms: int
+    outcomes: dict[SharedPartition, _Outcome] = field(factory=dict)
+
+
+class ShareRequests:
+    """Answers what share consumers ask of the leaders of partitions.
+
+    Args:
+        data: what topics hold.
+        share: the share coordinator.
+        group_configs: say what holds for a share group.
+        permissions_of: returns what a connection's client may do.
+    """
+
+    def __init__(
+        self,
+        data: TopicData,
+        share: ShareCoordination,
+        group_configs: GroupConfigs,
+        permissions_of: Callable[[Connection], Permissions],
+    ) -> None:
+        self._data = data
+        self._permissions_of = permissions_of
+        self._settings_of = settings_of = group_configs.share_settings_of
+        self.sessions = ShareSessions()
+        self.partitions = SharePartitions(data, share, settings_of)
+        self._waits: list[tuple[int, int, _Awaited]] = []
+        self.count = 0
+        """How many fetches there ever were that waited."""
+
+    # ------------------------------------------------------------ time, and connections
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when :meth:`tick` is wanted; None: nothing waits."""
+        while self._waits and self._waits[0][2].response is not None:
+            heappop(self._waits)
+        deadlines_ms = (self._waits[0][0] if self._waits else None, self.partitions.next_deadline_ms())
+        return min((each for each in deadlines_ms if each is not None), default=None)
+
+    @property
+    def advances(self) -> int:
+        """A number that changes when :meth:`next_deadline_ms` may have come nearer."""
+        return self.count + self.partitions.lock_count
+
+    def tick(self, now_ms: int) -> None:
+        """Time has passed: locks are over, and so is the time of fetches."""
+        self.partitions.tick(now_ms)
+        while self._waits and self._waits[0][0] <= now_ms:
+            heappop(self._waits)[2].come()
+
+    def disconnected(self, connection: Connection) -> None:
+        """A connection is closed, and the sessions with it that were opened there."""
+        for session in self.sessions.of_connection(connection):
+            self._end(session)
+            if not self.sessions.has_of_group(session.group_id):
+                self.partitions.forget_group(session.group_id)
+
+    def _end(self, session: ShareSession) -> None:
+        """End a session: what its member has of its partitions is free again."""
+        self.sessions.remove(session)
+        for partition in session.partitions:
+            led = self.partitions.known(SharePartitionKey(session.group_id, *partition))
+            if led is not None:
+                self.partitions.release(led, session.member_id)
+
+    def _wait(self, deadline_ms: int) -> _Awaited:
+        awaited = _Awaited()
+        self.count += 1
+        heappush(self._waits, (deadline_ms, self.count, awaited))
+        if len(self._waits) > STALE_WAITS_LIMIT and self.count % STALE_WAITS_LIMIT == 0:
+            self._waits = [entry for entry in self._waits if entry[2].response is None]
+            heapify(self._waits)
+        return awaited
+
+    # ------------------------------------------------------------ ShareFetch
+
+    @answers(ShareFetch)
+    def fetch(self, connection: Connection, request: ShareFetch) -> WireResponse | None:
+        """Give out records, or wait for some."""
+        permissions = self._permissions_of(connection)
+        error_code = _refusal(request, permissions)
+        if error_code is ErrorCode.NONE and request.is_renew_ack:
+            sizes = request.max_bytes, request.min_bytes, request.max_records, request.max_wait_ms
+            error_code = ErrorCode.INVALID_REQUEST if any(sizes) else ErrorCode.NONE
+        if error_code is not ErrorCode.NONE:
+            return ShareFetchResponse(error_code)
+        group_id, member_id = request.group_id or "", request.member_id or ""
+        found: ShareSession | ErrorCode
+        if request.share_session_epoch == FIRST_EPOCH:
+            if any(partition.acknowledgement_batches for topic in request.topics for partition in topic.partitions):
+                return ShareFetchResponse(ErrorCode.INVALID_REQUEST)
+            if self._is_full(group_id, member_id):
+                return _at_once(connection, self._refuse_full(request.max_wait_ms))
+            found = self.sessions.open(group_id, member_id, connection)
+        else:
+            found = self.sessions.find(group_id, member_id, request.share_session_epoch)
+        if isinstance(found, ErrorCode):
+            return ShareFetchResponse(found)
+        deadline_ms = self._data.clock.now_ms() + max(request.max_wait_ms, 0)
+        return _at_once(connection, self._fetch(_Fetching(found, request, permissions, deadline_ms)))
+
+    def _is_full(self, group_id: str, member_id: str) -> bool:
+        limit = self._data.config.group_share_max_share_sessions
+        return len(self.sessions) >= limit and not self.sessions.has(group_id, member_id)
+
+    def _refuse_full(self, max_wait_ms: int) -> Work[WireResponse | None]:
+        if max_wait_ms > 0:
+            yield self._wait(self._data.clock.now_ms() + max_wait_ms)
+        return ShareFetchResponse(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+
+    def _fetch(self, fetching: _Fetching) -> Work[WireResponse | None]:
+        session, request = fetching.session, fetching.request
+        is_final = request.share_session_epoch == FINAL_EPOCH
+        acknowledged = yield from self._acknowledge_all(session, request, fetching.permissions)
+        if is_final:
+            self._end(session)
+        else:
+            self._update(session, request)
+            if request.max_records > 0 and request.max_bytes > 0:
+                yield from self._read_or_wait(fetching)
+        for partition, error_code in acknowledged.items():
+            fetching.outcomes.setdefault(partition, _Outcome()).acknowledge_error_code = error_code
+        return self._respond(fetching)
+
+    def _update(self, session: ShareSession, request: ShareFetch) -> None:
+        for topic in request.topics:
+            known = self._data.topics.get_by_id(topic.topic_id)
+            for partition in topic.partitions:
+                session.add(
+                    SharedPartition(topic.topic_id, partition.partition_index), "" if known is None else known.name
+                )
+        for forgotten in request.forgotten_topics_data:
+            session.forget(SharedPartition(forgotten.topic_id, index) for index in forgotten.partitions)
+
+    def _read_or_wait(self, fetching: _Fetching) -> Work[None]:
+        """Read when there is enough, or when time is up."""
+        awaited: _Awaited | None = None
+        watched: list[LedPartition] = []
+        is_late = fetching.request.max_wait_ms <= 0
+        try:
+            while True:
+                led = self._led(fetching)
+                is_enough = self._is_enough(fetching, led)
+                is_late = is_late or self._data.clock.now_ms() >= fetching.deadline_ms
+                if (is_enough or is_late or not led) and (self._read(fetching, led) or is_late or not led):
+                    return
+                if any(outcome.error_code is not ErrorCode.NONE for outcome in fetching.outcomes.values()):
+                    return
+                awaited = self._wait(fetching.deadline_ms)
+                watched = list(led.values())
+                for each in watched:
+                    each.waiting[awaited.come] = None
+                yield awaited
+                _unwatch(watched, awaited)
+        finally:
+            if awaited is not None:
+                _unwatch(watched, awaited)
+                awaited.response = True
+
+    def _led(self, fetching: _Fetching) -> dict[SharedPartition, LedPartition]:
+        """Return the share-partitions that can be read, and note why others can't."""
+        session = fetching.session
+        led: dict[SharedPartition, LedPartition] = {}
+        for partition in session.rotated(fetching.request.share_session_epoch):
+            topic = self._find(partition, session.partitions[partition], fetching.permissions)
+            found = (
+                topic
+                if isinstance(topic, ErrorCode)
+                else self.partitions.lead(SharePartitionKey(session.group_id, *partition), topic)
+            )
+            error_code = found if isinstance(found, ErrorCode) else found.error_code
+            fetching.outcomes[partition] = _Outcome(error_code)
+            if isinstance(found, LedPartition) and error_code is ErrorCode.NONE:
+                led[partition] = found
+        return led
+
+    def _find(self, partition: SharedPartition, name: str, permissions: Permissions) -> Topic | ErrorCode:
+        topic = self._data.topics.get_by_id(partition.topic_id)
+        name = name if topic is None else topic.name
+        if not name:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        if not permissions.on_topic(name, Operation.READ):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if topic is None or not topic.has_partition(partition.partition):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return topic
+
+    def _is_enough(self, fetching: _Fetching, led: dict[SharedPartition, LedPartition]) -> bool:
+        settings = self._settings_of(fetching.session.group_id)
+        size_bytes = 0
+        has_some = False
+        for each in led.values():
+            try:
+                found = acquirable_bytes(each, settings)
+            except TopicLogError:
+                return True  # that is told
+            has_some = has_some or bool(found)
+            size_bytes += found or 0
+        return has_some and size_bytes >= fetching.request.min_bytes
+
+    def _read(self, fetching: _Fetching, led: dict[SharedPartition, LedPartition]) -> bool:
+        """Read from every share-partition that has something; tell whether there was anything, or an error."""
+        request, settings = fetching.request, self._settings_of(fetching.session.group_id)
+        now_ms = self._data.clock.now_ms()
+        ready = []
+        has_failed = False
+        for partition, each in led.items():
+            try:
+                if acquirable_bytes(each, settings):
+                    ready.append((partition, each))
+            except TopicLogError as error:
+                fetching.outcomes[partition].error_code = error.error_code
+                has_failed = True
+        left_bytes, left_records = min(request.max_bytes, self._data.config.fetch_max_bytes), request.max_records
+        share_bytes = max(left_bytes // max(len(ready), 1), 1)
+        has_read = False
+        for partition, each in ready:
+            wanted = Wanted(
+                fetching.session.member_id,
+                left_records,
+                request.batch_size,
+                request.share_acquire_mode == RECORD_LIMIT_MODE,
+            )
+            read = read_and_acquire(each, wanted, settings, share_bytes, now_ms, takes_first=not has_read)
+            self.partitions.watch_locks(each)
+            fetching.outcomes[partition].read = read
+            left_records -= read.record_count
+            has_read = has_read or read.record_count > 0
+            if left_records <= 0:
+                break
+        return has_read or has_failed
+
+    def _respond(self, fetching: _Fetching) -> ShareFetchResponse:
+        session = fetching.session
+        topics: dict[Any, list[SharePartitionData]] = {}
+        for partition, outcome in fetching.outcomes.items():
+            is_told = (
+                partition in session.due
+                or outcome.error_code is not ErrorCode.NONE
+                or outcome.acknowledge_error_code is not None
+                or outcome.read.acquired
+            )
+            if outcome.error_code is ErrorCode.NONE:
+                session.due.discard(partition)
+            else:
+                session.due.add(partition)
+            if is_told:
+                topics.setdefault(partition.topic_id, []).append(
+                    SharePartitionData(
+                        partition.partition,
+                        outcome.error_code,
+                        outcome.acknowledge_error_code or ErrorCode.NONE,
+                        outcome.read.records,
+                        outcome.read.acquired,
+                    )
+                )
+        lock_ms = self._settings_of(session.group_id).record_lock_duration_ms
+        return ShareFetchResponse(
+            ErrorCode.NONE,
+            lock_ms,
+            tuple(ShareTopicData(topic_id, tuple(found)) for topic_id, found in topics.items()),
+        )
+
+    # ------------------------------------------------------------ ShareAcknowledge
+
+    @answers(ShareAcknowledge)
+    def acknowledge(self, connection: Connection, request: ShareAcknowledge) -> WireResponse | None:
+        """Take what a member says of records that it has."""
+        permissions = self._permissions_of(connection)
+        error_code = _refusal(request, permissions)
+        if error_code is ErrorCode.NONE and request.share_session_epoch == FIRST_EPOCH:
+            error_code = ErrorCode.INVALID_SHARE_SESSION_EPOCH
+        if error_code is not ErrorCode.NONE:
+            return ShareAcknowledgeResponse(error_code)
+        found = self.sessions.find(request.group_id or "", request.member_id or "", request.share_session_epoch)
+        if isinstance(found, ErrorCode):
+            return ShareAcknowledgeResponse(found)
+        return _at_once(connection, self._acknowledge(found, request, permissions))
+
+    def _acknowledge(
+        self, session: ShareSession, request: ShareAcknowledge, permissions: Permissions
+    ) -> Work[WireResponse | None]:
+        acknowledged = yield from self._acknowledge_all(session, request, permissions)
+        if request.share_session_epoch == FINAL_EPOCH:
+            self._end(session)
+        topics: dict[Any, list[ShareAcknowledgedPartition]] = {}
+        for partition, error_code in acknowledged.items():
+            topics.setdefault(partition.topic_id, []).append(
+                ShareAcknowledgedPartition(partition.partition, error_code)
+            )
+        lock_ms = self._settings_of(session.group_id).record_lock_duration_ms
+        results = tuple(ShareAcknowledgedTopic(topic_id, tuple(found)) for topic_id, found in topics.items())
+        return ShareAcknowledgeResponse(ErrorCode.NONE, lock_ms, results)
+
+    def _acknowledge_all(
+        self, session: ShareSession, request: ShareFetch | ShareAcknowledge, permissions: Permissions
+    ) -> Work[dict[SharedPartition, ErrorCode]]:
+        """Acknowledge all that a request names, and wait until it is written."""
+        results: dict[SharedPartition, ErrorCode] = {}
+        missing: set[SharedPartition] = set()
+        all_there: _Awaited | None = None
+
+        def done(partition: SharedPartition, error_code: ErrorCode) -> None:
+            results[partition] = error_code
+            missing.discard(partition)
+            if not missing and all_there is not None:
+                all_there.come()
+
+        for number, (partition, batches) in enumerate(_acknowledgements(request.topics)):
+            if number and number % TOPICS_AT_ONCE == 0:
+                yield None
+            missing.add(partition)
+            self._acknowledge_one(session, partition, batches, request, permissions, done)
+        if missing:
+            all_there = _Awaited()
+            yield all_there
+        return results
+
+    def _acknowledge_one(
+        self,
+        session: ShareSession,
+        partition: SharedPartition,
+        batches: list[Acknowledgement],
+        request: ShareFetch | ShareAcknowledge,
+        permissions: Permissions,
+        done: Callable[[SharedPartition, ErrorCode], None],
+    ) -> None:
+        topic = self._find(partition, "", permissions)
+        led = self.partitions.known(SharePartitionKey(session.group_id, *partition))
+        try:
+            check_acknowledgements(batches, may_renew=request.is_renew_ack)
+        except RefusedAcknowledgementError as error:
+            done(partition, error.error_code)
+            return
+        if isinstance(topic, ErrorCode):
+            done(partition, topic)
+        elif led is None:
+            done(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        else:
+            self.partitions.acknowledge(led, session.member_id, batches, lambda error_code: done(partition, error_code))
+
+
+def _refusal(request: ShareFetch | ShareAcknowledge, permissions: Permissions) -> ErrorCode:
+    """Return why a request is refused whoever's session it names, or NONE."""
+    if request.group_id is None:
+        return ErrorCode.INVALID_REQUEST
+    error_code = permissions.group_error(request.group_id, Operation.READ)
+    if error_code is not ErrorCode.NONE:
+        return error_code
+    is_sound = request.member_id and len(request.member_id) <= MEMBER_ID_MAX
+    return ErrorCode.NONE if is_sound else ErrorCode.INVALID_REQUEST
+
+
+def _acknowledgements(topics: Iterable[ShareFetchTopic]) -> Iterator[tuple[SharedPartition, list[Acknowledgement]]]:
+    for topic in topics:
+        for partition in topic.partitions:
+            if partition.acknowledgement_batches:
+                batches = [Acknowledgement(*batch) for batch in partition.acknowledgement_batches]
+                yield SharedPartition(topic.topic_id, partition.partition_index), batches
+
+
+def _unwatch(watched: Iterable[LedPartition], awaited: _Awaited) -> None:
+    for led in watched:
+        led.waiting.pop(awaited.come, None)
+
+
+def _at_once(connection: Connection, work: Work[WireResponse | None]) -> WireResponse | None:
+    """Return the answer if it need not wait; otherwise have the work done at the connection's turns."""
+    try:
+        awaited = next(work)
+        while awaited is not None and awaited.response is not None:
+            awaited = next(work)
+    except StopIteration as done:
+        response: WireResponse | None = done.value
+        return response
+    connection.answer_in_portions(_resumed(awaited, work))
+    return None
+
+
+def _resumed(awaited: Answer | None, work: Work[WireResponse | None]) -> Work[WireResponse | None]:
+    yield awaited
+    return (yield from work)

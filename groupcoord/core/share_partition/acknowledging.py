@@ -1,0 +1,60 @@
+"""What a member says of records that it has, and in which form it may say so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from groupcoord.core.interpreter import plain_members
+from groupcoord.errors import ErrorCode
+
+
+@plain_members
+class AcknowledgeType(IntEnum):
+    """What is to become of a record, by Kafka's numbers."""
+
+    GAP = 0
+    """There is no such record."""
+    ACCEPT = 1
+    RELEASE = 2
+    """Somebody else may try."""
+    REJECT = 3
+    """Nobody should try again."""
+    RENEW = 4
+    """It takes longer (KIP-1222)."""
+
+
+class Acknowledgement(NamedTuple):
+    """Records that follow each other, and a type for all or one for each."""
+
+    first_offset: int
+    last_offset: int
+    acknowledge_types: Sequence[int]
+
+
+class RefusedAcknowledgementError(Exception):
+    """Acknowledgements are refused, and nothing has changed."""
+
+    def __init__(self, error_code: ErrorCode) -> None:
+        super().__init__(error_code.name)
+        self.error_code = error_code
+
+
+def check_acknowledgements(acknowledgements: Sequence[Acknowledgement], *, may_renew: bool) -> None:
+    """Check the form of what a member says of the records of a partition.
+
+    Args:
+        acknowledgements: what it says.
+        may_renew: the request says that there are such.
+
+    Raises:
+        RefusedAcknowledgementError: INVALID_REQUEST.
+    """
+    highest = AcknowledgeType.RENEW if may_renew else AcknowledgeType.REJECT
+    behind = -1
+    for first, last, types in acknowledgements:
+        is_sound = behind <= first <= last and len(types) in (1, last - first + 1)
+        if not is_sound or not all(AcknowledgeType.GAP <= kind <= highest for kind in types):
+            raise RefusedAcknowledgementError(ErrorCode.INVALID_REQUEST)
+        behind = last

@@ -1,0 +1,518 @@
+"""A share-partition: what a share group has had of a partition, what is whose, and what is finished.
+
+Inputs are method calls that carry the time. What has to be durable comes back as a :class:`StateWrite`; the caller says
+with :meth:`SharePartition.written` or :meth:`SharePartition.refused` what the share coordinator has answered. Until
+then records are what they were, and nobody can do anything else with them.
+
+Source: ``SharePartition`` of Apache Kafka 4.4, as recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from heapq import heapify, heappop, heappush
+
+from attrs import define
+from sortedcontainers import SortedDict
+
+from groupcoord.config.group_settings import ShareGroupSettings
+from groupcoord.core.share_partition.acknowledging import Acknowledgement, AcknowledgeType, RefusedAcknowledgementError
+from groupcoord.core.share_partition.acquiring import (
+    Acquired,
+    DeliveryLimits,
+    LogBatch,
+    Wanted,
+    divide,
+    end_of_portion,
+)
+from groupcoord.core.share_partition.in_flight import FINISHED, InFlightBatch, RecordState, Run
+from groupcoord.core.share_state.batches import merge_batches
+from groupcoord.core.share_state.records import DeliveryState, StateBatch
+from groupcoord.errors import ErrorCode, InvariantError
+
+STALE_LOCKS_LIMIT = 64
+
+
+@define(eq=False)
+class StateWrite:
+    """What the share coordinator shall write.
+
+    Attributes:
+        start_offset: all before it is finished.
+        delivery_complete_count: how many records at and behind it are finished, with this write.
+        batches: what changes.
+        runs: the records that it is about.
+    """
+
+    start_offset: int
+    delivery_complete_count: int
+    batches: tuple[StateBatch, ...]
+    runs: list[Run]
+
+
+class SharePartition:
+    """The records of one partition, for one share group.
+
+    Args:
+        start_offset: where the group is; all before it is finished.
+        batches: what is known of the records behind it.
+
+    Attributes:
+        start_offset: all before it is finished.
+        end_offset: the last record that somebody has had; the start offset if there is none.
+    """
+
+    def __init__(self, start_offset: int, batches: Sequence[StateBatch] = ()) -> None:
+        self.start_offset = start_offset
+        self.end_offset = start_offset
+        self._batches: SortedDict[int, InFlightBatch] = SortedDict()
+        self._next_offset: int | None = None  # as long as it is known
+        self._locks: list[tuple[int, int]] = []  # when they are over at the earliest, and where the batch is
+        for first, last, state, count in batches:
+            known = RecordState(DeliveryState(state), count)
+            self._batches[first] = InFlightBatch(first, last, known)
+            self.end_offset = max(self.end_offset, last)
+        self._advance()
+
+    # ------------------------------------------------------------ what there is
+
+    def batches(self) -> list[InFlightBatch]:
+        """Return the batches in flight, in order."""
+        return list(self._batches.values())
+
+    def runs(self) -> Iterator[Run]:
+        """Walk the states of all records in flight, in order."""
+        for batch in self._batches.values():
+            yield from batch.runs(self.start_offset, batch.last)
+
+    @property
+    def in_flight_count(self) -> int:
+        """How many offsets there are from the first that isn't finished to the last that somebody has had."""
+        return self.end_offset - self.start_offset + 1 if self._batches else 0
+
+    def next_fetch_offset(self) -> int:
+        """Return the first offset that somebody could have: one that is available, or what nobody has had."""
+        if self._next_offset is None:
+            self._next_offset = self._find_available()
+        return self._next_offset
+
+    def _find_available(self) -> int:
+        expected = self.start_offset
+        for batch in self.batches():
+            if batch.first > expected:
+                return expected  # a hole
+            for run in batch.runs(self.start_offset, batch.last):
+                if run.state.is_available:
+                    return run.first
+            expected = batch.last + 1
+        return expected if self._batches else self.end_offset
+
+    def can_acquire(self, settings: ShareGroupSettings) -> bool:
+        """Tell whether somebody could have something, if it is in the log."""
+        return self.in_flight_count < settings.partition_max_record_locks or self.next_fetch_offset() <= self.end_offset
+
+    def delivery_complete_count(self) -> int:
+        """Return how many records at and behind the start offset are finished."""
+        return sum(run.size for run in self.runs() if run.state.state in FINISHED)
+
+    # ------------------------------------------------------------ acquiring
+
+    def acquire(
+        self, wanted: Wanted, batches: Sequence[LogBatch], settings: ShareGroupSettings, now_ms: int
+    ) -> list[Acquired]:
+        """Give records that were read to a member.
+
+        Args:
+            wanted: who, and how many.
+            batches: what was read of the log, from :meth:`next_fetch_offset` on.
+            settings: what holds for the group.
+            now_ms: the time.
+
+        Returns:
+            What is the member's now, in order.
+        """
+        if not batches or wanted.max_records <= 0:
+            return []
+        acquired = _Acquisition(self, wanted, batches, settings, now_ms).run()
+        self._next_offset = None
+        if len(self._locks) > 2 * len(self._batches) + STALE_LOCKS_LIMIT:
+            self._forget_stale_locks()
+        return acquired
+
+    def _forget_stale_locks(self) -> None:
+        self._locks = [
+            (until_ms, batch.first)
+            for batch in self._batches.values()
+            for until_ms in {
+                run.state.locked_until_ms
+                for run in batch.runs(self.start_offset, batch.last)
+                if run.state.state is DeliveryState.ACQUIRED
+            }
+        ]
+        heapify(self._locks)
+
+    def lock(self, first: int, until_ms: int) -> None:
+        """Have the lock of records looked at when it is over."""
+        heappush(self._locks, (until_ms, first))
+
+    # ------------------------------------------------------------ acknowledging
+
+    def acknowledge(
+        self, member_id: str, acknowledgements: Sequence[Acknowledgement], settings: ShareGroupSettings, now_ms: int
+    ) -> StateWrite | None:
+        """Take what a member says of its records, all of it or nothing.
+
+        Returns:
+            What has to be written; None: nothing.
+
+        Raises:
+            RefusedAcknowledgementError: they aren't the member's, or aren't there.
+        """
+        moved: list[tuple[Run, DeliveryState]] = []
+        renewed: list[Run] = []
+        try:
+            for acknowledgement in acknowledgements:
+                for run, kind in self._judge(member_id, acknowledgement, settings):
+                    if kind is AcknowledgeType.RENEW:
+                        renewed.append(run)
+                    else:
+                        run.state.pending = _outcome(run.state, kind, settings)
+                        run.state.is_rejected = kind is AcknowledgeType.REJECT
+                        moved.append((run, run.state.pending))
+        except RefusedAcknowledgementError:
+            for run, _ in moved:
+                run.state.pending = None
+            raise
+        for run in renewed:
+            run.state.locked_until_ms = now_ms + settings.record_lock_duration_ms
+            self.lock(run.first, run.state.locked_until_ms)
+        return self._pend(moved) if moved else None
+
+    def _judge(
+        self, member_id: str, acknowledgement: Acknowledgement, settings: ShareGroupSettings
+    ) -> Iterator[tuple[Run, AcknowledgeType]]:
+        first, last, types = acknowledgement
+        if last < self.start_offset:
+            return
+        begin = max(first, self.start_offset)
+        position = self._batches.bisect_right(begin) - 1
+        if position < 0:
+            raise RefusedAcknowledgementError(ErrorCode.INVALID_RECORD_STATE)
+        if begin > self.end_offset or last > self.end_offset:
+            raise RefusedAcknowledgementError(ErrorCode.INVALID_REQUEST)
+        for batch in list(self._batches.values()[position:]):
+            if batch.first > last:
+                break
+            whole = batch.whole
+            if whole is not None and batch.last >= begin:
+                _check_owner(whole, member_id)
+                if batch.first < begin or batch.last > last or len(types) > 1:
+                    batch.split()
+            for run in batch.runs(begin, last):
+                kind = AcknowledgeType(types[0] if len(types) == 1 else types[run.first - first])
+                _check_owner(run.state, member_id)
+                if kind is AcknowledgeType.RENEW and not settings.renew_acknowledge_enable:
+                    raise RefusedAcknowledgementError(ErrorCode.INVALID_RECORD_STATE)
+                yield run, kind
+
+    def release(self, member_id: str, settings: ShareGroupSettings) -> StateWrite | None:
+        """A member is gone: others may have what it has. Returns what has to be written; None: nothing."""
+        held = [
+            (run, _outcome(run.state, AcknowledgeType.RELEASE, settings))
+            for run in self.runs()
+            if run.state.state is DeliveryState.ACQUIRED
+            and run.state.member_id == member_id
+            and run.state.pending is None
+        ]
+        return self._pend(held) if held else None
+
+    def next_lock_ms(self) -> int | None:
+        """Return when :meth:`expire_locks` is wanted; None: nothing is locked."""
+        return self._locks[0][0] if self._locks else None
+
+    def expire_locks(self, settings: ShareGroupSettings, now_ms: int) -> StateWrite | None:
+        """Time has passed: others may have what was locked for too long. Returns what has to be written."""
+        expired: list[tuple[Run, DeliveryState]] = []
+        while self._locks and self._locks[0][0] <= now_ms:
+            _, first = heappop(self._locks)
+            position = self._batches.bisect_right(first) - 1
+            batch = self._batches.values()[position] if position >= 0 else None
+            for run in () if batch is None else batch.runs(batch.first, batch.last):
+                state = run.state
+                if state.state is not DeliveryState.ACQUIRED or state.locked_until_ms > now_ms:
+                    continue
+                if state.pending is not None:
+                    self._pushed_again(run, now_ms)
+                    continue
+                expired.append((run, _outcome(state, AcknowledgeType.RELEASE, settings)))
+        # At once, whatever the log says: who had them has not got them any more.
+        write = self._pend(expired) if expired else None
+        if write is not None:
+            for run, outcome in expired:
+                run.state.become(outcome)
+            write.runs = []
+            self._advance()
+        return write
+
+    def _pushed_again(self, run: Run, now_ms: int) -> None:
+        """The lock of records is over that are being written: look again, should that be refused."""
+        heappush(self._locks, (now_ms + 1_000, run.first))
+
+    def _pend(self, moved: list[tuple[Run, DeliveryState]]) -> StateWrite:
+        finished = 0
+        self._next_offset = None
+        for run, outcome in moved:
+            run.state.pending = outcome
+            finished += run.size if outcome in FINISHED else 0
+        batches = merge_batches((), [run.batch(outcome) for run, outcome in moved], self.start_offset)
+        return StateWrite(
+            self.start_offset, self.delivery_complete_count() + finished, batches, [run for run, _ in moved]
+        )
+
+    # ------------------------------------------------------------ what the share coordinator says
+
+    def written(self, write: StateWrite) -> None:
+        """A write is durable: records are what it says, and the start offset moves over what is finished."""
+        for run in write.runs:
+            outcome = run.state.pending
+            assert outcome is not None, "what is written waits for that"
+            run.state.become(outcome)
+        self._advance()
+
+    def refused(self, write: StateWrite) -> None:
+        """A write isn't durable: records are what they were."""
+        self._next_offset = None
+        for run in write.runs:
+            run.state.pending = None
+
+    def archiving(self) -> list[Run]:
+        """Return the records that are on their way to where given up records go."""
+        return [run for run in self.runs() if run.state.state is DeliveryState.ARCHIVING and run.state.pending is None]
+
+    def archive(self, runs: Sequence[Run]) -> StateWrite:
+        """Records have gone where given up records go. Returns what has to be written."""
+        return self._pend([(run, DeliveryState.ARCHIVED) for run in runs])
+
+    def archive_unseen(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Records that somebody has just acquired are not to be seen (they were aborted): they are finished."""
+        for first, last in ranges:
+            for batch in self._overlapping(first, last):
+                if batch.first < first or batch.last > last:
+                    batch.split()
+                for run in batch.runs(first, last):
+                    run.state.become(DeliveryState.ARCHIVED)
+        self._advance()
+
+    def _overlapping(self, first: int, last: int) -> list[InFlightBatch]:
+        position = max(self._batches.bisect_right(first) - 1, 0)
+        return [batch for batch in self._batches.values()[position:] if batch.first <= last and batch.last >= first]
+
+    def log_starts_at(self, offset: int) -> None:
+        """The log begins later than the share-partition: what is before that is no more."""
+        if offset <= self.start_offset:
+            return
+        self.start_offset = offset
+        self.end_offset = max(self.end_offset, offset)
+        self._advance()
+
+    def _advance(self) -> None:
+        """Move the start offset over what is finished, and forget that."""
+        self._next_offset = None
+        batches = self._batches
+        while batches:
+            batch: InFlightBatch = batches.values()[0]
+            if batch.last < self.start_offset:
+                del batches[batch.first]
+                continue
+            if batch.first > self.start_offset:
+                return
+            for run in batch.runs(self.start_offset, batch.last):
+                if run.state.state not in FINISHED:
+                    return
+                self.start_offset = run.last + 1
+            del batches[batch.first]
+        if self.start_offset > self.end_offset or not batches:
+            self.end_offset = self.start_offset
+
+    # ------------------------------------------------------------ laws
+
+    def check(self) -> None:
+        """Prove that what is in flight is in order.
+
+        Raises:
+            InvariantError: it is not.
+        """
+        behind = -1
+        locked = [first for _, first in self._locks]
+        for batch in self._batches.values():
+            if batch.first <= behind or batch.last < max(batch.first, self.start_offset):
+                raise InvariantError(f"batches overlap, or lie before {self.start_offset}: {self.batches()}")
+            behind = batch.last
+            for run in batch.runs(self.start_offset, batch.last):
+                if (run.state.state is DeliveryState.ACQUIRED) != bool(run.state.member_id):
+                    raise InvariantError(f"{run} belongs to nobody, or to somebody without a reason")
+                is_acquired = run.state.state is DeliveryState.ACQUIRED
+                if is_acquired and not any(batch.first <= first <= batch.last for first in locked):
+                    raise InvariantError(f"the lock of {run} is never over")
+        if self._batches and behind != self.end_offset:
+            raise InvariantError(f"the last record in flight is {behind}, not {self.end_offset}")
+
+
+def _check_owner(state: RecordState, member_id: str) -> None:
+    """Check that records are a member's, and that nothing is being written about them.
+
+    Raises:
+        RefusedAcknowledgementError: INVALID_RECORD_STATE.
+    """
+    if state.state is not DeliveryState.ACQUIRED or state.member_id != member_id or state.pending is not None:
+        raise RefusedAcknowledgementError(ErrorCode.INVALID_RECORD_STATE)
+
+
+def _outcome(state: RecordState, kind: AcknowledgeType, settings: ShareGroupSettings) -> DeliveryState:
+    """Return what becomes of acquired records."""
+    if kind is AcknowledgeType.ACCEPT:
+        return DeliveryState.ACKNOWLEDGED
+    if kind is AcknowledgeType.RELEASE and state.count < settings.delivery_count_limit:
+        return DeliveryState.AVAILABLE
+    is_gap = kind is AcknowledgeType.GAP
+    return DeliveryState.ARCHIVING if settings.dead_letter_topic and not is_gap else DeliveryState.ARCHIVED
+
+
+class _Acquisition:
+    """One walk over what was read."""
+
+    def __init__(
+        self,
+        partition: SharePartition,
+        wanted: Wanted,
+        batches: Sequence[LogBatch],
+        settings: ShareGroupSettings,
+        now_ms: int,
+    ) -> None:
+        self._partition = partition
+        self._in_flight = partition._batches
+        self._wanted = wanted
+        self._batches = batches
+        self._limits = DeliveryLimits(settings.delivery_count_limit)
+        self._locks_max = settings.partition_max_record_locks
+        self._until_ms = now_ms + settings.record_lock_duration_ms
+        self._acquired: list[Acquired] = []
+        self._count = 0
+        self._is_over = False
+
+    def run(self) -> list[Acquired]:
+        """Acquire, and return what was acquired."""
+        partition = self._partition
+        first, last = partition.next_fetch_offset(), self._batches[-1].last
+        position = max(self._in_flight.bisect_right(first) - 1, 0)
+        for batch in list(self._in_flight.values()[position:]):
+            if self._is_done or batch.first > last:
+                break
+            if batch.last < first:
+                continue
+            if batch.first > first:
+                self._acquire_new(first, batch.first - 1)  # a hole
+                if self._is_done:
+                    break
+            self._acquire_again(batch, first, last)
+            first = batch.last + 1
+        if not self._is_done and first <= last:
+            if self._in_flight and first <= partition.end_offset:
+                self._acquire_new(first, last)  # a hole, of which not all was read
+            elif (room := self._locks_max - partition.in_flight_count) > 0:
+                self._acquire_new(first, last, room)
+        return self._acquired
+
+    @property
+    def _left(self) -> int:
+        return self._wanted.max_records - self._count
+
+    @property
+    def _is_done(self) -> bool:
+        return self._is_over or self._left <= 0
+
+    def _add(self, first: int, last: int, state: RecordState) -> None:
+        state.acquire(self._wanted.member_id, self._until_ms)
+        self._partition.lock(first, self._until_ms)
+        self._count += last - first + 1
+        self._acquired.append(Acquired(first, last, state.count))
+
+    # ------------------------------------------------------------ what somebody has had
+
+    def _acquire_again(self, batch: InFlightBatch, first: int, last: int) -> None:
+        """Acquire what is available of a batch: all of it at once, or record by record."""
+        throttled = self._first_throttled(batch, first, last)
+        if throttled is not None:
+            if not self._count:
+                self._acquire_throttled(batch, first, last, throttled)
+            self._is_over = True
+            return
+        whole = batch.whole
+        is_inside = batch.first >= first and batch.last <= last
+        fits = not self._wanted.is_limit or batch.size <= self._left
+        if whole is not None and is_inside and fits:
+            if whole.is_available:
+                self._add(batch.first, batch.last, whole)
+            return
+        if whole is not None and not whole.is_available:
+            return
+        limit = self._left if self._wanted.is_limit else batch.size
+        self._acquire_each(batch, first, last, limit)
+
+    def _acquire_each(self, batch: InFlightBatch, first: int, last: int, limit: int) -> None:
+        """Acquire available records one by one; those that follow each other and come equally often are one range."""
+        batch.split()
+        begin = len(self._acquired)
+        for run in batch.runs(first, last):
+            if not limit:
+                break
+            if run.state.is_available:
+                self._add(run.first, run.last, run.state)
+                limit -= 1
+        self._acquired[begin:] = _joined(self._acquired[begin:])
+
+    def _first_throttled(self, batch: InFlightBatch, first: int, last: int) -> int | None:
+        """Return how often the first record was given out that comes with less company; None: none does."""
+        for run in batch.runs(first, last):
+            if run.state.is_available and run.state.count >= self._limits.throttled_from:
+                return run.state.count
+        return None
+
+    def _acquire_throttled(self, batch: InFlightBatch, first: int, last: int, count: int) -> None:
+        portion = min(self._limits.portion(batch.size, count), self._left)
+        chosen = 0
+        for run in list(batch.runs(first, last)):
+            if run.state.is_available:
+                if self._limits.is_last(run.state.count):
+                    portion = chosen or 1
+                    break
+                chosen += run.size
+                if chosen >= portion:
+                    break
+        self._acquire_each(batch, first, last, portion)
+
+    # ------------------------------------------------------------ what nobody has had
+
+    def _acquire_new(self, first: int, last: int, room: int | None = None) -> None:
+        count = self._left if room is None else min(self._left, room)
+        end = end_of_portion(first, last, self._batches, count, is_limit=self._wanted.is_limit)
+        for begin, stop in divide(first, end, self._batches, self._wanted.batch_size):
+            state = RecordState(DeliveryState.AVAILABLE, 0)
+            self._in_flight[begin] = InFlightBatch(begin, stop, state)
+            self._add(begin, stop, state)
+        rest = next((batch.last for batch in self._batches if batch.first <= end < batch.last), end)
+        rest = min(rest, last)
+        if rest > end:
+            self._in_flight[end + 1] = InFlightBatch(end + 1, rest, RecordState(DeliveryState.AVAILABLE, 0))
+        self._partition.end_offset = max(self._partition.end_offset, rest)
+
+
+def _joined(acquired: list[Acquired]) -> list[Acquired]:
+    joined: list[Acquired] = []
+    for found in acquired:
+        last = joined[-1] if joined else None
+        if last is not None and last.last + 1 == found.first and last[2:] == found[2:]:
+            joined[-1] = last._replace(last=found.last)
+        else:
+            joined.append(found)
+    return joined

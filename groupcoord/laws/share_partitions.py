@@ -1,0 +1,110 @@
+"""What must hold of records that a share group works on (KIP-932), whoever drives it.
+
+A record is acquired by one member at a time, as often as the limit says at most, never after it was accepted, and
+delivered at least once unless it was archived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from groupcoord.core.share_partition.acquiring import Acquired
+from groupcoord.core.share_partition.partition import SharePartition
+from groupcoord.core.share_state.records import DeliveryState
+from groupcoord.core.share_state.states import ShareStates
+from groupcoord.laws.coordinator import require
+from groupcoord.log_store import LogRecord
+
+
+class ShareLedger:
+    """What has become of the records of a share-partition, as members were told.
+
+    Args:
+        count_limit: how often a record may be delivered.
+    """
+
+    def __init__(self, count_limit: int) -> None:
+        self.count_limit = count_limit
+        self.delivered: set[int] = set()
+        self.accepted: set[int] = set()
+        self.archived: set[int] = set()
+        self._holders: dict[int, tuple[str, int]] = {}
+
+    def acquired(self, member_id: str, ranges: Iterable[Acquired], now_ms: int, locked_until_ms: int) -> None:
+        """A member was told that records are its own.
+
+        Raises:
+            LawBrokenError: they can't be.
+        """
+        for first, last, count in ranges:
+            require(1 <= count <= self.count_limit, f"{first}-{last} is delivered {count} times")
+            for offset in range(first, last + 1):
+                holder, until_ms = self._holders.get(offset, (member_id, -1))
+                is_free = now_ms >= until_ms
+                require(is_free, f"{offset} is given to {member_id} while {holder} has it until {until_ms}")
+                require(offset not in self.accepted, f"{offset} is given to {member_id}, and was accepted")
+                require(offset not in self.archived, f"{offset} is given to {member_id}, and was archived")
+                self._holders[offset] = member_id, locked_until_ms
+                self.delivered.add(offset)
+
+    def renewed(self, offsets: Iterable[int], locked_until_ms: int) -> None:
+        """A member was told that it has records for longer."""
+        for offset in offsets:
+            if offset in self._holders:
+                holder, _ = self._holders[offset]
+                self._holders[offset] = holder, locked_until_ms
+
+    def let_go(self, offsets: Iterable[int]) -> None:
+        """A member has said what becomes of records, or is gone: they are nobody's."""
+        for offset in offsets:
+            self._holders.pop(offset, None)
+
+    def forget_holders(self) -> None:
+        """The leader was killed: nobody holds anything."""
+        self._holders.clear()
+
+    def held_by(self, member_id: str) -> list[int]:
+        """Return what a member was given and has not said anything about, in order."""
+        return sorted(offset for offset, (holder, _) in self._holders.items() if holder == member_id)
+
+    def check_done(self, end_offset: int) -> None:
+        """Check that nothing was lost, when all has been worked off.
+
+        Raises:
+            LawBrokenError: a record was neither accepted nor archived, or archived and never delivered.
+        """
+        for offset in range(end_offset):
+            require(offset in self.accepted or offset in self.archived, f"{offset} is lost")
+            require(offset in self.delivered, f"{offset} was never delivered")
+
+
+def check_share_partition(partition: SharePartition, ledger: ShareLedger, locks_max: int) -> None:
+    """Check what a leader has in memory of a share-partition.
+
+    Args:
+        partition: what it has.
+        ledger: what members were told.
+        locks_max: ``share.partition.max.record.locks``, and the longest batch of the log.
+
+    Raises:
+        LawBrokenError: it can't be so.
+    """
+    partition.check()
+    require(partition.in_flight_count <= locks_max, f"{partition.in_flight_count} records are in flight")
+    for offset in ledger.accepted:
+        if offset >= partition.start_offset and offset <= partition.end_offset:
+            states = [run.state for run in partition.runs() if run.first <= offset <= run.last]
+            is_done = any(state.state is DeliveryState.ACKNOWLEDGED for state in states)
+            require(is_done, f"{offset} was accepted, and is {states}")
+
+
+def check_states_are_the_log(states: ShareStates, log: Iterable[LogRecord]) -> None:
+    """Check that what a share coordinator knows is the replay of its log.
+
+    Raises:
+        LawBrokenError: it is not.
+    """
+    replayed = ShareStates()
+    for record in log:
+        replayed.apply(record.record, record.offset)
+    require(replayed.facts() == states.facts(), f"in memory {states.facts()}, in the log {replayed.facts()}")

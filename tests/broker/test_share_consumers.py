@@ -1,0 +1,245 @@
+"""What share consumers are answered by the leader of a partition: sessions, waiting, locks, ends, and given up records.
+
+What a real broker answers in the same situations is in the transcripts; here is what chance and load bring about.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from groupcoord.core.front.authorization import Operation, ResourceType
+from groupcoord.errors import ErrorCode
+from groupcoord.records.batches import iter_batches
+from tests.broker.sharing import ACCEPT, REJECT, RELEASE, RENEW, SharingWorld
+
+LOCK_MS = 30_000
+
+
+@pytest.fixture
+def world() -> SharingWorld:
+    return SharingWorld()
+
+
+def test_accepted_records_never_come_again(world: SharingWorld) -> None:
+    """What is accepted is done with, also after the broker is killed; the rest comes again, with the same count."""
+    world.produce(4)
+    ann = world.client()
+    assert ann.fetch() == [(0, 3, 1)]
+    assert ann.acknowledge((0, 1, [ACCEPT])) is ErrorCode.NONE
+    world.restart()
+    assert world.client("ben").fetch() == [(2, 3, 1)]
+
+
+def test_waiting_fetches_are_woken_by_new_records(world: SharingWorld) -> None:
+    """A fetch that finds nothing waits, and has what comes at once; another one gets what comes after that."""
+    ann, ben = world.client("ann"), world.client("ben")
+    assert ann.fetch(5_000) is None
+    assert ben.fetch(5_000) is None
+    world.produce(2)
+    first, second = ann.fetched(), ben.fetched()
+    assert [(0, 1, 1)] in (first, second)
+    assert None in (first, second)
+    world.produce(1)
+    assert (ben if second is None else ann).fetched() == [(2, 2, 1)]
+
+
+def test_waiting_fetches_are_woken_by_a_release(world: SharingWorld) -> None:
+    """Where Kafka may leave the fetch to its time-out, it gets what was released at once."""
+    world.produce(2)
+    ann, ben = world.client("ann"), world.client("ben")
+    assert ann.fetch() == [(0, 1, 1)]
+    assert ben.fetch(5_000) is None
+    assert ann.acknowledge((0, 0, [RELEASE])) is ErrorCode.NONE
+    assert ben.fetched() == [(0, 0, 2)]
+
+
+def test_locks_are_over_in_time(world: SharingWorld) -> None:
+    """Who says nothing for too long loses its records to who waits; to renew them gives the time anew."""
+    world.produce(2)
+    ann, ben = world.client("ann"), world.client("ben")
+    assert ann.fetch() == [(0, 1, 1)]
+    world.pass_time(LOCK_MS - 1)
+    assert ann.acknowledge((0, 0, [RENEW]), is_renew_ack=True) is ErrorCode.NONE
+    assert ben.fetch(2 * LOCK_MS) is None
+    world.pass_time(1)
+    assert ben.fetched() == [(1, 1, 2)]
+    assert ann.acknowledge((1, 1, [ACCEPT])) is ErrorCode.INVALID_RECORD_STATE
+    world.pass_time(LOCK_MS - 2)
+    assert ann.acknowledge((0, 0, [ACCEPT])) is ErrorCode.NONE
+
+
+def test_a_lost_connection_frees_records(world: SharingWorld) -> None:
+    """With the connection goes the session that was opened there, and what its member had is free."""
+    world.produce(2)
+    ann, ben = world.client("ann"), world.client("ben")
+    assert ann.fetch() == [(0, 1, 1)]
+    assert ben.fetch(5_000) is None
+    ann.close()
+    assert ben.fetched() == [(0, 1, 2)]
+    again = world.client("ann")
+    again.epoch = 1
+    assert again.fetch() is ErrorCode.SHARE_SESSION_NOT_FOUND
+
+
+def test_a_fetch_ends_with_its_connection(world: SharingWorld) -> None:
+    """Nobody gets records who isn't there any more: a fetch that waited takes none."""
+    ann, ben = world.client("ann"), world.client("ben")
+    assert ann.fetch(5_000) is None
+    assert ben.fetch(0) == []
+    ann.close()
+    world.produce(1)
+    assert ben.fetch(0) == [(0, 0, 1)]
+
+
+def test_time_is_up(world: SharingWorld) -> None:
+    """A fetch that waits for many bytes gets the few that there are when its time is up."""
+    ann = world.client()
+    assert ann.fetch(2_000, min_bytes=10_000) is None
+    world.produce(1)
+    world.pass_time(1_999)
+    assert ann.fetched() is None
+    world.pass_time(1)
+    assert ann.fetched() == [(0, 0, 1)]
+
+
+def test_there_are_only_so_many_sessions() -> None:
+    """Who comes when there are enough is refused, after its fetch's time; members that have one may open another."""
+    world = SharingWorld(group_share_max_share_sessions=2, group_share_max_size=2)
+    ann, ben, eve = (world.client(name) for name in ("ann", "ben", "eve"))
+    assert ann.fetch() == []
+    assert ben.fetch() == []
+    assert eve.fetch(1_000) is None
+    world.pass_time(1_000)
+    assert eve.fetched() is ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    ben.epoch = 0
+    assert ben.fetch() == []
+
+
+def test_who_begins_anew_fences_who_was_before(world: SharingWorld) -> None:
+    """When the group begins elsewhere, the leader learns it with its next write, and reads anew."""
+    world.produce(3)
+    ann = world.client()
+    assert ann.fetch() == [(0, 2, 1)]
+    world.initialize(state_epoch=2, start_offset=1)
+    assert ann.acknowledge((0, 0, [ACCEPT])) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert ann.fetch() == [(1, 2, 1)]
+
+
+def test_a_topic_is_deleted_while_somebody_waits(world: SharingWorld) -> None:
+    """The fetch is answered at once, and says so."""
+    ann = world.client()
+    assert ann.fetch(5_000) is None
+    topic = world.topics.get("jobs")
+    assert topic is not None
+    with world.topics.edit() as edit:
+        edit.delete("jobs")
+    world.data.delete(topic)
+    assert ann.fetched() is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_group_without_a_state_reads_nothing(world: SharingWorld) -> None:
+    """Whose share-partition was never initialized is told so, as recorded: UNKNOWN_SERVER_ERROR."""
+    assert world.client().fetch(group_id="other") is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_strangers_get_nothing() -> None:
+    """READ on the group is wanted, and on the topic."""
+    denied = {ResourceType.TOPIC}
+    world = SharingWorld(
+        authorize=lambda _, operation, resource: operation is not Operation.READ or resource[0] not in denied
+    )
+    world.produce(1)
+    ann = world.client()
+    assert ann.fetch() is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert ann.acknowledge((0, 0, [ACCEPT])) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    denied.add(ResourceType.GROUP)
+    assert ann.fetch() is ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+
+def test_a_limit_is_a_limit(world: SharingWorld) -> None:
+    """With a limit of records (KIP-1206) no more come, and the rest of a batch comes next."""
+    world.produce(10)
+    ann = world.client()
+    assert ann.fetch(max_records=3, share_acquire_mode=1) == [(0, 2, 1)]
+    assert ann.fetch(max_records=4, share_acquire_mode=1) == [(3, 6, 1)]
+    assert ann.fetch(max_records=1) == [(7, 9, 1)]
+
+
+def test_records_that_are_given_up_go_where_the_group_says() -> None:
+    """Rejected records and such that came too often are in that topic, with headers that say why (KIP-1191)."""
+    world = SharingWorld(
+        {
+            "errors.deadletterqueue.topic.name": "dlq.jobs",
+            "errors.deadletterqueue.copy.record.enable": "true",
+            "share.delivery.count.limit": "2",
+        },
+        errors_deadletterqueue_auto_create_topics_enable=True,
+    )
+    world.produce(3)
+    ann = world.client()
+    assert ann.fetch() == [(0, 2, 1)]
+    assert ann.acknowledge((0, 0, [REJECT]), (1, 2, [RELEASE])) is ErrorCode.NONE
+    assert ann.fetch() == [(1, 2, 2)]
+    world.pass_time(LOCK_MS)
+    log = world.log("dlq.jobs")
+    data = b"".join(log.read(0, log.end_offset, 2**20, takes_first=True).parts)
+    assert [(key, value) for batch in iter_batches(data) for _, _, key, value in batch.records()] == [
+        (b"k", b"v%d" % number) for number in range(3)
+    ]
+    assert b"Offset rejected by client." in data
+    assert b"__dlq.errors.delivery.count\x022" in data
+    assert world.client("ben").fetch() == []
+    world.restart()
+    assert world.client("ben").fetch() == []
+
+
+@pytest.mark.parametrize("name", ["jobs.dead", "dlq.none"])
+def test_records_are_given_up_also_where_they_can_go_nowhere(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A topic without the prefix, or that isn't there, gets nothing; that is said, and the records are done with."""
+    world = SharingWorld({"errors.deadletterqueue.topic.name": name})
+    world.produce(1)
+    ann = world.client()
+    assert ann.fetch() == [(0, 0, 1)]
+    assert ann.acknowledge((0, 0, [REJECT])) is ErrorCode.NONE
+    assert ann.fetch() == []
+    assert "go nowhere" in caplog.text
+
+
+def test_memory_is_bounded(world: SharingWorld) -> None:
+    """However often records are taken and given back, what is remembered of them stays as large as they are many."""
+    world.group_configs.replace({"g": {"share.auto.offset.reset": "earliest", "share.delivery.count.limit": "10"}})
+    ann = world.client()
+    for _ in range(300):
+        world.produce(1)
+        ((first, last, _count),) = ann.fetch()
+        assert ann.acknowledge((first, last, [ACCEPT])) is ErrorCode.NONE
+    (led,) = world.broker._share_requests.partitions.all()
+    assert led.records is not None
+    assert led.records.batches() == []
+    assert len(led.records._locks) < 100
+    assert len(world.broker._share_requests._waits) < 100
+
+
+def test_many_partitions_are_acknowledged_bit_by_bit(world: SharingWorld) -> None:
+    """A request may name as many partitions as it likes: each has its answer."""
+    ann = world.client()
+    assert ann.fetch() == []
+    partitions = [
+        {
+            "partition_index": index,
+            "acknowledgement_batches": [{"first_offset": 0, "last_offset": 0, "acknowledge_types": [ACCEPT]}],
+        }
+        for index in range(1, 500)
+    ]
+    body = {
+        "group_id": "g",
+        "member_id": "ann",
+        "share_session_epoch": 1,
+        "is_renew_ack": False,
+        "topics": [{"topic_id": world.topic_id, "partitions": partitions}],
+    }
+    ann.send(79, 2, body)
+    response = ann.receive()
+    codes = {partition["error_code"] for partition in response["responses"][0]["partitions"]}
+    assert len(response["responses"][0]["partitions"]) == 499
+    assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}

@@ -1,0 +1,1 @@
+"""A share-partition as its leader has it."""

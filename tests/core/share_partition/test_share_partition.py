@@ -1,0 +1,160 @@
+"""Which records are whose: what is acquired in which ranges, refused acknowledgements, holes, and throttled records."""
+
+from __future__ import annotations
+
+import pytest
+
+from groupcoord import Config
+from groupcoord.config.group_settings import ShareGroupSettings
+from groupcoord.core.share_partition.acknowledging import (
+    Acknowledgement,
+    RefusedAcknowledgementError,
+    check_acknowledgements,
+)
+from groupcoord.core.share_partition.acquiring import LogBatch, Wanted
+from groupcoord.core.share_partition.partition import SharePartition
+from groupcoord.core.share_state.records import StateBatch
+from groupcoord.errors import ErrorCode
+from tests.tables import as_one_test
+
+SETTINGS = ShareGroupSettings.of(Config())
+ONE = [LogBatch(0, 9)]
+
+
+def acquire(
+    partition: SharePartition, batches: list[LogBatch], most: int = 500, settings: ShareGroupSettings = SETTINGS
+) -> list[tuple[int, int, int]]:
+    """Acquire for Ann at time 0."""
+    found = [tuple(each) for each in partition.acquire(Wanted("ann", most), batches, settings, 0)]
+    partition.check()
+    return found  # type: ignore[return-value]
+
+
+def say(partition: SharePartition, *said: tuple[int, int, list[int]], member: str = "ann") -> ErrorCode:
+    """Acknowledge, and have it written."""
+    try:
+        write = partition.acknowledge(member, [Acknowledgement(*each) for each in said], SETTINGS, 0)
+    except RefusedAcknowledgementError as error:
+        partition.check()
+        return error.error_code
+    if write is not None:
+        partition.written(write)
+    partition.check()
+    return ErrorCode.NONE
+
+
+def test_all_or_nothing() -> None:
+    """One bad acknowledgement takes the good ones of its request along, also where both are about one record."""
+    partition = SharePartition(0)
+    acquire(partition, ONE)
+    assert say(partition, (0, 3, [1]), (3, 3, [1])) is ErrorCode.INVALID_RECORD_STATE
+    assert say(partition, (0, 3, [1]), (9, 12, [1])) is ErrorCode.INVALID_REQUEST
+    assert say(partition, (0, 3, [1]), member="ben") is ErrorCode.INVALID_RECORD_STATE
+    assert say(partition, (0, 9, [1])) is ErrorCode.NONE
+    assert partition.start_offset == 10
+
+
+def test_what_is_being_written_waits() -> None:
+    """Until the log has answered, a record is nobody's to speak of; when it refuses, all is as it was."""
+    partition = SharePartition(0)
+    acquire(partition, ONE)
+    write = partition.acknowledge("ann", [Acknowledgement(0, 9, [1])], SETTINGS, 0)
+    assert write is not None
+    assert say(partition, (0, 0, [1])) is ErrorCode.INVALID_RECORD_STATE
+    assert partition.release("ann", SETTINGS) is None
+    partition.refused(write)
+    assert say(partition, (0, 0, [1])) is ErrorCode.NONE
+    assert partition.start_offset == 1
+
+
+def test_what_is_written_counts_what_is_done() -> None:
+    """The start offset that is written is the one from before; the count tells what is finished behind it."""
+    partition = SharePartition(0)
+    acquire(partition, ONE)
+    write = partition.acknowledge("ann", [Acknowledgement(0, 4, [1, 2, 3, 0, 1])], SETTINGS, 0)
+    assert write is not None
+    assert (write.start_offset, write.delivery_complete_count) == (0, 4)
+    assert write.batches == ((0, 0, 2, 1), (1, 1, 0, 1), (2, 3, 4, 1), (4, 4, 2, 1))
+
+
+def test_holes_are_given_out() -> None:
+    """What lies between known batches, of which nothing was ever written, is acquired for the first time."""
+    known = (StateBatch(2, 3, 2, 1), StateBatch(6, 6, 0, 1))
+    partition = SharePartition(0, known)
+    assert partition.next_fetch_offset() == 0
+    assert acquire(partition, ONE) == [(0, 1, 1), (4, 5, 1), (6, 6, 2), (7, 9, 1)]
+
+
+def test_a_hole_of_which_a_part_was_read() -> None:
+    """The rest of it comes with the next read."""
+    partition = SharePartition(0, (StateBatch(8, 8, 2, 1),))
+    assert acquire(partition, [LogBatch(0, 3)]) == [(0, 3, 1)]
+    assert partition.next_fetch_offset() == 4
+    assert acquire(partition, [LogBatch(4, 7), LogBatch(8, 9)]) == [(4, 7, 1), (9, 9, 1)]
+
+
+def test_records_that_fail_often_come_alone() -> None:
+    """Half of a batch, then a quarter, and at their last attempt one by one (KIP-1240)."""
+    partition = SharePartition(0, (StateBatch(0, 7, 0, 3),))
+    assert acquire(partition, ONE) == [(0, 3, 4)]
+    say(partition, (0, 3, [2]))
+    assert acquire(partition, ONE) == [(0, 0, 5)]
+    assert acquire(partition, ONE) == [(1, 1, 5)]
+
+
+def test_good_records_before_bad_ones_come_without_them() -> None:
+    """A throttled batch isn't begun where there is something already."""
+    partition = SharePartition(0, (StateBatch(0, 1, 0, 1), StateBatch(2, 3, 0, 4)))
+    assert acquire(partition, ONE) == [(0, 1, 2)]
+    assert acquire(partition, ONE) == [(2, 2, 5)]
+
+
+def test_locks_bound_what_is_given_out() -> None:
+    """Beyond the limit only what somebody has had already comes."""
+    settings = SETTINGS._replace(partition_max_record_locks=100)
+    partition = SharePartition(0)
+    batches = [LogBatch(first, first + 49) for first in range(0, 200, 50)]
+    assert acquire(partition, batches, settings=settings) == [(0, 99, 1)]
+    assert not partition.can_acquire(settings)
+    say(partition, (10, 10, [2]))
+    assert partition.can_acquire(settings)
+    assert acquire(partition, batches, settings=settings) == [(10, 10, 2)]
+
+
+def test_a_log_that_begins_later() -> None:
+    """What is before the log is forgotten, and what is said of it is fine."""
+    partition = SharePartition(0)
+    acquire(partition, ONE)
+    partition.log_starts_at(5)
+    partition.check()
+    assert say(partition, (0, 4, [1])) is ErrorCode.NONE
+    assert say(partition, (3, 9, [1])) is ErrorCode.NONE
+    assert partition.start_offset == 10
+    partition.log_starts_at(20)
+    assert partition.next_fetch_offset() == 20
+
+
+@as_one_test
+@pytest.mark.parametrize(
+    ("said", "may_renew", "is_sound"),
+    [
+        ([(0, 1, [1])], False, True),
+        ([(0, 1, [1, 2]), (2, 2, [0])], False, True),
+        ([(0, 0, [4])], True, True),
+        ([(0, 0, [4])], False, False),
+        ([(0, 0, [5])], True, False),
+        ([(0, 0, [-1])], False, False),
+        ([(1, 0, [1])], False, False),
+        ([(0, 2, [1, 1])], False, False),
+        ([(0, 2, [])], False, False),
+        ([(3, 4, [1]), (2, 2, [1])], False, False),
+    ],
+)
+def test_forms(said: list[tuple[int, int, list[int]]], may_renew: bool, is_sound: bool) -> None:
+    """Ranges go forward, and have a type for all or one for each; others are INVALID_REQUEST."""
+    batches = [Acknowledgement(*each) for each in said]
+    if is_sound:
+        check_acknowledgements(batches, may_renew=may_renew)
+    else:
+        with pytest.raises(RefusedAcknowledgementError):
+            check_acknowledgements(batches, may_renew=may_renew)
