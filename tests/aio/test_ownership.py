@@ -175,6 +175,18 @@ def test_a_stalled_owner_says_nothing_that_was_true_before() -> None:
     assert coordinator.waiting_tokens() == []
 
 
+def test_a_stalled_owner_does_not_say_who_is_no_member() -> None:
+    """What its groups made of a commit may be out of date as well: the member may live at the new owner."""
+    clock, store = ManualClock(), MemoryLogStore(lease_ms=LEASE_MS)
+    coordinator = coordinator_on(store, clock)
+    member = joined(coordinator)
+    store.take_over()
+    clock.advance(LEASE_MS)
+    coordinator.submit(evolve(commit(1), generation_id=member.generation_id, member_id="a stranger"), "commit")
+    ((_, answer),) = coordinator.take_replies()
+    assert error_codes(answer) == [ErrorCode.NOT_COORDINATOR]
+
+
 def test_a_stalled_owner_that_owns_still_goes_on() -> None:
     """It looks at once, and then answers: nobody notices."""
     clock = ManualClock()

@@ -27,6 +27,12 @@ OWNER_MUTANTS = (
         "            self._on_lost(error)\n",
     ),
     Mutant(
+        "who is not the owner any more tells what its groups refused",
+        "front/refusals.py",
+        "        case OffsetCommitResponse() | TxnOffsetCommitResponse():  # also",
+        "        case None:  # also",
+    ),
+    Mutant(
         "nobody looks while nothing is written",
         OWNERSHIP,
         "        if self.next_look_ms is None or now_ms < self.next_look_ms:\n",

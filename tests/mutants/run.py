@@ -40,7 +40,12 @@ SUITES_OF_CONSUMER_GROUPS = (
     "tests/testing/test_machine.py",
     "tests/laws",
 )
-SUITES_OF_OWNERS = ("tests/laws/test_owners.py", "tests/storage/sql/test_owners.py", "tests/aio/test_ownership.py")
+SUITES_OF_OWNERS = (
+    "tests/laws/test_owners.py",
+    "tests/storage/sql/test_owners.py",
+    "tests/aio/test_ownership.py",
+    "tests/sim/test_owners.py",
+)
 SUITES_OF_THE_BROKER = ("tests/conformance/test_packaged.py", "tests/broker", "tests/host")
 """In this order, so that what notices a bug soonest comes first."""
 TIMEOUT_S = 300

@@ -21,9 +21,11 @@ from groupcoord.core.messages import (
     OffsetFetchResponse,
     StreamsGroupDescribeResponse,
     SyncGroupResponse,
+    TopicResult,
     TxnOffsetCommit,
     TxnOffsetCommitResponse,
 )
+from groupcoord.core.messages.commits import partition_results, refused_partitions
 from groupcoord.core.messages.request import GroupRequest
 from groupcoord.core.offsets.commits import refused_topics
 from groupcoord.core.replies import Reply
@@ -87,6 +89,8 @@ def disowned(reply: Reply) -> Reply:
                 for found in response.coordinators
             ]
             return Reply(token, FindCoordinatorResponse(tuple(unknown)))
+        case OffsetCommitResponse() | TxnOffsetCommitResponse():  # also what a group refuses: it may live elsewhere
+            return Reply(token, type(response)(tuple(_disowned_topic(topic) for topic in response.topics)))
         case OffsetFetchResponse():
             fetched = [type(group)(group.group_id, ErrorCode.NOT_COORDINATOR, ()) for group in response.groups]
             return Reply(token, OffsetFetchResponse(tuple(fetched)))
@@ -96,3 +100,8 @@ def disowned(reply: Reply) -> Reply:
         case SyncGroupResponse() | HeartbeatResponse() | ListGroupsResponse():
             return Reply(token, type(response)(ErrorCode.NOT_COORDINATOR))
     return refused(reply, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+def _disowned_topic(topic: TopicResult) -> TopicResult:
+    indexes = partition_results(topic.partitions).partition_indexes
+    return topic._replace(partitions=refused_partitions(indexes, ErrorCode.NOT_COORDINATOR))

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 from attrs import frozen
 
 from groupcoord.core.records import GroupMetadataRecord
+from groupcoord.errors import OwnershipLostError
 from groupcoord.laws import compacted
 from groupcoord.log_store import (
     AppendTimedOutError,
@@ -80,6 +81,7 @@ class ClusterLog:
         leaders: log partition → who may write to it.
         fresh: log partition → records written since somebody last took them (the laws follow the log with them).
         on_append: called with the records of each append, before they are durable.
+        on_look: called with the epoch of an owner, when it looks and finds the log its own.
         unwritten_empties: groups that have become empty, but the record that says so was refused.
     """
 
@@ -90,6 +92,7 @@ class ClusterLog:
         self.leaders = [NOBODY] * partition_count
         self.fresh: list[list[LogRecord]] = [[] for _ in range(partition_count)]
         self.on_append: Callable[[Sequence[LogRecord]], None] = _ignore
+        self.on_look: Callable[[int, int], None] = _ignore
         self.unwritten_empties: set[str] = set()
         self._scheduler = scheduler
         self._flush_ms = flush_ms
@@ -184,6 +187,7 @@ class NodeLog:
         scheduler: appends that are not durable at once are answered by it.
         settle: called with a log partition after answers of it were given to the coordinator.
         failed: called with a log partition whose append has an unknown outcome: it must be loaded again.
+        lease_ms: see :class:`~groupcoord.sim.cluster.options.ClusterOptions`.
     """
 
     def __init__(
@@ -194,7 +198,9 @@ class NodeLog:
         scheduler: Scheduler,
         settle: Callable[[int], None],
         failed: Callable[[int], None],
+        lease_ms: int | None = None,
     ) -> None:
+        self.lease_ms = lease_ms
         self._log = log
         self._node_id = node_id
         self._leads = leads
@@ -215,7 +221,7 @@ class NodeLog:
         if not waiting and not self._leads(partition):
             # While earlier ones wait, this one is refused in its turn.
             log.refused(records)
-            raise NotLeaderError("another node leads this log partition")
+            raise self._not_ours()
         now_ms = self._scheduler.time_ms
         durable_ms = log.durable_ms(now_ms)
         if durable_ms == now_ms and not waiting:
@@ -240,20 +246,30 @@ class NodeLog:
 
     def read(self, partition: int) -> Iterable[LogRecord]:
         """Return the records of a log partition, in order: as they were written or as a cleaner left them."""
+        if self.lease_ms is not None:
+            self.check_ownership()
         if self._log.is_loaded_compacted(partition):
             return self._log.compacted(partition)
         return self._log.memory.read(partition)
+
+    def check_ownership(self) -> bool:
+        """Look whose the log is. See :class:`groupcoord.log_store.OwnedStore`."""
+        if not self._leads(0):
+            raise self._not_ours()
+        self._log.on_look(self._log.leaders[0].epoch, self._scheduler.time_ms)
+        return True
+
+    def _not_ours(self) -> LogStoreError:
+        if self.lease_ms is not None:
+            return OwnershipLostError("another node owns the log")
+        return NotLeaderError("another node leads this log partition")
 
     def _flush(self, partition: int) -> None:
         """Write what is due, and answer. A failed flush fails for all of it."""
         waiting, now_ms = self._waiting[partition], self._scheduler.time_ms
         if not waiting or waiting[0].durable_ms > now_ms or self._answers is None:
             return
-        error: LogStoreError | None
-        if not self._leads(partition):
-            error = NotLeaderError("another node leads this log partition")
-        else:
-            error = self._log.refusal(partition, now_ms)
+        error = self._log.refusal(partition, now_ms) if self._leads(partition) else self._not_ours()
         while waiting and waiting[0].durable_ms <= now_ms:
             if error is not None and error.outcome_unknown:
                 self._lose(partition, error)

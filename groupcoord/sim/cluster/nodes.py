@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
+from typing import Any
 from uuid import UUID
 
 from groupcoord.config.group_settings import ConsumerGroupSettings
@@ -98,6 +99,7 @@ class CoordinatorNode:
         coordinator: None while it is down.
         outstanding: requests without an answer, oldest first.
         touched: the log partitions to which something may have happened since somebody last emptied this.
+        stalled_until_ms: its process does nothing before.
     """
 
     def __init__(self, node_id: int, environment: NodeEnvironment) -> None:
@@ -109,6 +111,7 @@ class CoordinatorNode:
         self.log: NodeLog | None = None
         self.outstanding: dict[Exchange, None] = {}
         self.touched: set[int] = set()
+        self.stalled_until_ms = 0
         self.leaders_known: list[tuple[int, int]] = []
         self._environment = environment
         self._scheduler = environment.scheduler
@@ -118,6 +121,7 @@ class CoordinatorNode:
         self._tick_ms: int | None = None
         self._advances = -1
         self._loading: dict[int, int] = {}
+        self._knows_loss = False
 
     # ------------------------------------------------------------ life
 
@@ -125,7 +129,15 @@ class CoordinatorNode:
         """Start the process, leading nothing yet."""
         environment = self._environment
         self.is_up, self._life = True, self._life + 1
-        self.log = NodeLog(environment.log, self.node_id, self.leads, self._scheduler, self._settle_after, self._failed)
+        self.log = NodeLog(
+            environment.log,
+            self.node_id,
+            self.leads,
+            self._scheduler,
+            self._settle_after,
+            self._failed,
+            environment.options.lease_ms,
+        )
         self.coordinator = GroupCoordinator(
             config=environment.config,
             clock=self._scheduler,
@@ -141,14 +153,14 @@ class CoordinatorNode:
         )
         self.log.connect(self.coordinator)
         self.coordinator.observe()
-        self._tick_ms, self._advances = None, -1
+        self._tick_ms, self._advances, self._knows_loss = None, -1, False
         self.leaders_known = [(-1, -1)] * environment.config.offsets_topic_num_partitions
 
     def crash(self) -> None:
         """Kill the process: its memory is gone and its connections break."""
         assert self.log is not None
         self._environment.active[self] = None
-        self.is_up, self.coordinator = False, None
+        self.is_up, self.coordinator, self.stalled_until_ms = False, None, 0
         self.log.cut()
         self.outstanding.clear()
         for connection in self._connections:
@@ -160,10 +172,25 @@ class CoordinatorNode:
         node_id, _ = self.leaders_known[partition]
         return self._environment.address_of(node_id)
 
+    def _is_stalled(self, act: Callable[[Any], None], argument: Any) -> bool:
+        """Tell whether the process stands still; then this is done when it goes on, if that is the same process."""
+        if self._scheduler.time_ms >= self.stalled_until_ms:
+            return False
+        later = self._life, act, argument
+        self._scheduler.at(self.stalled_until_ms, self._rank, self._go_on, later)
+        return True
+
+    def _go_on(self, later: tuple[int, Callable[[Any], None], Any]) -> None:
+        life, act, argument = later
+        if life == self._life and self.coordinator is not None:
+            act(argument)
+
     # ------------------------------------------------------------ requests
 
     def receive(self, exchange: Exchange) -> None:
         """Take a request; one connection's are worked on one after the other, as Kafka's broker does."""
+        if self._is_stalled(self.receive, exchange):
+            return
         connection = exchange.connection
         self._connections[connection] = None
         if connection.is_busy:
@@ -202,6 +229,9 @@ class CoordinatorNode:
             if not unsent:
                 break
             self._answer(*unsent.popleft())
+        if coordinator.lost is not None and not self._knows_loss:
+            self._hear_later()
+        self._knows_loss = coordinator.lost is not None
         if coordinator.timer_advances != self._advances:
             self._advances = coordinator.timer_advances
             self._schedule_tick()
@@ -235,6 +265,8 @@ class CoordinatorNode:
             self._scheduler.at(deadline_ms, self._rank, self._tick, (self._life, deadline_ms))
 
     def _tick(self, due: tuple[int, int]) -> None:
+        if self._is_stalled(self._tick, due):
+            return
         life, deadline_ms = due
         coordinator = self.coordinator
         if life != self._life or deadline_ms != self._tick_ms or coordinator is None:
@@ -268,18 +300,40 @@ class CoordinatorNode:
 
     # ------------------------------------------------------------ leading log partitions
 
-    def hear(self, partition: int, leader_id: int, epoch: int) -> None:
-        """The controller says who leads a log partition; such words can overtake each other."""
-        if self.coordinator is None:
+    def hear(self, word: tuple[int, int, int]) -> None:
+        """The controller says who leads a log partition; such words can overtake each other.
+
+        Args:
+            word: the partition, its leader, and the leader's epoch.
+        """
+        if self.coordinator is None or self._is_stalled(self.hear, word):
             return
+        partition, leader_id, epoch = word
         if epoch > self.leaders_known[partition][1]:
             self.leaders_known[partition] = (leader_id, epoch)
         if leader_id != self.node_id:
             self.coordinator.unload(partition, epoch)
+        elif self._environment.options.lease_ms is not None and not self.leads(partition):
+            self._hear_later()  # it was taken over before it began
         elif self.coordinator.begin_load(partition, epoch):
             self._loading[partition] = 0
             self._load_on((self._life, partition))
         self._settle_after(partition)
+
+    def _hear_later(self) -> None:
+        """The log is another node's: soon this one knows whose."""
+        heard_ms = self._scheduler.time_ms + self._environment.options.word_ms
+        self._scheduler.at(heard_ms, self._rank, self._go_on, (self._life, self._hear_all, None))
+
+    def _hear_all(self, _: None) -> None:
+        for partition, leader in enumerate(self._environment.log.leaders):
+            if leader.node_id != self.node_id:
+                self.hear((partition, *leader))
+
+    @property
+    def owner(self) -> int:
+        """The epoch in which it owns the log, or has owned it; -1: it never has."""
+        return max((epoch for node_id, epoch in self.leaders_known if node_id == self.node_id), default=-1)
 
     def leads(self, partition: int) -> bool:
         """Tell whether this node leads a log partition, and has heard so."""
@@ -296,6 +350,8 @@ class CoordinatorNode:
         )
 
     def _load_on(self, step: tuple[int, int]) -> None:
+        if self._is_stalled(self._load_on, step):
+            return
         life, partition = step
         if life != self._life or self.coordinator is None:
             return
@@ -319,10 +375,12 @@ class CoordinatorNode:
         self._scheduler.at(self._scheduler.time_ms + RELOAD_PAUSE_MS, self._rank, self._reload, (self._life, partition))
 
     def _reload(self, due: tuple[int, int]) -> None:
+        if self._is_stalled(self._reload, due):
+            return
         life, partition = due
         coordinator = self.coordinator
         if life == self._life and coordinator is not None:
-            if coordinator.status(partition) is PartitionStatus.FAILED:
+            if coordinator.status(partition) is PartitionStatus.FAILED and coordinator.lost is None:
                 coordinator.begin_load(partition, self.leaders_known[partition][1])
                 self._loading[partition] = 0
                 self._load_on(due)

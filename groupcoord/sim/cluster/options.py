@@ -20,6 +20,9 @@ class ClusterOptions:
         flush_ms: how often the log writes; 0: at once.
         failure_detection_ms: how long after a node died others take its log partitions over; None: they wait for it.
         word_ms: how long at most the word of a new leader takes to a node.
+        lease_ms: one node owns the whole log, until another takes it over, and the others stand by: an owner may answer
+            for so long after it has found the log its own, and its successor waits for so long; None: log partitions
+            have leaders, who hear when they aren't any more.
         group_configs: group id → the settings of its own that a consumer group has (KIP-848), by attribute of
             :class:`~groupcoord.config.group_settings.ConsumerGroupSettings`.
         load_step_records, load_step_ms: a load reads so many records in a step, and so long is a step.
@@ -32,6 +35,7 @@ class ClusterOptions:
     flush_ms: int = 0
     failure_detection_ms: int | None = None
     word_ms: int = 50
+    lease_ms: int | None = None
     group_configs: Mapping[str, Mapping[str, int]] = field(factory=dict)
     load_step_records: int = 1_000
     load_step_ms: int = 10

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.consumer_protocol import TopicPartition
@@ -53,11 +53,12 @@ class SimulatedCluster:
         self._partition_of: dict[str, int] = {}
 
     def start(self) -> None:
-        """Start every node; the log partitions are dealt out to them in turn."""
+        """Start every node; the log partitions are dealt out to them in turn, or the first owns them all."""
         for node in self.nodes:
             node.start()
         for partition in range(self.partition_count):
-            self._elect(partition, self.nodes[partition % len(self.nodes)].node_id)
+            place = 0 if self.options.lease_ms is not None else partition % len(self.nodes)
+            self._elect(partition, self.nodes[place].node_id)
 
     # ------------------------------------------------------------ who serves a group
 
@@ -100,26 +101,48 @@ class SimulatedCluster:
     # ------------------------------------------------------------ who leads
 
     def _elect(self, partition: int, node_id: int) -> None:
-        """Make a node the leader of a log partition. The word reaches each node in its own time, after earlier ones."""
+        """Make a node the leader of a log partition. The word reaches each node in its own time, after earlier ones.
+
+        Where the log is owned, nobody tells an owner that it isn't any more, and its successor waits for its lease.
+        """
         self._epochs[partition] = epoch = self._epochs[partition] + 1
+        former, lease_ms = self.log.leaders[partition], self.options.lease_ms
         self.log.leaders[partition] = Leader(node_id, epoch)
         for node in self.nodes:
-            if node.is_up:
+            if node.is_up and (lease_ms is None or node.node_id in (node_id, *self._others_than(former.node_id))):
                 number = mixed(self._word_key + partition * 1_000 + node.node_id, epoch)
                 heard_ms = self.scheduler.time_ms + 1 + number % self.options.word_ms
+                if lease_ms is not None and former != NOBODY and node.node_id == node_id:
+                    heard_ms = self.scheduler.time_ms + lease_ms
                 heard_ms = self._last_words[node.node_id - 1] = max(heard_ms, self._last_words[node.node_id - 1])
                 self.scheduler.at(heard_ms, WORLD_RANK, self._hear, (node, node_id, partition, epoch))
+
+    def _others_than(self, node_id: int) -> Iterator[int]:
+        return (node.node_id for node in self.nodes if node.node_id != node_id)
 
     @staticmethod
     def _hear(word: tuple[CoordinatorNode, int, int, int]) -> None:
         node, leader_id, partition, epoch = word
-        node.hear(partition, leader_id, epoch)
+        node.hear((partition, leader_id, epoch))
 
     def migrate(self, partition: int, node_id: int) -> None:
-        """Let another node lead a log partition, if that node is up."""
+        """Let another node lead a log partition, if it is up; where the log is owned, it takes all of it over."""
         if self.nodes[node_id - 1].is_up and self.log.leaders[partition].node_id != node_id:
-            self.on_change("controller", f"log partition {partition} moves to node {node_id}")
-            self._elect(partition, node_id)
+            moved = [partition] if self.options.lease_ms is None else list(range(self.partition_count))
+            words = f"log partition {partition} moves" if len(moved) == 1 else f"log partitions {_listed(moved)} move"
+            self.on_change("controller", f"{words} to node {node_id}")
+            for index in moved:
+                self._elect(index, node_id)
+
+    def stall(self, node: CoordinatorNode, until_ms: int) -> None:
+        """Let a node's process stand still; where the log is owned, others believe that it is dead after a while."""
+        if not node.is_up or until_ms <= node.stalled_until_ms:
+            return
+        self.on_change(node.name, "stands still")
+        node.stalled_until_ms = until_ms
+        detection_ms = self.options.failure_detection_ms
+        if self.options.lease_ms is not None and detection_ms is not None:
+            self.scheduler.at(self.scheduler.time_ms + detection_ms, WORLD_RANK, self._take_over, node)
 
     def crash(self, node: CoordinatorNode) -> None:
         """Kill a node."""
@@ -133,13 +156,15 @@ class SimulatedCluster:
             self.scheduler.at(self.scheduler.time_ms + detection_ms, WORLD_RANK, self._take_over, node)
 
     def _take_over(self, dead: CoordinatorNode) -> None:
-        alive = [node for node in self.nodes if node.is_up]
-        if dead.is_up or not alive:
+        now_ms = self.scheduler.time_ms
+        alive = [node for node in self.nodes if node.is_up and node.stalled_until_ms <= now_ms]
+        if (dead.is_up and dead.stalled_until_ms <= now_ms) or not alive:
             return
         led = [index for index, leader in enumerate(self.log.leaders) if leader.node_id == dead.node_id]
         if led:
             self.on_change("controller", f"log partitions {_listed(led)} of {dead.name} move to others")
         for place, partition in enumerate(led):
+            place = place if self.options.lease_ms is None else 0
             self._elect(partition, alive[(place + dead.node_id) % len(alive)].node_id)
 
     def restart(self, node: CoordinatorNode) -> None:

@@ -18,6 +18,7 @@ from groupcoord.core.records import ZERO_UUID, GroupTombstone, OffsetTombstone
 from groupcoord.errors import ErrorCode
 from groupcoord.events import Cause, Event, GroupRemoved, MemberAdded, MemberRemoved, MemberReplaced
 from groupcoord.laws import (
+    OwnerLaws,
     check_expiry,
     check_rebuilt,
     check_replay,
@@ -49,6 +50,7 @@ from groupcoord.messages import (
     DescribeGroups,
     DescribeGroupsResponse,
     FetchedGroup,
+    FindCoordinator,
     Heartbeat,
     HeartbeatResponse,
     ListGroups,
@@ -93,6 +95,10 @@ class RunLaws:
         self.log = LogLaws(cluster)
         cluster.log.on_append = self._check_append
         self._transactions = transactions
+        lease_ms = cluster.options.lease_ms
+        self._owners = None if lease_ms is None else OwnerLaws(lease_ms)
+        if self._owners is not None:
+            cluster.log.on_look = self._owners.looked
         self.looks = 0
         self._cluster = cluster
         self._environment = cluster.environment
@@ -178,7 +184,9 @@ class RunLaws:
     # ------------------------------------------------------------ what nodes do
 
     def on_event(self, node: CoordinatorNode, event: Event) -> None:
-        """Remember who is gone."""
+        """Remember who is gone, and see that only the log's owner says so."""
+        if self._owners is not None:
+            self._owners.told(node.owner, event, self._cluster.scheduler.time_ms)
         gone = self._gone[node.node_id]
         if isinstance(event, GroupRemoved):
             gone.pop(event.group_id, None)
@@ -213,6 +221,8 @@ class RunLaws:
 
     def on_answer(self, node: CoordinatorNode, request: Request, response: Response, *, is_clean: bool) -> None:
         """Look at an answer before it travels; ``is_clean``: there is no error in it."""
+        if self._owners is not None and not isinstance(request, FindCoordinator | ListGroups):
+            self._owners.told(node.owner, response, self._cluster.scheduler.time_ms)
         if not is_clean and ErrorCode.FENCED_INSTANCE_ID in error_codes(response):
             self._note_fenced(node, request)
         match request:

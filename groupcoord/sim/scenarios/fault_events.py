@@ -22,6 +22,7 @@ from groupcoord.sim.scenarios.faults import (
     LossyNetwork,
     Migration,
     NodeCrash,
+    NodeStall,
     TopicCreation,
     TopicDeletion,
     TopicGrowth,
@@ -126,15 +127,20 @@ def _busy_consumer(table: TableReader, targets: EventTargets) -> Make:
     return _consumer(table, targets, BusyApplication, "for")
 
 
-def _crash_node(table: TableReader, targets: EventTargets) -> Make:
-    node_id = table.number("node", 0, at_least=0, at_most=targets.cluster.node_count)
-    bounds = table.duration_range("down")
+def _node(kind: type[NodeCrash] | type[NodeStall], duration_key: str) -> Callable[[TableReader, EventTargets], Make]:
+    """Return what reads a fault that a node has from its start to its end."""
 
-    def make(chance: Random, at_ms: int) -> list[Fault]:
-        chosen = node_id or chance.randint(1, targets.cluster.node_count)
-        return [NodeCrash(start_ms=at_ms, end_ms=at_ms + chance.randint(*bounds), node_id=chosen)]
+    def parse(table: TableReader, targets: EventTargets) -> Make:
+        node_id = table.number("node", 0, at_least=0, at_most=targets.cluster.node_count)
+        bounds = table.duration_range(duration_key)
 
-    return make
+        def make(chance: Random, at_ms: int) -> list[Fault]:
+            chosen = node_id or chance.randint(1, targets.cluster.node_count)
+            return [kind(start_ms=at_ms, end_ms=at_ms + chance.randint(*bounds), node_id=chosen)]
+
+        return make
+
+    return parse
 
 
 def _move_partition(table: TableReader, targets: EventTargets) -> Make:
@@ -225,7 +231,8 @@ FAULT_EVENTS: dict[str, Callable[[TableReader, EventTargets], Make]] = {
     "stop-consumer": _stop_consumer,
     "pause-consumer": _pause_consumer,
     "busy-consumer": _busy_consumer,
-    "crash-node": _crash_node,
+    "crash-node": _node(NodeCrash, "down"),
+    "stall-node": _node(NodeStall, "for"),
     "move-log-partition": _move_partition,
     "cut-off": _cut_off,
     "lose-messages": _lose_messages,

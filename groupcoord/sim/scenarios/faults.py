@@ -31,6 +31,18 @@ class NodeCrash(Fault):
 
 
 @frozen(kw_only=True)
+class NodeStall(Fault):
+    """A node's process stands still for a while, and then goes on as if nothing had been."""
+
+    node_id: int
+
+    def begin(self, stage: Stage, population: Population) -> None:
+        """Let it stand still until the end."""
+        until_ms = stage.scheduler.time_ms + self.end_ms - self.start_ms
+        stage.cluster.stall(stage.cluster.nodes[self.node_id - 1], until_ms)
+
+
+@frozen(kw_only=True)
 class Migration(Fault):
     """A log partition moves to another node."""
 

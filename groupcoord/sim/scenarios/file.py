@@ -137,16 +137,22 @@ def _measure_from(root: TableReader, duration_ms: int) -> int:
 
 
 def _cluster(table: TableReader) -> ClusterOptions:
-    table.expect("nodes", "config", "latency", "flush", "failover")
+    table.expect("nodes", "config", "latency", "flush", "failover", "lease")
     least_ms, most_ms = table.duration_range("latency", ["1ms", "20ms"])
-    failover = table.take("failover", "5s")
+    failover, lease = table.take("failover", "5s"), table.take("lease", "none")
+    config = _settings(table, "config")
+    lease_ms = None if lease == "none" else table.duration("lease")
+    session_ms = config.group_consumer_session_timeout_ms
+    if lease_ms is not None and not 0 < lease_ms <= session_ms:
+        table.fail("lease", f"must not be longer than group.consumer.session.timeout.ms ({session_ms})")
     return ClusterOptions(
         node_count=table.number("nodes", 1, at_least=1, at_most=100),
-        config=_settings(table, "config"),
+        config=config,
         least_latency_ms=least_ms,
         most_latency_ms=most_ms,
         flush_ms=table.duration("flush", "0ms"),
         failure_detection_ms=None if failover == "never" else table.duration("failover", "5s"),
+        lease_ms=lease_ms,
     )
 
 

@@ -29,6 +29,7 @@ from groupcoord.sim.scenarios.faults import (
     LossyNetwork,
     Migration,
     NodeCrash,
+    NodeStall,
     TopicCreation,
     TopicDeletion,
     TopicGrowth,
@@ -65,6 +66,8 @@ def swarm_options(seed: int) -> WorldOptions:
     changes = _protocol_changes(seed, duration_ms, topics, groups)
     faults += changes + _topic_deletions(seed, duration_ms, topics)
     cluster = _with_consumer_groups(seed, cluster, groups, is_mixed=bool(changes))
+    cluster, stalls = _owned(seed, duration_ms, cluster)
+    faults += stalls
     faults += _others(seed, duration_ms, cluster, topics, groups)
     return WorldOptions(
         cluster=cluster,
@@ -216,6 +219,19 @@ def _with_consumer_groups(
         largest_group = max(group.consumer_count for group in groups)
         config = evolve(config, group_consumer_max_size=max(largest_group - 1, 1))
     return evolve(cluster, config=config)
+
+
+def _owned(seed: int, duration_ms: int, cluster: ClusterOptions) -> tuple[ClusterOptions, list[Fault]]:
+    """Return the cluster as one whose log is owned by one node at a time, in one world of six; nodes stall there."""
+    chance = stream(seed, "swarm", "owners")
+    if chance.random() >= 1 / 6:
+        return cluster, []
+    stalls: list[Fault] = []
+    for _ in range(chance.randint(0, 4)):
+        start_ms = chance.randint(5_000, duration_ms - 10_000)
+        end_ms = start_ms + chance.choice((200, 2_000, 10_000))
+        stalls.append(NodeStall(start_ms=start_ms, end_ms=end_ms, node_id=chance.randint(1, cluster.node_count)))
+    return evolve(cluster, lease_ms=chance.choice((600, 1_500, 4_000))), stalls
 
 
 def _limits(seed: int, cluster: ClusterOptions, groups: tuple[GroupOptions, ...]) -> ClusterOptions:
