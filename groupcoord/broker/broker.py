@@ -117,6 +117,7 @@ class Broker:
         transactions: the transaction coordinator.
         nodes: what this node knows of the others.
         dirty: connections with output, for :meth:`take_dirty`.
+        share_requests: the sessions of share consumers, and the share-partitions that are led.
         turns: connections whose requests wait to be handled, for :meth:`run_turn`.
         pace: how long the work of a turn may go on.
         interceptor: looks at requests before they are handled, and at answers; None: nobody does.
@@ -164,7 +165,7 @@ class Broker:
         self.data = data or TopicData(config, clock, self.topics, topic_directory)
         leadership = self.nodes.leadership
         self._data_requests = DataRequests(self.data, self.pace, self._permissions, self._verify_writer, leadership)
-        self._share_requests = ShareRequests(self.data, self._share, self.group_configs, self._permissions)
+        self.share_requests = ShareRequests(self.data, self._share, self.group_configs, self._permissions)
         self._login_requests = LoginRequests(security, self._permissions, self.wake_earlier)
         self._notices = Notices(self.topics, now_s)
         self._transaction_requests = TransactionRequests(self, node.node_id, self._permissions)
@@ -256,7 +257,7 @@ class Broker:
             AclRequests(acls, self._permissions),
             self._transaction_requests,
             ShareStateRequests(self._share),
-            self._share_requests,
+            self.share_requests,
         )
         if RebalanceProtocol.CONSUMER not in served_protocols(self.config):
             table.handlers[ConsumerGroupHeartbeat] = self._refuse_consumer_protocol
@@ -324,7 +325,7 @@ class Broker:
 
         Cheap to ask for each request.
         """
-        advances = self.coordinator.timer_advances + self._data_requests.waits.count + self._share_requests.advances
+        advances = self.coordinator.timer_advances + self._data_requests.waits.count + self.share_requests.advances
         transactions_ms = self.transactions.next_deadline_ms()
         if advances == self._seen_advances and transactions_ms == self._seen_transactions_ms:
             return False
@@ -339,7 +340,7 @@ class Broker:
             self._data_requests.waits.next_deadline_ms(),
             self.data.next_deadline_ms(),
             self._share.next_deadline_ms(),
-            self._share_requests.next_deadline_ms(),
+            self.share_requests.next_deadline_ms(),
             None if self.interceptor is None else self.interceptor.next_deadline_ms(),
             self._login_requests.refusals.next_deadline_ms(),
         )
@@ -350,7 +351,7 @@ class Broker:
         self._data_requests.tick(self.clock.now_ms())
         self.data.tick(self.clock.now_ms())
         self._share.tick()
-        self._share_requests.tick(self.clock.now_ms())
+        self.share_requests.tick(self.clock.now_ms())
         self.coordinator.tick()
         self.transactions.tick()
         if self.interceptor is not None:
@@ -430,7 +431,7 @@ class Broker:
     def disconnected(self, connection: Connection) -> None:
         """Forget a connection that was closed."""
         self._data_requests.waits.remove(connection)
-        self._share_requests.disconnected(connection)
+        self.share_requests.disconnected(connection)
         if self.interceptor is not None:
             self.interceptor.disconnected(connection)
 

@@ -10,6 +10,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from groupcoord.errors import ErrorCode
 from groupcoord.testing.faults import Control, Rule
+from groupcoord.testing.share_words import AcquiredRange, SharedRecords
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -117,6 +118,34 @@ def _fault(method: Callable[Concatenate[Control, P], Rule]) -> Callable[Concaten
     return make
 
 
+class ShareGroup:
+    """A share group (KIP-932), as a test asks about it: ``server.share("jobs").acquired()``.
+
+    Attributes:
+        group_id: which one.
+    """
+
+    def __init__(self, server: FaultWords, group_id: str) -> None:
+        self._server = server
+        self.group_id = group_id
+
+    def acquired(self) -> tuple[AcquiredRange, ...]:
+        """Return what its members have to themselves, by topic and offset."""
+        return self._server.control(lambda control: control.acquired_records(self.group_id))
+
+    def progress(self) -> tuple[SharedRecords, ...]:
+        """Return how far it is with the partitions that its members read."""
+        return self._server.control(lambda control: control.shared_records(self.group_id))
+
+    def release(self, member_id: str | None = None) -> int:
+        """Take from a member, or from all, what it has, as if it had given it back; return how many records."""
+        return self._server.control(lambda control: control.release_records(self.group_id, member_id))
+
+    def expire_locks(self) -> int:
+        """Let the locks of all that its members have be over now; return how many records."""
+        return self._server.control(lambda control: control.expire_locks(self.group_id))
+
+
 class FaultWords:
     """The methods of a server in a thread with which a test lets things go wrong.
 
@@ -151,6 +180,10 @@ class FaultWords:
     begin_rebalance = _word(Control.begin_rebalance)
     coordinator = _word(Control.coordinator)
     move_coordinator = _word(Control.move_coordinator)
+
+    def share(self, group_id: str) -> ShareGroup:
+        """Return what can be asked of a share group, and done to the records that its members have."""
+        return ShareGroup(self, group_id)
 
     # nodes
     leader = _word(Control.leader)

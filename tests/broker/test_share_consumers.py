@@ -213,11 +213,11 @@ def test_memory_is_bounded(world: SharingWorld) -> None:
         world.produce(1)
         ((first, last, _count),) = ann.fetch()
         assert ann.acknowledge((first, last, [ACCEPT])) is ErrorCode.NONE
-    (led,) = world.broker._share_requests.partitions.all()
+    (led,) = world.broker.share_requests.partitions.all()
     assert led.records is not None
     assert led.records.batches() == []
     assert len(led.records._locks) < 100
-    assert len(world.broker._share_requests._waits) < 100
+    assert len(world.broker.share_requests._waits) < 100
 
 
 def test_many_partitions_are_acknowledged_bit_by_bit(world: SharingWorld) -> None:

@@ -308,10 +308,10 @@ class SharePartitions:
             if self._led.get(led.key) is led:
                 self.expire_locks(led, now_ms)
 
-    def expire_locks(self, led: LedPartition, now_ms: int) -> None:
-        """Let others have what was locked until a time."""
+    def expire_locks(self, led: LedPartition, now_ms: int, until_ms: int | None = None) -> None:
+        """Let others have what was locked until a time, by default until now."""
         if led.records is not None:
-            write = led.records.expire_locks(self.settings_of(led.key.group_id), now_ms)
+            write = led.records.expire_locks(self.settings_of(led.key.group_id), now_ms, until_ms)
             self.watch_locks(led)
             if write is not None:
                 self.write(led, write)

@@ -31,6 +31,8 @@ from groupcoord.core.share_state.records import DeliveryState, StateBatch
 from groupcoord.errors import ErrorCode, InvariantError
 
 STALE_LOCKS_LIMIT = 64
+PENDING_RETRY_MS = 1_000
+"""Whose lock is over while something is being written about it is looked at again after this time."""
 
 
 @define(eq=False)
@@ -230,21 +232,31 @@ class SharePartition:
         """Return when :meth:`expire_locks` is wanted; None: nothing is locked."""
         return self._locks[0][0] if self._locks else None
 
-    def expire_locks(self, settings: ShareGroupSettings, now_ms: int) -> StateWrite | None:
-        """Time has passed: others may have what was locked for too long. Returns what has to be written."""
+    def expire_locks(self, settings: ShareGroupSettings, now_ms: int, until_ms: int | None = None) -> StateWrite | None:
+        """Time has passed: others may have what was locked for too long. Returns what has to be written.
+
+        Args:
+            settings: what holds for the group.
+            now_ms: the time.
+            until_ms: locks up to this time are over; by default up to now.
+        """
+        until_ms = now_ms if until_ms is None else until_ms
+        written: list[Run] = []
         expired: list[tuple[Run, DeliveryState]] = []
-        while self._locks and self._locks[0][0] <= now_ms:
+        while self._locks and self._locks[0][0] <= until_ms:
             _, first = heappop(self._locks)
             position = self._batches.bisect_right(first) - 1
             batch = self._batches.values()[position] if position >= 0 else None
             for run in () if batch is None else batch.runs(batch.first, batch.last):
                 state = run.state
-                if state.state is not DeliveryState.ACQUIRED or state.locked_until_ms > now_ms:
+                if state.state is not DeliveryState.ACQUIRED or state.locked_until_ms > until_ms:
                     continue
-                if state.pending is not None:
-                    self._pushed_again(run, now_ms)
-                    continue
-                expired.append((run, _outcome(state, AcknowledgeType.RELEASE, settings)))
+                if state.pending is None:
+                    expired.append((run, _outcome(state, AcknowledgeType.RELEASE, settings)))
+                else:
+                    written.append(run)
+        for run in written:
+            self.lock(run.first, now_ms + PENDING_RETRY_MS)  # should that be refused
         # At once, whatever the log says: who had them has not got them any more.
         write = self._pend(expired) if expired else None
         if write is not None:
@@ -253,10 +265,6 @@ class SharePartition:
             write.runs = []
             self._advance()
         return write
-
-    def _pushed_again(self, run: Run, now_ms: int) -> None:
-        """The lock of records is over that are being written: look again, should that be refused."""
-        heappush(self._locks, (now_ms + 1_000, run.first))
 
     def _pend(self, moved: list[tuple[Run, DeliveryState]]) -> StateWrite:
         finished = 0

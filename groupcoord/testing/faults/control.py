@@ -18,6 +18,7 @@ from groupcoord.testing.faults.calls import Call
 from groupcoord.testing.faults.log_faults import LogFaults, append_error
 from groupcoord.testing.faults.rules import Rule, Rules
 from groupcoord.testing.faults.words import Where, error_named
+from groupcoord.testing.share_words import AcquiredRange, SharedRecords, acquired, expire_locks, progress, release
 
 LONGEST_ADVANCE_MS = 3_653 * 24 * 3_600_000
 """What is due every ten minutes would otherwise keep the server for as long as somebody likes."""
@@ -337,6 +338,30 @@ class Control:
                 "or the log is awaited"
             )
         self._deliver_replies()
+
+    def acquired_records(self, group_id: str) -> tuple[AcquiredRange, ...]:
+        """Return what members of a share group have to themselves, by topic and offset."""
+        return acquired(self._brokers, group_id)
+
+    def shared_records(self, group_id: str) -> tuple[SharedRecords, ...]:
+        """Return how far a share group is with the partitions that its members read."""
+        return progress(self._brokers, group_id)
+
+    def release_records(self, group_id: str, member_id: str | None = None) -> int:
+        """Let a share group have again what one of its members has, as if that had given it back.
+
+        Args:
+            group_id: the group.
+            member_id: the member; None: all of them.
+
+        Returns:
+            How many records that were.
+        """
+        return release(self._brokers, group_id, member_id)
+
+    def expire_locks(self, group_id: str) -> int:
+        """Let the locks of all records be over that members of a share group have; return how many those were."""
+        return expire_locks(self._brokers, group_id)
 
     def _deliver_replies(self) -> None:
         for broker in self._brokers:

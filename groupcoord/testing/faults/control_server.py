@@ -36,6 +36,8 @@ WORDS: Mapping[str, Callable[..., Any]] = {
         Control.drop_connections,
         Control.expire_member,
         Control.begin_rebalance,
+        Control.release_records,
+        Control.expire_locks,
         Control.move_coordinator,
         Control.move_transaction_coordinator,
         Control.move_leader,
