@@ -6,9 +6,9 @@ The coordinator runs them for consumer groups (KIP-848), and assignors of tasks 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from attrs import frozen
 
@@ -58,12 +58,27 @@ __all__ = [
     "Topic",
     "UniformAssignor",
     "choose_assignors",
+    "choose_task_assignors",
 ]
 
 BUILT_IN: tuple[Assignor, ...] = (UniformAssignor(), RangeAssignor())
 """Kafka's own assignors."""
 
+BUILT_IN_OF_TASKS: tuple[TaskAssignor, ...] = (StickyTaskAssignor(),)
+"""Kafka's own assignors of tasks."""
+
 logger = logging.getLogger(__name__)
+
+
+class Named(Protocol):
+    """What all assignors have."""
+
+    @property
+    def name(self) -> str:
+        """Under which settings name it."""
+
+
+NamedT = TypeVar("NamedT", bound=Named)
 
 
 @frozen
@@ -93,6 +108,29 @@ class GuardedAssignor:
             raise PartitionAssignorError(f"assignor {self.name!r} failed: {error!r}") from error
 
 
+@frozen
+class GuardedTaskAssignor:
+    """An assignor of tasks that somebody else wrote: whatever it raises fails the request alone that asked for it.
+
+    Attributes:
+        name: as the assignor has it.
+        assignor: the assignor.
+    """
+
+    name: str
+    assignor: TaskAssignor
+
+    def assign(self, group: StreamsGroupSpec) -> Mapping[str, MemberTasks]:
+        """See :class:`TaskAssignor`."""
+        try:
+            return dict(self.assignor.assign(group))
+        except TaskAssignorError:
+            raise
+        except Exception as error:
+            logger.exception("assignor of tasks %r failed", self.name)
+            raise TaskAssignorError(f"assignor of tasks {self.name!r} failed: {error!r}") from error
+
+
 def choose_assignors(named: Iterable[str], others: Iterable[Assignor] = ()) -> dict[str, Assignor]:
     """Return the assignors that ``group.consumer.assignors`` names, by the names under which members ask for them.
 
@@ -106,36 +144,55 @@ def choose_assignors(named: Iterable[str], others: Iterable[Assignor] = ()) -> d
     Raises:
         ConfigError: there is no such assignor, what is found under a path isn't one, or two have the same name.
     """
-    known: dict[str, Assignor] = {assignor.name: assignor for assignor in BUILT_IN}
+    return _choose("group.consumer.assignors", BUILT_IN, GuardedAssignor, named, others)
+
+
+def choose_task_assignors(named: Iterable[str], others: Iterable[TaskAssignor] = ()) -> dict[str, TaskAssignor]:
+    """Return the assignors of tasks that ``group.streams.assignors`` names; see :func:`choose_assignors`.
+
+    Raises:
+        ConfigError: there is no such assignor, what is found under a path isn't one, or two have the same name.
+    """
+    return _choose("group.streams.assignors", BUILT_IN_OF_TASKS, GuardedTaskAssignor, named, others)
+
+
+def _choose(
+    setting: str,
+    built_in: Iterable[NamedT],
+    guard: Callable[[str, Any], NamedT],
+    named: Iterable[str],
+    others: Iterable[NamedT],
+) -> dict[str, NamedT]:
+    known: dict[str, NamedT] = {assignor.name: assignor for assignor in built_in}
     for other in others:
         if other.name in known:
             raise ConfigError(f"there are two assignors with the name {other.name!r}")
-        known[other.name] = GuardedAssignor(other.name, other)
-    chosen: dict[str, Assignor] = {}
+        known[other.name] = guard(other.name, other)
+    chosen: dict[str, NamedT] = {}
     for name in named:
-        assignor = known.get(name) or _load(name)
+        assignor = known.get(name) or _load(setting, guard, name)
         if assignor.name in chosen or known.get(assignor.name, assignor) is not assignor:
-            raise _refusal(f"{name!r} has the name {assignor.name!r}, which is taken")
+            raise _refusal(setting, f"{name!r} has the name {assignor.name!r}, which is taken")
         chosen[assignor.name] = assignor
     return chosen
 
 
-def _load(path: str) -> Assignor:
+def _load(setting: str, guard: Callable[[str, Any], NamedT], path: str) -> NamedT:
     module_name, colon, attribute = path.partition(":")
     if not colon:
-        raise _refusal(f"there is no assignor {path!r}")
+        raise _refusal(setting, f"there is no assignor {path!r}")
     try:
         found: Any = import_module(module_name)
         for part in attribute.split("."):
             found = getattr(found, part)
         assignor = found() if isinstance(found, type) else found
     except Exception as error:  # whatever a module of somebody else's raises when it is loaded
-        raise _refusal(f"can't load {path!r}: {error or type(error).__name__}") from error
+        raise _refusal(setting, f"can't load {path!r}: {error or type(error).__name__}") from error
     name = getattr(assignor, "name", None)
     if not isinstance(name, str) or not name or not callable(getattr(assignor, "assign", None)):
-        raise _refusal(f"{path!r} is no assignor: it needs a name and a method 'assign'")
-    return GuardedAssignor(name, assignor)
+        raise _refusal(setting, f"{path!r} is no assignor: it needs a name and a method 'assign'")
+    return guard(name, assignor)
 
 
-def _refusal(problem: str) -> ConfigError:
-    return ConfigError(f"setting 'group.consumer.assignors': {problem}")
+def _refusal(setting: str, problem: str) -> ConfigError:
+    return ConfigError(f"setting {setting!r}: {problem}")

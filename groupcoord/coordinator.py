@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Iterable
 from typing import TypeVar, cast
 from uuid import UUID
 
-from groupcoord.assignors import choose_assignors
+from groupcoord.assignors import TaskAssignor, choose_assignors, choose_task_assignors
 from groupcoord.clock import Clock, SystemClock
 from groupcoord.config import Config, RebalanceProtocol
-from groupcoord.config.group_settings import ConsumerGroupSettings, SettingsOfConsumerGroup
+from groupcoord.config.group_settings import SettingsOfConsumerGroup, SettingsOfStreamsGroup
 from groupcoord.core.classic.states import GroupState
 from groupcoord.core.consumer.assignors import Assignor
 from groupcoord.core.consumer.group import ConsumerGroupState
@@ -65,6 +65,8 @@ class GroupCoordinator:
         assignors: more assignors for consumer groups than Kafka's own, to be named in ``group.consumer.assignors``.
         regexes: matches regular expressions that members of consumer groups subscribe to; none can be used if left out.
         consumer_group_settings: says what holds for a consumer group, by its id; what ``config`` says if left out.
+        task_assignors: more assignors for streams groups than Kafka's own, to be named in ``group.streams.assignors``.
+        streams_group_settings: says what holds for a streams group (KIP-1071), by its id; likewise.
         create_internal_topics: creates topics that streams groups need (KIP-1071); none are created if left out.
         node: what FindCoordinator says of this coordinator.
         owner: which node coordinates a log partition, for one coordinator among several; this node if left out.
@@ -82,8 +84,8 @@ class GroupCoordinator:
         on_durable: is called with the number of a log partition to which something was appended; None: nobody is.
 
     Raises:
-        ConfigError: ``group.consumer.assignors`` names what is no assignor, or two of one name; or the log store's
-            lease is longer than sessions of consumer groups.
+        ConfigError: ``group.consumer.assignors`` or ``group.streams.assignors`` names what is no assignor, or two of
+            one name; or the log store's lease is longer than sessions of consumer groups.
     """
 
     def __init__(
@@ -96,6 +98,8 @@ class GroupCoordinator:
         assignors: Iterable[Assignor] = (),
         regexes: RegexResolver | None = None,
         consumer_group_settings: SettingsOfConsumerGroup | None = None,
+        task_assignors: Iterable[TaskAssignor] = (),
+        streams_group_settings: SettingsOfStreamsGroup | None = None,
         create_internal_topics: CreateTopics = create_no_topics,
         node: Node = LOCAL_NODE,
         owner: Owner | None = None,
@@ -115,10 +119,13 @@ class GroupCoordinator:
         topics = topics or AnyTopic()
         regexes = regexes or NoRegexes()
         self._host = Host(regexes, create_internal_topics)
-        usual = ConsumerGroupSettings.of(self.config)
-        settings_of = consumer_group_settings or (lambda group_id: usual)
         chosen = choose_assignors(self.config.group_consumer_assignors, assignors)
-        self._environments = Environments.of(self.config, topics, chosen, settings_of, regexes)
+        chosen_for_tasks = choose_task_assignors(self.config.group_streams_assignors, task_assignors)
+        self._environments = Environments.of(
+            *(self.config, topics, regexes),
+            *(chosen, consumer_group_settings),
+            *(chosen_for_tasks, streams_group_settings),
+        )
         count = self.config.offsets_topic_num_partitions
         self._partitions = PartitionTable(count)
         self._effects = Effects()

@@ -179,7 +179,7 @@ class Broker:
             log_store=log_store,
             topics=self.topics,
             regexes=TopicMatcher(self.topics, authorize),
-            consumer_group_settings=self.group_configs.settings_of,
+            **self.group_configs.for_coordinator(),
             create_internal_topics=self._create_internal_topics,
             node=node,
             **self.nodes.owners(),

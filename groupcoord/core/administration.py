@@ -16,6 +16,9 @@ from groupcoord.core.records import OffsetTombstone, Record
 from groupcoord.core.replies import Reply, Token
 from groupcoord.errors import ErrorCode
 
+FILTERED_AS = {"NotReady": "not_ready"}
+"""What a filter says for a state whose name in lower case it does not know (Kafka's ``StreamsGroupState``)."""
+
 TOMBSTONE_BYTES_MIN = 16
 """No tombstone of an offset is shorter in a batch of the log, the names of its group and topic left aside."""
 
@@ -33,7 +36,7 @@ class Administration:
         return [
             listed
             for listed in (group.listed() for group in self._context.visible_groups())
-            if (not states or listed.group_state.lower() in states)
+            if (not states or FILTERED_AS.get(listed.group_state, listed.group_state.lower()) in states)
             and (not types or listed.group_type.lower() in types)
         ]
 

@@ -6,10 +6,17 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from groupcoord.config import Config
-from groupcoord.config.group_settings import SettingsOfConsumerGroup
+from groupcoord.config.group_settings import (
+    ConsumerGroupSettings,
+    SettingsOfConsumerGroup,
+    SettingsOfStreamsGroup,
+    StreamsGroupSettings,
+)
 from groupcoord.core.consumer.environment import ConsumerGroupEnvironment
 from groupcoord.core.modern.assignor import Assignor
 from groupcoord.core.modern.known_topics import KnownTopics
+from groupcoord.core.streams.assignors import TaskAssignor
+from groupcoord.core.streams.environment import StreamsGroupEnvironment
 from groupcoord.core.topics import RegexResolver, TopicResolver
 
 
@@ -19,20 +26,34 @@ class Environments(NamedTuple):
     Attributes:
         topics: the topics of the cluster, which all of them look at.
         consumer: of consumer groups.
+        streams: of streams groups.
     """
 
     topics: KnownTopics
     consumer: ConsumerGroupEnvironment
+    streams: StreamsGroupEnvironment
 
     @classmethod
     def of(
         cls,
         config: Config,
         topics: TopicResolver,
-        consumer_assignors: Mapping[str, Assignor],
-        consumer_settings_of: SettingsOfConsumerGroup,
         regexes: RegexResolver,
+        consumer_assignors: Mapping[str, Assignor],
+        consumer_settings_of: SettingsOfConsumerGroup | None,
+        task_assignors: Mapping[str, TaskAssignor],
+        streams_settings_of: SettingsOfStreamsGroup | None,
     ) -> Environments:
-        """Return the surroundings of groups that have these settings, topics and assignors."""
+        """Return the surroundings of groups that have these topics and assignors.
+
+        What holds for a group is what the broker's settings say, unless there is somebody who says it by the group.
+        """
         known = KnownTopics(topics)
-        return cls(known, ConsumerGroupEnvironment(config, known, consumer_assignors, consumer_settings_of, regexes))
+        usual_consumer, usual_streams = ConsumerGroupSettings.of(config), StreamsGroupSettings.of(config)
+        consumer_settings_of = consumer_settings_of or (lambda group_id: usual_consumer)
+        streams_settings_of = streams_settings_of or (lambda group_id: usual_streams)
+        return cls(
+            known,
+            ConsumerGroupEnvironment(config, known, consumer_assignors, consumer_settings_of, regexes),
+            StreamsGroupEnvironment(config, known, task_assignors, streams_settings_of),
+        )

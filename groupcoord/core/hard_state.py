@@ -18,7 +18,6 @@ from groupcoord.core.records import (
     Record,
     RecordKey,
     ShareGroupRecord,
-    StreamsGroupRecord,
     TransactionMarker,
     topic_of_record,
 )
@@ -114,8 +113,6 @@ _APPLY: dict[type, Callable[[HardState, Any, int], None]] = {
     GroupTombstone: HardState._forget,
     TransactionMarker: lambda hard, record, log_offset: hard.offsets.apply_marker(record),
     OpaqueRecord: lambda hard, record, log_offset: None,
-    **dict.fromkeys(
-        (*get_args(ShareGroupRecord), *get_args(StreamsGroupRecord)), lambda hard, record, log_offset: None
-    ),
+    **dict.fromkeys(get_args(ShareGroupRecord), lambda hard, record, log_offset: None),
 }
 """What is done with a record that isn't a group's, by its type; those of groups are remembered."""

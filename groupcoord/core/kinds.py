@@ -21,6 +21,7 @@ from groupcoord.core.environments import Environments
 from groupcoord.core.groups import Group
 from groupcoord.core.record_keys import RecordKey
 from groupcoord.core.replies import Token
+from groupcoord.core.streams.kind import StreamsGroups
 from groupcoord.core.timers import TimerKey, TimerKind
 
 
@@ -95,7 +96,11 @@ class GroupKinds:
 
     def __init__(self, context: HandlerContext, creation: Creation, environments: Environments) -> None:
         classic = ClassicGroups(context, creation)
-        self.rows: tuple[GroupKind, ...] = (classic, ConsumerGroups(context, creation, environments.consumer, classic))
+        self.rows: tuple[GroupKind, ...] = (
+            classic,
+            ConsumerGroups(context, creation, environments.consumer, classic),
+            StreamsGroups(context, creation, environments.streams, classic),
+        )
         self.create_for_commit = classic.create
 
     def of(self, group: Group) -> GroupKind:

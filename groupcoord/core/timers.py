@@ -37,13 +37,19 @@ class TimerKind(Enum):
     """A classic member of a consumer group has not joined again in time."""
     MEMBER_SYNC = "member sync"
     """A classic member of a consumer group has not synced in time."""
+    STREAMS_SESSION = "streams session"
+    """A member of a streams group was silent for too long."""
+    TASK_REVOCATION = "task revocation"
+    """A member of a streams group has not given back in time the tasks that it had to."""
+    ASSIGNMENT_DELAY = "assignment delay"
+    """The first members of a streams group have waited long enough for others: tasks are assigned."""
     APPEND = "append"
     """An append may be overdue."""
     EXPIRY = "expiry"
     """Offsets and groups are looked through for what nobody uses any more."""
 
 
-SESSIONS = (TimerKind.SESSION, TimerKind.CONSUMER_SESSION)
+SESSIONS = (TimerKind.SESSION, TimerKind.CONSUMER_SESSION, TimerKind.STREAMS_SESSION)
 """When members are put out that were silent for too long, in groups of all kinds."""
 
 

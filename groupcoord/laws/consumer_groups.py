@@ -11,13 +11,13 @@ from collections.abc import Collection, Iterable, Sequence
 from uuid import UUID
 
 from groupcoord.coordinator import GroupCoordinator
-from groupcoord.core.consumer.conversion import WhenConverted
 from groupcoord.core.consumer.draft import ConsumerDraft
 from groupcoord.core.consumer.group import ConsumerGroup, ConsumerGroupState
 from groupcoord.core.consumer.heartbeat import beat
 from groupcoord.core.consumer.state import ConsumerState
 from groupcoord.core.kinds import as_consumer_group
 from groupcoord.core.messages import ConsumerGroupHeartbeat, DescribeGroups
+from groupcoord.core.modern.conversion import WhenConverted
 from groupcoord.core.modern.membership import WhenDrafted
 from groupcoord.core.modern.refusal import RefusedError
 from groupcoord.core.record_keys import RecordKey

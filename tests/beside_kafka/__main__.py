@@ -1,7 +1,7 @@
 """``python -m tests.beside_kafka``: tell groupcoord the commands of histories, and sort what came of them.
 
 A PATH is a file of histories, one a line. Without any, those beside this file are taken. With ``--seeds A-B`` they are
-made meanwhile: one process runs Kafka's own classes for all of them.
+made meanwhile: one process runs Kafka's own classes for all of them. ``--streams`` makes those of streams groups.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from typing import Any
 from attrs import define, field
 
 from tests.beside_kafka.comparison import Tally
-from tests.beside_kafka.histories import ARCHIVE, Known, Verdict, follow, read
+from tests.beside_kafka.histories import ARCHIVES, Known, Verdict, follow, read
 from tests.beside_kafka.oracle import Oracle
 from tests.beside_kafka.story import RandomStory
+from tests.beside_kafka.streams_story import StreamsStory
 
 EXAMPLES = 3
 SHOWN = 600
@@ -83,8 +84,9 @@ class Summary:
 def main(words: list[str] | None = None) -> int:
     """Run as told on the command line; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.beside_kafka", description=__doc__)
-    parser.add_argument("paths", metavar="PATH", nargs="*", type=Path, default=[ARCHIVE])
+    parser.add_argument("paths", metavar="PATH", nargs="*", type=Path, default=[*ARCHIVES])
     parser.add_argument("--seeds", metavar="A-B", help="make the histories of these seeds, the last one included")
+    parser.add_argument("--streams", action="store_true", help="make histories of streams groups")
     command = os.environ.get("KAFKA_ORACLE")
     parser.add_argument("--oracle", metavar="COMMAND", default=command, help="runs Kafka's classes (KAFKA_ORACLE)")
     parser.add_argument("--keep", metavar="FILE", type=Path, help="write the histories there that differ")
@@ -96,7 +98,8 @@ def main(words: list[str] | None = None) -> int:
         parser.error("--seeds needs --oracle")
     else:
         first, _, last = options.seeds.partition("-")
-        histories = _made(options.oracle, range(int(first), int(last or first) + 1))
+        kind = StreamsStory if options.streams else RandomStory
+        histories = _made(kind, options.oracle, range(int(first), int(last or first) + 1))
     summary = Summary()
     for history in histories:
         verdict = follow(history)
@@ -110,10 +113,10 @@ def main(words: list[str] | None = None) -> int:
     return 1 if summary.unknown else 0
 
 
-def _made(command: str, seeds: range) -> Iterator[dict[str, Any]]:
+def _made(kind: type[RandomStory], command: str, seeds: range) -> Iterator[dict[str, Any]]:
     with Oracle(command) as oracle:
         for seed in seeds:
-            yield RandomStory(oracle, seed).run()
+            yield kind(oracle, seed).run()
 
 
 def _described(verdict: Verdict) -> str:

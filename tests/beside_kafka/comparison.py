@@ -19,7 +19,7 @@ from groupcoord.errors import ErrorCode
 from groupcoord.records.describe import describe_record
 from tests.beside_kafka.coordinator import Outcome, Step, Written
 
-NOT_COMPARED = frozenset({"error_message"})
+NOT_COMPARED = frozenset({"error_message", "status_detail"})
 """Fields of answers that say in other words what a code says."""
 
 GROUP_METADATA, REGULAR_EXPRESSION = 2, 16

@@ -26,6 +26,7 @@ from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.core.consumer.state import LEFT_MEMBER_EPOCH
 from groupcoord.core.records import OFFSETS_TOPIC, TransactionMarker
+from groupcoord.core.streams.group import StreamsGroup
 from groupcoord.core.timers import TimerKind
 from groupcoord.log_store import (
     LogRecord,
@@ -62,11 +63,14 @@ TIMER_NAMES = {
     TimerKind.REVOCATION: "rebalance-timeout",
     TimerKind.MEMBER_JOIN: "join",
     TimerKind.MEMBER_SYNC: "sync",
+    TimerKind.STREAMS_SESSION: "session-timeout",
+    TimerKind.TASK_REVOCATION: "rebalance-timeout",
+    TimerKind.ASSIGNMENT_DELAY: "initial-rebalance-timeout",
     TimerKind.EXPIRY: "expire-group-metadata",
 }
 """How Kafka calls its timers; the group and the member stand behind."""
 
-AnyGroup = GroupMetadata | ConsumerGroup
+AnyGroup = GroupMetadata | ConsumerGroup | StreamsGroup
 
 
 @frozen
@@ -168,6 +172,7 @@ class Coordinator:
             topics=self._topics,
             regexes=TopicMatcher(self._topics, None),
             consumer_group_settings=self._group_configs.settings_of,
+            streams_group_settings=self._group_configs.streams_settings_of,
             new_member_id=lambda prefix: f"{prefix}-{ids.uuid()}",
             new_uuid=ids.kafka_uuid,
         )
@@ -318,6 +323,12 @@ class Coordinator:
 
 def _live_in_group(group: AnyGroup) -> Iterator[tuple[TimerKind, str]]:
     """Yield what timers of a group would find something to do, and of whom."""
+    if isinstance(group, StreamsGroup):
+        yield TimerKind.ASSIGNMENT_DELAY, ""
+        for member_id in group.state.members:
+            yield TimerKind.STREAMS_SESSION, member_id
+            yield TimerKind.TASK_REVOCATION, member_id
+        return
     if isinstance(group, ConsumerGroup):
         for member_id, member in group.state.members.items():
             yield TimerKind.CONSUMER_SESSION, member_id

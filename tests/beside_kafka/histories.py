@@ -21,10 +21,11 @@ from groupcoord.conformance.entities import API_KEYS
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.core.java.hashing import hash_map_order, timeline_map_order
+from groupcoord.core.modern.group import ModernGroup
 from tests.beside_kafka.comparison import REGULAR_EXPRESSION, Difference, Tally, differences
 from tests.beside_kafka.coordinator import Coordinator, Outcome, Step
 
-ARCHIVE = Path(__file__).with_name("histories.jsonl.xz")
+ARCHIVES = tuple(Path(__file__).with_name(name) for name in ("histories.jsonl.xz", "streams.jsonl.xz"))
 PERMUTED_MAX = 5
 GROUP_EPOCH = 3
 
@@ -32,17 +33,18 @@ GROUP_EPOCH = 3
 class Known(Enum):
     """Why a history goes on differently from here on, by ``docs/gaps.md``."""
 
-    FORGOTTEN_GROUP = "an empty consumer group is joined with a member id that nobody knows"
+    FORGOTTEN_GROUP = "an empty consumer or streams group is joined with a member id that nobody knows"
     LEADER = "the leader is gone, and another one is chosen"
     ARRIVALS = "members whose ids share a bucket are walked in the order in which they came"
     TAKEN_ALONG = "a refused write takes along a group of which the log has nothing, and joins that wait in it are told"
-    REFUSED_END = "a join that ends an empty consumer group is refused by the log"
+    REFUSED_END = "a join that ends an empty consumer or streams group is refused by the log"
     LOOKS_AGAIN = "after a refused write a consumer group looks at its topics and subscriptions again"
     MATCHED_AGAIN = "after a load regular expressions are matched again, since topics grew or went"
     SECOND_PLACE = (
         "a member takes a static member's place, and what it subscribed to and was to have itself still counts"
     )
     SAME_MOMENT = "two timers fire at the same moment"
+    FORMER_DELAY = "a streams group waits for more members since a join that was refused, or in a former life"
     FORMER_TIMER = "a timer fires that was set in a former life of its group, or by a request whose write was refused"
 
 
@@ -81,7 +83,7 @@ def follow(history: dict[str, Any]) -> Verdict:
     name, (new, *steps) = history["name"], history["steps"]
     memory, tally = _Memory(Coordinator(new)), Tally()
     for number, step in enumerate(steps):
-        if _joins_empty_consumer_group(memory.coordinator, step):
+        if _joins_empty_group(memory.coordinator, step):
             if step["body"]["member_id"]:
                 return Verdict(name, number, None, Known.FORGOTTEN_GROUP, tally)
             if _is_refused(step):
@@ -97,11 +99,11 @@ def follow(history: dict[str, Any]) -> Verdict:
     return Verdict(name, len(steps), tally=tally)
 
 
-def _joins_empty_consumer_group(coordinator: Coordinator, step: Step) -> bool:
+def _joins_empty_group(coordinator: Coordinator, step: Step) -> bool:
     if step.get("api") != "JoinGroup":
         return False
     group = coordinator.group(step["body"]["group_id"])
-    return isinstance(group, ConsumerGroup) and group.is_empty
+    return isinstance(group, ModernGroup) and group.is_empty
 
 
 def _takes_second_place(coordinator: Coordinator, step: Step) -> bool:
@@ -129,6 +131,7 @@ class _Memory:
         leaders: the leader of each classic group.
         chosen: members that took over from a leader who was gone, in steps before.
         looking: consumer groups that look at their topics again because a write of theirs was refused.
+        has_former_delay: a streams group has begun to wait for more members, and waits already with Kafka.
         has_two_places: somebody who is a member takes the place of a static member in this step.
         refusing: the ids of all groups before a step in which the log refuses an append; none before another step.
     """
@@ -143,7 +146,7 @@ class _Memory:
         self.chosen: set[str | None] = set()
         self.looking: set[str] = set()
         self.refusing: set[str] = set()
-        self.has_two_places = False
+        self.has_two_places = self.has_former_delay = False
 
     def look_ahead(self, step: Step) -> None:
         """Note what the log does in this step, and whether a timer that differs fires, or two at the same moment."""
@@ -187,6 +190,7 @@ class _Memory:
         live, is_refused = self.coordinator.live_timers(), _is_refused(step)
         known, self.timers = self.timers, {}
         found = []
+        self.has_former_delay = False
         for name in sorted({**kafka, **here}):
             pair = kafka.get(name), here.get(name)
             if pair[0] == pair[1]:
@@ -194,6 +198,8 @@ class _Memory:
             was, is_left_over = known.get(name), pair[1] is None and name not in live
             is_of_member = name.startswith(("session-timeout", "rebalance-timeout", "join", "sync"))
             is_kept = was is not None and was[0] == pair[0] and was[1] is None and name.startswith("join")
+            if name.startswith("initial") and was is not None and was[0] == pair[0] and was[1] is None:
+                self.has_former_delay = True
             if was == pair or is_left_over or is_kept or (is_refused and is_of_member):
                 self.timers[name] = pair
             else:
@@ -206,6 +212,8 @@ class _Memory:
         """Return why something differs, if that is known."""
         if self.has_fired or self.has_ended_phase:
             return Known.FORMER_TIMER
+        if self.has_former_delay:
+            return Known.FORMER_DELAY
         if self.has_tie:
             return Known.SAME_MOMENT
         reasons = (self._reason(difference) for difference in found)

@@ -64,6 +64,7 @@ class Recording:
         now_ms: what time it is.
         refuses: how many of the next appends the log refuses.
         topic_ids: name → id of each topic.
+        wanted: name → what is known of an internal topic that streams groups lack.
 
     Args:
         oracle: the process.
@@ -80,6 +81,7 @@ class Recording:
         self.timers: dict[str, int] = {}
         self.now_ms: int = end["now"]
         self.refuses = 0
+        self.wanted: dict[str, Any] = {}
 
     def do(self, command: Command) -> list[dict[str, Any]]:
         """Do a command, and write down what came of it; return the events with answers as Kafka's JSON."""
@@ -87,6 +89,7 @@ class Recording:
         self.now_ms = end["now"]
         self.refuses = command.get("refuse", self.refuses) - sum("refused" in event for event in events)
         self.timers = {name: self.now_ms + left_ms for left_ms, name in end["timers"] if name != METRICS_TIMER}
+        self.wanted |= end.get("wanted", {})
         step: Step = {**command, "events": list(map(_kept, events)), "timers": self.timers}
         if "topics" in end:
             self.topic_ids = end["topics"]

@@ -36,6 +36,37 @@ OF_GROUPS: Mapping[str, Sequence[Any]] = {
     "consumer.assignment.interval.ms": (None, 0, 3_000),
 }
 
+OF_STREAMS: Mapping[str, Sequence[Any]] = {
+    "group.streams.min.session.timeout.ms": (500,),
+    "group.streams.min.heartbeat.interval.ms": (100,),
+    "group.streams.session.timeout.ms": (45_000, 45_000, 10_009, 3_011),
+    "group.streams.heartbeat.interval.ms": (1_000, 500),
+    "group.streams.initial.rebalance.delay.ms": (0, 0, 0, 313, 3_000),
+    "group.streams.assignment.interval.ms": (0, 0, 0, 1_000),
+    "group.streams.num.standby.replicas": (0, 0, 1, 2),
+    "group.streams.max.size": (None, None, None, None, 2, 3),
+    "group.streams.rack.aware.assignment.tags": (None, None, None, "zone", "zone,az"),
+}
+"""What a broker may be set to that serves streams groups."""
+
+OF_STREAMS_GROUPS: Mapping[str, Sequence[Any]] = {
+    "streams.session.timeout.ms": (None, 2_003, 20_011),
+    "streams.heartbeat.interval.ms": (None, 200, 700),
+    "streams.num.standby.replicas": (None, 0, 1, 2),
+    "streams.initial.rebalance.delay.ms": (None, 0, 500),
+    "streams.assignment.interval.ms": (None, 0, 3_000),
+}
+
+
+def draw_streams_settings(draw: random.Random) -> dict[str, str]:
+    """Return the settings of a broker that are about streams groups."""
+    return _drawn(draw, OF_STREAMS)
+
+
+def draw_streams_group_settings(draw: random.Random) -> dict[str, str]:
+    """Return settings of a streams group's own."""
+    return _drawn(draw, OF_STREAMS_GROUPS)
+
 
 def draw_settings(draw: random.Random) -> dict[str, str]:
     """Return the settings of a broker."""

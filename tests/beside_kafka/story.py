@@ -35,7 +35,7 @@ class RandomStory:
 
     def __init__(self, oracle: Oracle, seed: int) -> None:
         self.draw = draw = random.Random(seed)
-        self.config = draw_settings(draw)
+        self.config = self._draw_config()
         self.topics = dict(TOPICS)
         self.recording = Recording(oracle, f"chance_{seed}", config=self.config, topics=TOPICS, seed=seed)
         self._ids = JavaRandom(~seed)
@@ -56,6 +56,9 @@ class RandomStory:
             self._refuse_appends: draw.choice([0, 0, 3]),
             self._load_again: draw.choice([0, 0, 2]),
         }
+
+    def _draw_config(self) -> dict[str, str]:
+        return draw_settings(self.draw)
 
     def _draw_clients(self) -> list[Client]:
         draw = self.draw
@@ -98,10 +101,14 @@ class RandomStory:
     def commit(self, client: Client | None, group_id: str = "", **identity: Any) -> None:
         """Commit offsets in the name of a client, or of nobody."""
         group_id = group_id or client.group_id if client is not None else group_id
+        version = self._commit_version(client)
+        self.ask("OffsetCommit", version, commit_body(self, version, group_id, identity), client)
+
+    def _commit_version(self, client: Client | None) -> int:
         version = self.draw.choice([10, self.draw.randint(2, 10)])
         if isinstance(client, ConsumerClient) and self.draw.random() < 0.9:
             version = max(version, 9)
-        self.ask("OffsetCommit", version, commit_body(self, version, group_id, identity), client)
+        return version
 
     def commit_in_transaction(self, client: Client | None, group_id: str = "", **identity: Any) -> None:
         """Commit offsets within a transaction in the name of a client, or of nobody."""
@@ -158,18 +165,20 @@ class RandomStory:
         draw.choices(list(acts), list(acts.values()))[0]()
 
     def _look(self, group_id: str) -> None:
+        self.ask(*self.draw.choice(self._looks(group_id)))
+
+    def _looks(self, group_id: str) -> list[tuple[str, int, Body]]:
         draw = self.draw
         states = draw.sample(STATES, draw.choice([0, 0, 2]))
         types = draw.sample(["classic", "Consumer", "share"], draw.choice([0, 0, 1]))
         with_operations = draw.random() < 0.2
         described = {"group_ids": self._groups, "include_authorized_operations": with_operations}
         of_classic = {"groups": [group_id], "include_authorized_operations": with_operations}
-        looks: list[tuple[str, int, Body]] = [
+        return [
             ("ConsumerGroupDescribe", draw.randint(0, 1), described),
             ("DescribeGroups", draw.randint(3, 6), of_classic),
             ("ListGroups", 5, {"states_filter": states, "types_filter": types}),
         ]
-        self.ask(*draw.choice(looks))
 
     def _end_transaction(self) -> None:
         if not self._transactions:
@@ -181,8 +190,11 @@ class RandomStory:
         end = {"group": group_id, "producer_id": producer_id, "producer_epoch": 0, "commit": self.draw.random() < 0.6}
         self._do({"do": "request", "api": "CompleteTransaction", **end, "token": self._token})
 
+    def _draw_group_settings(self) -> dict[str, str]:
+        return draw_group_settings(self.draw)
+
     def _configure_group(self) -> None:
-        own = draw_group_settings(self.draw)
+        own = self._draw_group_settings()
         self._do({"do": "group_config", "group": self.draw.choice(self._groups), "config": own})
 
     # ------------------------------------------------------------ the world around

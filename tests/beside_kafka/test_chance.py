@@ -9,6 +9,7 @@ import pytest
 from tests.beside_kafka.histories import follow
 from tests.beside_kafka.oracle import Oracle
 from tests.beside_kafka.story import RandomStory
+from tests.beside_kafka.streams_story import StreamsStory
 
 COMMAND = os.environ.get("KAFKA_ORACLE")
 FIRST, COUNT = map(int, os.environ.get("ORACLE_SEEDS", "0:100").split(":"))
@@ -16,10 +17,11 @@ FIRST, COUNT = map(int, os.environ.get("ORACLE_SEEDS", "0:100").split(":"))
 
 @pytest.mark.slow
 @pytest.mark.skipif(COMMAND is None, reason="KAFKA_ORACLE names no program that runs Kafka's classes")
-def test_random_histories() -> None:
+@pytest.mark.parametrize("kind", [RandomStory, StreamsStory])
+def test_random_histories(kind: type[RandomStory]) -> None:
     """Whatever happens, the same comes of it, or what is different on purpose."""
     assert COMMAND is not None
     with Oracle(COMMAND) as oracle:
         for seed in range(FIRST, FIRST + COUNT):
-            verdict = follow(RandomStory(oracle, seed).run())
+            verdict = follow(kind(oracle, seed).run())
             assert verdict.difference is None or verdict.known is not None, verdict

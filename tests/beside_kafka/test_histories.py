@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tests.beside_kafka.__main__ import main
-from tests.beside_kafka.histories import ARCHIVE, follow, read
+from tests.beside_kafka.histories import ARCHIVES, follow, read
 from tests.tables import as_one_test
 
-HISTORIES = list(read(ARCHIVE))
+HISTORIES = [history for archive in ARCHIVES for history in read(archive)]
 ALTERED = 6
 COMMANDS = {"new", "request", "advance", "topics", "group_config", "log", "unload", "load", "loaded", "reload"}
 
@@ -27,11 +27,12 @@ def test_the_same_answers_records_and_timers(history: dict[str, Any]) -> None:
 
 
 def test_what_the_histories_hold() -> None:
-    """Groups of both kinds with settings of their own, transactions, topics that come, grow and go, refusals, loads."""
+    """Groups of all kinds with settings of their own, transactions, topics that come, grow and go, refusals, loads."""
     steps = [step for history in HISTORIES for step in history["steps"]]
     assert {step["do"] for step in steps} == COMMANDS
     apis = {step["api"] for step in steps if step["do"] == "request"}
     assert {"JoinGroup", "ConsumerGroupHeartbeat", "TxnOffsetCommit", "CompleteTransaction", "DeleteGroups"} <= apis
+    assert {"StreamsGroupHeartbeat", "StreamsGroupDescribe"} <= apis
     changes = [step for step in steps if step["do"] == "topics"]
     assert all(any(step[what] for step in changes) for what in ("create", "grow", "delete"))
     assert any("refused" in event for step in steps for event in step.get("events", ()))

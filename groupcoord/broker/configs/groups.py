@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypedDict
 
 from groupcoord.broker.configs.definitions import Configs
 from groupcoord.broker.configs.group_definitions import (
@@ -13,13 +14,26 @@ from groupcoord.broker.configs.group_definitions import (
 from groupcoord.broker.configs.kept import KeptConfigs
 from groupcoord.broker.json_file import DataFileError, JsonFile
 from groupcoord.config import Config
-from groupcoord.config.group_settings import ConsumerGroupSettings, ShareGroupSettings, StreamsGroupSettings
+from groupcoord.config.group_settings import (
+    ConsumerGroupSettings,
+    SettingsOfConsumerGroup,
+    SettingsOfStreamsGroup,
+    ShareGroupSettings,
+    StreamsGroupSettings,
+)
 
 FILE_NAME = "group-configs.json"
 
 
 class GroupConfigFileError(DataFileError):
     """The file of groups' settings can't be read or does not hold what it should; the message names file and reason."""
+
+
+class SettingsOfGroups(TypedDict):
+    """Where a group coordinator learns what holds for a group, of each kind."""
+
+    consumer_group_settings: SettingsOfConsumerGroup
+    streams_group_settings: SettingsOfStreamsGroup
 
 
 class GroupConfigs(KeptConfigs):
@@ -54,6 +68,10 @@ class GroupConfigs(KeptConfigs):
     def streams_settings_of(self, group_id: str) -> StreamsGroupSettings:
         """Return what holds for a streams group."""
         return self._streams_settings.get(group_id, self._usual_streams)
+
+    def for_coordinator(self) -> SettingsOfGroups:
+        """Return what a group coordinator asks for settings of groups, by its argument."""
+        return {"consumer_group_settings": self.settings_of, "streams_group_settings": self.streams_settings_of}
 
     def _set(self, own: dict[str, Configs]) -> None:
         super()._set(own)

@@ -7,7 +7,7 @@ from typing import Any
 
 from groupcoord.core.classic.kind import ClassicGroups
 from groupcoord.core.consumer.classic_requests import ClassicRequests
-from groupcoord.core.consumer.conversion import Conversion, WhenConverted
+from groupcoord.core.consumer.conversion import ConsumerConversion, WhenConsumerGroupConverted
 from groupcoord.core.consumer.environment import ConsumerGroupEnvironment
 from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.core.consumer.member_timers import ConsumerTimers
@@ -37,7 +37,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup]):
         self, context: HandlerContext, creation: Creation, environment: ConsumerGroupEnvironment, classic: ClassicGroups
     ) -> None:
         self._timers = ConsumerTimers(context.timers, environment)
-        conversion = Conversion(context, environment, self._timers, classic, self._convert)
+        conversion = ConsumerConversion(context, environment, self._timers, classic, self._convert)
         membership = ConsumerMembership(context, creation, environment, self._timers, conversion)
         super().__init__(context, environment, membership)
         classic_requests = ClassicRequests(context, environment, self._timers)
@@ -51,7 +51,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup]):
         self.repeaters: dict[type, Callable[[Any, Token, int], bool]] = {ConsumerGroupHeartbeat: membership.beat_again}
         self.answers: dict[type, Callable[[Any, int], None]] = {ResolvedRegexes: membership.regexes_resolved}
         self.descriptions: dict[type, Callable[[str], Any]] = {ConsumerGroupDescribe: self._describe}
-        self.outcomes[WhenConverted] = Outcome(conversion.on_durable, conversion.on_failure)
+        self.outcomes[WhenConsumerGroupConverted] = Outcome(conversion.on_durable, conversion.on_failure)
 
     def _describe(self, group_id: str) -> DescribedConsumerGroup:
         group = self._context.visible(group_id)

@@ -11,7 +11,7 @@ from attrs import define
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.classic.membership import allows_session_timeout
 from groupcoord.core.consumer.classic_members import check_join, join
-from groupcoord.core.consumer.conversion import Conversion
+from groupcoord.core.consumer.conversion import ConsumerConversion
 from groupcoord.core.consumer.downgrade import can_downgrade, downgrade
 from groupcoord.core.consumer.draft import ConsumerDraft
 from groupcoord.core.consumer.environment import ConsumerGroupEnvironment
@@ -75,7 +75,7 @@ class ConsumerMembership(ModernMembership[ConsumerGroup, ConsumerDraft]):
         creation: Creation,
         environment: ConsumerGroupEnvironment,
         timers: ConsumerTimers,
-        conversion: Conversion,
+        conversion: ConsumerConversion,
     ) -> None:
         super().__init__(context, creation, environment, timers)
         self._groups: dict[str, ConsumerGroup] = consumer_groups(context.groups)

@@ -14,6 +14,7 @@ from groupcoord.core.messages import DescribedPartitions
 from groupcoord.core.modern.draft import Draft, StateT
 from groupcoord.core.modern.environment import GroupEnvironment, MemberSettings
 from groupcoord.core.modern.known_topics import KnownTopics
+from groupcoord.core.records import Record
 from groupcoord.core.replies import Reply, Token, Waiting
 from groupcoord.core.timers import Timer, TimerKey, TimerKind
 from groupcoord.errors import ErrorCode, InvariantError
@@ -165,6 +166,10 @@ class ModernGroup(Generic[StateT]):
         """Topics came, grew or went: if members subscribe to one of them, the next heartbeat looks at all."""
         if any(map(self.newest_state.has_subscribers, names)):
             self.is_topics_look_due = True
+
+    def tombstones(self) -> list[Record]:
+        """Return the tombstones of all that the log has of the group but its offsets, in Kafka's order."""
+        raise NotImplementedError
 
     def end(self, now_ms: int) -> None:
         """The group is gone from this coordinator."""

@@ -259,7 +259,7 @@ class ModernMembership(Generic[GroupT, DraftT]):
             return
         draft = self.DRAFT(group.state)
         for key in overdue:
-            self._fence(group, draft, key, now_ms)
+            self.fence(group, draft, key, now_ms)
         for answer in answers:
             draft.mark()
             self.take_answer(group, draft, answer, now_ms)
@@ -300,10 +300,10 @@ class ModernMembership(Generic[GroupT, DraftT]):
             group.overdue.append(key)
             return
         draft = self.DRAFT(group.state)
-        self._fence(group, draft, key, now_ms)
+        self.fence(group, draft, key, now_ms)
         self.write(group, draft, now_ms)
 
-    def _fence(self, group: GroupT, draft: DraftT, key: TimerKey, now_ms: int) -> None:
+    def fence(self, group: GroupT, draft: DraftT, key: TimerKey, now_ms: int) -> None:
         """Remove the member whose timer has fired, unless the timer was set again or the member has moved on."""
         if group.timer(key.kind, key.member_id).deadline_ms is not None:
             return

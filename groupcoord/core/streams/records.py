@@ -46,8 +46,8 @@ class AssignedTaskIds(NamedTuple):
     Attributes:
         subtopology_id: the subtopology.
         partitions: of its source topics, a task each.
-        assignment_epochs: for each active task the member's epoch when it got it. None for standby and warm-up tasks;
-            empty if the log does not say.
+        assignment_epochs: for each active task the member's epoch when it got it; empty if the log does not say, as for
+            standby and warm-up tasks. None, which the schema allows, means as much.
     """
 
     subtopology_id: str

@@ -1,0 +1,265 @@
+"""A streams group (KIP-1071): its durable state, and what a restart may forget of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from enum import Enum
+
+from groupcoord.config import Config
+from groupcoord.core.messages import (
+    DescribedStreamsGroup,
+    DescribedStreamsMember,
+    DescribedSubtopology,
+    DescribedTasks,
+    DescribedTopology,
+    GroupToFetch,
+    ListedGroup,
+    OffsetCommit,
+    TaskOffset,
+    TopicToCommit,
+    TxnOffsetCommit,
+)
+from groupcoord.core.modern.group import BEFORE_ALL_APPENDS, ModernGroup
+from groupcoord.core.offsets.drafting import accept_metadata
+from groupcoord.core.records import CommitKind, Record
+from groupcoord.core.streams.assignors import MemberTasks
+from groupcoord.core.streams.environment import StreamsGroupEnvironment
+from groupcoord.core.streams.memory import MemberOffsets, StreamsMemory
+from groupcoord.core.streams.reconciliation import HeldTasks
+from groupcoord.core.streams.records import Subtopology, TopicInfo
+from groupcoord.core.streams.state import (
+    StreamsMember,
+    StreamsState,
+    group_tombstones,
+    task_ids,
+    walk_tasks,
+)
+from groupcoord.core.timers import TimerKind, TimerQueue
+from groupcoord.errors import NO_ERROR, ErrorCode
+
+STREAMS_GROUP_TYPE = "streams"
+STREAMS_PROTOCOL_TYPE = "streams"
+
+
+class StreamsGroupState(Enum):
+    """Where a streams group stands, by Kafka's names."""
+
+    EMPTY = "Empty"
+    NOT_READY = "NotReady"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class StreamsGroup(ModernGroup[StreamsState]):
+    """One group of one log partition.
+
+    Attributes:
+        memory: what it knows that a restart forgets.
+    """
+
+    STATE = StreamsState
+    SESSION = TimerKind.STREAMS_SESSION
+    REVOCATION = TimerKind.TASK_REVOCATION
+    MEMBER_TIMERS = (TimerKind.STREAMS_SESSION, TimerKind.TASK_REVOCATION)
+
+    def __init__(
+        self,
+        group_id: str,
+        partition: int,
+        environment: StreamsGroupEnvironment,
+        *,
+        first_append: int = BEFORE_ALL_APPENDS,
+    ) -> None:
+        super().__init__(group_id, partition, environment, first_append=first_append)
+        self.memory = StreamsMemory()
+        self._environment = environment
+
+    @property
+    def group_state(self) -> StreamsGroupState:
+        """Where the group stands."""
+        state = self.state
+        if self.is_dead:
+            return StreamsGroupState.DEAD
+        if not state.members:
+            return StreamsGroupState.EMPTY
+        if not state.is_ready:
+            return StreamsGroupState.NOT_READY
+        if state.epoch > state.assignment_epoch:
+            return StreamsGroupState.ASSIGNING
+        if all(map(state.is_settled, state.members.values())):
+            return StreamsGroupState.STABLE
+        return StreamsGroupState.RECONCILING
+
+    @property
+    def is_rebalancing(self) -> bool:
+        """True as long as members have not got what they are to have."""
+        return self.group_state not in (StreamsGroupState.STABLE, StreamsGroupState.EMPTY)
+
+    # ------------------------------------------------------------ offsets
+
+    def commit_error(
+        self, request: OffsetCommit, topics: tuple[TopicToCommit, ...], timers: TimerQueue, now_ms: int
+    ) -> ErrorCode:
+        """Return NONE if the request may commit. A commit is no sign of life: heartbeats are."""
+        if request.generation_id < 0 and not self.state.members:
+            return ErrorCode.NONE
+        member = self.state.members.get(request.member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if not request.supports_member_epoch:
+            return ErrorCode.UNSUPPORTED_VERSION
+        return self._epoch_error(member, request.generation_id, topics)
+
+    def transactional_commit_error(self, request: TxnOffsetCommit) -> ErrorCode:
+        """Return NONE if the request may commit in its producer's transaction. It need not name a member."""
+        if request.generation_id < 0 and not self.state.members:
+            return ErrorCode.NONE
+        if request.generation_id == -1 and not request.member_id and request.group_instance_id is None:
+            return ErrorCode.NONE
+        member = self.state.members.get(request.member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return self._epoch_error(member, request.generation_id, request.topics)
+
+    def _epoch_error(self, member: StreamsMember, epoch: int, topics: tuple[TopicToCommit, ...]) -> ErrorCode:
+        """Return NONE if a member may commit with an epoch.
+
+        An epoch that is over is good for active tasks that the member has had since then.
+        """
+        assignment = member.assignment
+        if epoch == assignment.member_epoch:
+            return NO_ERROR
+        if epoch > assignment.member_epoch:
+            return ErrorCode.STALE_MEMBER_EPOCH
+        limit = self._environment.config.offset_metadata_max_bytes
+        assigned, pending = assignment.assigned.active, assignment.pending_revocation.active
+        for topic in topics:
+            name = topic.name if topic.name is not None else self._environment.topics.topic_name(topic.topic_id)
+            subtopology_id = self.state.sources.get(name or "")
+            columns, _ = accept_metadata(topic.columns, limit)  # others are refused for that
+            # Each partition once: a request may name few of them a million times.
+            for partition in set(columns.partition_indexes):
+                task = (subtopology_id or "", partition)
+                since = assigned.get(task, pending.get(task))
+                if subtopology_id is None or since is None or epoch < since:
+                    return ErrorCode.STALE_MEMBER_EPOCH
+        return ErrorCode.NONE
+
+    def fetch_error(self, wanted: GroupToFetch) -> ErrorCode:
+        """Return NONE if the request may see the offsets: it names no member, or one with its epoch."""
+        if wanted.member_id is None:
+            return ErrorCode.NONE if wanted.member_epoch < 0 else ErrorCode.UNKNOWN_SERVER_ERROR
+        member = self.state.members.get(wanted.member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE if wanted.member_epoch == member.member_epoch else ErrorCode.STALE_MEMBER_EPOCH
+
+    def offset_deletion_error(self) -> ErrorCode:
+        """Return NONE: what members use is known."""
+        return ErrorCode.NONE
+
+    def offset_age_base_ms(self, commit: CommitKind) -> int | None:
+        """Return the moment of the commit; None for topics that members read, whose offsets don't expire."""
+        return None if self.uses_topic(commit.topic) else commit.commit_timestamp_ms
+
+    # ------------------------------------------------------------ administration
+
+    def listed(self) -> ListedGroup:
+        """Return the group as ListGroups shows it."""
+        return ListedGroup(self.group_id, STREAMS_PROTOCOL_TYPE, self.group_state.value, STREAMS_GROUP_TYPE)
+
+    def described(self) -> DescribedStreamsGroup:
+        """Return the group as StreamsGroupDescribe shows it."""
+        state = self.state
+        return DescribedStreamsGroup(
+            self.group_id,
+            group_state=self.group_state.value,
+            group_epoch=state.epoch,
+            assignment_epoch=state.assignment_epoch,
+            topology=self._described_topology(),
+            members=tuple(self._described_member(member) for member in state.members.values()),
+            assignor_name=self._environment.settings_of(self.group_id).assignor_name,
+        )
+
+    def _described_topology(self) -> DescribedTopology | None:
+        """Return the topology: with the partitions that topics are to have, if all of them are in order."""
+        topology, configured = self.state.topology, self.memory.configured
+        if topology is None:
+            return None
+        counts = configured.partition_counts if configured is not None and configured.is_ready else {}
+        subtopologies = sorted(topology.subtopologies, key=lambda subtopology: subtopology.subtopology_id)
+        return DescribedTopology(
+            topology.epoch, tuple(_described_subtopology(subtopology, counts) for subtopology in subtopologies)
+        )
+
+    def _described_member(self, member: StreamsMember) -> DescribedStreamsMember:
+        metadata = member.metadata
+        known = self.memory.task_offsets.get(member.member_id, MemberOffsets())
+        target = self.state.targets.get(member.member_id, MemberTasks())
+        return DescribedStreamsMember(
+            member.member_id,
+            member.member_epoch,
+            metadata.instance_id,
+            metadata.rack_id,
+            metadata.client_id,
+            metadata.client_host,
+            metadata.topology_epoch,
+            metadata.process_id,
+            metadata.user_endpoint,
+            metadata.client_tags,
+            _sorted_offsets(known.offsets),
+            _sorted_offsets(known.end_offsets),
+            _described_tasks(member.assignment.assigned),
+            DescribedTasks(
+                task_ids(walk_tasks(target.active)),
+                task_ids(walk_tasks(target.standby)),
+                task_ids(walk_tasks(target.warmup)),
+            ),
+        )
+
+    def tombstones(self) -> list[Record]:
+        """Return the tombstones of all that the log has of the group but its offsets, in Kafka's order."""
+        return list(group_tombstones(self.state))
+
+    def max_size(self, config: Config) -> int:
+        """Return ``group.streams.max.size``."""
+        return config.group_streams_max_size
+
+    def topics_changed(self, names: Collection[str]) -> None:
+        """Topics came, grew or went: if the topology is about one of them, the next heartbeat looks at all."""
+        if not set(self.newest_state.required).isdisjoint(names):
+            self.is_topics_look_due = True
+
+    # ------------------------------------------------------------ looking inside
+
+    def _invariants(self) -> dict[str, bool]:
+        """Return what must hold, and whether it does."""
+        held = self.state.active.values()
+        return super()._invariants() | {
+            "a task is active at one process at a time": all(len(processes) == 1 for processes in held),
+        }
+
+
+def _described_subtopology(subtopology: Subtopology, counts: Mapping[str, int]) -> DescribedSubtopology:
+    return DescribedSubtopology(
+        subtopology.subtopology_id,
+        tuple(sorted(subtopology.source_topics)),
+        tuple(sorted(subtopology.repartition_sink_topics)),
+        _described_topics(subtopology.state_changelog_topics, counts),
+        _described_topics(subtopology.repartition_source_topics, counts),
+    )
+
+
+def _described_topics(topics: tuple[TopicInfo, ...], counts: Mapping[str, int]) -> tuple[TopicInfo, ...]:
+    named = sorted(topics, key=lambda topic: topic.name)
+    return tuple(topic._replace(partitions=counts.get(topic.name, topic.partitions)) for topic in named)
+
+
+def _described_tasks(held: HeldTasks) -> DescribedTasks:
+    return DescribedTasks(task_ids(held.active), task_ids(held.standby), task_ids(held.warmup))
+
+
+def _sorted_offsets(offsets: tuple[TaskOffset, ...]) -> tuple[TaskOffset, ...]:
+    return tuple(sorted(offsets))

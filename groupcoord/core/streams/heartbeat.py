@@ -1,0 +1,366 @@
+"""The heartbeat of a member of a streams group, which does everything: join, stay, take tasks and give them back.
+
+In Kafka's order of steps. Source: ``GroupMetadataManager.streamsGroupHeartbeat`` of Apache Kafka 4.4; KIP-1071.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+
+from attrs import evolve, frozen
+
+from groupcoord.core.events import Cause, MemberAdded, RebalanceStarted, Trigger
+from groupcoord.core.groups import check_group_size
+from groupcoord.core.messages import KeyValue, StreamsGroupHeartbeat, TaskOffset, Topology
+from groupcoord.core.modern.refusal import RefusedError
+from groupcoord.core.streams.assignors import MemberTasks
+from groupcoord.core.streams.draft import StreamsDraft
+from groupcoord.core.streams.environment import StreamsGroupEnvironment
+from groupcoord.core.streams.identity import named_tasks, owned_tasks, resolve_member
+from groupcoord.core.streams.memory import StreamsMemory
+from groupcoord.core.streams.reconciliation import HeldTasks, TaskAssignment, reconcile
+from groupcoord.core.streams.records import (
+    StreamsGroupMemberMetadataRecord,
+    StreamsGroupMetadataRecord,
+    StreamsGroupTopologyRecord,
+    Subtopology,
+)
+from groupcoord.core.streams.state import NO_TOPOLOGY_EPOCH, StreamsMember, assignment_record, walk_tasks
+from groupcoord.core.streams.target import assign_target
+from groupcoord.core.streams.topology import (
+    BrokenTopologyError,
+    ConfiguredTopology,
+    InvalidTopologyError,
+    configure,
+    required_topics,
+)
+from groupcoord.errors import ErrorCode
+
+NUM_STANDBY_REPLICAS = "num.standby.replicas"
+RACK_AWARE_ASSIGNMENT_TAGS = "rack.aware.assignment.tags"
+
+
+@frozen
+class Step:
+    """What a member's heartbeat came to.
+
+    Attributes:
+        before: the member as it was, under the id that it has now.
+        member: the member as it is when the draft's records are durable.
+        configured: what the topology comes to in the cluster.
+        is_stale: the member has an older topology than the group.
+        is_delayed: tasks will be assigned anew, but not yet.
+    """
+
+    before: StreamsMember
+    member: StreamsMember
+    configured: ConfiguredTopology
+    is_stale: bool
+    is_delayed: bool
+
+    @property
+    def has_changed_tasks(self) -> bool:
+        """Whether the member has other tasks than before, or has them since another epoch."""
+        return self.member.assignment.assigned != self.before.assignment.assigned
+
+    @property
+    def has_changed_endpoint(self) -> bool:
+        """Whether what is told of the group's endpoints has changed with the member."""
+        endpoint = self.member.metadata.user_endpoint
+        return endpoint != self.before.metadata.user_endpoint or (endpoint is not None and self.has_changed_tasks)
+
+
+def beat(
+    draft: StreamsDraft,
+    request: StreamsGroupHeartbeat,
+    memory: StreamsMemory,
+    environment: StreamsGroupEnvironment,
+    *,
+    is_look_due: bool,
+    begins_delay: Callable[[], bool],
+    now_ms: int,
+) -> Step:
+    """Take a heartbeat of somebody who joins or stays.
+
+    Args:
+        draft: the group; what must be written is added.
+        request: the heartbeat, whose form is right.
+        memory: what the group knows besides.
+        environment: settings, topics and assignors.
+        is_look_due: topics of the topology may have changed since they were looked at.
+        begins_delay: tells whether no tasks are assigned yet, and begins that time if the group was empty.
+        now_ms: the time.
+
+    Raises:
+        RefusedError: the request can't be granted; forget the draft.
+    """
+    check_capacity(draft, request, environment)
+    before = resolve_member(draft, memory, request)
+    metadata = _updated(before.metadata, request)
+    bumps = _write_member(draft, before, metadata, request)
+    topology = _group_topology(draft, request)
+    configured, metadata_hash = _look_at_topics(draft, memory, topology, environment, is_look_due=is_look_due)
+    _check_tasks(request, configured)
+    _check_offsets(request.task_offsets)
+    _check_offsets(request.task_end_offsets)
+    memory.note_offsets(before.member_id, request.task_offsets, request.task_end_offsets)
+    validated_epoch = topology.epoch if configured.is_ready else NO_TOPOLOGY_EPOCH
+    state = draft.state
+    epoch_record = StreamsGroupMetadataRecord(
+        state.group_id,
+        state.epoch + 1,
+        metadata_hash,
+        validated_epoch,
+        assignment_configs(state.group_id, environment),
+        *state.described_topology_epochs,
+    )
+    if bumps or evolve(epoch_record, epoch=state.epoch) != draft.epoch_record(state.epoch, state.metadata_hash):
+        draft.tell(RebalanceStarted, state.epoch, _trigger(draft, before, bumps=bumps))
+        draft.write(epoch_record)
+    member = StreamsMember(metadata, before.assignment)
+    target, is_delayed = _target(
+        draft, memory, member, configured, environment, is_delayed=begins_delay(), now_ms=now_ms
+    )
+    assignment = _reconcile(draft, member, target, request)
+    if assignment != member.assignment:
+        draft.write(assignment_record(draft.state.group_id, member.member_id, assignment))
+        member = StreamsMember(metadata, assignment)
+    return Step(before, member, configured, metadata.topology_epoch < topology.epoch, is_delayed)
+
+
+def check_capacity(draft: StreamsDraft, request: StreamsGroupHeartbeat, environment: StreamsGroupEnvironment) -> None:
+    """Refuse newcomers to a full group. A static member that comes back is none.
+
+    Raises:
+        RefusedError: GROUP_MAX_SIZE_REACHED.
+    """
+    state = draft.state
+    is_known = request.member_id in state.members or request.instance_id in state.static_members
+    if is_known or request.member_epoch:
+        return
+    max_size = environment.config.group_streams_max_size
+    error_code = check_group_size(len(state.members) + 1, max_size)
+    if error_code is not ErrorCode.NONE:
+        raise RefusedError(error_code, f"The streams group has reached its maximum capacity of {max_size} members.")
+
+
+# ---------------------------------------------------------------- what a member tells of itself
+
+
+def _updated(
+    metadata: StreamsGroupMemberMetadataRecord, request: StreamsGroupHeartbeat
+) -> StreamsGroupMemberMetadataRecord:
+    """Return what is known of a member after a heartbeat; what that doesn't name stays.
+
+    Raises:
+        RefusedError: a tag is named twice.
+    """
+    tags = request.client_tags
+    if tags is not None:
+        tags = tuple(sorted(tags))
+        if len(dict(tags)) < len(tags):
+            raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    joins = request.member_epoch == 0
+    updated = StreamsGroupMemberMetadataRecord(
+        metadata.group_id,
+        metadata.member_id,
+        metadata.instance_id if request.instance_id is None else request.instance_id,
+        metadata.rack_id if request.rack_id is None else request.rack_id,
+        request.client_id,
+        request.client_host,
+        metadata.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms,
+        metadata.topology_epoch if request.topology is None else request.topology.epoch,
+        metadata.process_id if request.process_id is None else request.process_id,
+        request.user_endpoint if joins or request.user_endpoint is not None else metadata.user_endpoint,
+        metadata.client_tags if tags is None else tags,
+    )
+    known = metadata if metadata.raw_value is None else evolve(metadata, raw_value=None)
+    return metadata if updated == known else updated
+
+
+def _write_member(
+    draft: StreamsDraft,
+    before: StreamsMember,
+    metadata: StreamsGroupMemberMetadataRecord,
+    request: StreamsGroupHeartbeat,
+) -> bool:
+    """Write what is new of a member, and return whether the group's epoch grows for it.
+
+    It does for anything new of a dynamic member, and as Kafka sees it the request tells whether it is one.
+    """
+    is_new = before.member_id not in draft.state.members
+    if metadata is before.metadata and not is_new:
+        return False
+    draft.write(metadata)
+    if is_new:
+        draft.tell(MemberAdded, metadata.member_id, metadata.instance_id, metadata.client_id, metadata.client_host)
+    return request.instance_id is None or _facts_for_assignor(before.metadata) != _facts_for_assignor(metadata)
+
+
+def _facts_for_assignor(metadata: StreamsGroupMemberMetadataRecord) -> tuple[object, ...]:
+    return metadata.topology_epoch, metadata.rack_id, metadata.client_tags, metadata.process_id
+
+
+def _trigger(draft: StreamsDraft, before: StreamsMember, *, bumps: bool) -> Trigger:
+    """Return why the group's epoch grows with a heartbeat."""
+    if not bumps:
+        return Trigger(Cause.TOPIC_CHANGE, before.member_id)
+    if before.member_id in draft.base.members:
+        return Trigger(Cause.METADATA_CHANGE, before.member_id)
+    replaces = before.metadata.instance_id in draft.base.static_members
+    return Trigger(Cause.STATIC_REPLACE if replaces else Cause.JOIN, before.member_id)
+
+
+def _check_offsets(offsets: Iterable[TaskOffset] | None) -> None:
+    """Refuse offsets that name a task twice.
+
+    Raises:
+        RefusedError: they do.
+    """
+    tasks = [(offset.subtopology_id, offset.partition) for offset in offsets or ()]
+    if len(set(tasks)) < len(tasks):
+        raise RefusedError(ErrorCode.INVALID_REQUEST, "Task offsets name a task twice.")
+
+
+# ---------------------------------------------------------------- the topology
+
+
+def _group_topology(draft: StreamsDraft, request: StreamsGroupHeartbeat) -> StreamsGroupTopologyRecord:
+    """Return the group's topology: the first that anybody brought, which no other can replace (Kafka 4.4).
+
+    Raises:
+        RefusedError: the member brings another, or one that makes no sense.
+    """
+    known, brought = draft.state.topology, request.topology
+    if brought is None:
+        # A log that somebody has damaged may lack it.
+        return known or StreamsGroupTopologyRecord(draft.state.group_id, NO_TOPOLOGY_EPOCH)
+    ids = Counter(subtopology.subtopology_id for subtopology in brought.subtopologies)
+    if brought.epoch < 0 or len(ids) < len(brought.subtopologies):
+        raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    if known is None:
+        record = StreamsGroupTopologyRecord(draft.state.group_id, brought.epoch, brought.subtopologies)
+        draft.write(record)
+        return record
+    if brought.epoch >= known.epoch and not _is_same(known, brought):
+        raise RefusedError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
+    return known
+
+
+def _is_same(known: StreamsGroupTopologyRecord, brought: Topology) -> bool:
+    return known.epoch == brought.epoch and _by_id(known.subtopologies) == _by_id(brought.subtopologies)
+
+
+def _by_id(subtopologies: Iterable[Subtopology]) -> dict[str, Subtopology]:
+    return {subtopology.subtopology_id: subtopology for subtopology in subtopologies}
+
+
+def _look_at_topics(
+    draft: StreamsDraft,
+    memory: StreamsMemory,
+    topology: StreamsGroupTopologyRecord,
+    environment: StreamsGroupEnvironment,
+    *,
+    is_look_due: bool,
+) -> tuple[ConfiguredTopology, int]:
+    """Return what the topology comes to in the cluster and the hash of its topics, looking at them if that is due.
+
+    Raises:
+        RefusedError: the topology can't be run.
+    """
+    state = draft.state
+    is_new = memory.configured is None or draft.base.topology is None
+    if memory.configured is not None and not (is_new or is_look_due):
+        return memory.configured, state.metadata_hash
+    names = required_topics(topology)
+    metadata_hash = environment.topics.metadata_hash(names)
+    if memory.configured is None or is_new or metadata_hash != state.metadata_hash:
+        existing = {name: topic.partition_count for name, topic in environment.topics.existing(names).items()}
+        try:
+            memory.configured = configure(topology, existing)
+        except InvalidTopologyError as error:
+            raise RefusedError(ErrorCode.STREAMS_INVALID_TOPOLOGY, str(error)) from None
+        except BrokenTopologyError:
+            raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
+    return memory.configured, metadata_hash
+
+
+def _check_tasks(request: StreamsGroupHeartbeat, configured: ConfiguredTopology) -> None:
+    """Refuse a member that says it runs what is no task. Nobody looks before topics are in order.
+
+    Raises:
+        RefusedError: it does.
+    """
+    if not configured.is_ready:
+        return
+    for subtopology_id, partitions in named_tasks(request):
+        if not all(configured.has_task(subtopology_id, partition) for partition in partitions) or (
+            subtopology_id not in (configured.subtopologies or ())
+        ):
+            raise RefusedError(ErrorCode.INVALID_REQUEST, f"Subtopology {subtopology_id} has no such task.")
+
+
+def assignment_configs(group_id: str, environment: StreamsGroupEnvironment) -> tuple[KeyValue, ...]:
+    """Return the settings with which tasks are assigned, as they are written with an epoch."""
+    settings = environment.settings_of(group_id)
+    configs = [KeyValue(NUM_STANDBY_REPLICAS, str(settings.num_standby_replicas))]
+    if settings.rack_aware_assignment_tags:
+        configs.append(KeyValue(RACK_AWARE_ASSIGNMENT_TAGS, ",".join(settings.rack_aware_assignment_tags)))
+    return tuple(configs)
+
+
+# ---------------------------------------------------------------- tasks
+
+
+def _target(
+    draft: StreamsDraft,
+    memory: StreamsMemory,
+    member: StreamsMember,
+    configured: ConfiguredTopology,
+    environment: StreamsGroupEnvironment,
+    *,
+    is_delayed: bool,
+    now_ms: int,
+) -> tuple[MemberTasks, bool]:
+    """Return what a member is to have in the end, and whether a new target is due but has to wait.
+
+    Raises:
+        RefusedError: the assignor failed.
+    """
+    if is_delayed:
+        return MemberTasks(), True
+    state = draft.state
+    settings = environment.settings_of(state.group_id)
+    targets: Mapping[str, MemberTasks] = state.targets
+    if state.is_target_due(settings.assignment_interval_ms, now_ms):
+        targets = assign_target(draft, memory, configured, environment, now_ms)
+        state = draft.state
+    target = memory.target_of(
+        member.member_id, state.assignment_epoch, targets, keeps_used=settings.num_warmup_replicas > 0
+    )
+    return target, state.assignment_epoch < state.epoch
+
+
+def _reconcile(
+    draft: StreamsDraft, member: StreamsMember, target: MemberTasks, request: StreamsGroupHeartbeat
+) -> TaskAssignment:
+    if draft.state.is_settled(member):
+        return member.assignment
+    wanted = HeldTasks(
+        dict.fromkeys(walk_tasks(target.active), 0),
+        frozenset(walk_tasks(target.standby)),
+        frozenset(walk_tasks(target.warmup)),
+    )
+    result = reconcile(
+        member.assignment,
+        process_id=member.metadata.process_id,
+        target_epoch=draft.state.assignment_epoch,
+        target=wanted,
+        owned=owned_tasks(request),
+        # A member that takes another's place still has what it had itself, until that is written.
+        processes=draft.base,
+    )
+    if isinstance(result, ErrorCode):
+        raise RefusedError(result)
+    return result

@@ -1,0 +1,94 @@
+"""Whom a heartbeat of a streams group is from, and what is written of a member that is new or takes another's place.
+
+Sources: ``GroupMetadataManager`` (``getOrMaybeCreate…StreamsGroupMember``, ``replaceStreamsMember``) of Apache
+Kafka 4.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from attrs import evolve
+
+from groupcoord.core.events import MemberReplaced
+from groupcoord.core.messages import JOIN_GROUP_MEMBER_EPOCH, StreamsGroupHeartbeat
+from groupcoord.core.modern.identity import identify
+from groupcoord.core.streams.assignors import MemberTasks
+from groupcoord.core.streams.draft import StreamsDraft
+from groupcoord.core.streams.memory import StreamsMemory
+from groupcoord.core.streams.reconciliation import HeldTasks
+from groupcoord.core.streams.records import StreamsGroupMemberMetadataRecord, TaskIds
+from groupcoord.core.streams.state import (
+    StreamsMember,
+    assignment_record,
+    member_tombstones,
+    target_record,
+    task_set,
+)
+
+
+def owned_tasks(request: StreamsGroupHeartbeat) -> HeldTasks | None:
+    """Return the tasks that a member says it runs; None if it doesn't say."""
+    if request.active_tasks is None:
+        return None
+    return HeldTasks(
+        dict.fromkeys(task_set(request.active_tasks), 0),
+        task_set(request.standby_tasks),
+        task_set(request.warmup_tasks),
+    )
+
+
+def named_tasks(request: StreamsGroupHeartbeat) -> Iterable[TaskIds]:
+    """Return the tasks that a heartbeat names as its member's, in whatever role."""
+    return *(request.active_tasks or ()), *(request.standby_tasks or ()), *(request.warmup_tasks or ())
+
+
+def resolve_member(draft: StreamsDraft, memory: StreamsMemory, request: StreamsGroupHeartbeat) -> StreamsMember:
+    """Return whom a heartbeat is from: a member, or a new one that no record knows yet.
+
+    A static member that comes back takes the place of what it was, which is written to ``draft``.
+
+    Raises:
+        RefusedError: it is nobody's, or not this one's.
+    """
+
+    def lost_nothing(member: StreamsMember) -> bool:
+        owned = owned_tasks(request)
+        return owned is not None and member.assignment.assigned.has_all(owned)
+
+    member, takes_place = identify(
+        draft.state,
+        request.member_id,
+        request.member_epoch,
+        request.instance_id,
+        lost_nothing=lost_nothing,
+        may_be_replaced=lambda member: member.has_left,
+    )
+    if member is None:
+        return StreamsMember(
+            StreamsGroupMemberMetadataRecord(draft.state.group_id, request.member_id, None, None, "", "")
+        )
+    return replace_member(draft, memory, member, request.member_id) if takes_place else member
+
+
+def replace_member(draft: StreamsDraft, memory: StreamsMemory, member: StreamsMember, member_id: str) -> StreamsMember:
+    """Give a member's place to another id: what it told, target and tasks go with it, its epoch starts at 0.
+
+    Returns:
+        The member under its new id.
+    """
+    group_id = draft.state.group_id
+    target = draft.state.targets.get(member.member_id, MemberTasks())
+    replacement = StreamsMember(
+        evolve(member.metadata, member_id=member_id, raw_value=None),
+        evolve(member.assignment, member_epoch=JOIN_GROUP_MEMBER_EPOCH, previous_member_epoch=JOIN_GROUP_MEMBER_EPOCH),
+    )
+    draft.write(
+        *member_tombstones(group_id, member.member_id),
+        replacement.metadata,
+        target_record(group_id, member_id, target),
+        assignment_record(group_id, member_id, replacement.assignment),
+    )
+    draft.tell(MemberReplaced, member.member_id, member_id, member.metadata.instance_id)
+    memory.replace_member(member.member_id, member_id)
+    return replacement

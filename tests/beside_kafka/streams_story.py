@@ -1,0 +1,72 @@
+"""Random histories of streams groups (KIP-1071), with what can come between: other kinds, topics, loads, refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.beside_kafka.clients import Body, ClassicClient, Client, ConsumerClient
+from tests.beside_kafka.oracle import Oracle
+from tests.beside_kafka.settings import draw_streams_group_settings, draw_streams_settings
+from tests.beside_kafka.story import RandomStory
+from tests.beside_kafka.streams_client import StreamsClient, draw_topology
+
+STATES = ("Stable", "Empty", "not_ready", "NotReady", "Assigning", "reconciling")
+INTERNAL_TOPICS = ("rp", "cl0", "cl1", "x1")
+
+
+class StreamsStory(RandomStory):
+    """Makes one history, most of whose clients are threads of Kafka Streams."""
+
+    def __init__(self, oracle: Oracle, seed: int) -> None:
+        super().__init__(oracle, seed)
+        self._acts[self._make_internal_topics] = 4
+
+    def _draw_config(self) -> dict[str, str]:
+        return super()._draw_config() | draw_streams_settings(self.draw)
+
+    def _draw_clients(self) -> list[Client]:
+        draw = self.draw
+        static, topology = draw.choice([0, 0.3, 0.7]), draw_topology(draw)
+        clients: list[Client] = []
+        for number in range(draw.choice([2, 3, 3, 4, 5])):
+            group_id, instance_id = draw.choice(self._groups), f"i{number}" if draw.random() < static else None
+            if draw.random() < 0.05:
+                kind = draw.choice([ClassicClient, ConsumerClient])
+                clients.append(kind(self, number, group_id, instance_id))
+            else:
+                clients.append(StreamsClient(self, number, group_id, instance_id, topology))
+        return clients
+
+    def _commit_version(self, client: Client | None) -> int:
+        version = super()._commit_version(client)
+        return max(version, 9) if isinstance(client, StreamsClient) and self.draw.random() < 0.9 else version
+
+    def _make_internal_topics(self) -> None:
+        """Create what the groups want, or something else under its name; or let it go."""
+        draw, name = self.draw, self.draw.choice(INTERNAL_TOPICS)
+        if name in self.topics:
+            change: dict[str, Any] = {"create": {}, "delete": [name], "grow": {}}
+            if draw.random() < 0.7:
+                return
+            del self.topics[name]
+        else:
+            wanted = self.recording.wanted.get(name, {}).get("partitions", 2)
+            count = wanted if draw.random() < 0.9 else draw.randint(1, 4)
+            change = {"create": {name: count}, "delete": [], "grow": {}}
+            self.topics[name] = count
+        self._do({"do": "topics", **change})
+
+    def _looks(self, group_id: str) -> list[tuple[str, int, Body]]:
+        draw = self.draw
+        described = {"group_ids": self._groups, "include_authorized_operations": draw.random() < 0.2}
+        states = draw.sample(STATES, draw.choice([0, 0, 2]))
+        listed = {"states_filter": states, "types_filter": draw.sample(["Streams", "classic"], draw.choice([0, 0, 1]))}
+        return [
+            ("StreamsGroupDescribe", 0, described),
+            ("StreamsGroupDescribe", 0, described),
+            ("ListGroups", 5, listed),
+            *super()._looks(group_id),
+        ]
+
+    def _draw_group_settings(self) -> dict[str, str]:
+        return draw_streams_group_settings(self.draw)

@@ -1,0 +1,146 @@
+"""What the log says of a streams group: the same in whatever order a log or its compaction leaves the records."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+from groupcoord.core.records import GroupTombstone
+from groupcoord.core.streams.assignors import MemberTasks
+from groupcoord.core.streams.reconciliation import HeldTasks, TaskAssignment, TaskState
+from groupcoord.core.streams.records import (
+    AssignedTaskIds,
+    KeyValue,
+    StreamsGroupCurrentMemberAssignmentRecord,
+    StreamsGroupMemberMetadataRecord,
+    StreamsGroupMetadataRecord,
+    StreamsGroupTargetAssignmentMemberRecord,
+    StreamsGroupTargetAssignmentMetadataRecord,
+    StreamsGroupTopologyRecord,
+    Subtopology,
+    TaskIds,
+)
+from groupcoord.core.streams.state import (
+    StreamsState,
+    assignment_of,
+    assignment_record,
+    group_tombstones,
+    member_tombstones,
+)
+
+MEMBER = StreamsGroupMemberMetadataRecord("g", "m", "i", None, "c", "/h", 1_000, 0, "p")
+ASSIGNMENT = TaskAssignment(
+    3,
+    2,
+    TaskState.UNREVOKED_TASKS,
+    HeldTasks({("0", 0): 2, ("0", 1): 3}, frozenset({("1", 0)})),
+    HeldTasks({("1", 1): 2}),
+)
+RECORDS = (
+    StreamsGroupMetadataRecord("g", 4, 77, 0, (KeyValue("num.standby.replicas", "1"),)),
+    MEMBER,
+    StreamsGroupTargetAssignmentMetadataRecord("g", 4, 1_234),
+    StreamsGroupTargetAssignmentMemberRecord("g", "m", (TaskIds("0", (0, 1)),), (TaskIds("1", (0,)),)),
+    assignment_record("g", "m", ASSIGNMENT),
+    StreamsGroupTopologyRecord("g", 0, (Subtopology("0", ("t",)), Subtopology("1", ("u",)))),
+)
+
+
+def test_any_order_of_records_says_the_same() -> None:
+    """A compacted log may have a group's records in any order."""
+    expected = StreamsState.of("g", RECORDS).facts()
+
+    assert all(StreamsState.of("g", order).facts() == expected for order in permutations(RECORDS))
+
+
+def test_records_are_facts() -> None:
+    """Epochs, topology, members, targets, who has what and who is static follow from the records."""
+    state = StreamsState.of("g", RECORDS)
+
+    assert (state.epoch, state.metadata_hash, state.assignment_epoch, state.assignment_timestamp_ms) == (
+        4,
+        77,
+        4,
+        1_234,
+    )
+    assert state.is_ready
+    assert state.members["m"].assignment == ASSIGNMENT
+    assert state.targets["m"] == MemberTasks({"0": (0, 1)}, {"1": (0,)})
+    assert state.static_members == {"i": "m"}
+    assert state.active == {("0", 0): ("p",), ("0", 1): ("p",), ("1", 1): ("p",)}
+    assert state.standby == {("1", 0): ("p",)}
+    assert state.has_subscribers("t")
+    assert not state.has_subscribers("v")
+    assert not state.is_settled(state.members["m"])
+
+
+def test_tombstones_leave_nothing_in_any_order() -> None:
+    """Whatever comes first of a group's tombstones, at the end nothing is known."""
+    empty = StreamsState("g").facts()
+    tombstones = group_tombstones(StreamsState.of("g", RECORDS))
+    assert [tombstone.key[0] for tombstone in tombstones] == [22, 21, 20, 19, 17, 23]
+    for order in permutations(tombstones):
+        state = StreamsState.of("g", RECORDS)
+        for tombstone in order:
+            state.apply(tombstone)
+        assert state.facts() == empty
+
+
+def test_a_member_that_goes_lets_its_tasks_go() -> None:
+    """Without its records a member has no tasks, and the target is not for it."""
+    state = StreamsState.of("g", RECORDS)
+    for tombstone in member_tombstones("g", "m"):
+        state.apply(tombstone)
+
+    assert not state.members
+    assert not state.targets
+    assert not state.active
+    assert not state.standby
+    assert not state.static_members
+    assert not state.has_subscribers("t")
+
+
+def test_tasks_move_with_their_members_process() -> None:
+    """A member that says it is of another process takes its tasks along."""
+    state = StreamsState.of("g", RECORDS)
+    state.apply(StreamsGroupMemberMetadataRecord("g", "m", "i", None, "c", "/h", 1_000, 0, "q"))
+
+    assert set(state.active.values()) == {("q",)}
+
+
+def test_two_members_of_a_process_with_one_copy_hold_it_both() -> None:
+    """If one of them lets a copy go, the process still has it."""
+    copy = HeldTasks(standby=frozenset({("0", 0)}))
+    state = StreamsState("g")
+    for member_id in ("a", "b"):
+        state.apply(StreamsGroupMemberMetadataRecord("g", member_id, None, None, "", "", process_id="p"))
+        state.apply(assignment_record("g", member_id, TaskAssignment(1, 0, TaskState.STABLE, copy)))
+    assert state.standby_at(("0", 0)) == ("p", "p")
+    state.apply(GroupTombstone("g", StreamsGroupCurrentMemberAssignmentRecord.key_of("a")))
+
+    assert state.standby_at(("0", 0)) == ("p",)
+
+
+def test_epochs_that_are_not_written_are_the_members() -> None:
+    """Assignment epochs that a record lacks, or has too few of, are the epoch of the member."""
+    record = StreamsGroupCurrentMemberAssignmentRecord(
+        "g",
+        "m",
+        7,
+        6,
+        1,
+        (AssignedTaskIds("0", (0, 1)), AssignedTaskIds("1", (0, 1), (3,)), AssignedTaskIds("2", (0,), None)),
+    )
+
+    assert set(assignment_of(record).assigned.active.values()) == {7}
+
+
+def test_a_copy_changes_apart() -> None:
+    """What is applied to a copy leaves the state alone, until it is settled."""
+    state = StreamsState.of("g", RECORDS)
+    before = state.facts()
+    copy = state.copy()
+    for tombstone in member_tombstones("g", "m"):
+        copy.apply(tombstone)
+
+    assert state.facts() == before
+    assert not copy.members
