@@ -243,3 +243,17 @@ def test_many_partitions_are_acknowledged_bit_by_bit(world: SharingWorld) -> Non
     codes = {partition["error_code"] for partition in response["responses"][0]["partitions"]}
     assert len(response["responses"][0]["partitions"]) == 499
     assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def test_the_last_to_go_takes_what_is_in_flight_along(world: SharingWorld) -> None:
+    """When the connection closes that had a group's last session, also if that had ended, all is read anew."""
+    world.produce(2)
+    ann, ben = world.client("ann"), world.client("ben")
+    assert ann.fetch() == [(0, 1, 1)]
+    assert ben.fetch() == []
+    assert ann.acknowledge((0, 1, [ACCEPT])) is ErrorCode.NONE
+    world.initialize(state_epoch=2, start_offset=0)
+    for client in (ann, ben):
+        assert client.fetch(share_session_epoch=-1, max_records=0) == []
+    ann.close()
+    assert world.client("eve").fetch() == [(0, 1, 1)]

@@ -144,10 +144,11 @@ class ShareRequests:
 
     def disconnected(self, connection: Connection) -> None:
         """A connection is closed, and the sessions with it that were opened there."""
-        for session in self.sessions.of_connection(connection):
+        sessions = self.sessions.of_connection(connection)
+        for session in sessions:
             self._end(session)
-            if not self.sessions.has_of_group(session.group_id):
-                self.partitions.forget_group(session.group_id)
+        for group_id in self.sessions.disconnected(connection, sessions):
+            self.partitions.forget_group(group_id)
 
     def _end(self, session: ShareSession) -> None:
         """End a session: what its member has of its partitions is free again."""

@@ -73,6 +73,7 @@ class ShareSessions:
         self._sessions: dict[tuple[str, str], ShareSession] = {}
         self._of_connection: dict[Connection, dict[tuple[str, str], ShareSession]] = {}
         self._of_group: dict[str, int] = {}
+        self._opened_last: dict[Connection, str] = {}  # of which group
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -86,6 +87,7 @@ class ShareSessions:
         self._sessions[group_id, member_id] = session
         self._of_connection.setdefault(connection, {})[group_id, member_id] = session
         self._of_group[group_id] = self._of_group.get(group_id, 0) + 1
+        self._opened_last[connection] = group_id
         return session
 
     def find(self, group_id: str, member_id: str, epoch: int) -> ShareSession | ErrorCode:
@@ -104,13 +106,20 @@ class ShareSessions:
         """Tell whether a member has a session."""
         return (group_id, member_id) in self._sessions
 
-    def has_of_group(self, group_id: str) -> bool:
-        """Tell whether a group has sessions."""
-        return group_id in self._of_group
-
     def of_connection(self, connection: Connection) -> list[ShareSession]:
         """Return the sessions that were opened on a connection."""
         return list(self._of_connection.get(connection, {}).values())
+
+    def disconnected(self, connection: Connection, ended: list[ShareSession]) -> list[str]:
+        """A connection is closed, and its sessions have ended: return the groups that have none left.
+
+        Counted is also the group whose session was opened there last, if that had ended before.
+        """
+        group_ids = dict.fromkeys(session.group_id for session in ended)
+        last = self._opened_last.pop(connection, None)
+        if last is not None:
+            group_ids[last] = None
+        return [group_id for group_id in group_ids if group_id not in self._of_group]
 
     def remove(self, session: ShareSession) -> None:
         """Forget a session; nothing happens if another one has taken its place."""
