@@ -21,11 +21,11 @@ from groupcoord.analysis.history.anomalies import Thresholds
 from groupcoord.analysis.live.errors import ClusterError
 from groupcoord.spark.anomalies import anomalies, stale_groups
 from groupcoord.spark.cluster_reading import read_cluster, read_cluster_stream, read_end_offsets
+from groupcoord.spark.folding import history
 from groupcoord.spark.groups import (
     epochs,
     generations,
     groups,
-    history,
     members,
     memberships,
     moves,

@@ -24,27 +24,26 @@ from groupcoord.analysis.figures.page import (
     steps,
     write_report,
 )
+from groupcoord.analysis.folding.records import corrupt
 from groupcoord.analysis.history.anomalies import OFFSETS_RETENTION_MINUTES
 from groupcoord.analysis.report.model import (
     Report,
 )
-from groupcoord.analysis.tables import END_OFFSETS_TABLE, TABLES_OF_KINDS
+from groupcoord.analysis.tables import END_OFFSETS_TABLE, TABLES_OF_KINDS, TableFiles
 from groupcoord.clock import Clock, SystemClock
 from groupcoord.spark.anomalies import anomalies, stale_groups
-from groupcoord.spark.decoding import write_records
+from groupcoord.spark.decoding import Folders, write_records
+from groupcoord.spark.folding import FACTS, OFFSETS, UNPACKED, WRITTEN, write_fold
 from groupcoord.spark.groups import History, groups
 from groupcoord.spark.inputs import Input, LogInput
 from groupcoord.spark.lag import lag
-from groupcoord.spark.load import partition_load
+from groupcoord.spark.load import KEY_COLUMNS, load_of
 from groupcoord.spark.output import OutputDirectory, write_counted
-from groupcoord.spark.schemas import COMMITS, RECORDS
+from groupcoord.spark.packing import BLOBS
+from groupcoord.spark.schemas import CURRENT_OFFSETS, RECORDS
 from groupcoord.spark.sessions import C1, C2
-from groupcoord.spark.tables import corrupt, current_offsets, read_counts, transactional_commits
-from groupcoord.spark.unpacking import UNPACKED, write_history
+from groupcoord.spark.tables import transactional_commits
 from groupcoord.spark.verify import verify
-
-COUNTS = {"read_counts": read_counts, "corrupt": corrupt, "partition_load": partition_load}
-"""The tables that are made of the records alone, as a whole."""
 
 C1_BYTES_MAX = 536_870_912
 """How large logs are at most for which Java's first compiler is enough, some 5 million commits."""
@@ -104,14 +103,12 @@ class Analysis:
         tables = Tables(spark, self._output)
         begin(READ)
         read_ms = self._clock.now_ms()
-        records, found = tables.decode(self._input.tasks())
+        records, keys, found = tables.decode(self._input.tasks())
         begin(COUNT)
-        for name, count in COUNTS.items():
-            tables.write(name, count(records))
+        tables.write("partition_load", load_of(keys))
         begin(HISTORY)
-        committed = tables.add_commits(records, found)
-        current = tables.write("current_offsets", current_offsets(committed))
-        folded = tables.fold(records)
+        tables.add_commits(records, found)
+        folded, current, facts = tables.fold(records)
         ends = self._input.read_end_offsets(spark, current)
         if ends is not None and was_asked(ends):
             ends = tables.write(END_OFFSETS_TABLE, ends)  # what the lag is told from
@@ -120,7 +117,7 @@ class Analysis:
         of_groups = group_tables(
             records,
             folded,
-            committed,
+            facts,
             current,
             ends,
             now_ms,
@@ -164,7 +161,7 @@ def group_tables(
     Args:
         records: the table of records.
         history: of its groups.
-        commits: the table of this name.
+        commits: the table of this name, or what is known of them.
         current_offsets: the table of this name.
         ends: :data:`groupcoord.spark.schemas.END_OFFSETS`.
         now_ms: the last timestamp of the records, if it is known.
@@ -221,37 +218,41 @@ class Tables:
         self.counts[name] = write_counted(table, self._output.path(f"tables/{name}"), *by)
         return self._read(name, table.schema)
 
-    def decode(self, tasks: Sequence[RecordTask]) -> tuple[DataFrame, Written]:
-        """Write the table of records of some logs, and commits outside of transactions; return the records."""
-        file_system, folder = self._output.place("tables")
-        found = write_records(self._spark, tasks, file_system, f"{folder}/records", f"{folder}/commits")
-        self.counts["records"] = found.records
-        return self._read("records", RECORDS), found
+    def decode(self, tasks: Sequence[RecordTask]) -> tuple[DataFrame, DataFrame, Written]:
+        """Write the table of records of some logs, commits outside of transactions, and what was passed over.
 
-    def add_commits(self, records: DataFrame, found: Written) -> DataFrame:
-        """Write the commits of transactions beside the others that are there already, and return all of them."""
+        Returns:
+            The records, counts of them by key, and how much was written.
+        """
+        file_system, _ = self._output.place("tables")
+        keys = f"{_WORKING}/keys"
+        places = (self._output.place(name)[1] for name in ("tables/records", "tables/commits", keys))
+        found = write_records(self._spark, tasks, Folders(file_system, *places))
+        files = TableFiles(self._output)
+        files.write("read_counts", found.read_counts)
+        files.write("corrupt", corrupt(found.ranges))
+        self.counts |= files.counts | {"records": found.written.records}
+        return self._read("records", RECORDS), self._read_at(keys, KEY_COLUMNS), found.written
+
+    def add_commits(self, records: DataFrame, found: Written) -> None:
+        """Write the commits of transactions beside the others that are there already."""
         self.counts["commits"] = found.commits
         if found.transactional or not found.commits:
             path = self._output.path("tables/commits")
             table = transactional_commits(records)
             self.counts["commits"] += write_counted(table, path, "log_partition", mode="append")
-        return self._read("commits", COMMITS)
 
-    def fold(self, records: DataFrame) -> History:
-        """Write the tables that are the history's rows of one kind."""
-        names = {
-            kind: f"tables/{TABLES_OF_KINDS[kind]}" if kind in TABLES_OF_KINDS else f"{_WORKING}/{kind}"
-            for kind in UNPACKED
-        }
+    def fold(self, records: DataFrame) -> tuple[History, DataFrame, DataFrame]:
+        """Write the rows of the history, and current offsets; return them, and what is known of commits."""
+        shown = {**TABLES_OF_KINDS, OFFSETS: "current_offsets"}
+        names = {name: f"tables/{shown[name]}" if name in shown else f"{_WORKING}/{name}" for name in WRITTEN}
         file_system, _ = self._output.place("tables")
-        folders = {kind: self._output.place(name)[1] for kind, name in names.items()}
-        counts = write_history(records, file_system, folders, None)
-        unpacked = {}
-        for kind, name in names.items():
-            unpacked[kind] = self._read_at(name, UNPACKED[kind])
-            if kind in TABLES_OF_KINDS:
-                self.counts[TABLES_OF_KINDS[kind]] = counts[kind]
-        return History(unpacked=unpacked)
+        folders = {name: self._output.place(folder)[1] for name, folder in names.items()}
+        counts = write_fold(records, file_system, folders)
+        self.counts |= {shown[name]: count for name, count in counts.items() if name in shown}
+        unpacked = {kind: self._read_at(names[kind], schema) for kind, schema in UNPACKED.items()}
+        current = self._read_at(names[OFFSETS], CURRENT_OFFSETS)
+        return History(unpacked=unpacked), current, self._read_at(names[FACTS], BLOBS)
 
     def _read(self, name: str, schema: StructType) -> DataFrame:
         return self._read_at(f"tables/{name}", schema)

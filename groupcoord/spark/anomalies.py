@@ -7,21 +7,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
 
-from groupcoord.analysis.columns.schema import KIND_RECORD
 from groupcoord.analysis.columns.tables import CURRENT_OFFSETS, arrow_schema
-from groupcoord.analysis.folding.commits import LAST_COMMITS
 from groupcoord.analysis.history.anomalies import OFFSETS_RETENTION_MINUTES, Thresholds
 from groupcoord.analysis.history.rows import DUPLICATE, GROUP, MEMBERSHIP, REBALANCE, REVOCATION
 from groupcoord.analysis.judging.anomalies import about_groups
+from groupcoord.analysis.judging.groups import groups
 from groupcoord.analysis.judging.silences import about_offsets
 from groupcoord.analysis.judging.stale import stale_groups as expiring
 from groupcoord.spark.group_schemas import ANOMALIES, STALE_GROUPS
-from groupcoord.spark.groups import History, groups, history_of
+from groupcoord.spark.groups import History, history_of
 from groupcoord.spark.lag import known_commits, known_end_offsets, known_ends, known_holders, packed_holders
 from groupcoord.spark.packing import BY_GROUP, BY_PARTITION, Known, Row, judged, packed, packed_blobs
-from groupcoord.spark.tables import BUSY, CURRENT, LAST, REWOUND, commits_of, current_offsets, fold_commits
+from groupcoord.spark.tables import BUSY, CURRENT, LAST, REWOUND, current_offsets, facts_of, last_moment
 
 _JUDGED = (REBALANCE, DUPLICATE, REVOCATION, MEMBERSHIP)
 
@@ -51,11 +49,11 @@ def anomalies(
     """
     limits = thresholds or Thresholds()
     folded = history_of(records if history is None else history)
-    facts = fold_commits(commits_of(records if commits is None else commits), limits)
+    facts = facts_of(records if commits is None else commits, limits)
     now = _now(records, now_ms)
     of_groups = [packed(kind, folded.rows(kind), BY_GROUP) for kind in _JUDGED]
-    of_groups.append(packed_blobs(facts, {BUSY: BY_GROUP}))
-    of_offsets = [packed_blobs(facts, {LAST: BY_PARTITION, REWOUND: BY_PARTITION})]
+    of_groups.append(packed_blobs(facts, [BUSY], BY_GROUP))
+    of_offsets = [packed_blobs(facts, [LAST, REWOUND], BY_PARTITION)]
     of_offsets.append(packed_holders(folded))
     if has_ends := end_offsets is not None:
         of_offsets += known_ends(end_offsets, looks)
@@ -75,7 +73,7 @@ def anomalies(
 
 def _now(records: DataFrame, now_ms: int | None) -> DataFrame | int:
     """Return the moment to judge from, or one row with it."""
-    return records.where(F.col("kind") == KIND_RECORD).agg(F.max("log_timestamp_ms")) if now_ms is None else now_ms
+    return last_moment(records) if now_ms is None else now_ms
 
 
 def stale_groups(
@@ -99,18 +97,15 @@ def stale_groups(
         now_ms: the moment to judge from; the last timestamp of the records if left out.
         offsets_retention_minutes: ``offsets.retention.minutes`` of the brokers.
     """
-    found = commits_of(records if commits is None else commits)
-    current = current_offsets(found) if offsets is None else offsets
-    described = groups(records, history=history, offsets=current)
-    still_open = found.where("transaction = 'open'").select(*LAST_COMMITS.names)
-    tables = [
-        packed(GROUP, described, BY_GROUP),
-        packed(CURRENT, current, BY_GROUP),
-        packed(LAST, still_open, BY_GROUP),
-    ]
+    facts = facts_of(records if commits is None else commits)
+    current = current_offsets(records if commits is None else commits) if offsets is None else offsets
+    of_groups = history_of(records if history is None else history).rows(GROUP)
+    tables = [packed(GROUP, of_groups, BY_GROUP), packed(CURRENT, current, BY_GROUP)]
+    tables.append(packed_blobs(facts, [LAST], BY_GROUP))
 
     def tell(known: Known) -> list[Row]:
         kept, facts = known.table(CURRENT, arrow_schema(CURRENT_OFFSETS)), known_commits(known)
-        return expiring(known.rows(GROUP), kept, facts, known.now_ms, offsets_retention_minutes)
+        described = groups({GROUP: known.rows(GROUP)}, kept)
+        return expiring(described, kept, facts, known.now_ms, offsets_retention_minutes)
 
     return judged(tables, _now(records, now_ms), tell, STALE_GROUPS)

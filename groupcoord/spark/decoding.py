@@ -9,56 +9,100 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import NamedTuple
 
 import pyarrow as pa
+from attrs import frozen
 from fsspec import AbstractFileSystem
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from groupcoord.analysis.columns.chunks import RowSettings
 from groupcoord.analysis.columns.commits import Written, write_run
 from groupcoord.analysis.columns.parquet import WRITTEN_COLUMNS, TableFile, folder_name
 from groupcoord.analysis.columns.results import whole_file
+from groupcoord.analysis.columns.tables import READ_COUNTS, arrow_schema
 from groupcoord.analysis.columns.tasks import RecordTask
+from groupcoord.analysis.folding.load import KEYS, summed_counts
+from groupcoord.analysis.folding.records import RANGES, Accounts
 from groupcoord.spark.output import task_attempt
+from groupcoord.spark.packing import blob_of, table_of
 
-_WRITTEN = StructType([StructField(name, LongType()) for name in Written._fields])
+_BLOBS = ("counts", "ranges")
+_WRITTEN = StructType(
+    [StructField(name, LongType()) for name in Written._fields] + [StructField(name, BinaryType()) for name in _BLOBS]
+)
 _ARROW_WRITTEN = to_arrow_schema(_WRITTEN)
 
 
-def write_records(
-    spark: SparkSession, tasks: Sequence[RecordTask], file_system: AbstractFileSystem, records: str, commits: str
-) -> Written:
+class WrittenLogs(NamedTuple):
+    """What came of decoding.
+
+    Attributes:
+        written: how much was written.
+        read_counts: :data:`groupcoord.analysis.columns.tables.READ_COUNTS`.
+        ranges: :data:`groupcoord.analysis.folding.records.RANGES`.
+    """
+
+    written: Written
+    read_counts: pa.Table
+    ranges: pa.Table
+
+
+@frozen
+class Folders:
+    """Where decoded logs are written; workers have to reach it.
+
+    Attributes:
+        file_system: the folders are in it.
+        records: of the table of records.
+        commits: of :data:`groupcoord.spark.schemas.COMMITS`, for those outside of transactions.
+        keys: of :data:`groupcoord.analysis.folding.load.KEYS`.
+    """
+
+    file_system: AbstractFileSystem
+    records: str
+    commits: str
+    keys: str
+
+
+def write_records(spark: SparkSession, tasks: Sequence[RecordTask], folders: Folders) -> WrittenLogs:
     """Decode logs and write their records, in a folder for each log partition, as ``DataFrameWriter.partitionBy`` does.
 
     Args:
         spark: any session.
         tasks: what to read; each is one task of Spark's.
-        file_system: where to write; workers have to reach it.
-        records: the folder of the table of records in that file system.
-        commits: that of :data:`groupcoord.spark.schemas.COMMITS`, for those outside of transactions.
+        folders: where to write.
     """
     numbers = spark.range(0, len(tasks), numPartitions=len(tasks))
-    found = Written()
-    for row in numbers.mapInArrow(_writer(tasks, file_system, records, commits), _WRITTEN).toLocalIterator():
-        found = found.plus(Written(*row))
-    return found
+    written, counts, ranges = Written(), [arrow_schema(READ_COUNTS).empty_table()], [RANGES.empty_table()]
+    for row in numbers.mapInArrow(_writer(tasks, folders), _WRITTEN).toLocalIterator():
+        written = written.plus(Written(*row[: len(Written._fields)]))
+        counts = [summed_counts([*counts, table_of([row["counts"]])])]
+        ranges.append(table_of([row["ranges"]]))
+    return WrittenLogs(written, counts[0], pa.concat_tables(ranges))
 
 
 def _writer(
-    tasks: Sequence[RecordTask], file_system: AbstractFileSystem, records: str, commits: str
+    tasks: Sequence[RecordTask], folders: Folders
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                found = Written()
-                # A file for each run of ranges of one log partition.
-                for part, (partition, rows) in enumerate(tasks[number].runs(RowSettings(WRITTEN_COLUMNS))):
-                    name = f"{folder_name(partition)}/part-{number:05d}-{part:04d}.snappy.parquet"
-                    open_file = partial(new_file, file_system)
-                    found = found.plus(write_run(rows, open_file, f"{records}/{name}", f"{commits}/{name}"))
-                yield pa.RecordBatch.from_pylist([found._asdict()], _ARROW_WRITTEN)
+        open_file = partial(new_file, folders.file_system)
+        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+            found, accounts = Written(), Accounts()
+            # A file for each run of ranges of one log partition.
+            for part, (partition, rows) in enumerate(tasks[number].runs(RowSettings(WRITTEN_COLUMNS))):
+                name = f"{folder_name(partition)}/part-{number:05d}-{part:04d}.snappy.parquet"
+                noted = accounts.noted(partition, rows)
+                found = found.plus(
+                    write_run(noted, open_file, f"{folders.records}/{name}", f"{folders.commits}/{name}")
+                )
+            with open_file(f"{folders.keys}/part-{number:05d}.snappy.parquet", KEYS) as file:
+                for keys in accounts.load.keys().to_batches():
+                    file.write(keys)
+            blobs = {"counts": blob_of(accounts.load.read_counts()), "ranges": blob_of(accounts.ranges())}
+            yield pa.RecordBatch.from_pylist([found._asdict() | blobs], _ARROW_WRITTEN)
 
     return write
 

@@ -18,14 +18,16 @@ from groupcoord.analysis.figures.page import write_report
 from groupcoord.analysis.report.model import Report
 from groupcoord.analysis.tables import END_OFFSETS_TABLE, TABLES_OF_KINDS
 from groupcoord.clock import Clock, SystemClock
-from groupcoord.spark.analysis import COUNTS, group_tables, was_asked
+from groupcoord.spark.analysis import group_tables, was_asked
 from groupcoord.spark.groups import History
 from groupcoord.spark.inputs import Input, LogInput
 from groupcoord.spark.lag import lag
+from groupcoord.spark.load import partition_load
 from groupcoord.spark.output import OutputDirectory, write_counted
 from groupcoord.spark.source import LogChangedError
 from groupcoord.spark.stream_store import CHECKPOINT
 from groupcoord.spark.streaming import FollowedTables, check_version, follow
+from groupcoord.spark.tables import facts_of, last_moment
 
 INTERVAL_S = 10.0
 
@@ -185,11 +187,13 @@ class Following:
 
     def _report(self, spark: SparkSession, tables: FollowedTables, read_ms: int) -> tuple[Report, DataFrame | None]:
         """Write the tables that are made of others as a whole, and the page; return what it says, and the lag."""
-        records, committed = tables.table("records"), tables.table("commits")
+        records, facts = tables.table("records"), facts_of(tables.table("commits")).persist()
         history = tables.table("history").persist()
+        (now_ms,) = last_moment(records).collect()[0]
         counts: dict[str, int] = {}
         current, counts["current_offsets"] = self._replace(spark, "current_offsets", tables.table("current_offsets"))
-        made = {name: count(records) for name, count in COUNTS.items()}
+        made = {name: tables.table(name) for name in ("read_counts", "corrupt")}
+        made["partition_load"] = partition_load(records)
         made |= {name: tables.table(name) for name in TABLES_OF_KINDS.values()}
         ends, looks = self._look(spark, current)
         times = None if ends is None else self._input.read_record_times(spark, current, ends)
@@ -197,9 +201,10 @@ class Following:
         made |= group_tables(
             records,
             History(history),
-            committed,
+            facts,
             current,
             ends,
+            now_ms,
             looks=looks,
             record_times=times,
             retention_minutes=retention_minutes,
@@ -208,9 +213,9 @@ class Following:
         written = {name: self._replace(spark, name, table) for name, table in made.items()}
         counts |= {name: rows for name, (_, rows) in written.items()}
         counts |= {name: tables.row_count(name) for name in ("commits", "records")}
-        history.unpersist()
-        if ends is not None:
-            ends.unpersist()
+        for held in (history, facts, ends):
+            if held is not None:
+                held.unpersist()
         finished = FinishedTables(self._output, counts, {"commits": tables.folders("commits")})
         report = gather_report(finished, self._input.names, self._clock, retention_minutes)
         write_report(self._output, report)

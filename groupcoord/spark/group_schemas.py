@@ -48,9 +48,6 @@ _DUPLICATE = (
     .add("log_offset", _LONG)
     .add("log_timestamp_ms", _LONG)
 )
-_DEPARTURE = (
-    StructType().add("topic", _STRING).add("topic_partition", _INT).add("from_offset", _LONG).add("to_offset", _LONG)
-)
 
 
 def _without(schema: StructType, *names: str) -> StructType:
@@ -72,7 +69,6 @@ HISTORY = table_schema(
     ("revocation", _without(REVOCATIONS, *_PLACE), "a row of revocations"),
     ("group", _without(GROUPS, *_PLACE, "last_commit_ms", "offset_count"), "a row of groups, but for its offsets"),
     ("duplicate", _DUPLICATE, "a partition that several members have at a time"),
-    ("departure", _DEPARTURE, "a range of the log in which a commit would show that a member left"),
 )
 """What the fold of each group gives: the rows of several tables in one."""
 

@@ -17,7 +17,7 @@ from groupcoord.analysis.judging.groups import HOLDER, Place, partition_holders
 from groupcoord.spark.groups import History, history_of
 from groupcoord.spark.packing import BY_GROUP, BY_PARTITION, Known, Row, judged, packed, packed_blobs
 from groupcoord.spark.schemas import LAG
-from groupcoord.spark.tables import BUSY, COUNTED, CURRENT, LAST, REWOUND, commits_of, fold_commits
+from groupcoord.spark.tables import BUSY, COUNTED, CURRENT, LAST, REWOUND, commits_of, facts_of, is_folded
 
 _HOLDERS = StructType([LAG[name] for name in ("group_id", "topic", "topic_partition", *HOLDER)])
 _ENDS, _LOOKS, _TIMES, _HELD = "ends", "looks", "times", "holders"
@@ -55,10 +55,9 @@ def lag(
     now: DataFrame | int | None = now_ms
     has_commits = commits is not None
     if commits is not None:
-        found = commits_of(commits)
-        tables.append(packed_blobs(fold_commits(found), {LAST: BY_PARTITION}))
-        if now_ms is None:
-            now = found.where(COUNTED).agg(F.max("commit_timestamp_ms"))
+        tables.append(packed_blobs(facts_of(commits), [LAST], BY_PARTITION))
+        if now_ms is None and not is_folded(commits):
+            now = commits_of(commits).where(COUNTED).agg(F.max("commit_timestamp_ms"))
     if history is not None:
         tables.append(packed_holders(history))
     if record_times is not None:

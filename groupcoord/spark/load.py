@@ -12,6 +12,9 @@ from groupcoord.analysis.folding import load
 from groupcoord.analysis.folding.load import COUNTED_COLUMNS, KEYS, LoadFold, summed_keys
 from groupcoord.spark.schemas import PARTITION_LOAD, of_arrow
 
+KEY_COLUMNS = of_arrow(KEYS)
+"""Counts of records by key: :data:`groupcoord.analysis.folding.load.KEYS`."""
+
 
 def partition_load(records: DataFrame) -> DataFrame:
     """Return one row a log partition: its load (:data:`groupcoord.spark.schemas.PARTITION_LOAD`).
@@ -21,7 +24,15 @@ def partition_load(records: DataFrame) -> DataFrame:
 
     A task holds one row of each key.
     """
-    keys = records.select(*COUNTED_COLUMNS).mapInArrow(_keys, of_arrow(KEYS))
+    return load_of(records.select(*COUNTED_COLUMNS).mapInArrow(_keys, KEY_COLUMNS))
+
+
+def load_of(keys: DataFrame) -> DataFrame:
+    """Return the same, where records are counted by key already.
+
+    Args:
+        keys: :data:`KEY_COLUMNS`.
+    """
     return keys.repartition("log_partition").mapInArrow(_load, PARTITION_LOAD)
 
 

@@ -54,10 +54,6 @@ class Known:
     tables: Mapping[str, pa.Table]
     now_ms: int | None
 
-    def has(self, name: str) -> bool:
-        """Tell whether there are rows of a table."""
-        return name in self.tables
-
     def table(self, name: str, schema: pa.Schema) -> pa.Table:
         """Return a table with these columns."""
         found = self.tables.get(name)
@@ -101,14 +97,16 @@ def packed(name: str, table: DataFrame, by: tuple[str, ...]) -> DataFrame:
     return table.mapInArrow(_packer(lambda batches: ((name, batch) for batch in batches), by, _count(table)), _PACKED)
 
 
-def packed_blobs(blobs: DataFrame, names: Mapping[str, tuple[str, ...]]) -> DataFrame:
-    """Return rows that are in blobs already by bucket: those of the tables ``names``, by what these names say."""
-    count = _count(blobs)
-    parts = [
-        blobs.where(F.col("name") == name).mapInArrow(_packer(_named_batches, by, count), _PACKED)
-        for name, by in names.items()
-    ]
-    return reduce(DataFrame.unionByName, parts)
+def packed_blobs(blobs: DataFrame, names: Iterable[str], by: tuple[str, ...]) -> DataFrame:
+    """Return rows of some tables, which are in blobs already, by bucket.
+
+    Args:
+        blobs: :data:`BLOBS`.
+        names: of the tables.
+        by: as for :func:`packed`.
+    """
+    wanted = blobs.where(F.col("name").isin(*names))
+    return wanted.mapInArrow(_packer(_named_batches, by, _count(blobs)), _PACKED)
 
 
 def judged(

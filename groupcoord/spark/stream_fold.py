@@ -1,8 +1,8 @@
 """Carrying groups on from what was kept of them: states and new records in, rows of tables and new states out.
 
 Spark gives a worker all that is new in a bucket of groups, group by group: the names of its topics, then its records
-in the order of the log, and between two of them one row for each partition that was committed there. The worker reads
-what was kept of the bucket's groups beside it, and writes the bucket anew.
+and commits in the order of the log. The worker reads what was kept of the bucket's groups beside it, and writes the
+bucket anew.
 """
 
 from __future__ import annotations
@@ -13,29 +13,27 @@ from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
-from attrs import evolve, frozen
+import pyarrow.compute as pc
+from attrs import evolve, fields, frozen
 from pyspark import TaskContext
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    IntegerType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import IntegerType, LongType, MapType, StringType, StructField, StructType
 
 from groupcoord.analysis.columns.commits import ABORTED, OPEN
+from groupcoord.analysis.folding.arrow import every, last_rows
+from groupcoord.analysis.folding.commits import PARTITION
+from groupcoord.analysis.folding.grouped import HistoryRow, carried_histories
+from groupcoord.analysis.folding.histories import GroupKey
+from groupcoord.analysis.folding.replay import NO_PARTITION
+from groupcoord.analysis.history.embedded import TopicPartition
 from groupcoord.analysis.history.fold import FoldOptions, GroupFold
 from groupcoord.analysis.history.state import GroupState, KnownOffset, decode_state, encode_state
-from groupcoord.records.structures import uuid_text
+from groupcoord.records.schemas import RecordType
 from groupcoord.spark.decoding import new_file
+from groupcoord.spark.folding import FOLDED, as_row, folded_rows
 from groupcoord.spark.group_schemas import HISTORY
-from groupcoord.spark.groups import NO_PARTITION, fold_record, is_group_record, known_partition, taken_rows
 from groupcoord.spark.packing import ROWS_MAX
 from groupcoord.spark.schemas import CURRENT_OFFSETS
 from groupcoord.spark.state_buckets import (
@@ -51,38 +49,12 @@ from groupcoord.spark.state_buckets import (
 _CARRIED = StructType([StructField("bucket", IntegerType()), StructField("rows", LongType())])
 """What carrying on gives: how many groups a bucket has now, and without a bucket, how many rows the history got."""
 
-_KEY = ("log_partition", "group_id")
-_OFFSET = StructType(
-    [
-        CURRENT_OFFSETS[name]
-        for name in (
-            *("topic", "topic_partition", "log_offset", "committed_offset", "leader_epoch", "metadata"),
-            *("commit_timestamp_ms", "expire_timestamp_ms", "topic_id"),
-        )
-    ]
-)
-_PLACE = StructType([StructField("log_offset", LongType()), StructField("log_timestamp_ms", LongType())])
-NEW_ROWS = StructType(
-    [
-        StructField("log_partition", IntegerType()),
-        StructField("group_id", StringType()),
-        StructField("log_offset", LongType()),
-        StructField("log_timestamp_ms", LongType()),
-        StructField("key", BinaryType()),
-        StructField("value", BinaryType()),
-        StructField("topic", StringType()),
-        StructField("topic_partition", IntegerType()),
-        StructField("topic_id", BinaryType()),
-        StructField("offset", _OFFSET),
-        StructField("alive", _PLACE),
-        StructField("is_commit", BooleanType()),
-        StructField("partition_leader_epoch", IntegerType()),
-    ]
-)
-"""What is new of groups: their records, and commits in short."""
+CARRIED_ROWS = StructType([*FOLDED, _CARRIED["bucket"]])
+"""What is new of groups: records, committed offsets, and the bucket of the group."""
 
 _BY_TOPIC = ("assignment", "pending", "target", "partitions")
 _NAMES = StructType([StructField("group_id", StringType()), StructField("names", MapType(StringType(), StringType()))])
+_KNOWN = [one.name for one in fields(KnownOffset)]
 
 
 @frozen
@@ -117,19 +89,13 @@ def carry_on(records: DataFrame, committed: DataFrame, settings: CarrySettings) 
             ``transaction``.
         settings: what holds for all of them.
     """
-    committed = committed.withColumn("log_partition", known_partition())
-    of_groups = records.where(is_group_record()).withColumn("log_partition", known_partition())
-    if "partition_leader_epoch" in records.columns:
-        of_groups = of_groups.withColumn("partition_leader_epoch", F.expr("nullif(partition_leader_epoch, -1)"))
-    names = committed.where(F.col("topic_id").isNotNull()).select(*_KEY, "topic", "topic_id").distinct()
     ordered = (
-        _typed(names)
-        .unionByName(_typed(of_groups.drop("topic", "topic_partition", "topic_id")))
-        .unionByName(_typed(_last_commits(committed, of_groups)))
+        folded_rows(records, committed)
+        .withColumn("log_partition", F.coalesce("log_partition", F.lit(NO_PARTITION)))
         .withColumn("bucket", bucket_column(settings.before.count))
         .repartition("bucket")
         # Groups in the order of buckets' files.
-        .sortWithinPartitions("bucket", "group_id", "log_partition", F.asc_nulls_first("log_offset"))
+        .sortWithinPartitions("bucket", "group_id", "log_partition", "log_offset")
     )
     files, history_rows = dict(settings.before.files), 0
     for row in ordered.mapInArrow(carrier(settings), _CARRIED).collect():
@@ -140,53 +106,14 @@ def carry_on(records: DataFrame, committed: DataFrame, settings: CarrySettings) 
     return evolve(settings.before, files=files), history_rows
 
 
-def _typed(table: DataFrame) -> DataFrame:
-    """Return the columns of the input with their types; what is not given is null."""
-    return table.select(
-        *[
-            (F.col(column.name) if column.name in table.columns else F.lit(None))
-            .cast(column.dataType)
-            .alias(column.name)
-            for column in NEW_ROWS
-        ]
-    )
-
-
-def _last_commits(committed: DataFrame, of_groups: DataFrame) -> DataFrame:
-    """Return one row for each partition that was committed between two records of its group.
-
-    ``offset`` is the last commit or tombstone that counts, ``alive`` the last commit that a member may have made.
-    ``log_offset`` is null if all are tombstones, and otherwise the last commit's, whatever became of it.
-    """
-    rebalanced = F.broadcast(of_groups.select(*_KEY).distinct().withColumn("is_busy", F.lit(True)))
-    marked = committed.join(rebalanced, [*_KEY], "left").withColumn("is_mark", F.lit(0))
-    marks = of_groups.select(*_KEY, "log_offset", F.lit(1).alias("is_mark"))
-    so_far = Window.partitionBy(*_KEY).orderBy("log_offset").rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    busy = (
-        marked.where("is_busy")
-        .unionByName(marks, allowMissingColumns=True)
-        .withColumn("stretch", F.sum("is_mark").over(so_far))
-        .where("is_mark = 0")
-    )
-    every = marked.where("is_busy is null").withColumn("stretch", F.lit(0).cast("long")).unionByName(busy)
-    counts = is_counting()
-    is_alive = ~F.col("tombstone") & ~F.col("is_transactional")
-    return every.groupBy(*_KEY, "topic", "topic_partition", "stretch").agg(
-        F.max(F.when(~F.col("tombstone"), F.col("log_offset"))).alias("log_offset"),
-        F.max_by(F.struct(*_OFFSET.fieldNames()), F.when(counts, F.col("log_offset"))).alias("offset"),
-        F.max(F.when(is_alive, F.struct(*_PLACE.fieldNames()))).alias("alive"),
-        F.lit(True).alias("is_commit"),
-    )
-
-
 # ---------------------------------------------------------------- the fold
 
 
 def carrier(settings: CarrySettings) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return what carries on the groups of a task.
 
-    It takes :data:`NEW_ROWS` with their ``bucket``, in order of that, and within it in the order of the bucket's groups
-    and of the log.
+    It takes :data:`CARRIED_ROWS` in order of the bucket, and within it in the order of the bucket's groups and of the
+    log.
     """
 
     def carry(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -217,53 +144,84 @@ def _carried(
 ) -> Iterator[dict[str, Any]]:
     """Write buckets anew and yield rows of the history; ``groups`` learns how many groups each bucket has."""
     names = settings.before.names()
-    of_task = (row for batch in batches for row in batch.to_pylist())
-    for number, rows in groupby(of_task, itemgetter("bucket")):
+    for number, parts in groupby((part for batch in batches for part in _by_bucket(batch)), itemgetter(0)):
         old = settings.folder.read(names.get(number))
         with settings.folder.writing(bucket_name(number, settings.before.count, settings.update)) as bucket:
-            yield from _carry_bucket(rows, old, bucket, settings)
+            carrying = _Carrying(old, bucket, settings)
+            tables = (carrying.learning(table) for _, table in parts)
+            yield from map(told_row, carried_histories(tables, carrying.begin, carrying.end))
+            carrying.keep_others()
         groups[number] = bucket.groups
 
 
-def _carry_bucket(
-    rows: Iterable[dict[str, Any]], old: Iterator[Kept], bucket: BucketWriter, settings: CarrySettings
-) -> Iterator[dict[str, Any]]:
-    """Carry the groups on that have new rows, keep the others as they are, and yield rows of the history."""
-    waiting = next(old, None)
-    for key, of_group in groupby(rows, itemgetter("group_id", "log_partition")):
-        while waiting is not None and waiting.key < key:
-            bucket.add(waiting)
-            waiting = next(old, None)
-        if waiting is not None and waiting.key == key:
-            state, waiting = decode_state(waiting.blob), next(old, None)
+def _by_bucket(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.Table]]:
+    start = 0
+    for number, some in groupby(batch.column("bucket").to_pylist()):
+        count = len(list(some))
+        yield number, pa.Table.from_batches([batch.slice(start, count)])
+        start += count
+
+
+class _Carrying:
+    """Carries the groups of a bucket on that have new rows, and keeps the others as they are."""
+
+    def __init__(self, old: Iterator[Kept], bucket: BucketWriter, settings: CarrySettings) -> None:
+        self._old = old
+        self._waiting = next(old, None)
+        self._bucket = bucket
+        self._settings = settings
+        self._state: GroupState | None = None
+        self._learned: dict[tuple[int, str], list[tuple[TopicPartition, KnownOffset]]] = {}
+
+    def learning(self, rows: pa.Table) -> pa.Table:
+        """Learn the last offsets that count among new rows, and return these."""
+        is_offset = pc.less_equal(rows["record_type"], int(RecordType.OFFSET_COMMIT))
+        is_kept = pc.is_in(rows["transaction"], pa.array([ABORTED, OPEN]))
+        commits = rows.filter(every(is_offset, pc.invert(is_kept)))
+        for row in last_rows(commits, PARTITION).to_pylist():
+            offset = KnownOffset(*(row[name] for name in _KNOWN))
+            place = (row["topic"], row["topic_partition"])
+            self._learned.setdefault((row["log_partition"], row["group_id"]), []).append((place, offset))
+        return rows
+
+    def begin(self, key: GroupKey) -> GroupFold:
+        """Return the fold of the group that comes next."""
+        partition, group_id = key
+        assert partition is not None
+        self._keep(below=(group_id, partition))
+        if self._waiting is not None and self._waiting.key == (group_id, partition):
+            state, self._waiting = decode_state(self._waiting.blob), next(self._old, None)
         else:
-            state = GroupState(GroupFold(*key))
-        state.fold.options = FoldOptions(settings.session_timeout_ms, settings.complete_from.get(key[1], 0))
-        for row in of_group:
-            _feed(state, row)
-            yield from taken_rows(state.fold)
-        state.forget_tombstones(settings.open_from.get(key[1]))
-        bucket.add(Kept(key[1], key[0], encode_state(state)))
-    while waiting is not None:
-        bucket.add(waiting)
-        waiting = next(old, None)
+            state = GroupState(GroupFold(group_id, partition))
+        complete_from = self._settings.complete_from.get(partition, 0)
+        state.fold.options = FoldOptions(self._settings.session_timeout_ms, complete_from)
+        self._state = state
+        return state.fold
+
+    def end(self, fold: GroupFold) -> None:
+        """Write the group that was carried on."""
+        state, partition = self._state, fold.log_partition
+        assert state is not None
+        assert partition is not None
+        for place, offset in self._learned.pop((partition, fold.group_id), ()):
+            state.learn(place, offset)
+        state.forget_tombstones(self._settings.open_from.get(partition))
+        self._bucket.add(Kept(partition, fold.group_id, encode_state(state)))
+
+    def keep_others(self) -> None:
+        """Write the groups that are left."""
+        self._keep(below=None)
+
+    def _keep(self, below: tuple[str, int] | None) -> None:
+        while self._waiting is not None and (below is None or self._waiting.key < below):
+            self._bucket.add(self._waiting)
+            self._waiting = next(self._old, None)
 
 
-def _feed(state: GroupState, row: dict[str, Any]) -> None:
-    fold = state.fold
-    if row["is_commit"]:
-        offset, alive = row["offset"], row["alive"]
-        partition = row["topic"], row["topic_partition"]
-        if offset is not None:
-            state.learn(partition, KnownOffset(*(offset[name] for name in _OFFSET.fieldNames()[2:])))
-        if alive is not None:
-            fold.committed(alive["log_offset"], alive["log_timestamp_ms"], *partition)
-        if row["log_offset"] is not None:
-            fold.exists(row["log_offset"])
-    elif row["topic_id"] is not None:
-        fold.name_topic(uuid_text(row["topic_id"]), row["topic"])
-    else:
-        fold_record(fold, row)
+def told_row(found: HistoryRow) -> dict[str, Any]:
+    """Return a row of the history, whose log partition may not be known."""
+    row = as_row(found)
+    return row | {"log_partition": None if row["log_partition"] == NO_PARTITION else row["log_partition"]}
 
 
 def _in_batches(rows: Iterable[dict[str, Any]], schema: StructType) -> Iterator[pa.RecordBatch]:
@@ -334,7 +292,7 @@ def _offset_rows(state: GroupState) -> Iterator[dict[str, Any]]:
                 "log_partition": None if fold.log_partition == NO_PARTITION else fold.log_partition,
                 "topic": topic,
                 "topic_partition": partition,
-                **{name: getattr(known, name) for name in _OFFSET.fieldNames()[2:]},
+                **{name: getattr(known, name) for name in _KNOWN},
             }
 
 
@@ -344,8 +302,10 @@ def _name_rows(state: GroupState) -> Iterator[dict[str, Any]]:
 
 
 def _end_rows(state: GroupState) -> Iterator[dict[str, Any]]:
-    state.fold.finish()
-    yield from taken_rows(state.fold)
+    fold = state.fold
+    fold.finish()
+    key = (fold.log_partition, fold.group_id)
+    yield from (told_row((key, kind, row)) for kind, row in fold.take_rows())
 
 
 def open_commits(with_transactions: DataFrame) -> DataFrame:

@@ -21,16 +21,17 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from groupcoord.analysis.columns.errors import InputError, PipelineError
 from groupcoord.analysis.columns.files import SPLIT_BYTES
+from groupcoord.analysis.folding.replay import NO_PARTITION
+from groupcoord.analysis.history.log import Completeness
+from groupcoord.spark.folding import read_spans
 from groupcoord.spark.group_schemas import HISTORY
 from groupcoord.spark.groups import (
     epochs,
     generations,
     groups,
-    known_partition,
     members,
     memberships,
     moves,
-    read_spans,
     rebalances,
     revocations,
 )
@@ -262,21 +263,21 @@ def _begun(spark: SparkSession, buckets: Buckets | None) -> Buckets:
 
 
 def _first_offsets(table: DataFrame) -> dict[int, int]:
-    found = table.groupBy(known_partition()).agg(F.min("log_offset").alias("first")).collect()
-    return {row.log_partition: row.first for row in found}
+    found = table.groupBy("log_partition").agg(F.min("log_offset").alias("first")).collect()
+    return {_known(row.log_partition): row.first for row in found}
 
 
 def _completeness(records: DataFrame, before: Manifest) -> dict[int, tuple[int, int]]:
     """Return the next offset of each log partition, and from which on none is missing, as ``complete_from`` has it."""
     known = dict(before.complete)
     for span in read_spans(records).orderBy("log_partition", "first", "end").collect():
-        end, start = known.get(span.log_partition, (0, 0))
-        if span.complete_from != span.first:
-            start = span.complete_from
-        elif span.first != end:
-            start = span.first
-        known[span.log_partition] = (span.end, start)
+        so_far = Completeness(*known.get(_known(span.log_partition), (0, 0)))
+        known[_known(span.log_partition)] = so_far.behind(span.first, span.end, span.complete_from)
     return known
+
+
+def _known(log_partition: int | None) -> int:
+    return NO_PARTITION if log_partition is None else log_partition
 
 
 _PARTS_OF = {"records": ("records",), "commits": ("commits", "open")}

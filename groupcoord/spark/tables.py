@@ -92,11 +92,25 @@ def fold_commits(commits: DataFrame, limits: Thresholds | None = None) -> DataFr
     """
 
     def fold(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        facts = _folded(batches, limits)
-        for name, table in {LAST: facts.last, REWOUND: facts.rewinds, BUSY: facts.minutes}.items():
+        for name, table in facts_tables(_folded(batches, limits)).items():
             yield from blob_rows(name, table)
 
     return _of_groups(commits).mapInArrow(fold, BLOBS)
+
+
+def facts_of(table: DataFrame, limits: Thresholds | None = None) -> DataFrame:
+    """Return what is known of commits as it is, and that of commits, or of a table of records."""
+    return table if is_folded(table) else fold_commits(commits_of(table), limits)
+
+
+def is_folded(table: DataFrame) -> bool:
+    """Tell whether a table is what :func:`fold_commits` gives."""
+    return table.columns == BLOBS.fieldNames()
+
+
+def facts_tables(facts: CommitFacts) -> dict[str, pa.Table]:
+    """Return the tables of what is known of commits by name."""
+    return {LAST: facts.last, REWOUND: facts.rewinds, BUSY: facts.minutes}
 
 
 def current_offsets(records: DataFrame) -> DataFrame:
@@ -125,6 +139,11 @@ def _folded(batches: Iterable[pa.RecordBatch], limits: Thresholds | None) -> Com
     for batch in batches:
         found.add(pa.Table.from_batches([batch]))
     return found.facts()
+
+
+def last_moment(records: DataFrame) -> DataFrame:
+    """Return one row with the last timestamp of the records; null: there are none."""
+    return records.where(F.col("kind") == KIND_RECORD).agg(F.max("log_timestamp_ms"))
 
 
 def corrupt(records: DataFrame) -> DataFrame:

@@ -13,11 +13,11 @@ from pyspark.sql import functions as F  # noqa: N812
 from groupcoord.analysis.columns.schema import KIND_CONTROL, KIND_RECORD
 from groupcoord.analysis.columns.tables import CURRENT_OFFSETS, arrow_schema
 from groupcoord.analysis.folding import replay as replaying
-from groupcoord.analysis.folding.replay import REPLAYED, replay_batches
+from groupcoord.analysis.folding.replay import NO_PARTITION, REPLAYED, replay_batches
 from groupcoord.analysis.history.rows import GENERATION, GROUP, MEMBER
 from groupcoord.analysis.judging.differences import differences, told_of_groups, told_of_offsets, unknown_groups
 from groupcoord.spark.group_schemas import DIFFERENCES
-from groupcoord.spark.groups import History, history_of, known_partition
+from groupcoord.spark.groups import History, history_of
 from groupcoord.spark.packing import BY_GROUP, Known, Row, judged, packed
 from groupcoord.spark.schemas import declared
 from groupcoord.spark.tables import CURRENT, current_offsets, is_offset_record
@@ -67,7 +67,8 @@ def replay(records: DataFrame) -> DataFrame:
     is_offset = is_offset_record()
     is_plain = is_offset & ~F.col("is_transactional")
     is_known = (F.col("kind") == KIND_RECORD) & F.col("problem").isNull() & F.col("group_id").isNotNull()
-    partition = known_partition()
+    # Null equals nothing where tables are joined.
+    partition = F.coalesce("log_partition", F.lit(NO_PARTITION)).alias("log_partition")
     of_groups = records.where(is_known & ~is_plain).select(partition, *_NEEDED[1:])
     of_offset = [name for name in REPLAYED if name not in _OFFSET_KEY]
     last_commits = (

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pyarrow.compute as pc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -40,7 +41,8 @@ def told_by_columns(folder: Path, out: Path) -> list[str]:
         history = LogHistory(partition.number)
         for span in decoded.spans(partition):
             history.add_span(*span)
-        for rows in read_back(results, partition, RECORDS.names, [KIND_RECORD]):
+        for found in read_back(results, partition, RECORDS.names, [KIND_RECORD]):
+            rows = found.filter((pc.field("problem").is_null()) & pc.field("group_id").is_valid())
             for start in range(0, rows.num_rows, FEW_ROWS):
                 feed_history(history, rows.slice(start, FEW_ROWS))
         told += [repr((row.kind, {"group_id": row.group_id, **row.values})) for row in history.rows()]

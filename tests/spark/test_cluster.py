@@ -23,8 +23,8 @@ from groupcoord.errors import ErrorCode
 from groupcoord.records.codec import encode_record
 from groupcoord.spark.cluster_reading import cluster_options
 from groupcoord.spark.cluster_source import ClusterOptions, ClusterPartition, ClusterStreamReader
+from groupcoord.spark.folding import complete_from
 from groupcoord.spark.following import Following
-from groupcoord.spark.groups import complete_from
 from groupcoord.spark.inputs import ClusterInput
 from groupcoord.testing import ProducerRecord, ServerThread
 

@@ -23,8 +23,8 @@ from groupcoord.testing.logs import GeneratedLog, logs, record_bytes, records
 
 from ..bench.spark_logs import write_log
 from ..history.consumer_story import Story, crew, moving, write_story
+from ..judging.troubled import Log, write_troubled
 from ..running.written import columns_of, read_table, sorted_rows, table_names, written_columns
-from .test_group_tables import Log, write_troubled
 
 KINDS = {
     *("offset rewind", "commits stopped", "stalled", "commit storm", "rebalance storm", "flapping member"),

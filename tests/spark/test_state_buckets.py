@@ -35,7 +35,7 @@ from groupcoord.spark.state_buckets import (
     first_count,
     outdated,
 )
-from groupcoord.spark.stream_fold import NEW_ROWS, CarrySettings, carrier, carry_on
+from groupcoord.spark.stream_fold import CARRIED_ROWS, CarrySettings, carrier, carry_on
 from groupcoord.spark.stream_store import Manifest, StreamStore
 from groupcoord.spark.streaming import FollowedTables
 
@@ -51,21 +51,12 @@ def of_group(number: int, offset: int) -> OffsetCommitRecord:
     return OffsetCommitRecord(f"group-{number}", TOPIC, 0, offset, commit_timestamp_ms=5)
 
 
-ROWS = pa.schema(
-    [("bucket", pa.int32()), *((column.name, column.type) for column in to_arrow_schema(NEW_ROWS))],
-)
-"""What a task is given."""
-
-
 def new_commit(group_id: str, log_offset: int, offset: int) -> dict[str, object]:
     """Return the row of a commit in bucket 3."""
-    place = {"log_offset": log_offset, "topic": TOPIC, "topic_partition": 0}
-    known = place | {"committed_offset": offset, "leader_epoch": -1, "metadata": "", "commit_timestamp_ms": 5}
-    row = place | {"bucket": 3, "log_partition": 0, "group_id": group_id, "is_commit": True}
-    return row | {
-        "offset": known | {"expire_timestamp_ms": -1},
-        "alive": {"log_offset": log_offset, "log_timestamp_ms": 5},
-    }
+    row = {"bucket": 3, "log_partition": 0, "group_id": group_id, "log_offset": log_offset, "log_timestamp_ms": 5}
+    row |= {"record_type": 1, "tombstone": False, "is_transactional": False, "topic": TOPIC, "topic_partition": 0}
+    known = {"committed_offset": offset, "leader_epoch": -1, "metadata": "", "commit_timestamp_ms": 5}
+    return row | known | {"expire_timestamp_ms": -1}
 
 
 def bucket_files(out: Path) -> set[str]:
@@ -111,7 +102,8 @@ def test_what_has_nothing_new_in_a_bucket_stays_as_it_is(tmp_path: Path) -> None
             bucket.add(one)
     before = Buckets(16, {3: BucketFile(0, 3), 4: BucketFile(0, 9)})
     settings = CarrySettings(None, {}, {}, folder, before, 1, str(tmp_path / "history"))
-    (done,) = carrier(settings)([pa.RecordBatch.from_pylist([new_commit("b", 8, 6), new_commit("c", 9, 7)], ROWS)])
+    rows = [new_commit("b", 8, 6), new_commit("c", 9, 7)]
+    (done,) = carrier(settings)([pa.RecordBatch.from_pylist(rows, to_arrow_schema(CARRIED_ROWS))])
 
     assert done.to_pylist() == [{"bucket": None, "rows": 0}, {"bucket": 3, "rows": 4}]
     assert {path.name for path in tmp_path.iterdir()} == {bucket_name(3, 16, 0), bucket_name(3, 16, 1)}

@@ -105,5 +105,5 @@ class Runs:
 
 
 def last_rows(table: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """Return of the rows with the same key the one that lies last in the log."""
-    return table.take(pa.array(Runs(table, keys).last_rows()))
+    """Return of the rows with the same key, which come in the order of the log, the last one."""
+    return table.take(pa.array(Runs(table, keys, is_sorted=True).last_rows()))

@@ -62,7 +62,7 @@ class LoadFold:
             rows = pa.concat_tables(self._waiting)
             self._waiting, self._waiting_rows = [], 0
             self._keys = summed_keys([self._keys, _as_keys(rows)])
-            self._counts = _counts([self._counts, rows.select([*_COUNTED, "size_bytes"])])
+            self._counts = summed_counts([self._counts, rows.select([*_COUNTED, "size_bytes"])])
 
     def read_counts(self) -> pa.Table:
         """Return how much was read and passed over, and why: :data:`groupcoord.analysis.columns.tables.READ_COUNTS`."""
@@ -89,8 +89,8 @@ def partition_load(keys: pa.Table) -> list[Row]:
     return [{name: row[name] for name in names} for row in made]
 
 
-def _counts(parts: Iterable[pa.Table]) -> pa.Table:
-    """Return counts of rows, of which some are counted already."""
+def summed_counts(parts: Iterable[pa.Table]) -> pa.Table:
+    """Return counts of rows, of which some are counted already (``tables.READ_COUNTS``)."""
     ones = []
     for part in parts:
         if "count" not in part.column_names:

@@ -12,14 +12,14 @@ from pyarrow.parquet import ParquetFile
 
 from groupcoord.analysis.columns.chunks import RowSettings
 from groupcoord.analysis.columns.commits import Written, write_run
-from groupcoord.analysis.columns.parquet import WRITTEN_COLUMNS, WRITTEN_SCHEMA, folder_name
+from groupcoord.analysis.columns.parquet import WRITTEN_COLUMNS, folder_name
 from groupcoord.analysis.columns.results import ResultDirectory
 from groupcoord.analysis.columns.schema import KIND_CORRUPT, KIND_READ, RECORDS
 from groupcoord.analysis.columns.tables import CORRUPT, arrow_schema
 from groupcoord.analysis.columns.tasks import RecordTask
 from groupcoord.analysis.folding.arrow import every, flags, integers
-from groupcoord.analysis.folding.load import COUNTED_COLUMNS, LoadFold
-from groupcoord.analysis.folding.transactions import Markers, markers_of
+from groupcoord.analysis.folding.load import LoadFold
+from groupcoord.analysis.folding.transactions import Markers, is_marker
 
 BATCH_ROWS = 131_072
 """How many rows are read back at a time."""
@@ -35,30 +35,77 @@ class LogPartition:
         number: which it is; None if that is not known.
         files: of the table of records, in the order of the log.
         is_sorted: the records in them are in the order of their offsets: it isn't a damaged log, nor two copies of one.
-        rows: how many there are.
     """
 
     number: int | None
     files: list[str] = field(factory=list)
     is_sorted: bool = True
-    rows: int = 0
     _last_offset: int = -1
     _markers: list[pa.Table] = field(factory=list)
 
-    def note(self, batch: pa.RecordBatch) -> None:
-        """Learn of rows that are written next."""
-        self.rows += batch.num_rows
-        is_range = pc.is_in(batch.column("kind"), pa.array([KIND_CORRUPT, KIND_READ]))
-        offsets = integers(batch.column("log_offset").filter(pc.invert(is_range)))
-        if len(offsets):
-            self.is_sorted &= bool(offsets[0] > self._last_offset and (offsets[1:] > offsets[:-1]).all())
-            self._last_offset = int(offsets[-1])
-        if flags(batch.column("is_transactional")).any():
-            self._markers.append(pa.Table.from_batches([batch.select(_MARKER)]))
+    def noted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield rows that are written next, and learn of them."""
+        for batch in batches:
+            is_range = pc.is_in(batch.column("kind"), pa.array([KIND_CORRUPT, KIND_READ]))
+            offsets = integers(batch.column("log_offset").filter(pc.invert(is_range)))
+            if len(offsets):
+                self.is_sorted &= bool(offsets[0] > self._last_offset and (offsets[1:] > offsets[:-1]).all())
+                self._last_offset = int(offsets[-1])
+            markers = pa.Table.from_batches([batch.select(_MARKER)])
+            markers = markers.filter(is_marker(markers))
+            if markers.num_rows:
+                self._markers.append(markers)
+            yield batch
 
     def markers(self) -> Markers:
         """Return its transactions' markers."""
-        return markers_of(self._markers)
+        return Markers(pa.concat_tables(self._markers)) if self._markers else Markers()
+
+
+class Accounts:
+    """Keeps account of rows while logs are decoded.
+
+    Attributes:
+        load: counts of all rows.
+    """
+
+    def __init__(self) -> None:
+        self.load = LoadFold()
+        self._ranges: list[pa.Table] = []
+
+    def noted(self, partition: int | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield rows of a log partition, and note them."""
+        for batch in batches:
+            rows = _of_partition(batch, partition)
+            self.load.add(rows)
+            is_range = pc.is_in(batch.column("kind"), pa.array([KIND_CORRUPT, KIND_READ]))
+            if flags(is_range).any():
+                self._ranges.append(rows.filter(is_range).select(RANGES.names))
+            yield batch
+
+    def ranges(self) -> pa.Table:
+        """Return rows about ranges of bytes: corrupt ones, and accounts of what was read."""
+        return pa.concat_tables([RANGES.empty_table(), *self._ranges]).combine_chunks()
+
+
+RANGES = pa.schema(
+    [
+        RECORDS.field(name)
+        for name in ("kind", "log_partition", "file", "position", "size_bytes", "problem", "log_offset", "end_offset")
+    ]
+).append(RECORDS.field("complete_from"))
+"""The columns of rows about ranges of bytes that mean something."""
+
+
+def corrupt(ranges: pa.Table) -> pa.Table:
+    """Return the bytes that are no sound batch and were passed over (``tables.CORRUPT``).
+
+    Args:
+        ranges: :data:`RANGES`.
+    """
+    found = ranges.filter(pc.equal(ranges["kind"], KIND_CORRUPT))
+    found = found.select(["file", "position", "size_bytes", "problem", "log_partition", "log_offset", "end_offset"])
+    return found.rename_columns({"problem": "reason", "log_offset": "first_offset"}).cast(arrow_schema(CORRUPT))
 
 
 @frozen
@@ -67,28 +114,20 @@ class Decoded:
 
     Attributes:
         partitions: by log partition, in the order in which they came.
-        ranges: rows about ranges of bytes, with all columns: corrupt ones, and accounts of what was read.
         written: how much that is.
-        load: counts of all rows.
+        accounts: what was noted of all rows.
     """
 
     partitions: Sequence[LogPartition]
-    ranges: pa.Table
     written: Written
-    load: LoadFold
-
-    def corrupt(self) -> pa.Table:
-        """Return the bytes that are no sound batch and were passed over (``tables.CORRUPT``)."""
-        found = self.ranges.filter(pc.equal(self.ranges["kind"], KIND_CORRUPT))
-        found = found.select(["file", "position", "size_bytes", "problem", "log_partition", "log_offset", "end_offset"])
-        names = {"problem": "reason", "log_offset": "first_offset"}
-        return found.rename_columns(names).cast(arrow_schema(CORRUPT))
+    accounts: Accounts
 
     def spans(self, partition: LogPartition) -> list[tuple[int, int, int]]:
         """Return the ranges of a log partition that were read: the first offset, the one behind, and from which on
         none is missing.
         """
-        ranges, number = self.ranges, self.ranges["log_partition"]
+        ranges = self.accounts.ranges()
+        number = ranges["log_partition"]
         is_here = pc.is_null(number) if partition.number is None else pc.equal(number, partition.number)
         found = ranges.filter(every(is_here, pc.equal(ranges["kind"], KIND_READ), pc.is_valid(ranges["complete_from"])))
         return [tuple(row.values()) for row in found.select(["log_offset", "end_offset", "complete_from"]).to_pylist()]
@@ -103,8 +142,7 @@ def decode_records(tasks: Sequence[RecordTask], results: ResultDirectory, tell: 
         tell: is called with how many tasks are done, and how many there are.
     """
     partitions: dict[int | None, LogPartition] = {}
-    ranges: list[pa.Table] = []
-    load, written = LoadFold(), Written()
+    accounts, written = Accounts(), Written()
     for number, task in enumerate(tasks):
         tell(number, len(tasks))
         for part, (log_partition, rows) in enumerate(task.runs(RowSettings(WRITTEN_COLUMNS))):
@@ -112,24 +150,9 @@ def decode_records(tasks: Sequence[RecordTask], results: ResultDirectory, tell: 
             places = f"tables/records/{name}", f"tables/commits/{name}"
             partition = partitions.setdefault(log_partition, LogPartition(log_partition))
             partition.files.append(places[0])
-            noted = _noted(partition, rows, ranges, load)
+            noted = partition.noted(accounts.noted(log_partition, rows))
             written = written.plus(write_run(noted, results.new_table_file, *places))
-    schema = WRITTEN_SCHEMA.append(RECORDS.field("log_partition"))
-    return Decoded(list(partitions.values()), pa.concat_tables([schema.empty_table(), *ranges]), written, load)
-
-
-def _noted(
-    partition: LogPartition, batches: Iterable[pa.RecordBatch], ranges: list[pa.Table], load: LoadFold
-) -> Iterator[pa.RecordBatch]:
-    """Yield what comes, and note it."""
-    for batch in batches:
-        partition.note(batch)
-        rows = _of_partition(batch, partition.number)
-        load.add(rows.select(COUNTED_COLUMNS))
-        is_range = pc.is_in(batch.column("kind"), pa.array([KIND_CORRUPT, KIND_READ]))
-        if flags(is_range).any():
-            ranges.append(rows.filter(is_range))
-        yield batch
+    return Decoded(list(partitions.values()), written, accounts)
 
 
 def _of_partition(batch: pa.RecordBatch, partition: int | None) -> pa.Table:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,11 +22,12 @@ class Markers:
     A transaction of a producer ends with its next marker (KIP-98); without one it is open.
 
     Args:
-        rows: records of the log partition that hold all of its markers: producers, offsets and types of control
-            records.
+        rows: all of them, with ``producer_id``, ``log_offset`` and ``control_type``; None: there are none.
     """
 
-    def __init__(self, rows: pa.Table) -> None:
+    def __init__(self, rows: pa.Table | None = None) -> None:
+        if rows is None:
+            rows = pa.table({name: pa.array([], pa.int64()) for name in ("producer_id", "log_offset", "control_type")})
         producers, offsets = integers(rows["producer_id"]), integers(rows["log_offset"])
         order = np.lexsort((offsets, producers))
         producers, offsets = producers[order], offsets[order]
@@ -77,10 +76,3 @@ def commits(records: pa.Table, markers: Markers) -> pa.Table:
     found = found.append_column("transaction", outcome).select(_COMMITS.names)
     is_aborted = pc.fill_null(pc.equal(found["transaction"], ABORTED), False)
     return found.filter(pc.invert(is_aborted)) if is_transactional.any() else found
-
-
-def markers_of(parts: Iterable[pa.Table]) -> Markers:
-    """Return the markers among rows of one log partition."""
-    found = [part.filter(is_marker(part)).select(["producer_id", "log_offset", "control_type"]) for part in parts]
-    nothing = pa.table({name: pa.array([], pa.int64()) for name in ("producer_id", "log_offset", "control_type")})
-    return Markers(pa.concat_tables([nothing, *(part.cast(nothing.schema) for part in found)]))

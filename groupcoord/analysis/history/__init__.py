@@ -7,9 +7,8 @@ bring them in order themselves, as the pipeline on Spark does. Names of rows are
 
 from groupcoord.analysis.history.causes import CAUSES
 from groupcoord.analysis.history.fold import FoldOptions, GroupFold, LogOrderError
-from groupcoord.analysis.history.log import KINDS, GroupRecord, HistoryRow, LogHistory
+from groupcoord.analysis.history.log import KINDS, GroupRecord, HistoryRow, LastCommit, LogHistory
 from groupcoord.analysis.history.rows import (
-    DEPARTURE,
     DUPLICATE,
     EPOCH,
     GENERATION,
@@ -24,7 +23,6 @@ from groupcoord.analysis.history.rows import (
 
 __all__ = [
     "CAUSES",
-    "DEPARTURE",
     "DUPLICATE",
     "EPOCH",
     "GENERATION",
@@ -39,6 +37,7 @@ __all__ = [
     "GroupFold",
     "GroupRecord",
     "HistoryRow",
+    "LastCommit",
     "LogHistory",
     "LogOrderError",
     "Row",

@@ -105,7 +105,6 @@ class Explanation:
         left: members that are gone.
         partitions_moved: partitions that have another owner than before, or none.
         evidence: in words.
-        unproven: members that are gone of which a commit could show that they left.
         departures: by member id, how each member that is gone ended.
     """
 
@@ -116,7 +115,6 @@ class Explanation:
     left: list[MemberView]
     partitions_moved: int
     evidence: list[str]
-    unproven: list[MemberView]
     departures: dict[str, Departure] = field(factory=dict)
 
     def row(self) -> dict[str, Any]:
@@ -144,7 +142,7 @@ def explain(before: GroupView, after: GroupView, around: Surroundings) -> Explan
     """
     joined = [member for member in after.members.values() if member.member_id not in before.members]
     left = [member for member in before.members.values() if member.member_id not in after.members]
-    explanation = Explanation(UNKNOWN, [], 0.0, joined, left, partitions_moved(before, after), [], [])
+    explanation = Explanation(UNKNOWN, [], 0.0, joined, left, partitions_moved(before, after), [])
     replaced = {member.identity for member in left} & {member.identity for member in joined}
     came = [member for member in joined if member.identity not in replaced]
     went = [member for member in left if member.identity not in replaced]
@@ -222,7 +220,7 @@ def explain_difference(before: GroupView, after: GroupView) -> Explanation:
     if missing > 0:
         evidence.append(f"{missing} epochs between the two were not seen")
     confidence = 0.0 if not found else _LIKELY if len(found) == 1 and missing <= 0 else _ONE_OF_SEVERAL
-    return Explanation(causes[0], causes, confidence, joined, left, partitions_moved(before, after), evidence, [])
+    return Explanation(causes[0], causes, confidence, joined, left, partitions_moved(before, after), evidence)
 
 
 def _take_notes(notes: tuple[Note, ...], found: list[tuple[str, float]], explanation: Explanation) -> None:
@@ -272,8 +270,6 @@ def _departure(
     for member in went:
         departure = explanation.departures[member.member_id] = _departure_of(before, member, around)
         explanation.evidence.append(departure.evidence)
-        if departure.end == EXPIRY_OR_LEAVE:
-            explanation.unproven.append(member)
     departures = [explanation.departures[member.member_id] for member in went]
     surest = min(departure.confidence for departure in departures)
     ends = {departure.end for departure in departures}

@@ -21,7 +21,6 @@ from groupcoord.analysis.history.causes import (
 from groupcoord.analysis.history.embedded import TopicPartition, TopicPartitions
 from groupcoord.analysis.history.epochs import MODERN_TYPES, EpochGroup, types_of
 from groupcoord.analysis.history.rows import (
-    DEPARTURE,
     DUPLICATE,
     GENERATION,
     GROUP,
@@ -281,7 +280,7 @@ class GroupFold:
         why = _NOTHING_BEFORE
         if before is not None:
             why = f"generation {before.generation} came before: the group was deleted since, or records are missing"
-        explanation = Explanation(UNKNOWN, [UNKNOWN], 0.0, [], [], 0, [why], [])
+        explanation = Explanation(UNKNOWN, [UNKNOWN], 0.0, [], [], 0, [why])
         row = self._row(None, view, explanation)
         self._rows.append((REBALANCE, row | {"started_after_ms": None, "ended_ms": _ended_ms(view)}))
 
@@ -434,7 +433,6 @@ class GroupFold:
                 [old],
                 0,
                 [f"{new.identity} came back under a new member id"],
-                [],
             ),
         )
         self._rows.append((REBALANCE, row | {"started_ms": timestamp_ms, "ended_ms": timestamp_ms}))
@@ -489,17 +487,7 @@ class GroupFold:
         self._rows.append((REBALANCE, row | {"started_ms": after.at_ms, "ended_ms": _ended_ms(after)}))
 
     def _row(self, before: GroupView | None, after: GroupView, explanation: Explanation) -> Row:
-        """Return the row of a rebalance, and ask for the commits that would tell more."""
-        for member in explanation.unproven:
-            assert before is not None
-            for topic, partition in sorted(member.held):
-                departure = {
-                    "topic": topic,
-                    "topic_partition": partition,
-                    "from_offset": max(before.log_offset, member.held_since),
-                    "to_offset": after.log_offset,
-                }
-                self._rows.append((DEPARTURE, departure))
+        """Return the row of a rebalance."""
         if self._trace is not None:
             self._trace.settle(explanation.departures, after.log_offset)
             self._take_trace()

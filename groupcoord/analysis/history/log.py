@@ -8,7 +8,7 @@ with that, not with the number of commits; each group's rows are made when they 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from operator import itemgetter
 from typing import NamedTuple
 from uuid import UUID
@@ -17,7 +17,6 @@ from attrs import define, field
 
 from groupcoord.analysis.history.fold import FoldOptions, GroupFold
 from groupcoord.analysis.history.rows import (
-    DEPARTURE,
     DUPLICATE,
     EPOCH,
     GENERATION,
@@ -79,6 +78,23 @@ class GroupRecord(NamedTuple):
     key: bytes
     value: bytes | None
     leader_epoch: int | None
+
+
+class LastCommit(NamedTuple):
+    """A committed offset that is no tombstone, as it lies in the log.
+
+    Of those between two of a group's records the last one of each partition is enough.
+
+    Attributes:
+        log_offset: where.
+        timestamp_ms: of the record.
+        place: topic and partition; None: a transaction has it, and who commits in one may be gone when its marker
+            comes.
+    """
+
+    log_offset: int
+    timestamp_ms: int
+    place: tuple[str, int] | None
 
 
 class LogHistory:
@@ -149,21 +165,11 @@ class LogHistory:
         if group is not None:
             group.add_record(record)
 
-    def add_commit(self, group_id: str, log_offset: int, timestamp_ms: int, place: tuple[str, int] | None) -> None:
-        """Take a committed offset that is no tombstone.
-
-        Of those between two of the group's records the last one of each partition is enough.
-
-        Args:
-            group_id: who committed.
-            log_offset: where it lies.
-            timestamp_ms: of the record.
-            place: topic and partition; None: a transaction has it, and who commits in one may be gone when its marker
-                comes.
-        """
+    def add_commit(self, group_id: str, commit: LastCommit) -> None:
+        """Take a committed offset."""
         group = self._group(group_id)
         if group is not None:
-            group.add_commit(_Commit(log_offset, timestamp_ms, place))
+            group.add_commit(commit)
 
     def name_topic(self, group_id: str, topic_id: UUID, topic: str) -> None:
         """Learn from a commit of a group what a topic is called."""
@@ -178,7 +184,7 @@ class LogHistory:
         if record.topic_id is not ZERO_UUID:
             self.name_topic(record.group_id, record.topic_id, record.topic)
         place = None if is_transactional else (record.topic, record.partition)
-        self.add_commit(record.group_id, log_offset, timestamp_ms, place)
+        self.add_commit(record.group_id, LastCommit(log_offset, timestamp_ms, place))
 
     def _group(self, group_id: str) -> _Gathered | None:
         group = self._groups.get(group_id)
@@ -192,7 +198,8 @@ class LogHistory:
         Within a group they come as soon as they are certain: first what the log shows, then how it ends.
         """
         self.begin_file()
-        options = FoldOptions(self._session_timeout_ms, _complete_from(self._files))
+        spans = [(file.first, file.end, file.complete_from) for file in self._files]
+        options = FoldOptions(self._session_timeout_ms, completeness(spans).complete_from)
         for group_id, gathered in self._groups.items():
             fold = GroupFold(group_id, self.log_partition, options)
             yield from _rows_of(fold, gathered)
@@ -216,27 +223,28 @@ class _Span:
         self.end = batch.next_offset
 
 
-def _complete_from(files: list[_Span]) -> int:
-    """Return the offset from which on no record of a log is missing.
+class Completeness(NamedTuple):
+    """How far a log was read, and the offset from which on no record of it is missing.
 
     Compaction works from the start of a log, and leaves gaps. Bytes that can't be read leave a gap too.
     """
-    complete, end = 0, 0
-    for file in sorted(files, key=lambda file: (file.first, file.end)):
-        if file.complete_from != file.first:
-            complete = file.complete_from
-        elif file.first != end:
-            complete = file.first
-        end = file.end
-    return complete
+
+    end: int = 0
+    complete_from: int = 0
+
+    def behind(self, first: int, end: int, complete_from: int) -> Completeness:
+        """Return the same behind the range that follows, as :meth:`LogHistory.add_span` takes it."""
+        if complete_from != first:
+            return Completeness(end, complete_from)
+        return Completeness(end, self.complete_from if first == self.end else first)
 
 
-class _Commit(NamedTuple):
-    """A committed offset: of which topic and partition, unless a transaction has it."""
-
-    log_offset: int
-    timestamp_ms: int
-    place: tuple[str, int] | None
+def completeness(spans: Iterable[tuple[int, int, int]]) -> Completeness:
+    """Return what ranges that were read come to, whatever their order."""
+    found = Completeness()
+    for span in sorted(spans):
+        found = found.behind(*span)
+    return found
 
 
 @define
@@ -248,7 +256,7 @@ class _Gathered:
         topic_names: by the topics' ids.
     """
 
-    entries: list[GroupRecord | _Commit] = field(factory=list)
+    entries: list[GroupRecord | LastCommit] = field(factory=list)
     topic_names: dict[UUID, str] = field(factory=dict)
     _last_offset: int = -1
     # Where the last commit of each partition since the group's last record stands among the entries.
@@ -259,7 +267,7 @@ class _Gathered:
         self._commits.clear()
         self._last_offset = record.log_offset
 
-    def add_commit(self, commit: _Commit) -> None:
+    def add_commit(self, commit: LastCommit) -> None:
         if commit.log_offset <= self._last_offset:
             self._commits.clear()  # another copy of the log begins: what came before may belong behind this
         self._last_offset = commit.log_offset
@@ -276,14 +284,15 @@ def _rows_of(fold: GroupFold, gathered: _Gathered) -> Iterator[HistoryRow]:
     times_ms: dict[int, int] = {}
     for entry in sorted(gathered.entries, key=itemgetter(0)):
         times_ms[entry.log_offset] = entry.timestamp_ms
-        _feed(fold, entry)
+        feed_fold(fold, entry)
         yield from _taken(fold, times_ms)
     fold.finish()
     yield from _taken(fold, times_ms)
 
 
-def _feed(fold: GroupFold, entry: GroupRecord | _Commit) -> None:
-    if isinstance(entry, _Commit):
+def feed_fold(fold: GroupFold, entry: GroupRecord | LastCommit) -> None:
+    """Give a fold what comes next of its group."""
+    if isinstance(entry, LastCommit):
         if entry.place is None:
             fold.exists(entry.log_offset)
         else:
@@ -296,6 +305,5 @@ def _feed(fold: GroupFold, entry: GroupRecord | _Commit) -> None:
 
 def _taken(fold: GroupFold, times_ms: dict[int, int]) -> Iterator[HistoryRow]:
     for kind, row in fold.take_rows():
-        if kind != DEPARTURE:
-            log_offset = row.get("log_offset", fold.last_offset)
-            yield HistoryRow(fold.group_id, fold.log_partition, log_offset, times_ms.get(log_offset), kind, row)
+        log_offset = row.get("log_offset", fold.last_offset)
+        yield HistoryRow(fold.group_id, fold.log_partition, log_offset, times_ms.get(log_offset), kind, row)

@@ -12,10 +12,9 @@ Row = dict[str, Any]
 
 GENERATION, MEMBER, REBALANCE, GROUP = "generation", "member", "rebalance", "group"
 EPOCH, MEMBERSHIP, MOVE, REVOCATION = "epoch", "membership", "move", "revocation"
-DUPLICATE, DEPARTURE = "duplicate", "departure"
+DUPLICATE = "duplicate"
 """Kinds of rows. Epochs, memberships, moves and revocations are of consumer groups alone. A duplicate is a partition
-that several members have at a time. A departure asks for the last commit of a partition within a range of the log: it
-may show that a member left, and did not expire."""
+that several members have at a time."""
 
 
 def subscribed(view: GroupView | None) -> list[str] | None:

@@ -163,7 +163,7 @@ class PolledGroups:
     def _completed(self, group_id: str, known: _Known, view: GroupView, at_ms: int) -> Row:
         before = known.settled
         if before is None:
-            explanation = Explanation(UNKNOWN, [UNKNOWN], 0.0, [], [], 0, [_NOTHING_BEFORE], [])
+            explanation = Explanation(UNKNOWN, [UNKNOWN], 0.0, [], [], 0, [_NOTHING_BEFORE])
         else:
             explanation = explain_difference(before, view)
         row = rebalance_row(group_id, before, view, explanation, at_ms)
@@ -194,4 +194,4 @@ def _differs(before: GroupView, after: GroupView) -> bool:
 
 
 def _explained_not_yet() -> Explanation:
-    return Explanation(UNKNOWN, [UNKNOWN], 0.0, [], [], 0, ["it was under way when the group was asked for last"], [])
+    return Explanation(UNKNOWN, [UNKNOWN], 0.0, [], [], 0, ["it was under way when the group was asked for last"])

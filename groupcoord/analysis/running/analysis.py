@@ -21,7 +21,7 @@ from groupcoord.analysis.figures.page import ANOMALIES, COUNT, HISTORY, LAG, REA
 from groupcoord.analysis.folding.commits import CommitFacts, CommitFold
 from groupcoord.analysis.folding.histories import feed_history
 from groupcoord.analysis.folding.load import partition_load
-from groupcoord.analysis.folding.records import Decoded, LogPartition, decode_records, read_back
+from groupcoord.analysis.folding.records import Decoded, LogPartition, corrupt, decode_records, read_back
 from groupcoord.analysis.folding.replay import REPLAYED, replay_batches
 from groupcoord.analysis.folding.replayed import Replayed
 from groupcoord.analysis.folding.transactions import commits
@@ -145,9 +145,9 @@ class LocalAnalysis:
         files = TableFiles(self._results)
         files.counts["records"] = decoded.written.records
         begin(COUNT)
-        files.write("read_counts", decoded.load.read_counts())
-        files.write("corrupt", decoded.corrupt())
-        files.write_rows("partition_load", partition_load(decoded.load.keys()))
+        files.write("read_counts", decoded.accounts.load.read_counts())
+        files.write("corrupt", corrupt(decoded.accounts.ranges()))
+        files.write_rows("partition_load", partition_load(decoded.accounts.load.keys()))
         begin(HISTORY)
         folded = self._fold(decoded, files)
         self.tasks = (0, 0)
@@ -201,7 +201,7 @@ class LocalAnalysis:
         table: TableFile | None = None
         with ExitStack() as stack:
             for rows in read_back(self._results, partition, _columns(_FOLDED), [KIND_RECORD]):
-                feed_history(history, rows)
+                feed_history(history, _understood(rows))
                 found = commits(rows, markers)
                 fold.add(found)
                 made = found.filter(pc.is_valid(found["transaction"])).select(WRITTEN_COMMITS.names)
@@ -260,6 +260,10 @@ class LocalAnalysis:
 def _columns(names: Iterable[str]) -> list[str]:
     """Return those that the table of records has, each once."""
     return [name for name in dict.fromkeys(names) if name != "transaction"]
+
+
+def _understood(records: pa.Table) -> pa.Table:
+    return records.filter(pc.and_(pc.is_null(records["problem"]), pc.is_valid(records["group_id"])))
 
 
 def _rows_by_kind(history: LogHistory) -> dict[str, list[Row]]:
