@@ -30,9 +30,10 @@ from groupcoord.core.interpreter import maker
 from groupcoord.core.messages import Node, Request
 from groupcoord.core.observer import Observer
 from groupcoord.core.partition import Partition
-from groupcoord.core.questions import Question
+from groupcoord.core.questions import Found
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.core.replies import Reply, Token
+from groupcoord.core.share.host import LoneShareHost, ShareHost
 from groupcoord.core.timers import SESSIONS, Timer, TimerQueue
 from groupcoord.core.topics import AnyTopic, NoRegexes, RegexResolver, TopicResolver
 from groupcoord.embedding.loading import Loader, LoadError
@@ -68,6 +69,7 @@ class GroupCoordinator:
         task_assignors: more assignors for streams groups than Kafka's own, to be named in ``group.streams.assignors``.
         streams_group_settings: says what holds for a streams group (KIP-1071), by its id; likewise.
         create_internal_topics: creates topics that streams groups need (KIP-1071); none are created if left out.
+        share: what share groups (KIP-932) need; one that keeps what they have done in memory if left out.
         node: what FindCoordinator says of this coordinator.
         owner: which node coordinates a log partition, for one coordinator among several; this node if left out.
         transaction_owner: which node coordinates a transactional id, likewise; this node if left out.
@@ -101,6 +103,7 @@ class GroupCoordinator:
         task_assignors: Iterable[TaskAssignor] = (),
         streams_group_settings: SettingsOfStreamsGroup | None = None,
         create_internal_topics: CreateTopics = create_no_topics,
+        share: ShareHost | None = None,
         node: Node = LOCAL_NODE,
         owner: Owner | None = None,
         transaction_owner: TransactionOwner | None = None,
@@ -116,22 +119,20 @@ class GroupCoordinator:
         self.on_lost: Callable[[OwnershipLostError], None] | None = None
         self._new_member_id = new_member_id
         self._new_uuid = new_uuid
-        topics = topics or AnyTopic()
-        regexes = regexes or NoRegexes()
-        self._host = Host(regexes, create_internal_topics)
+        topics, regexes = topics or AnyTopic(), regexes or NoRegexes()
+        share = share or LoneShareHost(self.config)
+        self._host = Host(regexes, create_internal_topics, share)
         chosen = choose_assignors(self.config.group_consumer_assignors, assignors)
         chosen_for_tasks = choose_task_assignors(self.config.group_streams_assignors, task_assignors)
         self._environments = Environments.of(
-            *(self.config, topics, regexes),
+            *(self.config, topics, regexes, share),
             *(chosen, consumer_group_settings),
             *(chosen_for_tasks, streams_group_settings),
         )
         count = self.config.offsets_topic_num_partitions
         self._partitions = PartitionTable(count)
-        self._effects = Effects()
-        self._split_requests = SplitRequests()
-        self._timers = TimerQueue()
-        self._observer = Observer()
+        self._effects, self._split_requests = Effects(), SplitRequests()
+        self._timers, self._observer = TimerQueue(), Observer()
         self._ownership = ownership_of(self.log_store, self.config, self.clock, self._lose)
         self._loader = Loader(
             self._partitions, self.log_store, self.clock, self._observer, self._make_partition, self._ownership
@@ -315,6 +316,13 @@ class GroupCoordinator:
         """Why nothing is served any more, if somebody else has taken the log over; None otherwise."""
         return None if self._ownership is None else self._ownership.lost
 
+    def found_out(self, found: Found | None) -> None:
+        """The host has found out what it was asked, and could not tell at once."""
+        partition = None if found is None else self._partitions.active[found.question.partition]
+        if found is not None and partition is not None:
+            partition.answered(found, self.clock.now_ms())
+            self._settle(self.clock.now_ms())
+
     def _lose(self, error: OwnershipLostError) -> None:
         """Give everything up: what the new owner writes can't be followed from here."""
         self._observer.ownership_lost(self.clock.now_ms())
@@ -348,14 +356,9 @@ class GroupCoordinator:
                     if appends:
                         self._append(appends.popleft(), now_ms)
                     else:
-                        self._find_out(questions.popleft(), now_ms)
+                        self.found_out(self._host.answer(questions.popleft()))
             finally:
                 self._is_settling = False
-
-    def _find_out(self, question: Question, now_ms: int) -> None:
-        partition = self._partitions.active[question.partition]
-        if partition is not None:
-            partition.answered(self._host.answer(question), now_ms)
 
     def _append(self, append: Append, now_ms: int) -> None:
         index, number = append.partition, append.number
@@ -485,8 +488,7 @@ class GroupCoordinator:
     def topic_deleted(self, name: str, topic_id: UUID = ZERO_UUID) -> None:
         """A topic is gone from the cluster: delete the offsets that were committed for it, in every group."""
         for partition in self._partitions:
-            partition.retention.forget_topic(name, topic_id)
-            partition.topics_changed((name,))
+            partition.topic_deleted(name, topic_id, self.clock.now_ms())
         self._settle(self.clock.now_ms())
 
     def topics_created(self, names: Collection[str]) -> None:

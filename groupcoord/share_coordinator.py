@@ -190,22 +190,35 @@ class ShareCoordinator:
             index = self._routes[key] = partition_for(key.text, len(self._status))
         return index
 
-    def submit(self, request: ShareStateRequest, token: Token = None, principal: Principal = None) -> None:
+    def submit(
+        self,
+        request: ShareStateRequest,
+        token: Token = None,
+        principal: Principal = None,
+        *,
+        is_own: bool = False,
+    ) -> None:
         """Take a request. Its answer comes out of :meth:`take_replies`, now or later, with ``token``.
 
         Args:
             request: one of :mod:`groupcoord.core.messages.share_state`.
             token: whatever tells the caller whose answer it is.
             principal: for whom it speaks.
+            is_own: it is from the server itself, which may ask anything.
 
         Raises:
             KeyError: this is no request of a share coordinator.
         """
-        for _ in self.submit_in_steps(request, token, principal):
+        for _ in self.submit_in_steps(request, token, principal, is_own=is_own):
             pass
 
     def submit_in_steps(
-        self, request: ShareStateRequest, token: Token = None, principal: Principal = None
+        self,
+        request: ShareStateRequest,
+        token: Token = None,
+        principal: Principal = None,
+        *,
+        is_own: bool = False,
     ) -> Iterator[None]:
         """Do as :meth:`submit`, one share-partition at each step, for hosts with others to look after meanwhile.
 
@@ -216,7 +229,7 @@ class ShareCoordinator:
         if not request.group_id or not request.topics or not all(topic.partitions for topic in request.topics):
             self._replies.append(StateReply(token, form.response(())))
             return
-        may_ask = Permissions(self._authorize, principal).on_cluster(Operation.CLUSTER_ACTION)
+        may_ask = is_own or Permissions(self._authorize, principal).on_cluster(Operation.CLUSTER_ACTION)
         gathering = _Gathering(token, form, {topic.topic_id: {} for topic in request.topics}, 1)
         for topic in request.topics:
             for entry in topic.partitions:

@@ -32,6 +32,7 @@ from groupcoord.broker.security.acl_requests import AclRequests
 from groupcoord.broker.security.login_requests import LoginRequests
 from groupcoord.broker.security.relocation import Token, relocated
 from groupcoord.broker.share.coordination import ShareCoordination
+from groupcoord.broker.share.group_host import ServerShareHost
 from groupcoord.broker.share.requests import ShareRequests
 from groupcoord.broker.share.state_requests import ShareStateRequests
 from groupcoord.broker.topics.registry import TopicRegistry
@@ -124,6 +125,8 @@ class Broker:
     """
 
     transactions: TransactionCoordinator
+    _seen_advances = -1
+    _seen_transactions_ms: int | None = None
 
     def __init__(
         self,
@@ -169,8 +172,6 @@ class Broker:
         self._login_requests = LoginRequests(security, self._permissions, self.wake_earlier)
         self._notices = Notices(self.topics, now_s)
         self._transaction_requests = TransactionRequests(self, node.node_id, self._permissions)
-        self._seen_advances = -1
-        self._seen_transactions_ms: int | None = None
         self._handlers, self._pausing = self._answer_table()
         self._ensure_offsets_topic()
         self.coordinator = GroupCoordinator(
@@ -181,6 +182,7 @@ class Broker:
             regexes=TopicMatcher(self.topics, authorize),
             **self.group_configs.for_coordinator(),
             create_internal_topics=self._create_internal_topics,
+            share=self._share_host(),
             node=node,
             **self.nodes.owners(),
             new_member_id=new_member_id,
@@ -200,6 +202,11 @@ class Broker:
     def _share(self) -> ShareCoordination:
         """The share coordinator of all nodes."""
         return self.nodes.share_coordination(self.config, self.clock, self.data.whole, self._authorize)
+
+    def _share_host(self) -> ServerShareHost:
+        return ServerShareHost(
+            self.group_configs, self._share, self.topics, self.data, lambda found: self.coordinator.found_out(found)
+        )
 
     def _own_transactions(self) -> TransactionCoordinator:
         """Return the transaction coordinator of a node that is alone."""

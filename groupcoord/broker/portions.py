@@ -35,6 +35,8 @@ from groupcoord.core.messages import (
     OffsetFetch,
     OffsetFetchResponse,
     PartitionResult,
+    ShareGroupDescribe,
+    ShareGroupDescribeResponse,
     StreamsGroupDescribe,
     StreamsGroupDescribeResponse,
     TopicResult,
@@ -230,7 +232,7 @@ def _describe_groups(request: DescribeGroups, ask: Ask) -> Work[DescribeGroupsRe
     return DescribeGroupsResponse(tuple(sorted(groups, key=lambda group: group.error_code is not denied)))
 
 
-def _describe_kind(request: ConsumerGroupDescribe | StreamsGroupDescribe, ask: Ask) -> Work[Any]:
+def _describe_kind(request: ConsumerGroupDescribe | ShareGroupDescribe | StreamsGroupDescribe, ask: Ask) -> Work[Any]:
     def describe(group_id: str | None) -> Any:
         return ask(evolve(request, group_ids=(group_id,))).response.groups[0]
 
@@ -238,8 +240,14 @@ def _describe_kind(request: ConsumerGroupDescribe | StreamsGroupDescribe, ask: A
     # As in Kafka, groups that the asker may not see come first, and then those without a name.
     early = {ErrorCode.GROUP_AUTHORIZATION_FAILED: 0, ErrorCode.INVALID_GROUP_ID: 1}
     ordered = tuple(sorted(groups, key=lambda group: early.get(group.error_code, len(early))))
-    is_consumer = isinstance(request, ConsumerGroupDescribe)
-    return ConsumerGroupDescribeResponse(ordered) if is_consumer else StreamsGroupDescribeResponse(ordered)
+    return _DESCRIPTIONS[type(request)](ordered)
+
+
+_DESCRIPTIONS: dict[type, Callable[[Any], Any]] = {
+    ConsumerGroupDescribe: ConsumerGroupDescribeResponse,
+    ShareGroupDescribe: ShareGroupDescribeResponse,
+    StreamsGroupDescribe: StreamsGroupDescribeResponse,
+}
 
 
 def _find_coordinators(request: FindCoordinator, ask: Ask) -> Work[FindCoordinatorResponse]:
@@ -309,6 +317,7 @@ _PORTIONS: dict[type, Callable[[Any, Ask], Work[Any]]] = {
     OffsetDelete: _delete_offsets,
     DescribeGroups: _describe_groups,
     ConsumerGroupDescribe: _describe_kind,
+    ShareGroupDescribe: _describe_kind,
     StreamsGroupDescribe: _describe_kind,
     DeleteGroups: _delete_groups,
     LeaveGroup: _leave,
@@ -320,6 +329,7 @@ DIVISIBLE: dict[type, Callable[[Any], int]] = {
     OffsetFetch: lambda request: len(request.groups),
     DescribeGroups: lambda request: len(request.group_ids),
     ConsumerGroupDescribe: lambda request: len(request.group_ids),
+    ShareGroupDescribe: lambda request: len(request.group_ids),
     StreamsGroupDescribe: lambda request: len(request.group_ids),
     DeleteGroups: lambda request: len(request.group_ids),
     FindCoordinator: lambda request: len(request.keys),
@@ -364,6 +374,7 @@ _ENTRIES: dict[type, Callable[[Any], int]] = {
     OffsetFetchResponse: _count_fetched,
     DescribeGroupsResponse: _count_members,
     ConsumerGroupDescribeResponse: _count_members,
+    ShareGroupDescribeResponse: _count_members,
     StreamsGroupDescribeResponse: _count_members,
     DescribeConfigsResponse: lambda response: sum(
         1 + len(result.configs) for result in response.results[:MANY_ENTRIES]

@@ -53,7 +53,7 @@ class RebalanceProtocol(StrEnum):
     STREAMS = "streams"
 
 
-SERVED_PROTOCOLS = frozenset((RebalanceProtocol.CLASSIC, RebalanceProtocol.CONSUMER, RebalanceProtocol.STREAMS))
+SERVED_PROTOCOLS = frozenset(RebalanceProtocol)
 """The protocols of the groups that there are. Another may stand in a configuration; its requests are refused."""
 
 

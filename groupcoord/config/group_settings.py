@@ -13,8 +13,12 @@ Bounds = Mapping[str, tuple[int | None, int | None]]
 
 
 def served_protocols(config: Config) -> frozenset[RebalanceProtocol]:
-    """Return the kinds of groups whose requests are served (``group.coordinator.rebalance.protocols``)."""
-    return SERVED_PROTOCOLS.intersection(config.group_coordinator_rebalance_protocols)
+    """Return the kinds of groups whose requests are served (``group.coordinator.rebalance.protocols``).
+
+    Share groups are always served, as the feature ``share.version`` says and not that setting (Kafka 4.2).
+    """
+    configured = {*config.group_coordinator_rebalance_protocols, RebalanceProtocol.SHARE}
+    return SERVED_PROTOCOLS.intersection(configured)
 
 
 class ConsumerGroupSettings(NamedTuple):

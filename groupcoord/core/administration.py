@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from attrs import define, field
+
 from groupcoord.core.append_errors import refused
 from groupcoord.core.context import HandlerContext, Writing
 from groupcoord.core.events import Cause
@@ -23,13 +27,58 @@ TOMBSTONE_BYTES_MIN = 16
 """No tombstone of an offset is shorter in a batch of the log, the names of its group and topic left aside."""
 
 
+@define(eq=False)
+class Deletion:
+    """A request to delete groups of one log partition, some of which others have to forget before.
+
+    Attributes:
+        group_ids: those that can be deleted, as far as is known.
+        token: of the request.
+        results: what became of the others.
+        awaited: how many groups others have still to forget.
+        finish: goes on when all of them have.
+    """
+
+    group_ids: list[str]
+    token: Token
+    finish: Callable[[Deletion], None]
+    results: list[DeletedGroup] = field(factory=list)
+    awaited: int = 0
+    is_refused: bool = False
+
+    def go_on(self, group_id: str, error_code: ErrorCode) -> None:
+        """A group is forgotten elsewhere, or could not be."""
+        if self.is_refused:
+            return
+        if error_code is not ErrorCode.NONE:
+            self.group_ids.remove(group_id)
+            self.results.append(DeletedGroup(group_id, error_code))
+        self.awaited -= 1
+        if not self.awaited:
+            self.finish(self)
+
+    def refuse(self, error_code: ErrorCode) -> list[Reply]:
+        """Return what is said if it can't be carried out any more; nothing if that was said already."""
+        if self.is_refused:
+            return []
+        self.is_refused = True
+        results = (*self.results, *(DeletedGroup(group_id, error_code) for group_id in self.group_ids))
+        return [Reply(self.token, DeleteGroupsResponse(results))]
+
+
 class Administration:
-    """Handles what administrators ask of one context."""
+    """Handles what administrators ask of one context.
 
-    __slots__ = ("_context",)
+    Args:
+        context: the context.
+        forget_elsewhere: begins to let others forget what they keep of a group; returns False if nobody keeps anything.
+    """
 
-    def __init__(self, context: HandlerContext) -> None:
+    __slots__ = ("_context", "_forget_elsewhere")
+
+    def __init__(self, context: HandlerContext, forget_elsewhere: Callable[[Group, Deletion, int], bool]) -> None:
         self._context = context
+        self._forget_elsewhere = forget_elsewhere
 
     def list_groups(self, states: frozenset[str], types: frozenset[str]) -> list[ListedGroup]:
         """List groups whose state and type pass the filters, which are in lower case; an empty filter passes all."""
@@ -40,16 +89,26 @@ class Administration:
             and (not types or listed.group_type.lower() in types)
         ]
 
-    def delete_groups(self, group_ids: list[str], token: Token) -> None:
-        """Delete those groups that are empty, with their offsets: one append for all of them."""
-        results, groups = [], []
+    def delete_groups(self, group_ids: list[str], token: Token, now_ms: int) -> None:
+        """Delete those groups that are empty, as soon as nobody else keeps anything of them."""
+        deletion = Deletion([*group_ids], token, self._delete_rest)
         for group_id in group_ids:
+            group = self._context.groups.get(group_id)
+            if group is not None and self._deletion_error(group) is ErrorCode.NONE:
+                deletion.awaited += self._forget_elsewhere(group, deletion, now_ms)
+        if not deletion.awaited:
+            self._delete_rest(deletion)
+
+    def _delete_rest(self, deletion: Deletion) -> None:
+        """Delete those groups that are empty, with their offsets: one append for all of them."""
+        results, groups = deletion.results, []
+        for group_id in deletion.group_ids:
             group = self._context.groups.get(group_id)
             error_code = self._deletion_error(group)
             if group is not None and error_code is ErrorCode.NONE:
                 groups.append(group)
             results.append(DeletedGroup(group_id, error_code))
-        held = Reply(token, DeleteGroupsResponse(tuple(results)))
+        held = Reply(deletion.token, DeleteGroupsResponse(tuple(results)))
         if not groups:
             self._context.effects.replies.append(held)
         elif sum(map(self._tombstone_bytes_min, groups)) > self._context.config.message_max_bytes:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from attrs import evolve
 
 from groupcoord.core.messages import (
+    AlterShareGroupOffsetsResponse,
     CompleteTransactionResponse,
     ConsumerGroupHeartbeatResponse,
     DeleteGroupsResponse,
+    DeleteShareGroupOffsetsResponse,
     JoinGroupResponse,
     LeaveGroupResponse,
     OffsetCommitResponse,
     OffsetDeleteResponse,
+    ShareGroupHeartbeatResponse,
     StreamsGroupHeartbeatResponse,
     TopicResult,
     TxnOffsetCommitResponse,
@@ -85,7 +88,13 @@ def refused(held: Reply, append_error: ErrorCode) -> Reply:
         case DeleteGroupsResponse():
             results = tuple(entry._replace(error_code=error_code) for entry in response.results)
             return Reply(held.token, DeleteGroupsResponse(results))
-        case ConsumerGroupHeartbeatResponse() | StreamsGroupHeartbeatResponse():
+        case (
+            ConsumerGroupHeartbeatResponse()
+            | StreamsGroupHeartbeatResponse()
+            | ShareGroupHeartbeatResponse()
+            | AlterShareGroupOffsetsResponse()
+            | DeleteShareGroupOffsetsResponse()
+        ):
             return Reply(held.token, type(response)(error_code))
         case CompleteTransactionResponse():
             return Reply(held.token, CompleteTransactionResponse(for_transaction_coordinator(append_error)))

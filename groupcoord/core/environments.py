@@ -15,6 +15,9 @@ from groupcoord.config.group_settings import (
 from groupcoord.core.consumer.environment import ConsumerGroupEnvironment
 from groupcoord.core.modern.assignor import Assignor
 from groupcoord.core.modern.known_topics import KnownTopics
+from groupcoord.core.share.environment import ShareGroupEnvironment
+from groupcoord.core.share.host import ShareHost
+from groupcoord.core.share.simple_assignor import SimpleAssignor
 from groupcoord.core.streams.assignors import TaskAssignor
 from groupcoord.core.streams.environment import StreamsGroupEnvironment
 from groupcoord.core.topics import RegexResolver, TopicResolver
@@ -26,11 +29,13 @@ class Environments(NamedTuple):
     Attributes:
         topics: the topics of the cluster, which all of them look at.
         consumer: of consumer groups.
+        share: of share groups.
         streams: of streams groups.
     """
 
     topics: KnownTopics
     consumer: ConsumerGroupEnvironment
+    share: ShareGroupEnvironment
     streams: StreamsGroupEnvironment
 
     @classmethod
@@ -39,6 +44,7 @@ class Environments(NamedTuple):
         config: Config,
         topics: TopicResolver,
         regexes: RegexResolver,
+        share: ShareHost,
         consumer_assignors: Mapping[str, Assignor],
         consumer_settings_of: SettingsOfConsumerGroup | None,
         task_assignors: Mapping[str, TaskAssignor],
@@ -52,8 +58,10 @@ class Environments(NamedTuple):
         usual_consumer, usual_streams = ConsumerGroupSettings.of(config), StreamsGroupSettings.of(config)
         consumer_settings_of = consumer_settings_of or (lambda group_id: usual_consumer)
         streams_settings_of = streams_settings_of or (lambda group_id: usual_streams)
+        simple = SimpleAssignor()
         return cls(
             known,
             ConsumerGroupEnvironment(config, known, consumer_assignors, consumer_settings_of, regexes),
+            ShareGroupEnvironment(config, known, {simple.name: simple}, share.settings_of, share.latest_offset),
             StreamsGroupEnvironment(config, known, task_assignors, streams_settings_of),
         )

@@ -28,6 +28,10 @@ class Group(Protocol):
     first_append: int
 
     @property
+    def may_expire(self) -> bool:
+        """True if the group is deleted when it is empty and no offset keeps it; False if it stays."""
+
+    @property
     def is_empty(self) -> bool:
         """True if nobody is in it, so that it may be deleted, and expires when no offset keeps it."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, get_args
+from typing import Any
 
 from groupcoord.core.offsets.cache import OffsetCache
 from groupcoord.core.records import (
@@ -17,7 +17,6 @@ from groupcoord.core.records import (
     OpaqueRecord,
     Record,
     RecordKey,
-    ShareGroupRecord,
     TransactionMarker,
     topic_of_record,
 )
@@ -113,6 +112,5 @@ _APPLY: dict[type, Callable[[HardState, Any, int], None]] = {
     GroupTombstone: HardState._forget,
     TransactionMarker: lambda hard, record, log_offset: hard.offsets.apply_marker(record),
     OpaqueRecord: lambda hard, record, log_offset: None,
-    **dict.fromkeys(get_args(ShareGroupRecord), lambda hard, record, log_offset: None),
 }
 """What is done with a record that isn't a group's, by its type; those of groups are remembered."""

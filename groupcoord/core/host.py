@@ -1,4 +1,4 @@
-"""What the host finds out for the core, at once: the answers to its questions."""
+"""What the host finds out for the core: the answers to its questions."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from groupcoord.core.questions import (
+    AskShareCoordinator,
     CreateInternalTopics,
     Found,
     InternalTopicsCreated,
     Question,
     ResolvedRegexes,
     ResolveRegexes,
+    ShareCoordinatorAnswered,
 )
+from groupcoord.core.share.host import ShareHost
 from groupcoord.core.topics import RegexResolver
 
 CreateTopics = Callable[[CreateInternalTopics], Mapping[str, str]]
@@ -30,21 +33,28 @@ class Host:
     Args:
         regexes: matches regular expressions against the topics.
         create_topics: creates topics.
+        share: has a share coordinator.
     """
 
-    __slots__ = ("_answers", "_create_topics", "_regexes")
+    __slots__ = ("_answers", "_create_topics", "_regexes", "_share")
 
-    def __init__(self, regexes: RegexResolver, create_topics: CreateTopics) -> None:
+    def __init__(self, regexes: RegexResolver, create_topics: CreateTopics, share: ShareHost) -> None:
         self._regexes = regexes
         self._create_topics = create_topics
-        self._answers: dict[type[Question], Callable[[Any], Found]] = {
+        self._share = share
+        self._answers: dict[type[Question], Callable[[Any], Found | None]] = {
             ResolveRegexes: self._resolve,
             CreateInternalTopics: self._create,
+            AskShareCoordinator: self._ask,
         }
 
-    def answer(self, question: Question) -> Found:
-        """Find out what the core asks."""
+    def answer(self, question: Question) -> Found | None:
+        """Find out what the core asks; return None if the answer comes later."""
         return self._answers[type(question)](question)
+
+    def _ask(self, question: AskShareCoordinator) -> ShareCoordinatorAnswered | None:
+        response = self._share.ask(question)
+        return None if response is None else ShareCoordinatorAnswered(question, response)
 
     def _resolve(self, question: ResolveRegexes) -> ResolvedRegexes:
         matching = self._regexes.matching_topics

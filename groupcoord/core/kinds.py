@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
+from uuid import UUID
 
+from groupcoord.core.administration import Deletion
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.classic.kind import ClassicGroups
 from groupcoord.core.consumer.group import ConsumerGroup
@@ -20,9 +22,12 @@ from groupcoord.core.effects import Continuation, Outcome
 from groupcoord.core.environments import Environments
 from groupcoord.core.groups import Group
 from groupcoord.core.record_keys import RecordKey
-from groupcoord.core.replies import Token
+from groupcoord.core.replies import Reply, Token
+from groupcoord.core.share.group import ShareGroup
+from groupcoord.core.share.kind import ShareGroups
 from groupcoord.core.streams.kind import StreamsGroups
 from groupcoord.core.timers import TimerKey, TimerKind
+from groupcoord.errors import ErrorCode
 
 
 class GroupKind(Protocol):
@@ -80,6 +85,25 @@ class GroupKind(Protocol):
         """Makes a group of what the log has of it when a load is over, and starts its clocks."""
 
     @property
+    def topic_deleted(self) -> Callable[[UUID, int], None]:
+        """Lets groups know of the end of a topic, of which they keep more than committed offsets."""
+
+    @property
+    def forget_elsewhere(self) -> Callable[[Group, Deletion, int], bool]:
+        """Lets others forget what they keep of a group that is to be deleted; returns False if that is nothing.
+
+        When they have, the deletion goes on (:meth:`.Deletion.go_on`).
+        """
+
+    @property
+    def parked_tokens(self) -> Callable[[], list[Token]]:
+        """Returns the tokens of requests that wait for others, and in no group."""
+
+    @property
+    def refuse_waiting(self) -> Callable[[ErrorCode], list[Reply]]:
+        """Returns the refusals of these requests, which are not answered any more."""
+
+    @property
     def begin_rebalance(self) -> Callable[[Any, int], bool]:
         """Lets a group rebalance though nothing has happened to it; returns False if it can't now."""
 
@@ -99,6 +123,7 @@ class GroupKinds:
         self.rows: tuple[GroupKind, ...] = (
             classic,
             ConsumerGroups(context, creation, environments.consumer, classic),
+            ShareGroups(context, creation, environments.share),
             StreamsGroups(context, creation, environments.streams, classic),
         )
         self.create_for_commit = classic.create
@@ -125,3 +150,8 @@ def as_classic_group(group: Group | None) -> GroupMetadata | None:
 def as_consumer_group(group: Group | None) -> ConsumerGroup | None:
     """Return a group for those who look into consumer groups; None if it is none."""
     return group if isinstance(group, ConsumerGroup) else None
+
+
+def as_share_group(group: Group | None) -> ShareGroup | None:
+    """Return a group for those who look into share groups; None if it is none."""
+    return group if isinstance(group, ShareGroup) else None

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.classic.member import MemberMetadata
-from groupcoord.core.consumer.state import ConsumerState
 from groupcoord.core.events import (
     AppendFailures,
     Cause,
@@ -27,6 +26,7 @@ from groupcoord.core.events import (
 from groupcoord.core.groups import Group
 from groupcoord.core.modern.draft import News
 from groupcoord.core.modern.group import ModernGroup
+from groupcoord.core.modern.state import ModernGroupState
 
 MAX_TRIGGERS = 16
 """A rebalance that is started over again and again remembers its first reasons only."""
@@ -100,8 +100,10 @@ class Observer:
                 for member_id, member in group.members.items()
             ]
 
-    def assignments_changed(self, before: ConsumerState | None, after: ConsumerState, now_ms: int) -> None:
-        """What members of a consumer group have is durable.
+    def assignments_changed(
+        self, before: ModernGroupState[Any, Any] | None, after: ModernGroupState[Any, Any], now_ms: int
+    ) -> None:
+        """What members of a group have is durable.
 
         Args:
             before: what the group was; None: it was none.

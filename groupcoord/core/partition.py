@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
+from uuid import UUID
 
 from attrs import evolve
 
 from groupcoord.config import Config
-from groupcoord.core.administration import Administration
+from groupcoord.core.administration import Administration, Deletion
 from groupcoord.core.append_errors import for_client, refused
 from groupcoord.core.append_timeouts import AppendTimeouts
 from groupcoord.core.context import Handler, HandlerContext
@@ -83,7 +84,7 @@ class Partition:
         self._effects = effects
         self.writer = self._context.writer
         self._writings = self._context.writings
-        self.administration = Administration(self._context)
+        self.administration = Administration(self._context, self._forget_elsewhere)
         self.retention = Retention(self._context, self.administration)
         self._creation = Creation(self._context, self.retention)
         self._kinds = kinds = GroupKinds(self._context, self._creation, environments)
@@ -147,6 +148,16 @@ class Partition:
         """Topics came, grew or went."""
         for group in self._context.groups.values():
             group.topics_changed(names)
+
+    def topic_deleted(self, name: str, topic_id: UUID, now_ms: int) -> None:
+        """A topic is gone from the cluster: nothing that was committed for it is kept, nor whatever else is known."""
+        self.retention.forget_topic(name, topic_id)
+        for kind in self._kinds.rows:
+            kind.topic_deleted(topic_id, now_ms)
+        self.topics_changed((name,))
+
+    def _forget_elsewhere(self, group: Group, deletion: Deletion, now_ms: int) -> bool:
+        return self._kinds.of(group).forget_elsewhere(group, deletion, now_ms)
 
     def begin_rebalance(self, group_id: str, now_ms: int) -> bool:
         """Let a group rebalance though nothing has happened to it: for those who test what its members do then.
@@ -273,6 +284,8 @@ class Partition:
             self._effects.replies += group.refuse_waiting(ErrorCode.NOT_COORDINATOR)
             group.end(now_ms)
             self._context.observer.group_removed(group, Cause.UNLOAD, now_ms)
+        for kind in self._kinds.rows:
+            self._effects.replies += kind.refuse_waiting(ErrorCode.NOT_COORDINATOR)
         self._context.groups.clear()
         self._context.timers.cancel(self.retention.timer)
         self._context.timers.cancel(self.append_timeouts.timer)
@@ -310,6 +323,7 @@ class Partition:
         tokens += [reply.token for append in self.writer.in_flight for reply in append.held]
         tokens += [entry.token for writing in self._writings.values() for entry in writing.waiting]
         tokens += [token for append in self.writer.in_flight for token in append.continuation.parked_tokens()]
+        tokens += [token for kind in self._kinds.rows for token in kind.parked_tokens()]
         return tokens
 
     def check(self, armed: Iterable[Timer]) -> None:

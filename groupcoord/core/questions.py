@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
 from attrs import frozen
+
+from groupcoord.core.messages.share_state import (
+    DeleteShareGroupState,
+    InitializeShareGroupState,
+    ReadShareGroupStateSummary,
+    ShareStateResponse,
+)
+from groupcoord.errors import ErrorCode
 
 
 @frozen
@@ -91,8 +100,55 @@ class InternalTopicsCreated:
     errors: Mapping[str, str]
 
 
-Question = ResolveRegexes | CreateInternalTopics
+@frozen
+class AskShareCoordinator:
+    """Please let the share coordinator do this (KIP-932); the answer is :class:`ShareCoordinatorAnswered`.
+
+    Attributes:
+        partition: the log partition of the group.
+        group_id: the group.
+        request: what it is asked.
+        purpose: tells the asker what it is for.
+    """
+
+    partition: int
+    group_id: str
+    request: InitializeShareGroupState | DeleteShareGroupState | ReadShareGroupStateSummary
+    purpose: Any = None
+
+
+@frozen
+class ShareCoordinatorAnswered:
+    """The answer to a question.
+
+    Attributes:
+        question: what was asked.
+        response: the share coordinator's; None if it could not be reached.
+    """
+
+    question: AskShareCoordinator
+    response: ShareStateResponse | None
+
+    def error_codes(self) -> dict[tuple[UUID, int], ErrorCode]:
+        """Return the result of each partition, by topic id and index."""
+        found = (
+            {}
+            if self.response is None
+            else {
+                (topic_id, result.partition): result.error_code
+                for topic_id, results in self.response.results
+                for result in results
+            }
+        )
+        return {
+            (topic_id, entry.partition): found.get((topic_id, entry.partition), ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            for topic_id, entries in self.question.request.topics
+            for entry in entries
+        }
+
+
+Question = ResolveRegexes | CreateInternalTopics | AskShareCoordinator
 """Whatever the core asks."""
 
-Found = ResolvedRegexes | InternalTopicsCreated
+Found = ResolvedRegexes | InternalTopicsCreated | ShareCoordinatorAnswered
 """Whatever the host answers."""

@@ -37,6 +37,8 @@ class TimerKind(Enum):
     """A classic member of a consumer group has not joined again in time."""
     MEMBER_SYNC = "member sync"
     """A classic member of a consumer group has not synced in time."""
+    SHARE_SESSION = "share session"
+    """A member of a share group was silent for too long."""
     STREAMS_SESSION = "streams session"
     """A member of a streams group was silent for too long."""
     TASK_REVOCATION = "task revocation"
@@ -49,7 +51,7 @@ class TimerKind(Enum):
     """Offsets and groups are looked through for what nobody uses any more."""
 
 
-SESSIONS = (TimerKind.SESSION, TimerKind.CONSUMER_SESSION, TimerKind.STREAMS_SESSION)
+SESSIONS = (TimerKind.SESSION, TimerKind.CONSUMER_SESSION, TimerKind.SHARE_SESSION, TimerKind.STREAMS_SESSION)
 """When members are put out that were silent for too long, in groups of all kinds."""
 
 

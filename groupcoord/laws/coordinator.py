@@ -17,6 +17,7 @@ from groupcoord.core.messages import (
     ConsumerGroupDescribeResponse,
     DeleteGroupsResponse,
     DescribeGroupsResponse,
+    DescribeShareGroupOffsetsResponse,
     FindCoordinatorResponse,
     GroupToFetch,
     HeartbeatResponse,
@@ -26,9 +27,11 @@ from groupcoord.core.messages import (
     OffsetFetch,
     OffsetFetchResponse,
     Response,
+    ShareGroupDescribeResponse,
     StreamsGroupDescribeResponse,
     TxnOffsetCommitResponse,
 )
+from groupcoord.core.messages.share_groups import DescribeOneShareGroupResponse
 from groupcoord.core.offsets.cache import OffsetsOfGroup
 from groupcoord.core.offsets.continuations import WhenDeleted
 from groupcoord.core.partition import Partition
@@ -105,9 +108,13 @@ def error_codes(response: Response) -> list[ErrorCode]:
             OffsetFetchResponse()
             | DescribeGroupsResponse()
             | ConsumerGroupDescribeResponse()
+            | ShareGroupDescribeResponse()
             | StreamsGroupDescribeResponse()
+            | DescribeShareGroupOffsetsResponse()
         ):
             return [group.error_code for group in response.groups]
+        case DescribeOneShareGroupResponse():
+            return [response.group.error_code]
         case DeleteGroupsResponse():
             return [result.error_code for result in response.results]
         case FindCoordinatorResponse():

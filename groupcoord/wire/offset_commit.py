@@ -7,13 +7,11 @@ member's instance id (KIP-345). 9: the member's epoch in place of the generation
 Read and written by hand: with heartbeats these are most of a coordinator's work (:mod:`.offset_columns`).
 """
 
-from collections.abc import Mapping
 from typing import NamedTuple
 from uuid import UUID
 
 from groupcoord.core.messages import OffsetCommit, TopicToCommit
 from groupcoord.core.records import ZERO_UUID
-from groupcoord.errors import ErrorCode
 from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.offset_columns import ResultsWriter, offsets_reader
@@ -32,14 +30,6 @@ from groupcoord.wire.primitives import (
 )
 
 _HEADS_MAX, _HEAD_BYTES_MAX = 8_192, 256
-
-
-def _errors_of(version: int) -> Mapping[ErrorCode, ErrorCode]:
-    """Return what stands for the error codes that a version does not know.
-
-    Until 8, nobody tells a group that is absent from a wrong generation.
-    """
-    return {ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.ILLEGAL_GENERATION} if version <= 8 else {}
 
 
 class _Head(NamedTuple):
@@ -140,7 +130,7 @@ def _decoder(version: int) -> Decoder:
 
 def _encoder(version: int) -> Encoder:
     is_flexible = version >= 8
-    write_topics = ResultsWriter(_errors_of(version), is_flexible=is_flexible, uses_topic_ids=version >= 10).write
+    write_topics = ResultsWriter({}, is_flexible=is_flexible, uses_topic_ids=version >= 10).write
     throttle_time = bytes(4) if version >= 3 else b""
 
     if is_flexible:

@@ -287,8 +287,9 @@ def _element_reader(field: _Field, annotation: Any, flexible: bool, names: Names
     if isinstance(element, type):
         message = _message_of(annotation)
         if annotation is not None and message is None:
-            return _only_field_reader(_only_field(element), annotation, flexible, names)
-        read_struct = struct_reader(element, message, names)
+            read_struct = _only_field_reader(_only_field(element), _without_none(annotation)[0], flexible, names)
+        else:
+            read_struct = struct_reader(element, message, names)
         return _nullable_struct_reader(read_struct) if is_nullable else read_struct
     if element in _FIXED_SIZE:
         return _fixed_size_reader(element)
@@ -395,8 +396,9 @@ def _element_writer(field: _Field, annotation: Any, flexible: bool, names: Names
     if isinstance(element, type):
         message = _message_of(annotation)
         if annotation is not None and message is None:
-            return _only_field_writer(_only_field(element), annotation, flexible, names)
-        write_struct = struct_writer(element, message, names)
+            write_struct = _only_field_writer(_only_field(element), _without_none(annotation)[0], flexible, names)
+        else:
+            write_struct = struct_writer(element, message, names)
         return _nullable_struct_writer(write_struct) if is_nullable else write_struct
     if element in _FIXED_SIZE:
         return _FIXED_SIZE[element].pack

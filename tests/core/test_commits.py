@@ -54,6 +54,15 @@ def test_a_generation_without_a_group(driver: Driver, group: Group, generation: 
     assert group.state is None
 
 
+def test_an_absent_group_in_old_versions(driver: Driver) -> None:
+    """Versions without epochs are told of a wrong generation (Kafka 4.4)."""
+    topics = (TopicToCommit("orders", (OffsetToCommit(0, 5),)),)
+    for supports_member_epoch, expected in ((True, ErrorCode.GROUP_ID_NOT_FOUND), (False, ILLEGAL)):
+        commit = OffsetCommit("nobody", topics, 3, "m", supports_member_epoch=supports_member_epoch)
+        (result,) = driver.coordinator.call(commit).topics[0].partitions
+        assert result.error_code is expected
+
+
 def test_a_simple_group_is_seen_when_its_offset_is_durable() -> None:
     """Before, it is there for requests alone; after a failure there is none."""
     driver = Driver(late=True)

@@ -70,7 +70,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("coordinator", "wire", "storage", "clock", "config"),
         "records.batches",  # what it writes itself; and how small a record can be
         "records.transactions",
-        *("share_coordinator", "core.share_state", "records.share_state"),  # share groups have their own coordinator
+        # share groups have their own coordinator
+        *("share_coordinator", "core.share_state", "core.share.host", "records.share_state"),
         "core.share_partition",
         *("embedding.loading", "embedding.random_ids"),
         "core.java",  # topics are described in its order of names

@@ -9,7 +9,7 @@ from groupcoord import GroupCoordinator
 
 from .sources import PACKAGE, Source, check_sources, package_sources
 
-HOMES = ("core/classic/", "core/consumer/", "core/streams/", "core/kinds.py")
+HOMES = ("core/classic/", "core/consumer/", "core/share/", "core/streams/", "core/kinds.py")
 """Who may know: the folders of the kinds, and the table."""
 
 FREE_OF_KINDS = (
@@ -63,7 +63,7 @@ def questions_of_kind(source: Source, classes: set[str]) -> Iterator[str]:
 def test_nobody_asks_of_which_kind_a_group_is() -> None:
     """Outside of the kinds' own folders and the table, no test is for the class of a group."""
     classes = group_classes()
-    assert classes == {"GroupMetadata", "ConsumerGroup", "StreamsGroup"}
+    assert classes == {"GroupMetadata", "ConsumerGroup", "ShareGroup", "StreamsGroup"}
     check_sources(package_sources(), lambda source: questions_of_kind(source, classes))
 
 
@@ -85,7 +85,8 @@ def test_questions_are_found() -> None:
 
 def test_what_serves_all_kinds_names_none() -> None:
     """What serves groups of all kinds imports the group of none, nor its handlers."""
-    kinds = ("groupcoord.core.classic.", "groupcoord.core.consumer.", "groupcoord.core.streams.")
+    folders = ("classic", "consumer", "share", "streams")
+    kinds = tuple(f"groupcoord.core.{folder}." for folder in folders)
 
     def complaints(source: Source) -> Iterator[str]:
         yield from (f"imports {name}" for name in sorted(source.imports) if name.startswith(kinds))

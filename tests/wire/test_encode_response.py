@@ -274,14 +274,14 @@ def test_find_coordinator_errors(version: int) -> None:
 @as_one_test
 @pytest.mark.parametrize("version", versions_of(8))
 def test_offset_commit(version: int) -> None:
-    """An absent group is a wrong generation up to version 8; topics are named as they were."""
+    """Errors are told as they are; topics are named as they were."""
     name, topic_id = (None, TOPIC_ID) if version >= 10 else ("orders", ZERO_UUID)
     partitions = (PartitionResult(3, ErrorCode.NONE), PartitionResult(4, ErrorCode.GROUP_ID_NOT_FOUND))
     response = OffsetCommitResponse((TopicResult(name, topic_id, partitions), TopicResult(name, topic_id, ())))
     topic = {"topic_id": TOPIC_ID} if version >= 10 else {"name": "orders"}
     results = [
         {"partition_index": 3, "error_code": 0},
-        {"partition_index": 4, "error_code": 22 if version <= 8 else 69},
+        {"partition_index": 4, "error_code": 69},
     ]
     expected = [{**topic, "partitions": results}, {**topic, "partitions": []}]
     assert answer(8, version, response) == {"topics": expected}

@@ -61,6 +61,10 @@ FEATURES = (
     Feature("kraft.version", 1, is_finalized=False),
     # 3.3-IV3 to 4.4-IV2. There is no log of metadata: this tells clients how new the broker is.
     Feature("metadata.version", 33, lowest=7),
+    # Share groups, with queues for records that are given up (KIP-1191).
+    Feature(
+        "share.version", 2, protocol=RebalanceProtocol.SHARE, api_keys=(76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92)
+    ),
     Feature("streams.version", 1, protocol=RebalanceProtocol.STREAMS, api_keys=(88, 89, 93)),
     # Producers that know it raise their epoch with each transaction, and add groups by committing offsets (KIP-890).
     Feature("transaction.version", 2),

@@ -64,7 +64,7 @@ class ShareCoordination:
         leadership: Leadership,
         authorize: Authorize | None = None,
     ) -> None:
-        self._config = config
+        self.config = config
         self._clock = clock
         self._topics = topics
         self._data = data
@@ -104,12 +104,12 @@ class ShareCoordination:
         topic = self._topics.get(SHARE_STATE_TOPIC)
         if topic is None:
             with self._topics.edit() as edit:
-                count = self._config.share_coordinator_state_topic_num_partitions
-                topic = edit.create(SHARE_STATE_TOPIC, count, configs=share_state_topic_configs(self._config))
+                count = self.config.share_coordinator_state_topic_num_partitions
+                topic = edit.create(SHARE_STATE_TOPIC, count, configs=share_state_topic_configs(self.config))
         self._topic_id = topic.topic_id
         store = TopicLogStore(self._log, self._has_log, self._settings, decode_share_state)
         self._coordinator = ShareCoordinator(
-            config=self._config,
+            config=self.config,
             clock=self._clock,
             log_store=store,
             topics=self._topics,

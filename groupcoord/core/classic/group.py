@@ -58,6 +58,8 @@ class GroupMetadata:
         remaining_delay_ms: how much longer the initial rebalance may be extended.
     """
 
+    may_expire = True
+
     def __init__(
         self, group_id: str, partition: int, now_ms: int | None, *, first_append: int = BEFORE_ALL_APPENDS
     ) -> None:

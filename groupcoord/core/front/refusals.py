@@ -9,6 +9,7 @@ from groupcoord.core.messages import (
     NO_NODE,
     ConsumerGroupDescribeResponse,
     DescribeGroupsResponse,
+    DescribeShareGroupOffsetsResponse,
     FindCoordinatorResponse,
     FoundCoordinator,
     Heartbeat,
@@ -19,6 +20,7 @@ from groupcoord.core.messages import (
     OffsetCommit,
     OffsetCommitResponse,
     OffsetFetchResponse,
+    ShareGroupDescribeResponse,
     StreamsGroupDescribeResponse,
     SyncGroupResponse,
     TopicResult,
@@ -27,6 +29,7 @@ from groupcoord.core.messages import (
 )
 from groupcoord.core.messages.commits import partition_results, refused_partitions
 from groupcoord.core.messages.request import GroupRequest
+from groupcoord.core.messages.share_groups import DescribeOneShareGroupResponse
 from groupcoord.core.offsets.commits import refused_topics
 from groupcoord.core.replies import Reply
 from groupcoord.errors import ErrorCode
@@ -94,9 +97,20 @@ def disowned(reply: Reply) -> Reply:
         case OffsetFetchResponse():
             fetched = [type(group)(group.group_id, ErrorCode.NOT_COORDINATOR, ()) for group in response.groups]
             return Reply(token, OffsetFetchResponse(tuple(fetched)))
-        case DescribeGroupsResponse() | ConsumerGroupDescribeResponse() | StreamsGroupDescribeResponse():
+        case (
+            DescribeGroupsResponse()
+            | ConsumerGroupDescribeResponse()
+            | ShareGroupDescribeResponse()
+            | StreamsGroupDescribeResponse()
+        ):
             described = [type(group)(group.group_id, ErrorCode.NOT_COORDINATOR) for group in response.groups]
             return Reply(token, type(response)(tuple(described)))  # type: ignore[arg-type]
+        case DescribeOneShareGroupResponse():
+            group = response.group._replace(topics=(), error_code=ErrorCode.NOT_COORDINATOR)
+            return Reply(token, DescribeOneShareGroupResponse(group))
+        case DescribeShareGroupOffsetsResponse():
+            groups = [group._replace(topics=(), error_code=ErrorCode.NOT_COORDINATOR) for group in response.groups]
+            return Reply(token, DescribeShareGroupOffsetsResponse(tuple(groups)))
         case SyncGroupResponse() | HeartbeatResponse() | ListGroupsResponse():
             return Reply(token, type(response)(ErrorCode.NOT_COORDINATOR))
     return refused(reply, ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -30,7 +30,19 @@ from groupcoord.core.front.refusals import (
     unserved_error,
 )
 from groupcoord.core.front.routing import Cluster, find_coordinator
-from groupcoord.core.front.split_requests import SplitRequests
+from groupcoord.core.front.share_groups import (
+    DESCRIBED_SHARE_GROUPS,
+    readable_alteration,
+    readable_deletion,
+    readable_description,
+    refuse_alteration,
+    refuse_malformed_share_heartbeat,
+    refuse_offset_deletion,
+    refuse_offset_description,
+    refuse_one_offset_description,
+    refuse_share_heartbeat,
+)
+from groupcoord.core.front.split_requests import PartOfDescription, SplitRequests
 from groupcoord.core.front.streams_groups import (
     DESCRIBED_STREAMS_GROUPS,
     answer_description_update,
@@ -49,6 +61,7 @@ from groupcoord.core.front.topics import (
     resolve_fetch,
 )
 from groupcoord.core.messages import (
+    AlterShareGroupOffsets,
     CompleteTransaction,
     CompleteTransactionResponse,
     ConsumerGroupDescribe,
@@ -57,9 +70,13 @@ from groupcoord.core.messages import (
     DeletedGroup,
     DeleteGroups,
     DeleteGroupsResponse,
+    DeleteShareGroupOffsets,
     DescribedGroup,
+    DescribedShareGroupOffsets,
     DescribeGroups,
     DescribeGroupsResponse,
+    DescribeShareGroupOffsets,
+    DescribeShareGroupOffsetsResponse,
     FetchedGroup,
     FindCoordinator,
     FindCoordinatorResponse,
@@ -79,6 +96,8 @@ from groupcoord.core.messages import (
     OffsetFetchResponse,
     Request,
     Response,
+    ShareGroupDescribe,
+    ShareGroupHeartbeat,
     StreamsGroupDescribe,
     StreamsGroupHeartbeat,
     StreamsGroupTopologyDescriptionUpdate,
@@ -90,6 +109,7 @@ from groupcoord.core.messages import (
 )
 from groupcoord.core.messages.fetches import PortionOfAll
 from groupcoord.core.messages.request import GroupRequest
+from groupcoord.core.messages.share_groups import DescribeOneShareGroup
 from groupcoord.core.offsets.commits import refused_topics
 from groupcoord.core.partition import Partition
 from groupcoord.core.replies import Token
@@ -104,6 +124,7 @@ ALL_OPERATIONS_ON_A_GROUP = sum(1 << operation for operation in OPERATIONS_ON_A_
 
 DESCRIBED_KINDS: dict[type, DescribedKind] = {
     ConsumerGroupDescribe: DESCRIBED_CONSUMER_GROUPS,
+    ShareGroupDescribe: DESCRIBED_SHARE_GROUPS,
     StreamsGroupDescribe: DESCRIBED_STREAMS_GROUPS,
 }
 """How groups of each kind are described, by the request for it."""
@@ -187,6 +208,12 @@ class RequestRouter:
             FindCoordinator: Route(None, self._find_coordinators, None),
             ConsumerGroupHeartbeat: Route(heartbeat_permission, self._heartbeat, refuse_consumer_heartbeat),
             ConsumerGroupDescribe: Route(None, self._describe_kind, None),
+            ShareGroupHeartbeat: Route(_may_read_group, self._share_heartbeat, refuse_share_heartbeat),
+            ShareGroupDescribe: Route(None, self._describe_kind, None),
+            DescribeShareGroupOffsets: Route(None, self._describe_share_offsets, None),
+            DescribeOneShareGroup: Route(None, self._to_group, refuse_one_offset_description),
+            AlterShareGroupOffsets: Route(_may_read_group, self._alter_share_offsets, refuse_alteration),
+            DeleteShareGroupOffsets: Route(_may_delete_group, self._delete_share_offsets, refuse_offset_deletion),
             StreamsGroupHeartbeat: Route(_may_read_group, self._streams_heartbeat, refuse_streams_heartbeat),
             StreamsGroupDescribe: Route(None, self._describe_kind, None),
             StreamsGroupTopologyDescriptionUpdate: Route(None, self._update_description, None),
@@ -334,6 +361,57 @@ class RequestRouter:
         else:
             self._effects.reply(token, refusal)
 
+    def _share_heartbeat(
+        self, request: ShareGroupHeartbeat, token: Token, permissions: Permissions | None, now_ms: int
+    ) -> None:
+        """Take a heartbeat: what is like the member's last one had the right form, but topics may have been closed."""
+        partition = self._partitions.serving(request.group_id) if permissions is None else None
+        if partition is not None and partition.repeaters[type(request)](request, token, now_ms):
+            return
+        refusal = refuse_malformed_share_heartbeat(request, permissions)
+        if refusal is None:
+            self._to_group(request, token, permissions, now_ms)
+        else:
+            self._effects.reply(token, refusal)
+
+    def _describe_share_offsets(
+        self, request: DescribeShareGroupOffsets, token: Token, permissions: Permissions | None, now_ms: int
+    ) -> None:
+        """Describe each group by itself: its coordinator has to ask others."""
+        groups: list[DescribedShareGroupOffsets | None] = []
+        for wanted in request.groups:
+            error_code = ErrorCode.NONE
+            if permissions is not None:
+                error_code = permissions.group_error(wanted.group_id, Operation.DESCRIBE)
+            is_allowed = error_code is ErrorCode.NONE
+            groups.append(None if is_allowed else DescribedShareGroupOffsets(wanted.group_id, (), error_code))
+        whole = self._split_requests.description(token, groups)
+        if None not in groups:
+            self._effects.reply(token, DescribeShareGroupOffsetsResponse(tuple(filter(None, groups))))
+        for place, wanted in enumerate(request.groups):
+            if groups[place] is None:
+                allowed, refused = readable_description(wanted, permissions)
+                part = PartOfDescription(whole, place, refused, permissions)
+                self._to_group(DescribeOneShareGroup(*allowed), part, permissions, now_ms)
+
+    def _alter_share_offsets(
+        self, request: AlterShareGroupOffsets, token: Token, permissions: Permissions | None, now_ms: int
+    ) -> None:
+        if not request.group_id:
+            self._refuse(request, token, ErrorCode.INVALID_GROUP_ID)
+            return
+        allowed, refused = readable_alteration(request, permissions)
+        self._to_group(allowed, self._split_requests.partly_refused(token, refused), permissions, now_ms)
+
+    def _delete_share_offsets(
+        self, request: DeleteShareGroupOffsets, token: Token, permissions: Permissions | None, now_ms: int
+    ) -> None:
+        if not request.group_id:
+            self._refuse(request, token, ErrorCode.INVALID_GROUP_ID)
+            return
+        allowed, refused = readable_deletion(request, permissions)
+        self._to_group(allowed, self._split_requests.partly_refused(token, refused), permissions, now_ms)
+
     def _update_description(
         self,
         request: StreamsGroupTopologyDescriptionUpdate,
@@ -345,7 +423,7 @@ class RequestRouter:
 
     def _describe_kind(
         self,
-        request: ConsumerGroupDescribe | StreamsGroupDescribe,
+        request: ConsumerGroupDescribe | ShareGroupDescribe | StreamsGroupDescribe,
         token: Token,
         permissions: Permissions | None,
         now_ms: int,
@@ -367,7 +445,7 @@ class RequestRouter:
         self,
         kind: DescribedKind,
         group: Any,
-        request: ConsumerGroupDescribe | StreamsGroupDescribe,
+        request: ConsumerGroupDescribe | ShareGroupDescribe | StreamsGroupDescribe,
         permissions: Permissions | None,
     ) -> Any:
         """Return of a description what the asker may see, with what it may do if it asks for that."""
@@ -465,7 +543,7 @@ class RequestRouter:
             self._effects.reply(token, DeleteGroupsResponse(tuple(results)))
         deletion = self._split_requests.deletion(token, results, len(served))
         for partition, group_ids in served.items():
-            partition.administration.delete_groups(group_ids, deletion)
+            partition.administration.delete_groups(group_ids, deletion, now_ms)
 
     def _find_coordinators(
         self, request: FindCoordinator, token: Token, permissions: Permissions | None, now_ms: int
@@ -480,6 +558,11 @@ class RequestRouter:
 OF_PROTOCOLS: dict[type[Request], tuple[RebalanceProtocol, Callable[[Any, ErrorCode], Response]]] = {
     ConsumerGroupHeartbeat: (RebalanceProtocol.CONSUMER, refuse_consumer_heartbeat),
     ConsumerGroupDescribe: (RebalanceProtocol.CONSUMER, DESCRIBED_CONSUMER_GROUPS.refuse),
+    ShareGroupHeartbeat: (RebalanceProtocol.SHARE, refuse_share_heartbeat),
+    ShareGroupDescribe: (RebalanceProtocol.SHARE, DESCRIBED_SHARE_GROUPS.refuse),
+    DescribeShareGroupOffsets: (RebalanceProtocol.SHARE, refuse_offset_description),
+    AlterShareGroupOffsets: (RebalanceProtocol.SHARE, refuse_alteration),
+    DeleteShareGroupOffsets: (RebalanceProtocol.SHARE, refuse_offset_deletion),
     StreamsGroupHeartbeat: (RebalanceProtocol.STREAMS, refuse_streams_heartbeat),
     StreamsGroupDescribe: (RebalanceProtocol.STREAMS, DESCRIBED_STREAMS_GROUPS.refuse),
     StreamsGroupTopologyDescriptionUpdate: (RebalanceProtocol.STREAMS, refuse_description_update),

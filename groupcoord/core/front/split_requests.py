@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from attrs import define, evolve
 
+from groupcoord.core.front.authorization import Permissions
+from groupcoord.core.front.share_groups import hide_offsets
 from groupcoord.core.front.topics import merge_results
 from groupcoord.core.messages import (
+    AlterShareGroupOffsetsResponse,
     DeletedGroup,
     DeleteGroupsResponse,
+    DeleteShareGroupOffsetsResponse,
+    DescribedShareGroupOffsets,
+    DescribedShareTopic,
+    DescribeShareGroupOffsetsResponse,
     OffsetCommitResponse,
     OffsetDeleteResponse,
     Response,
-    TopicResult,
     TxnOffsetCommitResponse,
 )
+from groupcoord.core.messages.share_groups import DescribeOneShareGroupResponse
 from groupcoord.core.replies import Reply, Token
 from groupcoord.errors import ErrorCode
 
@@ -25,7 +33,7 @@ class PartlyRefused:
     """Stands for the token of a request some topics of which were refused before the group saw it."""
 
     token: Token
-    refused: tuple[TopicResult, ...]
+    refused: tuple[Any, ...]
 
 
 @define(eq=False)
@@ -37,10 +45,35 @@ class SplitDeletion:
     missing: int
 
 
+@define(eq=False)
+class SplitDescription:
+    """Stands for the token of a request to describe groups, each of which is answered by itself.
+
+    Attributes:
+        token: of the request.
+        groups: in its order; None for those that are not answered yet.
+    """
+
+    token: Token
+    groups: list[DescribedShareGroupOffsets | None]
+
+
+@define(eq=False)
+class PartOfDescription:
+    """Stands for the token of what is asked of one group: its place, and what was refused of it before."""
+
+    whole: SplitDescription
+    place: int
+    refused: tuple[DescribedShareTopic, ...]
+    permissions: Permissions | None
+
+
 def original_tokens(tokens: list[Token]) -> list[Token]:
     """Return the callers' tokens behind those that the core knows, each request's once."""
-    distinct = dict.fromkeys(token for token in tokens if isinstance(token, PartlyRefused | SplitDeletion))
-    plain = [token for token in tokens if not isinstance(token, PartlyRefused | SplitDeletion)]
+    tokens = [token.whole if isinstance(token, PartOfDescription) else token for token in tokens]
+    splits = PartlyRefused | SplitDeletion | SplitDescription
+    distinct = dict.fromkeys(token for token in tokens if isinstance(token, splits))
+    plain = [token for token in tokens if not isinstance(token, splits)]
     return plain + [split.token for split in distinct]
 
 
@@ -56,7 +89,7 @@ class SplitRequests:
     def __init__(self) -> None:
         self.awaited = 0
 
-    def partly_refused(self, token: Token, refused: tuple[TopicResult, ...]) -> Token:
+    def partly_refused(self, token: Token, refused: tuple[Any, ...]) -> Token:
         """Return the token for the rest of a request, of which the topics ``refused`` are answered already."""
         if not refused:
             return token
@@ -67,6 +100,11 @@ class SplitRequests:
         """Return the token for a deletion that ``missing`` log partitions answer, besides the ``results`` so far."""
         self.awaited += missing
         return SplitDeletion(token, results, missing)
+
+    def description(self, token: Token, groups: list[DescribedShareGroupOffsets | None]) -> SplitDescription:
+        """Return the token for a description of groups, of which those that are None are still to be described."""
+        self.awaited += groups.count(None)
+        return SplitDescription(token, groups)
 
     def join(self, replies: list[Reply]) -> Iterator[Reply]:
         """Return the replies, those of split requests as one; one that still lacks a part is left out."""
@@ -82,14 +120,33 @@ class SplitRequests:
                 token.missing -= 1
                 if not token.missing:
                     yield Reply(token.token, DeleteGroupsResponse(tuple(token.results)))
+            elif isinstance(token, PartOfDescription):
+                assert isinstance(response, DescribeOneShareGroupResponse)
+                self.awaited -= 1
+                yield from _joined(token, response.group)
             else:
                 yield reply
 
 
-def _merge(refused: tuple[TopicResult, ...], response: Response | None) -> Response:
+def _joined(part: PartOfDescription, group: DescribedShareGroupOffsets) -> Iterator[Reply]:
+    """Yield the whole answer, if this was the last part of it."""
+    if part.permissions is not None:
+        group = hide_offsets(group, part.permissions)
+    whole = part.whole
+    whole.groups[part.place] = group._replace(topics=group.topics + part.refused)
+    if None not in whole.groups:
+        groups = [described for described in whole.groups if described is not None]
+        yield Reply(whole.token, DescribeShareGroupOffsetsResponse(tuple(groups)))
+
+
+def _merge(refused: tuple[Any, ...], response: Response | None) -> Response:
     """Add the refused topics to a group's answer; a top-level error stands alone."""
     match response:
+        case AlterShareGroupOffsetsResponse(error_code=ErrorCode.NONE):
+            return evolve(response, responses=refused + response.responses)
+        case DeleteShareGroupOffsetsResponse(error_code=ErrorCode.NONE):
+            return evolve(response, responses=refused + response.responses)
         case OffsetDeleteResponse(error_code=ErrorCode.NONE) | OffsetCommitResponse() | TxnOffsetCommitResponse():
             return evolve(response, topics=merge_results(refused, response.topics))
-    assert isinstance(response, OffsetDeleteResponse)
+    assert response is not None
     return response

@@ -12,6 +12,7 @@ from groupcoord.core.messages.coordinators import *
 from groupcoord.core.messages.fetches import *
 from groupcoord.core.messages.membership import *
 from groupcoord.core.messages.request import *
+from groupcoord.core.messages.share_groups import *
 from groupcoord.core.messages.streams_groups import *
 
 Response = (
@@ -33,6 +34,12 @@ Response = (
     | StreamsGroupHeartbeatResponse
     | StreamsGroupDescribeResponse
     | StreamsGroupTopologyDescriptionUpdateResponse
+    | ShareGroupHeartbeatResponse
+    | ShareGroupDescribeResponse
+    | DescribeShareGroupOffsetsResponse
+    | DescribeOneShareGroupResponse
+    | AlterShareGroupOffsetsResponse
+    | DeleteShareGroupOffsetsResponse
 )
 """Whatever a coordinator answers."""
 
@@ -44,6 +51,9 @@ __all__ = [
     "NO_NODE",
     "UNKNOWN_GENERATION_ID",
     "UNKNOWN_MEMBER_ID",
+    "AlterShareGroupOffsets",
+    "AlterShareGroupOffsetsResponse",
+    "AlteredShareTopic",
     "CompleteTransaction",
     "CompleteTransactionResponse",
     "ConsumerGroupDescribe",
@@ -54,14 +64,23 @@ __all__ = [
     "CopartitionGroup",
     "DeleteGroups",
     "DeleteGroupsResponse",
+    "DeleteShareGroupOffsets",
+    "DeleteShareGroupOffsetsResponse",
     "DeletedGroup",
     "DescribeGroups",
     "DescribeGroupsResponse",
+    "DescribeShareGroupOffsets",
+    "DescribeShareGroupOffsetsResponse",
     "DescribedConsumerGroup",
     "DescribedConsumerMember",
     "DescribedGroup",
     "DescribedMember",
     "DescribedPartitions",
+    "DescribedShareGroup",
+    "DescribedShareGroupOffsets",
+    "DescribedShareMember",
+    "DescribedShareOffset",
+    "DescribedShareTopic",
     "DescribedStreamsGroup",
     "DescribedStreamsMember",
     "DescribedSubtopology",
@@ -74,6 +93,7 @@ __all__ = [
     "FetchedTopic",
     "FindCoordinator",
     "FindCoordinatorResponse",
+    "ForgottenShareTopic",
     "FoundCoordinator",
     "GroupToFetch",
     "Heartbeat",
@@ -103,6 +123,16 @@ __all__ = [
     "PartitionResult",
     "Request",
     "Response",
+    "ShareGroupDescribe",
+    "ShareGroupDescribeResponse",
+    "ShareGroupHeartbeat",
+    "ShareGroupHeartbeatResponse",
+    "ShareGroupToDescribe",
+    "ShareOffsetResult",
+    "ShareOffsetToAlter",
+    "ShareTopicToAlter",
+    "ShareTopicToDescribe",
+    "ShareTopicToForget",
     "StreamsGroupDescribe",
     "StreamsGroupDescribeResponse",
     "StreamsGroupHeartbeat",

@@ -74,6 +74,8 @@ class ModernGroup(Generic[StateT]):
     MEMBER_TIMERS: ClassVar[tuple[TimerKind, ...]]
     """The kinds of timers that a member can have."""
 
+    may_expire: ClassVar[bool] = True
+
     def __init__(
         self,
         group_id: str,

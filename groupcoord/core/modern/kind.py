@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from typing import Any, Generic
+from uuid import UUID
 
+from groupcoord.core.administration import Deletion
 from groupcoord.core.context import HandlerContext
 from groupcoord.core.effects import Continuation, Outcome
+from groupcoord.core.groups import Group
 from groupcoord.core.modern.environment import GroupEnvironment
 from groupcoord.core.modern.member_timers import GroupT
 from groupcoord.core.modern.membership import ModernMembership
+from groupcoord.core.replies import Reply, Token
+from groupcoord.errors import ErrorCode
 
 
 class ModernGroups(Generic[GroupT]):
@@ -54,6 +59,21 @@ class ModernGroups(Generic[GroupT]):
         context.groups[group_id] = group  # type: ignore[assignment]
         context.has_modern_groups = True
         return group
+
+    def topic_deleted(self, topic_id: UUID, now_ms: int) -> None:
+        """A topic is gone from the cluster: nothing is kept of it besides committed offsets."""
+
+    def parked_tokens(self) -> list[Token]:
+        """Return no tokens: requests wait in groups."""
+        return []
+
+    def refuse_waiting(self, error_code: ErrorCode) -> list[Reply]:
+        """Return no refusals: requests wait in groups."""
+        return []
+
+    def forget_elsewhere(self, group: Group, deletion: Deletion, now_ms: int) -> bool:
+        """Return False: all that there is of a group is in the log."""
+        return False
 
     def revive(self, group: GroupT, now_ms: int) -> None:
         """Set the timers of a group that was made of its records: every member's session starts now."""

@@ -111,6 +111,10 @@ class ModernMembership(Generic[GroupT, DraftT]):
         for record in draft.records:
             self._timers.follow(group, record, now_ms)
 
+    def hold(self, draft: DraftT, token: Token, response: Response) -> None:
+        """Let an answer wait for what was drafted with it."""
+        draft.held.append(Reply(token, response))
+
     def announce(self, draft: DraftT, now_ms: int) -> None:
         """Tell observers what was drafted, which is durable: before and after can be compared for the last time."""
         self._context.observer.announce(draft.state.group_id, draft.news, now_ms)
@@ -176,7 +180,7 @@ class ModernMembership(Generic[GroupT, DraftT]):
             self.refuse(request, token, error)
             return
         if draft.records:
-            draft.held.append(Reply(token, response))
+            self.hold(draft, token, response)
             return
         self.adopt(group, draft, now_ms)
         self._context.effects.reply(token, response)

@@ -16,20 +16,30 @@ from groupcoord.core.replies import Token
 from groupcoord.errors import ErrorCode
 
 
-def handlers_of_strangers(context: HandlerContext) -> dict[type, Handler]:
-    """Return who takes requests of members of the classic protocol, by request. JoinGroup is for each kind to judge."""
+class Strangers:
+    """Tells members of the classic protocol that nobody knows them. JoinGroup is for each kind to judge.
 
-    def heartbeat(request: Heartbeat, token: Token, now_ms: int) -> None:
-        context.effects.reply(token, HeartbeatResponse(ErrorCode.UNKNOWN_MEMBER_ID))
+    Attributes:
+        handlers: by request, who takes it.
+    """
 
-    def sync(request: SyncGroup, token: Token, now_ms: int) -> None:
-        context.effects.reply(token, SyncGroupResponse(ErrorCode.UNKNOWN_MEMBER_ID))
+    def __init__(self, context: HandlerContext) -> None:
+        self._effects = context.effects
+        self.handlers: dict[type, Handler] = {
+            Heartbeat: self._heartbeat,
+            SyncGroup: self._sync,
+            LeaveGroup: self._leave,
+        }
 
-    def leave(request: LeaveGroup, token: Token, now_ms: int) -> None:
+    def _heartbeat(self, request: Heartbeat, token: Token, now_ms: int) -> None:
+        self._effects.reply(token, HeartbeatResponse(ErrorCode.UNKNOWN_MEMBER_ID))
+
+    def _sync(self, request: SyncGroup, token: Token, now_ms: int) -> None:
+        self._effects.reply(token, SyncGroupResponse(ErrorCode.UNKNOWN_MEMBER_ID))
+
+    def _leave(self, request: LeaveGroup, token: Token, now_ms: int) -> None:
         left = tuple(
             LeftMember(entry.member_id, entry.group_instance_id, ErrorCode.UNKNOWN_MEMBER_ID)
             for entry in request.members
         )
-        context.effects.reply(token, LeaveGroupResponse(ErrorCode.NONE, left))
-
-    return {Heartbeat: heartbeat, SyncGroup: sync, LeaveGroup: leave}
+        self._effects.reply(token, LeaveGroupResponse(ErrorCode.NONE, left))

@@ -95,8 +95,10 @@ class Commits:
         if group is not None:
             error_code = group.commit_error(request, topics, self._timers, now_ms)
         else:
-            # Outside of group management anybody may commit; a simple group comes of it.
-            error_code = ErrorCode.NONE if request.generation_id < 0 else ErrorCode.GROUP_ID_NOT_FOUND
+            # Outside of group management anybody may commit; a simple group comes of it. Before versions with epochs,
+            # nobody tells a group that is absent from a wrong generation.
+            absent = ErrorCode.GROUP_ID_NOT_FOUND if request.supports_member_epoch else ErrorCode.ILLEGAL_GENERATION
+            error_code = ErrorCode.NONE if request.generation_id < 0 else absent
         if error_code is not NO_ERROR:
             self._effects.reply(token, OffsetCommitResponse(refused_topics(topics, error_code)))
             return

@@ -82,7 +82,7 @@ class Retention:
                 # It is about to change its kind: only then it is known which topics its members subscribe to.
                 continue
             keys, nothing_left = self._due(group, now_ms)
-            if nothing_left and self._administration.may_delete(group):
+            if nothing_left and group.may_expire and self._administration.may_delete(group):
                 expired.add(self._administration.begin_deletion(group), (group,))
             else:
                 expired.add([OffsetTombstone(group.group_id, topic, index) for topic, index in keys])

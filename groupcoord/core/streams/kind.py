@@ -16,7 +16,7 @@ from groupcoord.core.messages import (
     StreamsGroupHeartbeat,
 )
 from groupcoord.core.modern.kind import ModernGroups
-from groupcoord.core.modern.strangers import handlers_of_strangers
+from groupcoord.core.modern.strangers import Strangers
 from groupcoord.core.questions import InternalTopicsCreated
 from groupcoord.core.replies import Token
 from groupcoord.core.streams.conversion import StreamsConversion, WhenStreamsGroupConverted
@@ -42,7 +42,7 @@ class StreamsGroups(ModernGroups[StreamsGroup]):
         self.handlers: dict[type, Handler] = {StreamsGroupHeartbeat: membership.heartbeat}
         self.guest_handlers: dict[type, Handler] = {
             JoinGroup: membership.join,
-            **handlers_of_strangers(context),
+            **Strangers(context).handlers,
         }
         self.repeaters: dict[type, Callable[[Any, Token, int], bool]] = {StreamsGroupHeartbeat: membership.beat_again}
         self.answers: dict[type, Callable[[Any, int], None]] = {

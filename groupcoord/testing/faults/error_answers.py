@@ -11,17 +11,26 @@ from typing import Any, TypeVar
 from attrs import evolve
 
 from groupcoord.core.front.request_router import DESCRIBED_KINDS
+from groupcoord.core.front.share_groups import (
+    refuse_alteration,
+    refuse_offset_deletion,
+    refuse_offset_description,
+    refuse_share_heartbeat,
+)
 from groupcoord.core.front.streams_groups import refuse_description_update, refuse_streams_heartbeat
 from groupcoord.core.messages import (
     NO_NODE,
+    AlterShareGroupOffsets,
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatResponse,
     DeletedGroup,
     DeleteGroups,
     DeleteGroupsResponse,
+    DeleteShareGroupOffsets,
     DescribedGroup,
     DescribeGroups,
     DescribeGroupsResponse,
+    DescribeShareGroupOffsets,
     FetchedGroup,
     FindCoordinator,
     FindCoordinatorResponse,
@@ -40,6 +49,7 @@ from groupcoord.core.messages import (
     OffsetDeleteResponse,
     OffsetFetch,
     OffsetFetchResponse,
+    ShareGroupHeartbeat,
     StreamsGroupHeartbeat,
     StreamsGroupTopologyDescriptionUpdate,
     SyncGroup,
@@ -110,6 +120,10 @@ _OF_GROUPS: dict[type, Refusal] = {
     ),
     ConsumerGroupHeartbeat: lambda request, error: ConsumerGroupHeartbeatResponse(error),
     **{request: kind.refuse for request, kind in DESCRIBED_KINDS.items()},
+    ShareGroupHeartbeat: refuse_share_heartbeat,
+    DescribeShareGroupOffsets: refuse_offset_description,
+    AlterShareGroupOffsets: refuse_alteration,
+    DeleteShareGroupOffsets: refuse_offset_deletion,
     StreamsGroupHeartbeat: refuse_streams_heartbeat,
     StreamsGroupTopologyDescriptionUpdate: refuse_description_update,
 }

@@ -1,0 +1,85 @@
+"""What share groups need of a server: their settings, its share coordinator, and how long partitions are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from groupcoord.broker.configs.groups import GroupConfigs
+from groupcoord.broker.records.topic_data import TopicData
+from groupcoord.broker.share.coordination import ShareCoordination
+from groupcoord.broker.topics.registry import TopicRegistry
+from groupcoord.config.group_settings import ShareGroupSettings
+from groupcoord.core.messages.share_state import ShareStateResponse
+from groupcoord.core.questions import AskShareCoordinator, ShareCoordinatorAnswered
+from groupcoord.core.share.host import LoneShareHost
+
+TakeAnswer = Callable[[ShareCoordinatorAnswered], None]
+"""Takes what the share coordinator could not tell at once."""
+
+
+class _Pending:
+    """Takes the share coordinator's answer to a question."""
+
+    def __init__(self, take: TakeAnswer, question: AskShareCoordinator) -> None:
+        self._take = take
+        self._question = question
+        self.response: ShareStateResponse | None = None
+        self.is_late = False
+
+    def answer(self, response: ShareStateResponse) -> None:
+        """Take the answer: at once, or when nobody waits for it here any more."""
+        self.response = response
+        if self.is_late:
+            self._take(ShareCoordinatorAnswered(self._question, response))
+
+
+class ServerShareHost:
+    """The surroundings of the share groups of one node.
+
+    Where topics hold nothing, there is no share coordinator, and nothing to share: all is agreed to.
+
+    Args:
+        configs: the settings of groups.
+        share: the share coordinator of all nodes.
+        topics: the topics that exist.
+        data: what they hold.
+        take: takes answers that come late.
+    """
+
+    def __init__(
+        self,
+        configs: GroupConfigs,
+        share: ShareCoordination,
+        topics: TopicRegistry,
+        data: TopicData,
+        take: TakeAnswer,
+    ) -> None:
+        self._configs = configs
+        self._share = share
+        self._topics = topics
+        self._data = data
+        self._take = take
+        self._alone = LoneShareHost(share.config)
+
+    def settings_of(self, group_id: str) -> ShareGroupSettings:
+        """Return what holds for a share group."""
+        return self._configs.share_settings_of(group_id)
+
+    def latest_offset(self, topic: str, partition: int) -> int | None:
+        """Return the offset behind the last record of a partition; None if there is no such partition."""
+        known = self._topics.get(topic)
+        if known is None or not 0 <= partition < known.partition_count:
+            return None
+        log = self._data.log(known, partition)
+        return None if log is None else log.end_offset
+
+    def ask(self, question: AskShareCoordinator) -> ShareStateResponse | None:
+        """Ask the share coordinator, which answers at once as a rule."""
+        coordinator = self._share.coordinator
+        if coordinator is None:
+            return self._alone.ask(question)
+        pending = _Pending(self._take, question)
+        coordinator.submit(question.request, pending, is_own=True)
+        self._share.deliver_replies()
+        pending.is_late = pending.response is None
+        return pending.response

@@ -1,0 +1,267 @@
+"""Share groups (KIP-932): the heartbeat, their description, and where they stand in topics.
+
+In a heartbeat None means "as last time", which is not the same as empty.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from uuid import UUID
+
+from attrs import define, frozen
+
+from groupcoord.core.messages.administration import AUTHORIZED_OPERATIONS_OMITTED
+from groupcoord.core.messages.consumer_groups import DescribedPartitions
+from groupcoord.core.messages.request import GroupRequest, Request
+from groupcoord.core.modern.topic_partitions import TopicPartitions
+from groupcoord.errors import ErrorCode
+
+UNKNOWN_OFFSET = -1
+"""A group has not begun to read a partition, or it is not known how much is left of it."""
+
+
+# ---------------------------------------------------------------- members
+
+
+@frozen
+class ShareGroupHeartbeatResponse:
+    """An error comes with a message at most.
+
+    Attributes:
+        member_id: the member's id; None on errors.
+        member_epoch: the epoch to send from now on.
+        heartbeat_interval_ms: when to send the next heartbeat; 0 for a member that leaves.
+        assignment: the partitions whose records the member may take; None: as it was told last.
+    """
+
+    error_code: ErrorCode
+    error_message: str | None = None
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: tuple[TopicPartitions, ...] | None = None
+
+
+@define
+class ShareGroupHeartbeat(GroupRequest[ShareGroupHeartbeatResponse]):
+    """Join, stay in, change one's subscription in, or leave a share group (API key 76).
+
+    Attributes:
+        member_epoch: the epoch last told; 0: join, or join again; -1: leave.
+        subscribed_topic_names: the topics of the member; None: as last time.
+        client_id, client_host: who asks, from the request's header and connection.
+    """
+
+    group_id: str
+    member_id: str
+    member_epoch: int = 0
+    rack_id: str | None = None
+    subscribed_topic_names: tuple[str, ...] | None = None
+    client_id: str = ""
+    client_host: str = ""
+
+
+# ---------------------------------------------------------------- descriptions
+
+
+@frozen
+class DescribedShareMember:
+    """A member of a share group as administrators see it."""
+
+    member_id: str
+    rack_id: str | None
+    member_epoch: int
+    client_id: str
+    client_host: str
+    subscribed_topic_names: tuple[str, ...]
+    assignment: tuple[DescribedPartitions, ...]
+
+
+@frozen
+class DescribedShareGroup:
+    """One share group; with an error all else is empty, the state too."""
+
+    group_id: str
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+    group_state: str = ""
+    group_epoch: int = 0
+    assignment_epoch: int = 0
+    assignor_name: str = ""
+    members: tuple[DescribedShareMember, ...] = ()
+    authorized_operations: int = AUTHORIZED_OPERATIONS_OMITTED
+
+
+@frozen
+class ShareGroupDescribeResponse:
+    """One entry for each group asked for, a group named twice twice."""
+
+    groups: tuple[DescribedShareGroup, ...]
+
+
+@define
+class ShareGroupDescribe(Request[ShareGroupDescribeResponse]):
+    """Describe share groups (API key 77); of any other kind is GROUP_ID_NOT_FOUND."""
+
+    group_ids: tuple[str | None, ...]
+    include_authorized_operations: bool = False
+
+
+# ---------------------------------------------------------------- offsets
+
+
+class ShareTopicToDescribe(NamedTuple):
+    """Partitions of a topic about which is asked."""
+
+    topic_name: str
+    partitions: tuple[int, ...]
+
+
+class ShareGroupToDescribe(NamedTuple):
+    """A group about whose offsets is asked; ``topics`` None: all that it has begun to read."""
+
+    group_id: str
+    topics: tuple[ShareTopicToDescribe, ...] | None = None
+
+
+class DescribedShareOffset(NamedTuple):
+    """Where a group stands in a partition.
+
+    Attributes:
+        partition_index: the partition.
+        start_offset: all before it is finished; -1 if the group has not begun, or it has not been decided where.
+        leader_epoch: in which its leader has last read that.
+        lag: how many records are not finished; -1 if that isn't known.
+    """
+
+    partition_index: int
+    start_offset: int = UNKNOWN_OFFSET
+    leader_epoch: int = 0
+    lag: int = UNKNOWN_OFFSET
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+
+
+class DescribedShareTopic(NamedTuple):
+    """Where a group stands in a topic."""
+
+    topic_name: str
+    topic_id: UUID
+    partitions: tuple[DescribedShareOffset, ...]
+
+
+class DescribedShareGroupOffsets(NamedTuple):
+    """Where a group stands."""
+
+    group_id: str
+    topics: tuple[DescribedShareTopic, ...] = ()
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+
+
+@frozen
+class DescribeShareGroupOffsetsResponse:
+    """One entry for each group asked for."""
+
+    groups: tuple[DescribedShareGroupOffsets, ...]
+
+
+@define
+class DescribeShareGroupOffsets(Request[DescribeShareGroupOffsetsResponse]):
+    """Ask where share groups stand (API key 90). Whether a group exists is not asked."""
+
+    groups: tuple[ShareGroupToDescribe, ...]
+
+
+@frozen
+class DescribeOneShareGroupResponse:
+    """The part of the answer that is about one group."""
+
+    group: DescribedShareGroupOffsets
+
+
+@define
+class DescribeOneShareGroup(GroupRequest[DescribeOneShareGroupResponse]):
+    """The part of a :class:`DescribeShareGroupOffsets` that is about one group: no request of the protocol."""
+
+    group_id: str
+    topics: tuple[ShareTopicToDescribe, ...] | None
+
+
+class ShareOffsetToAlter(NamedTuple):
+    """Where a group is to stand in a partition; -1: where ``share.auto.offset.reset`` says."""
+
+    partition_index: int
+    start_offset: int
+
+
+class ShareTopicToAlter(NamedTuple):
+    """Partitions of a topic to alter."""
+
+    topic_name: str
+    partitions: tuple[ShareOffsetToAlter, ...]
+
+
+class ShareOffsetResult(NamedTuple):
+    """What became of a partition."""
+
+    partition_index: int
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+
+
+class AlteredShareTopic(NamedTuple):
+    """What became of the partitions of a topic."""
+
+    topic_name: str
+    topic_id: UUID
+    partitions: tuple[ShareOffsetResult, ...]
+
+
+@frozen
+class AlterShareGroupOffsetsResponse:
+    """A result for each partition, or an error for all of them."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+    responses: tuple[AlteredShareTopic, ...] = ()
+
+
+@define
+class AlterShareGroupOffsets(GroupRequest[AlterShareGroupOffsetsResponse]):
+    """Let a share group without members stand elsewhere (API key 91); one that isn't there is made."""
+
+    group_id: str
+    topics: tuple[ShareTopicToAlter, ...]
+
+
+class ShareTopicToForget(NamedTuple):
+    """A topic where a group shall not stand anywhere any more."""
+
+    topic_name: str
+
+
+class ForgottenShareTopic(NamedTuple):
+    """What became of a topic."""
+
+    topic_name: str
+    topic_id: UUID
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+
+
+@frozen
+class DeleteShareGroupOffsetsResponse:
+    """A result for each topic, or an error for all of them."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+    responses: tuple[ForgottenShareTopic, ...] = ()
+
+
+@define
+class DeleteShareGroupOffsets(GroupRequest[DeleteShareGroupOffsetsResponse]):
+    """Forget where a share group without members stands in topics (API key 92)."""
+
+    group_id: str
+    topics: tuple[ShareTopicToForget, ...]

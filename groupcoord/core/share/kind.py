@@ -1,0 +1,101 @@
+"""Share groups (KIP-932) as a kind of group: who takes what for them, and how a load makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from groupcoord.core.administration import Deletion
+from groupcoord.core.classic.membership import allows_session_timeout
+from groupcoord.core.context import Handler, HandlerContext
+from groupcoord.core.creation import Creation
+from groupcoord.core.groups import Group
+from groupcoord.core.messages import (
+    AlterShareGroupOffsets,
+    DeleteShareGroupOffsets,
+    DescribedShareGroup,
+    JoinGroup,
+    JoinGroupResponse,
+    ShareGroupDescribe,
+    ShareGroupHeartbeat,
+)
+from groupcoord.core.messages.share_groups import DescribeOneShareGroup
+from groupcoord.core.modern.kind import ModernGroups
+from groupcoord.core.modern.strangers import Strangers
+from groupcoord.core.questions import ShareCoordinatorAnswered
+from groupcoord.core.replies import Reply, Token
+from groupcoord.core.share.descriptions import OffsetsToDescribe, ShareOffsets
+from groupcoord.core.share.environment import ShareGroupEnvironment
+from groupcoord.core.share.group import ShareGroup
+from groupcoord.core.share.member_timers import ShareTimers
+from groupcoord.core.share.membership import ShareMembership
+from groupcoord.errors import ErrorCode
+
+
+class ShareGroups(ModernGroups[ShareGroup]):
+    """The row of share groups in the table of :mod:`~groupcoord.core.kinds`; what its parts are is said there."""
+
+    def __init__(self, context: HandlerContext, creation: Creation, environment: ShareGroupEnvironment) -> None:
+        self._timers = ShareTimers(context.timers, environment)
+        self._offsets = ShareOffsets(context, environment)
+        self._membership = membership = ShareMembership(context, creation, environment, self._timers)
+        super().__init__(context, environment, membership)
+        self.handlers: dict[type, Handler] = {
+            ShareGroupHeartbeat: membership.heartbeat,
+            AlterShareGroupOffsets: membership.alter_offsets,
+            DeleteShareGroupOffsets: membership.delete_offsets,
+            DescribeOneShareGroup: self._offsets.describe,
+        }
+        self.guest_handlers: dict[type, Handler] = {
+            JoinGroup: self._refuse_join,
+            **Strangers(context).handlers,
+        }
+        self.repeaters: dict[type, Callable[[Any, Token, int], bool]] = {ShareGroupHeartbeat: membership.beat_again}
+        self.answers: dict[type, Callable[[Any, int], None]] = {
+            ShareCoordinatorAnswered: self._share_coordinator_answered
+        }
+        self.descriptions: dict[type, Callable[[str], Any]] = {ShareGroupDescribe: self._describe}
+
+    def _share_coordinator_answered(self, answer: ShareCoordinatorAnswered, now_ms: int) -> None:
+        if isinstance(answer.question.purpose, OffsetsToDescribe):
+            self._offsets.answered(answer, now_ms)
+        else:
+            self._membership.share_coordinator_answered(answer, now_ms)
+
+    def _describe(self, group_id: str) -> DescribedShareGroup:
+        group = self._context.visible(group_id)
+        if isinstance(group, ShareGroup):
+            return group.described()
+        message = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a share group."
+        return DescribedShareGroup(group_id, ErrorCode.GROUP_ID_NOT_FOUND, message)
+
+    def revive(self, group: ShareGroup, now_ms: int) -> None:
+        """Start every member's session. What was asked of the share coordinator counts as asked now."""
+        group.state_partitions_ms = now_ms
+        for member in group.state.members.values():
+            self._timers.start_session(group, member, now_ms)
+
+    def topic_deleted(self, topic_id: UUID, now_ms: int) -> None:
+        """A topic is gone from the cluster: groups forget that they have states of it."""
+        self._membership.topic_deleted(topic_id, now_ms)
+
+    def forget_elsewhere(self, group: Group, deletion: Deletion, now_ms: int) -> bool:
+        """Begin to delete what the share coordinator has of a group; return False if that is nothing."""
+        return isinstance(group, ShareGroup) and self._membership.forget_elsewhere(group, deletion, now_ms)
+
+    def parked_tokens(self) -> list[Token]:
+        """Return the tokens of requests that wait for others, and not in a group."""
+        return [purpose.token for purpose in self._offsets.waiting]
+
+    def refuse_waiting(self, error_code: ErrorCode) -> list[Reply]:
+        """Return the refusals of these requests, which are not answered any more."""
+        return self._offsets.refuse(error_code)
+
+    # ------------------------------------------------------------ requests of the classic protocol
+
+    def _refuse_join(self, request: JoinGroup, token: Token, now_ms: int) -> None:
+        error_code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if not allows_session_timeout(self._context.config, request.session_timeout_ms):
+            error_code = ErrorCode.INVALID_SESSION_TIMEOUT
+        self._context.effects.reply(token, JoinGroupResponse(error_code, request.member_id))

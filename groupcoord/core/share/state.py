@@ -1,0 +1,237 @@
+"""What the log says of a share group (KIP-932): its records, and what follows from them.
+
+Sources: ``ShareGroup`` and the ``replay`` methods of ``GroupMetadataManager`` in Apache Kafka 4.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import ClassVar
+from uuid import UUID
+
+from attrs import evolve, field, frozen
+
+from groupcoord.core.modern.assignor import Partitions, SubscriptionType
+from groupcoord.core.modern.state import ModernGroupState, count
+from groupcoord.core.modern.target import subscription_type
+from groupcoord.core.modern.topic_partitions import TopicPartitions
+from groupcoord.core.records import GroupTombstone
+from groupcoord.core.share.records import (
+    ShareGroupCurrentMemberAssignmentRecord,
+    ShareGroupMemberMetadataRecord,
+    ShareGroupMetadataRecord,
+    ShareGroupStatePartitionMetadataRecord,
+    ShareGroupTargetAssignmentMemberRecord,
+    ShareGroupTargetAssignmentMetadataRecord,
+)
+from groupcoord.core.share.state_partitions import NO_STATE_PARTITIONS, StatePartitions
+
+NEW_MEMBER_EPOCH = 0
+NO_PREVIOUS_EPOCH = -1
+STABLE = 0
+"""The only state of a member, in its record."""
+
+
+@frozen
+class ShareAssignment:
+    """Where a member's assignment stands: what its record of type 14 says."""
+
+    member_epoch: int = NEW_MEMBER_EPOCH
+    previous_member_epoch: int = NO_PREVIOUS_EPOCH
+    assigned: Partitions = field(factory=dict)
+
+    def by_topic(self) -> tuple[TopicPartitions, ...]:
+        """Return what the member has, as records and answers name it."""
+        return topic_partitions(self.assigned)
+
+
+NEW_ASSIGNMENT = ShareAssignment()
+
+
+@frozen
+class ShareMember:
+    """A member: what it told of itself, and where its assignment stands."""
+
+    metadata: ShareGroupMemberMetadataRecord
+    assignment: ShareAssignment = NEW_ASSIGNMENT
+
+    has_left: ClassVar[bool] = False
+    """Whoever leaves a share group is gone."""
+
+    @property
+    def member_id(self) -> str:
+        """Its id."""
+        return self.metadata.member_id
+
+    @property
+    def member_epoch(self) -> int:
+        """Where it stands."""
+        return self.assignment.member_epoch
+
+
+class ShareState(ModernGroupState[ShareMember, Partitions]):
+    """The facts about one share group.
+
+    Attributes:
+        name_subscribers: topic name → how many members name it.
+        state_partitions: for which partitions the share coordinator has a state.
+    """
+
+    __slots__ = ("name_subscribers", "state_partitions")
+
+    static_members: ClassVar[Mapping[str, str]] = {}
+    """There are none."""
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(group_id)
+        self.name_subscribers: dict[str, int] = {}
+        self.state_partitions: StatePartitions = NO_STATE_PARTITIONS
+
+    def _copy_to(self, copy: ShareState) -> None:
+        copy.name_subscribers = self.name_subscribers.copy()
+        copy.state_partitions = self.state_partitions
+
+    # ------------------------------------------------------------ records
+
+    def _apply_member(self, record: ShareGroupMemberMetadataRecord) -> None:
+        before = self.members.get(record.member_id)
+        if before is not None:
+            self._count(before, -1)
+        self._own("members")
+        member = ShareMember(record, NEW_ASSIGNMENT if before is None else before.assignment)
+        self.members[record.member_id] = member
+        self._count(member, 1)
+
+    def _apply_target(self, record: ShareGroupTargetAssignmentMemberRecord) -> None:
+        self._own("targets")
+        self.targets[record.member_id] = dict(record.topic_partitions)
+
+    def _apply_assignment(self, record: ShareGroupCurrentMemberAssignmentRecord) -> None:
+        known = self.members.get(record.member_id)
+        metadata = _no_metadata(self.group_id, record.member_id) if known is None else known.metadata
+        self._own("members")
+        self.members[record.member_id] = ShareMember(
+            metadata,
+            ShareAssignment(record.member_epoch, record.previous_member_epoch, dict(record.assigned_partitions)),
+        )
+
+    def _apply_state_partitions(self, record: ShareGroupStatePartitionMetadataRecord) -> None:
+        self.state_partitions = StatePartitions.of(record)
+
+    def _forget_member(self, member_id: str) -> None:
+        self._own("members")
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._count(member, -1)
+            if member.assignment != NEW_ASSIGNMENT:
+                self.members[member_id] = evolve(member, metadata=_no_metadata(self.group_id, member_id))
+
+    def _forget_assignment(self, member_id: str) -> None:
+        member = self.members.get(member_id)
+        if member is not None:
+            self._own("members")
+            if member.metadata == _no_metadata(self.group_id, member_id):
+                del self.members[member_id]
+            else:
+                self.members[member_id] = ShareMember(member.metadata)
+
+    def _forget_state_partitions(self, _: str) -> None:
+        self.state_partitions = NO_STATE_PARTITIONS
+
+    def _count(self, member: ShareMember, change: int) -> None:
+        for name in member.metadata.subscribed_topic_names:
+            count(self.name_subscribers, name, change)
+
+    # ------------------------------------------------------------ questions
+
+    def has_subscribers(self, topic: str) -> bool:
+        """Tell whether anybody subscribes to a topic."""
+        return topic in self.name_subscribers
+
+    def subscription_type(self) -> SubscriptionType:
+        """Tell whether all members subscribe to the same topics."""
+        return subscription_type(len(self.members), self.name_subscribers, {})
+
+    def is_initialized_assigned(self) -> bool:
+        """Tell whether what members are to have is all that the group reads of the topics that they subscribe to."""
+        initialized = {
+            topic_id: partitions
+            for topic_id, (name, partitions) in self.state_partitions.initialized.items()
+            if name in self.name_subscribers
+        }
+        if not initialized or not self.members:
+            return True
+        assigned: dict[UUID, set[int]] = {}
+        for target in self.targets.values():
+            for topic_id, partitions in target.items():
+                assigned.setdefault(topic_id, set()).update(partitions)
+        return all(assigned.get(topic_id, set()) == partitions for topic_id, partitions in initialized.items())
+
+
+def _no_metadata(group_id: str, member_id: str) -> ShareGroupMemberMetadataRecord:
+    """Stand in for a member's record of type 10 that is not there, or not yet."""
+    return ShareGroupMemberMetadataRecord(group_id, member_id, None, "", "")
+
+
+def topic_partitions(partitions: Partitions) -> tuple[TopicPartitions, ...]:
+    """Return partitions as records and answers name them."""
+    return tuple([TopicPartitions(topic_id, tuple(indexes)) for topic_id, indexes in partitions.items()])
+
+
+def assignment_record(
+    group_id: str, member_id: str, assignment: ShareAssignment
+) -> ShareGroupCurrentMemberAssignmentRecord:
+    """Return the record of what a member has."""
+    return ShareGroupCurrentMemberAssignmentRecord(
+        group_id,
+        member_id,
+        assignment.member_epoch,
+        assignment.previous_member_epoch,
+        STABLE,
+        assignment.by_topic(),
+    )
+
+
+def member_tombstones(group_id: str, member_ids: Iterable[str]) -> list[GroupTombstone]:
+    """Return the tombstones of the records of members, in Kafka's order."""
+    return [
+        GroupTombstone(group_id, record.key_of(member_id))
+        for member_id in member_ids
+        for record in (
+            ShareGroupCurrentMemberAssignmentRecord,
+            ShareGroupTargetAssignmentMemberRecord,
+            ShareGroupMemberMetadataRecord,
+        )
+    ]
+
+
+def group_tombstones(state: ShareState) -> list[GroupTombstone]:
+    """Return the tombstones of all that the log may have of a group, in Kafka's order."""
+    keys = (
+        ShareGroupTargetAssignmentMetadataRecord.key,
+        ShareGroupStatePartitionMetadataRecord.key,
+        ShareGroupMetadataRecord.key,
+    )
+    return [
+        *member_tombstones(state.group_id, {**state.members, **state.targets}),
+        *(GroupTombstone(state.group_id, key) for key in keys),
+    ]
+
+
+ShareState.APPLY = {
+    ShareGroupMemberMetadataRecord: ShareState._apply_member,
+    ShareGroupMetadataRecord: ShareState._apply_group,
+    ShareGroupTargetAssignmentMetadataRecord: ShareState._apply_target_epoch,
+    ShareGroupTargetAssignmentMemberRecord: ShareState._apply_target,
+    ShareGroupCurrentMemberAssignmentRecord: ShareState._apply_assignment,
+    ShareGroupStatePartitionMetadataRecord: ShareState._apply_state_partitions,
+}
+
+ShareState.FORGET = {
+    10: ShareState._forget_member,
+    11: ShareState._forget_group,
+    12: ShareState._forget_target_epoch,
+    13: ShareState._forget_target,
+    14: ShareState._forget_assignment,
+    15: ShareState._forget_state_partitions,
+}

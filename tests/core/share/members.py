@@ -1,0 +1,126 @@
+"""What members of a share group send, in tests with a driver, and how the group looks."""
+
+from __future__ import annotations
+
+from groupcoord import GroupCoordinator
+from groupcoord.core.kinds import as_share_group
+from groupcoord.core.messages.share_state import ShareStateResponse
+from groupcoord.core.questions import AskShareCoordinator, ShareCoordinatorAnswered
+from groupcoord.core.share.group import ShareGroup
+from groupcoord.core.share.host import LoneShareHost
+from groupcoord.errors import ErrorCode
+from groupcoord.messages import (
+    AlterShareGroupOffsets,
+    DeleteShareGroupOffsets,
+    DescribedShareGroup,
+    DescribedShareGroupOffsets,
+    DescribeShareGroupOffsets,
+    DescribeShareGroupOffsetsResponse,
+    ShareGroupDescribe,
+    ShareGroupHeartbeat,
+    ShareGroupHeartbeatResponse,
+    ShareGroupToDescribe,
+    ShareOffsetToAlter,
+    ShareTopicToAlter,
+    ShareTopicToForget,
+)
+from groupcoord.testing.fleet import Sent
+from tests.core.driver import Driver
+
+HOST = "/127.0.0.1"
+
+
+class SlowShareHost(LoneShareHost):
+    """A share coordinator that answers when a test says so, and as it says.
+
+    Attributes:
+        asked: what it was asked, and has not answered.
+    """
+
+    is_slow = False
+
+    def ask(self, question: AskShareCoordinator) -> ShareStateResponse | None:
+        """Answer at once, or later."""
+        if not self.is_slow:
+            return super().ask(question)
+        self.asked.append(question)
+        return None
+
+    @property
+    def asked(self) -> list[AskShareCoordinator]:
+        """What was asked."""
+        return self.__dict__.setdefault("_asked", [])  # type: ignore[no-any-return]
+
+    def answer(self, coordinator: GroupCoordinator, *, reachable: bool = True) -> None:
+        """Answer the oldest question: agree, or be out of reach."""
+        question = self.asked.pop(0)
+        response = super().ask(question) if reachable else None
+        coordinator.found_out(ShareCoordinatorAnswered(question, response))
+
+
+class Members:
+    """The members of one share group: what they send, and how the group looks."""
+
+    def __init__(self, driver: Driver, group_id: str = "group") -> None:
+        self.driver = driver
+        self.group_id = group_id
+
+    @property
+    def inside(self) -> ShareGroup | None:
+        """The share group as the coordinator has it; None if it has none."""
+        coordinator = self.driver.coordinator
+        partition = coordinator.partition(coordinator.partition_of(self.group_id))
+        return None if partition is None else as_share_group(partition.groups.get(self.group_id))
+
+    @property
+    def described(self) -> DescribedShareGroup:
+        """The group as administrators see it."""
+        return self.driver.coordinator.call(ShareGroupDescribe((self.group_id,))).groups[0]
+
+    def heartbeat(self, member_id: str, epoch: int, *names: str, rack: str | None = None) -> Sent:
+        """A member says that it lives; what it doesn't name stays."""
+        return self.driver.submit(
+            ShareGroupHeartbeat(self.group_id, member_id, epoch, rack, names or None, "client", HOST)
+        )
+
+    def join(self, member_id: str, *names: str) -> Sent:
+        """Somebody joins, with a subscription to these topics (``orders`` if none are named)."""
+        return self.heartbeat(member_id, 0, *(names or ("orders",)))
+
+    def leave(self, member_id: str) -> Sent:
+        """A member leaves."""
+        return self.heartbeat(member_id, -1)
+
+    def alter(self, topic: str, **offsets: int) -> Sent:
+        """Somebody lets the group stand elsewhere: ``p0=5`` at offset 5 of partition 0."""
+        wanted = tuple(ShareOffsetToAlter(int(name[1:]), offset) for name, offset in offsets.items())
+        return self.driver.submit(AlterShareGroupOffsets(self.group_id, (ShareTopicToAlter(topic, wanted),)))
+
+    def forget(self, *topics: str) -> Sent:
+        """Somebody lets the group stand nowhere in topics."""
+        return self.driver.submit(DeleteShareGroupOffsets(self.group_id, tuple(map(ShareTopicToForget, topics))))
+
+    @property
+    def offsets(self) -> DescribedShareGroupOffsets:
+        """Where the group stands, as administrators see it."""
+        sent = self.driver.submit(DescribeShareGroupOffsets((ShareGroupToDescribe(self.group_id),)))
+        return sent.answer(DescribeShareGroupOffsetsResponse).groups[0]
+
+    @property
+    def starts(self) -> dict[str, list[int]]:
+        """The start offsets of the partitions of each topic."""
+        return {topic.topic_name: [entry.start_offset for entry in topic.partitions] for topic in self.offsets.topics}
+
+
+def answered(sent: Sent) -> ShareGroupHeartbeatResponse:
+    """Return the answer of a heartbeat."""
+    return sent.answer(ShareGroupHeartbeatResponse)
+
+
+def told(sent: Sent) -> tuple[int, list[int] | None]:
+    """Return the epoch and the partitions that a heartbeat is answered; None: as before."""
+    response = answered(sent)
+    assert response.error_code is ErrorCode.NONE
+    if response.assignment is None:
+        return response.member_epoch, None
+    return response.member_epoch, [index for topic in response.assignment for index in topic.partitions]
