@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from groupcoord.analysis.columns.results import ResultDirectory
 from groupcoord.analysis.columns.schema import KIND_RECORD, RECORDS
+from groupcoord.analysis.folding.grouped import folded_histories
 from groupcoord.analysis.folding.histories import feed_history
 from groupcoord.analysis.folding.records import decode_records, read_back
 from groupcoord.analysis.history import LogHistory
@@ -21,6 +22,7 @@ from groupcoord.testing.logs import GeneratedLog, logs, record_bytes, records
 from ..bench.spark_logs import write_log
 from ..history.consumer_story import crew, moving, write_story
 from ..history.whole_logs import rows_of_logs
+from .grouped_rows import all_records, grouped
 
 FEW_ROWS = 997
 """So many rows are fed at a time: stretches between a group's records lie across them."""
@@ -49,6 +51,13 @@ def told_by_columns(folder: Path, out: Path) -> list[str]:
     return sorted(told)
 
 
+def told_by_groups(folder: Path) -> list[str]:
+    """Return the same rows out of columns that are sorted by group."""
+    rows = grouped(all_records(folder))
+    parts = [rows.slice(start, FEW_ROWS) for start in range(0, rows.num_rows, FEW_ROWS)]
+    return sorted(repr((kind, {"group_id": key[1], **row})) for key, kind, row in folded_histories(parts, None))
+
+
 def test_histories_are_those_of_every_commit(broker_log: Path, tmp_path: Path) -> None:
     """Of a real broker's log, of consumer groups, and of many groups that rebalance."""
     write_log(tmp_path / "log", records=20_000, partitions=2, groups=20)
@@ -56,7 +65,7 @@ def test_histories_are_those_of_every_commit(broker_log: Path, tmp_path: Path) -
     shutil.move(story, tmp_path / "log" / "__consumer_offsets-7")
 
     for number, folder in enumerate((broker_log, tmp_path / "log")):
-        assert told_by_columns(folder, tmp_path / f"out-{number}") == told_by_batches(folder)
+        assert told_by_columns(folder, tmp_path / f"out-{number}") == told_by_batches(folder) == told_by_groups(folder)
 
 
 FEW_GROUPS = logs(keys_and_values=record_bytes(records=records(group_ids=st.sampled_from("ab"))), max_batches=12)
@@ -72,4 +81,4 @@ def test_histories_of_random_logs(log: GeneratedLog) -> None:
             path.parent.mkdir(parents=True)
             path.write_bytes(log.data)
             folder = Path(name) / "log"
-            assert told_by_columns(folder, Path(name) / "out") == told_by_batches(folder)
+            assert told_by_columns(folder, Path(name) / "out") == told_by_batches(folder) == told_by_groups(folder)

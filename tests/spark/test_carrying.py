@@ -7,25 +7,20 @@ from typing import Any
 
 import fsspec
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from attrs import evolve
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from groupcoord.analysis.columns.chunks import RowSettings
-from groupcoord.analysis.columns.schema import RECORDS
-from groupcoord.analysis.columns.tasks import log_tasks
-from groupcoord.analysis.folding.arrow import flags, is_offset_record
 from groupcoord.analysis.folding.commits import CommitFold
 from groupcoord.analysis.folding.grouped import folded_histories
 from groupcoord.analysis.folding.transactions import Markers, commits, is_marker
 from groupcoord.analysis.history.state import decode_state
-from groupcoord.analysis.running.sources import LogSource
 from groupcoord.spark.folding import FOLDED
 from groupcoord.spark.state_buckets import BucketFile, BucketFolder, Buckets, bucket_of
 from groupcoord.spark.stream_fold import CARRIED_ROWS, CarrySettings, carrier, told_row
 
+from ..folding.grouped_rows import all_records, grouped
 from ..judging.troubled import write_troubled
 
 BUCKETS = 16
@@ -36,22 +31,13 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> pa.Table:
     """The records of groups with every trouble, and their commits, in the order of the log."""
     folder = tmp_path_factory.mktemp("log")
     write_troubled(folder)
-    source = LogSource(frozenset(), None, [folder])
-    batches = [batch for task in log_tasks(source.find(may_be_empty=False)) for batch in task.rows(RowSettings())]
-    return pa.Table.from_batches(batches, RECORDS)
+    return all_records(folder)
 
 
 def folded(records: pa.Table, markers: Markers) -> pa.Table:
     """Return what is folded of records (:data:`FOLDED`), sorted by group and log."""
-    records = records.filter(pc.and_(pc.equal(records["kind"], "record"), pc.is_valid(records["group_id"])))
-    is_transactional = flags(records["is_transactional"]) & flags(is_offset_record(records))
-    outcomes = markers.outcomes(records)
-    told = pc.if_else(pa.array(is_transactional), outcomes, pa.scalar(None, pa.string()))
-    rows = records.drop_columns(["complete_from"]).append_column("transaction", told)
-    rows = rows.append_column("complete_from", pa.array([0] * rows.num_rows, pa.int64()))
     schema = to_arrow_schema(FOLDED)
-    order = [(name, "ascending") for name in ("log_partition", "group_id", "log_offset")]
-    return rows.select(schema.names).cast(schema).sort_by(order)
+    return grouped(records, markers).select(schema.names).cast(schema)
 
 
 def carried(records: pa.Table, markers: Markers, at_a_time: int, out: Path) -> tuple[list[str], list[str]]:

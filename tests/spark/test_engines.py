@@ -1,4 +1,7 @@
-"""Without Spark comes the same as with it: every table, row by row, and every figure of the page."""
+"""Without Spark comes the same as with it: every table, row by row, and every figure of the page.
+
+Rules are tested where they are; here everything has to come together.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -19,7 +20,6 @@ from groupcoord.analysis.report.model import summary
 from groupcoord.analysis.running.analysis import LocalAnalysis
 from groupcoord.clock import ManualClock
 from groupcoord.spark.analysis import Analysis
-from groupcoord.testing.logs import GeneratedLog, logs, record_bytes, records
 
 from ..bench.spark_logs import write_log
 from ..history.consumer_story import Story, crew, moving, write_story
@@ -37,7 +37,6 @@ OF_RECORDS = {
     "partition_load": pipeline.partition_load,
 }
 NOW_MS = 1_800_000_000_000
-RANDOM_LOGS = 24
 ENDS = "topic,topic_partition,end_offset\nt,0,1000\nt,1,9\nt-6,0,1000\ntopic-0,0,99999999\n"
 
 
@@ -141,37 +140,3 @@ def test_logs_of_brokers_and_stories_are_the_same(spark: SparkSession, broker_lo
     paths = (broker_log, tmp_path / "log")
     check_same(spark, tmp_path / "out", *paths, end_offsets=write_ends(tmp_path))
     check_same(spark, tmp_path / "nameless", nameless)
-
-
-def _logs_of(number: int) -> st.SearchStrategy[GeneratedLog]:
-    """Return logs whose groups are in no other log: a group lies in one log partition."""
-    group_ids = st.sampled_from([f"{number}-{name}" for name in ("a", "b")])
-    return logs(keys_and_values=record_bytes(records=records(group_ids=group_ids)))
-
-
-def check_random(spark: SparkSession, folder: Path, found: list[GeneratedLog]) -> None:
-    """Let each log be a log partition, and compare what both engines make of all."""
-    shutil.rmtree(folder, ignore_errors=True)
-    for number, log in enumerate(found):
-        path = folder / "log" / f"__consumer_offsets-{number}" / f"{0:020d}.log"
-        path.parent.mkdir(parents=True)
-        path.write_bytes(log.data)
-    if any(log.data for log in found):
-        check_same(spark, folder / "out", folder / "log")
-
-
-ONCE = settings(
-    max_examples=1, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck), derandomize=True
-)
-
-
-@pytest.mark.slow
-def test_random_logs_are_the_same(spark: SparkSession, tmp_path: Path) -> None:
-    """Every record type and version, every format and codec, transactions of every kind, and what compaction leaves."""
-
-    @settings(ONCE, max_examples=2)
-    @given(st.tuples(*map(_logs_of, range(RANDOM_LOGS))))
-    def compare(found: tuple[GeneratedLog, ...]) -> None:
-        check_random(spark, tmp_path / "random", list(found))
-
-    compare()
