@@ -23,7 +23,7 @@ from groupcoord.core.events import AppendFailures, Counters, Event
 from groupcoord.core.front.authorization import Authorize, Principal
 from groupcoord.core.front.partition_table import PartitionStatus, PartitionTable
 from groupcoord.core.front.request_router import RequestRouter, VerifyTransaction
-from groupcoord.core.front.routing import Cluster, Owner, ShareOwner, TransactionOwner
+from groupcoord.core.front.routing import Coordinators, Owner, ShareOwner, TransactionOwner
 from groupcoord.core.front.split_requests import SplitRequests, original_tokens
 from groupcoord.core.host import CreateTopics, Host, create_no_topics
 from groupcoord.core.interpreter import maker
@@ -137,7 +137,7 @@ class GroupCoordinator:
         self._loader = Loader(
             self._partitions, self.log_store, self.clock, self._observer, self._make_partition, self._ownership
         )
-        self._cluster = Cluster(node, owner, count, transaction_owner, share_owner)
+        self._cluster = Coordinators(node, owner, count, transaction_owner, share_owner)
         self._router = RequestRouter(
             config=self.config,
             assignors=tuple(chosen),

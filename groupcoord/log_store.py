@@ -352,6 +352,12 @@ class ClosableStore(Protocol):
         """Write what is not written yet, and let go of everything; the store is not used after that."""
 
 
+def close_store(store: object) -> None:
+    """Close a log store that wants to be closed; nothing is done to others."""
+    if isinstance(store, ClosableStore):
+        store.close()
+
+
 class TakesAnswers(Protocol):
     """Whoever is told what came of an append, from any thread."""
 

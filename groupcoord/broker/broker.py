@@ -51,7 +51,7 @@ from groupcoord.core.questions import CreateInternalTopics
 from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.embedding.random_ids import random_member_id, random_uuid
 from groupcoord.errors import ErrorCode
-from groupcoord.log_store import AbandonableStore, ClosableStore, CompactingStore, LogStore
+from groupcoord.log_store import AbandonableStore, CompactingStore, LogStore, close_store
 from groupcoord.wire import Answered, WireResponse
 from groupcoord.wire.feature_messages import ApiVersions
 from groupcoord.wire.pacing import Pace, in_portions
@@ -388,8 +388,7 @@ class Broker:
         self._notices.report(ends=True)
         if self._owns_storage:
             self.data.close()
-            if isinstance(self.log_store, ClosableStore):
-                self.log_store.close()
+            close_store(self.log_store)
 
     def abandon(self) -> None:
         """Let go of files as a process does that is killed, for tests of what clients and the next start make of that.

@@ -20,8 +20,8 @@ from attrs import frozen
 
 from groupcoord.cli import demo_member
 from groupcoord.cli.interrupts import BeforeTheEnd
+from groupcoord.conformance.client import Client, NoResponseError
 from groupcoord.conformance.entities import ResponseError
-from groupcoord.conformance.peer import NoResponseError, Peer
 from groupcoord.conformance.sockets import SocketServer
 from groupcoord.conformance.targets import ConnectionClosedError
 from groupcoord.errors import GroupcoordError
@@ -351,11 +351,11 @@ def committed_offsets(port: int, group_id: str, topic: str) -> dict[int, int]:
 
 def _ask(port: int, api: str, version: int, body: dict[str, Any]) -> Any:
     try:
-        peer = Peer(SocketServer(HOST, port), "groupcoord demo")
+        client = Client(SocketServer(HOST, port), "groupcoord demo")
         try:
-            peer.send(api, version, body)
-            return peer.receive(ANSWER_TIMEOUT_MS)
+            client.send(api, version, body)
+            return client.receive(ANSWER_TIMEOUT_MS)
         finally:
-            peer.close()
+            client.close()
     except (ConnectionClosedError, NoResponseError, ResponseError) as error:
         raise DemoError(f"the server does not answer {api}: {error}") from error

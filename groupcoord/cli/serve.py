@@ -36,7 +36,7 @@ from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.errors import ConfigError
 from groupcoord.host.node_servers import NODES_MAX, NodeServers, Sockets
 from groupcoord.host.opening import Storage, open_log_store, open_producer_ids, open_topic_directory
-from groupcoord.log_store import ClosableStore, ListingStore, LogStore, LogStoreError
+from groupcoord.log_store import ListingStore, LogStore, LogStoreError, close_store
 
 if TYPE_CHECKING:
     from groupcoord.storage.data_directory import DataDirectory
@@ -274,8 +274,7 @@ class _Opening:
         data_dir = self._data_dir
         with ExitStack() as stack:
             store = _open_store(data_dir, self._config)
-            if isinstance(store, ClosableStore):
-                stack.callback(store.close)
+            stack.callback(close_store, store)
             registry, directory, config = _open_topics(data_dir, store, self._config, self._is_set, self._topics)
             storage = Storage(
                 config,

@@ -12,8 +12,8 @@ from typing import Any
 
 from attrs import define, field
 
+from groupcoord.conformance.client import Client, NoResponseError, open_client
 from groupcoord.conformance.entities import BodyError, ResponseError
-from groupcoord.conformance.peer import NoResponseError, Peer, open_peer
 from groupcoord.conformance.server_facts import ServerFacts, ask_groups, ask_topics
 from groupcoord.conformance.targets import ConnectionClosedError, Server
 
@@ -63,8 +63,8 @@ class Cleaner:
         left = []
         for clean in (self._abort_transactions, self._delete_groups, self._delete_group_settings, self._delete_topics):
             try:
-                with open_peer(self.server) as peer:
-                    left += clean(peer)
+                with open_client(self.server) as client:
+                    left += clean(client)
             except _TROUBLE as error:
                 left.append(f"cleaning up ended early: {error}")
         return left
@@ -72,18 +72,18 @@ class Cleaner:
     def _is_own(self, name: str) -> bool:
         return name.startswith(tuple(self.group_ids))
 
-    def _abort_transactions(self, peer: Peer) -> list[str]:
+    def _abort_transactions(self, client: Client) -> list[str]:
         if "ListTransactions" not in self.facts.apis:
             return []
         filters = {"state_filters": ["Ongoing"], "producer_id_filters": []}
-        listed = peer.ask("ListTransactions", 0, filters)["transaction_states"]
+        listed = client.ask("ListTransactions", 0, filters)["transaction_states"]
         own = [state["transactional_id"] for state in listed if self._is_own(state["transactional_id"])]
-        return [f"the transaction of {name}" for name in own if not self._abort(peer, name)]
+        return [f"the transaction of {name}" for name in own if not self._abort(client, name)]
 
-    def _abort(self, peer: Peer, transactional_id: str) -> bool:
+    def _abort(self, client: Client, transactional_id: str) -> bool:
         fields = {"transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
         for _ in range(_ABORT_TRIES):
-            answered = peer.ask("InitProducerId", 4, {"transactional_id": transactional_id, **fields})
+            answered = client.ask("InitProducerId", 4, {"transactional_id": transactional_id, **fields})
             if answered["error_code"] == "NONE":
                 return True
             if answered["error_code"] != "CONCURRENT_TRANSACTIONS":
@@ -91,61 +91,61 @@ class Cleaner:
             self.server.sleep(_PAUSE_MS)
         return False
 
-    def _delete_groups(self, peer: Peer) -> list[str]:
-        own = sorted({*self.group_ids, *self.named_groups, *filter(self._is_own, ask_groups(peer))})
-        for group_id, error in _delete_groups(peer, own):
+    def _delete_groups(self, client: Client) -> list[str]:
+        own = sorted({*self.group_ids, *self.named_groups, *filter(self._is_own, ask_groups(client))})
+        for group_id, error in _delete_groups(client, own):
             if error == "NON_EMPTY_GROUP":
-                self._remove_members(peer, group_id)
-        left = _delete_groups(peer, own)
+                self._remove_members(client, group_id)
+        left = _delete_groups(client, own)
         return [f"group {name}: {error}" for name, error in left if error not in ("NONE", "GROUP_ID_NOT_FOUND")]
 
-    def _remove_members(self, peer: Peer, group_id: str) -> None:
-        described = peer.ask("DescribeGroups", 5, {"groups": [group_id], "include_authorized_operations": False})
+    def _remove_members(self, client: Client, group_id: str) -> None:
+        described = client.ask("DescribeGroups", 5, {"groups": [group_id], "include_authorized_operations": False})
         members = _member_ids(described)
         if members:
             leaving = [{"member_id": member, "group_instance_id": None, "reason": "cleaning up"} for member in members]
-            peer.ask("LeaveGroup", 5, {"group_id": group_id, "members": leaving})
+            client.ask("LeaveGroup", 5, {"group_id": group_id, "members": leaving})
         if "ConsumerGroupDescribe" in self.facts.apis:
             query = {"group_ids": [group_id], "include_authorized_operations": False}
-            for member in _member_ids(peer.ask("ConsumerGroupDescribe", 0, query)):
-                peer.ask("ConsumerGroupHeartbeat", 0, _leave(group_id, member))
+            for member in _member_ids(client.ask("ConsumerGroupDescribe", 0, query)):
+                client.ask("ConsumerGroupHeartbeat", 0, _leave(group_id, member))
         if "StreamsGroupDescribe" in self.facts.apis:
             query = {"group_ids": [group_id], "include_authorized_operations": False}
-            for member in _member_ids(peer.ask("StreamsGroupDescribe", 0, query)):
-                peer.ask("StreamsGroupHeartbeat", 0, _leave_streams(group_id, member))
+            for member in _member_ids(client.ask("StreamsGroupDescribe", 0, query)):
+                client.ask("StreamsGroupHeartbeat", 0, _leave_streams(group_id, member))
 
-    def _delete_group_settings(self, peer: Peer) -> list[str]:
+    def _delete_group_settings(self, client: Client) -> list[str]:
         if self.facts.apis.get("ListConfigResources", (0, 0))[1] < 1:
             return []
-        listed = peer.ask("ListConfigResources", 1, {"resource_types": [_GROUP_RESOURCE]})["config_resources"]
+        listed = client.ask("ListConfigResources", 1, {"resource_types": [_GROUP_RESOURCE]})["config_resources"]
         left = []
         for name in (resource["resource_name"] for resource in listed if self._is_own(resource["resource_name"])):
             resource = {"resource_type": _GROUP_RESOURCE, "resource_name": name}
             query = {"resources": [{**resource, "configuration_keys": None}], "include_synonyms": False}
-            (found,) = peer.ask("DescribeConfigs", 1, query)["results"]
+            (found,) = client.ask("DescribeConfigs", 1, query)["results"]
             keys = [config["name"] for config in found["configs"] if config["config_source"] == _SET_FOR_THE_GROUP]
             deletions = [{"name": key, "config_operation": _DELETE, "value": None} for key in keys]
             alter = {"resources": [{**resource, "configs": deletions}], "validate_only": False}
-            (answered,) = peer.ask("IncrementalAlterConfigs", 1, alter)["responses"]
+            (answered,) = client.ask("IncrementalAlterConfigs", 1, alter)["responses"]
             if answered["error_code"] != "NONE":
                 left.append(f"settings of group {name}: {answered['error_code']}")
         return left
 
-    def _delete_topics(self, peer: Peer) -> list[str]:
-        new = ask_topics(peer).keys() - set(self.topics_before)
+    def _delete_topics(self, client: Client) -> list[str]:
+        new = ask_topics(client).keys() - set(self.topics_before)
         own = sorted(name for name in new if name in self.topics or self._is_own(name))
         if not own:
             return []
-        answered = peer.ask("DeleteTopics", 5, {"topic_names": own, "timeout": 10_000})["responses"]
+        answered = client.ask("DeleteTopics", 5, {"topic_names": own, "timeout": 10_000})["responses"]
         errors = {topic["name"]: topic["error_code"] for topic in answered}
         gone = ("NONE", "UNKNOWN_TOPIC_OR_PARTITION")
         return [f"topic {name}: {error}" for name, error in errors.items() if error not in gone]
 
 
-def _delete_groups(peer: Peer, group_ids: Collection[str]) -> list[tuple[str, str]]:
+def _delete_groups(client: Client, group_ids: Collection[str]) -> list[tuple[str, str]]:
     if not group_ids:
         return []
-    results = peer.ask("DeleteGroups", 2, {"groups_names": list(group_ids)})["results"]
+    results = client.ask("DeleteGroups", 2, {"groups_names": list(group_ids)})["results"]
     return [(result["group_id"], result["error_code"]) for result in results]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from groupcoord.conformance.client import Client, NoResponseError, Request
 from groupcoord.conformance.entities import BodyError, Plain, ResponseError
 from groupcoord.conformance.matching import (
     Bindings,
@@ -13,7 +14,6 @@ from groupcoord.conformance.matching import (
     match,
     substitute,
 )
-from groupcoord.conformance.peer import NoResponseError, Peer, Request
 from groupcoord.conformance.preparation import make_topics, wait_for_topics, wait_until_ready
 from groupcoord.conformance.record_batches import with_batches, with_bytes
 from groupcoord.conformance.report import Failure
@@ -70,7 +70,7 @@ class _Replayer:
         self._server = server
         self._tolerance = tolerance
         self._bindings: Bindings = {"$g": group_id}
-        self._peers: dict[str, Peer] = {}
+        self._clients: dict[str, Client] = {}
         self._step = 0
         self._action = "before the first step"
 
@@ -94,17 +94,17 @@ class _Replayer:
         return None
 
     def close(self) -> None:
-        for peer in self._peers.values():
-            peer.close()
-        self._peers.clear()
+        for client in self._clients.values():
+            client.close()
+        self._clients.clear()
 
     def _play(self, step: Step) -> None:
         match step:
             case Send():
-                if step.connection not in self._peers:
-                    self._peers[step.connection] = Peer(self._server, step.client_id)
+                if step.connection not in self._clients:
+                    self._clients[step.connection] = Client(self._server, step.client_id)
                 body = with_bytes(substitute(step.body, self._bindings), round(self._server.wall_ms()))
-                self._peers[step.connection].send(step.api, step.version, body)
+                self._clients[step.connection].send(step.api, step.version, body)
             case Receive():
                 self._receive(step)
             case Quiet():
@@ -112,19 +112,19 @@ class _Replayer:
             case Sleep():
                 self._server.sleep(step.duration_ms)
             case Close():
-                self._peers.pop(step.connection).close()
+                self._clients.pop(step.connection).close()
             case Restart():
                 self._server.restart()  # which sees nobody leave before it is killed
                 self.close()
                 wait_until_ready(self._server, self._transcript, self._bindings)
 
     def _receive(self, step: Receive) -> None:
-        peer = self._peers[step.connection]
-        request = peer.oldest_unanswered
+        client = self._clients[step.connection]
+        request = client.oldest_unanswered
         self._action = f"receive {request} on {step.connection}"
         latest_ms = self._tolerance.latest_ms(request.api, step.took_ms)
         try:
-            got = peer.receive(latest_ms + _GRACE_MS)
+            got = client.receive(latest_ms + _GRACE_MS)
         except (NoResponseError, ConnectionClosedError, ResponseError) as error:
             raise self._failed(str(error), expected=step.body) from error
         took_ms = self._server.now_ms() - request.sent_ms
@@ -152,7 +152,7 @@ class _Replayer:
             wait_for_topics(self._server, made)
 
     def _stay_quiet(self, step: Quiet) -> None:
-        got = self._peers[step.connection].unexpected(step.duration_ms)
+        got = self._clients[step.connection].unexpected(step.duration_ms)
         if got is not None:
             raise self._failed("a response came, expected none", got=got)
 

@@ -7,9 +7,9 @@ import re
 from collections.abc import Collection, Container, Iterable, Mapping
 from typing import Any
 
+from groupcoord.conformance.client import Client, open_client
 from groupcoord.conformance.entities import Plain
 from groupcoord.conformance.matching import Bindings, substitute
-from groupcoord.conformance.peer import Peer, open_peer
 from groupcoord.conformance.server_facts import listed_apis
 from groupcoord.conformance.targets import Server, TargetError
 from groupcoord.conformance.transcript import Send, Transcript
@@ -37,12 +37,12 @@ def make_topics(server: Server, topics: Mapping[str, int]) -> dict[str, str]:
     """
     if not topics:
         return {}
-    with open_peer(server) as peer:
+    with open_client(server) as client:
         wanted = [
             {"name": name, "num_partitions": count, "replication_factor": 1, "assignments": [], "configs": []}
             for name, count in topics.items()
         ]
-        created = peer.ask("CreateTopics", 7, {"timeout": 10_000, "topics": wanted})
+        created = client.ask("CreateTopics", 7, {"timeout": 10_000, "topics": wanted})
         for topic in created["topics"]:
             if topic["error_code"] not in ("NONE", "TOPIC_ALREADY_EXISTS"):
                 raise TargetError(f"topic {topic['name']!r} can't be created: {topic['error_code']}")
@@ -65,14 +65,14 @@ def wait_for_topics(server: Server, names: Collection[str]) -> list[dict[str, An
         "allow_auto_topic_creation": False,
         "include_topic_authorized_operations": False,
     }
-    with open_peer(server) as peer:
-        answers_offsets = "ListOffsets" in listed_apis(peer)
+    with open_client(server) as client:
+        answers_offsets = "ListOffsets" in listed_apis(client)
         give_up_ms = server.now_ms() + _TIMEOUT_MS
         while server.now_ms() < give_up_ms:
-            answered = peer.ask("Metadata", 12, query)["topics"]
+            answered = client.ask("Metadata", 12, query)["topics"]
             known = [topic for topic in answered if topic["name"] in names and _is_ready(topic)]
             # A broker may know who leads a partition a moment before it leads.
-            if len(known) == len(names) and (not answers_offsets or _lead(peer, known)):
+            if len(known) == len(names) and (not answers_offsets or _lead(client, known)):
                 return known
             server.sleep(_PAUSE_MS)
     raise TargetError(f"topics are not ready within {_TIMEOUT_MS // 1000} s: {', '.join(names)}")
@@ -86,11 +86,11 @@ def wait_until_ready(server: Server, transcript: Transcript, bindings: Bindings)
     """
     groups = group_ids(transcript, bindings)
     transactional_ids = _transactional_ids(transcript, bindings)
-    with open_peer(server) as peer:
-        apis = listed_apis(peer)
+    with open_client(server) as client:
+        apis = listed_apis(client)
         give_up_ms = server.now_ms() + _TIMEOUT_MS
         while server.now_ms() < give_up_ms:
-            if _groups_ready(peer, groups) and _transactions_ready(peer, transactional_ids, apis):
+            if _groups_ready(client, groups) and _transactions_ready(client, transactional_ids, apis):
                 return
             server.sleep(_PAUSE_MS)
     raise TargetError(f"the coordinators are not ready within {_TIMEOUT_MS // 1000} s")
@@ -108,7 +108,7 @@ def _is_ready(topic: dict[str, Any]) -> bool:
     return topic["error_code"] == "NONE" and partitions and all(p["error_code"] == "NONE" for p in partitions)
 
 
-def _lead(peer: Peer, topics: list[dict[str, Any]]) -> bool:
+def _lead(client: Client, topics: list[dict[str, Any]]) -> bool:
     wanted = [
         {
             "name": topic["name"],
@@ -119,34 +119,34 @@ def _lead(peer: Peer, topics: list[dict[str, Any]]) -> bool:
         }
         for topic in topics
     ]
-    answered = peer.ask("ListOffsets", 5, {"replica_id": -1, "isolation_level": 0, "topics": wanted})["topics"]
+    answered = client.ask("ListOffsets", 5, {"replica_id": -1, "isolation_level": 0, "topics": wanted})["topics"]
     return not any(p["error_code"] in _NO_LEADER for topic in answered for p in topic["partitions"])
 
 
-def _groups_ready(peer: Peer, groups: list[str]) -> bool:
+def _groups_ready(client: Client, groups: list[str]) -> bool:
     # the first look for a coordinator makes a fresh broker create __consumer_offsets
-    found = peer.ask("FindCoordinator", 4, {"key_type": 0, "coordinator_keys": groups})
+    found = client.ask("FindCoordinator", 4, {"key_type": 0, "coordinator_keys": groups})
     if any(answer["error_code"] in _NOT_READY for answer in found["coordinators"]):
         return False
-    described = peer.ask("DescribeGroups", 5, {"groups": groups, "include_authorized_operations": False})
+    described = client.ask("DescribeGroups", 5, {"groups": groups, "include_authorized_operations": False})
     if any(group["error_code"] in _NOT_READY for group in described["groups"]):
         return False
-    listed = peer.ask("ListGroups", 4, {"states_filter": []})  # fails as a whole while any log partition loads
+    listed = client.ask("ListGroups", 4, {"states_filter": []})  # fails as a whole while any log partition loads
     return listed["error_code"] not in _NOT_READY
 
 
-def _transactions_ready(peer: Peer, transactional_ids: list[str], apis: Container[str]) -> bool:
+def _transactions_ready(client: Client, transactional_ids: list[str], apis: Container[str]) -> bool:
     if not transactional_ids:
         return True
-    found = peer.ask("FindCoordinator", 4, {"key_type": 1, "coordinator_keys": transactional_ids})
+    found = client.ask("FindCoordinator", 4, {"key_type": 1, "coordinator_keys": transactional_ids})
     if any(answer["error_code"] != "NONE" for answer in found["coordinators"]):
         return False
     if "DescribeTransactions" in apis:
-        described = peer.ask("DescribeTransactions", 0, {"transactional_ids": transactional_ids})
+        described = client.ask("DescribeTransactions", 0, {"transactional_ids": transactional_ids})
         if any(state["error_code"] in _NOT_READY for state in described["transaction_states"]):
             return False
     if "InitProducerId" in apis:  # a fresh broker may have no producer ids to give yet
-        return peer.ask("InitProducerId", 4, _NO_PRODUCER)["error_code"] not in _NOT_READY
+        return client.ask("InitProducerId", 4, _NO_PRODUCER)["error_code"] not in _NOT_READY
     return True
 
 

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from attrs import evolve, field, frozen
 
 from groupcoord.conformance.cleaning import Cleaner
+from groupcoord.conformance.client import open_client
 from groupcoord.conformance.execution import TROUBLE, replay
 from groupcoord.conformance.needs import (
     alters_broker,
@@ -22,7 +23,6 @@ from groupcoord.conformance.needs import (
     unlisted_versions,
     unmet_settings,
 )
-from groupcoord.conformance.peer import open_peer
 from groupcoord.conformance.preparation import group_ids
 from groupcoord.conformance.report import Failure, Outcome, Report, Verdict
 from groupcoord.conformance.server_facts import ServerFacts, ask_facts, ask_groups, ask_topics
@@ -215,8 +215,8 @@ class _Run:
         """Return the topics, with their numbers of partitions, and groups of a server that is somebody else's."""
         if self._target.own_settings is None:
             return {}, ()
-        with open_peer(server) as peer:
-            return ask_topics(peer), ask_groups(peer)
+        with open_client(server) as client:
+            return ask_topics(client), ask_groups(client)
 
     def _replay_shared(self, transcript: Transcript, stage: _Stage) -> Outcome:
         return self._replay(

@@ -7,8 +7,8 @@ from typing import Any
 
 from attrs import field, frozen
 
+from groupcoord.conformance.client import Client, NoResponseError, open_client
 from groupcoord.conformance.entities import API_KEYS, BodyError, ResponseError
-from groupcoord.conformance.peer import NoResponseError, Peer, open_peer
 from groupcoord.conformance.targets import ConnectionClosedError, Server
 
 BROKER_RESOURCE = 4
@@ -37,13 +37,13 @@ class ServerFacts:
         return {"apis": apis, "settings": dict(sorted(self.settings.items())), "why_unknown": self.why_unknown}
 
 
-def listed_apis(peer: Peer) -> dict[str, tuple[int, int]]:
+def listed_apis(client: Client) -> dict[str, tuple[int, int]]:
     """Return the APIs that a server lists, with the lowest and the highest version.
 
     Raises:
         ConnectionClosedError, NoResponseError, ResponseError: the server doesn't say.
     """
-    answered = peer.ask("ApiVersions", 3, _SOFTWARE)["api_keys"]
+    answered = client.ask("ApiVersions", 3, _SOFTWARE)["api_keys"]
     return {
         _NAMES.get(api["api_key"], str(api["api_key"])): (api["min_version"], api["max_version"]) for api in answered
     }
@@ -60,8 +60,8 @@ def ask_facts(server: Server, keys: Collection[str], told: Mapping[str, str]) ->
     Raises:
         ConnectionClosedError, NoResponseError, ResponseError: the server doesn't say what it lists.
     """
-    with open_peer(server) as peer:
-        apis = listed_apis(peer)
+    with open_client(server) as client:
+        apis = listed_apis(client)
     if not keys:
         return ServerFacts(apis, told)
     if "DescribeConfigs" not in apis:
@@ -73,30 +73,30 @@ def ask_facts(server: Server, keys: Collection[str], told: Mapping[str, str]) ->
     return ServerFacts(apis, {**found, **told}, why_unknown)
 
 
-def ask_topics(peer: Peer) -> dict[str, int]:
+def ask_topics(client: Client) -> dict[str, int]:
     """Return the names of all topics, with how many partitions each has.
 
     Raises:
         ConnectionClosedError, NoResponseError, ResponseError: the server doesn't say.
     """
-    answered = peer.ask("Metadata", 4, {"topics": None, "allow_auto_topic_creation": False})["topics"]
+    answered = client.ask("Metadata", 4, {"topics": None, "allow_auto_topic_creation": False})["topics"]
     return {topic["name"]: len(topic["partitions"]) for topic in answered}
 
 
-def ask_groups(peer: Peer) -> set[str]:
+def ask_groups(client: Client) -> set[str]:
     """Return the ids of all groups that a server lists.
 
     Raises:
         ConnectionClosedError, NoResponseError, ResponseError: the server doesn't say.
     """
-    return {group["group_id"] for group in peer.ask("ListGroups", 4, {"states_filter": []})["groups"]}
+    return {group["group_id"] for group in client.ask("ListGroups", 4, {"states_filter": []})["groups"]}
 
 
 def _ask_settings(server: Server, keys: Collection[str]) -> tuple[dict[str, str], str]:
-    with open_peer(server) as peer:
+    with open_client(server) as client:
         # Any broker will do: the nodes of a cluster are set up alike where it matters to groups.
         query = {"topics": [], "allow_auto_topic_creation": False}
-        brokers = peer.ask("Metadata", 4, query)["brokers"]
+        brokers = client.ask("Metadata", 4, query)["brokers"]
         if not brokers:
             return {}, "it lists no brokers"
         resource = {
@@ -104,7 +104,7 @@ def _ask_settings(server: Server, keys: Collection[str]) -> tuple[dict[str, str]
             "resource_name": str(brokers[0]["node_id"]),
             "configuration_keys": sorted(keys),
         }
-        (result,) = peer.ask("DescribeConfigs", 1, {"resources": [resource], "include_synonyms": False})["results"]
+        (result,) = client.ask("DescribeConfigs", 1, {"resources": [resource], "include_synonyms": False})["results"]
     if result["error_code"] != "NONE":
         return {}, f"DescribeConfigs: {result['error_code']}"
     return {config["name"]: config["value"] for config in result["configs"] if config["value"] is not None}, ""

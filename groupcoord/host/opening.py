@@ -18,7 +18,7 @@ from groupcoord.config import Config
 from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.core.topic_names import TRANSACTIONS_TOPIC
 from groupcoord.host.descriptors import descriptor_limit
-from groupcoord.log_store import AbandonableStore, ClosableStore, LogStore, MemoryLogStore
+from groupcoord.log_store import AbandonableStore, LogStore, MemoryLogStore, close_store
 from groupcoord.storage.log_directory import BROKER_FILE
 
 if TYPE_CHECKING:
@@ -57,8 +57,7 @@ class Storage:
     def close(self) -> None:
         """Close everything."""
         self.data.close()
-        if isinstance(self.log_store, ClosableStore):
-            self.log_store.close()
+        close_store(self.log_store)
 
     def abandon(self) -> None:
         """Let go of files as a process does that is killed. What is kept in memory is left as a disk would be."""

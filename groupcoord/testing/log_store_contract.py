@@ -40,13 +40,13 @@ from groupcoord.core.records import (
     TransactionMarker,
 )
 from groupcoord.log_store import (
-    ClosableStore,
     CondensingStore,
     LoadedCommits,
     LogRecord,
     LogStore,
     LogStoreError,
     Ticket,
+    close_store,
 )
 from groupcoord.testing.faulty_store import Answer, Settle, append_and_settle
 
@@ -174,7 +174,7 @@ def _check_an_empty_store(store: LogStore) -> None:
     for partition in PARTITIONS:
         found = list(store.read(partition))
         _require(not found, f"log partition {partition} of a new store is not empty: {found[:3]}")
-    _close(store)
+    close_store(store)
 
 
 def _check_every_kind_of_record(
@@ -191,7 +191,7 @@ def _check_every_kind_of_record(
         log.check("after it was reopened")
         log.append(0, [GroupTombstone("after it was reopened")])
         log.check("after an append to the reopened store")
-    _close(log.store)
+    close_store(log.store)
 
 
 def _check_readers(store: LogStore, settle: Settle | None) -> None:
@@ -213,7 +213,7 @@ def _check_readers(store: LogStore, settle: Settle | None) -> None:
     del abandoned
     log.append(0, [GroupTombstone("after a reader that was given up")])
     log.check("after a reader that was given up")
-    _close(store)
+    close_store(store)
 
 
 def _check_refused_appends(store: LogStore, settle: Settle | None) -> None:
@@ -245,7 +245,7 @@ def _check_refused_appends(store: LogStore, settle: Settle | None) -> None:
             f"an append of {len(records)} records with a group id of {TOO_LONG} bytes among them must be written as a "
             f"whole or not at all: {len(found)} records are read instead of {len(expected)}",
         )
-    _close(store)
+    close_store(store)
 
 
 def _check_random_appends(
@@ -267,7 +267,7 @@ def _check_random_appends(
             log.store = store = reopen(store)
             log.check(f"after {number + 1} random appends and reopening")
     log.check(f"after {RANDOM_APPENDS} random appends")
-    _close(log.store)
+    close_store(log.store)
 
 
 def _check_history(
@@ -300,7 +300,7 @@ def _check_history(
             for found in records_read:
                 loaded.apply(found.record, found.offset)
             _compare_states(f"{when}, {way}()", _facts(loaded), _facts(acknowledged))
-    _close(store)
+    close_store(store)
 
 
 def _check_late_answers(store: LogStore, settle: Settle) -> None:
@@ -332,7 +332,7 @@ def _check_late_answers(store: LogStore, settle: Settle) -> None:
                     found.get(outcome) == appends[ticket.number][0] if isinstance(outcome, int) else False,
                     f"{where}: append {ticket.number} is said to lie at {outcome}, where its first record is not",
                 )
-    _close(store)
+    close_store(store)
 
 
 def _step_of_history(source: random.Random) -> list[Record]:
@@ -392,11 +392,6 @@ def _facts(hard: HardState) -> dict[str, Any]:
 def _compare_states(where: str, found: dict[str, Any], expected: dict[str, Any]) -> None:
     for name, wanted in expected.items():
         _require(found[name] == wanted, f"{where}: the {name} are {found[name]} instead of {wanted}")
-
-
-def _close(store: LogStore) -> None:
-    if isinstance(store, ClosableStore):
-        store.close()
 
 
 def _every_kind() -> Iterable[list[Record]]:

@@ -31,11 +31,11 @@ from groupcoord.core.messages import (
 from groupcoord.errors import ErrorCode
 from groupcoord.laws import require
 from groupcoord.log_store import (
-    ClosableStore,
     LogStoreError,
     NotEnoughReplicasError,
     NotLeaderError,
     RecordTooLargeError,
+    close_store,
 )
 from groupcoord.testing.consumers import PARTITIONS, TOPIC, ClassicConsumer, Consumer
 from groupcoord.testing.kip848_consumers import Kip848Consumer
@@ -412,8 +412,7 @@ class CoordinatorMachine(World, RuleBasedStateMachine):
             for group_id in self.group_ids:
                 self.check_all_are_served(group_id)
         finally:
-            if isinstance(self.store.store, ClosableStore):
-                self.store.store.close()
+            close_store(self.store.store)
 
 
 def _one_offset(partition: int, offset: int) -> tuple[TopicToCommit, ...]:

@@ -27,7 +27,7 @@ from groupcoord.testing.asserting.topics import Topics, checked_topics
 from groupcoord.testing.certificates import Certificates
 from groupcoord.testing.fault_words import FaultWords
 from groupcoord.testing.faults import Control, FaultFunctionError, Rule
-from groupcoord.testing.faults.cluster import HOST, Cluster
+from groupcoord.testing.faults.nodes_under_test import HOST, NodesUnderTest
 
 __all__ = ["ServerThread"]
 
@@ -141,7 +141,7 @@ class ServerThread(FaultWords, Assertions):
         kept_clock = clock or LeapingClock()
         Security(kept_clock, properties=secure)  # what is wrong with it is to be told now
         self._request_log = RequestLog(kept_clock.now_ms)
-        self._cluster = Cluster(
+        self._cluster = NodesUnderTest(
             config,
             checked_topics(topics, config),
             None if data_dir is None else Path(data_dir),

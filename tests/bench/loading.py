@@ -32,7 +32,7 @@ from uuid import UUID
 
 from groupcoord import Config, GroupCoordinator, ManualClock
 from groupcoord.broker.topics.registry import TopicRegistry
-from groupcoord.conformance.peer import Peer
+from groupcoord.conformance.client import Client
 from groupcoord.conformance.sockets import SocketServer
 from groupcoord.core.interpreter import collector_paused
 from groupcoord.core.records import OffsetCommitRecord
@@ -120,7 +120,7 @@ def settle(coordinator: GroupCoordinator, group_id: str) -> None:
     assert len({response.member_epoch for response in told.values()}) == 1, told
 
 
-def commit_to(peer: Peer, count: int, key_count: int, metadata_length: int) -> None:
+def commit_to(client: Client, count: int, key_count: int, metadata_length: int) -> None:
     """Let a broker write the commits, many of which are on their way at a time."""
     topics = [
         {
@@ -132,11 +132,11 @@ def commit_to(peer: Peer, count: int, key_count: int, metadata_length: int) -> N
         }
         for number in range(KEYS_OF_GROUP // COMMIT_PARTITIONS)
     ]
-    created = ask(peer, "CreateTopics", 7, {"topics": topics, "timeout": 60_000})
+    created = ask(client, "CreateTopics", 7, {"topics": topics, "timeout": 60_000})
     assert {topic["error_code"] for topic in created["topics"]} == {"NONE"}, created
-    peers = [Peer(SocketServer("127.0.0.1", PORT), "test") for _ in range(WRITERS)]
+    clients = [Client(SocketServer("127.0.0.1", PORT), "test") for _ in range(WRITERS)]
     for number, (group_id, topic, offset) in enumerate(commits(count, key_count)):
-        writer = peers[number % WRITERS]
+        writer = clients[number % WRITERS]
         if number >= WRITERS:
             check_committed(writer)
         partitions = [
@@ -155,14 +155,14 @@ def commit_to(peer: Peer, count: int, key_count: int, metadata_length: int) -> N
             "topics": [{"name": topic, "partitions": partitions}],
         }
         writer.send("OffsetCommit", 8, body)
-    for writer in peers:
+    for writer in clients:
         check_committed(writer)
         writer.close()
 
 
-def check_committed(peer: Peer) -> None:
+def check_committed(client: Client) -> None:
     """Wait for the answer to a commit."""
-    answer: Any = peer.receive(ANSWER_MS)
+    answer: Any = client.receive(ANSWER_MS)
     errors = {partition["error_code"] for topic in answer["topics"] for partition in topic["partitions"]}
     assert errors == {"NONE"}, errors
 
@@ -224,8 +224,8 @@ def measured(directory: Path, tree: Path | None = None, *, trace: bool = False) 
 def loaded_by_kafka(properties: Path, log: Path) -> int:
     """Start the broker and stop it again; return how many milliseconds it says that loading took."""
     log.write_bytes(b"")
-    with running(java("-Xmx2g", VERBOSE, "kafka.Kafka", str(properties)), PORT, log) as peer:
-        wait_for_groups(peer, ["group-0"])
+    with running(java("-Xmx2g", VERBOSE, "kafka.Kafka", str(properties)), PORT, log) as client:
+        wait_for_groups(client, ["group-0"])
     found = LOADED.findall(log.read_text())
     assert found, log.read_text()[-3000:]
     return int(found[-1])
@@ -253,10 +253,10 @@ def main() -> None:
         directory, properties, log = Path(name, "data"), Path(name, "server.properties"), Path(name, "broker.log")
         if not options.no_kafka:
             format_directory(directory, properties, PORT, 1)
-            with running(java("kafka.Kafka", str(properties)), PORT, log) as peer:
-                wait_for_groups(peer, ["group-0"])
+            with running(java("kafka.Kafka", str(properties)), PORT, log) as client:
+                wait_for_groups(client, ["group-0"])
                 if options.by_kafka:
-                    commit_to(peer, options.commits, options.keys, options.metadata)
+                    commit_to(client, options.commits, options.keys, options.metadata)
         if options.consumer_groups is not None:
             write_consumer_groups(directory, options.consumer_groups)
             print(f"{options.consumer_groups:,} consumer groups of {MEMBERS_OF_GROUP} members")

@@ -23,7 +23,6 @@ import argparse
 import json
 import os
 import shlex
-import socket
 import statistics
 import subprocess
 import sys
@@ -33,6 +32,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.ports import free_port
 from tests.storage.real_broker import ask, connected, started, wait_for_groups
 
 LOADGEN, KFAKE = (Path(__file__).resolve().parent / name for name in ("loadgen", "kfake"))
@@ -103,19 +103,6 @@ class Server:
         """End the process; nothing of it is needed any more."""
         self._process.kill()
         self._process.wait(60)
-
-
-def free_port() -> int:
-    """Return a port on which nobody listens, nor on the next, which a broker takes for its controller."""
-    while True:
-        with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port: int = first.getsockname()[1]
-            try:
-                second.bind(("127.0.0.1", port + 1))
-            except OSError:
-                continue
-            return port
 
 
 def build(source: Path, folder: Path) -> Path:

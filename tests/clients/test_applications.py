@@ -10,7 +10,6 @@ import os
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import time
 import urllib.error
@@ -26,6 +25,7 @@ import pytest
 from groupcoord.cli.demo_processes import wait_until
 from groupcoord.testing import ServerThread
 from tests.clients.beside import PROGRAMS
+from tests.ports import free_port
 
 APPLICATIONS = PROGRAMS / "applications"
 LIBS = Path(os.environ.get("GROUPCOORD_APPLICATIONS", Path.home() / ".cache/groupcoord/applications"))
@@ -142,14 +142,6 @@ STORED = "".join(
     f"{kind}.storage.topic=connect-{kind}\n{kind}.storage.replication.factor=1\n"
     for kind in ("offset", "config", "status")
 )
-
-
-def free_port() -> int:
-    """Return a port on which nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def ask_connect(port: int, path: str, body: Any = None) -> Any:

@@ -11,7 +11,7 @@ import pytest
 
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.cli.demo_processes import ServerProcess, committed_offsets
-from groupcoord.conformance.peer import Peer
+from groupcoord.conformance.client import Client
 from groupcoord.conformance.sockets import SocketServer
 from tests.clients.beside import Consumer
 from tests.clients.test_live_consumer_groups import (
@@ -25,7 +25,7 @@ from tests.clients.test_live_consumer_groups import (
     starting,
     wait_for,
 )
-from tests.clients.test_member_beside import free_port
+from tests.ports import free_port
 from tests.storage.real_broker import ask, format_directory, java, needs_kafka, running, wait_for_groups
 
 GROUP, LOG_PARTITIONS = "live", 3
@@ -39,16 +39,16 @@ pytestmark = [pytest.mark.slow, *needs_kafka, pytest.mark.usefixtures("client_li
 
 def describe(port: int) -> Any:
     """Return what ConsumerGroupDescribe says of the group, members in the order of their ids."""
-    peer = Peer(SocketServer("127.0.0.1", port), "test")
+    client = Client(SocketServer("127.0.0.1", port), "test")
     try:
         body = {"group_ids": [GROUP], "include_authorized_operations": False}
-        (group,) = ask(peer, "ConsumerGroupDescribe", 1, body)["groups"]
+        (group,) = ask(client, "ConsumerGroupDescribe", 1, body)["groups"]
     finally:
-        peer.close()
+        client.close()
     return group | {"members": sorted(group["members"], key=lambda member: str(member["member_id"]))}
 
 
-def create_topic(peer: Peer) -> UUID:
+def create_topic(client: Client) -> UUID:
     """Create the topic, and return its id."""
     topic = {
         "name": TOPIC,
@@ -57,7 +57,7 @@ def create_topic(peer: Peer) -> UUID:
         "assignments": [],
         "configs": [],
     }
-    answer = ask(peer, "CreateTopics", 7, {"topics": [topic], "timeout": 10_000, "validate_only": False})
+    answer = ask(client, "CreateTopics", 7, {"topics": [topic], "timeout": 10_000, "validate_only": False})
     return UUID(str(answer["topics"][0]["topic_id"]))
 
 
@@ -80,9 +80,9 @@ def test_a_broker_and_a_server_in_turn(tmp_path: Path) -> None:
     broker = java("kafka.Kafka", str(properties))
     with ExitStack() as stack:
         start = stack.enter_context(starting(f"127.0.0.1:{port}", GROUP))
-        with running(broker, port, log) as peer:
-            wait_for_groups(peer, [GROUP])
-            ids = [create_topic(peer), uuid4()]
+        with running(broker, port, log) as client:
+            wait_for_groups(client, [GROUP])
+            ids = [create_topic(client), uuid4()]
             members = [start("librdkafka"), start("librdkafka", "consumer", "static")]
             share(*members)
             wait_for(lambda: has_committed(port), "all offsets are committed", members)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from groupcoord.cli.demo_processes import DemoError, ServerProcess, committed_offsets, wait_until
-from groupcoord.conformance.peer import Peer
+from groupcoord.conformance.client import Client
 from groupcoord.conformance.sockets import SocketServer
 from tests.clients.beside import Consumer, franz, running
 from tests.storage.real_broker import HAS_KAFKA, ask
@@ -94,11 +94,11 @@ def share(*consumers: Consumer) -> float:
 
 def is_stable(port: int, group: str) -> bool:
     """Tell whether the server says that the group is stable: nobody has anything to catch up with."""
-    peer = Peer(SocketServer("127.0.0.1", port), "test")
+    client = Client(SocketServer("127.0.0.1", port), "test")
     try:
-        groups = ask(peer, "ListGroups", 5, {"states_filter": ["Stable"], "types_filter": []})["groups"]
+        groups = ask(client, "ListGroups", 5, {"states_filter": ["Stable"], "types_filter": []})["groups"]
     finally:
-        peer.close()
+        client.close()
     return group in [found["group_id"] for found in groups]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from groupcoord.cli.demo_processes import DemoError, ServerProcess, committed_offsets, wait_until
 from tests.clients.beside import CONSUMER, Consumer, running
 from tests.clients.fleet import PARTITION_COUNT, TOPIC
+from tests.ports import free_port
 from tests.storage.real_broker import HAS_KAFKA, format_directory, java
 
 DEADLINE_S = 40.0
@@ -98,12 +98,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def create_topic(bootstrap: str) -> None:

@@ -11,8 +11,8 @@ import trustme
 from groupcoord import cli
 from groupcoord.config.client_properties import ClientProperties
 from groupcoord.conformance import AddressTarget, Outcome, Report, Transcript, Verdict, load_transcripts, run
+from groupcoord.conformance.client import open_client
 from groupcoord.conformance.needs import topics_made_by, unmet_settings
-from groupcoord.conformance.peer import open_peer
 from groupcoord.conformance.server_facts import ask_topics
 from groupcoord.conformance.sockets import SocketServer
 from groupcoord.conformance.targets import ConnectionClosedError, TargetError
@@ -62,9 +62,9 @@ def verdicts(report: Report) -> dict[str, tuple[Verdict, str]]:
 def left_on(server: ServerThread) -> tuple[set[str], list[str]]:
     """Return topics but internal ones, and groups."""
     host, _, port = server.bootstrap.rpartition(":")
-    with open_peer(SocketServer(host, int(port))) as peer:
-        groups = peer.ask("ListGroups", 4, {"states_filter": []})["groups"]
-        return {name for name in ask_topics(peer) if name[:2] != "__"}, [group["group_id"] for group in groups]
+    with open_client(SocketServer(host, int(port))) as client:
+        groups = client.ask("ListGroups", 4, {"states_filter": []})["groups"]
+        return {name for name in ask_topics(client) if name[:2] != "__"}, [group["group_id"] for group in groups]
 
 
 def test_what_needs_other_settings_is_skipped(server: ServerThread) -> None:

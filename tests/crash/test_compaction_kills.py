@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from groupcoord.cli.demo_processes import ServerProcess, wait_until
-from groupcoord.conformance.peer import Peer
+from groupcoord.conformance.client import Client
 from groupcoord.conformance.sockets import SocketServer
 from groupcoord.records.batches import encode_batch, iter_batches
 from tests.storage.real_broker import ask
@@ -21,30 +21,30 @@ CONFIGS = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "se
 START_MS = 1_700_000_000_000
 
 
-def create(peer: Peer) -> None:
+def create(client: Client) -> None:
     configs = [{"name": name, "value": value} for name, value in CONFIGS.items()]
     topic = {"name": TOPIC, "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": configs}
-    ask(peer, "CreateTopics", 5, {"topics": [topic], "timeout": 10_000, "validate_only": False})
+    ask(client, "CreateTopics", 5, {"topics": [topic], "timeout": 10_000, "validate_only": False})
 
 
-def put(peer: Peer, number: int) -> None:
+def put(client: Client, number: int) -> None:
     """Write a number under one of the keys; each batch is older than the one before by more than a segment may be."""
     record = (b"k%d" % (number % KEYS), b"%d" % number, START_MS + number * 2_000)
     partition = {"index": 0, "records": {"hex": encode_batch(0, [record], leader_epoch=-1, base_sequence=-1).hex()}}
     topics = [{"name": TOPIC, "partition_data": [partition]}]
     body = {"transactional_id": None, "acks": -1, "timeout": 5_000, "topic_data": topics}
-    answer = ask(peer, "Produce", 7, body)
+    answer = ask(client, "Produce", 7, body)
     assert "'error_code': 'NONE'" in repr(answer), answer
 
 
-def read(peer: Peer) -> list[tuple[bytes, int]]:
+def read(client: Client) -> list[tuple[bytes, int]]:
     """Return what a reader from the beginning finds."""
     partition: dict[str, Any] = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 10_000_000}
     partition |= {"log_start_offset": -1, "current_leader_epoch": -1}
     topics = [{"topic": TOPIC, "partitions": [partition]}]
     asked = {"max_wait": 0, "min_bytes": 1, "max_bytes": 10_000_000, "isolation_level": 0, "topics": topics}
     session = {"replica_id": -1, "session_id": 0, "session_epoch": -1, "forgotten_topics_data": []}
-    (answer,) = ask(peer, "Fetch", 9, {**asked, **session})["responses"][0]["partitions"]
+    (answer,) = ask(client, "Fetch", 9, {**asked, **session})["responses"][0]["partitions"]
     data = bytes.fromhex((answer["records"] or {"hex": ""})["hex"])
     return [(key or b"", int(value or b"-1")) for batch in iter_batches(data) for _, _, key, value in batch.records()]
 
@@ -57,13 +57,13 @@ def test_nothing_acknowledged_is_lost(tmp_path: Path, kills: int) -> None:
     for _ in range(kills):
         server = ServerProcess(tmp_path, settings=SETTINGS)
         try:
-            with closing(Peer(SocketServer("127.0.0.1", server.port), "test")) as peer:
+            with closing(Client(SocketServer("127.0.0.1", server.port), "test")) as client:
                 if not number:
-                    create(peer)
-                values = dict(read(peer)) if number else {}
+                    create(client)
+                values = dict(read(client)) if number else {}
                 assert values == {b"k%d" % (last % KEYS): last for last in range(max(number - KEYS, 0), number)}
                 for _ in range(chance.randint(20, 50)):
-                    put(peer, number)
+                    put(client, number)
                     number += 1
                 few = chance.randint(5, 20)
                 wait_until(lambda few=few: len(list(folder.glob("*.log"))) <= few, 60, "compaction")

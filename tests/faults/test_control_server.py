@@ -20,8 +20,8 @@ from groupcoord.clock import LeapingClock
 from groupcoord.conformance.free_ports import FreePorts
 from groupcoord.errors import ErrorCode
 from groupcoord.testing.faults import control_server
-from groupcoord.testing.faults.cluster import Cluster
 from groupcoord.testing.faults.control_server import BODY_BYTES_MAX, TYPES, WORDS, ControlServer
+from groupcoord.testing.faults.nodes_under_test import NodesUnderTest
 from tests.broker.wire_world import HEARTBEAT, wire_frame
 from tests.host.serving import DEADLINE_S, serve
 from tests.tables import as_one_test
@@ -141,7 +141,7 @@ def answers(*asked: tuple[str, str, object, dict[str, str]]) -> list[tuple[int, 
     """Return what a server in this process says."""
 
     async def run() -> list[tuple[int, Any]]:
-        cluster = Cluster(Config(), {}, None, LeapingClock(), secure={}, users={}, make_broker=Broker)
+        cluster = NodesUnderTest(Config(), {}, None, LeapingClock(), secure={}, users={}, make_broker=Broker)
         await cluster.start()
         async with ControlServer(cluster.control, 0) as control:
             client = Client(control.port)

@@ -12,14 +12,15 @@ from groupcoord.clock import SystemClock
 from groupcoord.config import Config
 from groupcoord.host.node_servers import NodeServers, NoSuchNodeError
 from groupcoord.host.server import Server
-from groupcoord.testing.faults.cluster import Cluster
+from groupcoord.testing.faults.nodes_under_test import NodesUnderTest
 
 NODES = {1, 2, 3}
 
 
-def cluster_of_three() -> Cluster:
+def cluster_of_three() -> NodesUnderTest:
     """Return three nodes that don't run yet."""
-    return Cluster(Config(), {"orders": 3}, None, SystemClock(), nodes=3, secure={}, users={}, make_broker=Broker)
+    topics = {"orders": 3}
+    return NodesUnderTest(Config(), topics, None, SystemClock(), nodes=3, secure={}, users={}, make_broker=Broker)
 
 
 def known(servers: NodeServers) -> list[set[int]]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from groupcoord.conformance.peer import Peer
+from groupcoord.conformance.client import Client
 from groupcoord.conformance.sockets import SocketServer
 from groupcoord.conformance.targets import ConnectionClosedError
 
@@ -60,13 +60,13 @@ def format_directory(directory: Path, properties: Path, port: int, log_partition
 
 
 @contextmanager
-def running(command: list[str], port: int, log: Path) -> Iterator[Peer]:
+def running(command: list[str], port: int, log: Path) -> Iterator[Client]:
     """Run a server until it is not needed any more, then stop it with SIGTERM; yield a connection to it."""
     process = started(command, log)
     try:
-        peer = connected(process, port, log)
-        yield peer
-        peer.close()
+        client = connected(process, port, log)
+        yield client
+        client.close()
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(60)
@@ -78,34 +78,34 @@ def started(command: list[str], log: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(command, stdout=output, stderr=output)
 
 
-def connected(process: subprocess.Popen[bytes], port: int, log: Path) -> Peer:
+def connected(process: subprocess.Popen[bytes], port: int, log: Path) -> Client:
     """Return a connection to a server as soon as it listens."""
     deadline_s = time.monotonic() + START_S
     while True:
         try:
-            return Peer(SocketServer("127.0.0.1", port), "test")
+            return Client(SocketServer("127.0.0.1", port), "test")
         except ConnectionClosedError:
             assert process.poll() is None, log.read_text()[-3000:]
             assert time.monotonic() < deadline_s, log.read_text()[-3000:]
             time.sleep(0.2)
 
 
-def ask(peer: Peer, api: str, version: int, body: dict[str, Any]) -> Any:
+def ask(client: Client, api: str, version: int, body: dict[str, Any]) -> Any:
     """Send a request and return the answer."""
-    peer.send(api, version, body)
-    return peer.receive(ANSWER_MS)
+    client.send(api, version, body)
+    return client.receive(ANSWER_MS)
 
 
-def wait_for_groups(peer: Peer, group_ids: list[str]) -> None:
+def wait_for_groups(client: Client, group_ids: list[str]) -> None:
     """Wait until the coordinator of every group answers; the first request makes the offsets topic."""
     deadline_s = time.monotonic() + START_S
     errors = {""}
     while not errors <= {"NONE", "GROUP_ID_NOT_FOUND"}:  # kfake says the latter of a group that is new
         assert time.monotonic() < deadline_s, errors
-        found = ask(peer, "FindCoordinator", 4, {"key_type": 0, "coordinator_keys": group_ids})
+        found = ask(client, "FindCoordinator", 4, {"key_type": 0, "coordinator_keys": group_ids})
         errors = {coordinator["error_code"] for coordinator in found["coordinators"]}
         if errors == {"NONE"}:
             named = [{"group_id": group_id, "topics": None} for group_id in group_ids]
-            fetched = ask(peer, "OffsetFetch", 8, {"groups": named})
+            fetched = ask(client, "OffsetFetch", 8, {"groups": named})
             errors = {group["error_code"] for group in fetched["groups"]}
         time.sleep(0.2)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from groupcoord import Config, GroupCoordinator, ManualClock
-from groupcoord.conformance.peer import Peer
+from groupcoord.conformance.client import Client
 from groupcoord.messages import (
     CompleteTransaction,
     DeleteGroups,
@@ -50,19 +50,19 @@ GROUPS = [
 pytestmark = [pytest.mark.slow, *needs_kafka]
 
 
-def answers(peer: Peer) -> dict[str, Any]:
+def answers(client: Client) -> dict[str, Any]:
     """Return all that a server says of the groups, in an order of its own."""
     result: dict[str, Any] = {}
     for stable in (False, True):
         body = {"groups": [{"group_id": g, "topics": None} for g in GROUPS], "require_stable": stable}
         named = {"name": "orders", "partition_indexes": [0, 1, 2, 3]}
         body_named = {"groups": [{"group_id": g, "topics": [named]} for g in GROUPS], "require_stable": stable}
-        result[f"fetch {stable}"] = in_order(ask(peer, "OffsetFetch", 8, body))
-        result[f"fetch named {stable}"] = in_order(ask(peer, "OffsetFetch", 8, body_named))
+        result[f"fetch {stable}"] = in_order(ask(client, "OffsetFetch", 8, body))
+        result[f"fetch named {stable}"] = in_order(ask(client, "OffsetFetch", 8, body_named))
     result["describe"] = in_order(
-        ask(peer, "DescribeGroups", 5, {"groups": GROUPS, "include_authorized_operations": False})
+        ask(client, "DescribeGroups", 5, {"groups": GROUPS, "include_authorized_operations": False})
     )
-    result["list"] = in_order(ask(peer, "ListGroups", 5, {"states_filter": [], "types_filter": []}))
+    result["list"] = in_order(ask(client, "ListGroups", 5, {"states_filter": [], "types_filter": []}))
     return result
 
 
@@ -135,8 +135,8 @@ def test_a_real_broker_serves_what_groupcoord_wrote(tmp_path: Path, compacted: b
     directory, log = tmp_path / "kafka", tmp_path / "broker.log"
     properties = tmp_path / "server.properties"
     format_directory(directory, properties, port, LOG_PARTITIONS)
-    with running(java("kafka.Kafka", str(properties)), port, log) as peer:
-        wait_for_groups(peer, GROUPS)
+    with running(java("kafka.Kafka", str(properties)), port, log) as client:
+        wait_for_groups(client, GROUPS)
     assert (directory / "__consumer_offsets-0" / "partition.metadata").exists()
 
     clock = ManualClock(int(time.time() * 1000) - 60_000)
@@ -164,10 +164,10 @@ def test_a_real_broker_serves_what_groupcoord_wrote(tmp_path: Path, compacted: b
         "--set",
         f"offsets.topic.num.partitions={LOG_PARTITIONS}",
     ]
-    with running(serve, port + 2, tmp_path / "serve.log") as peer:
-        ours = answers(peer)
-    with running(java("kafka.Kafka", str(properties)), port, log) as peer:
-        wait_for_groups(peer, GROUPS)
-        theirs = answers(peer)
+    with running(serve, port + 2, tmp_path / "serve.log") as client:
+        ours = answers(client)
+    with running(java("kafka.Kafka", str(properties)), port, log) as client:
+        wait_for_groups(client, GROUPS)
+        theirs = answers(client)
     assert theirs == ours
     assert "ERROR" not in log.read_text()

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from groupcoord import ErrorCode, ManualClock
-from groupcoord.conformance.peer import Peer
+from groupcoord.conformance.client import Client
 from groupcoord.conformance.sockets import SocketServer
 from groupcoord.core.consumer_protocol import (
     Assignment,
@@ -331,11 +331,11 @@ def test_of_several_nodes_it_is_told_who_was_asked() -> None:
     with ServerThread(topics=["orders"], nodes=2) as server:
         ports = [int(address.rpartition(":")[2]) for address in server.bootstrap.split(",")]
         for node_id in (2, 1, 2):
-            with closing(Peer(SocketServer("127.0.0.1", ports[node_id - 1]), "billing-1")) as peer:
-                peer.send("ApiVersions", 0, {})
-                peer.receive(5_000)
-                peer.send("Heartbeat", 4, beat)
-                peer.receive(5_000)
+            with closing(Client(SocketServer("127.0.0.1", ports[node_id - 1]), "billing-1")) as client:
+                client.send("ApiVersions", 0, {})
+                client.receive(5_000)
+                client.send("Heartbeat", 4, beat)
+                client.receive(5_000)
         reports = [server.report()]
         owner = server.coordinator("g")
     reports.append(server.report())

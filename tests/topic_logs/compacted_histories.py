@@ -19,13 +19,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from groupcoord.conformance.peer import Peer
+from groupcoord.conformance.client import Client
 from groupcoord.records.batches import Batch, iter_batches
 from groupcoord.records.compacted_batches import delete_horizon_ms, raw_records
 from groupcoord.records.compression import Compression
 from groupcoord.storage.log_directory import read_offset_checkpoint
 from groupcoord.testing.log_bytes import encode_any_batch
-from tests.clients.test_member_beside import free_port
+from tests.ports import free_port
 from tests.storage.real_broker import START_S, ask, connected, format_directory, java, started
 
 TOPIC = "written"
@@ -71,8 +71,8 @@ class _Producer(NamedTuple):
 class Story:
     """Clients that write to one partition of a broker whatever chance wants."""
 
-    def __init__(self, peer: Peer, seed: int, topic: str) -> None:
-        self._peer = peer
+    def __init__(self, client: Client, seed: int, topic: str) -> None:
+        self._client = client
         self._random = random.Random(seed)
         self._topic = topic
         self._sequences: dict[int, int] = {}
@@ -86,8 +86,8 @@ class Story:
         body = {"transactional_id": own, "transaction_timeout": 60_000}
         while True:
             if own is not None:  # which makes the topic of transactions
-                ask(self._peer, "FindCoordinator", 1, {"key": own, "key_type": 1})
-            answer = ask(self._peer, "InitProducerId", 1, body)
+                ask(self._client, "FindCoordinator", 1, {"key": own, "key_type": 1})
+            answer = ask(self._client, "InitProducerId", 1, body)
             if answer["error_code"] == "NONE":
                 self._sequences[answer["producer_id"]] = 0
                 return _Producer(own, answer["producer_id"], answer["producer_epoch"])
@@ -125,7 +125,7 @@ class Story:
         self._repeat("EndTxn", 1, {**ids, "committed": self._random.random() < 0.6})
 
     def _repeat(self, api: str, version: int, body: dict[str, Any]) -> None:
-        while "CONCURRENT_TRANSACTIONS" in repr(answer := ask(self._peer, api, version, body)):
+        while "CONCURRENT_TRANSACTIONS" in repr(answer := ask(self._client, api, version, body)):
             time.sleep(0.01)
         assert set(ERROR_CODE.findall(repr(answer))) == {"NONE"}, answer
 
@@ -155,15 +155,15 @@ class Story:
         partition = {"index": 0, "records": {"hex": data.hex()}}
         topics = [{"name": self._topic, "partition_data": [partition]}]
         body = {"transactional_id": producer.transactional_id, "acks": -1, "timeout": 5_000, "topic_data": topics}
-        answer = ask(self._peer, "Produce", 7, body)
+        answer = ask(self._client, "Produce", 7, body)
         assert set(ERROR_CODE.findall(repr(answer))) == {"NONE"}, answer
 
 
-def alter(peer: Peer, topic: str, ratio: str) -> None:
+def alter(client: Client, topic: str, ratio: str) -> None:
     """Let the cleaner begin, or stop."""
     config = {"name": "min.cleanable.dirty.ratio", "config_operation": 0, "value": ratio}
     resource = {"resource_type": 2, "resource_name": topic, "configs": [config]}
-    answer = ask(peer, "IncrementalAlterConfigs", 1, {"resources": [resource], "validate_only": False})
+    answer = ask(client, "IncrementalAlterConfigs", 1, {"resources": [resource], "validate_only": False})
     assert set(ERROR_CODE.findall(repr(answer))) == {"NONE"}, answer
 
 
@@ -172,13 +172,13 @@ def files_of(folder: Path) -> Files:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.suffix in (".log", ".txnindex")}
 
 
-def play(peer: Peer, directory: Path, seed: int) -> Iterator[Phase]:
+def play(client: Client, directory: Path, seed: int) -> Iterator[Phase]:
     """Let a broker compact a random history, several times while it goes on."""
     topic = f"{TOPIC}-{seed}"
     configs = [{"name": name, "value": value} for name, value in CONFIGS.items()]
     made = {"name": topic, "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": configs}
-    ask(peer, "CreateTopics", 5, {"topics": [made], "timeout": 10_000, "validate_only": False})
-    story = Story(peer, seed, topic)
+    ask(client, "CreateTopics", 5, {"topics": [made], "timeout": 10_000, "validate_only": False})
+    story = Story(client, seed, topic)
     for _ in range(PHASES):
         for number in range(STEPS):
             if number == STEPS - 10:
@@ -186,12 +186,12 @@ def play(peer: Peer, directory: Path, seed: int) -> Iterator[Phase]:
             story.step()
         time.sleep(0.5)
         before, first_dirty = files_of(directory / f"{topic}-0"), cleaned_to(directory, topic)
-        alter(peer, topic, "0")
+        alter(client, topic, "0")
         deadline_s = time.monotonic() + START_S
         while cleaned_to(directory, topic) == first_dirty:
             assert time.monotonic() < deadline_s, (directory, topic, first_dirty)
             time.sleep(0.1)
-        alter(peer, topic, "1")
+        alter(client, topic, "1")
         time.sleep(1)
         yield Phase(first_dirty, int(time.time() * 1_000), before, files_of(directory / f"{topic}-0"))
 
@@ -259,9 +259,9 @@ def main() -> None:
     process = started(java("kafka.Kafka", str(work / "server.properties")), log)
     histories = []
     try:
-        with closing(connected(process, port, log)) as peer:
+        with closing(connected(process, port, log)) as client:
             for seed in range(first, last + 1):
-                histories.append(list(play(peer, directory, seed)))
+                histories.append(list(play(client, directory, seed)))
                 for number, phase in enumerate(histories[-1]):
                     sizes = [sum(map(len, files.values())) for files in (phase.before, phase.after)]
                     found = differences(phase, work / f"{seed}-{number}")

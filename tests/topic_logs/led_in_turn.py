@@ -16,8 +16,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from groupcoord.conformance.peer import Peer
-from tests.clients.test_member_beside import free_port
+from groupcoord.conformance.client import Client
+from tests.ports import free_port
 from tests.storage.real_broker import START_S, ask, connected, format_directory, java, started
 
 TOPIC, PARTITION_COUNT, GROUP, COMMITTED = "orders", 3, "readers", 9
@@ -52,50 +52,50 @@ def write_directory(directory: Path) -> dict[str, Any]:
 # ---------------------------------------------------------------- what a server says of epochs
 
 
-def epoch_answers(peer: Peer) -> dict[str, Any]:
+def epoch_answers(client: Client) -> dict[str, Any]:
     """Return what a server says of the leaders' epochs, and by them."""
-    (topic,) = metadata(peer)["topics"]
+    (topic,) = metadata(client)["topics"]
     current = {partition["partition_index"]: partition["leader_epoch"] for partition in topic["partitions"]}
     found: dict[str, Any] = {f"leader epoch {index}": epoch for index, epoch in current.items()}
     for index, now in current.items():
         for epoch in range(-1, now + 2):
             for told in (-1, now - 1, now, now + 1):
-                found[f"end {index} {epoch} {told}"] = end_of_epoch(peer, index, epoch, told)
+                found[f"end {index} {epoch} {told}"] = end_of_epoch(client, index, epoch, told)
         for timestamp in (-1, -2, -3, -4, 1):
             for told in (-1, now - 1, now, now + 1):
-                found[f"offset {index} {timestamp} {told}"] = list_offset(peer, index, timestamp, told)
+                found[f"offset {index} {timestamp} {told}"] = list_offset(client, index, timestamp, told)
         for offset in range(-1, 15):
             for last in range(-1, now + 2):
-                found[f"fetch {index} {offset} {last}"] = fetch(peer, index, offset, now, last)
+                found[f"fetch {index} {offset} {last}"] = fetch(client, index, offset, now, last)
         for told in (now - 1, now + 1):
-            found[f"fetch by {index} {told}"] = fetch(peer, index, 8, told, -1)
+            found[f"fetch by {index} {told}"] = fetch(client, index, 8, told, -1)
     return found
 
 
-def metadata(peer: Peer) -> Any:
+def metadata(client: Client) -> Any:
     """Return what a server says of the topic."""
     topics = [{"topic_id": None, "name": TOPIC}]
     flags = {"include_topic_authorized_operations": False, "allow_auto_topic_creation": False}
-    return ask(peer, "Metadata", 12, {"topics": topics, **flags})
+    return ask(client, "Metadata", 12, {"topics": topics, **flags})
 
 
-def end_of_epoch(peer: Peer, index: int, epoch: int, told: int) -> Any:
+def end_of_epoch(client: Client, index: int, epoch: int, told: int) -> Any:
     """Return where a leader's epoch ends."""
     partition = {"partition": index, "current_leader_epoch": told, "leader_epoch": epoch}
     body = {"replica_id": -1, "topics": [{"topic": TOPIC, "partitions": [partition]}]}
-    (answer,) = ask(peer, "OffsetForLeaderEpoch", 4, body)["topics"][0]["partitions"]
+    (answer,) = ask(client, "OffsetForLeaderEpoch", 4, body)["topics"][0]["partitions"]
     return answer
 
 
-def list_offset(peer: Peer, index: int, timestamp: int, told: int) -> Any:
+def list_offset(client: Client, index: int, timestamp: int, told: int) -> Any:
     """Return the offset of a time."""
     partition = {"partition_index": index, "current_leader_epoch": told, "timestamp": timestamp}
     body = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": TOPIC, "partitions": [partition]}]}
-    (answer,) = ask(peer, "ListOffsets", 8, body)["topics"][0]["partitions"]
+    (answer,) = ask(client, "ListOffsets", 8, body)["topics"][0]["partitions"]
     return answer
 
 
-def fetch(peer: Peer, index: int, offset: int, told: int, last: int) -> Any:
+def fetch(client: Client, index: int, offset: int, told: int, last: int) -> Any:
     """Return what is read by somebody whose last record is of an epoch."""
     partition = {
         "partition": index,
@@ -117,7 +117,7 @@ def fetch(peer: Peer, index: int, offset: int, told: int, last: int) -> Any:
         "forgotten_topics_data": [],
         "rack_id": "",
     }
-    (answer,) = ask(peer, "Fetch", 12, body)["responses"][0]["partitions"]
+    (answer,) = ask(client, "Fetch", 12, body)["responses"][0]["partitions"]
     return answer
 
 
@@ -125,22 +125,22 @@ def fetch(peer: Peer, index: int, offset: int, told: int, last: int) -> Any:
 
 
 @contextmanager
-def _broker(properties: Path, port: int, log: Path) -> Iterator[Peer]:
+def _broker(properties: Path, port: int, log: Path) -> Iterator[Client]:
     process = started(java("kafka.Kafka", str(properties)), log)
     try:
-        with closing(connected(process, port, log)) as peer:
-            yield peer
+        with closing(connected(process, port, log)) as client:
+            yield client
     finally:
         process.terminate()
         process.wait(60)
 
 
-def _wait_for_leaders(peer: Peer) -> None:
+def _wait_for_leaders(client: Client) -> None:
     deadline_s = time.monotonic() + START_S
     while time.monotonic() < deadline_s:
-        topics = metadata(peer)["topics"]
+        topics = metadata(client)["topics"]
         if topics and len(topics[0]["partitions"]) == PARTITION_COUNT:
-            errors = {list_offset(peer, index, -1, -1)["error_code"] for index in range(PARTITION_COUNT)}
+            errors = {list_offset(client, index, -1, -1)["error_code"] for index in range(PARTITION_COUNT)}
             if errors == {"NONE"}:
                 return
         time.sleep(0.2)
@@ -179,18 +179,18 @@ def record() -> None:
         port = free_port()
         format_directory(directory, properties, port, 1)
         for life, counts in enumerate(WRITTEN):
-            with _broker(properties, port, log) as peer:
+            with _broker(properties, port, log) as client:
                 if life == 0:
                     topic = {"name": TOPIC, "num_partitions": PARTITION_COUNT, "replication_factor": 1}
                     topics = [{**topic, "assignments": [], "configs": []}]
-                    ask(peer, "CreateTopics", 7, {"topics": topics, "timeout": 10_000, "validate_only": False})
-                _wait_for_leaders(peer)
+                    ask(client, "CreateTopics", 7, {"topics": topics, "timeout": 10_000, "validate_only": False})
+                _wait_for_leaders(client)
                 _write(port, life, counts)
                 if life == len(WRITTEN) - 1:
                     wanted = [{"name": TOPIC, "partitions": [{"partition_index": 1, "offset": 7}]}]
-                    ask(peer, "DeleteRecords", 2, {"topics": wanted, "timeout": 10_000})
+                    ask(client, "DeleteRecords", 2, {"topics": wanted, "timeout": 10_000})
                     _commit(port)
-                    answers = epoch_answers(peer)
+                    answers = epoch_answers(client)
         paths = [path for pattern in KEPT for path in sorted(directory.glob(pattern)) if path.is_file()]
         files = {
             str(path.relative_to(directory)): base64.b64encode(path.read_bytes()).decode()

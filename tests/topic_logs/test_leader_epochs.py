@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from groupcoord.cli.demo_processes import ServerProcess
-from groupcoord.conformance.peer import Peer
+from groupcoord.conformance.client import Client
 from groupcoord.conformance.sockets import SocketServer
 from groupcoord.storage.leader_epochs import LeaderEpochs
 from groupcoord.storage.log_settings import DEFAULT_SETTINGS
@@ -26,11 +26,11 @@ CHECKPOINT = "leader-epoch-checkpoint"
 
 
 @contextmanager
-def serving(directory: Path) -> Iterator[tuple[ServerProcess, Peer]]:
+def serving(directory: Path) -> Iterator[tuple[ServerProcess, Client]]:
     server = ServerProcess(directory, settings={"offsets.topic.num.partitions": 1})
     try:
-        with closing(Peer(SocketServer("127.0.0.1", server.port), "test")) as peer:
-            yield server, peer
+        with closing(Client(SocketServer("127.0.0.1", server.port), "test")) as client:
+            yield server, client
     finally:
         server.kill()
 
@@ -43,8 +43,8 @@ def test_a_broker_s_epochs_are_told_as_it_told_them(tmp_path: Path) -> None:
     theirs = write_directory(tmp_path)
     before = {path: path.read_bytes() for path in tmp_path.glob(f"{TOPIC}-*/{CHECKPOINT}")}
 
-    with serving(tmp_path) as (_, peer):
-        ours = epoch_answers(peer)
+    with serving(tmp_path) as (_, client):
+        ours = epoch_answers(client)
 
     assert {asked: (answer, ours[asked]) for asked, answer in theirs.items() if ours[asked] != answer} == {}
     assert len(theirs) > 600
@@ -60,8 +60,8 @@ def test_epochs_are_made_anew_from_the_batches(tmp_path: Path, damage: Callable[
         assert path.read_text() == text
         damage(path)
 
-    with serving(tmp_path) as (_, peer):
-        told = metadata(peer)["topics"][0]["partitions"]
+    with serving(tmp_path) as (_, client):
+        told = metadata(client)["topics"][0]["partitions"]
         assert {partition["partition_index"]: partition["leader_epoch"] for partition in told} == {0: 6, 1: 6, 2: 6}
     assert (tmp_path / f"{TOPIC}-0" / CHECKPOINT).read_text() == "0\n3\n0 0\n2 5\n6 10\n"
     assert (tmp_path / f"{TOPIC}-1" / CHECKPOINT).read_text() == "0\n2\n2 7\n6 10\n"

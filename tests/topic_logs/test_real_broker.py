@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from groupcoord.cli.demo_processes import ServerProcess
-from groupcoord.conformance.peer import Peer
+from groupcoord.conformance.client import Client
 from groupcoord.conformance.sockets import SocketServer
-from tests.clients.test_member_beside import free_port
+from tests.ports import free_port
 from tests.storage.real_broker import START_S, ask, connected, format_directory, java, needs_kafka, started
 
 TOPIC, PARTITION_COUNT, LOG_PARTITIONS = "orders", 2, 3
@@ -50,27 +50,27 @@ def write(port: int, name: str) -> None:
         producer.commit_transaction(30) if is_committed else producer.abort_transaction(30)
 
 
-def answers(peer: Peer) -> dict[str, Any]:
+def answers(client: Client) -> dict[str, Any]:
     """Return what a server says of the topic, read from many offsets on."""
     found: dict[str, Any] = {}
     for index in range(PARTITION_COUNT):
-        (low, _), (high, _), (stable, _) = (list_offset(peer, index, *asked) for asked in ((-2, 0), (-1, 0), (-1, 1)))
+        (low, _), (high, _), (stable, _) = (list_offset(client, index, *asked) for asked in ((-2, 0), (-1, 0), (-1, 1)))
         found[f"offsets {index}"] = low, high, stable
         for offset, is_committed in itertools.product(range(low, high, max((high - low) // 25, 1)), (0, 1)):
-            found[f"fetch {index} {offset} {is_committed}"] = fetch(peer, index, offset, is_committed)
-        largest = list_offset(peer, index, -3, 0)
+            found[f"fetch {index} {offset} {is_committed}"] = fetch(client, index, offset, is_committed)
+        largest = list_offset(client, index, -3, 0)
         found[f"largest {index}"] = largest
         for time_ms in range(largest[1] - 3_000, largest[1], 100):
-            found[f"time {index} {time_ms}"] = list_offset(peer, index, time_ms, 0)
+            found[f"time {index} {time_ms}"] = list_offset(client, index, time_ms, 0)
     topics = [{"name": TOPIC, "partition_indexes": list(range(PARTITION_COUNT))}]
-    (described,) = ask(peer, "DescribeProducers", 0, {"topics": topics})["topics"]
+    (described,) = ask(client, "DescribeProducers", 0, {"topics": topics})["topics"]
     for partition in described["partitions"]:
         producers = partition.pop("active_producers")
         found[f"producers {partition['partition_index']}"] = sorted(producers, key=repr), partition
     return found
 
 
-def list_offset(peer: Peer, index: int, timestamp: int, isolation_level: int) -> tuple[int, int]:
+def list_offset(client: Client, index: int, timestamp: int, isolation_level: int) -> tuple[int, int]:
     partition = {"partition_index": index, "current_leader_epoch": -1, "timestamp": timestamp}
     body = {
         "replica_id": -1,
@@ -79,7 +79,7 @@ def list_offset(peer: Peer, index: int, timestamp: int, isolation_level: int) ->
     }
     deadline_s = time.monotonic() + START_S
     while True:
-        (answer,) = ask(peer, "ListOffsets", 7, body)["topics"][0]["partitions"]
+        (answer,) = ask(client, "ListOffsets", 7, body)["topics"][0]["partitions"]
         if answer["error_code"] != "NOT_LEADER_OR_FOLLOWER" or time.monotonic() > deadline_s:
             break  # a broker that has just started says so until it has read its metadata
         time.sleep(0.2)
@@ -87,7 +87,7 @@ def list_offset(peer: Peer, index: int, timestamp: int, isolation_level: int) ->
     return answer["offset"], answer["timestamp"]
 
 
-def fetch(peer: Peer, index: int, offset: int, isolation_level: int) -> Any:
+def fetch(client: Client, index: int, offset: int, isolation_level: int) -> Any:
     partition = {
         "partition": index,
         "fetch_offset": offset,
@@ -106,36 +106,36 @@ def fetch(peer: Peer, index: int, offset: int, isolation_level: int) -> Any:
         "session_epoch": -1,
         "forgotten_topics_data": [],
     }
-    (answer,) = ask(peer, "Fetch", 9, body)["responses"][0]["partitions"]
+    (answer,) = ask(client, "Fetch", 9, body)["responses"][0]["partitions"]
     assert answer["error_code"] == "NONE", answer
     return answer
 
 
-def begin(peer: Peer, port: int) -> None:
+def begin(client: Client, port: int) -> None:
     """Let a broker make the topic, and write to it."""
     topic = {"name": TOPIC, "num_partitions": PARTITION_COUNT, "replication_factor": 1, "assignments": []}
-    ask(peer, "CreateTopics", 7, {"topics": [{**topic, "configs": []}], "timeout": 10_000, "validate_only": False})
+    ask(client, "CreateTopics", 7, {"topics": [{**topic, "configs": []}], "timeout": 10_000, "validate_only": False})
     write(port, "broker")
 
 
 @contextmanager
-def broker(properties: Path, port: int, log: Path, *, is_killed: bool) -> Iterator[Peer]:
+def broker(properties: Path, port: int, log: Path, *, is_killed: bool) -> Iterator[Client]:
     process = started(java("kafka.Kafka", str(properties)), log)
     try:
-        with closing(connected(process, port, log)) as peer:
-            yield peer
+        with closing(connected(process, port, log)) as client:
+            yield client
     finally:
         process.kill() if is_killed else process.terminate()
         process.wait(60)
 
 
 @contextmanager
-def serving(directory: Path, *, is_killed: bool, **more: Any) -> Iterator[tuple[int, Peer]]:
+def serving(directory: Path, *, is_killed: bool, **more: Any) -> Iterator[tuple[int, Client]]:
     settings = {"offsets.topic.num.partitions": LOG_PARTITIONS, "log.segment.bytes": 1_048_576, **more}
     server = ServerProcess(directory, settings=settings)
     try:
-        with closing(Peer(SocketServer("127.0.0.1", server.port), "test")) as peer:
-            yield server.port, peer
+        with closing(Client(SocketServer("127.0.0.1", server.port), "test")) as client:
+            yield server.port, client
         if not is_killed:
             server.stop()
     finally:
@@ -148,21 +148,21 @@ def test_a_broker_and_a_server_in_turn(tmp_path: Path, is_killed: bool) -> None:
     directory, properties, log = tmp_path / "kafka", tmp_path / "server.properties", tmp_path / "broker.log"
     port = free_port()
     format_directory(directory, properties, port, LOG_PARTITIONS, SETTINGS)
-    with broker(properties, port, log, is_killed=is_killed) as peer:
-        begin(peer, port)
-        theirs = answers(peer)
+    with broker(properties, port, log, is_killed=is_killed) as client:
+        begin(client, port)
+        theirs = answers(client)
 
-    with serving(directory, is_killed=is_killed) as (port_of_server, peer):
-        assert answers(peer) == theirs
+    with serving(directory, is_killed=is_killed) as (port_of_server, client):
+        assert answers(client) == theirs
         write(port_of_server, "server")
-        ours = answers(peer)
+        ours = answers(client)
     copy = tmp_path / "copy"
     shutil.copytree(directory, copy)
-    with serving(copy, is_killed=True) as (_, peer):
-        assert answers(peer) == ours
+    with serving(copy, is_killed=True) as (_, client):
+        assert answers(client) == ours
 
-    with broker(properties, port, log, is_killed=False) as peer:
-        again = answers(peer)
+    with broker(properties, port, log, is_killed=False) as client:
+        again = answers(client)
         assert again == ours
     assert "ERROR" not in log.read_text()
 
@@ -172,19 +172,19 @@ def test_a_broker_serves_what_was_compacted(tmp_path: Path) -> None:
     directory, properties, log = tmp_path / "kafka", tmp_path / "server.properties", tmp_path / "broker.log"
     port = free_port()
     format_directory(directory, properties, port, LOG_PARTITIONS, SETTINGS)
-    with broker(properties, port, log, is_killed=False) as peer:
-        begin(peer, port)
+    with broker(properties, port, log, is_killed=False) as client:
+        begin(client, port)
     cleaning = {"log.cleanup.policy": "compact", "log.cleaner.min.cleanable.ratio": 0.01, "log.cleaner.backoff.ms": 10}
-    with serving(directory, is_killed=True, **cleaning) as (port_of_server, peer):
+    with serving(directory, is_killed=True, **cleaning) as (port_of_server, client):
         write(port_of_server, "server")
         deadline_s = time.monotonic() + START_S
         while len((directory / "cleaner-offset-checkpoint").read_text().split()) < 2 + 3 * PARTITION_COUNT:
             assert time.monotonic() < deadline_s
             time.sleep(0.1)
         time.sleep(1)
-        ours = answers(peer)
-    with broker(properties, port, log, is_killed=False) as peer:
-        theirs = answers(peer)
+        ours = answers(client)
+    with broker(properties, port, log, is_killed=False) as client:
+        theirs = answers(client)
     assert theirs.keys() == ours.keys()
     for asked, answer in theirs.items():
         if asked.startswith("fetch"):  # a broker stops at the end of a segment

@@ -29,7 +29,7 @@ from groupcoord.core.front.refusals import (
     refuse_transactional_commit,
     unserved_error,
 )
-from groupcoord.core.front.routing import Cluster, find_coordinator
+from groupcoord.core.front.routing import Coordinators, find_coordinator
 from groupcoord.core.front.share_groups import (
     DESCRIBED_SHARE_GROUPS,
     readable_alteration,
@@ -177,7 +177,7 @@ class RequestRouter:
         split_requests: SplitRequests,
         partitions: PartitionTable,
         topics: TopicResolver,
-        cluster: Cluster,
+        cluster: Coordinators,
         authorize: Authorize | None,
         verify_transaction: VerifyTransaction | None,
     ) -> None:

@@ -21,7 +21,7 @@ ShareOwner = Callable[[str], Node | None]
 _SHARE_KEY = re.compile(r".+:[A-Za-z0-9_-]{22}:\d{1,9}", re.DOTALL)
 
 
-class Cluster:
+class Coordinators:
     """The nodes, as far as FindCoordinator tells of them.
 
     Attributes:
@@ -61,7 +61,7 @@ class Cluster:
 
 
 def find_coordinator(
-    request: FindCoordinator, key: str, cluster: Cluster, refusal: ErrorCode = ErrorCode.NONE
+    request: FindCoordinator, key: str, cluster: Coordinators, refusal: ErrorCode = ErrorCode.NONE
 ) -> FoundCoordinator:
     """Answer one key: a group's by its log partition, a transactional id's by itself.
 

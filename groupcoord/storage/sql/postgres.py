@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Generator
 from typing import Any, cast
 
-from groupcoord.storage.sql.store import LEASE_MS, Connection, Row, SqlLogStore
+from groupcoord.storage.sql.store import LEASE_MS, DatabaseConnection, Row, SqlLogStore
 
 ROWS_AT_ONCE = 2_000
 IDLE_IN_TRANSACTION_MAX = "60s"
@@ -59,23 +59,23 @@ class PostgresLogStore(SqlLogStore):
         self._conninfo = conninfo
         super().__init__(name=name, min_cleanable_ratio=min_cleanable_ratio, lease_ms=lease_ms, takes_over=takes_over)
 
-    def _connect(self) -> Connection:
-        return cast(Connection, self._psycopg.connect(self._conninfo, autocommit=True))
+    def _connect(self) -> DatabaseConnection:
+        return cast(DatabaseConnection, self._psycopg.connect(self._conninfo, autocommit=True))
 
-    def _prepare(self, connection: Connection) -> None:
+    def _prepare(self, connection: DatabaseConnection) -> None:
         connection.execute(f"SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION_MAX}'")
 
-    def _make_tables(self, connection: Connection) -> None:
+    def _make_tables(self, connection: DatabaseConnection) -> None:
         # Two that make the same table at once would get an error in spite of IF NOT EXISTS.
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (zlib.crc32(self.name.encode()),))
         super()._make_tables(connection)
 
-    def _rows(self, connection: Connection, query: str, parameters: Row) -> Generator[Row, None, None]:
+    def _rows(self, connection: DatabaseConnection, query: str, parameters: Row) -> Generator[Row, None, None]:
         reader = cast(Any, connection)
         with reader.transaction(), reader.cursor(name="groupcoord") as cursor:
             cursor.itersize = ROWS_AT_ONCE
             cursor.execute(query, parameters)
             yield from cursor
 
-    def _refused_commit(self, connection: Connection, error: Exception) -> bool:
+    def _refused_commit(self, connection: DatabaseConnection, error: Exception) -> bool:
         return not cast(Any, connection).broken  # the server has said so itself

@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from time import monotonic, sleep
 
-from groupcoord.storage.sql.store import LEASE_MS, Connection, Row, SqlLogStore
+from groupcoord.storage.sql.store import LEASE_MS, DatabaseConnection, Row, SqlLogStore
 
 BUSY_TIMEOUT_S = 5.0
 BUSY_RETRY_S = 0.01
@@ -53,17 +53,17 @@ class SqliteLogStore(SqlLogStore):
         self.path = Path(path).absolute()
         super().__init__(name=name, min_cleanable_ratio=min_cleanable_ratio, lease_ms=lease_ms, takes_over=takes_over)
 
-    def _connect(self) -> Connection:
+    def _connect(self) -> DatabaseConnection:
         return sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
 
-    def _prepare(self, connection: Connection) -> None:
+    def _prepare(self, connection: DatabaseConnection) -> None:
         deadline_s = monotonic() + BUSY_TIMEOUT_S
         # A new file takes one connection to make it; the others SQLite refuses here at once, without waiting.
         while not self._uses_wal(connection, may_retry=monotonic() < deadline_s):
             sleep(BUSY_RETRY_S)
         connection.execute(self.careful)
 
-    def _uses_wal(self, connection: Connection, *, may_retry: bool) -> bool:
+    def _uses_wal(self, connection: DatabaseConnection, *, may_retry: bool) -> bool:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as error:
@@ -72,11 +72,11 @@ class SqliteLogStore(SqlLogStore):
             raise
         return True
 
-    def _rows(self, connection: Connection, query: str, parameters: Row) -> Generator[Row, None, None]:
+    def _rows(self, connection: DatabaseConnection, query: str, parameters: Row) -> Generator[Row, None, None]:
         with closing(connection.execute(query, parameters)) as cursor:
             yield from cursor
 
-    def _refused_commit(self, connection: Connection, error: Exception) -> bool:
+    def _refused_commit(self, connection: DatabaseConnection, error: Exception) -> bool:
         with suppress(sqlite3.Error):
             connection.execute("ROLLBACK")
         code = getattr(error, "sqlite_errorcode", None)

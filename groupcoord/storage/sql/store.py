@@ -47,7 +47,7 @@ _TABLE_NAME = re.compile(r"[a-z_][a-z0-9_]{0,47}")
 Row = tuple[Any, ...]
 
 
-class Connection(Protocol):
+class DatabaseConnection(Protocol):
     """What is used of a connection to a database that leaves transactions to who uses it."""
 
     def execute(self, query: str, parameters: Sequence[object] = ..., /) -> Any:
@@ -117,8 +117,8 @@ class SqlLogStore(ABC):
         self._min_cleanable_ratio = min_cleanable_ratio
         self._epoch: int | None = None
         self._lock = threading.RLock()
-        self._connection: Connection | None = None
-        self._idle_readers: list[Connection] = []
+        self._connection: DatabaseConnection | None = None
+        self._idle_readers: list[DatabaseConnection] = []
         self._end_offsets: dict[int, int] = {}
         self._dirty: dict[int, int] = {}
         self._clean: dict[int, int] = {}
@@ -344,7 +344,7 @@ class SqlLogStore(ABC):
 
     # ------------------------------------------------------------ rows
 
-    def _insert(self, connection: Connection, partition: int, rows: list[Row]) -> int:
+    def _insert(self, connection: DatabaseConnection, partition: int, rows: list[Row]) -> int:
         """Put rows behind those of a log partition; return the offset of the first."""
         base_offset = self._end_offsets.get(partition)
         if base_offset is None:
@@ -384,7 +384,7 @@ class SqlLogStore(ABC):
     # ------------------------------------------------------------ transactions and ownership
 
     @contextmanager
-    def _transaction(self) -> Iterator[Connection]:
+    def _transaction(self) -> Iterator[DatabaseConnection]:
         """Begin a transaction of the owner, and commit it.
 
         Raises:
@@ -410,7 +410,7 @@ class SqlLogStore(ABC):
                 raise
             raise (StorageError if is_rolled_back else AppendOutcomeUnknownError)(str(error)) from error
 
-    def _begin(self) -> Connection:
+    def _begin(self) -> DatabaseConnection:
         """Begin a transaction, on a new connection if the one there was is lost."""
         connection = self._own_connection()
         try:
@@ -425,13 +425,13 @@ class SqlLogStore(ABC):
                 raise StorageError(str(error)) from error
         return connection
 
-    def _roll_back(self, connection: Connection) -> None:
+    def _roll_back(self, connection: DatabaseConnection) -> None:
         try:
             connection.execute("ROLLBACK")
         except self.error:
             self._discard_connection()
 
-    def _own_connection(self) -> Connection:
+    def _own_connection(self) -> DatabaseConnection:
         """Return the connection that writes. One that had to be opened anew owns the log again, or raises."""
         if self._connection is None:
             is_known = self._epoch is not None or self._is_closed
@@ -476,7 +476,7 @@ class SqlLogStore(ABC):
                 self._discard_connection()
                 raise
 
-    def _make_tables(self, connection: Connection) -> None:
+    def _make_tables(self, connection: DatabaseConnection) -> None:
         connection.execute(
             f"CREATE TABLE IF NOT EXISTS {self.name} (log_partition INTEGER NOT NULL, log_offset BIGINT NOT NULL, "
             f"timestamp_ms BIGINT NOT NULL, record_key {self.blob} NOT NULL, record_value {self.blob}, "
@@ -489,7 +489,7 @@ class SqlLogStore(ABC):
         )
         connection.execute(f"INSERT INTO {self.name}_owner VALUES (0, 0, 0, 0) ON CONFLICT DO NOTHING")
 
-    def _read_owner(self, connection: Connection, lock: str = "") -> Owner:
+    def _read_owner(self, connection: DatabaseConnection, lock: str = "") -> Owner:
         return Owner(*connection.execute(f"SELECT epoch, lease_ms, looks FROM {self.name}_owner {lock}").fetchone())
 
     def _refuse_owner(self, owner: Owner | None) -> None:
@@ -501,7 +501,7 @@ class SqlLogStore(ABC):
     # ------------------------------------------------------------ connections
 
     @contextmanager
-    def _reader(self) -> Iterator[Connection]:
+    def _reader(self) -> Iterator[DatabaseConnection]:
         """Lend a connection to who reads, if this is still the owner."""
         with self._lock:
             self._own_connection()
@@ -510,7 +510,7 @@ class SqlLogStore(ABC):
             yield connection
 
     @contextmanager
-    def _lent_reader(self) -> Iterator[tuple[Connection, Owner]]:
+    def _lent_reader(self) -> Iterator[tuple[DatabaseConnection, Owner]]:
         """Lend a connection to who reads, and tell who the owner is."""
         with self._lock:
             connection = self._idle_readers.pop() if self._idle_readers else None
@@ -543,24 +543,24 @@ class SqlLogStore(ABC):
             self._close(self._connection)
             self._connection = None
 
-    def _close(self, connection: Connection) -> None:
+    def _close(self, connection: DatabaseConnection) -> None:
         with suppress(self.error):
             connection.close()
 
     @abstractmethod
-    def _connect(self) -> Connection:
+    def _connect(self) -> DatabaseConnection:
         """Open a connection."""
 
     @abstractmethod
-    def _prepare(self, connection: Connection) -> None:
+    def _prepare(self, connection: DatabaseConnection) -> None:
         """Set up a connection that is to write."""
 
     @abstractmethod
-    def _rows(self, connection: Connection, query: str, parameters: Row) -> Generator[Row, None, None]:
+    def _rows(self, connection: DatabaseConnection, query: str, parameters: Row) -> Generator[Row, None, None]:
         """Return what a query finds, all from the same moment, without holding it in memory."""
 
     @abstractmethod
-    def _refused_commit(self, connection: Connection, error: Exception) -> bool:
+    def _refused_commit(self, connection: DatabaseConnection, error: Exception) -> bool:
         """Tell whether a transaction whose commit has failed is certainly rolled back."""
 
 

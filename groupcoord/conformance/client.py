@@ -35,7 +35,7 @@ class Request:
         return f"{self.api} v{self.version}"
 
 
-class Peer:
+class Client:
     """A client on one connection. Requests may be sent without waiting; responses come in the order of requests."""
 
     def __init__(self, server: Server, client_id: str) -> None:
@@ -113,14 +113,14 @@ class Peer:
 
 
 @contextmanager
-def open_peer(server: Server) -> Iterator[Peer]:
+def open_client(server: Server) -> Iterator[Client]:
     """Connect to a server for questions about itself.
 
     Raises:
         ConnectionClosedError: the server can't be reached.
     """
-    peer = Peer(server, "groupcoord-conformance")
+    client = Client(server, "groupcoord-conformance")
     try:
-        yield peer
+        yield client
     finally:
-        peer.close()
+        client.close()

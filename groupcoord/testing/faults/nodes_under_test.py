@@ -21,14 +21,14 @@ from groupcoord.core.messages import Node
 from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.host.node_servers import NODES_MAX, NodeServers, bound_socket
 from groupcoord.host.opening import Storage, open_log_store, open_producer_ids, open_topic_directory
-from groupcoord.log_store import ClosableStore
+from groupcoord.log_store import close_store
 from groupcoord.testing.faults.control import Control
 from groupcoord.testing.faults.rules import Rules
 
 HOST = "127.0.0.1"
 
 
-class Cluster:
+class NodesUnderTest:
     """A server on free ports, of which :meth:`start` and :meth:`stop` or :meth:`kill` make one life after the other.
 
     What is kept in memory outlasts all of them, as a disk would; a data directory is opened anew each time.
@@ -185,8 +185,7 @@ class Cluster:
     def _open(self, stack: ExitStack) -> Storage:
         data_dir, config = self._data_dir, self._config
         store = open_log_store(data_dir, config)
-        if isinstance(store, ClosableStore):
-            stack.callback(store.close)
+        stack.callback(close_store, store)
         topics = TopicRegistry(data_dir)
         offsets_topic = topics.get(OFFSETS_TOPIC)
         if offsets_topic is not None:
