@@ -23,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "dump": "Print every record of __consumer_offsets logs, as JSON lines or a table.",
     "simulate": "Run a fleet of consumers over virtual time, with everything that can go wrong.",
     "analyze": "Turn __consumer_offsets logs of any size into tables and a report, on Spark.",
+    "lag": "Show how far the groups of a cluster are behind, the worst first.",
     "exam": "Put a program that consumes through all that can go wrong, and say which laws it breaks.",
     "conformance": "Replay conversations recorded with a real Kafka broker against a server.",
 }
@@ -98,7 +99,7 @@ def _words_to_complete() -> list[str]:
 def _is_endless(words: Sequence[str]) -> bool:
     """Tell whether a command goes on until a signal comes, which then is no failure."""
     used = _subcommand(words)
-    return used == "serve" or (used == "analyze" and "--follow" in words)
+    return used == "serve" or (used == "analyze" and "--follow" in words) or (used == "lag" and "--watch" in words)
 
 
 def _start_lightly() -> None:
