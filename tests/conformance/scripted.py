@@ -72,6 +72,10 @@ class ScriptedServer:
         """Return the virtual time."""
         return self.time_ms
 
+    def wall_ms(self) -> float:
+        """Return the virtual time."""
+        return self.time_ms
+
     def sleep(self, duration_ms: float) -> None:
         """Move the virtual time."""
         self.time_ms += duration_ms

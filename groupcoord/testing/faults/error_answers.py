@@ -6,7 +6,7 @@ That is the form in which a broker refuses a whole request, as Kafka's ``Abstrac
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from attrs import evolve
 
@@ -60,8 +60,10 @@ from groupcoord.core.messages import (
     TxnOffsetCommitResponse,
 )
 from groupcoord.core.messages.commits import refused_partitions
+from groupcoord.core.messages.share_state import ShareStateRequest
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
+from groupcoord.share_coordinator import refuse_states
 from groupcoord.wire import API_VERSIONS, WireResponse
 from groupcoord.wire import acl_messages as acls
 from groupcoord.wire import broker_messages as broker
@@ -72,6 +74,7 @@ from groupcoord.wire import login_messages as login
 from groupcoord.wire import quota_messages as quotas
 from groupcoord.wire import telemetry_messages as telemetry
 from groupcoord.wire import transaction_messages as transactions
+from groupcoord.wire.share_messages import ShareAcknowledge, ShareAcknowledgeResponse, ShareFetch, ShareFetchResponse
 
 API_VERSIONS_KEY = 18
 
@@ -124,6 +127,9 @@ _OF_GROUPS: dict[type, Refusal] = {
     DescribeShareGroupOffsets: refuse_offset_description,
     AlterShareGroupOffsets: refuse_alteration,
     DeleteShareGroupOffsets: refuse_offset_deletion,
+    ShareFetch: lambda request, error: ShareFetchResponse(error),
+    ShareAcknowledge: lambda request, error: ShareAcknowledgeResponse(error),
+    **dict.fromkeys(get_args(ShareStateRequest), refuse_states),
     StreamsGroupHeartbeat: refuse_streams_heartbeat,
     StreamsGroupTopologyDescriptionUpdate: refuse_description_update,
 }
