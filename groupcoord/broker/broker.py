@@ -8,11 +8,11 @@ Group and offset requests go to the :class:`~groupcoord.GroupCoordinator`, trans
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from time import perf_counter
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
-from groupcoord.broker.answering import AnswerTable, answers, table_of
+from groupcoord.broker.answering import Handler, answers, table_of
 from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.cluster.metadata import answer_api_versions
 from groupcoord.broker.cluster.nodes import Nodes, deliver_replies
@@ -22,15 +22,14 @@ from groupcoord.broker.configs.definitions import offsets_topic_configs
 from groupcoord.broker.configs.groups import GroupConfigs
 from groupcoord.broker.configs.resources import Resources
 from groupcoord.broker.connection import Connection, ConnectionT, Interceptor
+from groupcoord.broker.groups.requests import GroupRequests, Token
 from groupcoord.broker.notices import Notices
-from groupcoord.broker.portions import DIVISIBLE, FEW, Answer, OffsetsOfGroup, Work, has_many_offsets, in_portions_of
 from groupcoord.broker.records.requests import DataRequests
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.regexes import TopicMatcher
 from groupcoord.broker.reloading import Reloading
 from groupcoord.broker.security.acl_requests import AclRequests
 from groupcoord.broker.security.login_requests import LoginRequests
-from groupcoord.broker.security.relocation import Token, relocated
 from groupcoord.broker.share.coordination import ShareCoordination
 from groupcoord.broker.share.group_host import ServerShareHost
 from groupcoord.broker.share.requests import ShareRequests
@@ -41,12 +40,13 @@ from groupcoord.broker.transactions.coordinator import TransactionCoordinator
 from groupcoord.broker.transactions.producer_ids import ProducerIds
 from groupcoord.broker.transactions.requests import TransactionRequests
 from groupcoord.broker.turns import Turns
+from groupcoord.broker.work import Job, Work, do_in_place
 from groupcoord.clock import Clock
 from groupcoord.config import Config, RebalanceProtocol
 from groupcoord.config.group_settings import served_protocols
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.front.authorization import Authorize, Permissions, Principal
-from groupcoord.core.messages import ConsumerGroupHeartbeat, FindCoordinator, Node, OffsetFetch
+from groupcoord.core.messages import ConsumerGroupHeartbeat, Node
 from groupcoord.core.questions import CreateInternalTopics
 from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.embedding.random_ids import random_member_id, random_uuid
@@ -54,10 +54,6 @@ from groupcoord.errors import ErrorCode
 from groupcoord.log_store import AbandonableStore, CompactingStore, LogStore, close_store
 from groupcoord.wire import Answered, WireResponse
 from groupcoord.wire.feature_messages import ApiVersions
-from groupcoord.wire.pacing import Pace, in_portions
-from groupcoord.wire.transaction_messages import (
-    DescribeTransactions,
-)
 
 if TYPE_CHECKING:
     from groupcoord.broker.security.security import Security
@@ -120,7 +116,8 @@ class Broker:
         dirty: connections with output, for :meth:`take_dirty`.
         share_requests: the sessions of share consumers, and the share-partitions that are led.
         turns: connections whose requests wait to be handled, for :meth:`run_turn`.
-        pace: how long the work of a turn may go on.
+        start_job: does what depends on nothing that the broker holds, or has it done and then says so in the broker's
+            thread; at once if it is left as it is.
         interceptor: looks at requests before they are handled, and at answers; None: nobody does.
     """
 
@@ -157,8 +154,8 @@ class Broker:
         self._administered = Administered() if administered is None else administered
         self.dirty: list[Connection] = []
         self.now_s = now_s
-        self.pace = Pace(now_s)
-        self.turns = Turns(self.pace)
+        self.turns = Turns(now_s)
+        self.start_job: Callable[[Job], None] = do_in_place
         self.interceptor: Interceptor | None = None
         self.security = security
         self._node = node
@@ -167,12 +164,12 @@ class Broker:
         self._principal_of = principal_of
         self.data = data or TopicData(config, clock, self.topics, topic_directory)
         leadership = self.nodes.leadership
-        self._data_requests = DataRequests(self.data, self.pace, self._permissions, self._verify_writer, leadership)
+        self._data_requests = DataRequests(self.data, self._permissions, self._verify_writer, leadership)
         self.share_requests = ShareRequests(self.data, self._share, self.group_configs, self._permissions)
         self._login_requests = LoginRequests(security, self._permissions, self.wake_earlier)
         self._notices = Notices(self.topics, now_s)
         self._transaction_requests = TransactionRequests(self, node.node_id, self._permissions)
-        self._handlers, self._pausing = self._answer_table()
+        self._handlers = self._answer_table()
         self._ensure_offsets_topic()
         self.coordinator = GroupCoordinator(
             config=config,
@@ -236,7 +233,7 @@ class Broker:
                 configs = offsets_topic_configs(self.config)
                 edit.create(OFFSETS_TOPIC, self.config.offsets_topic_num_partitions, store_id, configs)
 
-    def _answer_table(self) -> AnswerTable:
+    def _answer_table(self) -> dict[type, Handler]:
         """Return who answers each request that doesn't go to the group coordinator as it is."""
         self._topic_requests = TopicRequests(
             config=self.config,
@@ -265,9 +262,10 @@ class Broker:
             self._transaction_requests,
             ShareStateRequests(self._share),
             self.share_requests,
+            GroupRequests(lambda: self.coordinator, self._submit, self.topics, self._transaction_requests.prepare),
         )
         if RebalanceProtocol.CONSUMER not in served_protocols(self.config):
-            table.handlers[ConsumerGroupHeartbeat] = self._refuse_consumer_protocol
+            table[ConsumerGroupHeartbeat] = self._refuse_consumer_protocol
         return table
 
     def _advertised_listeners(self) -> str:
@@ -409,17 +407,18 @@ class Broker:
         if handler is None:
             self._submit(request, connection, connection.principal)
         else:
-            response = handler(connection, request)
+            response: Any = handler(connection, request)
+            if type(response) is GeneratorType:
+                work: Work[WireResponse | None] = response
+                try:
+                    awaited = next(work)
+                except StopIteration as done:  # nearly always
+                    response = done.value
+                else:
+                    connection.answer_when_done(work, awaited)
+                    return
             if response is not None:  # else it waits, and so does the connection; or was given; or nothing is said
                 connection.answer(response)
-
-    def handle_long(self, connection: Connection, request: Any) -> Work[None]:
-        """Handle a request that took long to read: in portions, where that can be."""
-        handler = self._handlers.get(type(request))
-        if handler is not None and type(request) in self._pausing:
-            connection.answer((yield from in_portions(self.pace, handler, connection, request)))
-        elif not self._answer_in_portions(connection, request):
-            self.handle(connection, request)
 
     def run_turn(self) -> bool:
         """Handle requests that wait, of one connection after the other, for some milliseconds.
@@ -467,51 +466,6 @@ class Broker:
         return answer_api_versions(
             request, self._node_for(connection), self.topics.cluster_id, self._administered.features
         )
-
-    # ------------------------------------------------------------ what can be answered in portions
-
-    @answers(*DIVISIBLE)
-    def _answer_divisible(self, connection: Connection, request: Any) -> None:
-        kind = type(request)
-        if DIVISIBLE[kind](request) > FEW or (kind is OffsetFetch and self._fetches_many(request)):
-            self._answer_in_portions(connection, request)
-        else:
-            self._answer_at_once(connection, request, connection)
-
-    def _answer_at_once(self, connection: Connection, request: Any, token: Token) -> None:
-        """Answer a connection's request, or a portion of it."""
-        if type(request) is DescribeTransactions:
-            token.answer(self._transaction_requests.describe(connection, request))
-            return
-        if type(request) is FindCoordinator:
-            token = relocated(token, connection.nodes)
-            self._transaction_requests.prepare(connection, request)
-        self._submit(request, token, connection.principal)
-
-    def _answer_in_portions(self, connection: Connection, request: Any) -> bool:
-        work = in_portions_of(request, partial(self._ask, connection), self._committed)
-        if work is not None:
-            connection.answer_in_portions(work)
-        return work is not None
-
-    def _fetches_many(self, request: OffsetFetch) -> bool:
-        for wanted in request.groups:  # no generator: this is asked for each fetch
-            if wanted.topics is None and has_many_offsets(self._committed(wanted.group_id)):
-                return True
-        return False
-
-    def _committed(self, group_id: str | None) -> OffsetsOfGroup:
-        """Return what is committed for a group, whoever may see it: to know how it is to be fetched."""
-        if group_id is None:
-            return {}
-        partition = self.coordinator.partition(self.coordinator.partition_of(group_id))
-        return {} if partition is None else partition.hard.offsets.of_group(group_id)
-
-    def _ask(self, connection: Connection, request: Any) -> Answer:
-        """Have a portion of a connection's request answered."""
-        answer = Answer()
-        self._answer_at_once(connection, request, answer)
-        return answer
 
     def _refuse_consumer_protocol(self, connection: Connection, request: ConsumerGroupHeartbeat) -> None:
         self._notices.protocol_is_off(connection, request)

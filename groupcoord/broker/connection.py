@@ -1,8 +1,9 @@
 """One client's connection without its socket: bytes in, bytes out.
 
 Requests of a connection are handled one at a time and in order, as a Kafka broker does: while one waits for its
-answer (a join, a long poll), the frames behind it wait as well. Long ones are read, and long answers are written, a
-portion whenever it is the connection's turn. Sources: ``NetworkReceive``, ``SocketServer`` of Apache Kafka 4.4.
+answer (a join, a long poll), the frames behind it wait as well. Large ones are read, and long answers are written, by
+jobs; what else takes long is work of which a portion is done whenever it is the connection's turn. Sources:
+``NetworkReceive``, ``SocketServer`` of Apache Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -11,25 +12,22 @@ import logging
 import struct
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from inspect import GEN_RUNNING, getgeneratorstate
 from typing import Any, Protocol, TypeVar
 
-from groupcoord.broker.portions import CAN_BE_LONG, Answer, Work, is_long
 from groupcoord.broker.turns import Turns
+from groupcoord.broker.work import Awaited, Job, Work, elsewhere
 from groupcoord.core.front.authorization import Principal
 from groupcoord.core.messages import Node
 from groupcoord.wire import (
     ProtocolError,
     RequestHeader,
-    WireRequest,
     WireResponse,
     decode_request,
     encode_response,
     encode_response_parts,
 )
 from groupcoord.wire.broker_messages import FetchResponse
-from groupcoord.wire.pacing import NotShortError, Pace, in_portions
-from groupcoord.wire.protocol import decode_short_request
+from groupcoord.wire.produce import names_few
 
 logger = logging.getLogger("groupcoord.host")
 
@@ -40,9 +38,9 @@ HTTP_PREFIXES = (b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI")
 _SIZE_FROM = struct.Struct(">I").unpack_from
 _SIGNED_SIZE_FROM = struct.Struct(">i").unpack_from
 
-LONG_REQUEST_BYTES = 16 * 1024
-"""Requests of this size and more are read in portions, unless they name little: that can take longer than a peer may
-hold up the others."""
+LARGE_REQUEST_BYTES = 16 * 1024
+"""Requests of this size and more are read by a job, unless they name little: that can take longer than a peer may hold
+up the others."""
 
 BACKLOG_LIMIT_BYTES = 256 * 1024
 """Reading goes on until this many bytes of requests wait."""
@@ -82,9 +80,6 @@ class Interceptor(Protocol):
         """Let go on what is due."""
 
 
-Decode = Callable[[bytes | memoryview, str], tuple[RequestHeader, WireRequest]]
-"""Reads a request."""
-
 ConnectionT = TypeVar("ConnectionT", bound="Connection")
 
 
@@ -94,22 +89,19 @@ class RequestHandler(Protocol):
     Attributes:
         dirty: connections that have something to say.
         turns: connections whose requests wait.
-        pace: how long the work of a turn may go on.
         now_s: the stopwatch.
+        start_job: does a job, or has it done by somebody else, and then says that it is done.
         interceptor: looks at requests before they are handled; None: nobody does.
     """
 
     dirty: list[Connection]
     interceptor: Interceptor | None
     turns: Turns
-    pace: Pace
     now_s: Callable[[], float]
+    start_job: Callable[[Job], None]
 
     def handle(self, connection: Connection, request: Any) -> None:
         """Answer a request, now or later."""
-
-    def handle_long(self, connection: Connection, request: Any) -> Work[None]:
-        """Answer a request that took long to read, in portions."""
 
     def disconnected(self, connection: Connection) -> None:
         """Forget a connection."""
@@ -154,6 +146,7 @@ class Connection:
         "_is_dirty",
         "_is_long",
         "_is_paused",
+        "_is_working",
         "_max_request_bytes",
         "_now_s",
         "_output",
@@ -194,12 +187,13 @@ class Connection:
         self.client_id = ""
         self.on_answer: Callable[[WireResponse], bool] | None = None
         self._work: Work[None] | None = None  # on a long request, or a long answer
-        self._awaited: Answer | None = None  # without which that can't go on
+        self._awaited: Awaited | None = None  # without which that can't go on
         self._output: deque[bytes | memoryview] = deque()
         self.output_bytes = 0
         self._is_dirty = False
         self._is_long = False  # whether the request that has no answer yet is, and so its answer may be
         self._is_paused = False
+        self._is_working = False
 
     # ------------------------------------------------------------ for the host
 
@@ -223,10 +217,7 @@ class Connection:
             and self._work is None
             and self._turns.go_first(self, now_s)
         ):
-            if size < LONG_REQUEST_BYTES:
-                self._handle(data[SIZE_BYTES:])
-                return True
-            self._handle_large(memoryview(data)[SIZE_BYTES:])
+            self._handle(data[SIZE_BYTES:] if size < LARGE_REQUEST_BYTES else memoryview(data)[SIZE_BYTES:])
             return self._work is None
         if self.closing is None:
             self._buffer += data
@@ -234,18 +225,18 @@ class Connection:
         return False
 
     def take_turn(self) -> bool:
-        """Handle what has been received, or a portion of a long request, until the broker's pace says that time is up.
+        """Handle what has been received, or a portion of a long request, until time is up.
 
         Returns:
             True if there is more to do now.
         """
-        pace = self._broker.pace
+        turns = self._turns
         while self._can_handle():
             if self._work is not None:
-                self._go_on(self._work)
+                self._go_on()
             else:
                 self._handle_next()
-            if pace.now_s() >= pace.until_s:
+            if turns.is_time_up():
                 return self._can_handle()
         return False
 
@@ -336,12 +327,12 @@ class Connection:
             on_answer, self.on_answer = self.on_answer, None
             if on_answer(response):
                 return
-        if self._is_long or (type(response) in CAN_BE_LONG and is_long(response)):
+        if self._is_long:
             self._is_long = False
             self._work_on(self._write_long(header, response))
             return
         try:
-            if type(response) is FetchResponse:
+            if self._work is not None or type(response) is FetchResponse:  # work may say one thing many times
                 self._put_out(encode_response_parts(header, response))
             else:
                 frame = encode_response(header, response)
@@ -370,21 +361,26 @@ class Connection:
         """Have the waiting request handled, which an interceptor took, or another one in its place."""
         if self._header is None:
             return
-        if self._is_long:
-            self._work_on(self._broker.handle_long(self, request))
-            return
         try:
             self._broker.handle(self, request)
         except Exception:
             self._fail("a request could not be handled")
 
-    def answer_in_portions(self, work: Work[WireResponse | None]) -> None:
-        """Have the waiting request answered with what ``work`` returns, of which a portion is done at each turn.
+    def answer_when_done(self, work: Work[WireResponse | None], awaited: Awaited | None = None) -> None:
+        """Answer the waiting request with what work returns, unless that is None.
 
-        None: the answer comes later.
+        As much as fits into a portion is done at once, and the rest at the connection's turns.
+
+        Args:
+            work: the work, which may have begun.
+            awaited: what it has yielded last.
         """
-        self._is_long = True
-        self._work_on(self._answer_when_done(work))
+        self._work_on(self._answer_with(work, awaited))
+
+    def answer_later(self, work: Work[WireResponse | None]) -> None:
+        """Do as :meth:`answer_when_done` from the connection's next turn on: for callers in the middle of something."""
+        self._work = self._answer_with(work, None)
+        self._wait_for_turn()
 
     def refuse(self, reason: str) -> None:
         """Have the connection closed: its request is none, or can't be answered."""
@@ -394,10 +390,6 @@ class Connection:
         self._mark_dirty()
 
     # ------------------------------------------------------------ inside
-
-    def _work_on(self, work: Work[None]) -> None:
-        self._work = work
-        self._turns.add(self)
 
     def _mark_dirty(self) -> None:
         if not self._is_dirty:
@@ -433,38 +425,29 @@ class Connection:
         if len(buffer) >= BACKLOG_LIMIT_BYTES:
             self._mark_dirty()  # so that the host reads on, even if nothing is answered
         end = SIZE_BYTES + size
-        if size >= LONG_REQUEST_BYTES and len(buffer) == end:
+        if size >= LARGE_REQUEST_BYTES and len(buffer) == end:
             self._buffer = bytearray()
-            self._handle_large(memoryview(buffer)[SIZE_BYTES:])
+            self._handle(memoryview(buffer)[SIZE_BYTES:])
             return
         frame = bytes(memoryview(buffer)[SIZE_BYTES:end])
         del buffer[:end]
-        if size < LONG_REQUEST_BYTES:
-            self._handle(frame)
-        else:
-            self._handle_large(frame)
+        self._handle(frame)
 
     def _size_limit(self) -> str:
         """Return what limits the size of a request now: the setting, and its value."""
         return f"socket.request.max.bytes ({self._max_request_bytes})"
 
-    def _handle_large(self, frame: bytes | memoryview) -> None:
-        """Handle a request of many bytes: at once if it names little, else in portions."""
+    def _handle(self, frame: bytes | memoryview) -> None:
         try:
-            self._handle(frame, decode_short_request)
-        except NotShortError:
-            self._work_on(self._read_long(bytes(frame)))
-
-    def _handle(self, frame: bytes | memoryview, decode: Decode = decode_request) -> None:
-        try:
-            self._header, request = decode(frame, self.client_host)
+            if len(frame) >= LARGE_REQUEST_BYTES and not names_few(frame):
+                self._work_on(self._read_large(bytes(frame)))
+                return
+            self._header, request = decode_request(frame, self.client_host)
             broker = self._broker
             if broker.interceptor is None or not broker.interceptor.takes(self, self._header, request):
                 broker.handle(self, request)
         except ProtocolError as error:
             self.refuse(str(error))
-        except NotShortError:
-            raise
         except Exception:
             self._fail("a request could not be handled")
 
@@ -472,46 +455,64 @@ class Connection:
         logger.exception("%s, so the connection of %s is closed", what, self.client_host)
         self.refuse(f"internal error: {what}")
 
-    # ------------------------------------------------------------ long requests and answers
+    # ------------------------------------------------------------ long work
 
-    def _go_on(self, work: Work[None]) -> None:
-        """Do a portion of long work: until it is done, it has to wait for an answer, or time is up."""
-        pace = self._broker.pace
+    def _work_on(self, work: Work[None]) -> None:
+        """Begin with work; what doesn't fit into a portion is done at the connection's turns."""
+        self._work = work
+        if self._is_working:
+            return  # whoever is at other work of this connection goes on with this
+        if not self.is_queued:
+            self._turns.begin_portion()
+        self._go_on()
+        self._wait_for_turn()
+
+    def _answer_with(self, work: Work[WireResponse | None], awaited: Awaited | None) -> Work[None]:
+        yield awaited
+        self.answer((yield from work))
+
+    def _go_on(self) -> None:
+        """Do a portion of long work: until it is done, it has to wait for something, or time is up."""
+        self._is_working = True
         try:
-            while self._work is work:
-                awaited = next(work)
-                if awaited is not None and awaited.response is None:
-                    self._awaited = awaited
-                    awaited.on_answer = self._awaited_has_come
-                    return
-                if pace.now_s() >= pace.until_s:
-                    return
-            work.close()
-        except StopIteration:
-            if self._work is work:
-                self._work = None
+            while (work := self._work) is not None:
+                try:
+                    awaited = next(work)
+                except StopIteration:
+                    if self._work is work:  # and not other work that it has left
+                        self._work = None
+                    continue
+                if awaited is None:
+                    if self._turns.is_time_up():
+                        self._is_long = True  # and so its answer may be
+                        return
+                else:
+                    if isinstance(awaited, Job):
+                        self._broker.start_job(awaited)
+                    if not awaited.is_done:
+                        self._awaited = awaited
+                        awaited.on_done = self._awaited_has_come
+                        return
         except ProtocolError as error:
             self.refuse(str(error))
         except Exception:
-            self._fail("a long request could not be handled")
+            self._fail("a request could not be handled")
+        finally:
+            self._is_working = False
 
     def _awaited_has_come(self) -> None:
         self._awaited = None
         self._wait_for_turn()
 
-    def _read_long(self, frame: bytes) -> Work[None]:
+    def _read_large(self, frame: bytes) -> Work[None]:
+        self._header, request = yield from elsewhere(decode_request, frame, self.client_host)
         self._is_long = True
         broker = self._broker
-        self._header, request = yield from in_portions(broker.pace, decode_request, frame, self.client_host)
-        yield None  # what follows can take long as well
         if broker.interceptor is None or not broker.interceptor.takes(self, self._header, request):
-            yield from broker.handle_long(self, request)
-
-    def _answer_when_done(self, work: Work[WireResponse | None]) -> Work[None]:
-        self.answer((yield from work))
+            broker.handle(self, request)
 
     def _write_long(self, header: RequestHeader, response: WireResponse) -> Work[None]:
-        parts = yield from in_portions(self._broker.pace, encode_response_parts, header, response)
+        parts = yield from elsewhere(encode_response_parts, header, response)
         self._header = None
         self._put_out(parts)
         self._mark_dirty()
@@ -529,7 +530,7 @@ class Connection:
 
     def _drop_work(self) -> None:
         work, self._work, self._awaited = self._work, None, None
-        if work is not None and getgeneratorstate(work) != GEN_RUNNING:
+        if work is not None and not self._is_working:
             work.close()
 
 

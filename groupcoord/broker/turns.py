@@ -12,9 +12,8 @@ too.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol
-
-from groupcoord.wire.pacing import Pace
 
 TURN_S = 0.004
 """How long requests are handled before answers leave and sockets are looked at again."""
@@ -43,16 +42,17 @@ class TakesTurns(Protocol):
     queued_at_s: float
 
     def take_turn(self) -> bool:
-        """Handle requests, or a portion of one, until the pace says so; return True if there is more to do now."""
+        """Handle requests, or a portion of one, until time is up; return True if there is more to do now."""
 
 
 class Turns:
     """Those whose requests wait to be handled, and for how long the present turn goes on.
 
     Args:
-        pace: the clock, and the end of what may be worked on in one go.
+        now_s: a clock that never goes back, in seconds.
 
     Attributes:
+        now_s: that clock.
         waiting: how many wait.
         is_over: True if somebody could not go first since the turn had lasted long enough.
         has_newcomer: set it when a connection is accepted. The next turn is then for those alone who have just asked
@@ -64,16 +64,16 @@ class Turns:
         "_first",
         "_first_s",
         "_levels",
-        "_now_s",
-        "_pace",
+        "_until_s",
         "has_newcomer",
         "is_over",
+        "now_s",
         "waiting",
     )
 
-    def __init__(self, pace: Pace) -> None:
-        self._pace = pace
-        self._now_s = pace.now_s
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self.now_s = now_s
+        self._until_s = 0.0  # the end of the portion that is worked on
         # First those that have just asked, then those that want more, each by what they have cost lately.
         self._levels: tuple[deque[TakesTurns], ...] = tuple(deque() for _ in range(2 * _LEVEL_COUNT))
         self._end_s = 0.0
@@ -104,10 +104,18 @@ class Turns:
         self._first_s = now_s
         return True
 
+    def begin_portion(self) -> None:
+        """Let a portion of long work begin that nobody waited for."""
+        self._until_s = self.now_s() + PORTION_S
+
+    def is_time_up(self) -> bool:
+        """Tell whether others should have their turn before what is being worked on goes on."""
+        return self.now_s() >= self._until_s
+
     def add(self, who: TakesTurns) -> None:
         """Let somebody wait for a turn, once."""
         if not who.is_queued:
-            self._add(who, self._now_s(), 0)
+            self._add(who, self.now_s(), 0)
 
     def _add(self, who: TakesTurns, now_s: float, first_level: int) -> None:
         who.is_queued = True
@@ -121,7 +129,7 @@ class Turns:
         Returns:
             True if more waits.
         """
-        start_s = now_s = self._now_s()
+        start_s = now_s = self.now_s()
         if self._first is not None:
             self._first.cost_s += now_s - self._first_s
             self._first = None
@@ -138,9 +146,9 @@ class Turns:
 
     def _run_next(self, level: deque[TakesTurns], start_s: float) -> float:
         who = level.popleft()
-        self._pace.until_s = start_s + PORTION_S
+        self._until_s = start_s + PORTION_S
         has_more = who.take_turn()
-        now_s = self._now_s()
+        now_s = self.now_s()
         self._forget_cost(who, now_s)
         who.cost_s += now_s - start_s
         who.is_queued = False

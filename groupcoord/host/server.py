@@ -1,7 +1,8 @@
 """The asyncio host: sockets around a :class:`~groupcoord.broker.broker.Broker`. It feeds, flushes and wakes; it decides
 nothing.
 
-Everything runs in one thread, the event loop's, in turns that are bounded in time. What a peer can make the host keep
+Everything runs in one thread, the event loop's, in turns that are bounded in time; but for jobs, which depend on
+nothing that it holds (``host/jobs.py``). What a peer can make the host keep
 is bounded, too: a request by ``socket.request.max.bytes``, requests that wait by ``BACKLOG_LIMIT_BYTES``, answers that
 the peer does not read by ``WRITE_LIMIT_BYTES`` and one answer more; after ``DRAIN_TIMEOUT_S`` it is disconnected.
 """
@@ -20,9 +21,11 @@ from typing import TYPE_CHECKING
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.limited_log import LimitedLog
+from groupcoord.broker.work import Job
 from groupcoord.config.settings import INT64_MAX
 from groupcoord.core.messages import Node
 from groupcoord.host.descriptors import descriptor_limit
+from groupcoord.host.jobs import JOBS
 from groupcoord.host.peer import Peer
 from groupcoord.log_store import FlushingStore, LogStoreError
 
@@ -125,6 +128,7 @@ class Server:
             OSError: the address is taken, or is not this machine's.
         """
         self.loop = asyncio.get_running_loop()
+        self.broker.start_job = self._start_job
         security = self.broker.security
         if security is None or not security.listeners:
             self.port = await self._listen(Peer, "", self.host, self.port)
@@ -312,6 +316,13 @@ class Server:
             self.flush_soon()
         if broker.dirty or broker.interceptor is not None:  # which may want to be woken though nobody is answered
             self.flush()
+
+    def _start_job(self, job: Job) -> None:
+        JOBS.start(job, partial(self.loop.call_soon_threadsafe, self._finish_job, job))
+
+    def _finish_job(self, job: Job) -> None:
+        job.done()
+        self.flush_soon()
 
     # ------------------------------------------------------------ timers
 

@@ -5,7 +5,7 @@ What a producer claims is held against the bytes that there are before anything 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from groupcoord.records.batches import (
@@ -17,16 +17,12 @@ from groupcoord.records.batches import (
     read_varint,
 )
 from groupcoord.records.compression import DecompressionError
-from groupcoord.wire.pacing import paced, rest
 
 DECOMPRESSED_BYTES_MAX = 33_554_432
 """A batch that decompresses to more is not looked into: that would take too long."""
 
 UNREADABLE = (CorruptBatchError, DecompressionError, BadRecordError, IndexError)
 """What is raised where a producer has put into a batch what are no records."""
-
-PORTION_RECORDS = 1_000
-"""So many records are passed over without a pause."""
 
 _SIZE_MIN = RECORD_BYTES_MIN - 1
 _INT32_BYTES_MAX = 5
@@ -62,16 +58,12 @@ class RecordHead(NamedTuple):
 
 
 def read_payload(batch: Batch) -> bytes:
-    """Return the bytes of the records of a batch; work that is done in portions may pause while they are decompressed.
+    """Return the bytes of the records of a batch.
 
     Raises:
         CorruptBatchError, DecompressionError: it can't be decompressed, or to more than ``DECOMPRESSED_BYTES_MAX``.
     """
-    parts = []
-    for part in batch.payload_parts(DECOMPRESSED_BYTES_MAX):
-        parts.append(part)
-        rest()
-    return b"".join(parts)
+    return b"".join(batch.payload_parts(DECOMPRESSED_BYTES_MAX))
 
 
 def record_heads(payload: bytes, record_count: int) -> Iterator[RecordHead]:
@@ -86,7 +78,7 @@ def record_heads(payload: bytes, record_count: int) -> Iterator[RecordHead]:
     """
     position, size_bytes = 0, len(payload)
     _check_count(record_count, size_bytes)
-    for _ in paced(range(record_count)):
+    for _ in range(record_count):
         size, start = read_varint(payload, position)
         position = start + size
         if size < _SIZE_MIN or position > size_bytes:
@@ -111,28 +103,16 @@ def check_sizes(data: bytes | memoryview, record_count: int) -> None:
     size_bytes = len(data)
     _check_count(record_count, size_bytes - BATCH_HEADER_BYTES)
     try:
-        if _end_of_records(data, record_count, _usual_end) == size_bytes:
+        if _usual_end(data, BATCH_HEADER_BYTES, record_count) == size_bytes:
             return
     except IndexError:
         pass  # so does a size that is no usual one end
     try:
-        end = _end_of_records(data, record_count, _any_end)
+        end = _any_end(data, BATCH_HEADER_BYTES, record_count)
     except IndexError:
         raise BadRecordError(f"there are no {record_count} records in {size_bytes} bytes") from None
     if end != size_bytes:
         raise BadRecordError(f"{record_count} records end at {end}, and the batch at {size_bytes}")
-
-
-def _end_of_records(
-    data: bytes | memoryview, record_count: int, end_of: Callable[[bytes | memoryview, int, int], int]
-) -> int:
-    """Return where records end, passing over them in portions."""
-    position = BATCH_HEADER_BYTES
-    while record_count > PORTION_RECORDS:
-        position = end_of(data, position, PORTION_RECORDS)
-        record_count -= PORTION_RECORDS
-        rest()
-    return end_of(data, position, record_count)
 
 
 def _usual_end(data: bytes | memoryview, position: int, record_count: int) -> int:

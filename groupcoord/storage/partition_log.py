@@ -23,7 +23,6 @@ from groupcoord.storage.log_settings import DEFAULT_SETTINGS, TopicLogSettings
 from groupcoord.storage.memory_segment import MemorySegment
 from groupcoord.storage.produced_batch import ProducedBatch, check_produced, placed
 from groupcoord.storage.producer_states import ProducerStates
-from groupcoord.storage.record_times import first_since
 from groupcoord.storage.segment import INDEX_INTERVAL_BYTES, Pieces, Place, Segment
 
 Watcher = Callable[["PartitionLog"], None]
@@ -54,13 +53,6 @@ class ReadBatches(NamedTuple):
     parts: tuple[memoryview, ...] = ()
     size_bytes: int = 0
     aborted: tuple[AbortedTransaction, ...] = ()
-
-
-class FoundRecord(NamedTuple):
-    """A record that was looked for by its time."""
-
-    timestamp_ms: int
-    offset: int
 
 
 class Write(NamedTuple):
@@ -126,15 +118,24 @@ class PartitionLog:
 
     # ------------------------------------------------------------ writing
 
-    def append(self, batch: ProducedBatch, settings: TopicLogSettings, now_ms: int) -> Appended:
+    def append(
+        self, batch: ProducedBatch, settings: TopicLogSettings, now_ms: int, *, is_checked: bool = False
+    ) -> Appended:
         """Append a producer's batch. One that it has sent already is not written again.
+
+        Args:
+            batch: the batch.
+            settings: of the log's topic.
+            now_ms: the time.
+            is_checked: :func:`check_produced` was called already, and has taken it.
 
         Raises:
             RefusedBatchError: it isn't taken; see :func:`check_produced`, :meth:`ProducerStates.check`,
                 POLICY_VIOLATION if there is no memory left, and KAFKA_STORAGE_ERROR if there is no disk.
             FailedLogError: whether it was written can't be told.
         """
-        check_produced(batch, settings, now_ms)
+        if not is_checked:
+            check_produced(batch, settings, now_ms)
         if len(batch.data) > settings.segment_bytes:
             reason = f"a batch of {len(batch.data)} bytes is larger than segment.bytes ({settings.segment_bytes})"
             raise RefusedBatchError(ErrorCode.RECORD_LIST_TOO_LARGE, reason, tells_start=False)
@@ -516,32 +517,25 @@ class PartitionLog:
 
     # ------------------------------------------------------------ by time
 
-    def find_time(self, timestamp_ms: int) -> FoundRecord | None:
-        """Return the first record that has this time or a later one.
+    def batch_since(self, timestamp_ms: int, offset: int) -> bytes | None:
+        """Return the first batch with a time not before this one that reaches beyond an offset; None if there is none.
+
+        Which of its records has that time, if one has, tells :func:`~groupcoord.storage.record_times.first_since`.
 
         Raises:
-            RefusedBatchError: UNKNOWN_SERVER_ERROR, the records of a batch can't be read.
             FailedLogError: the files can't be read.
         """
-        for segment in list(self._segments):
-            if segment.max_timestamp_ms >= timestamp_ms:
-                for batch in segment.batches_since(timestamp_ms, self.start_offset):
-                    found = first_since(batch, timestamp_ms, self.start_offset)
-                    if found is not None:
-                        return FoundRecord(*found)
+        for segment in self._segments:
+            if segment.next_offset > offset and segment.max_timestamp_ms >= timestamp_ms:
+                for data in segment.batches_since(timestamp_ms, offset):
+                    if Batch(data, 0, 0).next_offset > offset:
+                        return bytes(data)
         return None
 
-    def find_max_time(self) -> FoundRecord | None:
-        """Return the first of the records with the largest time; None if there is no record with a time.
-
-        Raises:
-            RefusedBatchError: UNKNOWN_SERVER_ERROR, the records of a batch can't be read.
-            FailedLogError: the files can't be read.
-        """
-        if not self._segments:
-            return None
-        largest_ms = max(segment.max_timestamp_ms for segment in self._segments)
-        return None if largest_ms == NO_TIMESTAMP else self.find_time(largest_ms)
+    @property
+    def max_timestamp_ms(self) -> int:
+        """The largest time of a record; NO_TIMESTAMP if there is no record with a time."""
+        return max((segment.max_timestamp_ms for segment in self._segments), default=NO_TIMESTAMP)
 
 
 def replay(batch: Batch, producers: ProducerStates) -> AbortedTransaction | None:

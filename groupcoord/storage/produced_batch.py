@@ -21,7 +21,6 @@ from groupcoord.records.batches import (
     LOG_OVERHEAD_BYTES,
     MAGIC_POSITION,
     MAGIC_V2,
-    RECORD_BYTES_MIN,
     BadRecordError,
     Batch,
 )
@@ -32,6 +31,9 @@ from groupcoord.storage.log_settings import TopicLogSettings
 from groupcoord.storage.record_keys import check_keys
 from groupcoord.storage.segment import Pieces
 
+SHORT_BYTES = 2_048
+"""The records of a batch that isn't larger are looked at in no time."""
+
 SEQUENCE_END = 2**31
 """Sequences go on with 0 here."""
 
@@ -39,12 +41,11 @@ COPIED_BYTES = 8_192
 """A smaller batch is copied: that takes no longer than writing two pieces."""
 
 _length_from = Struct(">iiB").unpack_from  # and a leader epoch, and the magic number
-_count_from = Struct(">i").unpack_from
 _PACK_PLACE = Struct(">qii").pack_into
 _PACK_ATTRIBUTES = Struct(">h").pack_into
 _PACK_TIMESTAMP = Struct(">q").pack_into
 _PACK_CRC = Struct(">I").pack_into
-_CRC_POSITION, _ATTRIBUTES_POSITION, _MAX_TIMESTAMP_POSITION, _COUNT_POSITION = 17, 21, 35, 57
+_CRC_POSITION, _ATTRIBUTES_POSITION, _MAX_TIMESTAMP_POSITION = 17, 21, 35
 
 
 class ProducedBatch(Batch):
@@ -105,12 +106,9 @@ def is_compressed(data: bytes | memoryview) -> bool:
     return len(data) > _ATTRIBUTES_POSITION + 1 and data[_ATTRIBUTES_POSITION + 1] & CODEC_MASK != 0
 
 
-def claimed_records(data: bytes | memoryview) -> int:
-    """Return how many records a batch has that aren't compressed: what its header says, if that can be true."""
-    if len(data) < BATCH_HEADER_BYTES or is_compressed(data):
-        return 0
-    count: int = _count_from(data, _COUNT_POSITION)[0]
-    return count if 0 < count * RECORD_BYTES_MIN <= len(data) else 0
+def is_short(data: bytes | memoryview) -> bool:
+    """Tell whether a batch is so small, and not compressed, that a look at each of its records takes no time."""
+    return len(data) <= SHORT_BYTES and not is_compressed(data)
 
 
 def check_produced(batch: ProducedBatch, settings: TopicLogSettings, now_ms: int) -> None:

@@ -10,7 +10,6 @@ from groupcoord.records.batches import CODEC_MASK, BadRecordError, Batch, read_v
 from groupcoord.records.compression import DecompressionError
 from groupcoord.storage.batch_records import UNREADABLE, read_payload, record_heads
 from groupcoord.storage.errors import RefusedBatchError
-from groupcoord.wire.pacing import paced
 
 _HEADER_BYTES_MIN = 2
 
@@ -81,7 +80,7 @@ def _behind_headers(payload: bytes, position: int) -> int:
     count, position = read_varint(payload, position)
     if not 0 <= count <= (len(payload) - position) // _HEADER_BYTES_MIN:
         raise BadRecordError(f"{count} headers in {len(payload) - position} bytes")
-    for _ in paced(range(count)):
+    for _ in range(count):
         name_size, position = read_varint(payload, position)
         value_size, position = read_varint(payload, position + max(name_size, 0))
         position += max(value_size, 0)

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from groupcoord.errors import ErrorCode
 from groupcoord.records.batches import LOG_APPEND_TIME, Batch
 from groupcoord.storage.batch_records import UNREADABLE, read_payload, record_heads
 from groupcoord.storage.errors import RefusedBatchError
 
 
-def first_since(data: memoryview, timestamp_ms: int, offset: int) -> tuple[int, int] | None:
-    """Return the time and the offset of the first record of a batch with at least this time and this offset.
+class FoundRecord(NamedTuple):
+    """A record that was looked for by its time."""
+
+    timestamp_ms: int
+    offset: int
+
+
+def first_since(data: bytes, timestamp_ms: int, offset: int) -> FoundRecord | None:
+    """Return the first record of a batch with at least this time and this offset.
 
     Args:
         data: the batch as it stands in the log.
@@ -22,13 +31,13 @@ def first_since(data: memoryview, timestamp_ms: int, offset: int) -> tuple[int, 
     batch = Batch(data, 0, 0)
     append_time_ms = batch.max_timestamp_ms if batch.attributes & LOG_APPEND_TIME else None
     if append_time_ms is not None and batch.record_count > batch.last_offset_delta:
-        return append_time_ms, max(batch.base_offset, offset)
+        return FoundRecord(append_time_ms, max(batch.base_offset, offset))
     try:
         for head in record_heads(read_payload(batch), batch.record_count):
             found_ms = batch.base_timestamp_ms + head.timestamp_delta_ms if append_time_ms is None else append_time_ms
             found_offset = batch.base_offset + head.offset_delta
             if found_ms >= timestamp_ms and found_offset >= offset:
-                return found_ms, found_offset
+                return FoundRecord(found_ms, found_offset)
     except UNREADABLE as error:
         raise RefusedBatchError(ErrorCode.UNKNOWN_SERVER_ERROR, f"a batch can't be read: {error}") from None
     return None

@@ -540,8 +540,7 @@ class SegmentLog(PartitionLog):
 
     read = _watched(PartitionLog.read)
     readable_bytes = _watched(PartitionLog.readable_bytes)
-    find_time = _watched(PartitionLog.find_time)
-    find_max_time = _watched(PartitionLog.find_max_time)
+    batch_since = _watched(PartitionLog.batch_since)
 
     def read_all(self, decode: Callable[[Iterable[Batch]], Iterator[T]]) -> Iterator[T]:
         """Return what a function makes of all batches of this moment. No file is replaced while they are passed over.

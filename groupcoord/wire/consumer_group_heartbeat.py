@@ -11,7 +11,6 @@ from groupcoord.core.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartb
 from groupcoord.wire import primitives
 from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
 from groupcoord.wire.header import RequestHeader
-from groupcoord.wire.pacing import paced
 from groupcoord.wire.primitives import (
     INT32_FROM,
     check_array_length,
@@ -38,7 +37,7 @@ def _read_names(frame: bytes, position: int) -> tuple[tuple[str, ...] | None, in
     if length < 0:
         return None, position
     names = []
-    for _ in paced(range(check_array_length(frame, position, length))):
+    for _ in range(check_array_length(frame, position, length)):
         name, position = read_compact_string(frame, position)
         names.append(name)
     return tuple(names), position
@@ -49,7 +48,7 @@ def _read_topic_partitions(frame: bytes, position: int) -> tuple[tuple[TopicPart
     if length < 0:
         return None, position
     topics = []
-    for _ in paced(range(check_array_length(frame, position, length))):
+    for _ in range(check_array_length(frame, position, length)):
         topic_id, position = read_uuid(frame, position)
         count, position = read_compact_array_length(frame, position)
         partitions, position = read_int32s(frame, position, count)
@@ -96,7 +95,7 @@ def _decoder(version: int) -> Decoder:
 
 def _write_assignment(topics: tuple[TopicPartitions, ...]) -> bytes:
     parts = [b"\x01", write_uvarint(len(topics) + 1)]
-    for topic_id, partitions in paced(topics):
+    for topic_id, partitions in topics:
         parts += (topic_id.bytes, primitives.write_compact_int32s(partitions), b"\x00")
     parts.append(b"\x00\x00")
     return b"".join(parts)

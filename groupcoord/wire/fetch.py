@@ -33,7 +33,6 @@ from groupcoord.wire.broker_messages import (
 )
 from groupcoord.wire.current_leaders import write_endpoints, write_leader, write_tagged
 from groupcoord.wire.header import RequestHeader
-from groupcoord.wire.pacing import paced
 from groupcoord.wire.primitives import (
     INT32_FROM,
     read_compact_nullable_string,
@@ -113,7 +112,7 @@ class _RequestLayout:
         *settings, replica_id = self._in_order(*self._settings.unpack_from(frame, position))
         count, position = self._dialect.read_array_length(frame, position + self._settings.size)
         topics = []
-        for _ in paced(range(count)):
+        for _ in range(count):
             topic, position = self._read_topic(frame, position)
             topics.append(topic)
         max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch = settings
@@ -136,7 +135,7 @@ class _RequestLayout:
         unpack_from, size, in_order = self._partition.unpack_from, self._partition.size, self._partition_in_order
         skip = self._skip_behind_partition
         partitions = []
-        for _ in paced(range(count)):
+        for _ in range(count):
             partitions.append(_make_partition(in_order(*unpack_from(frame, position))))
             position = skip(frame, position + size)
         position = self._dialect.skip_tagged_fields(frame, position)
@@ -153,7 +152,7 @@ class _RequestLayout:
         dialect = self._dialect
         count, position = dialect.read_array_length(frame, position)
         topics = []
-        for _ in paced(range(count)):
+        for _ in range(count):
             name, position = self._read_name(frame, position)
             count, position = dialect.read_array_length(frame, position)
             indexes, position = read_int32s(frame, position, count)
@@ -167,7 +166,7 @@ def _skip_known_tags(sizes: Mapping[int, int], frame: bytes, position: int) -> i
     if frame[position] == 0:
         return position + 1
     count, position = read_uvarint(frame, position)
-    for _ in paced(range(count)):
+    for _ in range(count):
         tag, position = read_uvarint(frame, position)
         if tag in sizes:
             _, position = read_uvarint(frame, position)
@@ -180,7 +179,7 @@ def _skip_known_tags(sizes: Mapping[int, int], frame: bytes, position: int) -> i
 def _read_tagged(frame: bytes, position: int, request: Fetch, version: int) -> None:
     """Read the tagged fields behind a request. As in Kafka, the size that a known one claims does not matter."""
     count, position = read_uvarint(frame, position)
-    for _ in paced(range(count)):
+    for _ in range(count):
         tag, position = read_uvarint(frame, position)
         if tag == _CLUSTER_ID_TAG:
             _, position = read_uvarint(frame, position)
@@ -225,10 +224,10 @@ class _Layout:
             head += _HEAD(response.error_code, response.session_id)
         parts: list[Any] = []
         small: list[Any] = [head + write_length(len(response.topics))]
-        for topic in paced(response.topics):
+        for topic in response.topics:
             name = topic.topic_id.bytes if self._has_topic_ids else self._dialect.write_string(topic.name or "")
             small.append(name + write_length(len(topic.partitions)))
-            for partition in paced(topic.partitions):
+            for partition in topic.partitions:
                 small.append(self._partition(partition))
                 for records in partition.records:
                     if len(records) < COPIED_BYTES:
@@ -268,7 +267,7 @@ class _Layout:
         else:
             written += write_length(len(partition.aborted_transactions))
             end = self._dialect.nothing_tagged
-            written += b"".join([_ABORTED(*transaction) + end for transaction in paced(partition.aborted_transactions)])
+            written += b"".join([_ABORTED(*transaction) + end for transaction in partition.aborted_transactions])
         if self._has_preferred_replica:
             written += _INT32(partition.preferred_read_replica)
         return written + write_length(sum(map(len, partition.records)))

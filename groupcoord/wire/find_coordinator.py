@@ -16,7 +16,6 @@ from groupcoord.core.messages import (
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.by_schema import by_schema
 from groupcoord.wire.header import RequestHeader
-from groupcoord.wire.pacing import paced
 from groupcoord.wire.schema import Values
 
 _MESSAGES = {
@@ -43,7 +42,7 @@ def _response(response: FindCoordinatorResponse, header: RequestHeader) -> Value
     if header.api_version >= 4:
         return {
             "throttle_time_ms": 0,
-            "coordinators": [_coordinator(found, header) for found in paced(response.coordinators)],
+            "coordinators": [_coordinator(found, header) for found in response.coordinators],
         }
     (found,) = response.coordinators
     message = _MESSAGES.get(found.error_code, found.error_code.name)

@@ -13,7 +13,6 @@ from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
 from groupcoord.wire.by_schema import decoder_of
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.newer_schemas import request_schema
-from groupcoord.wire.pacing import paced
 from groupcoord.wire.primitives import INT16, INT32
 from groupcoord.wire.schema import Values
 
@@ -26,9 +25,7 @@ def _request(values: Values, header: RequestHeader, client_host: str) -> JoinGro
         group_id=values["group_id"],
         member_id=values["member_id"],
         protocol_type=values["protocol_type"],
-        protocols=tuple(
-            JoinProtocol(protocol["name"], protocol["metadata"]) for protocol in paced(values["protocols"])
-        ),
+        protocols=tuple(JoinProtocol(protocol["name"], protocol["metadata"]) for protocol in values["protocols"]),
         session_timeout_ms=session_timeout_ms,
         rebalance_timeout_ms=values.get("rebalance_timeout_ms", session_timeout_ms),
         group_instance_id=values.get("group_instance_id"),
@@ -63,7 +60,7 @@ def _plain_encoder(version: int) -> Encoder:
             write_string(response.member_id),
             INT32.pack(len(response.members)),
         ]
-        for member_id, group_instance_id, metadata in paced(response.members):
+        for member_id, group_instance_id, metadata in response.members:
             parts.append(write_string(member_id))
             if has_instance_id:
                 parts.append(primitives.write_nullable_string(group_instance_id))
@@ -89,7 +86,7 @@ def _flexible_encoder(version: int) -> Encoder:
             parts.append(b"\x01" if response.skip_assignment else b"\x00")
         parts.append(write_string(response.member_id))
         parts.append(primitives.write_uvarint(len(response.members) + 1))
-        parts += [_flexible_member(member) for member in paced(response.members)]
+        parts += [_flexible_member(member) for member in response.members]
         parts.append(b"\x00")
         return b"".join(parts)
 

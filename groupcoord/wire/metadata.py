@@ -11,7 +11,6 @@ from groupcoord.wire.api import Answered
 from groupcoord.wire.broker_messages import Metadata, MetadataResponse, MetadataTopic, TopicReference
 from groupcoord.wire.by_schema import by_schema
 from groupcoord.wire.header import RequestHeader
-from groupcoord.wire.pacing import paced
 
 
 def _request(request: Metadata, header: RequestHeader) -> Metadata | Answered:
@@ -25,8 +24,8 @@ def _request(request: Metadata, header: RequestHeader) -> Metadata | Answered:
 
 def _reference_error(topics: tuple[TopicReference, ...], version: int) -> ErrorCode | None:
     """Give the error of a list that names topics in a way this version may not, or not at all."""
-    has_ids = any(topic.topic_id != ZERO_UUID for topic in paced(topics))
-    has_nulls = any(topic.name is None for topic in paced(topics))
+    has_ids = any(topic.topic_id != ZERO_UUID for topic in topics)
+    has_nulls = any(topic.name is None for topic in topics)
     if version < 12 and (has_ids or has_nulls):
         return ErrorCode.INVALID_REQUEST
     # Where there are ids, names are not looked at.
@@ -34,7 +33,7 @@ def _reference_error(topics: tuple[TopicReference, ...], version: int) -> ErrorC
 
 
 def _refusal(topics: tuple[TopicReference, ...], error_code: ErrorCode) -> MetadataResponse:
-    refused = tuple(MetadataTopic(error_code, topic.name or "", topic.topic_id) for topic in paced(topics))
+    refused = tuple(MetadataTopic(error_code, topic.name or "", topic.topic_id) for topic in topics)
     return MetadataResponse(brokers=(), topics=refused)
 
 

@@ -17,7 +17,6 @@ from groupcoord.core.messages.commits import PartitionResults, partition_results
 from groupcoord.core.messages.fetches import fetched_offsets
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import primitives
-from groupcoord.wire.pacing import paced
 from groupcoord.wire.primitives import (
     INT16_FROM,
     INT32,
@@ -99,7 +98,7 @@ def _read_one_by_one(
     numbers: tuple[list[int], ...] = ([], [], [])
     metadata: list[str] = []
     has_metadata = False
-    for _ in paced(range(count)):
+    for _ in range(count):
         for column, number in zip(numbers, layout.unpack_from(frame, position), strict=False):
             column.append(number)
         position += layout.size
@@ -149,7 +148,7 @@ class OffsetsWriter:
         if count <= COLUMNS_MAX:
             return self._write(columns, error_codes)
         written = []
-        for start in paced(range(0, count, COLUMNS_MAX)):
+        for start in range(0, count, COLUMNS_MAX):
             part = slice(start, start + COLUMNS_MAX)
             errors = None if error_codes is None else error_codes[part]
             written.append(self._write(columns.select(range(count)[part]), errors))
@@ -212,7 +211,7 @@ class ResultsWriter:
         if len(topics) == 1:  # nearly always
             return self._one + self._write_result(topics[0])
         parts = [self._write_count(len(topics))]
-        parts += [self._write_result(topic) for topic in paced(topics)]
+        parts += [self._write_result(topic) for topic in topics]
         return b"".join(parts)
 
     def _write_result(self, result: TopicResult) -> bytes:
@@ -228,7 +227,7 @@ class ResultsWriter:
 
     def _write_rows(self, indexes: tuple[int, ...], error_codes: tuple[ErrorCode, ...]) -> bytes:
         rows = []
-        for start in paced(range(0, len(indexes), COLUMNS_MAX)):
+        for start in range(0, len(indexes), COLUMNS_MAX):
             part = slice(start, start + COLUMNS_MAX)
             columns: list[int] = [0] * (2 * len(indexes[part]))
             columns[0::2] = indexes[part]

@@ -15,7 +15,6 @@ from groupcoord.core.records import ZERO_UUID
 from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.offset_columns import ResultsWriter, offsets_reader
-from groupcoord.wire.pacing import paced
 from groupcoord.wire.primitives import (
     INT32_FROM,
     INT64,
@@ -106,7 +105,7 @@ def _decoder(version: int) -> Decoder:
             position += 8
         count, position = read_count(frame, position)
         topics = []
-        for _ in paced(range(count)):
+        for _ in range(count):
             name, topic_id = None, ZERO_UUID
             if uses_topic_ids:
                 topic_id, position = read_uuid(frame, position)

@@ -21,7 +21,6 @@ from groupcoord.wire import primitives
 from groupcoord.wire.api import Api, Decoder, Encoder, PartsEncoder, VersionRange
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.offset_columns import OffsetsWriter
-from groupcoord.wire.pacing import paced
 from groupcoord.wire.parts import write_each
 from groupcoord.wire.primitives import (
     INT16,
@@ -52,7 +51,7 @@ def _read_topics(frame: bytes, position: int, nullable: bool) -> tuple[_Topics, 
     if nullable and length < 0:
         return None, position
     topics = []
-    for _ in paced(range(check_array_length(frame, position, length))):
+    for _ in range(check_array_length(frame, position, length)):
         name, position = read_string(frame, position)
         count, position = read_array_length(frame, position)
         indexes, position = read_int32s(frame, position, count)
@@ -66,7 +65,7 @@ def _read_flexible_topics(frame: bytes, position: int, uses_topic_ids: bool) -> 
     if length < 0:
         return None, position
     topics = []
-    for _ in paced(range(check_array_length(frame, position, length))):
+    for _ in range(check_array_length(frame, position, length)):
         name, topic_id = None, ZERO_UUID
         if uses_topic_ids:
             topic_id, position = read_uuid(frame, position)
@@ -112,7 +111,7 @@ def _batch_decoder(version: int) -> Decoder:
     def decode(frame: bytes, position: int, header: RequestHeader, client_host: str) -> OffsetFetch:
         count, position = read_compact_array_length(frame, position)
         groups = []
-        for _ in paced(range(count)):
+        for _ in range(count):
             group_id, position = read_compact_string(frame, position)
             member_id, member_epoch = None, -1
             if has_member:
@@ -145,7 +144,7 @@ _write_flexible_offsets = OffsetsWriter(has_leader_epoch=True, is_flexible=True)
 
 def _write_flexible_topics(topics: tuple[FetchedTopic, ...], uses_topic_ids: bool) -> bytes:
     parts = [primitives.write_uvarint(len(topics) + 1)]
-    for name, topic_id, partitions in paced(topics):
+    for name, topic_id, partitions in topics:
         parts.append(topic_id.bytes if uses_topic_ids else primitives.write_compact_string(name or ""))
         parts.append(primitives.write_uvarint(len(partitions) + 1))
         parts.append(_write_flexible_offsets(partitions))
@@ -163,7 +162,7 @@ def _with_error_everywhere(group: FetchedGroup, header: RequestHeader) -> Fetche
         group.error_code,
         tuple(
             FetchedTopic(topic.name, ZERO_UUID, without_offsets(topic.partition_indexes, group.error_code))
-            for topic in paced(topics)
+            for topic in topics
         ),
     )
 
@@ -177,7 +176,7 @@ def _plain_encoder(version: int) -> Encoder:
         if version == 1:
             group = _with_error_everywhere(group, header)
         parts = [throttle_time, INT32.pack(len(group.topics))]
-        for name, _, partitions in paced(group.topics):
+        for name, _, partitions in group.topics:
             parts += (primitives.write_string(name or ""), INT32.pack(len(partitions)), write_offsets(partitions))
         if version >= 2:
             parts.append(INT16.pack(group.error_code))
@@ -197,7 +196,7 @@ def _batch_encoder(version: int) -> Encoder:
 
     def encode(response: OffsetFetchResponse, header: RequestHeader) -> bytes:
         parts = [b"\x00\x00\x00\x00", primitives.write_uvarint(len(response.groups) + 1)]
-        for group_id, error_code, topics in paced(response.groups):
+        for group_id, error_code, topics in response.groups:
             parts.append(primitives.write_compact_string(group_id))
             parts.append(_write_flexible_topics(topics, uses_topic_ids))
             parts.append(INT16.pack(error_code) + b"\x00")

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from groupcoord.wire.errors import ProtocolError
-from groupcoord.wire.pacing import paced
 
 T = TypeVar("T")
 
@@ -26,7 +25,7 @@ def write_each(elements: Sequence[T], write: Callable[[T], bytes]) -> list[bytes
     written: dict[int, bytes] = {}
     size = 0
     parts = []
-    for element in paced(elements):
+    for element in elements:
         part = written.get(id(element))
         if part is None:
             part = written[id(element)] = write(element)

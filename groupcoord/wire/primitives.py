@@ -19,7 +19,6 @@ from uuid import UUID
 from groupcoord.core.interpreter import uuid_of
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.wire.errors import ProtocolError
-from groupcoord.wire.pacing import paced, rest
 
 T = TypeVar("T")
 Content = TypeVar("Content", bytes, memoryview)
@@ -38,9 +37,6 @@ INT32_FROM = INT32.unpack_from
 MAX_STRING_BYTES = 0x7FFF
 MAX_ARRAY_LENGTH = 1_000_000
 """Brokers of Kafka 4.4 close the connection on a longer one."""
-
-MANY_NUMBERS = 10_000
-"""So many take a good part of a millisecond to read."""
 
 UTF8_AS_JAVA = "groupcoord-utf8-as-java"
 
@@ -184,8 +180,6 @@ def read_int32s(frame: bytes, position: int, count: int) -> tuple[tuple[int, ...
     end = position + 4 * count
     if end > len(frame):
         raise ProtocolError(f"{count} numbers are claimed where {len(frame) - position} bytes are left")
-    if count > MANY_NUMBERS:
-        rest()
     return struct.unpack_from(f">{count}i", frame, position), end
 
 
@@ -194,7 +188,7 @@ def skip_tagged_fields(frame: bytes, position: int) -> int:
     if frame[position] == 0:
         return position + 1
     count, position = read_uvarint(frame, position)
-    for _ in paced(range(count)):
+    for _ in range(count):
         _, position = read_uvarint(frame, position)
         position = skip_tagged_content(frame, position)
     return position

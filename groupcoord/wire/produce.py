@@ -13,6 +13,8 @@ Read and written by hand: it comes for every batch, of which a view of the frame
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
+from typing import cast
 
 from groupcoord.core.interpreter import maker
 from groupcoord.core.records import ZERO_UUID
@@ -27,11 +29,16 @@ from groupcoord.wire.broker_messages import (
     ProduceTopic,
 )
 from groupcoord.wire.current_leaders import write_endpoints, write_leader
+from groupcoord.wire.errors import ProtocolError
 from groupcoord.wire.header import RequestHeader
-from groupcoord.wire.pacing import paced
 from groupcoord.wire.primitives import INT32, INT32_FROM, read_content, read_uuid
 
 _KEY = 0
+_KEY_BYTES = b"\x00\x00"
+_version_from = struct.Struct(">hih").unpack_from  # and a correlation id, and the length of the client's id
+
+FEW = 64
+"""A request that names no more topics and partitions is read in no time, however many bytes its records have."""
 
 _LEADER_TAG = 0
 _THROTTLE_TIME = bytes(4)
@@ -62,7 +69,7 @@ class _Layout:
         acks, _ = _acks_from(frame, position)
         count, position = dialect.read_array_length(frame, position + 6)
         topics = []
-        for _ in paced(range(count)):
+        for _ in range(count):
             topic, position = self._read_topic(frame, position)
             topics.append(topic)
         dialect.skip_tagged_fields(frame, position)
@@ -80,7 +87,7 @@ class _Layout:
         count, position = read_array_length(frame, position)
         view = memoryview(frame)
         partitions = []
-        for _ in paced(range(count)):
+        for _ in range(count):
             (index,) = INT32_FROM(frame, position)
             length, position = read_length(frame, position + 4)
             records = None
@@ -90,14 +97,44 @@ class _Layout:
             partitions.append(_make_partition((index, records)))
         return _make_topic((name, topic_id, tuple(partitions))), skip_tagged_fields(frame, position)
 
+    def names_few(self, frame: bytes, position: int) -> bool:
+        """Tell whether there are few topics and partitions, and nothing that nobody knows.
+
+        Args:
+            frame: the request.
+            position: where its header's tagged fields stand, or the body of a version that has none.
+        """
+        dialect = self._dialect
+        tags_bytes = len(dialect.nothing_tagged)
+        if tags_bytes and frame[position]:
+            return False
+        _, position = dialect.read_nullable_string(frame, position + tags_bytes)
+        topic_count, position = dialect.read_array_length(frame, position + 6)
+        left = FEW - topic_count
+        for _ in range(min(topic_count, FEW)):
+            position = position + _UUID_BYTES if self._has_topic_ids else dialect.read_string(frame, position)[1]
+            partition_count, position = dialect.read_array_length(frame, position)
+            left -= partition_count
+            if left < 0:
+                return False
+            for _ in range(partition_count):
+                length, position = dialect.read_length(frame, position + 4)
+                position += max(length, 0) + tags_bytes
+                if tags_bytes and frame[position - 1]:
+                    return False
+            position += tags_bytes
+            if tags_bytes and frame[position - 1]:
+                return False
+        return left >= 0
+
     def encode(self, response: ProduceResponse, header: RequestHeader) -> bytes:
         """Write an answer."""
         dialect = self._dialect
         parts = [dialect.write_length(len(response.topics))]
-        for name, topic_id, partitions in paced(response.topics):
+        for name, topic_id, partitions in response.topics:
             parts.append(topic_id.bytes if self._has_topic_ids else dialect.write_string(name or ""))
             parts.append(dialect.write_length(len(partitions)))
-            parts += [self._write_partition(partition) for partition in paced(partitions)]
+            parts += [self._write_partition(partition) for partition in partitions]
             parts.append(dialect.nothing_tagged)
         tells = self._has_leaders and response.node_endpoints
         parts += (_THROTTLE_TIME, write_endpoints(response.node_endpoints) if tells else dialect.nothing_tagged)
@@ -112,18 +149,40 @@ class _Layout:
         dialect = self._dialect
         text = dialect.write_nullable_string(message)
         parts = [written, dialect.write_length(len(refused))]
-        for number in paced(refused):
+        for number in refused:
             parts += (INT32.pack(number), text, dialect.nothing_tagged)
         tells = self._has_leaders and leader is not NO_LEADER
         return b"".join((*parts, text, write_leader(_LEADER_TAG, leader) if tells else dialect.nothing_tagged))
 
 
+@lru_cache
+def _layout(version: int) -> _Layout:
+    return _Layout(version)
+
+
+def names_few(frame: bytes | memoryview) -> bool:
+    """Tell whether a request is a Produce that names little, without a look at more of it than that.
+
+    One that can't be read names little, too.
+
+    Args:
+        frame: any request, without the four bytes of its length.
+    """
+    if frame[:2] != _KEY_BYTES:
+        return False
+    try:
+        version, _, length = _version_from(frame, 2)
+        return _layout(version).names_few(cast(bytes, frame), 10 + max(length, 0))
+    except (struct.error, IndexError, ProtocolError):
+        return True
+
+
 def _decoder(version: int) -> Decoder:
-    return _Layout(version).decode
+    return _layout(version).decode
 
 
 def _encoder(version: int) -> Encoder:
-    return _Layout(version).encode
+    return _layout(version).encode
 
 
 API = Api(_KEY, "Produce", VersionRange(3, 13), 9, _decoder, _encoder, listed_from=0)

@@ -5,20 +5,20 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import cast
 
 from groupcoord.core.messages import Request, Response
 from groupcoord.core.messages.share_state import ShareStateResponse
 from groupcoord.wire import api_versions, consumer_group_heartbeat, heartbeat, offset_fetch, produce
 from groupcoord.wire.acl_messages import AclRequest, AclResponse
 from groupcoord.wire.api import Answered, Api, Decoder, Encoder, PartsEncoder
-from groupcoord.wire.broker_messages import BrokerRequest, BrokerResponse, Produce
+from groupcoord.wire.broker_messages import BrokerRequest, BrokerResponse
 from groupcoord.wire.cluster_messages import ClusterRequest, ClusterResponse
 from groupcoord.wire.config_messages import ConfigRequest, ConfigResponse
 from groupcoord.wire.errors import ProtocolError, UnknownApiError, UnsupportedVersionError
 from groupcoord.wire.feature_messages import ApiVersions, FeatureRequest, FeatureResponse
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.login_messages import LoginRequest, LoginResponse
-from groupcoord.wire.pacing import SHORT, NotShortError, if_short
 from groupcoord.wire.parts import FRAME_BYTES_MAX
 from groupcoord.wire.primitives import INT32_FROM, UTF8_AS_JAVA, skip_tagged_fields
 from groupcoord.wire.quota_messages import QuotaRequest, QuotaResponse
@@ -66,9 +66,6 @@ _REMEMBERED_BYTES_MAX = 256
 next, so what was read of one is kept."""
 
 _PRODUCE = produce.API.key.to_bytes(2, "big")
-SHORT_PRODUCE_BYTES = 2 * 1024 * 1024
-"""What has to be done for each byte of records is little, but not nothing: a checksum, and a copy of them."""
-
 _COPIED_BYTES = 1_024
 
 # By (api_key << 16) + api_version, filled when a version is first used.
@@ -80,6 +77,7 @@ _parts_encoders: dict[int, tuple[bytes, PartsEncoder]] = {}
 def decode_request(frame: bytes | memoryview, client_host: str) -> tuple[RequestHeader, WireRequest]:
     """Read one request.
 
+    The records of a Produce are views of the frame.
     What stands behind a request is ignored, and so are tagged fields that are not known, as a broker does.
 
     Args:
@@ -96,6 +94,8 @@ def decode_request(frame: bytes | memoryview, client_host: str) -> tuple[Request
         ProtocolError: the bytes are no request. In any of these cases the connection must be closed.
     """
     if not isinstance(frame, bytes):
+        if frame[:2] == _PRODUCE:
+            return _decode(cast(bytes, frame), client_host)  # a view is read alike
         frame = bytes(frame)
     if len(frame) <= _REMEMBERED_BYTES_MAX and frame[:2] in _REMEMBERED:
         try:
@@ -107,23 +107,6 @@ def decode_request(frame: bytes | memoryview, client_host: str) -> tuple[Request
         else:
             return RequestHeader(api_key, api_version, INT32_FROM(frame, 4)[0], client_id, reply_context), request
     return _decode(frame, client_host)
-
-
-def decode_short_request(frame: bytes | memoryview, client_host: str) -> tuple[RequestHeader, WireRequest]:
-    """Read one request of many bytes like :func:`decode_request`, if it names so little that it is short work.
-
-    That is a Produce with few partitions. Its records are views of the frame, whatever that is.
-
-    Raises:
-        NotShortError: it may be long work.
-        UnknownApiError, UnsupportedVersionError, ProtocolError: as :func:`decode_request`.
-    """
-    if frame[:2] != _PRODUCE or len(frame) > SHORT_PRODUCE_BYTES:
-        raise NotShortError
-    header, request = if_short(_decode, frame, client_host)
-    if isinstance(request, Produce) and sum([1 + len(topic.partitions) for topic in request.topics]) > SHORT:
-        raise NotShortError
-    return header, request
 
 
 @lru_cache(maxsize=8_192)

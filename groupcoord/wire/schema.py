@@ -27,7 +27,6 @@ from attrs import has
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.wire import primitives
 from groupcoord.wire.errors import ProtocolError
-from groupcoord.wire.pacing import paced
 from groupcoord.wire.primitives import FLOAT64, INT8, INT16, INT32, INT64, UINT16, Reader, Writer
 
 Values = dict[str, Any]
@@ -271,7 +270,7 @@ def _array_reader(read_element: Reader[Any], is_nullable: bool, flexible: bool) 
         if length < 0 and is_nullable:
             return None, position
         elements = []
-        for _ in paced(range(primitives.check_array_length(frame, position, length))):
+        for _ in range(primitives.check_array_length(frame, position, length)):
             element, position = read_element(frame, position)
             elements.append(element)
         return tuple(elements), position
@@ -383,7 +382,7 @@ def _array_writer(write_element: Writer, flexible: bool) -> Writer:
         if elements is None:
             return b"\x00" if flexible else b"\xff\xff\xff\xff"
         length = primitives.write_uvarint(len(elements) + 1) if flexible else INT32.pack(len(elements))
-        return length + b"".join([write_element(element) for element in paced(elements)])
+        return length + b"".join([write_element(element) for element in elements])
 
     return write
 

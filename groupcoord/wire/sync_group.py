@@ -14,7 +14,6 @@ from groupcoord.wire.api import Answered, Api, Decoder, Encoder, VersionRange
 from groupcoord.wire.by_schema import decoder_of
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.newer_schemas import request_schema
-from groupcoord.wire.pacing import paced
 from groupcoord.wire.primitives import INT16
 from groupcoord.wire.schema import Values
 
@@ -33,9 +32,7 @@ def _request(values: Values, header: RequestHeader, client_host: str) -> SyncGro
         group_instance_id=values.get("group_instance_id"),
         protocol_type=protocol_type,
         protocol_name=protocol_name,
-        assignments=tuple(
-            SyncAssignment(given["member_id"], given["assignment"]) for given in paced(values["assignments"])
-        ),
+        assignments=tuple(SyncAssignment(given["member_id"], given["assignment"]) for given in values["assignments"]),
     )
 
 

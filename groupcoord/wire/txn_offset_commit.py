@@ -21,7 +21,6 @@ from groupcoord.errors import ErrorCode
 from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.offset_columns import ResultsWriter, offsets_reader
-from groupcoord.wire.pacing import paced
 from groupcoord.wire.primitives import (
     INT16,
     INT32_FROM,
@@ -68,7 +67,7 @@ def _decoder(version: int) -> Decoder:
             group_instance_id, position = read_compact_nullable_string(frame, position)
         count, position = read_count(frame, position)
         topics = []
-        for _ in paced(range(count)):
+        for _ in range(count):
             name, topic_id = None, ZERO_UUID
             if uses_topic_ids:
                 topic_id, position = read_uuid(frame, position)

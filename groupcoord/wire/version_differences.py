@@ -22,7 +22,6 @@ from groupcoord.wire.config_messages import ConfigResourceType, ListConfigResour
 from groupcoord.wire.errors import ProtocolError
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.login_messages import SaslHandshake
-from groupcoord.wire.pacing import paced
 from groupcoord.wire.schema import Values
 from groupcoord.wire.transaction_messages import (
     AddOffsetsToTxnResponse,
@@ -40,7 +39,7 @@ def leave_group(values: Values, header: RequestHeader, client_host: str) -> Leav
     """Return the request; to version 2 it names one member (KIP-345)."""
     if header.api_version <= 2:
         return LeaveGroup(values["group_id"], (LeavingMember(values["member_id"]),))
-    return LeaveGroup(values["group_id"], tuple(LeavingMember(**member) for member in paced(values["members"])))
+    return LeaveGroup(values["group_id"], tuple(LeavingMember(**member) for member in values["members"]))
 
 
 def left_group(response: LeaveGroupResponse, header: RequestHeader) -> LeaveGroupResponse:
@@ -89,9 +88,9 @@ def list_offsets(request: ListOffsets, header: RequestHeader) -> ListOffsets:
 def delete_topics(values: Values, header: RequestHeader, client_host: str) -> DeleteTopics:
     """Return the request; from version 6 on topics can be named by id."""
     if header.api_version >= 6:
-        topics = tuple(TopicReference(topic["name"], topic["topic_id"]) for topic in paced(values["topics"]))
+        topics = tuple(TopicReference(topic["name"], topic["topic_id"]) for topic in values["topics"])
     else:
-        topics = tuple(TopicReference(name) for name in paced(values["topic_names"]))
+        topics = tuple(TopicReference(name) for name in values["topic_names"])
     return DeleteTopics(topics, values["timeout_ms"])
 
 
@@ -118,14 +117,14 @@ def _check_known(acl: Acl | AclFilter) -> None:
 
 def create_acls(request: CreateAcls, header: RequestHeader) -> CreateAcls:
     """Refuse, as Kafka does, a request with a number that stands for "unknown"."""
-    for acl in paced(request.creations):
+    for acl in request.creations:
         _check_known(acl)
     return request
 
 
 def delete_acls(request: DeleteAcls, header: RequestHeader) -> DeleteAcls:
     """Like :func:`create_acls`."""
-    for wanted in paced(request.filters):
+    for wanted in request.filters:
         _check_known(wanted)
     return request
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -15,6 +15,7 @@ from groupcoord.broker.records.requests import DataRequests
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.transactions.state import Writer
+from groupcoord.broker.work import do_whole
 from groupcoord.core.front.authorization import UNRESTRICTED, Permissions
 from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.records.batches import encode_batch
@@ -30,7 +31,6 @@ from groupcoord.wire.broker_messages import (
     ProducePartition,
     ProduceTopic,
 )
-from groupcoord.wire.pacing import Pace
 
 NO_ID = UUID(int=0)
 START_MS = 1_700_000_000_000
@@ -56,13 +56,10 @@ class FakeConnection:
         if response is not None:
             self.answers.append(response)
 
-    def answer_in_portions(self, work: Any) -> None:
-        while True:
-            try:
-                next(work)
-            except StopIteration as end:
-                self.answer(end.value)
-                return
+    def answer_when_done(self, work: Any, awaited: object = None) -> None:
+        self.answer(do_whole(work))
+
+    answer_later = answer_when_done
 
     def skip_answer(self) -> None:
         self.answers.append("nothing")
@@ -102,13 +99,14 @@ class DataWorld:
             edit.create(OFFSETS_TOPIC, 50)
         directory = None if path is None else DataDirectory(path, descriptors_max=8)
         self.data = TopicData(Config(**settings), self.clock, self.topics, directory)
-        self.requests = DataRequests(self.data, Pace(), lambda _: permissions, verify, Leadership((DEFAULT_NODE,)))
-        self._handlers = table_of(self.requests).handlers
+        self.requests = DataRequests(self.data, lambda _: permissions, verify, Leadership((DEFAULT_NODE,)))
+        self._handlers = table_of(self.requests)
 
     def send(self, request: Any) -> FakeConnection:
         """Send a request on a new connection."""
         connection = FakeConnection()
-        connection.answer(self._handlers[type(request)](connection, request))  # type: ignore[arg-type]
+        answer: Any = self._handlers[type(request)](connection, request)  # type: ignore[arg-type]
+        connection.answer(do_whole(answer) if isinstance(answer, Generator) else answer)
         return connection
 
     def ask(self, request: Any) -> Any:

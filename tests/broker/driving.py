@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
+
+from groupcoord.broker.broker import Broker
 from groupcoord.broker.connection import Connection
+from groupcoord.broker.work import Job, do_in_place
 
 
 def feed(connection: Connection, data: bytes) -> None:
@@ -18,3 +22,18 @@ def drain(connection: Connection) -> bytes:
         output += taken
         connection._broker.handle_waiting()
     return output
+
+
+class LateJobs:
+    """Takes the jobs of a broker, and does each when it is told to: as another thread that takes its time."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.waiting: deque[Job] = deque()
+        broker.start_job = self.waiting.append
+
+    def do_next(self) -> bool:
+        """Do one; return False if there is none."""
+        if not self.waiting:
+            return False
+        do_in_place(self.waiting.popleft())
+        return True

@@ -18,6 +18,7 @@ from groupcoord.broker.cluster.quotas import FILE_NAME, QuotaFileError, Quotas
 from groupcoord.broker.configs.administered import Administered
 from groupcoord.broker.configs.brokers import BrokerConfigFileError, BrokerConfigs
 from groupcoord.broker.configs.client_metrics import ClientMetrics, ClientMetricsFileError
+from groupcoord.broker.work import do_whole
 from groupcoord.config import RebalanceProtocol
 from groupcoord.core.front.authorization import CLUSTER, Permissions
 from groupcoord.wire.quota_messages import AlterClientQuotas, DescribeClientQuotas
@@ -205,8 +206,8 @@ def test_quotas_need_permissions() -> None:
     rules.deny("ALTER_CONFIGS", CLUSTER)
     permissions, quotas = Permissions(rules, "User:bob"), Quotas()
     denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    assert quotas.answer_describe(DescribeClientQuotas(()), permissions).error_code is denied
-    assert quotas.answer_alter(AlterClientQuotas(()), permissions).entries == ()
+    assert do_whole(quotas.answer_describe(DescribeClientQuotas(()), permissions)).error_code is denied
+    assert do_whole(quotas.answer_alter(AlterClientQuotas(()), permissions)).entries == ()
 
 
 def test_quotas_survive_a_restart(tmp_path: Path) -> None:

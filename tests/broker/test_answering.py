@@ -17,19 +17,17 @@ class Wanted:
 class Answering:
     """Answers it."""
 
-    @answers(Wanted, may_pause=True)
+    @answers(Wanted)
     def answer(self, connection: Connection, request: Wanted) -> WireResponse | None:
         """Answer later."""
         return None
 
 
 def test_methods_say_what_they_answer() -> None:
-    """The table has the method of the object for the request that it names, and that it may pause."""
+    """The table has the method of the object for the request that it names."""
     answering = Answering()
-    handlers, pausing = table_of(answering)
 
-    assert handlers == {Wanted: answering.answer}
-    assert pausing == {Wanted}
+    assert table_of(answering) == {Wanted: answering.answer}
 
 
 def test_nobody_answers_what_another_answers() -> None:

@@ -13,6 +13,7 @@ from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.cluster.metadata import answer_api_versions, answer_metadata
 from groupcoord.broker.topics.changes import answer_create_partitions, answer_create_topics, answer_delete_topics
 from groupcoord.broker.topics.registry import TopicRegistry
+from groupcoord.broker.work import do_whole
 from groupcoord.config import SERVED_PROTOCOLS, Config, RebalanceProtocol
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node
 from groupcoord.core.records import OFFSETS_TOPIC
@@ -240,7 +241,7 @@ def test_delete_refuses(
 
 def test_metadata_of_all_topics(topics: TopicRegistry) -> None:
     """All topics are listed, internal ones marked, each partition led by the one node."""
-    response = answer_metadata(Metadata(None), ALONE, topics)
+    response = do_whole(answer_metadata(Metadata(None), ALONE, topics))
     assert [(topic.name, len(topic.partitions), topic.is_internal) for topic in response.topics] == [
         ("one", 1, False),
         ("two", 2, False),
@@ -276,20 +277,22 @@ def test_metadata_as_recorded(
 ) -> None:
     """Ids win over names, unknown topics are errors of their own, and asking creates nothing."""
     request = Metadata(tuple(TopicReference(*reference) for reference in references))
-    response = answer_metadata(request, ALONE, topics)
+    response = do_whole(answer_metadata(request, ALONE, topics))
     assert [(topic.name, topic.error_code.name) for topic in response.topics] == answers
     assert len(topics) == 4
 
 
 def test_authorized_operations(topics: TopicRegistry) -> None:
     """They are told when asked for: everything is allowed, since nothing is protected."""
-    plain = answer_metadata(Metadata((TopicReference("one"),)), ALONE, topics)
+    plain = do_whole(answer_metadata(Metadata((TopicReference("one"),)), ALONE, topics))
     assert (
         plain.cluster_authorized_operations
         == plain.topics[0].topic_authorized_operations
         == AUTHORIZED_OPERATIONS_OMITTED
     )
-    asked = answer_metadata(Metadata((TopicReference("one"), TopicReference("nope")), True, True, True), ALONE, topics)
+    asked = do_whole(
+        answer_metadata(Metadata((TopicReference("one"), TopicReference("nope")), True, True, True), ALONE, topics)
+    )
     assert asked.cluster_authorized_operations == 8096
     assert [topic.topic_authorized_operations for topic in asked.topics] == [3576, 3576]
 

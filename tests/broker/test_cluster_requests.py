@@ -12,6 +12,7 @@ from groupcoord import ErrorCode
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.descriptions import answer_describe_log_dirs
 from groupcoord.broker.topics.registry import TopicRegistry
+from groupcoord.broker.work import do_whole
 from groupcoord.clock import ManualClock
 from groupcoord.config import Config
 from groupcoord.core.front.authorization import CLUSTER
@@ -84,7 +85,7 @@ def test_log_dirs_tell_how_large_logs_are(world: World) -> None:
 def test_log_dirs_tell_the_volume_of_a_data_directory(tmp_path: Path) -> None:
     """What is kept on disk has a folder, and its volume a size."""
     data = TopicData(Config(records_enable=False), ManualClock(0), TopicRegistry(tmp_path))
-    (folder,) = answer_describe_log_dirs(DescribeLogDirs(None), data).results
+    (folder,) = do_whole(answer_describe_log_dirs(DescribeLogDirs(None), data)).results
 
     assert folder.log_dir == str(tmp_path)
     assert folder.total_bytes > folder.usable_bytes > 0

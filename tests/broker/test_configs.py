@@ -19,6 +19,7 @@ from groupcoord.broker.configs.describing import answer_describe_configs
 from groupcoord.broker.configs.group_definitions import GROUP_DEFINITIONS
 from groupcoord.broker.configs.resources import Resources
 from groupcoord.broker.topics.changes import answer_create_topics, answer_delete_topics
+from groupcoord.broker.work import do_whole
 from groupcoord.config.group_settings import ConsumerGroupSettings, StreamsGroupSettings
 from groupcoord.core.front.authorization import CLUSTER, Permissions
 from groupcoord.core.records import OFFSETS_TOPIC
@@ -71,7 +72,7 @@ def describe(
     resources: Resources, *wanted: tuple[int, str], permissions: Permissions | None = None
 ) -> list[DescribedConfigs]:
     request = DescribeConfigs(tuple(ResourceToDescribe(*each) for each in wanted), include_synonyms=True)
-    return list(answer_describe_configs(request, resources, permissions or Permissions(None, None)).results)
+    return list(do_whole(answer_describe_configs(request, resources, permissions or Permissions(None, None))).results)
 
 
 def setting(name: str, value: str | None, operation: int = AlterConfigOp.SET) -> ConfigToAlter:

@@ -9,6 +9,7 @@ import pytest
 
 from groupcoord.broker.records import fetch_sessions
 from groupcoord.broker.records.fetch_sessions import EVICTION_MS, FetchContext, FetchSessions
+from groupcoord.broker.work import do_whole
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.broker_messages import Fetch, FetchResponse, ForgottenTopic
 from tests.broker.data_world import NO_ID, DataWorld, batch, fetch_of, part, partitions_of
@@ -114,9 +115,9 @@ def sessions(slots: int, now_ms: Callable[[], int]) -> FetchSessions:
 
 
 def open_session(sessions: FetchSessions, *indexes: int, **fields: Any) -> int:
-    context = sessions.open(fetch_of(*map(part, indexes), **{"session_epoch": 0, **fields}))
+    context = do_whole(sessions.open(fetch_of(*map(part, indexes), **{"session_epoch": 0, **fields})))
     assert isinstance(context, FetchContext)
-    return context.respond([]).session_id
+    return do_whole(context.respond([])).session_id
 
 
 def test_slots() -> None:
@@ -125,10 +126,10 @@ def test_slots() -> None:
     held = sessions(2, lambda: time_ms[0])
     assert [open_session(held, 0) for _ in range(3)] == [1, 2, 0]
     time_ms[0] = EVICTION_MS
-    assert isinstance(held.open(Fetch((), session_id=1, session_epoch=1)), FetchContext)
+    assert isinstance(do_whole(held.open(Fetch((), session_id=1, session_epoch=1))), FetchContext)
     time_ms[0] += 1
     assert [open_session(held, 0) for _ in range(2)] == [3, 0]
-    assert held.open(Fetch((), session_id=2, session_epoch=1)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert do_whole(held.open(Fetch((), session_id=2, session_epoch=1))) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert len(held) == 2
 
 
@@ -138,5 +139,5 @@ def test_partitions_of_all_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     held = sessions(10, lambda: 0)
     assert [open_session(held, *range(count)) for count in (3, 3, 2, 1)] == [1, 0, 2, 0]
     growing = fetch_of(*map(part, range(4)), session_id=1, session_epoch=1)
-    assert held.open(growing) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert do_whole(held.open(growing)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert open_session(held, 0, 1, 2) == 3

@@ -12,7 +12,7 @@ from groupcoord.broker.broker import Broker
 from groupcoord.records.batches import varint
 from groupcoord.records.compression import Compression
 from tests.broker.data_world import START_MS
-from tests.broker.driving import drain
+from tests.broker.driving import LateJobs, drain
 from tests.broker.kafka_bytes import array, blob, correlation_ids, frame, heartbeat, string
 from tests.broker.wire_world import World
 from tests.topic_logs.batches import claiming
@@ -30,12 +30,12 @@ GZIP_BATCH = claiming(1, GZIPPED + gzip.compress(b"", mtime=0) * 1_000, attribut
 
 def always_over(broker: Broker) -> None:
     """Have each portion of work end where it may."""
-    broker.now_s = broker.pace.now_s = broker.turns._now_s = itertools.count(1e9).__next__
+    broker.now_s = broker.turns.now_s = itertools.count(1e9).__next__
 
 
 def turns_of_others(world: World, data: bytes) -> int:
     """Send a request; return how often somebody else is answered before it is, with all that is left of its answer."""
-    broker = world.broker
+    broker, jobs = world.broker, LateJobs(world.broker)
     always_over(broker)
     busy, other = broker.connect("/127.0.0.1"), broker.connect("/127.0.0.2")
     busy.receive_data(data)
@@ -45,6 +45,7 @@ def turns_of_others(world: World, data: bytes) -> int:
         other.receive_data(heartbeat(turns))
         broker.run_turn()
         turns += bool(correlation_ids(other.take_output()))
+        jobs.do_next()
     assert struct.pack(">ih", 0, 0) in drain(busy), "index 0, no error"
     return turns
 
@@ -65,18 +66,18 @@ def produce(topic: str, records: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("topic", "records", "turns"),
+    ("topic", "records"),
     [
-        ("t", claiming(20_000, RECORD * 20_000), 9),
-        ("c", claiming(1, varint(len(HEADERS)) + HEADERS), 450),
-        ("c", GZIP_BATCH, 450),
-        ("c", claiming(1, XERIAL + EMPTY_BLOCK * 1_000 + SNAPPY_RECORD, attributes=Compression.SNAPPY), 450),
+        ("t", claiming(20_000, RECORD * 20_000)),
+        ("c", claiming(1, varint(len(HEADERS)) + HEADERS)),
+        ("c", GZIP_BATCH),
+        ("c", claiming(1, XERIAL + EMPTY_BLOCK * 1_000 + SNAPPY_RECORD, attributes=Compression.SNAPPY)),
     ],
     ids=["many records", "many headers", "empty members of gzip", "empty blocks of snappy"],
 )
-def test_others_are_answered_while_a_batch_is_looked_into(topic: str, records: bytes, turns: int) -> None:
-    """However little there is in so many bytes, work pauses between its bits."""
-    assert turns_of_others(make_world(), produce(topic, records)) >= turns
+def test_others_are_answered_while_a_batch_is_looked_into(topic: str, records: bytes) -> None:
+    """However little there is in so many bytes, that is a job, whose end nobody else has to wait for."""
+    assert turns_of_others(make_world(), produce(topic, records)) > 1
 
 
 def test_others_are_answered_while_a_time_is_looked_for() -> None:
@@ -84,4 +85,4 @@ def test_others_are_answered_while_a_time_is_looked_for() -> None:
     world = make_world()
     assert turns_of_others(world, produce("t", GZIP_BATCH)) == 1
     asked = string("t") + array([struct.pack(">iq", 0, 1)])
-    assert turns_of_others(world, frame(2, 1, 1, struct.pack(">i", -1) + array([asked]))) >= 450
+    assert turns_of_others(world, frame(2, 1, 1, struct.pack(">i", -1) + array([asked]))) > 1

@@ -11,24 +11,24 @@ from collections.abc import Callable
 
 import pytest
 
-from groupcoord import Config, ManualClock, MemoryLogStore
+from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
 from groupcoord.broker.broker import Broker
-from groupcoord.broker.connection import LONG_REQUEST_BYTES, Connection
-from groupcoord.broker.records.producing import FEW_RECORDS_BYTES
+from groupcoord.broker.connection import LARGE_REQUEST_BYTES, Connection
+from groupcoord.broker.records.producing import MANY_APPENDS
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.host.server import Server
 from groupcoord.records.batches import encode_batch
-from groupcoord.storage.produced_batch import is_compressed, read_produced
+from groupcoord.storage.produced_batch import SHORT_BYTES, is_compressed, read_produced
 from groupcoord.testing.server import ServerThread
-from groupcoord.wire.pacing import SHORT
-from tests.broker.driving import drain, feed
+from groupcoord.wire.produce import FEW
+from tests.broker.driving import LateJobs, drain, feed
 from tests.broker.kafka_bytes import array, blob, correlation_ids, frame, heartbeat, split, string
 from tests.crash.record_requests import TOPIC, Sender, produce
 from tests.host.test_server import loop_factories
 from tests.topic_logs.test_record_keys import gzipped
 
 NOW_MS = 1_700_000_000_000
-LARGE = LONG_REQUEST_BYTES + 5_000
+LARGE = LARGE_REQUEST_BYTES + 5_000
 
 
 def large(correlation_id: int, value: bytes = b"v", size: int = LARGE) -> bytes:
@@ -77,11 +77,11 @@ def log_of(broker: Broker) -> bytes:
 
 def never_ending(broker: Broker) -> None:
     """Have each portion end where it may."""
-    broker.now_s = broker.pace.now_s = broker.turns._now_s = itertools.count(1e9).__next__
+    broker.now_s = broker.turns.now_s = itertools.count(1e9).__next__
 
 
 def test_a_large_produce_is_answered_at_once() -> None:
-    """It names one partition, so it waits for no turn and is not divided; its log holds what a small one's does."""
+    """It names one partition, so it waits for no turn and no job; its log holds what a small one's does."""
     broker = make_broker()
     connection = broker.connect("/127.0.0.1")
     assert connection.receive_data(large(1))
@@ -90,23 +90,48 @@ def test_a_large_produce_is_answered_at_once() -> None:
     assert end_offset(broker) == LARGE // 1_000
 
 
-@pytest.mark.parametrize("count", [SHORT - 1, SHORT, SHORT + 1, 900])
+@pytest.mark.parametrize("count", [FEW - 1, FEW, FEW + 1, 900])
 def test_many_partitions_let_others_go_in_between(count: int) -> None:
-    """A Produce of more partitions than a few is read and handled while others are answered; a few are at once."""
+    """A Produce of more partitions than a few is read by a job; all are handled while others are answered."""
     broker = make_broker()
+    jobs = LateJobs(broker)
     never_ending(broker)
     busy, other = broker.connect("/127.0.0.1"), broker.connect("/127.0.0.2")
     busy.receive_data(of_many_partitions(1, count))
+    assert bool(jobs.waiting) == (count >= FEW)
     meanwhile = 0
     while busy.is_busy or busy.is_waiting:
         broker.run_turn()
         other.receive_data(heartbeat(meanwhile))
         broker.run_turn()
         meanwhile += bool(correlation_ids(other.take_output()))
+        jobs.do_next()
     assert correlation_ids(drain(busy)) == [1]
     assert end_offset(broker, count - 2) == 1
-    assert (meanwhile > 0) == (count >= SHORT)
-    assert meanwhile > 900 or count < 900
+    assert meanwhile >= count // (2 * MANY_APPENDS)
+
+
+def test_a_topic_that_goes_meanwhile() -> None:
+    """What is left of a Produce whose topic is deleted at another's turn is refused, and makes no new log."""
+    broker = make_broker()
+    never_ending(broker)
+    connection = broker.connect("/127.0.0.1")
+    connection.receive_data(of_many_partitions(1, 60))
+    broker.run_turn()
+    topic = broker.topics.get(TOPIC)
+    assert topic is not None
+    assert (end_offset(broker), end_offset(broker, 58)) == (1, 0)
+    with broker.topics.edit() as edit:
+        edit.delete(TOPIC)
+    broker.data.delete(topic)
+    broker.handle_waiting()
+    (answer,) = split(drain(connection))
+    places = range(14 + len(TOPIC), len(answer) - 4, 22)
+    errors = [struct.unpack_from(">h", answer, place + 4)[0] for place in places]
+    assert errors[-1] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert 0 < errors.count(ErrorCode.NONE) < 59
+    assert broker.data.logs is not None
+    assert not broker.data.logs._logs.get(topic.topic_id)
 
 
 def keyed(count: int) -> bytes:
@@ -119,28 +144,26 @@ def keyed(count: int) -> bytes:
 )
 def test_records_that_are_looked_into_let_others_go_in_between(records: bytes, is_divided: bool) -> None:
     """Where a compacted topic wants keys, of many records or of compressed ones, however few bytes those are."""
-    assert is_divided == (is_compressed(records) or len(records) > FEW_RECORDS_BYTES)
-    assert len(gzipped(keyed(500))) < FEW_RECORDS_BYTES
+    assert is_divided == (is_compressed(records) or len(records) > SHORT_BYTES)
+    assert len(gzipped(keyed(500))) < SHORT_BYTES
     broker = make_broker()
     with broker.topics.edit() as edit:
         edit.configure(TOPIC, {"cleanup.policy": "compact"})
-    never_ending(broker)
+    jobs = LateJobs(broker)
     for acks in (1, 0):
         busy, other = broker.connect("/127.0.0.1"), broker.connect("/127.0.0.2")
         busy.receive_data(produce_of(records, acks))
-        meanwhile = 0
-        while busy.is_busy:
-            broker.run_turn()
-            other.receive_data(heartbeat(meanwhile))
-            broker.run_turn()
-            meanwhile += bool(correlation_ids(other.take_output()))
-        assert (meanwhile > 200) == is_divided
+        assert bool(jobs.waiting) == busy.is_busy == is_divided
+        feed(other, heartbeat(7))
+        assert correlation_ids(other.take_output()) == [7]
+        assert jobs.do_next() == is_divided
+        broker.handle_waiting()
         assert len(split(drain(busy))) == acks
         assert not busy.is_waiting
     assert end_offset(broker) == 2 * read_produced(records).record_count
 
 
-@pytest.mark.parametrize("count", [1, SHORT + 1])
+@pytest.mark.parametrize("count", [1, FEW + 1])
 def test_any_cut_gives_the_same_log(count: int) -> None:
     """However a large Produce is cut, alone or with requests around it, answers and log are the same."""
     request = large(2) if count == 1 else of_many_partitions(2, count)
@@ -152,7 +175,7 @@ def test_any_cut_gives_the_same_log(count: int) -> None:
     assert correlation_ids(expected[0]) == [1, 2, 3, 4]
     begin, end = len(heartbeat(1)), len(heartbeat(1)) + len(request)
     ends = (begin, begin + 4, end, end + 4, len(stream) - len(heartbeat(4)))
-    cuts = sorted({edge + shift for edge in ends for shift in range(-2, 3)} | {begin + LONG_REQUEST_BYTES})
+    cuts = sorted({edge + shift for edge in ends for shift in range(-2, 3)} | {begin + LARGE_REQUEST_BYTES})
     for first, second in zip(cuts, [*cuts[len(cuts) // 2 :], *cuts[: len(cuts) // 2]], strict=True):
         broker = make_broker()
         connection = broker.connect("/127.0.0.1")
@@ -212,12 +235,13 @@ def test_a_large_request_that_is_none() -> None:
 
 
 def test_a_large_request_of_another_kind() -> None:
-    """A request that may name much whatever its first array says is read in portions, as it was."""
+    """A request that may name much whatever its first array says is read by a job."""
     broker = make_broker()
     connection = broker.connect("/127.0.0.1")
+    jobs = LateJobs(broker)
     assert not connection.receive_data(frame(3, 1, 7, array([string("x" * LARGE)])))
-    assert connection.is_busy
-    broker.handle_waiting()
+    while jobs.do_next():
+        broker.handle_waiting()
     assert correlation_ids(drain(connection)) == [7]
 
 

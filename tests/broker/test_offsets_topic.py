@@ -17,6 +17,7 @@ from groupcoord.broker.records.list_offsets import answer_list_offsets
 from groupcoord.broker.topics.descriptions import answer_describe_log_dirs
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.transactions.listings import answer_describe_producers
+from groupcoord.broker.work import do_whole
 from groupcoord.core.messages import CompleteTransaction, OffsetCommit, OffsetToCommit, TopicToCommit, TxnOffsetCommit
 from groupcoord.core.records import OFFSETS_TOPIC, OffsetCommitRecord
 from groupcoord.log_store import LogStore
@@ -74,7 +75,7 @@ class World:
     def send(self, offset: int = 0, **fields: Any) -> FakeConnection:
         connection = FakeConnection()
         request = fetch_of(part(fetch_offset=offset), name=OFFSETS_TOPIC, **{"max_wait_ms": 0, **fields})
-        connection.answer(self.broker._data_requests.fetch(connection, request))  # type: ignore[arg-type]
+        connection.answer(do_whole(self.broker._data_requests.fetch(connection, request)))  # type: ignore[arg-type]
         return connection
 
     def fetch(self, offset: int = 0, **fields: Any) -> FetchedPartitionData:
@@ -84,7 +85,7 @@ class World:
 
     def list(self, timestamp: int, isolation_level: int = 0) -> tuple[str, int]:
         topic = ListOffsetsTopic(OFFSETS_TOPIC, (ListOffsetsPartition(0, timestamp),))
-        answer = answer_list_offsets(ListOffsets((topic,), isolation_level=isolation_level), self.data)
+        answer = do_whole(answer_list_offsets(ListOffsets((topic,), isolation_level=isolation_level), self.data))
         partition = answer.topics[0].partitions[0]
         return partition.error_code.name, partition.offset
 
@@ -149,7 +150,7 @@ def test_producers_are_described(world: World) -> None:
     """Who has an open transaction in the topic can be found."""
     world.commit_in_transaction(6)
     asked = DescribeProducers((TopicPartitions(OFFSETS_TOPIC, (0,)),))
-    described = answer_describe_producers(asked, world.data).topics[0].partitions[0]
+    described = do_whole(answer_describe_producers(asked, world.data)).topics[0].partitions[0]
     (producer,) = described.active_producers
     assert (producer.producer_id, producer.current_txn_start_offset) == (7, 0)
 
@@ -168,14 +169,14 @@ def test_administration(world: World) -> None:
     """Records can't be deleted; the size is told; the leader's epoch ends where the log does."""
     world.commit(5)
     deletion = DeleteRecords((DeleteRecordsTopic(OFFSETS_TOPIC, (DeleteRecordsPartition(0, -1),)),))
-    deleted = answer_delete_records(deletion, world.data)
+    deleted = do_whole(answer_delete_records(deletion, world.data))
     assert deleted.topics[0].partitions[0].error_code is ErrorCode.INVALID_TOPIC_EXCEPTION
-    (folder,) = answer_describe_log_dirs(DescribeLogDirs(None), world.data).results
+    (folder,) = do_whole(answer_describe_log_dirs(DescribeLogDirs(None), world.data)).results
     sizes = {topic.name: [partition.partition_size for partition in topic.partitions] for topic in folder.topics}
     assert sizes.keys() == {OFFSETS_TOPIC, "t"}
     assert sizes[OFFSETS_TOPIC][0] == sum(map(len, world.fetch().records))
     epochs = OffsetForLeaderEpoch((LeaderEpochTopic(OFFSETS_TOPIC, (LeaderEpochPartition(0, 0),)),))
-    (end,) = answer_offset_for_leader_epoch(epochs, world.data).topics[0].partitions
+    (end,) = do_whole(answer_offset_for_leader_epoch(epochs, world.data)).topics[0].partitions
     assert (end.leader_epoch, end.end_offset) == (0, 1)
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from groupcoord.broker.transactions.listings import answer_describe_producers
 from groupcoord.broker.transactions.state import Writer
+from groupcoord.broker.work import do_whole
 from groupcoord.core.front.authorization import Operation, Permissions, ResourceType
 from groupcoord.core.records import TransactionMarker
 from groupcoord.errors import ErrorCode
@@ -231,7 +232,7 @@ def test_describe_producers(world: DataWorld) -> None:
     """Who wrote, with its last sequence, and where its transaction begins; each partition once."""
     world.produce(transactional(), transactional_id="x")
     request = DescribeProducers((TopicPartitions("one", (0, 0, 5)), TopicPartitions("nope", (0,))))
-    one, nope = answer_describe_producers(request, world.data).topics
+    one, nope = do_whole(answer_describe_producers(request, world.data)).topics
     assert [partition.error_code.name for partition in (*one.partitions, *nope.partitions)] == [
         "NONE",
         "UNKNOWN_TOPIC_OR_PARTITION",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.transactions.listings import answer_list_transactions
 from groupcoord.broker.transactions.markers import answer_write_txn_markers
+from groupcoord.broker.work import do_whole
 from groupcoord.storage.partition_log import PartitionLog
 from groupcoord.wire.broker_messages import Produce, ProducedPartition, ProducePartition, ProduceTopic
 from groupcoord.wire.cluster_messages import TopicPartitions
@@ -56,8 +59,8 @@ class World:
         )
         topic = ProduceTopic("t", NO_ID, (ProducePartition(index, records),))
         request = Produce((topic,), transactional_id=WRITER, adds_partitions=adds_partitions)
-        response = self.broker._data_requests.produce(FakeConnection(), request)  # type: ignore[arg-type]
-        produced: ProducedPartition = response.topics[0].partitions[0]  # type: ignore[union-attr]
+        response: Any = do_whole(self.broker._data_requests.produce(FakeConnection(), request))  # type: ignore[arg-type]
+        produced: ProducedPartition = response.topics[0].partitions[0]
         self.sequences[index] += produced.error_code is ErrorCode.NONE
         return produced
 
@@ -131,8 +134,8 @@ def test_markers_from_outside(world: World) -> None:
     def write(epoch: int, coordinator_epoch: int = 0) -> str:
         marker = MarkerToWrite(producer_id, epoch, True, (TopicPartitions("t", (0,)),), coordinator_epoch)
         broker = world.broker
-        response = answer_write_txn_markers(
-            WriteTxnMarkers((marker,)), FakeConnection(), broker.coordinator, broker.data
+        response = do_whole(
+            answer_write_txn_markers(WriteTxnMarkers((marker,)), FakeConnection(), broker.coordinator, broker.data)
         )
         assert response is not None
         return response.markers[0].topics[0].partitions[0].error_code.name
@@ -163,14 +166,14 @@ def test_markers_from_outside(world: World) -> None:
 def test_list_transactions(world: World, request_: ListTransactions, ids: list[str]) -> None:
     """By state, producer, how long ago they began, and a pattern that has to match all of the id."""
     world.produce()
-    response = answer_list_transactions(request_, world.broker.transactions.all, START_MS + 5_000)
+    response = do_whole(answer_list_transactions(request_, world.broker.transactions.all, START_MS + 5_000))
     assert [transaction.transactional_id for transaction in response.transaction_states] == ids
     assert response.unknown_state_filters == (("Odd",) if "Odd" in request_.state_filters else ())
 
 
 def test_a_bad_pattern(world: World) -> None:
     """It is an error of its own."""
-    response = answer_list_transactions(
-        ListTransactions(transactional_id_pattern="("), world.broker.transactions.all, 0
+    response = do_whole(
+        answer_list_transactions(ListTransactions(transactional_id_pattern="("), world.broker.transactions.all, 0)
     )
     assert response.error_code is ErrorCode.INVALID_REGULAR_EXPRESSION

@@ -15,6 +15,7 @@ from groupcoord import ErrorCode, ManualClock
 from groupcoord.broker.topics.descriptions import answer_describe_log_dirs
 from groupcoord.broker.transactions.listings import answer_describe_producers
 from groupcoord.broker.transactions.producer_ids import ProducerIds
+from groupcoord.broker.work import do_whole
 from groupcoord.core.records import TransactionMarker
 from groupcoord.testing.server import ServerThread
 from groupcoord.wire.broker_messages import (
@@ -109,10 +110,10 @@ def test_a_log_that_cannot_be_used(tmp_path: Path, caplog: pytest.LogCaptureFixt
     listed = world.ask(ListOffsets((ListOffsetsTopic("one", (ListOffsetsPartition(0, -1),)),)))
     deleted = world.ask(DeleteRecords((DeleteRecordsTopic("one", (DeleteRecordsPartition(0, -1),)),)))
     ended = world.ask(OffsetForLeaderEpoch((LeaderEpochTopic("one", (LeaderEpochPartition(0, 0),)),)))
-    described = answer_describe_producers(DescribeProducers((TopicPartitions("one", (0,)),)), world.data)
+    described = do_whole(answer_describe_producers(DescribeProducers((TopicPartitions("one", (0,)),)), world.data))
     for answer in (listed, deleted, ended, described):
         assert answer.topics[0].partitions[0].error_code is FAILED
-    (log_dir,) = answer_describe_log_dirs(DescribeLogDirs(None), world.data).results
+    (log_dir,) = do_whole(answer_describe_log_dirs(DescribeLogDirs(None), world.data)).results
     assert (log_dir.error_code, log_dir.topics) == (FAILED, ())
     assert world.data.append_marker("one", 0, TransactionMarker(1, 0, committed=True)) is FAILED
     assert world.produce(batch(b"a"), "two").error_code is ErrorCode.NONE

@@ -13,6 +13,7 @@ from groupcoord.broker.broker import Broker
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.transactions.coordinator import RETRY_MS
 from groupcoord.broker.transactions.markers import answer_write_txn_markers
+from groupcoord.broker.work import do_whole
 from groupcoord.core.records import ZERO_UUID, OffsetCommitRecord, Record, TransactionMarker
 from groupcoord.errors import ErrorCode
 from groupcoord.host.opening import open_producer_ids, open_topic_directory
@@ -149,7 +150,9 @@ def test_an_end_that_can_not_be_noted(world: World, client: Client, caplog: pyte
 
 
 def write(client: Client, *markers: MarkerToWrite) -> list[tuple[int, list[tuple[str | None, int, str]]]]:
-    response = answer_write_txn_markers(WriteTxnMarkers(markers), client, client.broker.coordinator, client.broker.data)
+    response = do_whole(
+        answer_write_txn_markers(WriteTxnMarkers(markers), client, client.broker.coordinator, client.broker.data)
+    )
     client.broker.deliver_replies()
     if response is None:
         (response,) = client.answers

@@ -18,6 +18,7 @@ from groupcoord.broker.topics.descriptions import answer_describe_log_dirs
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.transactions.log import MEMORY_SEGMENT_BYTES, TransactionLogError
 from groupcoord.broker.transactions.producer_ids import NoProducerIdError, ProducerIds, ProducerIdsFileError
+from groupcoord.broker.work import do_whole
 from groupcoord.core.front.authorization import Operation, Principal, Resource, ResourceType
 from groupcoord.core.messages import CoordinatorType, FindCoordinator
 from groupcoord.core.topic_names import TRANSACTIONS_TOPIC
@@ -81,7 +82,7 @@ def open_on(directory: Path, clock: ManualClock | None = None, **settings: Any) 
 def fetch(client: Client, offset: int = 0, **fields: Any) -> FakeConnection:
     connection = FakeConnection()
     request = fetch_of(part(PARTITION, fetch_offset=offset), name=TRANSACTIONS_TOPIC, **{"max_wait_ms": 0, **fields})
-    connection.answer(client.broker._data_requests.fetch(connection, request))  # type: ignore[arg-type]
+    connection.answer(do_whole(client.broker._data_requests.fetch(connection, request)))  # type: ignore[arg-type]
     return connection
 
 
@@ -171,14 +172,14 @@ def test_readers_follow_it(client: Client) -> None:
     assert (found.high_watermark, found.last_stable_offset, found.log_start_offset) == (2, 2, 0)
     data, topics = client.broker.data, client.broker.topics
     wanted = ListOffsets((ListOffsetsTopic(TRANSACTIONS_TOPIC, (ListOffsetsPartition(PARTITION, -1),)),))
-    assert answer_list_offsets(wanted, data).topics[0].partitions[0].offset == 2
-    (folder,) = answer_describe_log_dirs(DescribeLogDirs(None), data).results
+    assert do_whole(answer_list_offsets(wanted, data)).topics[0].partitions[0].offset == 2
+    (folder,) = do_whole(answer_describe_log_dirs(DescribeLogDirs(None), data)).results
     (sizes,) = [topic.partitions for topic in folder.topics if topic.name == TRANSACTIONS_TOPIC]
     assert [size.partition_index for size in sizes if size.partition_size == sum(map(len, found.records))] == [
         PARTITION
     ]
     deleted = DeleteRecords((DeleteRecordsTopic(TRANSACTIONS_TOPIC, (DeleteRecordsPartition(PARTITION, 1),)),), 1_000)
-    answer = answer_delete_records(deleted, data).topics[0].partitions[0]
+    answer = do_whole(answer_delete_records(deleted, data)).topics[0].partitions[0]
     assert answer.error_code is ErrorCode.INVALID_TOPIC_EXCEPTION
     grown = CreatePartitions((CreatePartitionsTopic(TRANSACTIONS_TOPIC, 60, None),))
     assert answer_create_partitions(grown, topics, (1,)).results[0].error_code is ErrorCode.INVALID_REQUEST

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from groupcoord.broker.turns import HALF_LIFE_S, LEVELS_S, PATIENCE_S, PORTION_S, TURN_S, Turns
-from groupcoord.wire.pacing import Pace
 
 
 class Stopwatch:
@@ -22,7 +21,7 @@ class Stopwatch:
 
 
 class Worker:
-    """Somebody with requests of a fixed cost, who does as many in a turn as the pace allows, but at least one."""
+    """Somebody with requests of a fixed cost, who does as many in a turn as time allows, but at least one."""
 
     def __init__(self, name: str, world: World, cost_s: float, requests: int) -> None:
         self.name = name
@@ -40,7 +39,7 @@ class Worker:
             self.requests -= 1
             world.stopwatch.time_s += self._request_s
             world.handled.append(self.name)
-            if world.stopwatch.time_s >= world.pace.until_s:
+            if world.turns.is_time_up():
                 break
         return self.requests > 0
 
@@ -50,8 +49,7 @@ class World:
 
     def __init__(self) -> None:
         self.stopwatch = Stopwatch()
-        self.pace = Pace(self.stopwatch)
-        self.turns = Turns(self.pace)
+        self.turns = Turns(self.stopwatch)
         self.handled: list[str] = []
 
     def add(self, name: str, cost_s: float, requests: int) -> Worker:

@@ -11,6 +11,7 @@ from groupcoord.broker.broker import Broker
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.broker.transactions.producer_ids import ProducerIds
+from groupcoord.broker.work import do_whole
 from groupcoord.core.messages import (
     GroupToFetch,
     OffsetFetch,
@@ -29,7 +30,6 @@ from groupcoord.wire.transaction_messages import (
     AddOffsetsToTxn,
     AddPartitionsToTxn,
     DescribedTransaction,
-    DescribeTransactions,
     EndTxn,
     InitProducerId,
     PartitionsToAdd,
@@ -75,7 +75,7 @@ class Client:
         self, producer: tuple[int, int], *topics: tuple[str, tuple[int, ...]], verify_only: bool = False, **flags: bool
     ) -> list[str]:
         wanted = PartitionsToAdd(WRITER, *producer, tuple(TopicPartitions(*topic) for topic in topics), verify_only)
-        response = self.ask(self.broker.transactions.add_partitions, AddPartitionsToTxn((wanted,), **flags))
+        response = do_whole(self.broker.transactions.add_partitions(AddPartitionsToTxn((wanted,), **flags)))
         return names(response.results[0].topics)
 
     def commit(
@@ -99,8 +99,7 @@ class Client:
         return None if response is None else (response.error_code.name, response.producer_id, response.producer_epoch)
 
     def describe(self, name: str = WRITER) -> DescribedTransaction:
-        (described,) = self.broker.transactions.describe(DescribeTransactions((name,))).transaction_states
-        return described
+        return self.broker.transactions.describe(name)
 
     def state(self, name: str = WRITER) -> str:
         return self.describe(name).transaction_state

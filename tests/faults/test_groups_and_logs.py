@@ -8,7 +8,7 @@ import pytest
 
 from groupcoord import ManualClock
 from groupcoord.broker.broker import Broker
-from groupcoord.broker.portions import Answer
+from groupcoord.broker.work import Answer
 from groupcoord.errors import ErrorCode
 from groupcoord.messages import (
     ConsumerGroupDescribe,

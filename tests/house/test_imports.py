@@ -54,7 +54,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("records", "log_store", "errors", "config.settings"),
         "core.records",  # compaction tells records apart by what they are
         "core.interpreter",  # some named tuples are made for each batch
-        "wire.pacing",  # looking into a batch may take long
     ),
     "wire": (
         *("core.messages", "core.interpreter", "errors"),
@@ -68,12 +67,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "broker": (
         *("coordinator", "wire", "storage", "clock", "config"),
-        "records.batches",  # what it writes itself; and how small a record can be
+        "records.batches",  # what it writes itself; and what the header of a batch says
         "records.transactions",
         # share groups have their own coordinator
         *("share_coordinator", "core.share_state", "core.share.host", "records.share_state"),
         "core.share_partition",
         *("embedding.loading", "embedding.random_ids"),
+        "core.columns",  # offsets stay columns on all their way
+        "core.front.request_router",  # which requests describe groups of a kind, and in which order they are told
         "core.java",  # topics are described in its order of names
         "core.topic_names",
         "core.interpreter",

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from groupcoord.broker.broker import Broker
+from groupcoord.broker.work import do_whole
 from groupcoord.core.messages import (
     CoordinatorType,
     FindCoordinator,
@@ -74,12 +75,8 @@ class Asker:
         if response is not None:
             self.answers.append(response)
 
-    def answer_in_portions(self, work: Iterator[Any]) -> None:
-        try:
-            while True:
-                next(work)
-        except StopIteration as end:
-            self.answer(end.value)
+    def answer_when_done(self, work: Any, awaited: object) -> None:
+        self.answer(do_whole(work))
 
 
 def ask(server: ServerThread, node: int, request: Any) -> Any:

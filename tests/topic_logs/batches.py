@@ -8,8 +8,12 @@ from uuid import UUID
 
 from crc32c import crc32c
 
+from groupcoord.broker.records import list_offsets
+from groupcoord.broker.work import do_whole
 from groupcoord.records.batches import BATCH_HEADER_BYTES, LOG_OVERHEAD_BYTES, encode_batch
+from groupcoord.storage.partition_log import PartitionLog
 from groupcoord.storage.produced_batch import ProducedBatch, read_produced
+from groupcoord.storage.record_times import FoundRecord
 
 NOW_MS = 1_700_000_000_000
 
@@ -52,3 +56,8 @@ def numbered(count: int, sequence: int, producer: tuple[int, int] = (7, 0), **fi
     producer_id, epoch = producer
     values = [b"v"] * count
     return produced(*values, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, **fields)
+
+
+def find_time(log: PartitionLog, timestamp_ms: int) -> FoundRecord | None:
+    """Return the first record of a log that has this time or a later one, as a ListOffsets finds it."""
+    return do_whole(list_offsets.find_time(log, timestamp_ms))

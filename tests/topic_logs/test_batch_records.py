@@ -61,7 +61,7 @@ def test_heads_of_records_that_do_not_go_on(count: int, payload: bytes) -> None:
 def test_a_log_from_elsewhere_may_claim_anything() -> None:
     """A time that is looked for in a batch of 2^31-1 records, which an older version took, is answered at once."""
     with pytest.raises(RefusedBatchError) as refused:
-        first_since(memoryview(claiming(COUNT_MAX, varint(-1) + bytes(5))), 0, 0)
+        first_since(claiming(COUNT_MAX, varint(-1) + bytes(5)), 0, 0)
     assert refused.value.error_code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
@@ -84,8 +84,8 @@ def test_sizes_lead_from_the_first_record_to_the_end(kind: Callable[[bytes], byt
             check_sizes(kind(claiming(count, changed)), count)
 
 
-def test_many_records_are_passed_over_in_portions() -> None:
-    """All that is true of few records is true of thousands, wherever a portion ends."""
+def test_sizes_of_many_records() -> None:
+    """All that is true of few records is true of thousands."""
     for count in (999, 1_000, 1_001, 2_500):
         found = records(*[6 + number % 90 for number in range(count)])
         check_sizes(claiming(count, b"".join(found)), count)

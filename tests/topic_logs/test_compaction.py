@@ -27,7 +27,7 @@ from groupcoord.storage.topic_logs import TopicLogs
 from groupcoord.testing.log_bytes import encode_any_batch
 from tests.storage.dying_disk import DyingDisk, PowerFailure
 from tests.tables import as_one_test
-from tests.topic_logs.batches import NOW_MS, TOPIC, claiming, encoded
+from tests.topic_logs.batches import NOW_MS, TOPIC, claiming, encoded, find_time
 from tests.topic_logs.disk import MEMORY_BYTES, Disk
 
 SETTINGS = evolve(TopicLogSettings(), is_compacted=True, is_deleted=False, min_cleanable_ratio=0.0, segment_bytes=700)
@@ -156,7 +156,7 @@ def check_reads(world: World) -> None:
         behind = [batch for batch in batches if batch.next_offset > offset]
         assert log.readable_bytes(offset, log.end_offset) == sum(batch.size_bytes for batch in behind)
     for time_ms in range(NOW_MS, NOW_MS + 110_000, 3_000):
-        found = log.find_time(time_ms)
+        found = find_time(log, time_ms)
         first = next((record for record in left if record.timestamp_ms >= time_ms), None)
         assert found is None or first is not None or found.offset not in {record.offset for record in left}
         if first is not None:

@@ -20,7 +20,7 @@ from groupcoord.storage.partition_log import PartitionLog
 from groupcoord.storage.produced_batch import ProducedBatch, read_produced
 from groupcoord.storage.producer_states import PRODUCERS_MAX
 from groupcoord.storage.topic_logs import TopicLogs
-from tests.topic_logs.batches import NOW_MS, TOPIC, numbered, produced
+from tests.topic_logs.batches import NOW_MS, TOPIC, find_time, numbered, produced
 
 SETTINGS = TopicLogSettings()
 MEMORY_BYTES = 16 * 1024 * 1024
@@ -112,7 +112,7 @@ def test_times(log: PartitionLog) -> None:
     log.append(produced(b"a", b"b", b"c", at_ms=NOW_MS), SETTINGS, NOW_MS)
     log.append(produced(b"d", b"e", at_ms=NOW_MS + 9_000, step_ms=-3_000), SETTINGS, NOW_MS)
     log.append(produced(b"f", at_ms=NOW_MS + 5_000), SETTINGS, NOW_MS)
-    found = {time_ms: log.find_time(NOW_MS + time_ms) for time_ms in (-1, 0, 1, 2_001, 9_000, 9_001)}
+    found = {time_ms: find_time(log, NOW_MS + time_ms) for time_ms in (-1, 0, 1, 2_001, 9_000, 9_001)}
     assert {time_ms: None if record is None else record.offset for time_ms, record in found.items()} == {
         -1: 0,
         0: 0,
@@ -121,11 +121,11 @@ def test_times(log: PartitionLog) -> None:
         9_000: 3,
         9_001: None,
     }
-    assert log.find_max_time() == (NOW_MS + 9_000, 3)
+    assert find_time(log, log.max_timestamp_ms) == (NOW_MS + 9_000, 3)
     log.delete_before(4)
-    assert log.find_time(0) == (NOW_MS + 6_000, 4)
+    assert find_time(log, 0) == (NOW_MS + 6_000, 4)
     log.delete_before(6)
-    assert (log.find_time(0), log.find_max_time()) == (None, None)
+    assert (find_time(log, 0), log.max_timestamp_ms) == (None, -1)
 
 
 def test_the_append_time(log: PartitionLog) -> None:
@@ -134,7 +134,7 @@ def test_the_append_time(log: PartitionLog) -> None:
     assert log.append(produced(b"a", b"b", at_ms=5), settings, NOW_MS).log_append_time_ms == NOW_MS
     (batch,) = iter_batches(read(log, 0))
     assert [timestamp_ms for _, timestamp_ms, _, _ in batch.records()] == [NOW_MS, NOW_MS]
-    assert log.find_time(NOW_MS) == (NOW_MS, 0)
+    assert find_time(log, NOW_MS) == (NOW_MS, 0)
 
 
 def test_records_that_are_none(log: PartitionLog) -> None:
@@ -144,7 +144,7 @@ def test_records_that_are_none(log: PartitionLog) -> None:
     data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
     log.append(read_produced(bytes(data)), SETTINGS, NOW_MS)
     with pytest.raises(RefusedBatchError) as refused:
-        log.find_time(0)
+        find_time(log, 0)
     assert refused.value.error_code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 

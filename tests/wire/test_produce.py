@@ -27,8 +27,8 @@ from groupcoord.wire.broker_messages import (
     ProduceResponse,
     ProduceTopic,
 )
-from groupcoord.wire.pacing import SHORT, NotShortError
-from groupcoord.wire.protocol import SHORT_PRODUCE_BYTES, decode_short_request
+from groupcoord.wire.primitives import write_uvarint
+from groupcoord.wire.produce import FEW, names_few
 from groupcoord.wire.registry import APIS
 from tests.tables import as_one_test
 from tests.wire.kio_client import CORRELATION_ID, read_response, request_frame, versions_of
@@ -63,12 +63,12 @@ def test_request(version: int) -> None:
 
 @as_one_test
 @pytest.mark.parametrize("version", versions_of(0))
-def test_a_short_request(version: int) -> None:
-    """Read at once it is the same, of whatever bytes it is a view, and records are views of them."""
+def test_a_view_of_a_request(version: int) -> None:
+    """It is read as its bytes are, and its records are views of the same."""
     frame = request_frame(0, version, BODIES[0])
     expected = decode_request(frame, "/127.0.0.1")
     for buffer in (frame, memoryview(frame), memoryview(bytearray(frame))):
-        header, request = decode_short_request(buffer, "/127.0.0.1")
+        header, request = decode_request(buffer, "/127.0.0.1")
         assert (header, request) == expected
         assert isinstance(request, Produce)
         records = request.topics[0].partitions[0].records
@@ -76,33 +76,55 @@ def test_a_short_request(version: int) -> None:
         assert records.obj is (buffer.obj if isinstance(buffer, memoryview) else buffer)
 
 
-def test_what_is_no_short_request() -> None:
-    """Neither one of many partitions in however many topics, nor one of too many bytes, nor another API's."""
-
-    def body(topics: int, partitions: int, size_bytes: int = 1) -> dict[str, Any]:
-        data = [{"index": index, "records": bytes(size_bytes)} for index in range(partitions)]
-        named = [{"name": f"t{number}", "partition_data": data} for number in range(topics)]
-        return {"transactional_id": None, "acks": 1, "timeout": 0, "topic_data": named}
-
-    for few in (body(1, SHORT - 1), body(SHORT // 2, 1), body(1, 1, SHORT_PRODUCE_BYTES - 1_000)):
-        decode_short_request(request_frame(0, 7, few), "/127.0.0.1")
-    for many in (body(1, SHORT), body(SHORT + 1, 0), body(SHORT // 2, 2), body(1, 1, SHORT_PRODUCE_BYTES)):
-        with pytest.raises(NotShortError):
-            decode_short_request(request_frame(0, 7, many), "/127.0.0.1")
-    with pytest.raises(NotShortError):
-        decode_short_request(request_frame(18, 0, {}), "/127.0.0.1")
+def body(topics: int, partitions: int, size_bytes: int = 1) -> dict[str, Any]:
+    data = [{"index": index, "records": bytes(size_bytes)} for index in range(partitions)]
+    named = [{"name": f"t{number}", "topic_id": TOPIC_ID, "partition_data": data} for number in range(topics)]
+    return {"transactional_id": None, "acks": 1, "timeout": 0, "topic_data": named}
 
 
 @as_one_test
 @pytest.mark.parametrize("version", versions_of(0))
-def test_a_short_request_that_is_cut(version: int) -> None:
-    """It is refused with the words that are used for any."""
+def test_whether_a_request_names_few(version: int) -> None:
+    """However many bytes it has; one of many partitions, in however many topics, and other APIs don't."""
+    for few in (body(1, FEW - 1), body(FEW // 2, 1), body(1, 1, 5_000_000), body(FEW, 0), body(0, 0)):
+        frame = request_frame(0, version, few)
+        assert names_few(frame)
+        assert names_few(memoryview(bytearray(frame)))
+    for many in (body(1, FEW), body(FEW + 1, 0), body(FEW // 2, 2)):
+        assert not names_few(request_frame(0, version, many))
+    assert not names_few(request_frame(18, 0, {}))
+
+
+@as_one_test
+@pytest.mark.parametrize("version", [version for version in versions_of(0) if version >= 9])
+def test_tagged_fields_are_not_few(version: int) -> None:
+    """A thousand of them that nobody knows are wherever they stand no short request, whatever else it names."""
+    frame = request_frame(0, version, body(2, 2))
+    tags = write_uvarint(1_000) + b"\x63\x00" * 1_000
+    places = [place for place in range(12, len(frame)) if frame[place] == 0]
+    laden = [frame[:place] + tags + frame[place + 1 :] for place in places]
+    read = []
+    for changed in laden:
+        try:
+            decode_request(changed, "/127.0.0.1")
+        except ProtocolError:
+            continue
+        read.append(changed)
+    assert len(read) >= 7
+    assert [changed for changed in read if names_few(changed)] == [frame[:-1] + tags]
+
+
+@as_one_test
+@pytest.mark.parametrize("version", versions_of(0))
+def test_a_view_of_a_request_that_is_cut(version: int) -> None:
+    """It is refused with the words that are used for its bytes, and is no long work."""
     frame = request_frame(0, version, BODIES[0])
     for size in range(2, len(frame)):
         with pytest.raises(ProtocolError) as refused:
             decode_request(frame[:size], "/127.0.0.1")
         with pytest.raises(ProtocolError, match=f"^{re.escape(str(refused.value))}$"):
-            decode_short_request(memoryview(frame)[:size], "/127.0.0.1")
+            decode_request(memoryview(frame)[:size], "/127.0.0.1")
+        assert names_few(frame[:size])
 
 
 @as_one_test

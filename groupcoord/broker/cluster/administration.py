@@ -6,11 +6,12 @@ Sources: ``KafkaApis``, ``ControllerApis`` and ``ReplicationControlManager`` of 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.cluster.nodes import Nodes
 from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry, check_replicas
+from groupcoord.broker.work import Work, each, each_long
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node
 from groupcoord.errors import ErrorCode
@@ -35,6 +36,7 @@ from groupcoord.wire.cluster_messages import (
     MembershipResponse,
     OngoingReassignment,
     OngoingReassignments,
+    PartitionsOfTopic,
     PartitionToReassign,
     QuorumListener,
     QuorumNode,
@@ -44,10 +46,11 @@ from groupcoord.wire.cluster_messages import (
     QuorumVoter,
     ReassignedPartition,
     ReassignedTopic,
+    TopicPartitions,
+    TopicToReassign,
     UnregisterBroker,
     UnregisterController,
 )
-from groupcoord.wire.pacing import paced
 
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_EPOCH = 1
@@ -85,7 +88,7 @@ def answer_describe_cluster(
 
 def answer_describe_quorum(
     request: DescribeQuorum, node: Node, now_ms: int, permissions: Permissions = UNRESTRICTED
-) -> DescribeQuorumResponse:
+) -> Work[DescribeQuorumResponse]:
     """Describe the one voter of the cluster's metadata, which are kept without a log: it ends at 0.
 
     As in Kafka, that is told only if nothing else is asked for.
@@ -98,12 +101,12 @@ def answer_describe_quorum(
         address = QuorumNode(node.node_id, (QuorumListener(CONTROLLER_LISTENER, node.host, node.port),))
         return DescribeQuorumResponse(topics=(QuorumTopic(METADATA_TOPIC, (partition,)),), nodes=(address,))
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return DescribeQuorumResponse(
-        topics=tuple(
-            QuorumTopic(topic.topic_name, tuple(QuorumPartition(index, unknown) for index in paced(topic.partitions)))
-            for topic in paced(request.topics)
-        )
-    )
+
+    def refuse(topic: QuorumTopicToDescribe) -> Work[QuorumTopic]:
+        partitions = yield from each(topic.partitions, lambda index: QuorumPartition(index, unknown))
+        return QuorumTopic(topic.topic_name, partitions)
+
+    return DescribeQuorumResponse(topics=(yield from each_long(request.topics, refuse)))
 
 
 # ---------------------------------------------------------------- leaders and replicas
@@ -111,20 +114,26 @@ def answer_describe_quorum(
 
 def answer_elect_leaders(
     request: ElectLeaders, nodes: Nodes, topics: TopicRegistry, permissions: Permissions = UNRESTRICTED
-) -> ElectLeadersResponse:
+) -> Work[ElectLeadersResponse]:
     """Elect preferred leaders where others lead; nothing else is elected, since somebody always leads.
 
     Where all partitions are asked for, Kafka names the topics and leaves out the partitions that need no election.
     """
     if not permissions.on_cluster(Operation.ALTER):
-        return _refused_election(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED)
+        return (yield from _refused_election(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED))
     if request.election_type not in list(ElectionType):
         message = f"Value {request.election_type} must be one of [0, 1]"
-        return _refused_election(request, ErrorCode.INVALID_REQUEST, message)
+        return (yield from _refused_election(request, ErrorCode.INVALID_REQUEST, message))
     elects = request.election_type == ElectionType.PREFERRED
+
+    def elect(topic: tuple[str, Iterable[int]]) -> Work[ElectedTopic]:
+        name, indexes = topic
+        elected = yield from each(indexes, lambda index: _elect(topics.get(name), name, index, nodes, elects))
+        return ElectedTopic(name, elected)
+
     if request.topic_partitions is None:
-        everything = ((topic.name, tuple(range(topic.partition_count))) for topic in list(topics))
-        elected = (_elect_in(name, indexes, nodes, topics, elects=elects) for name, indexes in everything)
+        everything = [(topic.name, range(topic.partition_count)) for topic in topics]
+        elected = yield from each_long(everything, elect)
         return ElectLeadersResponse(
             ErrorCode.NONE,
             tuple(
@@ -132,29 +141,15 @@ def answer_elect_leaders(
                 for name, partitions in elected
             ),
         )
-    return ElectLeadersResponse(
-        ErrorCode.NONE,
-        tuple(
-            _elect_in(topic.topic, topic.partitions, nodes, topics, elects=elects)
-            for topic in paced(request.topic_partitions)
-        ),
-    )
+    return ElectLeadersResponse(ErrorCode.NONE, (yield from each_long(request.topic_partitions, elect)))
 
 
-def _refused_election(request: ElectLeaders, error_code: ErrorCode, message: str) -> ElectLeadersResponse:
-    refused = tuple(
-        ElectedTopic(
-            topic.topic, tuple(ElectedPartition(index, error_code, message) for index in paced(topic.partitions))
-        )
-        for topic in paced(request.topic_partitions or ())
-    )
-    return ElectLeadersResponse(error_code, refused)
+def _refused_election(request: ElectLeaders, error_code: ErrorCode, message: str) -> Work[ElectLeadersResponse]:
+    def refuse(topic: PartitionsOfTopic) -> Work[ElectedTopic]:
+        partitions = yield from each(topic.partitions, lambda index: ElectedPartition(index, error_code, message))
+        return ElectedTopic(topic.topic, partitions)
 
-
-def _elect_in(
-    name: str, indexes: tuple[int, ...], nodes: Nodes, topics: TopicRegistry, *, elects: bool
-) -> ElectedTopic:
-    return ElectedTopic(name, tuple(_elect(topics.get(name), name, index, nodes, elects) for index in paced(indexes)))
+    return ElectLeadersResponse(error_code, (yield from each_long(request.topic_partitions or (), refuse)))
 
 
 def _elect(topic: Topic | None, name: str, index: int, nodes: Nodes, elects: bool) -> ElectedPartition:
@@ -176,7 +171,7 @@ def answer_alter_partition_reassignments(
     topics: TopicRegistry,
     node_ids: Collection[int],
     permissions: Permissions = UNRESTRICTED,
-) -> AlterPartitionReassignmentsResponse:
+) -> Work[AlterPartitionReassignmentsResponse]:
     """Let partitions be where they are, on every node; no reassignment goes on that could be ended."""
     is_allowed = permissions.on_cluster(Operation.ALTER)
     denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -186,10 +181,11 @@ def answer_alter_partition_reassignments(
             return ReassignedPartition(partition.partition_index, denied, CLUSTER_DENIED)
         return _reassign(name, partition, topics, node_ids)
 
-    reassigned = tuple(
-        ReassignedTopic(topic.name, tuple(answer(topic.name, partition) for partition in paced(topic.partitions)))
-        for topic in paced(request.topics)
-    )
+    def answer_topic(topic: TopicToReassign) -> Work[ReassignedTopic]:
+        partitions = yield from each(topic.partitions, lambda partition: answer(topic.name, partition))
+        return ReassignedTopic(topic.name, partitions)
+
+    reassigned = yield from each_long(request.topics, answer_topic)
     if not is_allowed:
         return AlterPartitionReassignmentsResponse(reassigned, denied, CLUSTER_DENIED)
     return AlterPartitionReassignmentsResponse(
@@ -219,14 +215,16 @@ def _reassign(
 
 def answer_list_partition_reassignments(
     request: ListPartitionReassignments, permissions: Permissions = UNRESTRICTED
-) -> ListPartitionReassignmentsResponse:
+) -> Work[ListPartitionReassignmentsResponse]:
     """List no reassignment."""
     if permissions.on_cluster(Operation.DESCRIBE):
         return ListPartitionReassignmentsResponse()
-    echoed = tuple(
-        OngoingReassignments(topic.name, tuple(OngoingReassignment(index) for index in paced(topic.partition_indexes)))
-        for topic in paced(request.topics or ())
-    )
+
+    def echo(topic: TopicPartitions) -> Work[OngoingReassignments]:
+        partitions = yield from each(topic.partition_indexes, OngoingReassignment)
+        return OngoingReassignments(topic.name, partitions)
+
+    echoed = yield from each_long(request.topics or (), echo)
     return ListPartitionReassignmentsResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED, echoed)
 
 

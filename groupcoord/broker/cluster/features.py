@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from groupcoord.broker.json_file import DataFileError, JsonFile
+from groupcoord.broker.work import Work
 from groupcoord.config import SERVED_PROTOCOLS, Config, RebalanceProtocol
 from groupcoord.config.group_settings import served_protocols
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
@@ -21,7 +22,6 @@ from groupcoord.wire.feature_messages import (
     UpdateFeaturesResponse,
     UpgradeType,
 )
-from groupcoord.wire.pacing import paced
 
 FILE_NAME = "features.json"
 CLUSTER_DENIED = "Cluster authorization failed."
@@ -127,25 +127,28 @@ class Features:
 
 def answer_update_features(
     request: UpdateFeatures, features: Features, node_id: int, permissions: Permissions = UNRESTRICTED
-) -> UpdateFeaturesResponse:
+) -> Work[UpdateFeaturesResponse]:
     """Change the levels of kinds of groups, and let others have the level that they have: all that is asked for, or
     nothing.
     """
     if not permissions.on_cluster(Operation.ALTER):
         return UpdateFeaturesResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED)
-    for update in paced(request.feature_updates):
+    changing = {feature.name for feature in FEATURES if feature.can_change}
+    levels: dict[str, int] = {}
+    results: list[UpdatedFeature] = []
+    for update in request.feature_updates:
+        if results:
+            yield None
         reason = _refusal(update, features, node_id)
         if reason is not None:
             whole = f"The update failed for all features since the following feature had an error: {reason}"
             return UpdateFeaturesResponse(ErrorCode.INVALID_UPDATE_VERSION, whole)
+        if update.feature in changing:
+            levels[update.feature] = update.max_version_level
+        results.append(UpdatedFeature(update.feature, ErrorCode.NONE, "NONE"))
     if not request.validate_only:
-        changing = {feature.name for feature in FEATURES if feature.can_change}
-        updates = paced(request.feature_updates)
-        features.change({update.feature: update.max_version_level for update in updates if update.feature in changing})
-    updates = paced(request.feature_updates)
-    return UpdateFeaturesResponse(
-        results=tuple(UpdatedFeature(update.feature, ErrorCode.NONE, "NONE") for update in updates)
-    )
+        features.change(levels)
+    return UpdateFeaturesResponse(results=tuple(results))
 
 
 def _refusal(update: FeatureUpdate, features: Features, node_id: int) -> str | None:

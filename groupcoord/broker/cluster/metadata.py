@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 from uuid import UUID
 
 from groupcoord.broker.cluster.features import FEATURES, Features
 from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry, check_topic_name
+from groupcoord.broker.work import Work, each
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node
 from groupcoord.core.records import ZERO_UUID
@@ -48,6 +49,9 @@ def _announced(features: Features) -> ApiVersionsResponse:
 ANNOUNCED = _announced(Features())
 """What is announced until somebody changes a feature."""
 
+_PLACES = {ErrorCode.UNKNOWN_TOPIC_ID: 0, ErrorCode.NONE: 1, ErrorCode.TOPIC_AUTHORIZATION_FAILED: 3}
+"""Where topics stand in an answer, by what is said of them; all else is between the last two."""
+
 
 def answer_api_versions(
     request: ApiVersions, node: Node, cluster_id: str, features: Features | None = None
@@ -69,7 +73,7 @@ def answer_metadata(
     *,
     auto_creates: bool = False,
     told: Mapping[int, Node] | None = None,
-) -> MetadataResponse:
+) -> Work[MetadataResponse]:
     """Describe the cluster and the topics that are asked for.
 
     As in Kafka, one topic id in the request makes all names in it be ignored, and a name sent twice is answered once.
@@ -92,17 +96,21 @@ def answer_metadata(
     )
     view = _View(leadership, topics, permissions, request.include_topic_authorized_operations, checks_creation)
     if references is None:
-        found = [view.known(topic) for topic in topics if view.may_describe(topic.name)]
+        found = yield from each(list(topics), view.known_if_allowed)
     elif any(reference.topic_id != ZERO_UUID for reference in references):
-        found = view.by_id(reference.topic_id for reference in references if reference.topic_id != ZERO_UUID)
+        asked = dict.fromkeys([reference.topic_id for reference in references if reference.topic_id != ZERO_UUID])
+        found = yield from each(asked, view.by_id)
     else:
-        found = view.by_name(reference.name for reference in references if reference.name is not None)
+        named = dict.fromkeys([reference.name for reference in references if reference.name is not None])
+        found = yield from each(named, view.by_name)
+    described = [topic for topic in found if topic is not None]
+    described.sort(key=lambda topic: _PLACES.get(topic.error_code, 2))
     operations = AUTHORIZED_OPERATIONS_OMITTED
     if request.include_cluster_authorized_operations:
         operations = permissions.cluster_operations() if permissions.on_cluster(Operation.DESCRIBE) else 0
     return MetadataResponse(
         brokers=tuple(MetadataBroker(*node) for node in leadership.brokers(told)),
-        topics=tuple(found),
+        topics=tuple(described),
         cluster_id=topics.cluster_id,
         controller_id=leadership.controller_id,
         cluster_authorized_operations=operations,
@@ -137,30 +145,23 @@ class _View(NamedTuple):
     def may_describe(self, name: str) -> bool:
         return self.permissions.on_topic(name, Operation.DESCRIBE)
 
-    def by_id(self, topic_ids: Iterable[UUID]) -> list[MetadataTopic]:
-        unknown, described, denied = [], [], []
-        for topic_id in dict.fromkeys(topic_ids):
-            topic = self.topics.get_by_id(topic_id)
-            if topic is None:
-                unknown.append(MetadataTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id))
-            elif self.may_describe(topic.name):
-                described.append(self.known(topic))
-            else:
-                denied.append(MetadataTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, topic_id))
-        return unknown + described + denied
+    def known_if_allowed(self, topic: Topic) -> MetadataTopic | None:
+        return self.known(topic) if self.may_describe(topic.name) else None
 
-    def by_name(self, names: Iterable[str]) -> list[MetadataTopic]:
-        described, unknown, denied = [], [], []
-        for name in dict.fromkeys(names):
-            topic = self.topics.get(name)
-            is_missing = topic is None and self.checks_creation
-            if not self.may_describe(name) or (is_missing and not self.permissions.on_topic(name, Operation.CREATE)):
-                denied.append(MetadataTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name))
-            elif topic is None:
-                unknown.append(self.unknown(name))
-            else:
-                described.append(self.known(topic))
-        return described + unknown + denied
+    def by_id(self, topic_id: UUID) -> MetadataTopic:
+        topic = self.topics.get_by_id(topic_id)
+        if topic is None:
+            return MetadataTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
+        if self.may_describe(topic.name):
+            return self.known(topic)
+        return MetadataTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, topic_id)
+
+    def by_name(self, name: str) -> MetadataTopic:
+        topic = self.topics.get(name)
+        is_missing = topic is None and self.checks_creation
+        if not self.may_describe(name) or (is_missing and not self.permissions.on_topic(name, Operation.CREATE)):
+            return MetadataTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
+        return self.unknown(name) if topic is None else self.known(topic)
 
     def operations(self, name: str) -> int:
         return self.permissions.topic_operations(name) if self.shows_operations else AUTHORIZED_OPERATIONS_OMITTED

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from groupcoord.broker.json_file import DataFileError, JsonFile
+from groupcoord.broker.work import Work, each
 from groupcoord.config.settings import INT32_MAX, INT64_MAX
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode, GroupcoordError
-from groupcoord.wire.pacing import paced
 from groupcoord.wire.quota_messages import (
     AlterClientQuotas,
     AlterClientQuotasResponse,
@@ -83,12 +83,14 @@ class Quotas:
 
     def answer_describe(
         self, request: DescribeClientQuotas, permissions: Permissions = UNRESTRICTED
-    ) -> DescribeClientQuotasResponse:
+    ) -> Work[DescribeClientQuotasResponse]:
         """Tell the quotas of the entities that match: each part that is asked for, and others if not ``strict``."""
         if not permissions.on_cluster(Operation.DESCRIBE_CONFIGS):
             return DescribeClientQuotasResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED)
         seen: set[str] = set()
-        for component in paced(request.components):
+        for component in request.components:
+            if seen:
+                yield None
             refusal = _component_refusal(component, seen)
             if refusal is not None:
                 return refusal
@@ -101,30 +103,33 @@ class Quotas:
             return DescribeClientQuotasResponse(ErrorCode.INVALID_REQUEST, message)
         if request.strict and not request.components:
             return DescribeClientQuotasResponse(ErrorCode.NONE, "", ())
-        found = [
-            DescribedQuotas(
-                tuple(QuotaEntity(*part) for part in entity),
-                tuple(QuotaValue(*limit) for limit in limits.items()),
-            )
-            for entity, limits in paced(list(self._limits.items()))
-            if _matches(dict(entity), request)
-        ]
-        return DescribeClientQuotasResponse(ErrorCode.NONE, "", tuple(found))
+
+        def describe(entry: tuple[_Key, _Limits]) -> DescribedQuotas | None:
+            entity, limits = entry
+            if not _matches(dict(entity), request):
+                return None
+            parts = tuple(QuotaEntity(*part) for part in entity)
+            return DescribedQuotas(parts, tuple(QuotaValue(*limit) for limit in limits.items()))
+
+        found = yield from each(list(self._limits.items()), describe)
+        return DescribeClientQuotasResponse(ErrorCode.NONE, "", tuple(filter(None, found)))
 
     def answer_alter(
         self, request: AlterClientQuotas, permissions: Permissions = UNRESTRICTED
-    ) -> AlterClientQuotasResponse:
+    ) -> Work[AlterClientQuotasResponse]:
         """Change the quotas of each entity, all of its limits or none; one that comes again is passed over."""
         if not permissions.on_cluster(Operation.ALTER_CONFIGS):
             denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             return AlterClientQuotasResponse(
                 tuple(AlteredQuotas(denied, CLUSTER_DENIED, entry.entity) for entry in request.entries)
             )
-        # Between entries others may have their turn, so nothing is looked at that they may change.
+        # Others may have their turn between two entries, so nothing is looked at that they may change.
         changes: dict[_Key, _Change] = {}
         refused: dict[_Key, str] = {}
-        results = []
-        for entry in paced(request.entries):
+        results: list[AlteredQuotas] = []
+        for entry in request.entries:
+            if results:
+                yield None
             entity = {part.entity_type: part.entity_name for part in entry.entity}
             key = _key_of(entity)
             try:
@@ -139,7 +144,7 @@ class Quotas:
             results.append(AlteredQuotas(ErrorCode.NONE, None, tuple(QuotaEntity(*part) for part in key)))
         if not request.validate_only:
             refused |= self._apply(changes)
-        return AlterClientQuotasResponse(_with_refusals(results, refused))
+        return AlterClientQuotasResponse((yield from _with_refusals(results, refused)))
 
     def _apply(self, changes: Mapping[_Key, _Change]) -> dict[_Key, str]:
         """Make changes, and return those that could not be made, with the reason."""
@@ -171,16 +176,17 @@ def _checked_change(entity: Entity, entry: QuotasToAlter) -> _Change:
     known = _check_entity(entity)
     return {
         operation.key: None if operation.remove else _checked(operation, known)
-        for operation in paced(entry.ops)
+        for operation in entry.ops
         if not operation.remove or operation.key in known
     }
 
 
-def _with_refusals(results: Sequence[AlteredQuotas], refused: Mapping[_Key, str]) -> tuple[AlteredQuotas, ...]:
+def _with_refusals(results: Sequence[AlteredQuotas], refused: Mapping[_Key, str]) -> Work[tuple[AlteredQuotas, ...]]:
     """Return one result an entity, with what was refused first, as Kafka tells it."""
     first: dict[_Key, AlteredQuotas] = {}
     others: dict[_Key, AlteredQuotas] = {}
-    for result in paced(results):
+    for result in results:
+        yield None
         key = _key_of({part.entity_type: part.entity_name for part in result.entity})
         if key in refused:
             first[key] = AlteredQuotas(ErrorCode.INVALID_REQUEST, refused[key], result.entity)

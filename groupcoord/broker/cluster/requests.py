@@ -24,6 +24,7 @@ from groupcoord.broker.topics.descriptions import (
     answer_describe_log_dirs,
     answer_describe_topic_partitions,
 )
+from groupcoord.broker.work import Work
 from groupcoord.core.front.authorization import Permissions
 from groupcoord.core.messages import Node
 from groupcoord.wire import WireResponse
@@ -73,7 +74,7 @@ class ClusterRequests:
         self._node_of = node_of
         self._permissions_of = permissions_of
 
-    @answers(DescribeCluster, may_pause=True)
+    @answers(DescribeCluster)
     def describe_cluster(self, connection: Connection, request: DescribeCluster) -> WireResponse | None:
         """Describe the nodes."""
         return answer_describe_cluster(
@@ -84,50 +85,50 @@ class ClusterRequests:
             connection.nodes,
         )
 
-    @answers(DescribeTopicPartitions, may_pause=True)
+    @answers(DescribeTopicPartitions)
     def describe_topic_partitions(
         self, connection: Connection, request: DescribeTopicPartitions
-    ) -> WireResponse | None:
+    ) -> Work[WireResponse | None]:
         """Describe topics, a limited number of partitions at a time."""
         return answer_describe_topic_partitions(
             request, self._data.topics, self._nodes.leadership, self._permissions_of(connection)
         )
 
-    @answers(DescribeLogDirs, may_pause=True)
-    def describe_log_dirs(self, connection: Connection, request: DescribeLogDirs) -> WireResponse | None:
+    @answers(DescribeLogDirs)
+    def describe_log_dirs(self, connection: Connection, request: DescribeLogDirs) -> Work[WireResponse | None]:
         """Tell where logs are, and how large."""
         return answer_describe_log_dirs(request, self._data, self._permissions_of(connection))
 
-    @answers(ElectLeaders, may_pause=True)
-    def elect_leaders(self, connection: Connection, request: ElectLeaders) -> WireResponse | None:
+    @answers(ElectLeaders)
+    def elect_leaders(self, connection: Connection, request: ElectLeaders) -> Work[WireResponse | None]:
         """Let the preferred nodes lead again."""
         return answer_elect_leaders(request, self._nodes, self._data.topics, self._permissions_of(connection))
 
-    @answers(AlterPartitionReassignments, may_pause=True)
+    @answers(AlterPartitionReassignments)
     def alter_partition_reassignments(
         self, connection: Connection, request: AlterPartitionReassignments
-    ) -> WireResponse | None:
+    ) -> Work[WireResponse | None]:
         """Say where partitions shall be."""
         return answer_alter_partition_reassignments(
             request, self._data.topics, self._nodes.leadership.node_ids, self._permissions_of(connection)
         )
 
-    @answers(ListPartitionReassignments, may_pause=True)
+    @answers(ListPartitionReassignments)
     def list_partition_reassignments(
         self, connection: Connection, request: ListPartitionReassignments
-    ) -> WireResponse | None:
+    ) -> Work[WireResponse | None]:
         """List partitions that are on their way."""
         return answer_list_partition_reassignments(request, self._permissions_of(connection))
 
-    @answers(DescribeQuorum, may_pause=True)
-    def describe_quorum(self, connection: Connection, request: DescribeQuorum) -> WireResponse | None:
+    @answers(DescribeQuorum)
+    def describe_quorum(self, connection: Connection, request: DescribeQuorum) -> Work[WireResponse | None]:
         """Describe the quorum of controllers."""
         return answer_describe_quorum(
             request, self._node_of(connection), self._data.clock.now_ms(), self._permissions_of(connection)
         )
 
-    @answers(AlterReplicaLogDirs, may_pause=True)
-    def alter_replica_log_dirs(self, connection: Connection, request: AlterReplicaLogDirs) -> WireResponse | None:
+    @answers(AlterReplicaLogDirs)
+    def alter_replica_log_dirs(self, connection: Connection, request: AlterReplicaLogDirs) -> Work[WireResponse | None]:
         """Say in which folder logs shall be."""
         return answer_alter_replica_log_dirs(request, self._data.topics, self._permissions_of(connection))
 
@@ -142,22 +143,24 @@ class ClusterRequests:
             self._permissions_of(connection),
         )
 
-    @answers(UpdateFeatures, may_pause=True)
-    def update_features(self, connection: Connection, request: UpdateFeatures) -> WireResponse | None:
+    @answers(UpdateFeatures)
+    def update_features(self, connection: Connection, request: UpdateFeatures) -> Work[WireResponse | None]:
         """Say which levels features shall have."""
         node_id, features = self._node_of(connection).node_id, self._administered.features
-        response = answer_update_features(request, features, node_id, self._permissions_of(connection))
+        response = yield from answer_update_features(request, features, node_id, self._permissions_of(connection))
         for coordinator in self._nodes.coordinators.values():
             coordinator.serve(features.served_protocols(coordinator.config))
         return response
 
-    @answers(DescribeClientQuotas, may_pause=True)
-    def describe_client_quotas(self, connection: Connection, request: DescribeClientQuotas) -> WireResponse | None:
+    @answers(DescribeClientQuotas)
+    def describe_client_quotas(
+        self, connection: Connection, request: DescribeClientQuotas
+    ) -> Work[WireResponse | None]:
         """Tell quotas."""
         return self._administered.quotas.answer_describe(request, self._permissions_of(connection))
 
-    @answers(AlterClientQuotas, may_pause=True)
-    def alter_client_quotas(self, connection: Connection, request: AlterClientQuotas) -> WireResponse | None:
+    @answers(AlterClientQuotas)
+    def alter_client_quotas(self, connection: Connection, request: AlterClientQuotas) -> Work[WireResponse | None]:
         """Change quotas."""
         return self._administered.quotas.answer_alter(request, self._permissions_of(connection))
 

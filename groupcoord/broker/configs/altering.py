@@ -38,7 +38,6 @@ from groupcoord.wire.config_messages import (
     IncrementalAlterConfigsResponse,
     ResourceToAlter,
 )
-from groupcoord.wire.pacing import paced
 
 logger = logging.getLogger("groupcoord.host")
 
@@ -70,7 +69,7 @@ def _alter(
     times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     replaces = isinstance(request, AlterConfigs)
     results: list[AlteredResource | _Altered] = []
-    for resource in paced(request.resources):
+    for resource in request.resources:
         resource_type, name, _ = resource
         try:
             if times[resource_type, name] > 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from groupcoord.broker.configs.definitions import TOPIC_DEFINITIONS, Definition, Layer
 from groupcoord.broker.configs.resources import Resource, ResourceError, Resources, check_permission, is_known_type
 from groupcoord.broker.topics.registry import Topic, TopicError
+from groupcoord.broker.work import Work, each
 from groupcoord.config import Config
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode
@@ -22,23 +23,26 @@ from groupcoord.wire.config_messages import (
     ListConfigResourcesResponse,
     ResourceToDescribe,
 )
-from groupcoord.wire.pacing import paced
 
 
 def answer_describe_configs(
     request: DescribeConfigs, resources: Resources, permissions: Permissions = UNRESTRICTED
-) -> DescribeConfigsResponse:
+) -> Work[DescribeConfigsResponse]:
     """Tell the settings of each thing that is named; those that may not be told come last.
 
     As in Kafka, one thing of an unknown type spoils the whole request.
     """
-    if not all(is_known_type(wanted.resource_type) for wanted in paced(request.resources)):
-        message = "There are settings of topics, groups and brokers only."
-        refused = [_refusal(wanted, ErrorCode.INVALID_REQUEST, message) for wanted in paced(request.resources)]
-        return DescribeConfigsResponse(tuple(refused))
+    are_known = yield from each(request.resources, lambda wanted: is_known_type(wanted.resource_type))
+    if not all(are_known):
+        error_code, message = ErrorCode.INVALID_REQUEST, "There are settings of topics, groups and brokers only."
+        refused = yield from each(request.resources, lambda wanted: _refusal(wanted, error_code, message))
+        return DescribeConfigsResponse(refused)
     told: dict[ResourceToDescribe, DescribedConfigs] = {}
-    described, denied = [], []
-    for wanted in paced(request.resources):
+    described: list[DescribedConfigs] = []
+    denied: list[DescribedConfigs] = []
+    for wanted in request.resources:
+        if described or denied:
+            yield None
         try:
             check_permission(permissions, wanted.resource_type, wanted.resource_name, Operation.DESCRIBE_CONFIGS)
         except ResourceError as error:

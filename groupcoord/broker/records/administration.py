@@ -6,6 +6,7 @@ Sources: ``KafkaApis`` and ``ReplicaManager`` of Apache Kafka 4.4, as recorded.
 from __future__ import annotations
 
 from groupcoord.broker.records.topic_data import TopicData, check_leader_epoch
+from groupcoord.broker.work import Work, each, each_long
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode
 from groupcoord.storage.errors import FailedLogError, TopicLogError
@@ -16,30 +17,28 @@ from groupcoord.wire.broker_messages import (
     DeleteRecords,
     DeleteRecordsPartition,
     DeleteRecordsResponse,
+    DeleteRecordsTopic,
     LeaderEpochEnd,
     LeaderEpochEnds,
     LeaderEpochPartition,
+    LeaderEpochTopic,
     OffsetForLeaderEpoch,
     OffsetForLeaderEpochResponse,
 )
-from groupcoord.wire.pacing import paced
 
 HIGH_WATERMARK = -1
 
 
 def answer_delete_records(
     request: DeleteRecords, data: TopicData, permissions: Permissions = UNRESTRICTED
-) -> DeleteRecordsResponse:
+) -> Work[DeleteRecordsResponse]:
     """Let the logs of partitions start later."""
-    return DeleteRecordsResponse(
-        tuple(
-            DeletedRecordsTopic(
-                topic.name,
-                tuple(_delete(partition, topic.name, data, permissions) for partition in paced(topic.partitions)),
-            )
-            for topic in paced(request.topics)
-        )
-    )
+
+    def delete(topic: DeleteRecordsTopic) -> Work[DeletedRecordsTopic]:
+        partitions = yield from each(topic.partitions, lambda entry: _delete(entry, topic.name, data, permissions))
+        return DeletedRecordsTopic(topic.name, partitions)
+
+    return DeleteRecordsResponse((yield from each_long(request.topics, delete)))
 
 
 def _delete(
@@ -68,22 +67,19 @@ def _delete(
 
 def answer_offset_for_leader_epoch(
     request: OffsetForLeaderEpoch, data: TopicData, permissions: Permissions = UNRESTRICTED
-) -> OffsetForLeaderEpochResponse:
+) -> Work[OffsetForLeaderEpochResponse]:
     """Tell where leaders' epochs end; the current one has not ended.
 
     Asked by brokers, who may act on the cluster, and by consumers, who may describe the topic (KIP-320).
     """
     if permissions.on_cluster(Operation.CLUSTER_ACTION):
         permissions = UNRESTRICTED
-    return OffsetForLeaderEpochResponse(
-        tuple(
-            LeaderEpochEnds(
-                topic.topic,
-                tuple(_find_end(partition, topic.topic, data, permissions) for partition in paced(topic.partitions)),
-            )
-            for topic in paced(request.topics)
-        )
-    )
+
+    def find_ends(topic: LeaderEpochTopic) -> Work[LeaderEpochEnds]:
+        ends = yield from each(topic.partitions, lambda entry: _find_end(entry, topic.topic, data, permissions))
+        return LeaderEpochEnds(topic.topic, ends)
+
+    return OffsetForLeaderEpochResponse((yield from each_long(request.topics, find_ends)))
 
 
 def _find_end(partition: LeaderEpochPartition, name: str, data: TopicData, permissions: Permissions) -> LeaderEpochEnd:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 from uuid import UUID
 
 from attrs import define
 
+from groupcoord.broker.work import Work, each, portions
 from groupcoord.config.settings import INT32_MAX
 from groupcoord.core.interpreter import maker
 from groupcoord.errors import ErrorCode
@@ -24,7 +25,6 @@ from groupcoord.wire.broker_messages import (
     FetchPartition,
     FetchResponse,
 )
-from groupcoord.wire.pacing import paced
 
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 NO_SESSION = 0
@@ -94,34 +94,52 @@ class FetchContext:
 
     targets: Targets
     session: _Session | None = None
-    wants_session: Callable[[Fetched], int] | None = None
+    wants_session: Callable[[Fetched], Work[int]] | None = None
 
-    def respond(self, fetched: Fetched) -> FetchResponse:
+    def respond(self, fetched: Fetched) -> Work[FetchResponse]:
         """Return the answer: of a session's partitions only those with news."""
         session = self.session
         if session is None:
-            session_id = NO_SESSION if self.wants_session is None else self.wants_session(fetched)
-            return FetchResponse(session_id=session_id, topics=_by_topic(fetched))
+            session_id = NO_SESSION if self.wants_session is None else (yield from self.wants_session(fetched))
+            return FetchResponse(
+                session_id=session_id,
+                topics=_topic_of(fetched) if len(fetched) == 1 else (yield from _by_topic(fetched)),
+            )
         news: list[tuple[Target, FetchedPartitionData]] = []
-        for target, data in paced(fetched):
-            known = session.partitions.get(target)
-            if known is None or known.note(data):
-                news.append((target, data))
-                if known is not None and data.records:  # the others come first next time
-                    del session.partitions[target]
-                    session.partitions[target] = known
-        return FetchResponse(session_id=session.session_id, topics=_by_topic(news))
+        for portion in portions(fetched):
+            for target, data in portion:
+                known = session.partitions.get(target)
+                if known is None or known.note(data):
+                    news.append((target, data))
+                    if known is not None and data.records:  # the others come first next time
+                        del session.partitions[target]
+                        session.partitions[target] = known
+            if portion is not fetched:
+                yield None
+        topics = _topic_of(news) if len(news) == 1 else (yield from _by_topic(news))
+        return FetchResponse(session_id=session.session_id, topics=topics)
 
 
-def _by_topic(fetched: Fetched) -> tuple[FetchedTopicData, ...]:
+def _topic_of(fetched: Fetched) -> tuple[FetchedTopicData, ...]:
+    """Return what was fetched of one partition."""
+    ((target, partition),) = fetched
+    return (FetchedTopicData(target.name, target.topic_id, (partition,)),)
+
+
+def _by_topic(fetched: Fetched) -> Work[tuple[FetchedTopicData, ...]]:
     """Gather what was fetched; one topic comes several times if others lie between its partitions."""
-    if len(fetched) == 1:
-        ((target, partition),) = fetched
-        return (FetchedTopicData(target.name, target.topic_id, (partition,)),)
-    return tuple(
-        FetchedTopicData(name, topic_id, tuple(partition for _, partition in found))
-        for (name, topic_id), found in groupby(paced(fetched), lambda entry: entry[0][:2])
-    )
+    gathered: list[tuple[str | None, UUID, list[FetchedPartitionData]]] = []
+    before = None
+    for portion in portions(fetched):
+        for target, partition in portion:
+            topic = target[:2]
+            if topic != before:
+                gathered.append((*topic, []))
+                before = topic
+            gathered[-1][2].append(partition)
+        if portion is not fetched:
+            yield None
+    return (yield from each(gathered, lambda topic: FetchedTopicData(topic[0], topic[1], tuple(topic[2]))))
 
 
 class FetchSessions:
@@ -145,7 +163,7 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, request: Fetch) -> FetchContext | ErrorCode:
+    def open(self, request: Fetch) -> Work[FetchContext | ErrorCode]:
         """Find out what a request wants, and bring its session up to date.
 
         Returns:
@@ -154,7 +172,7 @@ class FetchSessions:
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if request.session_id != NO_SESSION:
                 self._forget(request.session_id)
-            targets = _targets(request)
+            targets = _target(request) or (yield from _targets(request))
             if request.session_epoch == FINAL_EPOCH or not targets:
                 return FetchContext(list(targets.items()))
             uses_topic_ids = request.topics[0].name is None
@@ -167,45 +185,69 @@ class FetchSessions:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if session.epoch != request.session_epoch:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
-        if any((topic.name is None) != session.uses_topic_ids for topic in paced(request.topics)):
+        if any((topic.name is None) != session.uses_topic_ids for topic in request.topics):
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
         session.epoch = session.epoch % INT32_MAX + 1
         session.used_at_ms = self._now_ms()
         self._sessions.move_to_end(session.session_id)
-        return self._update(session, request)
+        return (yield from self._update(session, request))
 
-    def _update(self, session: _Session, request: Fetch) -> FetchContext | ErrorCode:
+    def _update(self, session: _Session, request: Fetch) -> Work[FetchContext | ErrorCode]:
         partitions = session.partitions
-        before = len(partitions)
-        for target, partition in paced(list(_targets(request).items())):
-            known = partitions.get(target)
-            if known is None:
-                partitions[target] = _Known(partition)
-            else:
-                known.partition = partition
-        for topic in paced(request.forgotten_topics):
-            for index in paced(topic.partition_indexes):
-                partitions.pop(Target(topic.name, topic.topic_id, index), None)
-        self._partition_count += len(partitions) - before
+        wanted = list((yield from _targets(request)).items()) if request.topics else []
+        for portion in portions(wanted):
+            with self._counted(session):
+                for target, partition in portion:
+                    known = partitions.get(target)
+                    if known is None:
+                        partitions[target] = _Known(partition)
+                    else:
+                        known.partition = partition
+            if portion is not wanted:
+                yield None
+        for topic in request.forgotten_topics:
+            yield None
+            for indexes in portions(topic.partition_indexes):
+                with self._counted(session):
+                    for index in indexes:
+                        partitions.pop(Target(topic.name, topic.topic_id, index), None)
+                if indexes is not topic.partition_indexes:
+                    yield None
         if self._partition_count > SESSION_PARTITIONS_MAX:
             self._forget(session.session_id)
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND  # so that the client begins anew, without a session
         if not partitions:
             self._forget(session.session_id)
             return FetchContext(())
-        return FetchContext([(target, known.partition) for target, known in paced(list(partitions.items()))], session)
+        return FetchContext([(target, known.partition) for target, known in partitions.items()], session)
 
-    def _create(self, targets: dict[Target, FetchPartition], fetched: Fetched, *, uses_topic_ids: bool) -> int:
+    @contextmanager
+    def _counted(self, session: _Session) -> Iterator[None]:
+        """Count the partitions that a session has more or fewer afterwards, if it is still there."""
+        before = len(session.partitions)
+        yield None
+        if self._sessions.get(session.session_id) is session:
+            self._partition_count += len(session.partitions) - before
+
+    def _create(self, targets: dict[Target, FetchPartition], fetched: Fetched, *, uses_topic_ids: bool) -> Work[int]:
         """Make a session of a full request that was answered; return its id, 0 if there is no room for it."""
+        named = list(targets.items())
+        partitions: dict[Target, _Known] = {}
+        for some_named in portions(named):
+            partitions.update([(target, _Known(partition)) for target, partition in some_named])
+            if some_named is not named:
+                yield None
+        for portion in portions(fetched):
+            for target, data in portion:
+                partitions[target].note(data)
+            if portion is not fetched:
+                yield None
         now_ms = self._now_ms()
-        if not self._make_room(len(targets), now_ms):
+        if not self._make_room(len(partitions), now_ms):
             return NO_SESSION
         session_id = self._new_id(1, INT32_MAX)
         while session_id in self._sessions:
             session_id = self._new_id(1, INT32_MAX)
-        partitions = {target: _Known(partition) for target, partition in paced(list(targets.items()))}
-        for target, data in paced(fetched):
-            partitions[target].note(data)
         self._sessions[session_id] = _Session(session_id, uses_topic_ids, now_ms, INITIAL_EPOCH + 1, partitions)
         self._partition_count += len(partitions)
         return session_id
@@ -226,14 +268,24 @@ class FetchSessions:
             self._partition_count -= len(session.partitions)
 
 
-def _targets(request: Fetch) -> dict[Target, FetchPartition]:
-    """Return the partitions of a request by their names; of one that comes twice the last."""
+def _target(request: Fetch) -> dict[Target, FetchPartition] | None:
+    """Return the partition of a request that has one, as most have that are sent without a session."""
     topics = request.topics
-    if len(topics) == 1 and len(topics[0].partitions) == 1:  # as most are that are sent without a session
-        ((name, topic_id, (partition,)),) = topics
-        return {_make_target((name, topic_id, partition.partition_index)): partition}
-    return {
-        Target(topic.name, topic.topic_id, partition.partition_index): partition
-        for topic in paced(request.topics)
-        for partition in paced(topic.partitions)
-    }
+    if len(topics) != 1 or len(topics[0].partitions) != 1:
+        return None
+    ((name, topic_id, (partition,)),) = topics
+    return {_make_target((name, topic_id, partition.partition_index)): partition}
+
+
+def _targets(request: Fetch) -> Work[dict[Target, FetchPartition]]:
+    """Return the partitions of a request by their names; of one that comes twice the last."""
+    targets: dict[Target, FetchPartition] = {}
+    for name, topic_id, partitions in request.topics:
+        if targets:
+            yield None
+        for portion in portions(partitions):
+            for partition in portion:
+                targets[Target(name, topic_id, partition.partition_index)] = partition
+            if portion is not partitions:
+                yield None
+    return targets

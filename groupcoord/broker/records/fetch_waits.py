@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.records.fetch_sessions import FetchContext, Fetched
 from groupcoord.broker.records.fetching import FetchPlan
+from groupcoord.broker.work import Work, portions
 from groupcoord.storage.errors import TopicLogError
-from groupcoord.wire.pacing import paced
 
 if TYPE_CHECKING:
     from groupcoord.storage.partition_log import PartitionLog
@@ -70,21 +70,22 @@ class FetchWait:
         self._counts: dict[PartitionLog, tuple[int, int, int]] = {}  # where it reads, how much at most, what there is
         self._total_bytes = 0
 
-    def watch(self) -> bool:
+    def watch(self) -> Work[bool]:
         """Count what there is, and be told of what comes.
 
         Returns:
             False if there is enough already, and nobody was told so.
         """
-        for readable in paced(self.plan.readable):
-            log = readable.log
-            if self.is_over:
-                return True
-            if log is not None:
-                partition = readable.partition
-                self._counts[log] = partition.fetch_offset, partition.partition_max_bytes, 0
-                log.watchers[self._changed] = None
-                self._count(log)
+        for portion in portions(self.plan.readable):
+            for _, partition, log, _ in portion:
+                if self.is_over:
+                    return True
+                if log is not None:
+                    self._counts[log] = partition.fetch_offset, partition.partition_max_bytes, 0
+                    log.watchers[self._changed] = None
+                    self._count(log)
+            if portion is not self.plan.readable:
+                yield None
         return self.is_over or self._total_bytes < self.plan.min_bytes
 
     def unwatch(self) -> None:

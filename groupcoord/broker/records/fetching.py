@@ -20,6 +20,7 @@ from groupcoord.broker.records.topic_data import (
     check_leader_epoch,
 )
 from groupcoord.broker.topics.registry import Topic
+from groupcoord.broker.work import Work, each, each_long, portions
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.core.interpreter import maker
 from groupcoord.errors import ErrorCode
@@ -32,8 +33,8 @@ from groupcoord.wire.broker_messages import (
     FetchedTopicData,
     FetchPartition,
     FetchResponse,
+    FetchTopic,
 )
-from groupcoord.wire.pacing import paced
 
 if TYPE_CHECKING:
     from groupcoord.storage.leader_epochs import EpochEnd
@@ -79,25 +80,31 @@ class FetchPlan:
         return log.last_stable_offset if self.request.isolation_level == READ_COMMITTED else log.end_offset
 
 
-def unexpected_fetch(request: Fetch) -> FetchResponse | None:
-    """Return the answer to a request whose isolation level there isn't; None if there is it."""
-    if request.isolation_level in (READ_UNCOMMITTED, READ_COMMITTED):
-        return None
+def is_expected(request: Fetch) -> bool:
+    """Tell whether there is the isolation level of a request."""
+    return request.isolation_level in (READ_UNCOMMITTED, READ_COMMITTED)
+
+
+def answer_unexpected(request: Fetch) -> Work[FetchResponse]:
+    """Return the answer to a request whose isolation level there isn't."""
     error_code = ErrorCode.UNKNOWN_SERVER_ERROR
-    fetched = [
-        FetchedTopicData(
-            topic.name,
-            topic.topic_id,
-            tuple(FetchedPartitionData(partition.partition_index, error_code) for partition in paced(topic.partitions)),
+
+    def refuse(topic: FetchTopic) -> Work[FetchedTopicData]:
+        partitions = yield from each(
+            topic.partitions, lambda partition: FetchedPartitionData(partition.partition_index, error_code)
         )
-        for topic in paced(request.topics)
-        if topic.name is not None
-    ]
-    return FetchResponse(error_code, topics=tuple(fetched))
+        return FetchedTopicData(topic.name, topic.topic_id, partitions)
+
+    refused = yield from each_long(request.topics, refuse)
+    return FetchResponse(error_code, topics=tuple(topic for topic in refused if topic.name is not None))
 
 
-def plan_fetch(request: Fetch, targets: Targets, data: TopicData, permissions: Permissions = UNRESTRICTED) -> FetchPlan:
+def plan_fetch(
+    request: Fetch, targets: Targets, data: TopicData, permissions: Permissions = UNRESTRICTED
+) -> Work[FetchPlan]:
     """Sort out which partitions can be read.
+
+    A topic is looked for anew whenever others have had their turn: it may be gone.
 
     Args:
         request: what holds for all of them.
@@ -109,22 +116,26 @@ def plan_fetch(request: Fetch, targets: Targets, data: TopicData, permissions: P
     without_topic: list[tuple[Target, FetchedPartitionData]] = []
     refused: list[tuple[Target, FetchedPartitionData]] = []
     topics: dict[str | UUID, tuple[Topic | None, ErrorCode]] = {}
-    for target, partition in paced(targets):
-        key = target.topic_id if target.name is None else target.name
-        if key not in topics:
-            topics[key] = _find(request, target, data, permissions)
-        topic, error_code = topics[key]
-        index = target.partition_index
-        if topic is not None and topic.has_partition(index):
-            try:
-                log = data.log(topic, index)
-                leader_epoch = data.leader_epoch(topic, index) if log is None else log.leader_epoch
-                readable.append(Readable(target, partition, log, leader_epoch))
-            except FailedLogError as error:
-                refused.append((target, FetchedPartitionData(index, error.error_code)))
-        else:
-            errors = without_topic if error_code is ErrorCode.UNKNOWN_TOPIC_ID else refused
-            errors.append((target, FetchedPartitionData(index, error_code)))
+    for portion in portions(targets):
+        for target, partition in portion:
+            key = target.topic_id if target.name is None else target.name
+            if key not in topics:
+                topics[key] = _find(request, target, data, permissions)
+            topic, error_code = topics[key]
+            index = target.partition_index
+            if topic is not None and topic.has_partition(index):
+                try:
+                    log = data.log(topic, index)
+                    leader_epoch = data.leader_epoch(topic, index) if log is None else log.leader_epoch
+                    readable.append(Readable(target, partition, log, leader_epoch))
+                except FailedLogError as error:
+                    refused.append((target, FetchedPartitionData(index, error.error_code)))
+            else:
+                errors = without_topic if error_code is ErrorCode.UNKNOWN_TOPIC_ID else refused
+                errors.append((target, FetchedPartitionData(index, error_code)))
+        if portion is not targets:
+            yield None
+            topics.clear()
     bytes_max = min(request.max_bytes, data.config.fetch_max_bytes)
     return FetchPlan(request, bytes_max, readable, without_topic + refused)
 
@@ -156,18 +167,21 @@ class FetchResult(NamedTuple):
     waits: bool
 
 
-def read(plan: FetchPlan) -> FetchResult:
+def read(plan: FetchPlan) -> Work[FetchResult]:
     """Read what there is now."""
     left, has_read, has_failed = plan.bytes_max, False, False
     read_bytes = 0
     found: list[tuple[Target, FetchedPartitionData]] = []
-    for readable in paced(plan.readable):
-        fetched, size_bytes = _read(readable, plan, left, takes_first=not has_read)
-        found.append((readable.target, fetched))
-        has_failed = has_failed or fetched.error_code is not ErrorCode.NONE or fetched.diverging_epoch is not None
-        has_read = has_read or bool(size_bytes)
-        left = max(left - size_bytes, 0)
-        read_bytes += size_bytes
+    for portion in portions(plan.readable):
+        for readable in portion:
+            fetched, size_bytes = _read(readable, plan, left, takes_first=not has_read)
+            found.append((readable.target, fetched))
+            has_failed = has_failed or fetched.error_code is not ErrorCode.NONE or fetched.diverging_epoch is not None
+            has_read = has_read or bool(size_bytes)
+            left = max(left - size_bytes, 0)
+            read_bytes += size_bytes
+        if portion is not plan.readable:
+            yield None
     waits = bool(found) and not has_failed and read_bytes < plan.min_bytes and plan.request.max_wait_ms > 0
     return FetchResult([*found, *plan.refused], waits)
 

@@ -5,11 +5,12 @@ Rules are those of ``ReplicaManager`` and ``UnifiedLog.fetchOffsetByTimestamp`` 
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from groupcoord.broker.records.topic_data import READ_COMMITTED, READ_UNCOMMITTED, TopicData, check_leader_epoch
+from groupcoord.broker.work import Work, each, each_long, elsewhere, portions
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
+from groupcoord.core.records import NO_TIMESTAMP
 from groupcoord.errors import ErrorCode
 from groupcoord.storage.errors import FailedLogError, TopicLogError
 from groupcoord.wire.broker_messages import (
@@ -20,59 +21,63 @@ from groupcoord.wire.broker_messages import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from groupcoord.wire.pacing import paced
 
 if TYPE_CHECKING:
     from groupcoord.storage.partition_log import PartitionLog
+    from groupcoord.storage.record_times import FoundRecord
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
 NOT_HELD = (-5, -6)
 """Where a log's tiers meet. There are no tiers."""
 
 
-def looks_into_batches(request: ListOffsets) -> bool:
-    """Tell whether a request asks for times, for which batches may have to be read."""
-    return any(
-        partition.timestamp >= 0 or partition.timestamp == MAX_TIMESTAMP
-        for topic in request.topics
-        for partition in topic.partitions
-    )
-
-
 def answer_list_offsets(
     request: ListOffsets, data: TopicData, permissions: Permissions = UNRESTRICTED
-) -> ListOffsetsResponse:
+) -> Work[ListOffsetsResponse]:
     """Look up offsets by time. Topics that may not be described come last."""
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         error_code = ErrorCode.UNKNOWN_SERVER_ERROR
-        return ListOffsetsResponse(tuple(_refused_listing(topic, error_code) for topic in paced(request.topics)))
-    listed, denied = [], []
-    for topic in paced(request.topics):
-        if not permissions.on_topic(topic.name, Operation.DESCRIBE):
-            denied.append(_refused_listing(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-            continue
-        asked = Counter(partition.partition_index for partition in paced(topic.partitions))
-        partitions = {
-            partition.partition_index: (
-                _list(partition, topic.name, request, data)
-                if asked[partition.partition_index] == 1
-                else ListedOffsetsPartition(partition.partition_index, ErrorCode.INVALID_REQUEST)
-            )
-            for partition in paced(topic.partitions)
-        }
-        if partitions:
-            listed.append(ListedOffsetsTopic(topic.name, tuple(partitions.values())))
-    return ListOffsetsResponse(tuple(listed + denied))
+        refused = yield from each_long(request.topics, lambda topic: _refused_listing(topic, error_code))
+        return ListOffsetsResponse(refused)
+    listed: list[ListedOffsetsTopic] = []
+    denied: list[ListedOffsetsTopic] = []
+    for topic in request.topics:
+        if listed or denied:
+            yield None
+        if permissions.on_topic(topic.name, Operation.DESCRIBE):
+            listed.append((yield from _list_topic(topic, request, data)))
+        else:
+            denied.append((yield from _refused_listing(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
+    return ListOffsetsResponse((*(topic for topic in listed if topic.partitions), *denied))
 
 
-def _refused_listing(topic: ListOffsetsTopic, error_code: ErrorCode) -> ListedOffsetsTopic:
-    partitions = [
-        ListedOffsetsPartition(partition.partition_index, error_code) for partition in paced(topic.partitions)
-    ]
-    return ListedOffsetsTopic(topic.name, tuple(partitions))
+def _refused_listing(topic: ListOffsetsTopic, error_code: ErrorCode) -> Work[ListedOffsetsTopic]:
+    partitions = yield from each(
+        topic.partitions, lambda partition: ListedOffsetsPartition(partition.partition_index, error_code)
+    )
+    return ListedOffsetsTopic(topic.name, partitions)
 
 
-def _list(partition: ListOffsetsPartition, name: str, request: ListOffsets, data: TopicData) -> ListedOffsetsPartition:
+def _list_topic(topic: ListOffsetsTopic, request: ListOffsets, data: TopicData) -> Work[ListedOffsetsTopic]:
+    asked: dict[int, list[ListOffsetsPartition]] = {}
+    for portion in portions(topic.partitions):
+        for partition in portion:
+            asked.setdefault(partition.partition_index, []).append(partition)
+        if portion is not topic.partitions:
+            yield None
+
+    def list_partition(index: int) -> Work[ListedOffsetsPartition]:
+        partition, *others = asked[index]
+        if others:
+            return ListedOffsetsPartition(index, ErrorCode.INVALID_REQUEST)
+        return (yield from _list(partition, topic.name, request, data))
+
+    return ListedOffsetsTopic(topic.name, (yield from each_long(asked, list_partition)))
+
+
+def _list(
+    partition: ListOffsetsPartition, name: str, request: ListOffsets, data: TopicData
+) -> Work[ListedOffsetsPartition]:
     index = partition.partition_index
     topic = data.topics.get(name)
     if partition.timestamp < request.lowest_timestamp:
@@ -94,7 +99,7 @@ def _list(partition: ListOffsetsPartition, name: str, request: ListOffsets, data
         return ListedOffsetsPartition(index, ErrorCode.NONE, offset=offset, leader_epoch=leader_epoch)
     if log is None or partition.timestamp in NOT_HELD:
         return ListedOffsetsPartition(index, ErrorCode.NONE)
-    return _find(log, partition, request.isolation_level)
+    return (yield from _find(log, partition, request.isolation_level))
 
 
 def _bound(log: PartitionLog, timestamp: int, isolation_level: int) -> int:
@@ -103,13 +108,37 @@ def _bound(log: PartitionLog, timestamp: int, isolation_level: int) -> int:
     return log.last_stable_offset if isolation_level == READ_COMMITTED else log.end_offset
 
 
-def _find(log: PartitionLog, partition: ListOffsetsPartition, isolation_level: int) -> ListedOffsetsPartition:
+def _find(log: PartitionLog, partition: ListOffsetsPartition, isolation_level: int) -> Work[ListedOffsetsPartition]:
     """Find a record by its time; one that the reader may not see yet is not found."""
+    timestamp_ms = log.max_timestamp_ms if partition.timestamp == MAX_TIMESTAMP else partition.timestamp
     try:
-        is_largest = partition.timestamp == MAX_TIMESTAMP
-        found = log.find_max_time() if is_largest else log.find_time(partition.timestamp)
+        found = None if timestamp_ms == NO_TIMESTAMP else (yield from find_time(log, timestamp_ms))
     except TopicLogError as error:
         return ListedOffsetsPartition(partition.partition_index, error.error_code)
     if found is None or found.offset >= _bound(log, LATEST, isolation_level):
         return ListedOffsetsPartition(partition.partition_index, ErrorCode.NONE)
     return ListedOffsetsPartition(partition.partition_index, ErrorCode.NONE, *found, log.epochs.at(found.offset))
+
+
+def find_time(log: PartitionLog, timestamp_ms: int) -> Work[FoundRecord | None]:
+    """Return the first record that has this time or a later one; what producers claim of batches may not be true.
+
+    Raises:
+        RefusedBatchError: UNKNOWN_SERVER_ERROR, the records of a batch can't be read.
+        FailedLogError: the files can't be read.
+    """
+    from groupcoord.records.batches import Batch
+    from groupcoord.storage.produced_batch import is_short
+    from groupcoord.storage.record_times import first_since
+
+    offset = log.start_offset
+    while (batch := log.batch_since(timestamp_ms, offset)) is not None:
+        if is_short(batch):
+            found = first_since(batch, timestamp_ms, offset)
+            yield None
+        else:
+            found = yield from elsewhere(first_since, batch, timestamp_ms, offset)
+        if found is not None:
+            return found
+        offset = Batch(batch, 0, 0).next_offset
+    return None

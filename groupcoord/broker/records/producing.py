@@ -7,17 +7,20 @@ recorded.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 from uuid import UUID
 
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import Topic
 from groupcoord.broker.transactions.state import TopicPartition, Writer
+from groupcoord.broker.work import Work, elsewhere, portions
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.core.interpreter import maker
 from groupcoord.errors import ErrorCode
-from groupcoord.records.batches import RECORD_BYTES_MIN
+from groupcoord.records.batches import CODEC_MASK
 from groupcoord.storage.errors import FailedLogError, RefusedBatchError, TopicLogError
-from groupcoord.storage.produced_batch import ProducedBatch, claimed_records, is_compressed, read_produced
+from groupcoord.storage.log_settings import TopicLogSettings
+from groupcoord.storage.produced_batch import ProducedBatch, check_produced, is_short, read_produced
 from groupcoord.wire.broker_messages import (
     NO_LEADER,
     Produce,
@@ -26,7 +29,6 @@ from groupcoord.wire.broker_messages import (
     ProduceResponse,
     ProduceTopic,
 )
-from groupcoord.wire.pacing import paced
 
 ALLOWED_ACKS = (-1, 0, 1)
 
@@ -41,13 +43,11 @@ NOT_IN_TRANSACTION = "Partition was not added to the transaction"
 
 _make_produced, _make_topic = maker(ProducedPartition), maker(ProducedTopic)
 
-FEW_RECORDS_BYTES = 2_048
-"""A batch of no more bytes is looked into at once."""
-
 FEW_SIZES = 4_000
 """The sizes of no more records are looked at in one go."""
-FEW_SIZES_BYTES = FEW_SIZES * RECORD_BYTES_MIN
-"""There are no more records in so many bytes."""
+
+MANY_APPENDS = 16
+"""After so many appends others may have their turn."""
 
 Verify = Callable[[Writer], ErrorCode]
 """Returns NONE if this producer may write there in its transaction, or what the transaction coordinator says."""
@@ -56,36 +56,12 @@ Batches = dict[int, ProducedBatch | RefusedBatchError]
 """What came for the partitions of a topic, and can be read."""
 
 
-def looks_into_batches(request: Produce, data: TopicData) -> bool:
-    """Tell whether a request takes long to answer: many records are looked at, or who knows how many."""
-    size_bytes = 0
-    for name, topic_id, partitions in paced(request.topics):
-        topic = data.find(name, topic_id)
-        if topic is None:
-            continue
-        is_compacted = data.settings_of(topic).is_compacted
-        for _, records in paced(partitions):
-            if records is not None:
-                if is_compacted and (len(records) > FEW_RECORDS_BYTES or is_compressed(records)):
-                    return True
-                size_bytes += len(records)
-    return size_bytes > FEW_SIZES_BYTES and _claimed_records(request) > FEW_SIZES
-
-
-def _claimed_records(request: Produce) -> int:
-    """Return how many records a request has whose sizes are looked at, as far as what it says of them can be true."""
-    return sum(
-        claimed_records(records)
-        for topic in paced(request.topics)
-        for _, records in paced(topic.partitions)
-        if records is not None
-    )
-
-
 def answer_produce(
     request: Produce, data: TopicData, verify: Verify, permissions: Permissions = UNRESTRICTED
-) -> ProduceResponse:
+) -> Work[ProduceResponse]:
     """Append what there is for each partition. As in Kafka, of what is named twice the last counts.
+
+    A topic is looked for anew whenever others have had their turn: it may be gone.
 
     Args:
         request: what to append.
@@ -94,26 +70,65 @@ def answer_produce(
         permissions: who may write to what.
     """
     found: dict[str | UUID, tuple[ProduceTopic, Batches]] = {}
-    for topic in paced(request.topics):
+    for topic in request.topics:
         if topic.partitions:
+            if found:
+                yield None
             _, batches = found.setdefault(topic.topic_id if topic.name is None else topic.name, (topic, {}))
-            for index, records in paced(topic.partitions):
-                batches[index] = _read(records)
+            for portion in portions(topic.partitions):
+                for index, records in portion:
+                    batches[index] = _read(records)
+                if portion is not topic.partitions:
+                    yield None
     refusal = _transaction_refusal(request, found, permissions)
     answered: list[ProducedTopic] = []
+    count = 0
     for (name, topic_id, _), batches in found.values():
         known = data.find(name, topic_id)
         error_code = refusal or _topic_error(name if known is None else known.name, permissions)
-        produced = tuple(
-            [
-                ProducedPartition(index, error_code)
-                if error_code is not ErrorCode.NONE
-                else _produce(index, batch, known, request, data, verify)
-                for index, batch in paced(list(batches.items()))
-            ]
-        )
-        answered.append(_make_topic((name, topic_id, produced)))
+        produced: list[ProducedPartition] = []
+        for index, batch in batches.items():
+            count += 1
+            if not count % MANY_APPENDS:
+                yield None
+                known = data.find(name, topic_id)
+            if error_code is not ErrorCode.NONE:
+                produced.append(ProducedPartition(index, error_code))
+                continue
+            check = None
+            if known is not None and isinstance(batch, ProducedBatch) and _takes_long(batch, known, data):
+                check = yield from _check(batch, data.settings_of(known), data.clock.now_ms())
+                known = data.find(name, topic_id)
+            produced.append(_produce(index, batch, known, request, data, verify, check))
+        answered.append(_make_topic((name, topic_id, tuple(produced))))
     return ProduceResponse(tuple(answered))
+
+
+class _Check(NamedTuple):
+    """A batch was looked into.
+
+    Attributes:
+        error: why it isn't taken; None if it is.
+    """
+
+    error: RefusedBatchError | None
+
+
+def _takes_long(batch: ProducedBatch, topic: Topic, data: TopicData) -> bool:
+    """Tell whether a batch takes long to check: many records are looked at, or who knows how many."""
+    if data.logs is None:
+        return False
+    if data.settings_of(topic).is_compacted:
+        return not is_short(batch.data)
+    return batch.record_count > FEW_SIZES and not batch.attributes & CODEC_MASK
+
+
+def _check(batch: ProducedBatch, settings: TopicLogSettings, now_ms: int) -> Work[_Check]:
+    try:
+        yield from elsewhere(check_produced, batch, settings, now_ms)
+    except RefusedBatchError as error:
+        return _Check(error)
+    return _Check(None)
 
 
 def _read(records: bytes | memoryview | None) -> ProducedBatch | RefusedBatchError:
@@ -128,7 +143,7 @@ def _transaction_refusal(
 ) -> ErrorCode:
     """Return TRANSACTIONAL_ID_AUTHORIZATION_FAILED if a batch is transactional and its producer may not be that."""
     for _, batches in found.values():
-        for batch in paced(list(batches.values())):
+        for batch in batches.values():
             if isinstance(batch, ProducedBatch) and batch.is_transactional:
                 transactional_id = request.transactional_id
                 if transactional_id is not None and permissions.on_transactional_id(transactional_id, Operation.WRITE):
@@ -148,6 +163,7 @@ def _produce(
     request: Produce,
     data: TopicData,
     verify: Verify,
+    check: _Check | None,
 ) -> ProducedPartition:
     if topic is None or not topic.has_partition(index):
         return ProducedPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -172,7 +188,9 @@ def _produce(
             message = NOT_IN_TRANSACTION if error_code is ErrorCode.INVALID_TXN_STATE else None
             return ProducedPartition(index, error_code, message)
     try:
-        appended = log.append(batch, data.settings_of(topic), data.clock.now_ms())
+        if check is not None and check.error is not None:
+            raise check.error
+        appended = log.append(batch, data.settings_of(topic), data.clock.now_ms(), is_checked=check is not None)
     except TopicLogError as error:
         start = log.start_offset if error.tells_start else -1
         return ProducedPartition(

@@ -28,7 +28,6 @@ from groupcoord.wire.acl_messages import (
     PatternType,
     PermissionType,
 )
-from groupcoord.wire.pacing import paced
 
 if TYPE_CHECKING:
     from groupcoord.broker.security.acls import Acls
@@ -78,7 +77,7 @@ class AclRequests:
 
 
 def _create(request: CreateAcls, acls: Acls) -> CreateAclsResponse:
-    results = [_checked(acl) for acl in paced(request.creations)]
+    results = [_checked(acl) for acl in request.creations]
     pairs = zip(request.creations, results, strict=True)
     try:
         acls.change(acl for acl, result in pairs if result.error_code is ErrorCode.NONE)
@@ -88,7 +87,7 @@ def _create(request: CreateAcls, acls: Acls) -> CreateAclsResponse:
 
 
 def _delete(request: DeleteAcls, acls: Acls) -> DeleteAclsResponse:
-    results = [DeletedAcls(tuple(acls.find(wanted))) for wanted in paced(request.filters)]
+    results = [DeletedAcls(tuple(acls.find(wanted))) for wanted in request.filters]
     try:
         acls.change((), (acl for result in results for acl in result.matching_acls))
     except OSError:

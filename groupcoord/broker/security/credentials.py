@@ -35,7 +35,6 @@ from groupcoord.wire.login_messages import (
     ScramMechanism,
     ScramUpsertion,
 )
-from groupcoord.wire.pacing import paced
 
 FILE_NAME = "scram-credentials.json"
 NAME_OF = {ScramMechanism.SCRAM_SHA_256: SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512: SCRAM_SHA_512}
@@ -116,7 +115,7 @@ class ScramCredentials:
             return AlterUserScramCredentialsResponse(tuple(AlteredUser(user, denied) for user in users))
         altered = dict(self._altered)
         results: dict[str, AlteredUser] = {}
-        for change in paced(changes):
+        for change in changes:
             error, message = _refusal(change)
             if error is ErrorCode.NONE and users[change.name] > 1:
                 error, message = ErrorCode.DUPLICATE_RESOURCE, DUPLICATE
@@ -144,7 +143,7 @@ class ScramCredentials:
             infos.setdefault(user, []).append(ScramCredentialInfo(NUMBER_OF[mechanism], credential.iterations))
         asked = Counter(request.users or list(infos))
         return DescribeUserScramCredentialsResponse(
-            tuple(_described(user, count, infos.get(user)) for user, count in paced(list(asked.items())))
+            tuple(_described(user, count, infos.get(user)) for user, count in list(asked.items()))
         )
 
     def _keep(self, altered: Credentials) -> bool:

@@ -12,8 +12,7 @@ import struct
 from enum import Enum, auto
 from typing import Any
 
-from groupcoord.broker.connection import Connection, Decode, RequestHandler
-from groupcoord.broker.portions import Work
+from groupcoord.broker.connection import Connection, RequestHandler
 from groupcoord.broker.security.client_principal import ClientPrincipal
 from groupcoord.broker.security.mechanisms import BrokenExchangeError, Exchange, LoginFailedError, Step
 from groupcoord.broker.security.sasl import Refusal, SaslServer
@@ -94,9 +93,9 @@ class LoginConnection(Connection):
 
     # ------------------------------------------------------------ requests
 
-    def _handle(self, frame: bytes | memoryview, decode: Decode = decode_request) -> None:
+    def _handle(self, frame: bytes | memoryview) -> None:
         if self._may_pass(frame):
-            super()._handle(frame, decode)
+            super()._handle(frame)
             return
         try:
             self._log_in(bytes(frame))
@@ -109,12 +108,6 @@ class LoginConnection(Connection):
         if self._max_request_bytes < self._max_bytes_after:
             return f"sasl.server.max.receive.size ({self._max_request_bytes}) before its log-in"
         return super()._size_limit()
-
-    def _read_long(self, frame: bytes) -> Work[None]:
-        if self._may_pass(frame):
-            yield from super()._read_long(frame)
-        else:
-            self._handle(frame)
 
     def _may_pass(self, frame: bytes | memoryview) -> bool:
         """Tell whether a request is handled like those of any connection."""

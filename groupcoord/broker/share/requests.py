@@ -15,13 +15,13 @@ from attrs import define, field
 from groupcoord.broker.answering import answers
 from groupcoord.broker.configs.groups import GroupConfigs
 from groupcoord.broker.connection import Connection
-from groupcoord.broker.portions import Answer, Work
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.share.coordination import ShareCoordination
 from groupcoord.broker.share.leading import LedPartition, SharePartitions
 from groupcoord.broker.share.reading import NOTHING_READ, ReadRecords, acquirable_bytes, read_and_acquire
 from groupcoord.broker.share.sessions import SharedPartition, ShareSession, ShareSessions
 from groupcoord.broker.topics.registry import Topic
+from groupcoord.broker.work import Answer, Work
 from groupcoord.core.front.authorization import Operation, Permissions
 from groupcoord.core.share_partition.acknowledging import (
     Acknowledgement,
@@ -170,7 +170,7 @@ class ShareRequests:
     # ------------------------------------------------------------ ShareFetch
 
     @answers(ShareFetch)
-    def fetch(self, connection: Connection, request: ShareFetch) -> WireResponse | None:
+    def fetch(self, connection: Connection, request: ShareFetch) -> WireResponse | Work[WireResponse | None]:
         """Give out records, or wait for some."""
         permissions = self._permissions_of(connection)
         error_code = _refusal(request, permissions)
@@ -185,14 +185,14 @@ class ShareRequests:
             if any(partition.acknowledgement_batches for topic in request.topics for partition in topic.partitions):
                 return ShareFetchResponse(ErrorCode.INVALID_REQUEST)
             if self._is_full(group_id, member_id):
-                return _at_once(connection, self._refuse_full(request.max_wait_ms))
+                return self._refuse_full(request.max_wait_ms)
             found = self.sessions.open(group_id, member_id, connection)
         else:
             found = self.sessions.find(group_id, member_id, request.share_session_epoch)
         if isinstance(found, ErrorCode):
             return ShareFetchResponse(found)
         deadline_ms = self._data.clock.now_ms() + max(request.max_wait_ms, 0)
-        return _at_once(connection, self._fetch(_Fetching(found, request, permissions, deadline_ms)))
+        return self._fetch(_Fetching(found, request, permissions, deadline_ms))
 
     def _is_full(self, group_id: str, member_id: str) -> bool:
         limit = self._data.config.group_share_max_share_sessions
@@ -359,7 +359,9 @@ class ShareRequests:
     # ------------------------------------------------------------ ShareAcknowledge
 
     @answers(ShareAcknowledge)
-    def acknowledge(self, connection: Connection, request: ShareAcknowledge) -> WireResponse | None:
+    def acknowledge(
+        self, connection: Connection, request: ShareAcknowledge
+    ) -> WireResponse | Work[WireResponse | None]:
         """Take what a member says of records that it has."""
         permissions = self._permissions_of(connection)
         error_code = _refusal(request, permissions)
@@ -370,7 +372,7 @@ class ShareRequests:
         found = self.sessions.find(request.group_id or "", request.member_id or "", request.share_session_epoch)
         if isinstance(found, ErrorCode):
             return ShareAcknowledgeResponse(found)
-        return _at_once(connection, self._acknowledge(found, request, permissions))
+        return self._acknowledge(found, request, permissions)
 
     def _acknowledge(
         self, session: ShareSession, request: ShareAcknowledge, permissions: Permissions
@@ -457,21 +459,3 @@ def _acknowledgements(topics: Iterable[ShareFetchTopic]) -> Iterator[tuple[Share
 def _unwatch(watched: Iterable[LedPartition], awaited: _Awaited) -> None:
     for led in watched:
         led.waiting.pop(awaited.come, None)
-
-
-def _at_once(connection: Connection, work: Work[WireResponse | None]) -> WireResponse | None:
-    """Return the answer if it need not wait; otherwise have the work done at the connection's turns."""
-    try:
-        awaited = next(work)
-        while awaited is not None and awaited.response is not None:
-            awaited = next(work)
-    except StopIteration as done:
-        response: WireResponse | None = done.value
-        return response
-    connection.answer_in_portions(_resumed(awaited, work))
-    return None
-
-
-def _resumed(awaited: Answer | None, work: Work[WireResponse | None]) -> Work[WireResponse | None]:
-    yield awaited
-    return (yield from work)

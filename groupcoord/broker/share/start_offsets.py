@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from groupcoord.broker.records.list_offsets import find_time
+from groupcoord.broker.work import do_whole
+
 if TYPE_CHECKING:
     from groupcoord.storage.partition_log import PartitionLog
 
@@ -37,6 +40,6 @@ def start_offset_of(policy: str, log: PartitionLog, now_ms: int) -> int:
     """
     ago_ms = duration_ms(policy)
     if ago_ms is not None:
-        found = log.find_time(now_ms - ago_ms)
+        found = do_whole(find_time(log, now_ms - ago_ms))
         return log.end_offset if found is None else found.offset
     return log.start_offset if policy.lower() == "earliest" else log.end_offset

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from groupcoord.broker.answering import answers
 from groupcoord.broker.connection import Connection
-from groupcoord.broker.portions import Answer, Work
 from groupcoord.broker.share.coordination import ShareCoordination
+from groupcoord.broker.work import Answer, Work
 from groupcoord.core.front.authorization import Principal
 from groupcoord.core.messages.share_state import (
     DeleteShareGroupState,
@@ -44,28 +44,29 @@ class ShareStateRequests:
         DeleteShareGroupState,
         ReadShareGroupStateSummary,
     )
-    def answer(self, connection: Connection, request: ShareStateRequest) -> WireResponse | None:
-        """Initialize, read, write, delete or summarize states; many of them in portions."""
+    def answer(
+        self, connection: Connection, request: ShareStateRequest
+    ) -> WireResponse | Work[WireResponse | None] | None:
+        """Initialize, read, write, delete or summarize states; many of them in steps."""
         coordinator = self._share.coordinator
         if coordinator is None:
             from groupcoord.share_coordinator import refuse_states
 
             return refuse_states(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if sum(len(topic.partitions) for topic in request.topics) <= PARTITIONS_AT_ONCE:
-            coordinator.submit(request, connection, connection.principal)
-            self._share.deliver_replies()
-        else:
-            connection.answer_in_portions(self._in_portions(coordinator, request, connection.principal))
+        if sum(len(topic.partitions) for topic in request.topics) > PARTITIONS_AT_ONCE:
+            return self._answer_in_steps(coordinator, request, connection.principal)
+        coordinator.submit(request, connection, connection.principal)
+        self._share.deliver_replies()
         return None
 
-    def _in_portions(
+    def _answer_in_steps(
         self, coordinator: ShareCoordinator, request: ShareStateRequest, principal: Principal
     ) -> Work[WireResponse]:
         answer = Answer()
         for _ in coordinator.submit_in_steps(request, answer, principal):
             yield None
         self._share.deliver_replies()
-        if answer.response is None:
+        if not answer.is_done:
             yield answer
         response: WireResponse = answer.response
         return response

@@ -11,6 +11,7 @@ import shutil
 from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry, check_topic_name
+from groupcoord.broker.work import Work, each, each_long
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.core.java.hashing import string_sort_key
 from groupcoord.errors import ErrorCode
@@ -31,7 +32,6 @@ from groupcoord.wire.cluster_messages import (
     TopicPartitionDescription,
     TopicPartitionsDescription,
 )
-from groupcoord.wire.pacing import paced
 
 PARTITIONS_MAX = 2_000
 """Kafka's ``max.request.partition.size.limit``."""
@@ -45,7 +45,7 @@ def answer_describe_topic_partitions(
     topics: TopicRegistry,
     leadership: Leadership,
     permissions: Permissions = UNRESTRICTED,
-) -> DescribeTopicPartitionsResponse:
+) -> Work[DescribeTopicPartitionsResponse]:
     """Describe topics in the order of their names, from the cursor on. Those that may not be described come last."""
     cursor = request.cursor
     names = set(request.topics) or {topic.name for topic in topics}
@@ -53,17 +53,21 @@ def answer_describe_topic_partitions(
     begin_key = string_sort_key(begin)
     wanted = [name for name in sorted(names, key=string_sort_key) if string_sort_key(name) >= begin_key]
     if cursor is not None and (cursor.partition_index < 0 or (request.topics and begin not in names)):
-        return _refused(request, ErrorCode.INVALID_REQUEST)
+        return (yield from _refused(request, ErrorCode.INVALID_REQUEST))
     if "" in wanted:
-        return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR)
-    allowed = [name for name in wanted if permissions.on_topic(name, Operation.DESCRIBE)]
-    hidden = set(wanted).difference(allowed) if request.topics else set()
+        return (yield from _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR))
+    may_see = yield from each(wanted, lambda name: permissions.on_topic(name, Operation.DESCRIBE))
+    allowed = [name for name, is_allowed in zip(wanted, may_see, strict=True) if is_allowed]
     denied = [
-        TopicPartitionsDescription(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name) for name in wanted if name in hidden
+        TopicPartitionsDescription(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
+        for name, is_allowed in zip(wanted, may_see, strict=True)
+        if request.topics and not is_allowed
     ]
     left = max(min(request.response_partition_limit, PARTITIONS_MAX), 1)
     described: list[TopicPartitionsDescription] = []
-    for name in paced(allowed):
+    for name in allowed:
+        if described:
+            yield None
         if left == 0:
             return DescribeTopicPartitionsResponse((*described, *denied), PartitionCursor(name, 0))
         topic = topics.get(name)
@@ -76,8 +80,8 @@ def answer_describe_topic_partitions(
     return DescribeTopicPartitionsResponse((*described, *denied))
 
 
-def _refused(request: DescribeTopicPartitions, error_code: ErrorCode) -> DescribeTopicPartitionsResponse:
-    refused = tuple(TopicPartitionsDescription(error_code, name) for name in paced(request.topics))
+def _refused(request: DescribeTopicPartitions, error_code: ErrorCode) -> Work[DescribeTopicPartitionsResponse]:
+    refused = yield from each(request.topics, lambda name: TopicPartitionsDescription(error_code, name))
     return DescribeTopicPartitionsResponse(refused)
 
 
@@ -107,7 +111,7 @@ def _partition(topic: Topic, index: int, leadership: Leadership) -> TopicPartiti
 
 def answer_describe_log_dirs(
     request: DescribeLogDirs, data: TopicData, permissions: Permissions = UNRESTRICTED
-) -> DescribeLogDirsResponse:
+) -> Work[DescribeLogDirsResponse]:
     """Tell how large the logs of partitions are; partitions that there aren't are left out, each is told once.
 
     What the data directory's volume has and is left of it is told, too; of what lies in memory it isn't. If one of the
@@ -119,12 +123,14 @@ def answer_describe_log_dirs(
     if request.topics is None:
         asked = {topic.name: dict.fromkeys(range(topic.partition_count)) for topic in data.topics}
     else:
-        for wanted in paced(request.topics):
+        for wanted in request.topics:
+            if asked:
+                yield None
             asked.setdefault(wanted.topic, {}).update(dict.fromkeys(wanted.partitions))
     folder = data.topics.directory
     log_dir = _log_dir(data.topics)
     try:
-        told = _log_sizes(asked, data)
+        told = yield from _log_sizes(asked, data)
         volume = None if folder is None else shutil.disk_usage(folder)
     except (FailedLogError, OSError):
         return DescribeLogDirsResponse((LogDir(log_dir, (), error_code=ErrorCode.KAFKA_STORAGE_ERROR),))
@@ -135,13 +141,15 @@ def answer_describe_log_dirs(
 
 def answer_alter_replica_log_dirs(
     request: AlterReplicaLogDirs, topics: TopicRegistry, permissions: Permissions = UNRESTRICTED
-) -> AlterReplicaLogDirsResponse:
+) -> Work[AlterReplicaLogDirsResponse]:
     """Let partitions be in the one folder that there is; the last that is said of a partition counts, as in Kafka."""
     is_allowed = permissions.on_cluster(Operation.ALTER)
     here = _log_dir(topics)
     wanted: dict[str, dict[int, str]] = {}
-    for folder in paced(request.dirs):
-        for named in paced(folder.topics):
+    for folder in request.dirs:
+        for named in folder.topics:
+            if wanted:
+                yield None
             wanted.setdefault(named.name, {}).update(dict.fromkeys(named.partitions, folder.path))
 
     def error_of(name: str, index: int, path: str) -> ErrorCode:
@@ -153,33 +161,31 @@ def answer_alter_replica_log_dirs(
         is_known = topic is not None and topic.has_partition(index)
         return ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    return AlterReplicaLogDirsResponse(
-        tuple(
-            MovedTopic(
-                name,
-                tuple(MovedPartition(index, error_of(name, index, path)) for index, path in paced(list(paths.items()))),
-            )
-            for name, paths in paced(list(wanted.items()))
-        )
-    )
+    def move(name: str) -> Work[MovedTopic]:
+        paths = wanted[name]
+        moved = yield from each(paths, lambda index: MovedPartition(index, error_of(name, index, paths[index])))
+        return MovedTopic(name, moved)
+
+    return AlterReplicaLogDirsResponse((yield from each_long(wanted, move)))
 
 
 def _log_dir(topics: TopicRegistry) -> str:
     return IN_MEMORY if topics.directory is None else str(topics.directory.absolute())
 
 
-def _log_sizes(asked: dict[str, dict[int, None]], data: TopicData) -> tuple[LogDirTopic, ...]:
-    told = []
-    for name, indexes in paced(list(asked.items())):
-        topic = data.topics.get(name)
-        if topic is not None:
-            found = [index for index in paced(list(indexes)) if topic.has_partition(index)]
-            if found:
-                sizes = tuple(LogDirPartition(index, _size_bytes(data, topic, index)) for index in paced(found))
-                told.append(LogDirTopic(name, sizes))
-    return tuple(told)
+def _log_sizes(asked: dict[str, dict[int, None]], data: TopicData) -> Work[tuple[LogDirTopic, ...]]:
+    def measure(name: str) -> Work[LogDirTopic]:
+        sizes = yield from each(asked[name], lambda index: _measured(data, name, index))
+        return LogDirTopic(name, tuple([size for size in sizes if size is not None]))
+
+    measured = yield from each_long(asked, measure)
+    return tuple(topic for topic in measured if topic.partitions)
 
 
-def _size_bytes(data: TopicData, topic: Topic, index: int) -> int:
+def _measured(data: TopicData, name: str, index: int) -> LogDirPartition | None:
+    """Return how large the log of a partition is, if there is such a partition."""
+    topic = data.topics.get(name)
+    if topic is None or not topic.has_partition(index):
+        return None
     log = data.whole.log(topic, index)
-    return 0 if log is None else log.readable_bytes(log.start_offset, log.end_offset)
+    return LogDirPartition(index, 0 if log is None else log.readable_bytes(log.start_offset, log.end_offset))

@@ -15,6 +15,7 @@ from groupcoord.broker.notices import Notices
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.changes import answer_create_partitions, answer_create_topics, answer_delete_topics
 from groupcoord.broker.topics.registry import Topic
+from groupcoord.broker.work import Work
 from groupcoord.config import Config
 from groupcoord.core.front.authorization import Permissions
 from groupcoord.core.questions import CreateInternalTopics
@@ -71,10 +72,10 @@ class TopicRequests:
     # ------------------------------------------------------------ topics
 
     @answers(Metadata)
-    def metadata(self, connection: Connection, request: Metadata) -> WireResponse | None:
+    def metadata(self, connection: Connection, request: Metadata) -> Work[WireResponse | None]:
         """Describe nodes and topics, and make topics that are missing where settings say so."""
         auto_creates, leadership = self._config.auto_create_topics_enable, self._nodes.leadership
-        response = answer_metadata(
+        response = yield from answer_metadata(
             request,
             leadership,
             self._topics,
@@ -161,8 +162,8 @@ class TopicRequests:
 
     # ------------------------------------------------------------ settings
 
-    @answers(DescribeConfigs, may_pause=True)
-    def describe_configs(self, connection: Connection, request: DescribeConfigs) -> WireResponse | None:
+    @answers(DescribeConfigs)
+    def describe_configs(self, connection: Connection, request: DescribeConfigs) -> Work[WireResponse | None]:
         """Tell settings."""
         return answer_describe_configs(request, self._resources, self._permissions_of(connection))
 

@@ -32,6 +32,7 @@ from groupcoord.broker.transactions.state import (
     TransactionState,
     Writer,
 )
+from groupcoord.broker.work import Work, each, each_long
 from groupcoord.clock import Clock
 from groupcoord.config import Config
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions, Principal
@@ -39,8 +40,7 @@ from groupcoord.core.messages import CompleteTransaction, PartitionResult, Topic
 from groupcoord.core.records import OFFSETS_TOPIC, ZERO_UUID, TransactionMarker
 from groupcoord.core.topic_names import INTERNAL_TOPICS, TRANSACTIONS_TOPIC
 from groupcoord.errors import ErrorCode, GroupcoordError
-from groupcoord.wire.cluster_messages import PartitionsOfTopic
-from groupcoord.wire.pacing import paced
+from groupcoord.wire.cluster_messages import PartitionsOfTopic, TopicPartitions
 from groupcoord.wire.transaction_messages import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -50,8 +50,6 @@ from groupcoord.wire.transaction_messages import (
     AddPartitionsToTxn,
     AddPartitionsToTxnResponse,
     DescribedTransaction,
-    DescribeTransactions,
-    DescribeTransactionsResponse,
     EndTxn,
     EndTxnResponse,
     InitProducerId,
@@ -277,49 +275,54 @@ class TransactionCoordinator:
 
     def add_partitions(
         self, request: AddPartitionsToTxn, permissions: Permissions = UNRESTRICTED
-    ) -> AddPartitionsToTxnResponse:
+    ) -> Work[AddPartitionsToTxnResponse]:
         """Add partitions to transactions: all of a transaction's or none. Clients must be allowed to write there."""
-        return AddPartitionsToTxnResponse(
-            tuple(
-                AddedPartitions(
-                    wanted.transactional_id,
-                    self._add_partitions(wanted, None if request.is_from_broker else permissions),
-                )
-                for wanted in paced(request.transactions)
-            )
-        )
+        asker = None if request.is_from_broker else permissions
 
-    def _add_partitions(self, wanted: PartitionsToAdd, permissions: Permissions | None) -> tuple[TopicResult, ...]:
-        partitions = frozenset(
-            TopicPartition(topic.name, index)
-            for topic in paced(wanted.topics)
-            for index in paced(topic.partition_indexes)
-        )
-        errors = {partition: self._existence_error(partition, permissions) for partition in partitions}
-        if any(errors.values()):
-            errors = {partition: error or ErrorCode.OPERATION_NOT_ATTEMPTED for partition, error in errors.items()}
-        else:
-            producer = (wanted.producer_id, wanted.producer_epoch)
-            error_code = self._check(wanted.transactional_id, *producer)
-            if error_code is ErrorCode.NONE and wanted.verify_only:
-                missing = partitions - self._transactions[wanted.transactional_id].partitions
-                errors = {
-                    partition: ErrorCode.TRANSACTION_ABORTABLE if partition in missing else ErrorCode.NONE
-                    for partition in partitions
-                }
-            else:
-                if error_code is ErrorCode.NONE:
-                    version = CLIENT_VERSION if permissions is not None else CLIENT_VERSION_OF_EPOCHS
-                    error_code = self._add(wanted.transactional_id, partitions, version)
-                errors = dict.fromkeys(partitions, error_code)
-        return tuple(
-            TopicResult(
-                name,
-                ZERO_UUID,
-                tuple(PartitionResult(index, errors[TopicPartition(name, index)]) for index in paced(indexes)),
-            )
-            for name, indexes in paced(wanted.topics)
-        )
+        def add(wanted: PartitionsToAdd) -> Work[AddedPartitions]:
+            return AddedPartitions(wanted.transactional_id, (yield from self._add_partitions(wanted, asker)))
+
+        return AddPartitionsToTxnResponse((yield from each_long(request.transactions, add)))
+
+    def _add_partitions(
+        self, wanted: PartitionsToAdd, permissions: Permissions | None
+    ) -> Work[tuple[TopicResult, ...]]:
+        """Add partitions to a transaction. Whether there are such partitions is seen one by one, all else in one go."""
+        existence_errors: dict[TopicPartition, ErrorCode] = {}
+        for topic in wanted.topics:
+            for index in topic.partition_indexes:
+                if existence_errors:
+                    yield None
+                partition = TopicPartition(topic.name, index)
+                existence_errors[partition] = self._existence_error(partition, permissions)
+        version = CLIENT_VERSION if permissions is not None else CLIENT_VERSION_OF_EPOCHS
+        errors = self._add_existing(wanted, existence_errors, version)
+
+        def results(topic: TopicPartitions) -> Work[TopicResult]:
+            name, indexes = topic
+            found = yield from each(indexes, lambda index: PartitionResult(index, errors[TopicPartition(name, index)]))
+            return TopicResult(name, ZERO_UUID, found)
+
+        return (yield from each_long(wanted.topics, results))
+
+    def _add_existing(
+        self, wanted: PartitionsToAdd, existence_errors: dict[TopicPartition, ErrorCode], version: int
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Add partitions to a transaction if there are all of them; return what is said of each."""
+        if any(existence_errors.values()):
+            attempted = ErrorCode.OPERATION_NOT_ATTEMPTED
+            return {partition: error or attempted for partition, error in existence_errors.items()}
+        partitions = frozenset(existence_errors)
+        error_code = self._check(wanted.transactional_id, wanted.producer_id, wanted.producer_epoch)
+        if error_code is ErrorCode.NONE and wanted.verify_only:
+            missing = partitions - self._transactions[wanted.transactional_id].partitions
+            return {
+                partition: ErrorCode.TRANSACTION_ABORTABLE if partition in missing else ErrorCode.NONE
+                for partition in partitions
+            }
+        if error_code is ErrorCode.NONE:
+            error_code = self._add(wanted.transactional_id, partitions, version)
+        return dict.fromkeys(partitions, error_code)
 
     def _existence_error(self, partition: TopicPartition, permissions: Permissions | None) -> ErrorCode:
         if permissions is not None and (
@@ -495,14 +498,8 @@ class TransactionCoordinator:
         """Every transactional id, and its last transaction."""
         return self._transactions.values()
 
-    def describe(
-        self, request: DescribeTransactions, permissions: Permissions = UNRESTRICTED
-    ) -> DescribeTransactionsResponse:
-        """Describe transactions as they stand, without the topics that the asker may not describe."""
-        described = [self._describe(transactional_id, permissions) for transactional_id in request.transactional_ids]
-        return DescribeTransactionsResponse(tuple(described))
-
-    def _describe(self, transactional_id: str, permissions: Permissions) -> DescribedTransaction:
+    def describe(self, transactional_id: str, permissions: Permissions = UNRESTRICTED) -> DescribedTransaction:
+        """Describe a transaction as it stands, without the topics that the asker may not describe."""
         if not permissions.on_transactional_id(transactional_id, Operation.DESCRIBE):
             return DescribedTransaction(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, transactional_id)
         if not transactional_id:

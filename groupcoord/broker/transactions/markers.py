@@ -12,12 +12,12 @@ from typing import Any, Protocol
 from attrs import define, field
 
 from groupcoord.broker.records.topic_data import TopicData
+from groupcoord.broker.work import Work
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.front.authorization import Principal
 from groupcoord.core.messages import CompleteTransaction, PartitionResult, TopicResult
 from groupcoord.core.records import OFFSETS_TOPIC, ZERO_UUID, TransactionMarker
 from groupcoord.errors import ErrorCode
-from groupcoord.wire.pacing import paced
 from groupcoord.wire.transaction_messages import (
     MarkerToWrite,
     WriteTxnMarkers,
@@ -98,7 +98,7 @@ class _Request:
 
 def answer_write_txn_markers(
     request: WriteTxnMarkers, token: Answerable, coordinator: GroupCoordinator, data: TopicData
-) -> WriteTxnMarkersResponse | None:
+) -> Work[WriteTxnMarkersResponse | None]:
     """Write markers to the log partitions of offsets and to the logs of other topics.
 
     Returns:
@@ -106,15 +106,20 @@ def answer_write_txn_markers(
     """
     pending = _Request(token)
     submissions: list[tuple[CompleteTransaction, Callable[[ErrorCode], None]]] = []
-    for marker in paced(request.markers):
+    for marker in request.markers:
+        if pending.markers:
+            yield None
         results: Results = []
         pending.markers.append((marker.producer_id, results))
-        for name, indexes in paced(marker.topics):
-            count = data.topics.partition_count(name) or 0
+        for name, indexes in marker.topics:
+            if results:
+                yield None
             found: list[PartitionResult] = []
             results.append((name, found))
-            for index in paced(indexes):
-                error_code = _error(marker, index, count)
+            for index in indexes:
+                if found:
+                    yield None
+                error_code = _error(marker, index, data.topics.partition_count(name) or 0)
                 if error_code is ErrorCode.NONE and name != OFFSETS_TOPIC:
                     error_code = data.append_marker(name, index, _record(marker))
                 found.append(PartitionResult(index, error_code))

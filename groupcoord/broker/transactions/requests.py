@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
-from typing import Any, Protocol, TypeVar
+from typing import Protocol
 
 from groupcoord.broker.answering import answers
 from groupcoord.broker.cluster.nodes import Nodes, deliver_replies
@@ -13,13 +12,19 @@ from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.transactions.coordinator import TransactionCoordinator
 from groupcoord.broker.transactions.listings import answer_describe_producers, answer_list_transactions
 from groupcoord.broker.transactions.markers import answer_write_txn_markers
-from groupcoord.broker.transactions.permissions import refuse, results_of
+from groupcoord.broker.transactions.permissions import (
+    CLUSTER_DENIED,
+    ID_DENIED,
+    may_write,
+    may_write_idempotently,
+    results_of,
+)
+from groupcoord.broker.work import Work, each, each_long
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.front.authorization import Operation, Permissions
 from groupcoord.core.messages import CoordinatorType, FindCoordinator, TxnOffsetCommit
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import WireResponse
-from groupcoord.wire.pacing import Pace, in_portions, paced
 from groupcoord.wire.transaction_messages import (
     AddedPartitions,
     AddOffsetsToTxn,
@@ -35,7 +40,11 @@ from groupcoord.wire.transaction_messages import (
     InitProducerId,
     InitProducerIdResponse,
     ListTransactions,
+    MarkerToWrite,
+    PartitionsToAdd,
     WriteTxnMarkers,
+    WriteTxnMarkersResponse,
+    WrittenMarker,
 )
 
 ELSEWHERE = ErrorCode.NOT_COORDINATOR
@@ -49,31 +58,12 @@ class Transactional(Protocol):
         transactions: its transaction coordinator.
         data: what topics hold.
         nodes: all nodes.
-        pace: how long the work of a turn may go on.
     """
 
     coordinator: GroupCoordinator
     transactions: TransactionCoordinator
     data: TopicData
     nodes: Nodes
-    pace: Pace
-
-
-RequestT = TypeVar("RequestT")
-Method = Callable[["TransactionRequests", Connection, RequestT], WireResponse | None]
-
-
-def _guarded(method: Method[RequestT]) -> Method[RequestT]:
-    """Have whole requests refused that are not allowed, or belong to another node, and leave the others to a method."""
-
-    @wraps(method)
-    def handle(requests: TransactionRequests, connection: Connection, request: Any) -> WireResponse | None:
-        refusal = refuse(request, requests.permissions_of(connection), requests.node.data.topics)
-        return (
-            refusal or requests.refuse_elsewhere(request) or requests.delivered(method(requests, connection, request))
-        )
-
-    return handle
 
 
 class TransactionRequests:
@@ -95,34 +85,73 @@ class TransactionRequests:
         self.permissions_of = permissions_of
 
     @answers(InitProducerId)
-    @_guarded
     def init_producer_id(self, connection: Connection, request: InitProducerId) -> WireResponse | None:
         """Give out a producer id."""
-        return self.node.transactions.init_producer_id(request)
+        transactional_id, permissions = request.transactional_id, self.permissions_of(connection)
+        if transactional_id is None:
+            if not may_write_idempotently(permissions, self.node.data.topics):
+                return InitProducerIdResponse(CLUSTER_DENIED)
+        elif not may_write(transactional_id, permissions):
+            return InitProducerIdResponse(ID_DENIED)
+        elif not self._is_here(transactional_id):
+            return InitProducerIdResponse(ELSEWHERE)
+        return self._delivered(self.node.transactions.init_producer_id(request))
 
-    @answers(AddPartitionsToTxn, may_pause=True)
-    @_guarded
-    def add_partitions(self, connection: Connection, request: AddPartitionsToTxn) -> WireResponse | None:
+    @answers(AddPartitionsToTxn)
+    def add_partitions(self, connection: Connection, request: AddPartitionsToTxn) -> Work[WireResponse | None]:
         """Let transactions write to partitions."""
-        return self.node.transactions.add_partitions(request, self.permissions_of(connection))
+        permissions = self.permissions_of(connection)
+        if request.is_from_broker and not permissions.on_cluster(Operation.CLUSTER_ACTION):
+            return AddPartitionsToTxnResponse((), CLUSTER_DENIED)
+        allowed, here = True, True
+        for number, wanted in enumerate(request.transactions):
+            if number:
+                yield None
+            allowed = allowed and (request.is_from_broker or may_write(wanted.transactional_id, permissions))
+            here = here and self._is_here(wanted.transactional_id)
+        if allowed and here:
+            added = yield from self.node.transactions.add_partitions(request, permissions)
+            return self._delivered(added)
+        error_code = ELSEWHERE if allowed else ID_DENIED
+
+        def refuse(wanted: PartitionsToAdd) -> Work[AddedPartitions]:
+            return AddedPartitions(wanted.transactional_id, (yield from results_of(wanted.topics, error_code)))
+
+        return AddPartitionsToTxnResponse((yield from each_long(request.transactions, refuse)))
 
     @answers(AddOffsetsToTxn)
-    @_guarded
     def add_offsets(self, connection: Connection, request: AddOffsetsToTxn) -> WireResponse | None:
         """Let a transaction commit offsets of a group."""
-        return self.node.transactions.add_offsets(request)
+        permissions = self.permissions_of(connection)
+        if not may_write(request.transactional_id, permissions):
+            return AddOffsetsToTxnResponse(ID_DENIED)
+        if not permissions.on_group(request.group_id, Operation.READ):
+            return AddOffsetsToTxnResponse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        if not self._is_here(request.transactional_id):
+            return AddOffsetsToTxnResponse(ELSEWHERE)
+        return self._delivered(self.node.transactions.add_offsets(request))
 
     @answers(EndTxn)
-    @_guarded
     def end(self, connection: Connection, request: EndTxn) -> WireResponse | None:
         """Commit or abort a transaction."""
-        return self.node.transactions.end(request, connection)
+        if not may_write(request.transactional_id, self.permissions_of(connection)):
+            return EndTxnResponse(ID_DENIED)
+        if not self._is_here(request.transactional_id):
+            return EndTxnResponse(ELSEWHERE)
+        return self._delivered(self.node.transactions.end(request, connection))
 
-    @answers(WriteTxnMarkers, may_pause=True)
-    @_guarded
-    def write_markers(self, connection: Connection, request: WriteTxnMarkers) -> WireResponse | None:
+    @answers(WriteTxnMarkers)
+    def write_markers(self, connection: Connection, request: WriteTxnMarkers) -> Work[WireResponse | None]:
         """Write the ends of transactions, as another coordinator asks for."""
-        return answer_write_txn_markers(request, connection, self.node.coordinator, self.node.data)
+        permissions = self.permissions_of(connection)
+        if permissions.on_cluster(Operation.ALTER) or permissions.on_cluster(Operation.CLUSTER_ACTION):
+            written = yield from answer_write_txn_markers(request, connection, self.node.coordinator, self.node.data)
+            return self._delivered(written)
+
+        def refuse(marker: MarkerToWrite) -> Work[WrittenMarker]:
+            return WrittenMarker(marker.producer_id, (yield from results_of(marker.topics, CLUSTER_DENIED)))
+
+        return WriteTxnMarkersResponse((yield from each_long(request.markers, refuse)))
 
     @answers(TxnOffsetCommit)
     def commit_offsets(self, connection: Connection, request: TxnOffsetCommit) -> WireResponse | None:
@@ -132,26 +161,19 @@ class TransactionRequests:
             coordinator.submit(request, connection, connection.principal)  # which refuses it
         else:
             self.node.transactions.commit_offsets(request, connection, connection.principal)
-        return self.delivered(None)
+        return self._delivered(None)
 
     @answers(ListTransactions)
-    def list(self, connection: Connection, request: ListTransactions) -> WireResponse | None:
+    def list(self, connection: Connection, request: ListTransactions) -> Work[WireResponse | None]:
         """List the transactions that are coordinated here."""
         node, permissions = self.node, self.permissions_of(connection)
         here = [found for found in node.transactions.all if self._is_here(found.transactional_id)]
-        connection.answer_in_portions(
-            in_portions(node.pace, answer_list_transactions, request, here, node.data.clock.now_ms(), permissions)
-        )
-        return None
+        return answer_list_transactions(request, here, node.data.clock.now_ms(), permissions)
 
     @answers(DescribeProducers)
-    def describe_producers(self, connection: Connection, request: DescribeProducers) -> WireResponse | None:
+    def describe_producers(self, connection: Connection, request: DescribeProducers) -> Work[WireResponse | None]:
         """Tell who writes to partitions."""
-        node, permissions = self.node, self.permissions_of(connection)
-        connection.answer_in_portions(
-            in_portions(node.pace, answer_describe_producers, request, node.data, permissions)
-        )
-        return None
+        return answer_describe_producers(request, self.node.data, self.permissions_of(connection))
 
     def prepare(self, connection: Connection, request: FindCoordinator) -> None:
         """Have the topic that transactions are kept in, when somebody looks for their coordinator who may."""
@@ -160,45 +182,24 @@ class TransactionRequests:
             if any(key and permissions.on_transactional_id(key, Operation.DESCRIBE) for key in request.keys):
                 self.node.transactions.prepare()
 
-    def describe(self, connection: Connection, request: DescribeTransactions) -> DescribeTransactionsResponse:
+    @answers(DescribeTransactions)
+    def describe(self, connection: Connection, request: DescribeTransactions) -> Work[WireResponse | None]:
         """Describe transactions as they stand."""
-        response = self.node.transactions.describe(request, self.permissions_of(connection))
-        if self.node.nodes.leadership.is_sole:
-            return response
-        return DescribeTransactionsResponse(
-            tuple(
-                described
-                if self._is_here(described.transactional_id)
-                else DescribedTransaction(ELSEWHERE, described.transactional_id)
-                for described in response.transaction_states
-            )
-        )
+        permissions = self.permissions_of(connection)
+        transactional_ids = tuple(dict.fromkeys(request.transactional_ids))
+
+        def describe(transactional_id: str) -> DescribedTransaction:
+            described = self.node.transactions.describe(transactional_id, permissions)
+            is_here = self._is_here(transactional_id)
+            return described if is_here else DescribedTransaction(ELSEWHERE, transactional_id)
+
+        found = dict(zip(transactional_ids, (yield from each(transactional_ids, describe)), strict=True))
+        return DescribeTransactionsResponse(tuple([found[name] for name in request.transactional_ids]))
 
     def _is_here(self, transactional_id: str) -> bool:
         return self.node.nodes.coordinates_transactions(self._node_id, transactional_id)
 
-    def refuse_elsewhere(self, request: Any) -> WireResponse | None:
-        """Return the refusal of a request about what another node coordinates, or None."""
-        if self.node.nodes.leadership.is_sole:
-            return None
-        match request:
-            case InitProducerId(transactional_id=str(transactional_id)) if not self._is_here(transactional_id):
-                return InitProducerIdResponse(ELSEWHERE)
-            case AddOffsetsToTxn(transactional_id=transactional_id) if not self._is_here(transactional_id):
-                return AddOffsetsToTxnResponse(ELSEWHERE)
-            case EndTxn(transactional_id=transactional_id) if not self._is_here(transactional_id):
-                return EndTxnResponse(ELSEWHERE)
-            case AddPartitionsToTxn(transactions=transactions):
-                if not all(self._is_here(wanted.transactional_id) for wanted in paced(transactions)):
-                    return AddPartitionsToTxnResponse(
-                        tuple(
-                            AddedPartitions(wanted.transactional_id, results_of(wanted.topics, ELSEWHERE))
-                            for wanted in paced(transactions)
-                        )
-                    )
-        return None
-
-    def delivered(self, response: WireResponse | None) -> WireResponse | None:
+    def _delivered(self, response: WireResponse | None) -> WireResponse | None:
         """Pass on what the group coordinator answered to what came before this response."""
         deliver_replies(self.node.coordinator)
         return response

@@ -107,7 +107,6 @@ from groupcoord.core.messages import (
     TxnOffsetCommit,
     TxnOffsetCommitResponse,
 )
-from groupcoord.core.messages.fetches import PortionOfAll
 from groupcoord.core.messages.request import GroupRequest
 from groupcoord.core.messages.share_groups import DescribeOneShareGroup
 from groupcoord.core.offsets.commits import refused_topics
@@ -485,7 +484,7 @@ class RequestRouter:
             partition = found
         named, refused = resolve_fetch(wanted, self._topics, permissions)
         fetched = partition.commits.fetch(named, require_stable=request.require_stable)
-        if wanted.topics is None or isinstance(wanted, PortionOfAll):
+        if wanted.topics is None:
             if permissions is not None:
                 fetched = hide_topics(fetched, permissions)
             return identify_topics(fetched, self._topics) if request.uses_topic_ids else fetched

@@ -24,7 +24,7 @@ from groupcoord.core.messages import (
     TopicToFetch,
 )
 from groupcoord.core.messages.commits import PartitionResults, refused_partitions
-from groupcoord.core.messages.fetches import PortionOfAll, without_offsets
+from groupcoord.core.messages.fetches import without_offsets
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.core.topics import TopicResolver
 from groupcoord.errors import NO_ERROR, ErrorCode
@@ -139,7 +139,7 @@ def resolve_fetch(
 
     Names are not checked: offsets may outlive their topic for a while.
     """
-    if wanted.topics is None or isinstance(wanted, PortionOfAll):
+    if wanted.topics is None:
         return _make_resolved((wanted, ()))
     if permissions is None and None not in [topic.name for topic in wanted.topics]:
         return _make_resolved((wanted, ()))

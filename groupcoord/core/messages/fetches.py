@@ -34,14 +34,6 @@ class GroupToFetch:
     member_epoch: int = -1
 
 
-@define
-class PortionOfAll(GroupToFetch):
-    """Some of all that a group has, by name, answered as if all were asked for. A host asks for it, no client can.
-
-    So what is no longer there, and what the asker may not see, is left out.
-    """
-
-
 class FetchedOffset(NamedTuple):
     """The committed offset of one partition; offset -1: there is none."""
 
@@ -88,34 +80,6 @@ def without_offsets(partition_indexes: tuple[int, ...], error_code: ErrorCode) -
     """Return the answer for partitions whose offsets are not told."""
     nothing = (-1,) * len(partition_indexes)
     return FetchedOffsets(OffsetColumns(partition_indexes, nothing, nothing), (error_code,) * len(partition_indexes))
-
-
-class GatheredOffsets:
-    """The offsets of a topic, of which a portion is added at a time: of a million, all at once would take long."""
-
-    def __init__(self) -> None:
-        self._columns: tuple[list[int], list[int], list[int], list[str]] = ([], [], [], [])
-        self._error_codes: list[ErrorCode] = []
-        self._has_metadata = False
-        self._has_errors = False
-
-    def add(self, partitions: Sequence[FetchedOffset]) -> None:
-        """Add what was found for some partitions."""
-        fetched = fetched_offsets(partitions)
-        indexes, offsets, leader_epochs, metadata = self._columns
-        indexes += fetched.columns.partition_indexes
-        offsets += fetched.columns.offsets
-        leader_epochs += fetched.columns.leader_epochs
-        metadata += fetched.columns.texts()
-        self._error_codes += fetched.error_codes or (ErrorCode.NONE,) * len(fetched)
-        self._has_metadata = self._has_metadata or fetched.columns.metadata is not None
-        self._has_errors = self._has_errors or fetched.error_codes is not None
-
-    def whole(self) -> FetchedOffsets:
-        """Return all that was added."""
-        indexes, offsets, leader_epochs, metadata = self._columns
-        columns = offset_columns(indexes, offsets, leader_epochs, metadata if self._has_metadata else None)
-        return FetchedOffsets(columns, tuple(self._error_codes) if self._has_errors else None)
 
 
 class FetchedTopic(NamedTuple):

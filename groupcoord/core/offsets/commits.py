@@ -29,8 +29,8 @@ from groupcoord.core.messages import (
     TxnOffsetCommitResponse,
 )
 from groupcoord.core.messages.commits import refused_partitions
-from groupcoord.core.messages.fetches import FetchedOffsets, PortionOfAll, fetched_offsets
-from groupcoord.core.offsets.cache import OffsetsOfGroup, fetch_columns
+from groupcoord.core.messages.fetches import FetchedOffsets, fetched_offsets
+from groupcoord.core.offsets.cache import fetch_columns
 from groupcoord.core.offsets.continuations import WhenCommitted, WhenWritten
 from groupcoord.core.offsets.drafting import draft_commit
 from groupcoord.core.records import (
@@ -234,8 +234,6 @@ class Commits:
         named = wanted.topics
         if named is None:
             named = tuple(TopicToFetch(name, tuple(partitions)) for name, partitions in committed.items())
-        elif isinstance(wanted, PortionOfAll):
-            named = _still_there(named, committed)
         topics = []
         for topic in named:
             name, indexes, topic_id = topic.name or "", topic.partition_indexes, topic.topic_id
@@ -266,17 +264,6 @@ def refused_topics(topics: tuple[TopicToCommit, ...], error_code: ErrorCode) -> 
         TopicResult(topic.name, topic.topic_id, refused_partitions(topic.columns.partition_indexes, error_code))
         for topic in topics
     )
-
-
-def _still_there(named: tuple[TopicToFetch, ...], committed: OffsetsOfGroup) -> tuple[TopicToFetch, ...]:
-    """Return those of the named partitions that have an offset, by topic; topics of which none has one are left out."""
-    found = []
-    for topic in named:
-        of_topic = committed.get(topic.name or "", {})
-        indexes = tuple([index for index in topic.partition_indexes if index in of_topic])
-        if indexes:
-            found.append(TopicToFetch(topic.name, indexes))
-    return tuple(found)
 
 
 def _bytes_min(topics: list[CommittedTopic]) -> int:

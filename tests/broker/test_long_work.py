@@ -9,11 +9,15 @@ from uuid import UUID
 import pytest
 
 from groupcoord import GroupCoordinator, ManualClock, MemoryLogStore
-from groupcoord.broker import broker as broker_module
 from groupcoord.broker import connection as connection_module
-from groupcoord.broker import portions
+from groupcoord.broker.answering import table_of
 from groupcoord.broker.connection import OUTPUT_PORTION_BYTES
+from groupcoord.broker.groups import offset_fetches
+from groupcoord.broker.groups import requests as group_requests
+from groupcoord.broker.groups.offset_fetches import MANY_OFFSETS, OffsetFetches
+from groupcoord.broker.groups.requests import GroupRequests
 from groupcoord.broker.topics.registry import TopicRegistry
+from groupcoord.broker.work import Work, do_whole
 from groupcoord.core.front.authorization import Operation, Principal, Resource
 from groupcoord.messages import (
     GroupToFetch,
@@ -25,7 +29,7 @@ from groupcoord.messages import (
     TopicToCommit,
     TopicToDelete,
 )
-from tests.broker.driving import drain, feed
+from tests.broker.driving import LateJobs, drain, feed
 from tests.broker.kafka_bytes import correlation_ids, heartbeat
 from tests.broker.wire_world import COMMIT, OTHER_ID, TOPIC_ID, Body, World, offset, wire_frame
 from tests.wire.kio_client import read_response
@@ -183,9 +187,11 @@ def make_world() -> World:
 
 def limit_portions(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """Have requests and answers divided that are longer than so much."""
-    monkeypatch.setattr(portions, "MANY_ENTRIES", size)
-    monkeypatch.setattr(broker_module, "FEW", size)
-    monkeypatch.setattr(connection_module, "LONG_REQUEST_BYTES", size)
+    for name in ("FEW_GROUPS", "MANY_OFFSETS", "MANY_MEMBERS"):
+        monkeypatch.setattr(group_requests, name, size)
+    for name in ("FEW_GROUPS", "MANY_OFFSETS"):
+        monkeypatch.setattr(offset_fetches, name, size)
+    monkeypatch.setattr(connection_module, "LARGE_REQUEST_BYTES", size)
 
 
 def sort(value: object) -> object:
@@ -202,7 +208,13 @@ def test_the_answer_is_that_of_one_go(name: str, monkeypatch: pytest.MonkeyPatch
     answers = []
     for size in (1, 2**31):
         limit_portions(monkeypatch, size)
-        connection = make_world().broker.connect("/127.0.0.1")
+        broker = make_world().broker
+        if size > 1:  # the coordinator gets what it would be asked for in portions
+            for kind in table_of(
+                GroupRequests(lambda broker=broker: broker.coordinator, broker._submit, broker.topics, print)
+            ):
+                del broker._handlers[kind]
+        connection = broker.connect("/127.0.0.1")
         feed(connection, wire_frame(api_key, version, body))
         answers.append(drain(connection))
     in_portions, at_once = (read_response(api_key, version, answer) for answer in answers)
@@ -214,7 +226,7 @@ def test_the_answer_is_that_of_one_go(name: str, monkeypatch: pytest.MonkeyPatch
 def always_over(world: World) -> None:
     """Have each portion end where it may."""
     broker = world.broker
-    broker.now_s = broker.pace.now_s = broker.turns._now_s = itertools.count(1e9).__next__
+    broker.now_s = broker.turns.now_s = itertools.count(1e9).__next__
 
 
 @pytest.mark.parametrize("name", REQUESTS)
@@ -222,7 +234,7 @@ def test_others_are_answered_meanwhile(name: str, monkeypatch: pytest.MonkeyPatc
     """While a request is worked on that names many things, another connection's is handled."""
     limit_portions(monkeypatch, 100)
     world = make_world()
-    broker = world.broker
+    broker, jobs = world.broker, LateJobs(world.broker)
     always_over(world)
     busy, other = broker.connect("/127.0.0.1"), broker.connect("/127.0.0.2")
     busy.receive_data(wire_frame(*REQUESTS[name]))
@@ -232,6 +244,7 @@ def test_others_are_answered_meanwhile(name: str, monkeypatch: pytest.MonkeyPatc
         other.receive_data(heartbeat(turns))
         broker.run_turn()
         turns += bool(correlation_ids(other.take_output()))
+        jobs.do_next()
     assert turns > 3
     assert drain(busy)
 
@@ -322,26 +335,14 @@ class FetchingAll:
         assert partition is not None
         return partition.hard.offsets.of_group(group_id)
 
-    def ask(self, request: OffsetFetch) -> portions.Answer:
+    def ask(self, request: OffsetFetch) -> Work[OffsetFetchResponse]:
         self.sizes += (sum(len(topic.partition_indexes) for topic in group.topics or ()) for group in request.groups)
-        answer = portions.Answer()
-        answer.answer(self.coordinator.call(request))
-        return answer
+        response: OffsetFetchResponse = self.coordinator.call(request)
+        yield from ()
+        return response
 
-    def work(self) -> portions.Work[OffsetFetchResponse]:
-        work = portions.in_portions_of(OffsetFetch((GroupToFetch("g"),)), self.ask, self.committed)
-        assert work is not None
-        return work
-
-
-def finish(work: portions.Work[OffsetFetchResponse]) -> OffsetFetchResponse:
-    """Let work go on until it is done."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as done:
-            response: OffsetFetchResponse = done.value
-            return response
+    def work(self) -> Work[OffsetFetchResponse]:
+        return OffsetFetches(OffsetFetch((GroupToFetch("g"),)), self.ask, self.committed, TopicRegistry()).work()
 
 
 def test_a_portion_of_all_offsets_is_small() -> None:
@@ -351,8 +352,8 @@ def test_a_portion_of_all_offsets_is_small() -> None:
     for turn in range(9):
         assert next(work) is None
         assert len(fetching.sizes) == turn + 2  # the first asks whether the group may be asked
-    answer = finish(work)
-    assert max(fetching.sizes) == portions.MANY_ENTRIES
+    answer = do_whole(work)
+    assert max(fetching.sizes) == MANY_OFFSETS
     assert answer == fetching.coordinator.call(OffsetFetch((GroupToFetch("g"),)))
 
 
@@ -364,6 +365,6 @@ def test_what_is_deleted_meanwhile_is_left_out() -> None:
     deleted = (TopicToDelete("t", (1_200, 1_201)), TopicToDelete("u", (0,)))
     fetching.coordinator.call(OffsetDelete("g", deleted))
     fetching.commit("t", 1_202, 2_499)
-    answer = finish(work)
+    answer = do_whole(work)
     assert answer == fetching.coordinator.call(OffsetFetch((GroupToFetch("g"),)))
     assert len(answer.groups[0].topics[0].partitions) == 2_498

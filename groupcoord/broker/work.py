@@ -1,0 +1,165 @@
+"""Long work in steps, so that no peer holds up the others.
+
+A handler that passes over what a peer names is a generator: it yields where others may have their turn, and what it
+has seen before a yield may be otherwise behind it. What depends on nothing but its arguments (reading a large frame,
+writing a large answer, looking into a batch) is a :class:`Job`: the host may have it done in another thread, and a
+driver without threads does it in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Any, TypeVar
+
+from groupcoord.errors import InvariantError
+
+E = TypeVar("E")
+T = TypeVar("T")
+
+PORTION = 64
+"""So many entries of which none takes long are passed over between two yields."""
+
+
+class Awaited:
+    """Something without which work can't go on.
+
+    Attributes:
+        is_done: it is there.
+        on_done: called when it comes.
+    """
+
+    __slots__ = ("is_done", "on_done")
+
+    def __init__(self) -> None:
+        self.is_done = False
+        self.on_done: Callable[[], None] | None = None
+
+    def done(self) -> None:
+        """Say that it is there."""
+        self.is_done = True
+        if self.on_done is not None:
+            self.on_done()
+
+
+class Answer(Awaited):
+    """A token for one of the requests that work consists of.
+
+    Attributes:
+        response: the answer, once it is there.
+    """
+
+    __slots__ = ("response",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.response: Any = None
+
+    def answer(self, response: Any) -> None:
+        """Take the answer."""
+        self.response = response
+        self.done()
+
+
+class Job(Awaited):
+    """One call of a pure function: it depends on its arguments alone, which nobody changes.
+
+    Args:
+        function: what to call; what it raises is raised by :meth:`result`.
+        arguments: of the call.
+    """
+
+    __slots__ = ("_call", "_error", "_result")
+
+    def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
+        super().__init__()
+        self._call: tuple[Callable[..., Any], tuple[Any, ...]] | None = (function, arguments)
+        self._result: Any = None
+        self._error: Exception | None = None
+
+    def run(self) -> None:
+        """Make the call, in any thread; :meth:`done` is said where the work goes on."""
+        call = self._call
+        if call is None:
+            return
+        function, arguments = call
+        try:
+            self._result = function(*arguments)
+        except Exception as error:
+            self._error = error
+
+    def drop(self) -> None:
+        """Don't make the call if it has not begun: nobody wants its result any more."""
+        self._call = None
+
+    def result(self) -> Any:
+        """Return what the function returned, once; or raise what it raised."""
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+        return self._result
+
+
+Work = Generator[Awaited | None, None, T]
+"""Yields None where others may have their turn, or what has to be there before it goes on."""
+
+
+def do_in_place(job: Job) -> None:
+    """Do a job at once."""
+    job.run()
+    job.done()
+
+
+def elsewhere(function: Callable[..., T], *arguments: Any) -> Work[T]:
+    """Call a pure function, perhaps in another thread."""
+    job = Job(function, *arguments)
+    try:
+        yield job
+    finally:
+        job.drop()
+    result: T = job.result()
+    return result
+
+
+def do_whole(work: Work[T]) -> T:
+    """Do work in one go, with its jobs in place, and return what it comes to: where nobody waits for a turn.
+
+    Raises:
+        InvariantError: it has to wait for an answer.
+    """
+    while True:
+        try:
+            awaited = next(work)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        if isinstance(awaited, Job):
+            do_in_place(awaited)
+        elif awaited is not None and not awaited.is_done:
+            raise InvariantError("work that should be done in one go has to wait for an answer")
+
+
+def portions(entries: Sequence[E]) -> Sequence[Sequence[E]]:
+    """Divide entries into such portions as are passed over in one go; few entries are one portion, itself."""
+    if len(entries) <= PORTION:
+        return (entries,)
+    return [entries[start : start + PORTION] for start in range(0, len(entries), PORTION)]
+
+
+def each(entries: Iterable[E], do: Callable[[E], T]) -> Work[tuple[T, ...]]:
+    """Do something with each of the entries, and return what came of it; others may have their turn in between."""
+    done: list[T] = []
+    for entry in entries:
+        if done:
+            yield None
+        done.append(do(entry))
+    return tuple(done)
+
+
+def each_long(entries: Iterable[E], do: Callable[[E], Work[T]]) -> Work[tuple[T, ...]]:
+    """Do as :func:`each`, where what is done with an entry is work itself."""
+    done: list[T] = []
+    for entry in entries:
+        if done:
+            yield None
+        done.append((yield from do(entry)))
+    return tuple(done)

@@ -1,0 +1,59 @@
+"""Answers in parts, and how much memory they take; the longest array."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from groupcoord.core.columns import OffsetColumns
+from groupcoord.core.messages import FetchedGroup, FetchedTopic, OffsetFetchResponse
+from groupcoord.core.messages.fetches import FetchedOffsets
+from groupcoord.core.records import ZERO_UUID
+from groupcoord.errors import ErrorCode
+from groupcoord.wire import ProtocolError, RequestHeader, decode_request, encode_response, encode_response_parts, parts
+from groupcoord.wire.primitives import MAX_ARRAY_LENGTH
+from tests.tables import as_one_test
+from tests.wire.kio_client import request_frame
+
+
+def test_the_longest_array() -> None:
+    """An array of a million entries is read; a longer one is refused without reading it, as Kafka 4.4 does."""
+    header = request_frame(15, 4, {"groups": [], "include_authorized_operations": False})[:-5]
+    longest = header + struct.pack(">i", MAX_ARRAY_LENGTH) + bytes(2 * MAX_ARRAY_LENGTH) + b"\x00"
+    _, request = decode_request(longest, "/127.0.0.1")
+    assert len(request.group_ids) == MAX_ARRAY_LENGTH  # type: ignore[union-attr]
+    too_long = header + struct.pack(">i", MAX_ARRAY_LENGTH + 1) + bytes(2 * MAX_ARRAY_LENGTH + 2) + b"\x00"
+    with pytest.raises(ProtocolError, match="claims 1000001 entries; the longest has 1000000"):
+        decode_request(too_long, "/127.0.0.1")
+
+
+def wide_answer(count: int) -> OffsetFetchResponse:
+    columns = FetchedOffsets(OffsetColumns(tuple(range(600)), tuple(range(600)), (5,) * 600))
+    group = FetchedGroup("g", ErrorCode.NONE, (FetchedTopic("t", ZERO_UUID, columns),))
+    return OffsetFetchResponse((group,) * count)
+
+
+@as_one_test
+@pytest.mark.parametrize("version", [1, 4, 5, 6, 8, 10])
+def test_an_answer_in_parts_is_the_same(version: int) -> None:
+    """Joined, the parts of an answer are the answer."""
+    header, response = RequestHeader(9, version, 77), wide_answer(3 if version >= 8 else 1)
+    assert b"".join(encode_response_parts(header, response)) == encode_response(header, response)
+
+
+def test_what_is_said_many_times_takes_memory_once() -> None:
+    """A group that an answer holds a thousand times is written once."""
+    answer_parts = encode_response_parts(RequestHeader(9, 8, 1), wide_answer(1_000))
+    assert len(answer_parts) > 1_000
+    assert len({id(part) for part in answer_parts}) < 10
+
+
+def test_an_answer_that_takes_too_much_memory_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Different groups are counted; one that repeats is not."""
+    monkeypatch.setattr(parts, "ANSWER_MEMORY_MAX_BYTES", 100_000)
+    header = RequestHeader(9, 8, 1)
+    encode_response_parts(header, wide_answer(1_000))
+    groups = tuple(wide_answer(1).groups[0] for _ in range(10))
+    with pytest.raises(ProtocolError, match="larger than 100000 bytes"):
+        encode_response_parts(header, OffsetFetchResponse(groups))
