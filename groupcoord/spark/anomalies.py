@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from groupcoord.analysis.columns.tables import CURRENT_OFFSETS, arrow_schema
@@ -14,6 +15,7 @@ from groupcoord.analysis.history.rows import DUPLICATE, GROUP, MEMBERSHIP, REBAL
 from groupcoord.analysis.judging.anomalies import about_groups
 from groupcoord.analysis.judging.groups import groups
 from groupcoord.analysis.judging.silences import about_offsets
+from groupcoord.analysis.judging.stale import OFFSET_COLUMNS
 from groupcoord.analysis.judging.stale import stale_groups as expiring
 from groupcoord.spark.group_schemas import ANOMALIES, STALE_GROUPS
 from groupcoord.spark.groups import History, history_of
@@ -21,6 +23,7 @@ from groupcoord.spark.lag import known_commits, known_end_offsets, known_ends, k
 from groupcoord.spark.packing import BY_GROUP, BY_PARTITION, Known, Row, judged, packed, packed_blobs
 from groupcoord.spark.tables import BUSY, CURRENT, LAST, REWOUND, current_offsets, facts_of, last_moment
 
+_CURRENT = pa.schema([arrow_schema(CURRENT_OFFSETS).field(name) for name in OFFSET_COLUMNS])
 _JUDGED = (REBALANCE, DUPLICATE, REVOCATION, MEMBERSHIP)
 
 
@@ -100,11 +103,11 @@ def stale_groups(
     facts = facts_of(records if commits is None else commits)
     current = current_offsets(records if commits is None else commits) if offsets is None else offsets
     of_groups = history_of(records if history is None else history).rows(GROUP)
-    tables = [packed(GROUP, of_groups, BY_GROUP), packed(CURRENT, current, BY_GROUP)]
+    tables = [packed(GROUP, of_groups, BY_GROUP), packed(CURRENT, current.select(*_CURRENT.names), BY_GROUP)]
     tables.append(packed_blobs(facts, [LAST], BY_GROUP))
 
     def tell(known: Known) -> list[Row]:
-        kept, facts = known.table(CURRENT, arrow_schema(CURRENT_OFFSETS)), known_commits(known)
+        kept, facts = known.table(CURRENT, _CURRENT), known_commits(known)
         described = groups({GROUP: known.rows(GROUP)}, kept)
         return expiring(described, kept, facts, known.now_ms, offsets_retention_minutes)
 

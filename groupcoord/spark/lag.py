@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
@@ -20,6 +21,7 @@ from groupcoord.spark.schemas import LAG
 from groupcoord.spark.tables import BUSY, COUNTED, CURRENT, LAST, REWOUND, commits_of, facts_of, is_folded
 
 _HOLDERS = StructType([LAG[name] for name in ("group_id", "topic", "topic_partition", *HOLDER)])
+_CURRENT = pa.schema([arrow_schema(CURRENT_OFFSETS).field(name) for name in rules.OFFSET_COLUMNS])
 _ENDS, _LOOKS, _TIMES, _HELD = "ends", "looks", "times", "holders"
 
 
@@ -51,7 +53,7 @@ def lag(
         read_ms: when the log was read that the commits are from, in milliseconds since 1970, if the cluster was asked
             for the ends later: whoever has not committed since then may well have, so ``status`` goes by this moment.
     """
-    tables = [packed(CURRENT, offsets, BY_PARTITION), *known_ends(end_offsets, looks)]
+    tables = [packed(CURRENT, offsets.select(*_CURRENT.names), BY_PARTITION), *known_ends(end_offsets, looks)]
     now: DataFrame | int | None = now_ms
     has_commits = commits is not None
     if commits is not None:
@@ -64,7 +66,7 @@ def lag(
         tables.append(packed(_TIMES, record_times, BY_PARTITION))
 
     def tell(known: Known) -> list[Row]:
-        current = known.table(CURRENT, arrow_schema(CURRENT_OFFSETS))
+        current = known.table(CURRENT, _CURRENT)
         counted = known_commits(known).counted() if has_commits else None
         held, times = known_holders(known), known.rows(_TIMES)
         return rules.lag(current, known_end_offsets(known), counted, held, known.now_ms, times, read_ms)

@@ -23,6 +23,7 @@ from pyspark.sql.types import IntegerType, LongType, MapType, StringType, Struct
 
 from groupcoord.analysis.columns.commits import ABORTED, OPEN
 from groupcoord.analysis.folding.arrow import every, last_rows
+from groupcoord.analysis.folding.buckets import BucketFile, BucketFolder, Buckets, BucketWriter, Kept, bucket_name
 from groupcoord.analysis.folding.commits import PARTITION
 from groupcoord.analysis.folding.grouped import HistoryRow, carried_histories
 from groupcoord.analysis.folding.histories import GroupKey
@@ -34,17 +35,10 @@ from groupcoord.records.schemas import RecordType
 from groupcoord.spark.decoding import new_file
 from groupcoord.spark.folding import FOLDED, as_row, folded_rows
 from groupcoord.spark.group_schemas import HISTORY
+from groupcoord.spark.output import task_attempt
 from groupcoord.spark.packing import ROWS_MAX
 from groupcoord.spark.schemas import CURRENT_OFFSETS
-from groupcoord.spark.state_buckets import (
-    BucketFile,
-    BucketFolder,
-    Buckets,
-    BucketWriter,
-    Kept,
-    bucket_column,
-    bucket_name,
-)
+from groupcoord.spark.state_buckets import bucket_column
 
 _CARRIED = StructType([StructField("bucket", IntegerType()), StructField("rows", LongType())])
 """What carrying on gives: how many groups a bucket has now, and without a bucket, how many rows the history got."""
@@ -146,7 +140,8 @@ def _carried(
     names = settings.before.names()
     for number, parts in groupby((part for batch in batches for part in _by_bucket(batch)), itemgetter(0)):
         old = settings.folder.read(names.get(number))
-        with settings.folder.writing(bucket_name(number, settings.before.count, settings.update)) as bucket:
+        name = bucket_name(number, settings.before.count, settings.update)
+        with settings.folder.writing(name, task_attempt()) as bucket:
             carrying = _Carrying(old, bucket, settings)
             tables = (carrying.learning(table) for _, table in parts)
             yield from map(told_row, carried_histories(tables, carrying.begin, carrying.end))

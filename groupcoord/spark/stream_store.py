@@ -3,7 +3,7 @@
 An update writes its parts into folders of its own and then its manifest, at one stroke. Until that is there, nothing of
 the update counts, and what a crash left of it is written over when Spark repeats the update. So the tables hold every
 update once. Small parts are put together as their number grows. What is kept of groups lies in buckets
-(:mod:`groupcoord.spark.state_buckets`), and the manifest says which files of them count, too.
+(:mod:`groupcoord.analysis.folding.buckets`), and the manifest says which files of them count, too.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from groupcoord.analysis.columns.errors import PipelineError
+from groupcoord.analysis.folding.buckets import BucketFile, BucketFolder, Buckets, outdated
 from groupcoord.analysis.history.state import BLOB_VERSION
 from groupcoord.spark.group_schemas import HISTORY
 from groupcoord.spark.output import OutputDirectory, write_counted
 from groupcoord.spark.schemas import COMMITS
-from groupcoord.spark.state_buckets import STATES, BucketFile, BucketFolder, Buckets, outdated
+from groupcoord.spark.state_buckets import STATES
 
 CHECKPOINT = "checkpoint"
 """The folder for what is needed to go on."""

@@ -21,6 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from groupcoord.analysis.columns.errors import InputError, PipelineError
 from groupcoord.analysis.columns.files import SPLIT_BYTES
+from groupcoord.analysis.folding.buckets import Buckets, first_count
 from groupcoord.analysis.folding.replay import NO_PARTITION
 from groupcoord.analysis.history.log import Completeness
 from groupcoord.spark.folding import read_spans
@@ -40,7 +41,7 @@ from groupcoord.spark.reading import log_options
 from groupcoord.spark.schemas import COMMITS, RECORDS
 from groupcoord.spark.sessions import register
 from groupcoord.spark.source import FORMAT, LogOptions
-from groupcoord.spark.state_buckets import Buckets, first_count, spread
+from groupcoord.spark.state_buckets import spread
 from groupcoord.spark.stream_fold import (
     CarrySettings,
     carry_on,

@@ -178,7 +178,7 @@ MAY_REQUIRE: dict[str, frozenset[str]] = {
     "analysis.live": frozenset({"attrs", "aiokafka", "kio", "pyarrow"}),
     "analysis.figures": frozenset({"attrs", "pyarrow"}),
     "analysis.columns": frozenset({"attrs", "numpy", "pyarrow", "fsspec", "crc32c"}),
-    "analysis.folding": frozenset({"attrs", "numpy", "pyarrow"}),
+    "analysis.folding": frozenset({"attrs", "numpy", "pyarrow", "fsspec"}),
     "analysis.judging": frozenset({"attrs", "numpy", "pyarrow"}),
     "analysis.running": frozenset({"attrs", "pyarrow", "fsspec"}),
     "__init__": BASE_REQUIREMENTS,

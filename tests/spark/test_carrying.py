@@ -12,12 +12,12 @@ import pytest
 from attrs import evolve
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from groupcoord.analysis.folding.buckets import BucketFile, BucketFolder, Buckets, bucket_of
 from groupcoord.analysis.folding.commits import CommitFold
 from groupcoord.analysis.folding.grouped import folded_histories
 from groupcoord.analysis.folding.transactions import Markers, commits, is_marker
 from groupcoord.analysis.history.state import decode_state
 from groupcoord.spark.folding import FOLDED
-from groupcoord.spark.state_buckets import BucketFile, BucketFolder, Buckets, bucket_of
 from groupcoord.spark.stream_fold import CARRIED_ROWS, CarrySettings, carrier, told_row
 
 from ..folding.grouped_rows import all_records, grouped

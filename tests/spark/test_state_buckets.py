@@ -12,29 +12,26 @@ import fsspec
 import pyarrow as pa
 import pytest
 from attrs import evolve
-from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 import groupcoord.spark as pipeline
 from groupcoord.analysis.columns.errors import PipelineError
-from groupcoord.analysis.history.fold import GroupFold
-from groupcoord.analysis.history.state import GroupState, KnownOffset, decode_state, encode_state
-from groupcoord.core.records import OffsetCommitRecord
-from groupcoord.spark import state_buckets, streaming
-from groupcoord.spark.state_buckets import (
-    COUNT_MAX,
-    COUNT_MIN,
+from groupcoord.analysis.folding import buckets
+from groupcoord.analysis.folding.buckets import (
     BucketFile,
     BucketFolder,
     Buckets,
     Kept,
-    bucket_column,
     bucket_name,
     bucket_of,
     first_count,
-    outdated,
 )
+from groupcoord.analysis.history.fold import GroupFold
+from groupcoord.analysis.history.state import GroupState, KnownOffset, decode_state, encode_state
+from groupcoord.core.records import OffsetCommitRecord
+from groupcoord.spark import streaming
+from groupcoord.spark.state_buckets import bucket_column
 from groupcoord.spark.stream_fold import CARRIED_ROWS, CarrySettings, carrier, carry_on
 from groupcoord.spark.stream_store import Manifest, StreamStore
 from groupcoord.spark.streaming import FollowedTables
@@ -83,7 +80,7 @@ def test_an_update_writes_the_buckets_that_change(
         f"group-{number}": 2 if number == 7 else 1 for number in range(40)
     }
 
-    monkeypatch.setattr(state_buckets, "GROUPS_MAX", 1)
+    monkeypatch.setattr(buckets, "GROUPS_MAX", 1)
     log.add(of_group(7, 3), of_group(40, 3))
     update(spark, data, out)
     tables = FollowedTables(spark, out)
@@ -117,76 +114,6 @@ def test_spark_and_python_agree_on_buckets(spark: SparkSession) -> None:
     names = ["", "g", "déjà vu", "組", "😀", "x" * 1_000]
     table = spark.createDataFrame([(name,) for name in names], "group_id string").withColumn("b", bucket_column(64))
     assert {row.group_id: row.b for row in table.collect()} == {name: bucket_of(name, 64) for name in names}
-
-
-def test_a_bucket_is_read_as_it_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In order, however few groups are held at a time; without a file there are none."""
-    monkeypatch.setattr(state_buckets, "_ROWS_MAX", 2)
-    folder = BucketFolder(fsspec.filesystem("file"), str(tmp_path / "buckets"))
-    kept = [Kept(-1, "é", b"1"), Kept(3, "é", b""), Kept(0, "z", bytes(range(256)))]
-    with folder.writing("some") as bucket:
-        for one in kept:
-            bucket.add(one)
-    assert (bucket.groups, list(folder.read("some")), list(folder.read(None))) == (3, kept, [])
-
-
-def test_a_bucket_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    """What was begun is gone, and what was there before stays."""
-    folder = BucketFolder(fsspec.filesystem("file"), str(tmp_path))
-    with folder.writing("some") as bucket:
-        bucket.add(Kept(0, "g", b"1"))
-    with pytest.raises(ZeroDivisionError), folder.writing("some") as bucket:
-        bucket.add(Kept(0, "g", bytes(1 // 0)))
-    assert [path.name for path in tmp_path.iterdir()] == ["some"]
-    assert list(folder.read("some")) == [Kept(0, "g", b"1")]
-
-
-class Store(MemoryFileSystem):
-    """Takes files as fsspec's S3 does: told to wait, it shows none before it is told that it is complete."""
-
-    protocol = "s3"
-    cachable = False
-
-    def _open(self, path: str, mode: str = "rb", *_: object, autocommit: bool = True, **__: object) -> MemoryFile:
-        return super()._open(path, mode) if mode == "rb" else MemoryFile(self, self._strip_protocol(path))
-
-    def mv(self, *_: object, **__: object) -> NoReturn:
-        raise AssertionError("a store copies what is renamed")
-
-
-def test_a_store_is_told_when_a_file_is_whole() -> None:
-    """Nothing is renamed there, nor seen before, and of what fails nothing is ever seen."""
-    store = Store()
-    folder = BucketFolder(store, "/whole")
-    with folder.writing("some") as bucket:
-        bucket.add(Kept(0, "g", b"1"))
-        assert not store.exists("/whole/some")
-    with pytest.raises(ZeroDivisionError), folder.writing("other") as bucket:
-        bucket.add(Kept(0, "g", bytes(1 // 0)))
-    assert store.find("/whole") == ["/whole/some"]
-    assert list(folder.read("some")) == [Kept(0, "g", b"1")]
-    store.rm("/whole", recursive=True)
-
-
-def test_replaced_files_stay_for_some_updates() -> None:
-    """A file goes four updates after it was replaced, what was not completed at once; what counts stays."""
-    buckets = Buckets(16, {0: BucketFile(9, 1), 1: BucketFile(2, 1)})
-    names = [bucket_name(0, 16, written) for written in (1, 6, 8, 9, 10)] + [bucket_name(1, 16, 2)]
-    left = f".{bucket_name(1, 16, 9)}.77"
-    assert set(outdated([*names, left], buckets, 9, 4)) == {bucket_name(0, 16, 10), left}
-    assert set(outdated(names, buckets, 10, 4)) == {bucket_name(0, 16, 1)}
-    fewer = [bucket_name(0, 4, 8), bucket_name(1, 4, 3)]
-    assert set(outdated([*names[3:4], bucket_name(4, 16, 9), *fewer], buckets, 12, 4)) == set()
-    assert set(outdated([*names[3:4], bucket_name(4, 16, 9), *fewer], buckets, 13, 4)) == {*fewer}
-
-
-def test_there_are_more_buckets_for_more_groups() -> None:
-    """Powers of two, from what keeps so many tasks busy up to a bound."""
-    assert [first_count(tasks) for tasks in (1, 6, 200, 10**6)] == [COUNT_MIN, 32, 1_024, COUNT_MAX]
-    assert [Buckets(16, {0: BucketFile(0, groups)}).wanted_count for groups in (0, 4_096, 4_097, 10**9)] == [
-        *(16, 16, 64),
-        COUNT_MAX,
-    ]
 
 
 # ---------------------------------------------------------------- what other versions kept

@@ -18,7 +18,9 @@ Row = dict[str, Any]
 _KEY = ("group_id", "topic", "topic_partition")
 _NEXT = ("topic", "topic_partition", "committed_offset")
 _WINDOW = (*_KEY, "log_offset", "tombstone", "commit_timestamp_ms", "committed_offset")
-_OFFSET = (*_KEY, "committed_offset", "commit_timestamp_ms")
+OFFSET_COLUMNS = (*_KEY, "committed_offset", "commit_timestamp_ms")
+"""The columns of current offsets that are needed."""
+
 _NO_HOLDER: Row = dict.fromkeys(HOLDER)
 
 
@@ -46,7 +48,7 @@ def lag(
     windows = {} if counted is None else _windows(counted, ends)
     written_ms = {tuple(row[name] for name in _NEXT): row["record_timestamp_ms"] for row in record_times}
     rows = []
-    for offset in current_offsets.select(_OFFSET).to_pylist():
+    for offset in current_offsets.select(OFFSET_COLUMNS).to_pylist():
         place = (offset["group_id"], offset["topic"], offset["topic_partition"])
         for behind in ends.of(*place[1:], offset["committed_offset"]):
             next_ms = written_ms.get((*place[1:], offset["committed_offset"]))

@@ -15,7 +15,9 @@ from groupcoord.core.offsets.retention import MS_PER_MINUTE
 
 Row = dict[str, Any]
 
-_OFFSET = ("group_id", "topic", "topic_partition", "commit_timestamp_ms", "expire_timestamp_ms")
+OFFSET_COLUMNS = ("group_id", "topic", "topic_partition", "commit_timestamp_ms", "expire_timestamp_ms")
+"""The columns of current offsets that are needed."""
+
 _EMPTY = "Empty"
 
 
@@ -42,10 +44,10 @@ def stale_groups(
         offsets_retention_minutes: how long offsets are kept that nobody uses.
     """
     pending: dict[str, set[tuple[str, int]]] = {}
-    for row in facts.open().select(_OFFSET[:3]).to_pylist():
+    for row in facts.open().select(OFFSET_COLUMNS[:3]).to_pylist():
         pending.setdefault(row["group_id"], set()).add((row["topic"], row["topic_partition"]))
     offsets: dict[str, list[Row]] = {}
-    for row in current_offsets.select(_OFFSET).to_pylist():
+    for row in current_offsets.select(OFFSET_COLUMNS).to_pylist():
         offsets.setdefault(row["group_id"], []).append(row)
     retention_ms = offsets_retention_minutes * MS_PER_MINUTE
     found = []
