@@ -49,6 +49,7 @@ class TransactionLog:
     def __init__(self, topics: TopicRegistry, data: TopicData, *, on_made: Callable[[], None]) -> None:
         self._topics = topics
         self._on_made = on_made
+        self._in_memory: tuple[TopicLogSettings, TopicLogSettings] | None = None  # as set, and as used
         self._data = data.whole
 
     def topic(self) -> Topic:
@@ -143,9 +144,11 @@ class TransactionLog:
 
     def _settings(self, topic: Topic) -> TopicLogSettings:
         settings = self._data.settings_of(topic)
-        if self._topics.directory is None and settings.segment_bytes > MEMORY_SEGMENT_BYTES:
-            return evolve(settings, segment_bytes=MEMORY_SEGMENT_BYTES)
-        return settings
+        if self._topics.directory is not None or settings.segment_bytes <= MEMORY_SEGMENT_BYTES:
+            return settings
+        if self._in_memory is None or self._in_memory[0] is not settings:
+            self._in_memory = settings, evolve(settings, segment_bytes=MEMORY_SEGMENT_BYTES)
+        return self._in_memory[1]
 
 
 def _records(log: PartitionLog) -> Iterator[tuple[bytes, bytes | None]]:
