@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from groupcoord.broker.configs.definitions import settings_without_effect
 from groupcoord.broker.connection import Connection
-from groupcoord.broker.limited_log import LimitedLog
+from groupcoord.broker.rate_limited_logger import RateLimitedLogger
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.core.messages import ConsumerGroupHeartbeat
 
@@ -32,7 +32,7 @@ class Notices:
     def __init__(self, topics: TopicRegistry, now_s: Callable[[], float]) -> None:
         self._topics = topics
         self._now_s = now_s
-        self._lines = LimitedLog(logger)
+        self._lines = RateLimitedLogger(logger)
 
     def protocol_is_off(self, connection: Connection, request: ConsumerGroupHeartbeat) -> None:
         """A client uses a protocol that the settings leave out: it is told an error without a reason, as by Kafka."""

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from groupcoord.broker.append_watch import AppendWatch
-from groupcoord.broker.limited_log import LimitedLog
+from groupcoord.broker.append_failures import AppendFailureLog
+from groupcoord.broker.rate_limited_logger import RateLimitedLogger
 from groupcoord.clock import Clock
 from groupcoord.coordinator import GroupCoordinator, LoadError, PartitionStatus
 from groupcoord.core.interpreter import collector_paused
@@ -40,8 +40,8 @@ class Reloading:
         self._clock = clock
         self._count = coordinator.config.offsets_topic_num_partitions
         self._failures: dict[int, _Failure] = {}
-        self._append_watch = AppendWatch(coordinator, clock)
-        self._log = LimitedLog(logger)
+        self._append_watch = AppendFailureLog(coordinator, clock)
+        self._log = RateLimitedLogger(logger)
 
     def load_all(self, leader_epochs: Mapping[int, int]) -> None:
         """Load log partitions, with the leader epochs that they have.

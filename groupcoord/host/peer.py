@@ -16,7 +16,7 @@ from typing import Protocol, cast
 from groupcoord.broker.addresses import kafka_host
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.connection import Connection
-from groupcoord.broker.limited_log import LimitedLog
+from groupcoord.broker.rate_limited_logger import RateLimitedLogger
 
 WRITE_LIMIT_BYTES = 1024 * 1024
 DRAIN_TIMEOUT_S = 30.0
@@ -48,7 +48,7 @@ class Listener(Protocol):
 
     broker: Broker
     loop: asyncio.AbstractEventLoop
-    log: LimitedLog
+    log: RateLimitedLogger
     turn_handle: asyncio.Handle | None
 
     def accept(self, peer: Peer, client_host: str, descriptor: int) -> Connection | None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.connection import Connection
-from groupcoord.broker.limited_log import LimitedLog
+from groupcoord.broker.rate_limited_logger import RateLimitedLogger
 from groupcoord.broker.work import Job
 from groupcoord.config.settings import INT64_MAX
 from groupcoord.core.messages import Node
@@ -100,7 +100,7 @@ class Server:
         self._number = number
         self.loop: asyncio.AbstractEventLoop
         self._socks = {**(socks or {}), **({} if sock is None else {"": sock})}
-        self.log = LimitedLog(logger)
+        self.log = RateLimitedLogger(logger)
         self.ports: dict[str, int] = {}
         self._listeners: list[asyncio.Server] = []
         self._peers: dict[Connection, Peer] = {}

@@ -18,7 +18,7 @@ from groupcoord.broker import turns as turns_module
 from groupcoord.broker.addresses import kafka_host
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.connection import Connection
-from groupcoord.broker.limited_log import BURST
+from groupcoord.broker.rate_limited_logger import BURST
 from groupcoord.core.messages import Node
 from groupcoord.host import peer as peer_module
 from groupcoord.host import server as server_module

@@ -18,7 +18,7 @@ from uuid import UUID
 
 from groupcoord.broker.configs.brokers import BROKER_DEFINITIONS, DEDUPE_BUFFER
 from groupcoord.broker.configs.definitions import TOPIC_DEFINITIONS, Layer
-from groupcoord.broker.limited_log import LimitedLog
+from groupcoord.broker.rate_limited_logger import RateLimitedLogger
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.clock import Clock
 from groupcoord.config import Config
@@ -70,7 +70,7 @@ class TopicData:
         self.config = config
         self.clock = clock
         self.topics = topics
-        self._lines = LimitedLog(logger)
+        self._lines = RateLimitedLogger(logger)
         if all_logs is None:
             all_logs = TopicLogs(config.records_memory_max_bytes, directory, now_ms=clock.now_ms, report=self._report)
             all_logs.open_found(topic for topic in topics if self._is_logged(topic))

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
-from groupcoord.broker.limited_log import LimitedLog
+from groupcoord.broker.rate_limited_logger import RateLimitedLogger
 from groupcoord.broker.security.mechanisms import NewExchange
 from groupcoord.wire import WireResponse
 
@@ -69,7 +69,7 @@ class FailedLogins:
     """The log of failed log-ins: a few lines for each address, however often it tries."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
-        self._log = LimitedLog(logger)
+        self._log = RateLimitedLogger(logger)
         self._now_s = now_s
         self._addresses: set[str] = set()
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from attrs import define, field
 
-from groupcoord.broker.limited_log import LimitedLog
+from groupcoord.broker.rate_limited_logger import RateLimitedLogger
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.broker.transactions.log import TransactionLog, TransactionLogError
@@ -128,7 +128,7 @@ class TransactionCoordinator:
         self._clock = clock
         self._log = TransactionLog(topics, data, on_made=lambda: coordinator.topics_created((TRANSACTIONS_TOPIC,)))
         self._producer_ids = producer_ids
-        self._lines = LimitedLog(logger, burst=1)
+        self._lines = RateLimitedLogger(logger, burst=1)
         self._refused_count = 0
         self._coordinator = coordinator
         self._topics = topics

@@ -19,10 +19,10 @@ class _Interval(NamedTuple):
     last: str = ""
 
 
-class LimitedLog:
+class RateLimitedLogger:
     """A logger that writes some lines of each kind in an interval, then how many more there were and the last of them.
 
-    >>> log = LimitedLog(logging.getLogger("example"), burst=1, interval_s=10)
+    >>> log = RateLimitedLogger(logging.getLogger("example"), burst=1, interval_s=10)
     >>> log.warning("bad request", 0.0, "closed the connection of %s", "10.0.0.1:3141")  # is written
     >>> log.warning("bad request", 0.1, "closed the connection of %s", "10.0.0.2:2718")  # is counted
     >>> log.report(10.0)  # writes "… of 10.0.0.2:2718 (bad request: the last of 1 line left out in 10 s)"

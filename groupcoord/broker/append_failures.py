@@ -13,7 +13,7 @@ PAUSE_MS = 10_000
 """Between two lines about appends that fail."""
 
 
-class AppendWatch:
+class AppendFailureLog:
     """Watches the appends of a coordinator.
 
     While they fail there is a line at once, then one every ten seconds: why the latest failed, and how many did. When

@@ -6,17 +6,19 @@ import logging
 
 import pytest
 
-from groupcoord.broker.limited_log import LimitedLog
+from groupcoord.broker.rate_limited_logger import RateLimitedLogger
 
 logger = logging.getLogger("groupcoord.tests.limited_log")
 
 
 @pytest.fixture
-def log() -> LimitedLog:
-    return LimitedLog(logger, burst=2, interval_s=10)
+def log() -> RateLimitedLogger:
+    return RateLimitedLogger(logger, burst=2, interval_s=10)
 
 
-def test_the_first_lines_of_a_kind_are_written_as_they_come(log: LimitedLog, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_first_lines_of_a_kind_are_written_as_they_come(
+    log: RateLimitedLogger, caplog: pytest.LogCaptureFixture
+) -> None:
     """Up to the burst, each line is written at once."""
     log.warning("closed", 0.0, "closed %s", "a")
     log.error("closed", 0.1, "closed %s", "b")
@@ -28,7 +30,7 @@ def test_the_first_lines_of_a_kind_are_written_as_they_come(log: LimitedLog, cap
 
 
 def test_lines_beyond_the_burst_are_counted_and_told_in_one_line(
-    log: LimitedLog, caplog: pytest.LogCaptureFixture
+    log: RateLimitedLogger, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A flood of 1,000 lines is two lines, and one that has the number of the others and the last of them."""
     for number in range(1_000):
@@ -39,7 +41,7 @@ def test_lines_beyond_the_burst_are_counted_and_told_in_one_line(
 
 
 def test_a_line_after_the_interval_tells_what_was_left_out_first(
-    log: LimitedLog, caplog: pytest.LogCaptureFixture
+    log: RateLimitedLogger, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nobody has to call report() for the count while lines of the kind still come."""
     for now_s in (0.0, 1.0, 2.0, 10.0):
@@ -53,7 +55,7 @@ def test_a_line_after_the_interval_tells_what_was_left_out_first(
     ]
 
 
-def test_each_kind_has_a_limit_of_its_own(log: LimitedLog, caplog: pytest.LogCaptureFixture) -> None:
+def test_each_kind_has_a_limit_of_its_own(log: RateLimitedLogger, caplog: pytest.LogCaptureFixture) -> None:
     """A flood of one kind hides no line of another."""
     for _ in range(100):
         log.warning("closed", 0.0, "closed")
@@ -63,7 +65,7 @@ def test_each_kind_has_a_limit_of_its_own(log: LimitedLog, caplog: pytest.LogCap
 
 
 def test_a_report_is_as_loud_as_the_loudest_line_it_stands_for(
-    log: LimitedLog, caplog: pytest.LogCaptureFixture
+    log: RateLimitedLogger, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An error among warnings that were left out makes the line about them an error."""
     for level in (logging.WARNING, logging.WARNING, logging.ERROR, logging.WARNING):
@@ -77,7 +79,7 @@ def test_a_report_is_as_loud_as_the_loudest_line_it_stands_for(
     ]
 
 
-def test_lines_that_nobody_wants_are_not_counted(log: LimitedLog, caplog: pytest.LogCaptureFixture) -> None:
+def test_lines_that_nobody_wants_are_not_counted(log: RateLimitedLogger, caplog: pytest.LogCaptureFixture) -> None:
     """A line below the logger's level costs nothing and is not told of later."""
     with caplog.at_level(logging.ERROR, logger.name):
         for _ in range(100):
@@ -87,7 +89,7 @@ def test_lines_that_nobody_wants_are_not_counted(log: LimitedLog, caplog: pytest
     assert caplog.messages == []
 
 
-def test_a_traceback_can_go_with_a_line(log: LimitedLog, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_traceback_can_go_with_a_line(log: RateLimitedLogger, caplog: pytest.LogCaptureFixture) -> None:
     """A line about a defect of ours has the traceback that names it."""
     try:
         raise ValueError("planted")
