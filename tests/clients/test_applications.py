@@ -6,17 +6,13 @@ They need a JDK and Maven, which fetches them once into ``GROUPCOORD_APPLICATION
 from __future__ import annotations
 
 import json
-import os
 import random
-import shutil
 import signal
-import subprocess
-import time
 import urllib.error
 import urllib.request
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -24,27 +20,18 @@ import pytest
 
 from groupcoord.cli.demo_processes import wait_until
 from groupcoord.testing import ServerThread
-from tests.clients.beside import PROGRAMS
+from tests.clients.applications import APPLICATIONS, LONGEST_S, START_S, consume, fetched, running
 from tests.ports import free_port
 
-APPLICATIONS = PROGRAMS / "applications"
-LIBS = Path(os.environ.get("GROUPCOORD_APPLICATIONS", Path.home() / ".cache/groupcoord/applications"))
-START_S, LONGEST_S = 60.0, 120.0
 WORDS = [f"word-{number}" for number in range(20)]
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("client_libraries", "jars")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("client_libraries")]
 
 
 @pytest.fixture(scope="module")
-def jars() -> None:
-    """Fetch the jars, or skip where they can't be had."""
-    if shutil.which("mvn") is None or shutil.which("javac") is None:
-        pytest.skip("there is no JDK, or no Maven")
-    if not any(LIBS.glob("kafka-streams-*.jar")):
-        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={LIBS}"]
-        fetched = subprocess.run(["mvn", "-q", "-B", "-f", str(APPLICATIONS / "pom.xml"), *goal], capture_output=True)
-        if fetched.returncode:
-            pytest.skip("Maven can't fetch Kafka Streams and Kafka Connect")
+def jars() -> Path:
+    """The folder of the jars."""
+    return fetched("pom.xml")
 
 
 @pytest.fixture
@@ -54,37 +41,7 @@ def server(tmp_path: Path) -> Iterator[ServerThread]:
         yield server
 
 
-@contextmanager
-def running(log: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a program of Java, whose output goes to a file, and see that it is gone afterwards."""
-    options = ["-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{LIBS}/*"]
-    with log.open("ab") as output:
-        process = subprocess.Popen(["java", *options, *arguments], stdout=output, stderr=output)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-def consume(bootstrap: str, topic: str, count: int) -> list[tuple[str, str]]:
-    """Return (key, value) of the committed records of a topic, so many at least, and what comes in a second more."""
-    from confluent_kafka import Consumer
-
-    settings = {"group.id": "reader", "isolation.level": "read_committed", "auto.offset.reset": "earliest"}
-    consumer = Consumer({"bootstrap.servers": bootstrap, "enable.auto.commit": False} | settings)
-    consumer.subscribe([topic])
-    found: list[tuple[str, str]] = []
-    until_s = time.monotonic() + LONGEST_S
-    while time.monotonic() < until_s:
-        found += [((m.key() or b"").decode(), m.value().decode()) for m in consumer.consume(500, 0.2)]
-        if len(found) >= count:
-            until_s = min(until_s, time.monotonic() + 1)
-    consumer.close()
-    return found
-
-
-def test_kafka_streams_counts_each_word_once(server: ServerThread, tmp_path: Path) -> None:
+def test_kafka_streams_counts_each_word_once(server: ServerThread, jars: Path, tmp_path: Path) -> None:
     """Of two instances with exactly-once processing one is killed and comes back: no word is lost or counted twice."""
     from confluent_kafka import Producer
 
@@ -102,7 +59,9 @@ def test_kafka_streams_counts_each_word_once(server: ServerThread, tmp_path: Pat
         program = str(APPLICATIONS / "WordCount.java")
         topics = ("words", "counts")
         folder = tmp_path / name
-        return running(tmp_path / f"{name}.log", program, server.bootstrap, "application", str(folder), *topics)
+        session = ("consumer.session.timeout.ms=6000", "consumer.heartbeat.interval.ms=500")
+        arguments = (program, server.bootstrap, "application", str(folder), *topics, *session)
+        return running(tmp_path / f"{name}.log", jars, *arguments)
 
     def is_running(name: str) -> bool:
         log = tmp_path / f"{name}.log"
@@ -157,7 +116,7 @@ def ask_connect(port: int, path: str, body: Any = None) -> Any:
         return None
 
 
-def test_kafka_connect_reads_each_line_of_a_file_once(server: ServerThread, tmp_path: Path) -> None:
+def test_kafka_connect_reads_each_line_of_a_file_once(server: ServerThread, jars: Path, tmp_path: Path) -> None:
     """A worker with exactly-once sources is killed in the midst of a file, and another goes on where it was."""
     source, port = tmp_path / "source.txt", free_port()
     lines = [f"line {number}" for number in range(3_000)]
@@ -172,7 +131,7 @@ def test_kafka_connect_reads_each_line_of_a_file_once(server: ServerThread, tmp_
     worker.write_text(CONNECT.format(bootstrap=server.bootstrap, port=port) + STORED)
 
     def connect() -> Any:
-        return running(tmp_path / "connect.log", "org.apache.kafka.connect.cli.ConnectDistributed", str(worker))
+        return running(tmp_path / "connect.log", jars, "org.apache.kafka.connect.cli.ConnectDistributed", str(worker))
 
     with connect() as dies:
         wait_until(lambda: bool(ask_connect(port, "connectors/file/config", connector)), START_S, "the worker answers")

@@ -10,8 +10,9 @@ import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 
 /**
- * Counts the words of a topic exactly once: each word makes one record with the count so far, in a transaction.
- * Arguments: HOST:PORT APPLICATION STATE_FOLDER FROM_TOPIC TO_TOPIC. It prints its state, and ends at SIGTERM.
+ * Counts the words of a topic: each word makes one record with the count so far, exactly once unless told otherwise.
+ * Arguments: HOST:PORT APPLICATION STATE_FOLDER FROM_TOPIC TO_TOPIC [KEY=VALUE ...], the last being more settings.
+ * It prints its state, and ends at SIGTERM.
  */
 public class WordCount {
     public static void main(String[] args) throws Exception {
@@ -22,9 +23,11 @@ public class WordCount {
         settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
         settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 100);
         settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0); // otherwise it writes the last count only
-        settings.put(StreamsConfig.consumerPrefix("session.timeout.ms"), 6000);
-        settings.put(StreamsConfig.consumerPrefix("heartbeat.interval.ms"), 500);
         settings.put(StreamsConfig.consumerPrefix("auto.offset.reset"), "earliest");
+        for (int i = 5; i < args.length; i++) {
+            int equals = args[i].indexOf('=');
+            settings.put(args[i].substring(0, equals), args[i].substring(equals + 1));
+        }
 
         StreamsBuilder builder = new StreamsBuilder();
         builder.stream(args[3], Consumed.with(Serdes.String(), Serdes.String()))

@@ -1,0 +1,132 @@
+"""Kafka Streams with ``group.protocol=streams`` (KIP-1071) on ``groupcoord serve``: instances and servers are killed.
+
+They need a JDK and Maven, which fetches them once into ``GROUPCOORD_APPLICATIONS`` or the usual cache folder.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from groupcoord.cli.demo_processes import wait_until
+from tests.clients.applications import APPLICATIONS, LONGEST_S, START_S, consume, fetched, running
+from tests.ports import free_port
+
+WORDS = [f"word-{number}" for number in range(20)]
+SETTINGS = {
+    "group.streams.min.session.timeout.ms": 1_000,
+    "group.streams.session.timeout.ms": 6_000,
+    "group.streams.min.heartbeat.interval.ms": 100,
+    "group.streams.heartbeat.interval.ms": 500,
+    "group.streams.initial.rebalance.delay.ms": 1_000,
+}
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("client_libraries")]
+
+
+@pytest.fixture(scope="module")
+def jars() -> Path:
+    """The folder of the jars."""
+    return fetched("streams.xml")
+
+
+class Server:
+    """A server whose process may be killed and started again, at the same address and on the same folder."""
+
+    def __init__(self, folder: Path) -> None:
+        port = free_port()
+        self.bootstrap = f"127.0.0.1:{port}"
+        arguments = ["serve", "--port", str(port), "--data-dir", str(folder / "data")]
+        arguments += [word for topic in ("words:4", "counts:4") for word in ("--topic", topic)]
+        arguments += [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
+        self._command = [sys.executable, "-c", "from groupcoord.cli import main; main()", *arguments]
+        self._log = folder / "server.log"
+        self.start()
+
+    def start(self) -> None:
+        """Start it, and wait until it listens."""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=log)
+        assert self._process.stdout is not None
+        assert b"listening" in self._process.stdout.readline()
+
+    def kill(self) -> None:
+        """Kill it."""
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """A server on a folder."""
+    server = Server(tmp_path)
+    yield server
+    server.kill()
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_words_are_counted_whoever_is_killed(server: Server, jars: Path, tmp_path: Path, guarantee: str) -> None:
+    """Two instances count words; one of them is killed and comes back, the server twice: no word is lost, and none is
+    counted twice where that is promised.
+    """
+    from confluent_kafka import Producer
+
+    chance = random.Random(7)
+    words = [chance.choice(WORDS) for _ in range(4_000)]
+    producer = Producer({"bootstrap.servers": server.bootstrap, "enable.idempotence": True})
+
+    def produce(some: list[str]) -> None:
+        for word in some:
+            producer.produce("words", word)
+            producer.poll(0)
+        assert producer.flush(LONGEST_S) == 0
+
+    def count_words(name: str) -> Any:
+        program, folder = str(APPLICATIONS / "WordCount.java"), tmp_path / name
+        settings = ("group.protocol=streams", f"processing.guarantee={guarantee}")
+        arguments = (program, server.bootstrap, "application", str(folder), "words", "counts", *settings)
+        return running(tmp_path / f"{name}.log", jars, *arguments)
+
+    def is_running(name: str) -> bool:
+        log = tmp_path / f"{name}.log"
+        return log.exists() and "RUNNING" in log.read_text().splitlines()
+
+    with ExitStack() as stack:
+        stack.enter_context(count_words("stays"))
+        with count_words("dies") as dies:
+            wait_until(lambda: is_running("stays") and is_running("dies"), START_S, "both instances are running")
+            produce(words[:1_500])
+            consume(server.bootstrap, "counts", 500)
+            server.kill()
+            server.start()
+            produce(words[1_500:2_500])
+            consume(server.bootstrap, "counts", 1_800)
+            dies.send_signal(signal.SIGKILL)
+            produce(words[2_500:3_000])
+            server.kill()
+            server.start()
+        stack.enter_context(count_words("dies"))
+        produce(words[3_000:])
+        told = consume(server.bootstrap, "counts", len(words))
+
+    counts = defaultdict(list)
+    for word, count in told:
+        counts[word].append(int(count))
+    truth = {word: list(range(1, words.count(word) + 1)) for word in set(words)}
+    if guarantee == "exactly_once_v2":
+        assert counts == truth
+    else:
+        assert {word: sorted(set(found)) for word, found in counts.items() if set(found) >= set(truth[word])} == {
+            word: sorted({*truth[word], *counts[word]}) for word in truth
+        }
