@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from groupcoord.testing.asserting.groups import CommittedOffset, GroupDescription, MemberDescription
+    from groupcoord.testing.asserting.groups import CommittedOffset, GroupDescription, MemberDescription, Task
     from groupcoord.testing.asserting.records import ConsumerRecord, ProducerRecord, RecordsRefusedError
     from groupcoord.testing.asserting.requests import ReceivedRequest, Requests
     from groupcoord.testing.asserting.topics import TopicDescription
@@ -62,6 +62,7 @@ __all__ = [
     "RecordsRefusedError",
     "Requests",
     "ServerThread",
+    "Task",
     "TopicDescription",
     "assignments",
     "check_assignor",
@@ -103,6 +104,7 @@ _ELSEWHERE = {
     "GroupDescription": "asserting.groups",
     "History": "history",
     "MemberDescription": "asserting.groups",
+    "Task": "asserting.groups",
     "ProducerRecord": "asserting.records",
     "ReceivedRequest": "asserting.requests",
     "RecordsRefusedError": "asserting.records",

@@ -9,8 +9,19 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from groupcoord.broker.broker import Broker
-from groupcoord.messages import Heartbeat, JoinGroup, JoinProtocol, OffsetCommit, OffsetToCommit, TopicToCommit
-from groupcoord.testing import CommittedOffset, GroupDescription, MemberDescription, ServerThread
+from groupcoord.messages import (
+    Heartbeat,
+    JoinGroup,
+    JoinProtocol,
+    OffsetCommit,
+    OffsetToCommit,
+    StreamsGroupHeartbeat,
+    Subtopology,
+    TopicInfo,
+    TopicToCommit,
+    Topology,
+)
+from groupcoord.testing import CommittedOffset, GroupDescription, MemberDescription, ServerThread, Task
 from groupcoord.testing.kip848_consumers import Kip848Consumer
 
 CLIENTS_TIMEOUT_S = 60.0
@@ -88,6 +99,33 @@ def test_groups_are_described_while_they_rebalance() -> None:
     assert str(group) == "billing (classic): PreparingRebalance, generation 0, 1 member"
     assert (member.topics, member.assignment, member.epoch) == (("orders",), (), 0)
     assert str(member).endswith("(client '' at ): no partitions")
+
+
+def test_a_streams_group_has_tasks() -> None:
+    """An application of Kafka Streams is told by the sources of its topology, and each member by its tasks."""
+    store = TopicInfo("app-store-changelog")
+    topology = Topology(0, (Subtopology("0", ("orders",), state_changelog_topics=(store,)),))
+    settings = {"group.streams.initial.rebalance.delay.ms": 0, "group.streams.assignment.interval.ms": 0}
+    settings["group.streams.num.standby.replicas"] = 1
+
+    def beat(member_id: str, epoch: int) -> StreamsGroupHeartbeat:
+        joins = {"topology": topology, "rebalance_timeout_ms": 60_000, "process_id": member_id} if epoch == 0 else {}
+        return StreamsGroupHeartbeat(
+            "app", member_id, epoch, active_tasks=(), standby_tasks=(), warmup_tasks=(), **joins
+        )
+
+    with ServerThread(topics={"orders": 2}, settings=settings) as server:
+        for member_id, epoch in (("a", 0), ("a", 2), ("b", 0), ("a", 3)):
+            server.run(lambda broker, member_id=member_id, epoch=epoch: broker.coordinator.call(beat(member_id, epoch)))
+        (group,) = server.groups
+        first, second = sorted(group.members, key=lambda member: member.member_id)
+
+    assert (group.group_id, group.type) == ("app", "streams")
+    assert (first.protocol, first.topics, first.assignment) == ("streams", ("orders",), ())
+    assert {*first.active_tasks, *second.active_tasks} <= {Task("0", 0), Task("0", 1)}
+    assert first.active_tasks
+    assert not {*first.active_tasks} & {*first.standby_tasks}
+    assert "(client '' at ): 0_" in str(first)
 
 
 @pytest.mark.parametrize(

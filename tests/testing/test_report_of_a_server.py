@@ -40,9 +40,14 @@ from groupcoord.messages import (
     OffsetFetch,
     OffsetFetchResponse,
     OffsetToCommit,
+    StreamsGroupHeartbeat,
+    StreamsGroupHeartbeatResponse,
+    StreamsStatus,
+    StreamsStatusCode,
     SyncAssignment,
     SyncGroup,
     SyncGroupResponse,
+    TaskIds,
     TopicPartitions,
     TopicToCommit,
 )
@@ -96,6 +101,7 @@ def name_of(topic_id: UUID) -> str | None:
         (Heartbeat("g", 3, MEMBER), "g, generation 3, member billing-1-c0bead4f-b631…"),
         (LeaveGroup("g", (LeavingMember("", "static"), LeavingMember("m"))), "g, static, m"),
         (ConsumerGroupHeartbeat("g", "m", 5), "g, epoch 5, member m"),
+        (StreamsGroupHeartbeat("g", "m", 5), "g, epoch 5, member m"),
         (
             OffsetCommit("g", (OFFSETS,), 3, "m"),
             "g, generation 3: orders-0 at 10, orders-1 at 11, orders-2 at 12, orders-3 at 13 and 2 more",
@@ -135,6 +141,24 @@ def test_requests_in_a_few_words(request_: object, words: str) -> None:
         (SyncGroupResponse(ErrorCode.NONE), "no partitions"),
         (SyncGroupResponse(ErrorCode.NONE, assignment=b"?"), "1 byte"),
         (ConsumerGroupHeartbeatResponse(ErrorCode.NONE, member_epoch=4), "epoch 4"),
+        (StreamsGroupHeartbeatResponse(ErrorCode.NONE, member_epoch=4), "epoch 4"),
+        (
+            StreamsGroupHeartbeatResponse(
+                ErrorCode.NONE,
+                member_epoch=4,
+                active_tasks=(TaskIds("0", (0,)), TaskIds("1", (2,))),
+                standby_tasks=(TaskIds("0", (3,)),),
+                warmup_tasks=(),
+                status=(StreamsStatus(StreamsStatusCode.ASSIGNMENT_DELAYED, ""),),
+            ),
+            "epoch 4, 0_0, 1_2, standby 0_3, ASSIGNMENT_DELAYED",
+        ),
+        (
+            StreamsGroupHeartbeatResponse(
+                ErrorCode.NONE, member_epoch=4, active_tasks=(), standby_tasks=(), warmup_tasks=()
+            ),
+            "epoch 4, no tasks",
+        ),
         (
             ConsumerGroupHeartbeatResponse(
                 ErrorCode.NONE, member_epoch=4, assignment=(TopicPartitions(ORDERS_ID, (0, 2)),)

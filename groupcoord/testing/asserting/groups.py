@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, cast
+from typing import Literal, NamedTuple, cast
 
 from attrs import frozen
 
@@ -15,21 +15,34 @@ from groupcoord.core.consumer_protocol import (
     decode_assignment,
     decode_subscription,
 )
-from groupcoord.core.kinds import as_classic_group
+from groupcoord.core.kinds import as_classic_group, as_consumer_group
 from groupcoord.core.messages import (
     ConsumerGroupDescribe,
     DescribedConsumerMember,
     DescribedPartitions,
+    DescribedStreamsMember,
     DescribeGroups,
     GroupToFetch,
     ListGroups,
     MemberType,
     OffsetFetch,
+    StreamsGroupDescribe,
+    TaskIds,
 )
 from groupcoord.testing.asserting.words import counted
 
-GroupType = Literal["classic", "consumer"]
+GroupType = Literal["classic", "consumer", "streams"]
 CONSUMER_PROTOCOL_TYPE = "consumer"
+
+
+class Task(NamedTuple):
+    """A task of Kafka Streams: a subtopology, and the partition of its topics that is processed in it."""
+
+    subtopology_id: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.subtopology_id}_{self.partition}"
 
 
 @frozen
@@ -42,10 +55,12 @@ class MemberDescription:
         client_host: where it is, in Kafka's form: ``/127.0.0.1``.
         instance_id: its id as a static member (KIP-345).
         protocol: which one it speaks; both may meet in a group of type consumer.
-        topics: the topics that it subscribes to by name.
+        topics: the topics that it subscribes to by name; in a streams group the sources of its topology.
         topic_regex: the expression that it subscribes with (KIP-848).
-        assignment: the partitions that it has, by topic and number.
-        epoch: the generation of its group, or its own epoch in a group of type consumer.
+        assignment: the partitions that it has, by topic and number; none in a streams group, which deals in tasks.
+        epoch: the generation of its group, or its own epoch in a group of another type.
+        active_tasks: what it processes in a streams group (KIP-1071).
+        standby_tasks: tasks whose state it keeps for others.
     """
 
     member_id: str
@@ -57,8 +72,14 @@ class MemberDescription:
     topic_regex: str | None
     assignment: tuple[TopicPartition, ...]
     epoch: int
+    active_tasks: tuple[Task, ...] = ()
+    standby_tasks: tuple[Task, ...] = ()
 
     def __str__(self) -> str:
+        if self.protocol == "streams":
+            tasks = " ".join(map(str, self.active_tasks)) or "no tasks"
+            standbys = f", standby {' '.join(map(str, self.standby_tasks))}" if self.standby_tasks else ""
+            return f"{self.member_id} (client {self.client_id!r} at {self.client_host}): {tasks}{standbys}"
         partitions = " ".join(f"{topic}-{index}" for topic, index in self.assignment) or "no partitions"
         return f"{self.member_id} (client {self.client_id!r} at {self.client_host}): {partitions}"
 
@@ -69,9 +90,9 @@ class GroupDescription:
 
     Attributes:
         group_id: its name.
-        type: that of its protocol: ``classic`` or ``consumer`` (KIP-848).
+        type: that of its protocol: ``classic``, ``consumer`` (KIP-848) or ``streams`` (KIP-1071).
         state: as Kafka names it: ``Stable``, ``PreparingRebalance``, ``Reconciling`` …
-        epoch: its generation, or its epoch if it is of type consumer.
+        epoch: its generation if it is of type classic, or its epoch.
         members: who is in it.
     """
 
@@ -113,7 +134,10 @@ def describe_group(broker: Broker, group_id: str) -> GroupDescription | None:
     if group is None:
         return None
     classic = as_classic_group(group)
-    return _consumer(coordinator, group_id) if classic is None else _classic(coordinator, classic)
+    if classic is not None:
+        return _classic(coordinator, classic)
+    describe = _streams if as_consumer_group(group) is None else _consumer
+    return describe(coordinator, group_id)
 
 
 def _coordinator_of(broker: Broker, group_id: str) -> GroupCoordinator:
@@ -179,6 +203,36 @@ def _consumer_member(member: DescribedConsumerMember) -> MemberDescription:
         assignment=_flattened(member.assignment),
         epoch=member.member_epoch,
     )
+
+
+def _streams(coordinator: GroupCoordinator, group_id: str) -> GroupDescription | None:
+    described = coordinator.call(StreamsGroupDescribe((group_id,))).groups[0]
+    if described.error_code:
+        return None
+    subtopologies = () if described.topology is None else described.topology.subtopologies or ()
+    topics = tuple(sorted({topic for subtopology in subtopologies for topic in subtopology.source_topics}))
+    members = tuple(_streams_member(member, topics) for member in described.members)
+    return GroupDescription(group_id, "streams", described.group_state, described.group_epoch, members)
+
+
+def _streams_member(member: DescribedStreamsMember, topics: tuple[str, ...]) -> MemberDescription:
+    return MemberDescription(
+        member_id=member.member_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        instance_id=member.instance_id,
+        protocol="streams",
+        topics=topics,
+        topic_regex=None,
+        assignment=(),
+        epoch=member.member_epoch,
+        active_tasks=_tasks(member.assignment.active_tasks),
+        standby_tasks=_tasks(member.assignment.standby_tasks),
+    )
+
+
+def _tasks(tasks: tuple[TaskIds, ...]) -> tuple[Task, ...]:
+    return tuple(Task(each.subtopology_id, partition) for each in tasks for partition in each.partitions)
 
 
 def _flattened(topics: tuple[DescribedPartitions, ...]) -> tuple[TopicPartition, ...]:

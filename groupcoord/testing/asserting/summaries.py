@@ -23,8 +23,11 @@ from groupcoord.core.messages import (
     OffsetCommit,
     OffsetFetch,
     OffsetFetchResponse,
+    StreamsGroupHeartbeat,
+    StreamsGroupHeartbeatResponse,
     SyncGroup,
     SyncGroupResponse,
+    TaskIds,
     TxnOffsetCommit,
 )
 from groupcoord.errors import ErrorCode
@@ -40,7 +43,7 @@ PARTS_MAX = 4
 NODES_MAX = 1_000
 ID_LENGTH = 24
 
-ROUTINE = (ApiVersions, Metadata, Fetch, Heartbeat, ConsumerGroupHeartbeat)
+ROUTINE = (ApiVersions, Metadata, Fetch, Heartbeat, ConsumerGroupHeartbeat, StreamsGroupHeartbeat)
 """What clients send again and again. What was answered of these without an error, and without news, is only counted."""
 
 
@@ -83,6 +86,8 @@ def is_routine(request: ReceivedRequest) -> bool:
         return False
     if isinstance(message, ConsumerGroupHeartbeat):
         return answer.assignment is None and message.member_epoch > 0
+    if isinstance(message, StreamsGroupHeartbeat):
+        return answer.active_tasks is None and not answer.status and message.member_epoch > 0
     return not (isinstance(answer, FetchResponse) and _record_bytes(answer))
 
 
@@ -106,7 +111,7 @@ def describe_request(message: Any, name_of: NameOf) -> str:
             return f"{message.group_id}, generation {message.generation_id}, member {short(message.member_id)}"
         case LeaveGroup():
             return f"{message.group_id}, {some(short(m.member_id or m.group_instance_id) for m in message.members)}"
-        case ConsumerGroupHeartbeat():
+        case ConsumerGroupHeartbeat() | StreamsGroupHeartbeat():
             return f"{message.group_id}, epoch {message.member_epoch}, member {short(message.member_id)}"
         case OffsetCommit() | TxnOffsetCommit():
             offsets = some(
@@ -156,6 +161,8 @@ def describe_answer(answer: Any, name_of: NameOf) -> str:
         case ConsumerGroupHeartbeatResponse():
             has = "" if answer.assignment is None else f", {_partitions_by_id(answer, name_of)}"
             return f"epoch {answer.member_epoch}{has}"
+        case StreamsGroupHeartbeatResponse():
+            return ", ".join([f"epoch {answer.member_epoch}", *_tasks(answer), *_statuses(answer)])
         case OffsetFetchResponse():
             return some(
                 f"{place} at {offset.committed_offset}"
@@ -178,6 +185,23 @@ def _assignment(data: bytes) -> str:
     except ConsumerProtocolError:
         return counted(len(data), "byte")
     return some((f"{topic}-{index}" for topic, index in partitions), "no partitions")
+
+
+def _tasks(answer: StreamsGroupHeartbeatResponse) -> Iterator[str]:
+    """Yield the tasks that a member is given, of each kind; if there are none of any, that."""
+    if answer.active_tasks is None:
+        return
+    yield some(_task_names(answer.active_tasks), "no tasks")
+    if answer.standby_tasks:
+        yield f"standby {some(_task_names(answer.standby_tasks))}"
+
+
+def _task_names(tasks: Iterable[TaskIds]) -> Iterator[str]:
+    return (f"{each.subtopology_id}_{index}" for each in tasks for index in each.partitions)
+
+
+def _statuses(answer: StreamsGroupHeartbeatResponse) -> list[str]:
+    return [status.code.name for status in answer.status or ()]
 
 
 def _partitions_by_id(answer: ConsumerGroupHeartbeatResponse, name_of: NameOf) -> str:
