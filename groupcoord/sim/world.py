@@ -194,6 +194,8 @@ class World:
 
     def _begin_measuring(self, _: None) -> None:
         self.stage.operations.clear()
+        for tasks in self.stage.applications.values():
+            tasks.begin_measuring(self.scheduler.time_ms)
         for group in self.groups:
             group_id = group.options.group_id
             group.observations.begin_measuring(self.scheduler.time_ms)

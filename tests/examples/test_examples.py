@@ -245,7 +245,7 @@ def test_a_service_in_java_passes_its_tests(tmp_path: Path) -> None:
         *("bad_night", "exactly_once", "mixed_group", "rolling_upgrade"),
         *(
             pytest.param(name, marks=pytest.mark.slow)
-            for name in ("both_protocols", "rolling_restart", "ways_to_assign")
+            for name in ("both_protocols", "rolling_restart", "standbys", "ways_to_assign")
         ),
     ],
 )

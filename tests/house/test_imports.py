@@ -94,6 +94,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "analysis.report",  # how it tells what came of it
         # its laws judge what is inside
         *("core.records", "core.hard_state", "core.offsets", "core.timers"),
+        *("core.host", "core.questions"),  # topics that applications of Kafka Streams need
         *("core.groups", "core.kinds", "core.classic", "core.consumer", "core.modern"),
     ),
     "analysis": (),

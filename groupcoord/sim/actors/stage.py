@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from groupcoord.sim.actors.options import GroupProtocol
+from groupcoord.sim.actors.streams_tasks import StreamsTasks
 from groupcoord.sim.actors.transactions import Transactions
 from groupcoord.sim.cluster.simulated_cluster import SimulatedCluster
 from groupcoord.sim.cluster.topics import Topics
@@ -81,6 +82,7 @@ class Stage:
         topics: the topics that there are.
         transactions: those of all producers.
         operations: how often clients did what.
+        applications: the tasks of applications of Kafka Streams, by group.
         round_trip_ms: no answer takes longer while nothing is wrong, but for those that wait for others.
     """
 
@@ -104,6 +106,7 @@ class Stage:
         self.ownership = ownership
         self.transactions = transactions
         self.operations: Counter[ClientOperation] = Counter()
+        self.applications: dict[str, StreamsTasks] = {}
         self.round_trip_ms = 2 * cluster.options.most_latency_ms + 2 * cluster.options.flush_ms
         self._client_count = consumer_count
 

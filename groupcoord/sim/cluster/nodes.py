@@ -9,6 +9,7 @@ from uuid import UUID
 
 from groupcoord.config.group_settings import ConsumerGroupSettings
 from groupcoord.coordinator import GroupCoordinator, PartitionStatus
+from groupcoord.core.host import CreateTopics, create_no_topics
 from groupcoord.errors import ErrorCode
 from groupcoord.events import Event
 from groupcoord.messages import Node, Request, Response, TxnOffsetCommit
@@ -37,6 +38,7 @@ class NodeEnvironment:
         on_event: called with each thing that happened to a group on a node.
         on_answer: called with each answer that a node gives, before it travels.
         verify_transaction: asked before a node takes a transactional commit.
+        create_internal_topics: creates topics that applications of Kafka Streams need.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class NodeEnvironment:
         self.active: dict[CoordinatorNode, None] = {}
         self.on_event: Callable[[CoordinatorNode, Event], None] = _ignore
         self.on_answer: Callable[[CoordinatorNode, Request, Response], None] = _ignore
+        self.create_internal_topics: CreateTopics = create_no_topics
         self.verify_transaction: Callable[[TxnOffsetCommit], ErrorCode] | None = None
         self._id_key = stable_number(seed, "member ids")
         self._id_count = 0
@@ -145,6 +148,7 @@ class CoordinatorNode:
             topics=environment.topics,
             regexes=environment.topics,
             consumer_group_settings=environment.settings_of,
+            create_internal_topics=environment.create_internal_topics,
             node=self.address,
             owner=self._owner,
             verify_transaction=environment.verify_transaction,

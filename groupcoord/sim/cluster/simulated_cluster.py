@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.consumer_protocol import TopicPartition
+from groupcoord.core.questions import CreateInternalTopics
 from groupcoord.sim.cluster.log import NOBODY, Leader, StoreFault
 from groupcoord.sim.cluster.nodes import CoordinatorNode, NodeEnvironment
 from groupcoord.sim.cluster.options import ClusterOptions
@@ -38,6 +39,7 @@ class SimulatedCluster:
         self.environment = environment = NodeEnvironment(
             scheduler, options, seed=seed, topics=self.topics, store_faults=store_faults
         )
+        environment.create_internal_topics = self._create_internal_topics
         self.scheduler = scheduler
         self.options = options
         self.config = options.config
@@ -91,6 +93,19 @@ class SimulatedCluster:
         for node in self.nodes:
             node.topics_changed((topic,), are_new=is_new)
         return added
+
+    def _create_internal_topics(self, question: CreateInternalTopics) -> Mapping[str, str]:
+        """Create topics a moment later, as a controller does."""
+        for topic in question.topics:
+            created_ms = self.scheduler.time_ms + self.options.word_ms
+            self.scheduler.at(created_ms, WORLD_RANK, self._create, (topic.name, topic.partition_count))
+        return {}
+
+    def _create(self, topic: tuple[str, int]) -> None:
+        name, partition_count = topic
+        if self.topics.partition_count(name) is None:
+            self.on_change("controller", f"{name} is created with {partition_count} partitions")
+            self.set_partition_count(name, partition_count)
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic. Nodes that are up learn of it at once, and delete the offsets that were committed for it."""

@@ -79,7 +79,7 @@ class Comparison:
 
 
 def _means(runs: Sequence[Run], key: str) -> dict[int, float]:
-    values = {run.seed: [value for group in run.groups for value in group.values[key]] for run in runs}
+    values = {run.seed: [value for group in run.groups for value in group.values.get(key, ())] for run in runs}
     return {seed: fmean(found) for seed, found in values.items() if found}
 
 

@@ -93,6 +93,17 @@ def _figures_of(world: World) -> Iterator[GroupFigures]:
             dict(sorted(seen.rebalance_causes.items())),
         )
 
+    for group_id, tasks in world.stage.applications.items():
+        figures = tasks.finish(world.scheduler.time_ms)
+        yield GroupFigures(
+            group_id,
+            {
+                "unowned_ms": tuple(task.unprocessed_ms for task in figures),
+                "moves": tuple(task.moves for task in figures),
+            },
+            {},
+        )
+
 
 def run_seeds(seeds: Sequence[int], options_of: OptionsOf, jobs: int = 1) -> Iterator[Run]:
     """Run seeds, in processes of their own if ``jobs`` is above 1; results come in the order of the seeds.
@@ -154,7 +165,7 @@ class FleetReport:
             for run in self.runs
             for group in run.groups
             if group_id in (None, group.group_id)
-            for value in group.values[key]
+            for value in group.values.get(key, ())
         ]
 
     def group_ids(self) -> list[str]:

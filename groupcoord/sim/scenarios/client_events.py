@@ -10,6 +10,7 @@ from groupcoord.sim.actors.fault import Fault
 from groupcoord.sim.actors.foreign_records import FOREIGN, ForeignRecords
 from groupcoord.sim.actors.producers import TransactionalProducer
 from groupcoord.sim.actors.simple_consumers import SimpleConsumer
+from groupcoord.sim.actors.streams_applications import StreamsApplication
 from groupcoord.sim.scenarios.fault_events import EventTargets, Make, group_of
 from groupcoord.sim.scenarios.table_reader import TableReader
 
@@ -72,6 +73,36 @@ def _simple_consumer(table: TableReader, targets: EventTargets) -> Make:
     return make
 
 
+def _streams_application(table: TableReader, targets: EventTargets) -> Make:
+    group, topics = table.text("group"), table.names("topics")
+    for topic in topics:
+        table.require_known("topics", topic, targets.topics)
+    if group in (other.group_id for other in targets.groups):
+        table.fail("group", f"there are consumers with the name {group!r}")
+    bounds, instances = table.duration_range("for"), table.number("instances", 2, at_least=1, at_most=1_000)
+    restore_ms, restart = table.duration("restore", "0ms"), table.duration_range("restart", "0ms")
+    every_ms, down_ms = table.positive_duration("every", "30s"), table.positive_duration("down", "5s")
+    is_graceful = table.flag("graceful", True)
+
+    def make(chance: Random, at_ms: int) -> list[Fault]:
+        return [
+            StreamsApplication(
+                start_ms=at_ms,
+                end_ms=at_ms + chance.randint(*bounds),
+                group=group,
+                instances=instances,
+                topics=topics,
+                restore_ms=restore_ms,
+                restart_from_ms=at_ms + chance.randint(*restart) if restart[1] else None,
+                restart_every_ms=every_ms,
+                down_ms=down_ms,
+                is_graceful=is_graceful,
+            )
+        ]
+
+    return make
+
+
 def _known_group(table: TableReader, targets: EventTargets) -> str:
     name = table.text("group")
     table.require_known("group", name, [*(group.group_id for group in targets.groups), *targets.simple_groups])
@@ -122,6 +153,7 @@ def _foreign_record(table: TableReader, targets: EventTargets) -> Make:
 CLIENT_EVENTS: dict[str, Callable[[TableReader, EventTargets], Make]] = {
     "transactional-producer": _transactional_producer,
     SIMPLE_CONSUMER: _simple_consumer,
+    "streams-application": _streams_application,
     "describe-group": _describe_group,
     "delete-group": _delete_group,
     "delete-offsets": _delete_offsets,

@@ -1,0 +1,184 @@
+"""Applications of Kafka Streams (KIP-1071): instances that share the tasks of a topology and are restarted in turn."""
+
+from __future__ import annotations
+
+from attrs import define, field, frozen
+
+from groupcoord.errors import ErrorCode
+from groupcoord.laws import require
+from groupcoord.messages import (
+    StreamsGroupHeartbeat,
+    StreamsGroupHeartbeatResponse,
+    Subtopology,
+    TaskIds,
+    TopicInfo,
+    Topology,
+)
+from groupcoord.sim.actors.fault import Fault
+from groupcoord.sim.actors.population import Population
+from groupcoord.sim.actors.scripted_clients import Ask, Pause, Script, ScriptedClient
+from groupcoord.sim.actors.stage import Stage
+from groupcoord.sim.actors.streams_tasks import StreamsTasks
+
+INSTANCE = "streams instance"
+
+RETRY_MS = 500
+"""A heartbeat that nobody took is sent again after so long."""
+
+REBALANCE_TIMEOUT_MS = 300_000
+SUBTOPOLOGY_ID = "0"
+
+_FENCING = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+@frozen(kw_only=True)
+class StreamsApplication(Fault):
+    """An application of one subtopology comes, with some instances of a thread each, and goes at the end.
+
+    Attributes:
+        group: its name.
+        instances: how many there are.
+        topics: what it reads.
+        restore_ms: how long it takes to read the whole state of a task; 0: tasks have none.
+        restart_from_ms: when the first instance is restarted, milliseconds since the run began; None: never.
+        restart_every_ms: how long after one instance the next one is restarted, until all have been.
+        down_ms: how long an instance is gone.
+        is_graceful: it leaves the group before; else it is killed.
+    """
+
+    group: str
+    instances: int
+    topics: tuple[str, ...]
+    restore_ms: int = 0
+    restart_from_ms: int | None = None
+    restart_every_ms: int = 30_000
+    down_ms: int = 5_000
+    is_graceful: bool = True
+
+    @property
+    def group_id(self) -> str | None:
+        """Its own group, which has no consumers."""
+        return self.group
+
+    def begin(self, stage: Stage, population: Population) -> None:
+        """Let its instances start."""
+        counts = [stage.topics.partition_count(topic) or 0 for topic in self.topics]
+        tasks = StreamsTasks(max(counts), stage.scheduler.time_ms, self.restore_ms)
+        stage.applications[self.group] = tasks
+        session_ms = stage.cluster.config.group_streams_session_timeout_ms
+        instances = [_Instance(self, index, stage, tasks, session_ms) for index in range(self.instances)]
+        for instance in instances:
+            instance.others = [other for other in instances if other is not instance]
+            ScriptedClient(stage, INSTANCE, None, instance.script())
+
+    def end(self, stage: Stage, population: Population) -> None:
+        """Stop measuring: its instances are about to go."""
+        stage.applications[self.group].finish(stage.scheduler.time_ms)
+
+    def topology(self) -> Topology:
+        """Return what its members process."""
+        changelogs = (TopicInfo(f"{self.group}-store-changelog"),) if self.restore_ms else ()
+        return Topology(0, (Subtopology(SUBTOPOLOGY_ID, self.topics, state_changelog_topics=changelogs),))
+
+
+@define
+class _Instance:
+    """One instance, over its lives.
+
+    Attributes:
+        active, standby: the tasks that it believes to have.
+        taken_ms: when it sent the last heartbeat that was accepted.
+        others: the other instances.
+    """
+
+    application: StreamsApplication
+    index: int
+    stage: Stage
+    tasks: StreamsTasks
+    session_ms: int
+    active: frozenset[int] = frozenset()
+    standby: frozenset[int] = frozenset()
+    taken_ms: int = -1
+    others: list[_Instance] = field(factory=list)
+
+    def script(self) -> Script:
+        """Live, be restarted once, and live until the end."""
+        application, start_ms = self.application, self.stage.start_ms
+        end_ms = start_ms + application.end_ms
+        if application.restart_from_ms is not None:
+            restart_ms = start_ms + application.restart_from_ms + self.index * application.restart_every_ms
+            if restart_ms < end_ms:
+                yield from self._life(1, restart_ms, leaves=application.is_graceful)
+                yield Pause(application.down_ms)
+        yield from self._life(2, end_ms, leaves=True)
+
+    @property
+    def _now_ms(self) -> int:
+        return self.stage.scheduler.time_ms
+
+    def _life(self, life: int, until_ms: int, *, leaves: bool) -> Script:
+        member_id, epoch, tells = f"{self.application.group}-{self.index}-{life}", 0, True
+        while self._now_ms < until_ms:
+            sent_ms = self._now_ms
+            answer = yield Ask(self._heartbeat(member_id, epoch, tells=tells), self.application.group)
+            if not isinstance(answer, StreamsGroupHeartbeatResponse) or answer.error_code is not ErrorCode.NONE:
+                if isinstance(answer, StreamsGroupHeartbeatResponse) and answer.error_code in _FENCING:
+                    self._have(frozenset(), frozenset())
+                    epoch = 0
+                tells = True  # what was told may not have arrived
+                yield Pause(RETRY_MS)
+                continue
+            epoch, self.taken_ms, tells = answer.member_epoch, sent_ms, False
+            if answer.active_tasks is not None:
+                self._have(_numbers(answer.active_tasks), _numbers(answer.standby_tasks or ()))
+                tells = True  # at once, so that others may have what it has given up
+                continue
+            yield Pause(max(1, min(answer.heartbeat_interval_ms, until_ms - self._now_ms)))
+        self._have(frozenset(), frozenset())
+        self.taken_ms = -1
+        if leaves:
+            yield Ask(StreamsGroupHeartbeat(self.application.group, member_id, -1), self.application.group)
+
+    def _heartbeat(self, member_id: str, epoch: int, *, tells: bool) -> StreamsGroupHeartbeat:
+        request = StreamsGroupHeartbeat(self.application.group, member_id, epoch, client_id=member_id)
+        if epoch == 0:
+            self._have(frozenset(), frozenset())
+            request.topology = self.application.topology()
+            request.rebalance_timeout_ms = REBALANCE_TIMEOUT_MS
+            request.process_id = f"{self.application.group}-{self.index}"
+        if epoch == 0 or tells:
+            request.active_tasks, request.standby_tasks = _task_ids(self.active), _task_ids(self.standby)
+            request.warmup_tasks = ()
+        return request
+
+    def _have(self, active: frozenset[int], standby: frozenset[int]) -> None:
+        """Take and give up tasks: what it gives up it gives up first.
+
+        Raises:
+            LawBrokenError: another instance has one of them active and can't be put out yet, or it has a task twice.
+        """
+        now_ms = self._now_ms
+        require(not active & standby, f"{self.application.group}-{self.index} has a standby beside the active task")
+        for number in sorted(self.active - active):
+            self.tasks.give_up(number, self.index, now_ms)
+        for number in sorted(self.standby - standby):
+            self.tasks.stop_copying(number, self.index, now_ms)
+        for number in sorted(active - self.active):
+            for other in self.others:
+                require(
+                    number not in other.active or now_ms - other.taken_ms >= self.session_ms,
+                    f"{self.application.group}: task {number} is active at instances {self.index} and {other.index}",
+                )
+            is_ready = self.tasks.take(number, self.index, now_ms) == 0
+            self.stage.count(INSTANCE, "takes a task", "with its state" if is_ready else "reads its state")
+        for number in sorted(standby - self.standby):
+            self.tasks.copy(number, self.index)
+        self.active, self.standby = active, standby
+
+
+def _numbers(tasks: tuple[TaskIds, ...]) -> frozenset[int]:
+    return frozenset(number for each in tasks for number in each.partitions)
+
+
+def _task_ids(numbers: frozenset[int]) -> tuple[TaskIds, ...]:
+    return (TaskIds(SUBTOPOLOGY_ID, tuple(sorted(numbers))),) if numbers else ()
