@@ -89,9 +89,12 @@ __all__ = [
     "offset_delete_requests",
     "protocols",
     "requests",
+    "streams_group_describe_requests",
+    "streams_group_heartbeats",
     "subscriptions",
     "sync_requests",
     "topic_names",
+    "topologies",
     "transactional_commit_requests",
 ]
 
@@ -116,6 +119,9 @@ _ELSEWHERE = {
     "check_log_store": "log_store_contract",
     "exam": "exams.as_tests",
     "histories": "history",
+    "streams_group_describe_requests": "streams_strategies",
+    "streams_group_heartbeats": "streams_strategies",
+    "topologies": "streams_strategies",
 }
 """Which module of this package has a name; the strategies have all others."""
 

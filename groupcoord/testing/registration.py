@@ -24,6 +24,8 @@ NAMES: dict[type, str] = {
     messages.OffsetCommit: "commit_requests",
     messages.OffsetDelete: "offset_delete_requests",
     messages.OffsetFetch: "fetch_requests",
+    messages.StreamsGroupDescribe: "streams_group_describe_requests",
+    messages.StreamsGroupHeartbeat: "streams_group_heartbeats",
     messages.SyncGroup: "sync_requests",
     messages.TxnOffsetCommit: "transactional_commit_requests",
 }
@@ -40,8 +42,8 @@ def register() -> None:
 
 def _lazily(name: str) -> Callable[[type], Any]:
     def strategy_of(kind: type) -> Any:
-        from groupcoord.testing import strategies
+        from groupcoord import testing
 
-        return getattr(strategies, name)()
+        return getattr(testing, name)()
 
     return strategy_of

@@ -14,7 +14,14 @@ from hypothesis.errors import InvalidArgument
 from groupcoord import ErrorCode, GroupCoordinator, ManualClock, messages, testing
 from groupcoord.broker.topics.registry import check_topic_name
 from groupcoord.core.consumer_protocol import subscribed_topics
-from groupcoord.messages import ConsumerGroupHeartbeat, JoinGroup, LeaveGroup, OffsetCommit, Request
+from groupcoord.messages import (
+    ConsumerGroupHeartbeat,
+    JoinGroup,
+    LeaveGroup,
+    OffsetCommit,
+    Request,
+    StreamsGroupHeartbeat,
+)
 from groupcoord.testing.registration import NAMES
 from tests.tables import as_one_test
 
@@ -87,6 +94,18 @@ def test_heartbeats_of_consumer_groups_are_ones_that_clients_send(request: Consu
     elif request.member_epoch < 0:
         assert request.topic_partitions is None
         assert request.member_epoch == -1 or request.instance_id is not None
+
+
+@given(testing.streams_group_heartbeats(group_ids=ORDERS, topic_names=st.just("t")))
+@settings(deadline=None)
+def test_heartbeats_of_streams_groups_are_ones_that_clients_send(request: StreamsGroupHeartbeat) -> None:
+    """A join brings its topology and no tasks, all lists of tasks come or none; no coordinator finds fault with it."""
+    tasks = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
+    assert len({each is None for each in tasks}) == 1
+    assert (request.topology is not None) == (request.member_epoch == 0)
+    if request.member_epoch == 0:
+        assert tasks == ((), (), ())
+    assert answered_without(request, ErrorCode.INVALID_REQUEST, ErrorCode.STREAMS_INVALID_TOPOLOGY)
 
 
 @given(testing.topic_names(max_size=249))
