@@ -19,6 +19,7 @@ from groupcoord.cli.dump_selection import Selection, SelectionError, parse_kinds
 from groupcoord.cli.dump_table import Row, TableRows, pages
 from groupcoord.core.interpreter import collector_paused
 from groupcoord.core.records import OFFSETS_TOPIC
+from groupcoord.core.topic_names import SHARE_STATE_TOPIC
 
 DAMAGED, USAGE_ERROR = 1, 2
 
@@ -72,6 +73,8 @@ def dump(
 ) -> None:
     """Print every record of __consumer_offsets logs, those of a real broker as well, or what they tell of groups.
 
+    With --topic __share_group_state they are those of share groups' states, as JSON lines.
+
     With --bootstrap-server or --command-config they are read from a cluster that runs. Corrupt bytes are reported on
     stderr and skipped. Exit status: 0, 1 if anything could not be read, 2 if there is nothing to read.
     """
@@ -88,6 +91,10 @@ def dump(
     except (PathError, SelectionError, PipelineError) as error:
         _give_up(str(error))
     rows, lines = (_history_rows, _history_lines) if history else (_record_rows, _record_lines)
+    if topic == SHARE_STATE_TOPIC:
+        if history or output_format is Format.table:
+            _give_up(f"records of {SHARE_STATE_TOPIC} are printed as JSON lines only")
+        lines = _share_state_lines
     if output_format is Format.table:
         reading.run(lambda: _print_table(rows(reading, selection)))
     else:
@@ -107,6 +114,14 @@ _Lines = Iterator[tuple[list[str], int]]
 
 def _record_lines(reading: Reading, selection: Selection, raw: bool) -> _Lines:
     maker = JsonLines(selection, raw=raw)
+    for partition, sound in reading.batches():
+        yield maker.lines(partition, sound), sound.batch.size_bytes
+
+
+def _share_state_lines(reading: Reading, selection: Selection, raw: bool) -> _Lines:
+    from groupcoord.cli.dump_share_state import ShareStateLines
+
+    maker = ShareStateLines(selection)
     for partition, sound in reading.batches():
         yield maker.lines(partition, sound), sound.batch.size_bytes
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.records.range_checksums import ReadAt
 from groupcoord.records.salvage import Damage, SoundBatch, salvage_batches
-from groupcoord.storage.file_names import OFFSETS_FOLDER, OTHER_FILES, PARTITION_FOLDER, SEGMENT_SUFFIX, SWAP_SUFFIX
+from groupcoord.storage.file_names import OTHER_FILES, PARTITION_FOLDER, SEGMENT_SUFFIX, SWAP_SUFFIX
 
 
 class PathError(ValueError):
@@ -31,15 +33,17 @@ class Segment(NamedTuple):
     size_bytes: int
 
 
-def find_segments(paths: Iterable[Path]) -> list[Segment]:
+def find_segments(paths: Iterable[Path], topic: str = OFFSETS_TOPIC) -> list[Segment]:
     """Return the segment files that the paths stand for: files, folders of segments and whole data directories.
+
+    Of these the folders of one topic count.
 
     Log partitions come in order of their numbers, segments in order of their offsets, paths in the order given.
 
     Raises:
         PathError: a path does not exist, or there is no segment in it.
     """
-    return [segment for path in paths for segment in _segments_of(path)]
+    return [segment for path in paths for segment in _segments_of(path, topic)]
 
 
 def unread_files(segments: Iterable[Segment]) -> list[Path]:
@@ -49,10 +53,10 @@ def unread_files(segments: Iterable[Segment]) -> list[Path]:
     return [path for folder in folders for path in sorted(folder.glob(f"*{SWAP_SUFFIX}")) if path not in given]
 
 
-def _segments_of(path: Path) -> list[Segment]:
+def _segments_of(path: Path, topic: str) -> list[Segment]:
     try:
         if path.is_dir():
-            return _in_folder(path)
+            return _in_folder(path, topic)
         if OTHER_FILES.fullmatch(path.name):
             raise PathError(f"{path} is no segment file; those end in {SEGMENT_SUFFIX}")
         return [_segment(path)]
@@ -60,17 +64,18 @@ def _segments_of(path: Path) -> list[Segment]:
         raise PathError(f"{path}: {error.strerror or error}") from None
 
 
-def _in_folder(folder: Path) -> list[Segment]:
+def _in_folder(folder: Path, topic: str) -> list[Segment]:
     segments = sorted(folder.glob(f"*{SEGMENT_SUFFIX}"))
     if segments:
         return [_segment(path) for path in segments]
-    partitions = [(int(match[1]), path) for path in folder.iterdir() if (match := OFFSETS_FOLDER.fullmatch(path.name))]
+    of_topic = re.compile(re.escape(topic) + r"-(\d{1,10})")
+    partitions = [(int(match[1]), path) for path in folder.iterdir() if (match := of_topic.fullmatch(path.name))]
     found = [_segment(path) for _, inner in sorted(partitions) for path in sorted(inner.glob(f"*{SEGMENT_SUFFIX}"))]
     if found:
         return found
     if partitions or PARTITION_FOLDER.fullmatch(folder.name):
         raise PathError(f"{folder} holds no segment files (*{SEGMENT_SUFFIX})")
-    raise PathError(f"{folder} holds neither segment files (*{SEGMENT_SUFFIX}) nor folders __consumer_offsets-N")
+    raise PathError(f"{folder} holds neither segment files (*{SEGMENT_SUFFIX}) nor folders {topic}-N")
 
 
 def _segment(path: Path) -> Segment:

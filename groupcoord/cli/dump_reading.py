@@ -34,7 +34,7 @@ def open_reading(paths: Sequence[Path], address: ClusterAddress | None, topic: s
     Args:
         paths: of files.
         address: of a cluster; None: files are to be read.
-        topic: of the cluster.
+        topic: whose records.
         selection: says which log partitions.
 
     Raises:
@@ -45,7 +45,7 @@ def open_reading(paths: Sequence[Path], address: ClusterAddress | None, topic: s
         raise PathError("give either paths or a cluster, by --bootstrap-server or --command-config")
     if address is not None:
         return ClusterReading(address, topic, selection)
-    segments = [segment for segment in find_segments(paths) if selection.has_partition(segment.partition)]
+    segments = [segment for segment in find_segments(paths, topic) if selection.has_partition(segment.partition)]
     if not segments:
         raise PathError("none of the paths holds the log partitions asked for")
     return FileReading(segments)

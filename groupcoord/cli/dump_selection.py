@@ -12,7 +12,8 @@ from groupcoord.records.describe import UNKNOWN
 from groupcoord.records.schemas import RecordType
 
 CONTROL = "CONTROL"
-TYPE_NAMES = (*(record_type.name for record_type in RecordType), CONTROL, UNKNOWN)
+SHARE_SNAPSHOT, SHARE_UPDATE = "SHARE_SNAPSHOT", "SHARE_UPDATE"
+TYPE_NAMES = (*(record_type.name for record_type in RecordType), SHARE_SNAPSHOT, SHARE_UPDATE, CONTROL, UNKNOWN)
 
 
 class SelectionError(ValueError):
