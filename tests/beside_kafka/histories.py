@@ -22,12 +22,22 @@ from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.core.java.hashing import hash_map_order, timeline_map_order
 from groupcoord.core.modern.group import ModernGroup
+from groupcoord.core.streams.group import StreamsGroup
 from tests.beside_kafka.comparison import REGULAR_EXPRESSION, Difference, Tally, differences
 from tests.beside_kafka.coordinator import Coordinator, Outcome, Step
 
 ARCHIVES = tuple(Path(__file__).with_name(name) for name in ("histories.jsonl.xz", "streams.jsonl.xz"))
 PERMUTED_MAX = 5
-GROUP_EPOCH = 3
+GROUP_EPOCHS = (3, 17)
+TARGETS_OF_TASKS = {20, 21}
+
+LEFT_BEHIND = (
+    "StreamsGroupHeartbeat: StreamsGroupHeartbeat.error_code",
+    "StreamsGroupHeartbeat: StreamsGroupHeartbeat.status",
+    "StreamsGroupHeartbeat: StreamsGroupHeartbeat.standby_tasks",
+    "StreamsGroupHeartbeat: timer initial",
+)
+"""What a refused write may change of what comes later, with Kafka: see gaps.md, *Copies after a failed write*."""
 
 
 class Known(Enum):
@@ -38,13 +48,14 @@ class Known(Enum):
     ARRIVALS = "members whose ids share a bucket are walked in the order in which they came"
     TAKEN_ALONG = "a refused write takes along a group of which the log has nothing, and joins that wait in it are told"
     REFUSED_END = "a join that ends an empty consumer or streams group is refused by the log"
-    LOOKS_AGAIN = "after a refused write a consumer group looks at its topics and subscriptions again"
+    LOOKS_AGAIN = "after a refused write or heartbeat a consumer or streams group looks at its topics again"
     MATCHED_AGAIN = "after a load regular expressions are matched again, since topics grew or went"
     SECOND_PLACE = (
         "a member takes a static member's place, and what it subscribed to and was to have itself still counts"
     )
     SAME_MOMENT = "two timers fire at the same moment"
     FORMER_DELAY = "a streams group waits for more members since a join that was refused, or in a former life"
+    LEFT_BEHIND = "a refused write leaves behind who has copies, or takes along what was found out of a streams group"
     FORMER_TIMER = "a timer fires that was set in a former life of its group, or by a request whose write was refused"
 
 
@@ -130,7 +141,7 @@ class _Memory:
         has_ended_phase: one that differs has fired that ends a phase of a classic group. Nobody sees that at once.
         leaders: the leader of each classic group.
         chosen: members that took over from a leader who was gone, in steps before.
-        looking: consumer groups that look at their topics again because a write of theirs was refused.
+        looking: groups that look at their topics again because a write or a heartbeat of theirs was refused.
         has_former_delay: a streams group has begun to wait for more members, and waits already with Kafka.
         has_two_places: somebody who is a member takes the place of a static member in this step.
         refusing: the ids of all groups before a step in which the log refuses an append; none before another step.
@@ -173,8 +184,10 @@ class _Memory:
         groups = self.coordinator.groups()
         self.chosen |= outcome.elected
         self.leaders = self.coordinator.leaders()
-        due = {group.group_id for group in groups if isinstance(group, ConsumerGroup) and group.is_topics_look_due}
-        self.looking = due if _is_refused(step) else self.looking & due
+        due = {group.group_id for group in groups if isinstance(group, ModernGroup) and group.is_topics_look_due}
+        # A heartbeat after which the group still has to look was refused.
+        may_be = _is_refused(step) or step.get("api") == "StreamsGroupHeartbeat"
+        self.looking = due if may_be else self.looking & due
 
     def differing_timers(self, step: Step, outcome: Outcome) -> list[Difference]:
         """Return the timers that differ, and note those that may.
@@ -196,7 +209,7 @@ class _Memory:
             if pair[0] == pair[1]:
                 continue
             was, is_left_over = known.get(name), pair[1] is None and name not in live
-            is_of_member = name.startswith(("session-timeout", "rebalance-timeout", "join", "sync"))
+            is_of_member = name.startswith(("session-timeout", "rebalance-timeout", "initial", "join", "sync"))
             is_kept = was is not None and was[0] == pair[0] and was[1] is None and name.startswith("join")
             if name.startswith("initial") and was is not None and was[0] == pair[0] and was[1] is None:
                 self.has_former_delay = True
@@ -221,6 +234,10 @@ class _Memory:
 
     def _reason(self, difference: Difference) -> Known | None:
         what, kafka, here = difference.what, difference.kafka, difference.here
+        if self.has_refused and what.startswith(LEFT_BEHIND):
+            return Known.LEFT_BEHIND
+        if self.has_refused and what == "advance: an append of one alone" and kafka is None:
+            return Known.LEFT_BEHIND if {record["key"]["type"] for record in here} <= TARGETS_OF_TASKS else None
         if what.endswith("an answer that one gives alone") and kafka is None:
             is_gone = any(self.coordinator.group(group_id) is None for group_id in self.refusing)
             return Known.TAKEN_ALONG if is_gone and here.header.api_key == API_KEYS["JoinGroup"] else None
@@ -235,16 +252,18 @@ class _Memory:
             return Known.MATCHED_AGAIN if has_regex and self.has_loaded and self.has_lost_topics else None
         if what.endswith("an append of one alone") and here is None:
             types = {record["key"]["type"] for record in kafka}
-            is_match = REGULAR_EXPRESSION in types and types <= {REGULAR_EXPRESSION, GROUP_EPOCH}
+            is_match = REGULAR_EXPRESSION in types and types <= {REGULAR_EXPRESSION, *GROUP_EPOCHS}
             return Known.MATCHED_AGAIN if is_match and self.has_loaded and self.has_lost_topics else None
         if self.has_two_places and ("record 3 value.data.metadataHash" in what or "record 7 " in what):
             return Known.SECOND_PLACE
+        if "record 17 value.data.metadataHash" in what and self.looking.intersection(_groups_of([kafka])):
+            return Known.LOOKS_AGAIN
         if _writes_epoch(here) and not _writes_epoch(kafka):
             return Known.LOOKS_AGAIN if self.looking.intersection(_groups_of(here)) else None
-        if "record 7 " in what or what.endswith("which records"):
+        if "record 7 " in what or "record 21 " in what or what.endswith("which records"):
             for group_id in _groups_of(kafka if isinstance(kafka, list) else [kafka]):
                 group = self.coordinator.group(group_id)
-                if isinstance(group, ConsumerGroup) and _may_order_be_open(group.state.members):
+                if isinstance(group, ConsumerGroup | StreamsGroup) and _may_order_be_open(group.state.members):
                     return Known.ARRIVALS
                 if group_id in self.looking:
                     return Known.LOOKS_AGAIN
@@ -269,7 +288,7 @@ def _groups_of(records: list[Any]) -> set[str]:
 
 def _writes_epoch(records: Any) -> bool:
     """Tell whether one of these records says that a consumer group's epoch has grown."""
-    return isinstance(records, list) and any(record["key"]["type"] == GROUP_EPOCH for record in records)
+    return isinstance(records, list) and any(record["key"]["type"] in GROUP_EPOCHS for record in records)
 
 
 def _order_of_assignment(member_ids: Iterable[str]) -> list[str]:

@@ -170,22 +170,22 @@ class StreamsGroup(ModernGroup[StreamsState]):
         """Return the group as ListGroups shows it."""
         return ListedGroup(self.group_id, STREAMS_PROTOCOL_TYPE, self.group_state.value, STREAMS_GROUP_TYPE)
 
-    def described(self) -> DescribedStreamsGroup:
-        """Return the group as StreamsGroupDescribe shows it."""
+    def described(self, last_durable: int) -> DescribedStreamsGroup:
+        """Return the group as StreamsGroupDescribe shows it, when this append is the last durable one."""
         state = self.state
         return DescribedStreamsGroup(
             self.group_id,
             group_state=self.group_state.value,
             group_epoch=state.epoch,
             assignment_epoch=state.assignment_epoch,
-            topology=self._described_topology(),
+            topology=self._described_topology(last_durable),
             members=tuple(self._described_member(member) for member in state.members.values()),
             assignor_name=self._environment.settings_of(self.group_id).assignor_name,
         )
 
-    def _described_topology(self) -> DescribedTopology | None:
+    def _described_topology(self, last_durable: int) -> DescribedTopology | None:
         """Return the topology: with the partitions that topics are to have, if all of them are in order."""
-        topology, configured = self.state.topology, self.memory.configured
+        topology, configured = self.state.topology, self.memory.described(last_durable)
         if topology is None:
             return None
         counts = configured.partition_counts if configured is not None and configured.is_ready else {}

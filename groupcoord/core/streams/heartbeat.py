@@ -23,10 +23,11 @@ from groupcoord.core.streams.reconciliation import HeldTasks, TaskAssignment, re
 from groupcoord.core.streams.records import (
     StreamsGroupMemberMetadataRecord,
     StreamsGroupMetadataRecord,
+    StreamsGroupTargetAssignmentMetadataRecord,
     StreamsGroupTopologyRecord,
     Subtopology,
 )
-from groupcoord.core.streams.state import NO_TOPOLOGY_EPOCH, StreamsMember, assignment_record, walk_tasks
+from groupcoord.core.streams.state import NO_TOPOLOGY_EPOCH, StreamsMember, StreamsState, assignment_record, walk_tasks
 from groupcoord.core.streams.target import assign_target
 from groupcoord.core.streams.topology import (
     BrokenTopologyError,
@@ -118,6 +119,10 @@ def beat(
     if bumps or evolve(epoch_record, epoch=state.epoch) != draft.epoch_record(state.epoch, state.metadata_hash):
         draft.tell(RebalanceStarted, state.epoch, _trigger(draft, before, bumps=bumps))
         draft.write(epoch_record)
+    elif _lacks_target(draft.base, before):
+        draft.tell(RebalanceStarted, state.epoch, Trigger(Cause.METADATA_CHANGE, before.member_id))
+        last_ms = state.assignment_timestamp_ms
+        draft.write(epoch_record, StreamsGroupTargetAssignmentMetadataRecord(state.group_id, state.epoch + 1, last_ms))
     member = StreamsMember(metadata, before.assignment)
     target, is_delayed = _target(
         draft, memory, member, configured, environment, is_delayed=begins_delay(), now_ms=now_ms
@@ -342,21 +347,38 @@ def _target(
     return target, state.assignment_epoch < state.epoch
 
 
+def _wanted(target: MemberTasks) -> HeldTasks:
+    return HeldTasks(
+        dict.fromkeys(walk_tasks(target.active), 0),
+        frozenset(walk_tasks(target.standby)),
+        frozenset(walk_tasks(target.warmup)),
+    )
+
+
+def _lacks_target(state: StreamsState, member: StreamsMember) -> bool:
+    """Tell whether the group has come to rest while a member does not have what it is to have by the log.
+
+    It has been told another target, which somebody was to have whose write was refused, or who asked for its place.
+    Then the target of the log is used at the next epoch.
+    """
+    wanted, has = _wanted(state.targets.get(member.member_id, MemberTasks())), member.assignment.assigned
+    return (wanted.active.keys(), wanted.standby, wanted.warmup) != (
+        has.active.keys(),
+        has.standby,
+        has.warmup,
+    ) and state.is_at_rest
+
+
 def _reconcile(
     draft: StreamsDraft, member: StreamsMember, target: MemberTasks, request: StreamsGroupHeartbeat
 ) -> TaskAssignment:
     if draft.state.is_settled(member):
         return member.assignment
-    wanted = HeldTasks(
-        dict.fromkeys(walk_tasks(target.active), 0),
-        frozenset(walk_tasks(target.standby)),
-        frozenset(walk_tasks(target.warmup)),
-    )
     result = reconcile(
         member.assignment,
         process_id=member.metadata.process_id,
         target_epoch=draft.state.assignment_epoch,
-        target=wanted,
+        target=_wanted(target),
         owned=owned_tasks(request),
         # A member that takes another's place still has what it had itself, until that is written.
         processes=draft.base,

@@ -56,6 +56,10 @@ def resolve_member(draft: StreamsDraft, memory: StreamsMemory, request: StreamsG
         owned = owned_tasks(request)
         return owned is not None and member.assignment.assigned.has_all(owned)
 
+    holder_id = draft.state.static_members.get(request.instance_id or "")
+    if holder_id is not None and request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
+        # So does Kafka before it looks whether the place is free: who has it gets no more tasks in this epoch.
+        memory.replace_member(holder_id, request.member_id)
     member, takes_place = identify(
         draft.state,
         request.member_id,
@@ -68,10 +72,10 @@ def resolve_member(draft: StreamsDraft, memory: StreamsMemory, request: StreamsG
         return StreamsMember(
             StreamsGroupMemberMetadataRecord(draft.state.group_id, request.member_id, None, None, "", "")
         )
-    return replace_member(draft, memory, member, request.member_id) if takes_place else member
+    return replace_member(draft, member, request.member_id) if takes_place else member
 
 
-def replace_member(draft: StreamsDraft, memory: StreamsMemory, member: StreamsMember, member_id: str) -> StreamsMember:
+def replace_member(draft: StreamsDraft, member: StreamsMember, member_id: str) -> StreamsMember:
     """Give a member's place to another id: what it told, target and tasks go with it, its epoch starts at 0.
 
     Returns:
@@ -90,5 +94,4 @@ def replace_member(draft: StreamsDraft, memory: StreamsMemory, member: StreamsMe
         assignment_record(group_id, member_id, replacement.assignment),
     )
     draft.tell(MemberReplaced, member.member_id, member_id, member.metadata.instance_id)
-    memory.replace_member(member.member_id, member_id)
     return replacement

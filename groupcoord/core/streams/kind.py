@@ -54,7 +54,7 @@ class StreamsGroups(ModernGroups[StreamsGroup]):
     def _describe(self, group_id: str) -> DescribedStreamsGroup:
         group = self._context.visible(group_id)
         if isinstance(group, StreamsGroup):
-            return group.described()
+            return group.described(self._context.writer.last_durable)
         message = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a streams group."
         return DescribedStreamsGroup(group_id, ErrorCode.GROUP_ID_NOT_FOUND, message)
 

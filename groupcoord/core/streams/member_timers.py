@@ -10,7 +10,7 @@ from groupcoord.core.streams.records import (
     StreamsGroupCurrentMemberAssignmentRecord,
     StreamsGroupMemberMetadataRecord,
 )
-from groupcoord.core.streams.state import StreamsMember
+from groupcoord.core.streams.state import MEMBER_RECORD_TYPE, StreamsMember
 from groupcoord.core.timers import TimerKind
 
 
@@ -20,7 +20,7 @@ class StreamsTimers(MemberTimers[StreamsGroup, StreamsMember]):
     __slots__ = ()
 
     MEMBER_RECORD = StreamsGroupMemberMetadataRecord
-    MEMBER_RECORD_TYPE = 19
+    MEMBER_RECORD_TYPE = MEMBER_RECORD_TYPE
 
     def follow(self, group: StreamsGroup, record: Record, now_ms: int) -> None:
         """Set the timers that follow from a record that is durable now."""

@@ -34,7 +34,7 @@ from groupcoord.core.streams.heartbeat import Step, beat
 from groupcoord.core.streams.leaving import leave, remove_members
 from groupcoord.core.streams.member_timers import StreamsTimers
 from groupcoord.core.streams.memory import StreamsMemory
-from groupcoord.core.streams.state import task_ids
+from groupcoord.core.streams.state import gone_members, is_empty_between, task_ids
 from groupcoord.core.streams.target import assign_target
 from groupcoord.core.timers import NEVER_MS, TimerKey, TimerKind
 from groupcoord.errors import ErrorCode
@@ -134,17 +134,21 @@ class StreamsMembership(ModernMembership[StreamsGroup, StreamsDraft]):
             return leave(draft, request)
         settings = self._environment.settings_of(group.group_id)
         was_empty = not draft.state.members
-        step = beat(
-            draft,
-            request,
-            memory,
-            self._environment,
-            is_look_due=group.is_topics_look_due,
-            begins_delay=lambda: self._member_timers.is_delayed(
-                group, was_empty=was_empty, delay_ms=settings.initial_rebalance_delay_ms, now_ms=now_ms
-            ),
-            now_ms=now_ms,
-        )
+        writer, found = self._context.writer, memory.found
+        try:
+            step = beat(
+                draft,
+                request,
+                memory,
+                self._environment,
+                is_look_due=group.is_topics_look_due,
+                begins_delay=lambda: self._member_timers.is_delayed(
+                    group, was_empty=was_empty, delay_ms=settings.initial_rebalance_delay_ms, now_ms=now_ms
+                ),
+                now_ms=now_ms,
+            )
+        finally:
+            memory.note_finding(found, writer.next_number, writer.last_durable)
         member_id = step.member.member_id
         if request.shutdown_application:
             self._ask_for_shutdown(group, memory, request)
@@ -244,24 +248,23 @@ class StreamsMembership(ModernMembership[StreamsGroup, StreamsDraft]):
     # ------------------------------------------------------------ writes and timers
 
     def write(self, group: StreamsGroup, draft: StreamsDraft, now_ms: int) -> None:
-        """Let the log have what was drafted; a group for which that is nothing never was."""
+        """Let the log have what was drafted; a group for which that is nothing never was.
+
+        What a member that goes has told of its tasks is forgotten with that, be it taken or refused, and also if it
+        comes back with it. So is the wish that all stop, with the last member.
+        """
+        gone = gone_members(draft.records)
+        for member_id in gone:
+            group.memory.task_offsets.pop(member_id, None)
+        if gone and len(gone) >= len(group.state.members) and is_empty_between(group.state.members, draft.records):
+            group.memory.shutdown_by = None
         super().write(group, draft, now_ms)
         if self._groups.get(group.group_id) is not group:
             self._member_timers.take_delay(group)
 
-    def adopt(self, group: StreamsGroup, draft: StreamsDraft, now_ms: int) -> None:
-        """Let timers follow what was drafted, and forget what was known of members that are gone."""
-        super().adopt(group, draft, now_ms)
-        memory, members = group.memory, group.state.members
-        memory.settle()
-        for member_id in memory.task_offsets.keys() - members.keys():
-            del memory.task_offsets[member_id]
-        if not members:
-            memory.shutdown_by = None
-
     def on_failure(self, written: WhenDrafted, error_code: ErrorCode, now_ms: int) -> None:
         """What was drafted never was."""
-        written.group.memory.revert()
+        written.group.memory.forget_refused(self._context.writer.last_durable)
         super().on_failure(written, error_code, now_ms)
 
     def remove_members(self, draft: StreamsDraft, member_ids: Collection[str], cause: Cause, now_ms: int) -> None:
@@ -277,8 +280,6 @@ class StreamsMembership(ModernMembership[StreamsGroup, StreamsDraft]):
         if draft.state.members and configured is not None and draft.state.assignment_epoch < draft.state.epoch:
             draft.mark()
             try:
-                targets = assign_target(draft, group.memory, configured, self._environment, now_ms)
+                assign_target(draft, group.memory, configured, self._environment, now_ms)
             except RefusedError:
                 draft.roll_back()
-            else:
-                group.memory.use_target(draft.state.epoch, targets)

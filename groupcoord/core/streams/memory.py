@@ -40,6 +40,9 @@ class UsedTarget:
     tasks: Mapping[str, MemberTasks]
 
 
+Found = tuple[ConfiguredTopology | None, UsedTarget | None]
+
+
 @define
 class StreamsMemory:
     """What is forgotten in a restart, and not taken back when a heartbeat is refused.
@@ -59,15 +62,37 @@ class StreamsMemory:
     task_offsets: dict[str, MemberOffsets] = field(factory=dict)
     shutdown_by: str | None = None
     used_target: UsedTarget | None = None
-    _settled: tuple[ConfiguredTopology | None, UsedTarget | None] = (None, None)
+    _found_before: Found = (None, None)
+    _found_at: int = 0
 
-    def settle(self) -> None:
-        """Nothing of what was found out hangs on a write any more."""
-        self._settled = self.configured, self.used_target
+    @property
+    def found(self) -> Found:
+        """What was found out of topics and targets."""
+        return self.configured, self.used_target
 
-    def revert(self) -> None:
-        """Forget what was found out with a write that the log has refused."""
-        self.configured, self.used_target = self._settled
+    def note_finding(self, before: Found, next_append: int, last_durable: int) -> None:
+        """Note when it was that something was found out, if it was.
+
+        Kafka keeps a version of it for each write to the log partition, for whatever group that is.
+
+        Args:
+            before: what was found before.
+            next_append: the number of the next append: what is new belongs to it.
+            last_durable: the number of the last append that is durable.
+        """
+        if self.configured is not before[0] or self.used_target is not before[1]:
+            if self._found_at <= last_durable:
+                self._found_before = before
+            self._found_at = next_append
+
+    def described(self, last_durable: int) -> ConfiguredTopology | None:
+        """Return what administrators are told that the topology comes to, when this append is the last durable one."""
+        return self.configured if self._found_at <= last_durable else self._found_before[0]
+
+    def forget_refused(self, last_durable: int) -> None:
+        """Forget what was found out since the last append that is durable: the log has refused the next."""
+        if self._found_at > last_durable:
+            self.configured, self.used_target = self._found_before
 
     def note_offsets(
         self,
@@ -95,16 +120,12 @@ class StreamsMemory:
         """
         if not keeps_used:
             return targets.get(member_id, MemberTasks())
-        return self.use_target(epoch, targets).tasks.get(member_id, MemberTasks())
-
-    def use_target(self, epoch: int, targets: Mapping[str, MemberTasks]) -> UsedTarget:
-        """Return the target that is used at an epoch: the first that was, be its write refused or not."""
         if self.used_target is None or self.used_target.epoch != epoch:
             self.used_target = UsedTarget(epoch, dict(targets.items()))
-        return self.used_target
+        return self.used_target.tasks.get(member_id, MemberTasks())
 
     def replace_member(self, old_member_id: str, member_id: str) -> None:
-        """A static member goes on under another id."""
+        """A static member goes on under another id, or would like to."""
         if self.used_target is not None and old_member_id in self.used_target.tasks:
             tasks = dict(self.used_target.tasks)
             tasks[member_id] = tasks.pop(old_member_id)

@@ -12,7 +12,7 @@ from attrs import frozen
 
 from groupcoord.core.java.hashing import string_sort_key
 from groupcoord.core.modern.state import ModernGroupState
-from groupcoord.core.records import GroupTombstone
+from groupcoord.core.records import GroupTombstone, Record
 from groupcoord.core.streams.assignors import MemberTasks, Tasks
 from groupcoord.core.streams.reconciliation import HeldTasks, Task, TaskAssignment, TaskState
 from groupcoord.core.streams.records import (
@@ -32,6 +32,9 @@ LEFT_MEMBER_EPOCH = -2
 """The epoch of a static member that has left for a while."""
 
 NO_TOPOLOGY_EPOCH = -1
+
+MEMBER_RECORD_TYPE = 19
+"""The type of the records of what members told of themselves."""
 
 NEW_ASSIGNMENT = TaskAssignment()
 
@@ -246,6 +249,13 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
         """Whether there is a topology, and its topics were in order at the group's epoch."""
         return self.topology is not None and self.topology.epoch == self.validated_topology_epoch
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether there are tasks, a target for the group's epoch, and everybody has come to it."""
+        return (
+            self.is_ready and self.epoch == self.assignment_epoch and all(map(self.is_settled, self.members.values()))
+        )
+
 
 def _no_metadata(group_id: str, member_id: str) -> StreamsGroupMemberMetadataRecord:
     """Stand in for a member's record of type 19 that is not there, or not yet."""
@@ -361,6 +371,30 @@ def member_tombstones(group_id: str, member_id: str) -> tuple[GroupTombstone, ..
         GroupTombstone(group_id, StreamsGroupTargetAssignmentMemberRecord.key_of(member_id)),
         GroupTombstone(group_id, StreamsGroupMemberMetadataRecord.key_of(member_id)),
     )
+
+
+def gone_members(records: Iterable[Record]) -> list[str]:
+    """Return the ids of members of which records say that they are gone, also if they come again with them."""
+    tombstones = (record.key for record in records if isinstance(record, GroupTombstone))
+    return [member_id for record_type, member_id in tombstones if record_type == MEMBER_RECORD_TYPE]
+
+
+def is_empty_between(members: Iterable[str], records: Iterable[Record]) -> bool:
+    """Tell whether nobody is in a group at some moment while records are applied.
+
+    Args:
+        members: the ids of those that are in it before.
+        records: of this group.
+    """
+    left = set(members)
+    for record in records:
+        if isinstance(record, StreamsGroupMemberMetadataRecord):
+            left.add(record.member_id)
+        elif isinstance(record, GroupTombstone) and record.key[0] == MEMBER_RECORD_TYPE:
+            left.discard(record.key[1])
+            if not left:
+                return True
+    return False
 
 
 def group_tombstones(state: StreamsState) -> list[GroupTombstone]:
