@@ -1,0 +1,255 @@
+"""What a request of the streams protocol (KIP-1071) meets before its group, as Kafka 4.4's own classes answer it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from groupcoord import Config, ErrorCode, GroupCoordinator, ManualClock
+from groupcoord.config import RebalanceProtocol
+from groupcoord.core.front.authorization import Operation, Resource, ResourceType
+from groupcoord.messages import (
+    DescribedStreamsGroup,
+    StreamsGroupDescribe,
+    StreamsGroupHeartbeat,
+    StreamsGroupHeartbeatResponse,
+    StreamsGroupTopologyDescriptionUpdate,
+    StreamsGroupTopologyDescriptionUpdateResponse,
+    StreamsStatusCode,
+    Subtopology,
+    TaskIds,
+    TopicInfo,
+    Topology,
+    TopologyDescriptionStatus,
+)
+from groupcoord.sim.cluster.topics import Topics
+from tests.tables import as_one_test
+
+TASKS = (TaskIds("0", (0,)),)
+UPDATE = StreamsGroupTopologyDescriptionUpdate("g", "m", 0)
+
+
+def topology(*topics: str, **parts: Any) -> Topology:
+    return Topology(0, (Subtopology("0", topics or ("open", "secret"), **parts),))
+
+
+JOIN = StreamsGroupHeartbeat(
+    "g",
+    "m",
+    0,
+    rebalance_timeout_ms=60_000,
+    topology=topology(),
+    active_tasks=(),
+    standby_tasks=(),
+    warmup_tasks=(),
+)
+MALFORMED = evolve(JOIN, member_id="")
+STAY = {"member_epoch": 3, "topology": None}
+NO_TASKS: dict[str, Any] = dict.fromkeys(("active_tasks", "standby_tasks", "warmup_tasks"))
+
+
+class Rules:
+    """Denies what it is told to deny."""
+
+    def __init__(self) -> None:
+        self.denied: set[tuple[Operation, Resource]] = set()
+
+    def deny(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
+        self.denied.add((operation, Resource(resource_type, name)))
+
+    def __call__(self, principal: object, operation: Operation, resource: Resource) -> bool:
+        return (operation, resource) not in self.denied
+
+
+@pytest.fixture
+def rules() -> Rules:
+    return Rules()
+
+
+@pytest.fixture
+def coordinator(rules: Rules) -> GroupCoordinator:
+    """A coordinator with two topics, which assigns at once."""
+    config = Config(group_streams_initial_rebalance_delay_ms=0)
+    topics = Topics({"open": 1, "secret": 1})
+    coordinator = GroupCoordinator(config=config, clock=ManualClock(), topics=topics, authorize=rules)
+    coordinator.load_all()
+    return coordinator
+
+
+# ---------------------------------------------------------------- the switch
+
+
+def test_what_is_switched_off_is_not_supported(rules: Rules) -> None:
+    """UNSUPPORTED_VERSION without a message comes before permissions and form, for each group that is named."""
+    config = Config(group_coordinator_rebalance_protocols=(RebalanceProtocol.CLASSIC,))
+    classic = GroupCoordinator(config=config, authorize=rules)
+    classic.load_all()
+    rules.deny(Operation.READ, ResourceType.GROUP, "g")
+    for request in (JOIN, MALFORMED):
+        assert classic.call(request) == StreamsGroupHeartbeatResponse(ErrorCode.UNSUPPORTED_VERSION)
+    assert classic.call(StreamsGroupDescribe(("g", None), True, True)).groups == (
+        DescribedStreamsGroup("g", ErrorCode.UNSUPPORTED_VERSION),
+        DescribedStreamsGroup("", ErrorCode.UNSUPPORTED_VERSION),
+    )
+    assert classic.call(UPDATE) == StreamsGroupTopologyDescriptionUpdateResponse(ErrorCode.UNSUPPORTED_VERSION)
+
+
+def test_groups_go_on_after_they_were_switched_off(coordinator: GroupCoordinator) -> None:
+    """While the feature is at 0, requests are refused and members stay; then they go on as if nothing had been."""
+    served = coordinator._router.served_protocols
+    assert coordinator.call(JOIN).member_epoch == 2
+    coordinator.serve(served - {RebalanceProtocol.STREAMS})
+    assert coordinator.call(evolve(JOIN, **STAY, **NO_TASKS)).error_code is ErrorCode.UNSUPPORTED_VERSION
+    coordinator.serve(served)
+    assert coordinator.call(evolve(JOIN, **{**STAY, **NO_TASKS, "member_epoch": 2})).member_epoch == 2
+
+
+# ---------------------------------------------------------------- heartbeats
+
+
+def test_a_heartbeat_needs_to_read_the_group(coordinator: GroupCoordinator, rules: Rules) -> None:
+    """Without READ on the group, nothing else is looked at."""
+    rules.deny(Operation.READ, ResourceType.GROUP, "g")
+    for request in (JOIN, MALFORMED, evolve(JOIN, topology=topology("__consumer_offsets"))):
+        refused = StreamsGroupHeartbeatResponse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        assert coordinator.call(request) == refused
+
+
+@as_one_test
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"repartition_sink_topics": ("secret",)},
+        {"repartition_source_topics": (TopicInfo("secret"),)},
+        {"state_changelog_topics": (TopicInfo("secret"),)},
+    ],
+)
+def test_a_heartbeat_needs_to_describe_every_topic_of_its_topology(
+    coordinator: GroupCoordinator, rules: Rules, parts: dict[str, Any]
+) -> None:
+    """One that may not be described spoils the whole request, before its form is looked at."""
+    rules.deny(Operation.DESCRIBE, ResourceType.TOPIC, "secret")
+    for request in (JOIN, MALFORMED, evolve(JOIN, topology=topology("open", **parts))):
+        assert coordinator.call(request) == StreamsGroupHeartbeatResponse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    assert coordinator.call(evolve(MALFORMED, topology=topology("open"))).error_code is ErrorCode.INVALID_REQUEST
+
+
+@as_one_test
+@pytest.mark.parametrize(
+    ("topics", "message"),
+    [
+        (
+            ("__consumer_offsets", "b d", "__share_group_state"),
+            "Use of Kafka internal topics __consumer_offsets,__share_group_state in a Kafka Streams topology is "
+            "prohibited.",
+        ),
+        (("b d", "secret", ""), "Topic names b d, are not valid topic names."),
+    ],
+)
+def test_topics_that_no_topology_may_have(
+    coordinator: GroupCoordinator, rules: Rules, topics: tuple[str, ...], message: str
+) -> None:
+    """Kafka's own, and names that are none: that is said before permissions on topics, and before the form."""
+    rules.deny(Operation.DESCRIBE, ResourceType.TOPIC, "secret")
+    refused = StreamsGroupHeartbeatResponse(ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
+    for request in (JOIN, MALFORMED):
+        assert coordinator.call(evolve(request, topology=topology(*topics))) == refused
+
+
+@as_one_test
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"member_id": " \x01", "group_id": ""}, "MemberId can't be empty."),
+        ({"group_id": " ", "instance_id": ""}, "GroupId can't be empty."),
+        ({"instance_id": "", "rack_id": ""}, "InstanceId can't be empty."),
+        ({"rack_id": " ", "rebalance_timeout_ms": -1}, "RackId can't be empty."),
+        ({"rebalance_timeout_ms": -1, "active_tasks": TASKS}, "RebalanceTimeoutMs must be provided in first request."),
+        ({"active_tasks": TASKS, "standby_tasks": TASKS}, "ActiveTasks must be empty when (re-)joining."),
+        ({"active_tasks": None}, "ActiveTasks must be empty when (re-)joining."),
+        ({"standby_tasks": TASKS, "warmup_tasks": TASKS}, "StandbyTasks must be empty when (re-)joining."),
+        ({"warmup_tasks": None, "topology": None}, "WarmupTasks must be empty when (re-)joining."),
+        ({"topology": None}, "Topology must be non-null when (re-)joining."),
+        ({"topology": topology(source_topic_regex=("a.*",)), "member_id": ""}, "Regular expressions for source topics"),
+        ({"member_epoch": -2, "topology": None}, "InstanceId can't be null."),
+        ({"member_epoch": -3, "topology": None}, "MemberEpoch is -3, but must be greater than or equal to -2."),
+        ({**STAY, "warmup_tasks": None}, "If one task-type is non-null, all must be non-null."),
+        ({"member_epoch": -1, "active_tasks": None}, "If one task-type is non-null, all must be non-null."),
+        ({"member_epoch": 3}, "Topology can only be provided when (re-)joining."),
+        ({"member_epoch": -1}, "Topology can only be provided when (re-)joining."),
+    ],
+)
+def test_what_can_not_be_meant(coordinator: GroupCoordinator, changes: dict[str, Any], message: str) -> None:
+    """INVALID_REQUEST says what is wrong first, in Kafka's order and words; nothing but code and message is set."""
+    response = coordinator.call(evolve(JOIN, **changes))
+    assert response.error_message is not None
+    assert response.error_message.startswith(message)
+    assert response == StreamsGroupHeartbeatResponse(ErrorCode.INVALID_REQUEST, response.error_message)
+
+
+def test_changelogs_have_no_number_of_partitions(coordinator: GroupCoordinator) -> None:
+    """That follows from their subtopology; who says one is told so once the rest has the right form."""
+    wrong = topology("open", state_changelog_topics=(TopicInfo("c", 2),))
+    message = "Changelog topic c must have an undefined partition count, but it is set to 2."
+    refused = StreamsGroupHeartbeatResponse(ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
+    assert coordinator.call(evolve(JOIN, topology=wrong)) == refused
+    assert coordinator.call(evolve(JOIN, topology=wrong, rebalance_timeout_ms=-1)).error_code is (
+        ErrorCode.INVALID_REQUEST
+    )
+
+
+def test_who_may_not_create_topics(coordinator: GroupCoordinator, rules: Rules) -> None:
+    """A member joins, and is told which internal topics it would have to be allowed to create."""
+    rules.deny(Operation.CREATE, ResourceType.CLUSTER, "kafka-cluster")
+    rules.deny(Operation.CREATE, ResourceType.TOPIC, "c")
+    answer = coordinator.call(evolve(JOIN, topology=topology("open", state_changelog_topics=(TopicInfo("c"),))))
+    assert answer.error_code is ErrorCode.NONE
+    ((code, detail),) = answer.status or ()
+    assert code is StreamsStatusCode.MISSING_INTERNAL_TOPICS
+    assert detail == "Internal topics are missing: c; Unauthorized to CREATE on topics c."
+
+
+def test_a_closed_coordinator_looks_at_no_form() -> None:
+    """It is not available, whatever the request says; but topics that there can't be come first."""
+    coordinator = GroupCoordinator(clock=ManualClock())
+    coordinator.load_all()
+    coordinator.close()
+    coordinator.submit(MALFORMED)
+    coordinator.submit(evolve(JOIN, topology=topology("b d")))
+    codes = [reply.response.error_code for reply in coordinator.take_replies()]  # type: ignore[union-attr]
+    assert codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.STREAMS_INVALID_TOPOLOGY]
+
+
+# ---------------------------------------------------------------- descriptions
+
+
+def test_descriptions(coordinator: GroupCoordinator, rules: Rules) -> None:
+    """Groups that may not be seen come first, then nameless ones; one with a hidden topic says nothing of itself."""
+    coordinator.call(JOIN)
+    rules.deny(Operation.DESCRIBE, ResourceType.GROUP, "h")
+    asked = StreamsGroupDescribe(("nope", "g", "h", ""), True, True)
+    hidden, nameless, unknown, group = coordinator.call(asked).groups
+    assert hidden == DescribedStreamsGroup("h", ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    assert nameless == DescribedStreamsGroup("", ErrorCode.INVALID_GROUP_ID)
+    assert unknown == DescribedStreamsGroup("nope", ErrorCode.GROUP_ID_NOT_FOUND, "Group nope not found.")
+    assert (group.group_id, group.assignor_name, group.authorized_operations) == ("g", "sticky", 3_400)
+    assert group.topology_description_status is TopologyDescriptionStatus.NOT_STORED
+    (plain,) = coordinator.call(StreamsGroupDescribe(("g",))).groups
+    assert plain.topology_description_status is TopologyDescriptionStatus.NOT_REQUESTED
+    assert plain.authorized_operations < 0
+    rules.deny(Operation.DESCRIBE, ResourceType.TOPIC, "secret")
+    *_, refused = coordinator.call(asked).groups
+    message = "The described group uses topics that the client is not authorized to describe."
+    assert refused == DescribedStreamsGroup("g", ErrorCode.TOPIC_AUTHORIZATION_FAILED, message)
+
+
+def test_no_description_of_a_topology_is_stored(coordinator: GroupCoordinator, rules: Rules) -> None:
+    """There is no plugin for it; who may not read the group is told that."""
+    message = "The broker has no streams group topology description plugin configured."
+    refused = StreamsGroupTopologyDescriptionUpdateResponse(ErrorCode.UNSUPPORTED_VERSION, message)
+    assert coordinator.call(UPDATE) == refused
+    rules.deny(Operation.READ, ResourceType.GROUP, "g")
+    denied = StreamsGroupTopologyDescriptionUpdateResponse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    assert coordinator.call(UPDATE) == denied
