@@ -257,3 +257,14 @@ def test_the_last_to_go_takes_what_is_in_flight_along(world: SharingWorld) -> No
         assert client.fetch(share_session_epoch=-1, max_records=0) == []
     ann.close()
     assert world.client("eve").fetch() == [(0, 1, 1)]
+
+
+def test_a_session_has_only_so_many_partitions(world: SharingWorld) -> None:
+    """A peer can't have more looked at with each wake; who names too many is refused, and goes on with what it has."""
+    ann = world.client()
+    partitions = [{"partition_index": index, "acknowledgement_batches": []} for index in range(1_000, 2_500)]
+    topics = [{"topic_id": world.topic_id, "partitions": partitions}]
+    assert ann.fetch() == []
+    assert ann.fetch(topics=topics) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert ann.fetch(topics=topics) is ErrorCode.INVALID_REQUEST
+    assert ann.fetch() is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -21,7 +21,7 @@ from groupcoord.broker.share.leading import LedPartition, SharePartitions
 from groupcoord.broker.share.reading import NOTHING_READ, ReadRecords, acquirable_bytes, read_and_acquire
 from groupcoord.broker.share.sessions import SharedPartition, ShareSession, ShareSessions
 from groupcoord.broker.topics.registry import Topic
-from groupcoord.broker.work import Answer, Work
+from groupcoord.broker.work import PORTION, Answer, Work
 from groupcoord.core.front.authorization import Operation, Permissions
 from groupcoord.core.share_partition.acknowledging import (
     Acknowledgement,
@@ -49,8 +49,10 @@ from groupcoord.wire.share_messages import (
 
 MEMBER_ID_MAX = 36
 RECORD_LIMIT_MODE = 1
+SESSION_PARTITIONS_MAX = 2_000
+"""So many partitions one session may read: each wake looks at all of them."""
+
 STALE_WAITS_LIMIT = 64
-TOPICS_AT_ONCE = 50
 
 
 class _Awaited(Answer):
@@ -206,6 +208,9 @@ class ShareRequests:
     def _fetch(self, fetching: _Fetching) -> Work[WireResponse | None]:
         session, request = fetching.session, fetching.request
         is_final = request.share_session_epoch == FINAL_EPOCH
+        named_count = sum(len(topic.partitions) for topic in request.topics)
+        if len(session.partitions) + named_count > SESSION_PARTITIONS_MAX:
+            return ShareFetchResponse(ErrorCode.INVALID_REQUEST)
         acknowledged = yield from self._acknowledge_all(session, request, fetching.permissions)
         if is_final:
             self._end(session)
@@ -234,7 +239,7 @@ class ShareRequests:
         is_late = fetching.request.max_wait_ms <= 0
         try:
             while True:
-                led = self._led(fetching)
+                led = yield from self._led(fetching)
                 is_enough = self._is_enough(fetching, led)
                 is_late = is_late or self._data.clock.now_ms() >= fetching.deadline_ms
                 if (is_enough or is_late or not led) and (self._read(fetching, led) or is_late or not led):
@@ -252,12 +257,14 @@ class ShareRequests:
                 _unwatch(watched, awaited)
                 awaited.response = True
 
-    def _led(self, fetching: _Fetching) -> dict[SharedPartition, LedPartition]:
+    def _led(self, fetching: _Fetching) -> Work[dict[SharedPartition, LedPartition]]:
         """Return the share-partitions that can be read, and note why others can't."""
         session = fetching.session
         led: dict[SharedPartition, LedPartition] = {}
-        for partition in session.rotated(fetching.request.share_session_epoch):
-            topic = self._find(partition, session.partitions[partition], fetching.permissions)
+        for number, partition in enumerate(session.rotated(fetching.request.share_session_epoch), 1):
+            if number % PORTION == 0:
+                yield None
+            topic = self._find(partition, session.partitions.get(partition, ""), fetching.permissions)
             found = (
                 topic
                 if isinstance(topic, ErrorCode)
@@ -316,7 +323,12 @@ class ShareRequests:
                 request.batch_size,
                 request.share_acquire_mode == RECORD_LIMIT_MODE,
             )
-            read = read_and_acquire(each, wanted, settings, share_bytes, now_ms, takes_first=not has_read)
+            try:
+                read = read_and_acquire(each, wanted, settings, share_bytes, now_ms, takes_first=not has_read)
+            except TopicLogError as error:
+                fetching.outcomes[partition].error_code = error.error_code
+                has_failed = True
+                continue
             self.partitions.watch_locks(each)
             fetching.outcomes[partition].read = read
             left_records -= read.record_count
@@ -404,7 +416,7 @@ class ShareRequests:
                 all_there.come()
 
         for number, (partition, batches) in enumerate(_acknowledgements(request.topics)):
-            if number and number % TOPICS_AT_ONCE == 0:
+            if number and number % PORTION == 0:
                 yield None
             missing.add(partition)
             self._acknowledge_one(session, partition, batches, request, permissions, done)
