@@ -24,7 +24,7 @@ from groupcoord.core.events import (
     Trigger,
 )
 from groupcoord.core.groups import Group
-from groupcoord.core.modern.draft import News
+from groupcoord.core.modern.draft import DraftedEvent
 from groupcoord.core.modern.group import ModernGroup
 from groupcoord.core.modern.state import ModernGroupState
 
@@ -157,15 +157,15 @@ class Observer:
                 )
             )
 
-    def announce(self, group_id: str, news: Iterable[News], now_ms: int) -> None:
+    def announce(self, group_id: str, drafted: Iterable[DraftedEvent], now_ms: int) -> None:
         """What was drafted for a consumer group is durable.
 
         Args:
             group_id: the group.
-            news: what was drafted, in its order.
+            drafted: what was drafted, in its order.
             now_ms: the time.
         """
-        for make_event, facts in news:
+        for make_event, facts in drafted:
             event = make_event(group_id, now_ms, *facts)
             if isinstance(event, MemberRemoved):
                 self.counters.session_expirations += event.cause is Cause.SESSION_EXPIRY

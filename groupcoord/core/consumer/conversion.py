@@ -85,7 +85,7 @@ class ConsumerConversion(Conversion[ConsumerGroup]):
         asked = (
             question(context, draft.state, environment, request.principal, now_ms) if step.wants_resolution else None
         )
-        written = WhenConsumerGroupConverted(group, question=asked, news=draft.news)
+        written = WhenConsumerGroupConverted(group, question=asked, events=draft.events)
         self.begin(written, [*group.tombstones(), *draft.records], (Reply(token, response),))
 
     def _is_written(self, group: GroupMetadata) -> bool:
@@ -95,7 +95,9 @@ class ConsumerConversion(Conversion[ConsumerGroup]):
 
     def downgrade(self, group: ConsumerGroup, draft: ConsumerDraft) -> None:
         """Make a classic group of a consumer group, as was drafted."""
-        self.begin(WhenConsumerGroupConverted(group, draft.news, downgrade=draft.downgrade), draft.records, draft.held)
+        self.begin(
+            WhenConsumerGroupConverted(group, draft.events, downgrade=draft.downgrade), draft.records, draft.held
+        )
 
     def go_on_as_classic_group(self, written: WhenConsumerGroupConverted, group: GroupMetadata, now_ms: int) -> None:
         """The group is a classic one now, with the members that it had."""
@@ -111,7 +113,7 @@ class ConsumerConversion(Conversion[ConsumerGroup]):
         before, observer = written.group, self._context.observer
         assert isinstance(before, GroupMetadata)
         self._announce_members_of(before, now_ms)
-        observer.announce(group.group_id, written.news, now_ms)
+        observer.announce(group.group_id, written.events, now_ms)
         observer.assignments_changed(None, group.state, now_ms)
         observer.look_at_rebalance(group, now_ms)
         if written.question is not None:

@@ -17,7 +17,7 @@ from groupcoord.core.effects import Continuation
 from groupcoord.core.events import Cause
 from groupcoord.core.groups import Group
 from groupcoord.core.messages import JoinGroup, JoinGroupResponse
-from groupcoord.core.modern.draft import News
+from groupcoord.core.modern.draft import DraftedEvent
 from groupcoord.core.modern.group import ModernGroup
 from groupcoord.core.modern.member_timers import GroupT, MemberTimers
 from groupcoord.core.records import CLASSIC_GROUP_KEY, Record
@@ -31,12 +31,12 @@ class WhenConverted(Continuation):
 
     Attributes:
         group: as it was.
-        news: what observers are told of the group that is no classic one.
+        events: what observers are told of the group that is no classic one.
         joiner: the join that begins the new group, which is classic; None if there is none.
     """
 
     group: Any
-    news: Sequence[News] = ()
+    events: Sequence[DraftedEvent] = ()
     joiner: Waiting | None = None
 
     @property
@@ -111,7 +111,7 @@ class Conversion(Generic[GroupT]):
         """The group is no more. What happened to it before that is told first, if it was no classic one."""
         context, group = self._context, written.group
         if isinstance(group, ModernGroup):
-            context.observer.announce(group.group_id, written.news, now_ms)
+            context.observer.announce(group.group_id, written.events, now_ms)
         context.disarm(group)
         context.groups.pop(group.group_id, None)
         group.end(now_ms)
@@ -126,7 +126,7 @@ class Conversion(Generic[GroupT]):
 
     def go_on_as_modern_group(self, written: Any, group: GroupT, now_ms: int) -> None:
         """The group is no classic one any more."""
-        self._context.observer.announce(group.group_id, written.news, now_ms)
+        self._context.observer.announce(group.group_id, written.events, now_ms)
         self._context.observer.look_at_rebalance(group, now_ms)
 
     def on_failure(self, written: WhenConverted, error_code: ErrorCode, now_ms: int) -> None:

@@ -13,8 +13,8 @@ from groupcoord.core.replies import Reply
 StateT = TypeVar("StateT", bound=ModernGroupState[Any, Any])
 
 
-class News(NamedTuple):
-    """What observers are told when the log has it.
+class DraftedEvent(NamedTuple):
+    """An event that happens when the log has what was drafted.
 
     Attributes:
         event: makes the event of the group's id, the time, and the facts.
@@ -37,16 +37,16 @@ class Draft(Generic[StateT]):
         state: what will be when all records are.
         records: in the order in which they are written.
         held: the answers that wait for them.
-        news: what observers are told when the records are durable.
+        events: what observers are told when the records are durable.
     """
 
-    __slots__ = ("_marked", "base", "durable", "held", "news", "records", "state")
+    __slots__ = ("_marked", "base", "durable", "events", "held", "records", "state")
 
     def __init__(self, durable: StateT) -> None:
         self.durable = self.base = self.state = durable
         self.records: list[Record] = []
         self.held: list[Reply] = []
-        self.news: list[News] = []
+        self.events: list[DraftedEvent] = []
         self._marked = (0, 0)
 
     def mark(self) -> None:
@@ -54,12 +54,12 @@ class Draft(Generic[StateT]):
         if self.base is not self.durable and self.state is not self.base:
             self.state.succeed(self.base)
         self.base = self.state
-        self._marked = (len(self.records), len(self.news))
+        self._marked = (len(self.records), len(self.events))
 
     def roll_back(self) -> None:
         """Forget what was drafted since the mark."""
-        record_count, news_count = self._marked
-        del self.records[record_count:], self.news[news_count:]
+        record_count, event_count = self._marked
+        del self.records[record_count:], self.events[event_count:]
         self.state = self.base
 
     def write(self, *records: Record) -> None:
@@ -72,7 +72,7 @@ class Draft(Generic[StateT]):
 
     def tell(self, event: Callable[..., Event], *facts: Any) -> None:
         """Let observers know of an event as soon as it is a fact."""
-        self.news.append(News(event, facts))
+        self.events.append(DraftedEvent(event, facts))
 
     def begin_epoch(self, metadata_hash: int, trigger: Trigger) -> None:
         """Write the group's next epoch.

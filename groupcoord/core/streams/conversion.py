@@ -63,7 +63,9 @@ class StreamsConversion(Conversion[StreamsGroup]):
             token: of that heartbeat.
             response: its answer.
         """
-        written = WhenStreamsGroupConverted(classic, draft.news, delay_until_ms=self._streams_timers.take_delay(group))
+        written = WhenStreamsGroupConverted(
+            classic, draft.events, delay_until_ms=self._streams_timers.take_delay(group)
+        )
         self.begin(written, [*classic.tombstones(), *draft.records], (Reply(token, response),))
 
     def go_on_as_modern_group(self, written: WhenStreamsGroupConverted, group: StreamsGroup, now_ms: int) -> None:
