@@ -36,12 +36,11 @@ from uuid import UUID
 
 from attrs import define, field
 
-from groupcoord import ErrorCode, GroupCoordinator, LogStoreError
+from groupcoord import ErrorCode, LogStoreError
 from groupcoord.config import MigrationPolicy
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.core.consumer_protocol import Subscription, TopicPartition, encode_subscription
-from groupcoord.core.questions import Question
 from groupcoord.messages import (
     CompleteTransaction,
     DeleteGroups,
@@ -72,6 +71,7 @@ from groupcoord.testing.kip848_consumers import Kip848Consumer
 from groupcoord.testing.topics import Topics
 from tests.core.driver import Driver
 
+from .asked_host import AskedCoordinator
 from .consumer_group_commands import ConsumerGroupCommands
 from .rendering import render, text_of, words
 
@@ -94,26 +94,6 @@ class Client:
     generation: int = -1
     instance: str | None = None
     how: dict[str, str] = field(factory=dict)
-
-
-class AskedCoordinator(GroupCoordinator):
-    """Answers what it asks about regular expressions at once, or when it is told to.
-
-    Attributes:
-        holds: questions wait.
-        questions: all that were asked, oldest first.
-    """
-
-    holds = False
-
-    def _find_out(self, question: Question, now_ms: int) -> None:
-        self.questions = [*getattr(self, "questions", []), question]
-        if not self.holds:
-            super()._find_out(question, now_ms)
-
-    def answer(self, which: int) -> None:
-        """Answer a question, by what matches now."""
-        super()._find_out(self.questions[which], self.clock.now_ms())
 
 
 class RecordingDriver(Driver):

@@ -120,7 +120,7 @@ class ConsumerGroupCommands:
         """Let the host's answers wait, or come."""
         coordinator: Any = self.world.coordinator
         if what == "hold":
-            coordinator.holds = True
+            coordinator.asked.holds = True
         elif what == "answer":
             coordinator.answer(int(which))
             coordinator.tick()  # as a host does, which has the appends of it made
