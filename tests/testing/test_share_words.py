@@ -21,8 +21,8 @@ INITIALIZE, SHARE_FETCH, SHARE_ACKNOWLEDGE = 83, 78, 79
 class Member:
     """A connection of a share consumer."""
 
-    def __init__(self, server: ServerThread) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", server.port), timeout=10)
+    def __init__(self, server: ServerThread, port: int | None = None) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port or server.port), timeout=10)
         topic = server.run(lambda broker: broker.topics.get("jobs"))
         assert topic is not None
         self.topic_id: UUID = topic.topic_id
@@ -123,3 +123,24 @@ def test_records_are_taken_away(server: ServerThread, ann: Member) -> None:
     assert workers.release("ann") == 4
     assert workers.acquired() == ()
     assert workers.progress() == (SharedRecords("jobs", 0, 0, 0, 4, 0),)
+
+
+@pytest.mark.ci
+def test_another_node_leads_what_is_shared() -> None:
+    """Who was the leader says so; the next one has what was accepted, and gives out the rest with the same count."""
+    with ServerThread(nodes=2, topics={"jobs": 1}) as server:
+        server.produce("jobs", ["a", "b", "c"])
+        ports = [int(address.rsplit(":", 1)[1]) for address in server.bootstrap.split(",")]
+        workers, first = server.share("workers"), server.leader("jobs")
+        ann, ben = (Member(server, ports[node - 1]) for node in (first, 3 - first))
+        ann.initialize()
+        ann.fetch()
+        assert ann.accept(0, 0) == ErrorCode.NONE
+        server.move_leader("jobs")
+        assert ann.accept(1, 1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        ben.fetch()
+        assert [entry[2:6] for entry in workers.acquired()] == [(1, 2, "ann", 1)]
+        assert ben.accept(1, 2) == ErrorCode.NONE
+        assert workers.progress() == (SharedRecords("jobs", 0, 3, 0, 0, 0),)
+        for member in (ann, ben):
+            member.close()

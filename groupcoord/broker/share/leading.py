@@ -155,9 +155,27 @@ class SharePartitions:
         led = self._led.get(key)
         return None if led is None or led.records is None or led.log.is_closed else led
 
+    def current(self, key: SharePartitionKey, topic: Topic) -> LedPartition | ErrorCode:
+        """Return a share-partition whose records are known, and that is still led here; else why there is none."""
+        led = self.known(key)
+        if led is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if self._is_current(led, topic):
+            return led
+        self._drop(led, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def _is_current(self, led: LedPartition, topic: Topic) -> bool:
+        """Tell whether this broker still leads a share-partition, as it did when it was read."""
+        index = led.key.partition
+        try:
+            return (self._data.log(topic, index), self._data.leader_epoch(topic, index)) == (led.log, led.leader_epoch)
+        except FailedLogError:
+            return False
+
     def all(self) -> list[LedPartition]:
-        """Return every share-partition."""
-        return list(self._led.values())
+        """Return every share-partition that is still led here."""
+        return [led for led in self._led.values() if self._is_current(led, led.topic)]
 
     def forget_group(self, group_id: str) -> None:
         """Nobody of a group reads here any more."""
@@ -305,8 +323,12 @@ class SharePartitions:
         while self._locks and self._locks[0][0] <= now_ms:
             led = heappop(self._locks)[2]
             led.lock_ms = None
-            if self._led.get(led.key) is led:
+            if self._led.get(led.key) is not led:
+                continue
+            if self._is_current(led, led.topic):
                 self.expire_locks(led, now_ms)
+            else:
+                self._drop(led, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def expire_locks(self, led: LedPartition, now_ms: int, until_ms: int | None = None) -> None:
         """Let others have what was locked until a time, by default until now."""

@@ -435,7 +435,6 @@ class ShareRequests:
         done: Callable[[SharedPartition, ErrorCode], None],
     ) -> None:
         topic = self._find(partition, "", permissions)
-        led = self.partitions.known(SharePartitionKey(session.group_id, *partition))
         try:
             check_acknowledgements(batches, may_renew=request.is_renew_ack)
         except RefusedAcknowledgementError as error:
@@ -443,8 +442,10 @@ class ShareRequests:
             return
         if isinstance(topic, ErrorCode):
             done(partition, topic)
-        elif led is None:
-            done(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return
+        led = self.partitions.current(SharePartitionKey(session.group_id, *partition), topic)
+        if isinstance(led, ErrorCode):
+            done(partition, led)
         else:
             self.partitions.acknowledge(led, session.member_id, batches, lambda error_code: done(partition, error_code))
 
