@@ -236,6 +236,8 @@ class _Memory:
         what, kafka, here = difference.what, difference.kafka, difference.here
         if self.has_refused and what.startswith(LEFT_BEHIND):
             return Known.LEFT_BEHIND
+        if self.has_refused and what == "advance: how many appends are refused" and here == kafka + 1:
+            return Known.LEFT_BEHIND
         if self.has_refused and what == "advance: an append of one alone" and kafka is None:
             return Known.LEFT_BEHIND if {record["key"]["type"] for record in here} <= TARGETS_OF_TASKS else None
         if what.endswith("an answer that one gives alone") and kafka is None:

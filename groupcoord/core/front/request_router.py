@@ -352,6 +352,9 @@ class RequestRouter:
     ) -> None:
         request.permissions = permissions
         request.principal = None if permissions is None else permissions.principal
+        partition = self._partitions.serving(request.group_id)
+        if partition is not None and partition.repeaters[type(request)](request, token, now_ms):
+            return
         refusal = refuse_topics(request, permissions)
         if refusal is None and not self._partitions.is_closed:
             refusal = refuse_malformed_heartbeat(request)

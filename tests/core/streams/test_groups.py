@@ -85,6 +85,7 @@ def test_a_steady_heartbeat_writes_nothing(threads: Threads) -> None:
     threads.join("a")
     answers = [answered(threads.beat("a", 2)) for _ in range(3)]
     assert len(set(answers)) == 1
+    assert answers[1] is answers[2]
     assert answers[0].active_tasks is None
 
 
