@@ -26,10 +26,11 @@ from tests.mutants.consumer_groups import CONSUMER_GROUP_MUTANTS
 from tests.mutants.historic import HISTORIC_MUTANTS
 from tests.mutants.owners import OWNER_MUTANTS
 from tests.mutants.rarely_met import RARELY_MET_MUTANTS
+from tests.mutants.streams_groups import STREAMS_GROUP_MUTANTS
 
 ROOT = Path(__file__).parents[2]
 OF_CONSUMER_GROUPS = CONSUMER_GROUP_MUTANTS + RARELY_MET_MUTANTS
-ALL_MUTANTS = MUTANTS + HISTORIC_MUTANTS + OF_CONSUMER_GROUPS + OWNER_MUTANTS + BROKER_MUTANTS
+ALL_MUTANTS = MUTANTS + HISTORIC_MUTANTS + OF_CONSUMER_GROUPS + OWNER_MUTANTS + BROKER_MUTANTS + STREAMS_GROUP_MUTANTS
 SUITES = ("tests/core", "tests/conformance/test_packaged.py", "tests/laws")
 SUITES_OF_CONSUMER_GROUPS = (
     "tests/core/consumer",
@@ -45,6 +46,12 @@ SUITES_OF_OWNERS = (
     "tests/storage/sql/test_owners.py",
     "tests/aio/test_ownership.py",
     "tests/sim/test_owners.py",
+)
+SUITES_OF_STREAMS_GROUPS = (
+    "tests/core/test_streams_front.py",
+    "tests/core/streams",
+    "tests/conformance/test_packaged.py",
+    "tests/beside_kafka/test_histories.py",
 )
 SUITES_OF_THE_BROKER = ("tests/conformance/test_packaged.py", "tests/broker", "tests/host")
 """In this order, so that what notices a bug soonest comes first."""
@@ -79,6 +86,8 @@ def suites_of(mutant: Mutant) -> tuple[str, ...]:
     """Return the parts of the suite that are to notice a bug of its kind."""
     if mutant in BROKER_MUTANTS:
         return SUITES_OF_THE_BROKER
+    if mutant in STREAMS_GROUP_MUTANTS:
+        return SUITES_OF_STREAMS_GROUPS
     if mutant in OWNER_MUTANTS:
         return SUITES_OF_OWNERS
     return SUITES_OF_CONSUMER_GROUPS if mutant in OF_CONSUMER_GROUPS else SUITES

@@ -1,0 +1,29 @@
+"""Internal topics that are missing: asked for once, and again when an error has been told for two intervals."""
+
+from __future__ import annotations
+
+from groupcoord.core.questions import CreateInternalTopics, InternalTopic, InternalTopicsCreated
+from groupcoord.core.streams.internal_topics import InternalTopics
+
+INTERVAL_MS = 5_000
+STORE, BY_KEY = InternalTopic("store-changelog", 2, -1), InternalTopic("by-key", 2, -1)
+
+
+def test_a_topic_is_asked_for_once() -> None:
+    """All members miss it; an answer that does not come within two intervals is not waited for."""
+    topics = InternalTopics()
+    assert topics.ask((STORE, BY_KEY), None, INTERVAL_MS, 0) == ((BY_KEY, STORE), "")
+    assert topics.ask((STORE, BY_KEY), None, INTERVAL_MS, 2 * INTERVAL_MS - 1) == ((), "")
+    assert topics.ask((STORE,), None, INTERVAL_MS, 2 * INTERVAL_MS) == ((STORE,), "")
+
+
+def test_an_error_is_told_for_two_intervals() -> None:
+    """Then the topic is asked for again, and the error is forgotten."""
+    topics = InternalTopics()
+    asked, _ = topics.ask((STORE, BY_KEY), None, INTERVAL_MS, 0)
+    question = CreateInternalTopics(0, "app", asked, None)
+    topics.created(InternalTopicsCreated(question, {STORE.name: "no room"}), INTERVAL_MS, 1_000)
+    told = "; Creation failed: store-changelog (no room)."
+    assert topics.ask((STORE,), None, INTERVAL_MS, 1_000) == ((), told)
+    assert topics.ask((STORE,), None, INTERVAL_MS, 1_000 + 2 * INTERVAL_MS - 1) == ((), told)
+    assert topics.ask((STORE,), None, INTERVAL_MS, 1_000 + 2 * INTERVAL_MS) == ((STORE,), "")
