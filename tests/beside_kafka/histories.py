@@ -143,6 +143,7 @@ class _Memory:
         chosen: members that took over from a leader who was gone, in steps before.
         looking: groups that look at their topics again because a write or a heartbeat of theirs was refused.
         has_former_delay: a streams group has begun to wait for more members, and waits already with Kafka.
+        orders_open: streams groups whose members, before this step, are walked in the order in which they came.
         has_two_places: somebody who is a member takes the place of a static member in this step.
         refusing: the ids of all groups before a step in which the log refuses an append; none before another step.
     """
@@ -156,6 +157,7 @@ class _Memory:
         self.leaders: dict[str, str | None] = {}
         self.chosen: set[str | None] = set()
         self.looking: set[str] = set()
+        self.orders_open: set[str] = set()
         self.refusing: set[str] = set()
         self.has_two_places = self.has_former_delay = False
 
@@ -166,6 +168,11 @@ class _Memory:
         self.has_lost_topics = self.has_lost_topics or bool(step.get("grow") or step.get("delete"))
         self.refusing = {group.group_id for group in self.coordinator.groups()} if _is_refused(step) else set()
         self.has_two_places = _takes_second_place(self.coordinator, step)
+        self.orders_open = {
+            group.group_id
+            for group in self.coordinator.groups()
+            if isinstance(group, StreamsGroup) and _may_order_be_open(group.state.members)
+        }
         end_ms = self.coordinator.now_ms() + step.get("ms", 0)
         moments = [at_ms for at_ms in self.kafka.values() if at_ms <= end_ms]
         self.has_tie = len(moments) > len(set(moments))
@@ -265,6 +272,8 @@ class _Memory:
         if "record 7 " in what or "record 21 " in what or what.endswith("which records"):
             for group_id in _groups_of(kafka if isinstance(kafka, list) else [kafka]):
                 group = self.coordinator.group(group_id)
+                if group_id in self.orders_open:
+                    return Known.ARRIVALS
                 if isinstance(group, ConsumerGroup | StreamsGroup) and _may_order_be_open(group.state.members):
                     return Known.ARRIVALS
                 if group_id in self.looking:
