@@ -26,11 +26,13 @@ from tests.mutants.consumer_groups import CONSUMER_GROUP_MUTANTS
 from tests.mutants.historic import HISTORIC_MUTANTS
 from tests.mutants.owners import OWNER_MUTANTS
 from tests.mutants.rarely_met import RARELY_MET_MUTANTS
+from tests.mutants.share_groups import SHARE_MUTANTS
 from tests.mutants.streams_groups import STREAMS_GROUP_MUTANTS
 
 ROOT = Path(__file__).parents[2]
 OF_CONSUMER_GROUPS = CONSUMER_GROUP_MUTANTS + RARELY_MET_MUTANTS
-ALL_MUTANTS = MUTANTS + HISTORIC_MUTANTS + OF_CONSUMER_GROUPS + OWNER_MUTANTS + BROKER_MUTANTS + STREAMS_GROUP_MUTANTS
+OF_NEWER_GROUPS = SHARE_MUTANTS + STREAMS_GROUP_MUTANTS
+ALL_MUTANTS = MUTANTS + HISTORIC_MUTANTS + OF_CONSUMER_GROUPS + OWNER_MUTANTS + BROKER_MUTANTS + OF_NEWER_GROUPS
 SUITES = ("tests/core", "tests/conformance/test_packaged.py", "tests/laws")
 SUITES_OF_CONSUMER_GROUPS = (
     "tests/core/consumer",
@@ -52,6 +54,13 @@ SUITES_OF_STREAMS_GROUPS = (
     "tests/core/streams",
     "tests/conformance/test_packaged.py",
     "tests/beside_kafka/test_histories.py",
+)
+SUITES_OF_SHARE_GROUPS = (
+    "tests/core/share_partition",
+    "tests/core/share_state",
+    "tests/broker/test_share_consumers.py",
+    "tests/conformance/test_packaged.py",
+    "tests/laws/test_share_machine.py",
 )
 SUITES_OF_THE_BROKER = ("tests/conformance/test_packaged.py", "tests/broker", "tests/host")
 """In this order, so that what notices a bug soonest comes first."""
@@ -84,6 +93,8 @@ NO_MUTANT = Mutant("the suite without a bug", "classic/states.py", "class GroupS
 
 def suites_of(mutant: Mutant) -> tuple[str, ...]:
     """Return the parts of the suite that are to notice a bug of its kind."""
+    if mutant in SHARE_MUTANTS:
+        return SUITES_OF_SHARE_GROUPS
     if mutant in BROKER_MUTANTS:
         return SUITES_OF_THE_BROKER
     if mutant in STREAMS_GROUP_MUTANTS:

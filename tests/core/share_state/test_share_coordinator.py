@@ -198,3 +198,13 @@ def test_states_are_spread_as_kafka_spreads_them() -> None:
     key = SharePartitionKey("g", UUID("cb751875-f861-4927-b2d6-5523ce91baef"), 0)
     assert key.text == "g:y3UYdfhhSSey1lUjzpG67w:0"
     assert coordinator.partition_of(key) == coordinator.partition_of(key) == 46
+
+
+def test_leaders_of_earlier_epochs_are_fenced() -> None:
+    """Who has read a state is its leader: one of an earlier epoch can neither read it nor write to it any more."""
+    driver = Driver()
+    driver.initialize()
+    assert code(driver.read(leader_epoch=5)) is ErrorCode.NONE
+    assert code(driver.read(leader_epoch=4)) is ErrorCode.FENCED_LEADER_EPOCH
+    assert code(driver.write((0, 0, 2, 1), leader_epoch=4)) is ErrorCode.FENCED_LEADER_EPOCH
+    assert code(driver.write((0, 0, 2, 1), leader_epoch=5)) is ErrorCode.NONE
