@@ -342,12 +342,12 @@ def test_an_epoch_that_is_not_durable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_conversion_that_forgets_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
     """A conversion that removes an offset is caught when it is written."""
-    begin = Conversion._begin
+    begin = Conversion.begin
 
     def forgetful(self: Conversion, written: Any, records: Iterable[Any], *held: Any) -> None:
         begin(self, written, [*records, OffsetTombstone("billing", "orders", 0)], *held)
 
-    monkeypatch.setattr(Conversion, "_begin", forgetful)
+    monkeypatch.setattr(Conversion, "begin", forgetful)
 
     with pytest.raises(LawBrokenError, match="makes another kind of group"):
         World(3, consumer_group_world(*UPGRADE, on_consumer_protocol=0)).run()

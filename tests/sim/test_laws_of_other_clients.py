@@ -129,7 +129,7 @@ def test_a_group_that_nobody_has_written(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_group_that_is_not_really_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer that says deleted though nothing was written is caught."""
 
-    def lazy(self: Administration, group_ids: list[str], token: Any) -> None:
+    def lazy(self: Administration, group_ids: list[str], token: Any, *rest: Any) -> None:
         results = tuple(DeletedGroup(group_id, ErrorCode.NONE) for group_id in group_ids)
         self._context.effects.reply(token, DeleteGroupsResponse(results))
 
