@@ -6,8 +6,10 @@ Apache Kafka 4.4; KIP-1071.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
+from heapq import heapify, heappop, heappush
 
 from attrs import field, frozen
 
@@ -242,21 +244,28 @@ class _Decision:
         Raises:
             InvalidTopologyError: writers wait for each other, or nobody writes a topic.
         """
-        waits = progresses = True
-        while waits:
-            if not progresses:
-                raise InvalidTopologyError("Failed to compute number of partitions for all repartition topics.")
-            waits = progresses = False
-            for subtopology in self._subtopologies:
-                for name in subtopology.repartition_sink_topics:
-                    if name in self._decided:
-                        continue
-                    count = self._largest_read(subtopology)
-                    if count is None:
-                        waits = True
-                    else:
-                        self._decided[name] = count
-                        progresses = True
+        readers: dict[str, list[int]] = defaultdict(list)
+        for place, subtopology in enumerate(self._subtopologies):
+            for topic in subtopology.repartition_source_topics:
+                readers[topic.name].append(place)
+        # Kafka walks all of them again and again; who has nothing to go by yet has its turn when that is decided.
+        turns = [(0, place) for place, one in enumerate(self._subtopologies) if self._largest_read(one) is not None]
+        waiting = {place for place, one in enumerate(self._subtopologies) if one.repartition_sink_topics}
+        heapify(turns)
+        while turns:
+            walk, place = heappop(turns)
+            if place not in waiting:
+                continue
+            waiting.discard(place)
+            count = self._largest_read(self._subtopologies[place])
+            assert count is not None
+            for name in self._subtopologies[place].repartition_sink_topics:
+                if self._decided.setdefault(name, count) == count:
+                    for reader in readers.pop(name, ()):
+                        heappush(turns, (walk if reader > place else walk + 1, reader))
+        sinks = (name for one in self._subtopologies for name in one.repartition_sink_topics)
+        if any(name not in self._decided for name in sinks):
+            raise InvalidTopologyError("Failed to compute number of partitions for all repartition topics.")
         for name in self._repartition:
             if name not in self._decided:
                 raise InvalidTopologyError(f"Nothing writes to repartition topic {name}.")

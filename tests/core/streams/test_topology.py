@@ -144,3 +144,23 @@ def test_two_subtopologies_can_not_have_the_same_id() -> None:
     """Kafka fails over it (UNKNOWN_SERVER_ERROR)."""
     with pytest.raises(BrokenTopologyError):
         configure(StreamsGroupTopologyRecord("g", 0, (Subtopology("0", ("t",)),) * 2), {"t": 1})
+
+
+def test_a_long_chain_is_followed_in_one_go() -> None:
+    """However many subtopologies wait for each other, in whatever order, each is looked at a few times only."""
+    length = 20_000
+    links = [
+        Subtopology(
+            str(number),
+            repartition_source_topics=(TopicInfo(f"r{number}"),),
+            repartition_sink_topics=(f"r{number + 1}",),
+        )
+        for number in range(length)
+    ]
+    first = Subtopology("first", source_topics=("orders",), repartition_sink_topics=("r0",))
+    last = Subtopology("last", repartition_source_topics=(TopicInfo(f"r{length}"),))
+
+    found = configure(StreamsGroupTopologyRecord("g", 0, (last, *reversed(links), first)), {"orders": 7})
+
+    assert len(found.partition_counts) == length + 1
+    assert set(found.partition_counts.values()) == {7}
