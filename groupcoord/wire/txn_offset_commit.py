@@ -39,7 +39,6 @@ def _errors_of(version: int) -> Mapping[ErrorCode, ErrorCode]:
     """Return what stands for the error codes that a version does not know."""
     errors = {}
     if version <= 5:
-        errors[ErrorCode.GROUP_ID_NOT_FOUND] = ErrorCode.ILLEGAL_GENERATION
         errors[ErrorCode.STALE_MEMBER_EPOCH] = ErrorCode.ILLEGAL_GENERATION
     if version <= 3:
         errors[ErrorCode.TRANSACTION_ABORTABLE] = ErrorCode.INVALID_TXN_STATE
@@ -89,6 +88,7 @@ def _decoder(version: int) -> Decoder:
             member_id=member_id,
             group_instance_id=group_instance_id,
             adds_group=version >= 5,
+            supports_member_epoch=version >= 6,
         )
 
     return decode

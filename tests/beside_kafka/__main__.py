@@ -21,6 +21,7 @@ from attrs import define, field
 from tests.beside_kafka.comparison import Tally
 from tests.beside_kafka.histories import ARCHIVES, Known, Verdict, follow, read
 from tests.beside_kafka.oracle import Oracle
+from tests.beside_kafka.share_story import ShareStory
 from tests.beside_kafka.story import RandomStory
 from tests.beside_kafka.streams_story import StreamsStory
 
@@ -86,6 +87,7 @@ def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.beside_kafka", description=__doc__)
     parser.add_argument("paths", metavar="PATH", nargs="*", type=Path, default=[*ARCHIVES])
     parser.add_argument("--seeds", metavar="A-B", help="make the histories of these seeds, the last one included")
+    parser.add_argument("--share", action="store_true", help="make histories of share groups")
     parser.add_argument("--streams", action="store_true", help="make histories of streams groups")
     command = os.environ.get("KAFKA_ORACLE")
     parser.add_argument("--oracle", metavar="COMMAND", default=command, help="runs Kafka's classes (KAFKA_ORACLE)")
@@ -98,7 +100,7 @@ def main(words: list[str] | None = None) -> int:
         parser.error("--seeds needs --oracle")
     else:
         first, _, last = options.seeds.partition("-")
-        kind = StreamsStory if options.streams else RandomStory
+        kind = ShareStory if options.share else StreamsStory if options.streams else RandomStory
         histories = _made(kind, options.oracle, range(int(first), int(last or first) + 1))
     summary = Summary()
     for history in histories:

@@ -23,7 +23,10 @@ NOT_COMPARED = frozenset({"error_message", "status_detail"})
 """Fields of answers that say in other words what a code says."""
 
 GROUP_METADATA, REGULAR_EXPRESSION = 2, 16
-OPEN_LISTS = ("topicPartitions", "assignedPartitions", "partitionsPendingRevocation")
+OPEN_LISTS = (
+    *("topicPartitions", "assignedPartitions", "partitionsPendingRevocation"),
+    *("initializingTopics", "initializedTopics", "deletingTopics"),
+)
 
 
 @frozen

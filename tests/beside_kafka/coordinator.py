@@ -20,12 +20,15 @@ from groupcoord.broker.regexes import TopicMatcher
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.clock import ManualClock
 from groupcoord.config import Config
+from groupcoord.config.group_settings import ShareGroupSettings
 from groupcoord.conformance.entities import encode_request
 from groupcoord.coordinator import GroupCoordinator, GroupState
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.core.consumer.state import LEFT_MEMBER_EPOCH
 from groupcoord.core.records import OFFSETS_TOPIC, TransactionMarker
+from groupcoord.core.share.group import ShareGroup
+from groupcoord.core.share.host import LoneShareHost
 from groupcoord.core.streams.group import StreamsGroup
 from groupcoord.core.timers import TimerKind
 from groupcoord.log_store import (
@@ -63,6 +66,7 @@ TIMER_NAMES = {
     TimerKind.REVOCATION: "rebalance-timeout",
     TimerKind.MEMBER_JOIN: "join",
     TimerKind.MEMBER_SYNC: "sync",
+    TimerKind.SHARE_SESSION: "session-timeout",
     TimerKind.STREAMS_SESSION: "session-timeout",
     TimerKind.TASK_REVOCATION: "rebalance-timeout",
     TimerKind.ASSIGNMENT_DELAY: "initial-rebalance-timeout",
@@ -70,7 +74,7 @@ TIMER_NAMES = {
 }
 """How Kafka calls its timers; the group and the member stand behind."""
 
-AnyGroup = GroupMetadata | ConsumerGroup | StreamsGroup
+AnyGroup = GroupMetadata | ConsumerGroup | ShareGroup | StreamsGroup
 
 
 @frozen
@@ -145,6 +149,17 @@ class _ToldStore(MemoryLogStore):
         return base_offset
 
 
+class _ShareHost(LoneShareHost):
+    """A share coordinator that agrees, as that of Kafka's classes here; groups have settings of their own."""
+
+    def __init__(self, config: Config, group_configs: GroupConfigs) -> None:
+        super().__init__(config)
+        self._group_configs = group_configs
+
+    def settings_of(self, group_id: str) -> ShareGroupSettings:
+        return self._group_configs.share_settings_of(group_id)
+
+
 class Coordinator:
     """A coordinator of one log partition, with a log, topics and a clock of its own.
 
@@ -173,6 +188,7 @@ class Coordinator:
             regexes=TopicMatcher(self._topics, None),
             consumer_group_settings=self._group_configs.settings_of,
             streams_group_settings=self._group_configs.streams_settings_of,
+            share=_ShareHost(config, self._group_configs),
             new_member_id=lambda prefix: f"{prefix}-{ids.uuid()}",
             new_uuid=ids.kafka_uuid,
         )
@@ -323,6 +339,10 @@ class Coordinator:
 
 def _live_in_group(group: AnyGroup) -> Iterator[tuple[TimerKind, str]]:
     """Yield what timers of a group would find something to do, and of whom."""
+    if isinstance(group, ShareGroup):
+        for member_id in group.state.members:
+            yield TimerKind.SHARE_SESSION, member_id
+        return
     if isinstance(group, StreamsGroup):
         yield TimerKind.ASSIGNMENT_DELAY, ""
         for member_id in group.state.members:

@@ -22,6 +22,7 @@ from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.core.java.hashing import hash_map_order, timeline_map_order
 from groupcoord.core.modern.group import ModernGroup
+from groupcoord.core.share.group import ShareGroup
 from groupcoord.core.streams.group import StreamsGroup
 from tests.beside_kafka.comparison import REGULAR_EXPRESSION, Difference, Tally, differences
 from tests.beside_kafka.coordinator import Coordinator, Outcome, Step
@@ -269,6 +270,10 @@ class _Memory:
             return Known.LOOKS_AGAIN
         if _writes_epoch(here) and not _writes_epoch(kafka):
             return Known.LOOKS_AGAIN if self.looking.intersection(_groups_of(here)) else None
+        if "assignment" in what and _may_share_be_open(self.coordinator):
+            return Known.ARRIVALS
+        if "record 13 " in what and _may_share_be_open(self.coordinator):
+            return Known.ARRIVALS
         if "record 7 " in what or "record 21 " in what or what.endswith("which records"):
             for group_id in _groups_of(kafka if isinstance(kafka, list) else [kafka]):
                 group = self.coordinator.group(group_id)
@@ -300,6 +305,13 @@ def _groups_of(records: list[Any]) -> set[str]:
 def _writes_epoch(records: Any) -> bool:
     """Tell whether one of these records says that a consumer group's epoch has grown."""
     return isinstance(records, list) and any(record["key"]["type"] in GROUP_EPOCHS for record in records)
+
+
+def _may_share_be_open(coordinator: Coordinator) -> bool:
+    """Tell whether the order of members of a share group depends on that in which they came."""
+    return any(
+        isinstance(group, ShareGroup) and _may_order_be_open(group.state.members) for group in coordinator.groups()
+    )
 
 
 def _order_of_assignment(member_ids: Iterable[str]) -> list[str]:

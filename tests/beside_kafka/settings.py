@@ -58,6 +58,34 @@ OF_STREAMS_GROUPS: Mapping[str, Sequence[Any]] = {
 }
 
 
+OF_SHARE: Mapping[str, Sequence[Any]] = {
+    "group.share.min.session.timeout.ms": (500,),
+    "group.share.min.heartbeat.interval.ms": (100,),
+    "group.share.session.timeout.ms": (45_000, 45_000, 10_009, 3_011),
+    "group.share.heartbeat.interval.ms": (1_000, 500),
+    "group.share.assignment.interval.ms": (0, 0, 0, 1_000),
+    "group.share.max.size": (None, None, None, 2, 3),
+    "group.share.assignor.offload.enable": ("false",),
+}
+"""What a broker may be set to that serves share groups."""
+
+OF_SHARE_GROUPS: Mapping[str, Sequence[Any]] = {
+    "share.session.timeout.ms": (None, 2_003, 20_011),
+    "share.heartbeat.interval.ms": (None, 200, 700),
+    "share.assignment.interval.ms": (None, 0, 3_000),
+}
+
+
+def draw_share_settings(draw: random.Random) -> dict[str, str]:
+    """Return the settings of a broker that are about share groups."""
+    return _drawn(draw, OF_SHARE)
+
+
+def draw_share_group_settings(draw: random.Random) -> dict[str, str]:
+    """Return settings of a share group's own."""
+    return _drawn(draw, OF_SHARE_GROUPS)
+
+
 def draw_streams_settings(draw: random.Random) -> dict[str, str]:
     """Return the settings of a broker that are about streams groups."""
     return _drawn(draw, OF_STREAMS)

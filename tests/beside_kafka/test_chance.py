@@ -8,6 +8,7 @@ import pytest
 
 from tests.beside_kafka.histories import follow
 from tests.beside_kafka.oracle import Oracle
+from tests.beside_kafka.share_story import ShareStory
 from tests.beside_kafka.story import RandomStory
 from tests.beside_kafka.streams_story import StreamsStory
 
@@ -17,7 +18,7 @@ FIRST, COUNT = map(int, os.environ.get("ORACLE_SEEDS", "0:100").split(":"))
 
 @pytest.mark.slow
 @pytest.mark.skipif(COMMAND is None, reason="KAFKA_ORACLE names no program that runs Kafka's classes")
-@pytest.mark.parametrize("kind", [RandomStory, StreamsStory])
+@pytest.mark.parametrize("kind", [RandomStory, ShareStory, StreamsStory])
 def test_random_histories(kind: type[RandomStory]) -> None:
     """Whatever happens, the same comes of it, or what is different on purpose."""
     assert COMMAND is not None

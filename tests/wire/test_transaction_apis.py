@@ -210,7 +210,11 @@ def test_txn_offset_commit_request(version: int) -> None:
     )
     member = (12, "member", "instance") if version >= 3 else (-1, "", None)
     topics = (TopicToCommit("orders", offsets), TopicToCommit("bills", ()))
-    expected = TxnOffsetCommit("group", topics, PRODUCER_ID, 3, "writer", *member, adds_group=version >= 5)
+    expected = TxnOffsetCommit(
+        *("group", topics, PRODUCER_ID, 3, "writer", *member),
+        adds_group=version >= 5,
+        supports_member_epoch=version >= 6,
+    )
     assert decode(28, version) == expected
 
 
@@ -237,7 +241,7 @@ def test_txn_offset_commit_response_by_topic_id() -> None:
     [
         (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 2, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.TRANSACTION_ABORTABLE, 4, ErrorCode.INVALID_TXN_STATE),
-        (ErrorCode.GROUP_ID_NOT_FOUND, 6, ErrorCode.ILLEGAL_GENERATION),
+        (ErrorCode.STALE_MEMBER_EPOCH, 6, ErrorCode.ILLEGAL_GENERATION),
         (ErrorCode.INVALID_PRODUCER_EPOCH, 0, ErrorCode.NONE),
     ],
 )

@@ -153,7 +153,7 @@ class TxnOffsetCommit(GroupRequest[TxnOffsetCommitResponse]):
 
     Whether the producer may do so is for the coordinator's ``verify_transaction`` to say. The offsets stay invisible
     until :class:`CompleteTransaction` commits them. ``adds_group``: the group need not be in the transaction yet
-    (KIP-890, request versions from 5).
+    (KIP-890, request versions from 5). ``supports_member_epoch``: errors tell of epochs (from 6; KIP-1319).
     """
 
     group_id: str
@@ -165,6 +165,7 @@ class TxnOffsetCommit(GroupRequest[TxnOffsetCommitResponse]):
     member_id: str = UNKNOWN_MEMBER_ID
     group_instance_id: str | None = None
     adds_group: bool = True
+    supports_member_epoch: bool = True
 
 
 @frozen

@@ -129,7 +129,8 @@ class Commits:
         elif group is not None:
             error_code = group.transactional_commit_error(request)
         else:
-            error_code = ErrorCode.NONE if request.generation_id < 0 else ErrorCode.GROUP_ID_NOT_FOUND
+            absent = ErrorCode.GROUP_ID_NOT_FOUND if request.supports_member_epoch else ErrorCode.ILLEGAL_GENERATION
+            error_code = ErrorCode.NONE if request.generation_id < 0 else absent
         if error_code is not ErrorCode.NONE:
             self._effects.reply(token, TxnOffsetCommitResponse(refused_topics(request.topics, error_code)))
             return

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from groupcoord.core.events import Cause, MemberAdded, MemberRemoved, Trigger
 from groupcoord.core.groups import check_group_size
-from groupcoord.core.java.hashing import HashTable, buckets_of_copy, string_hash
+from groupcoord.core.java.hashing import string_sort_key
 from groupcoord.core.messages import JOIN_GROUP_MEMBER_EPOCH, ShareGroupHeartbeat, ShareGroupHeartbeatResponse
 from groupcoord.core.messages.share_state import (
     InitializeShareGroupState,
@@ -133,7 +133,7 @@ def _update(metadata: ShareGroupMemberMetadataRecord, request: ShareGroupHeartbe
     if names is None or set(names) == set(metadata.subscribed_topic_names):
         in_order = metadata.subscribed_topic_names
     else:
-        in_order = tuple(HashTable(string_hash, names, max(16, buckets_of_copy(len(set(names))))))
+        in_order = tuple(sorted(set(names), key=string_sort_key))
     return ShareGroupMemberMetadataRecord(
         metadata.group_id,
         metadata.member_id,

@@ -95,7 +95,7 @@ class ShareGroups(ModernGroups[ShareGroup]):
     # ------------------------------------------------------------ requests of the classic protocol
 
     def _refuse_join(self, request: JoinGroup, token: Token, now_ms: int) -> None:
-        error_code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        response = JoinGroupResponse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if not allows_session_timeout(self._context.config, request.session_timeout_ms):
-            error_code = ErrorCode.INVALID_SESSION_TIMEOUT
-        self._context.effects.reply(token, JoinGroupResponse(error_code, request.member_id))
+            response = JoinGroupResponse(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
+        self._context.effects.reply(token, response)

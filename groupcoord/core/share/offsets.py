@@ -63,8 +63,9 @@ def draft_alteration(
     check_empty(draft)
     state = draft.state
     existing = topics.existing([topic.topic_name for topic in request.topics])
-    responses, to_initialize = [], []
+    responses = []
     partitions: dict[UUID, frozenset[int]] = {}
+    offsets: dict[UUID, dict[int, int]] = {}
     for name, wanted in request.topics:
         topic = existing.get(name)
         count = 0 if topic is None else topic.partition_count
@@ -73,12 +74,20 @@ def draft_alteration(
             for index, _ in wanted
         ]
         responses.append(AlteredShareTopic(name, ZERO_UUID if topic is None else topic.topic_id, tuple(results)))
-        known = [StateToInitialize(index, state.epoch, offset) for index, offset in wanted if 0 <= index < count]
-        if topic is not None and known:
-            to_initialize.append(StateTopicToInitialize(topic.topic_id, tuple(known)))
-            partitions[topic.topic_id] = frozenset(entry.partition for entry in known)
-    if partitions:
+        known = {index: offset for index, offset in wanted if 0 <= index < count}
+        if topic is not None:
+            partitions[topic.topic_id] = frozenset(known)
+            if known:
+                offsets.setdefault(topic.topic_id, {}).update(known)
+    if partitions:  # also of topics of which no partition is known: Kafka writes that none of theirs begins
         draft.write(state.state_partitions.begin(partitions, topics.topic_name).to_record(state.group_id))
+    if offsets:
+        to_initialize = [
+            StateTopicToInitialize(
+                topic_id, tuple([StateToInitialize(index, state.epoch, offset) for index, offset in wanted.items()])
+            )
+            for topic_id, wanted in offsets.items()
+        ]
         asked = InitializeShareGroupState(state.group_id, tuple(to_initialize))
         draft.changes.append(StateChange(asked, is_awaited=True))
     return AlterShareGroupOffsetsResponse(responses=tuple(responses))
@@ -129,8 +138,7 @@ def draft_deletion(
             responses.append(ForgottenShareTopic(name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             continue
         responses.append(ForgottenShareTopic(name, topic.topic_id))
-    if partitions or not request.topics:
-        draft.write(_deleting(known, partitions, topics).to_record(state.group_id))
+    draft.write(_deleting(known, partitions, topics).to_record(state.group_id))
     if partitions:
         draft.changes.append(StateChange(_delete_request(state.group_id, partitions), is_awaited=True))
     return DeleteShareGroupOffsetsResponse(responses=tuple(responses))

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from attrs import evolve, field, frozen
 
+from groupcoord.core.java.hashing import HashTable, uuid_hash
 from groupcoord.core.share.records import (
     NamedTopic,
     NamedTopicPartitions,
@@ -57,12 +58,12 @@ class StatePartitions:
         )
 
     def to_record(self, group_id: str) -> ShareGroupStatePartitionMetadataRecord:
-        """Return the record that says it."""
+        """Return the record that says it, in the order of Java's hash maps."""
         return ShareGroupStatePartitionMetadataRecord(
             group_id,
             _named_topics(self.initializing),
             _named_topics(self.initialized),
-            tuple([NamedTopic(topic_id, name) for topic_id, name in self.deleting.items()]),
+            tuple([NamedTopic(topic_id, self.deleting[topic_id]) for topic_id in HashTable(uuid_hash, self.deleting)]),
         )
 
     # ------------------------------------------------------------ changes
@@ -129,8 +130,8 @@ def _by_topic(topics: Iterable[NamedTopicPartitions]) -> dict[UUID, NamedPartiti
 def _named_topics(topics: Mapping[UUID, NamedPartitions]) -> tuple[NamedTopicPartitions, ...]:
     return tuple(
         [
-            NamedTopicPartitions(topic_id, name, tuple(sorted(partitions)))
-            for topic_id, (name, partitions) in topics.items()
+            NamedTopicPartitions(topic_id, topics[topic_id].name, tuple(sorted(topics[topic_id].partitions)))
+            for topic_id in HashTable(uuid_hash, topics)
         ]
     )
 
@@ -154,6 +155,6 @@ def _without(topics: Mapping[UUID, NamedPartitions], partitions: PartitionsByTop
     left = {}
     for topic_id, (name, found) in topics.items():
         rest = found - partitions.get(topic_id, frozenset())
-        if rest:
+        if rest or topic_id not in partitions:
             left[topic_id] = NamedPartitions(name, rest)
     return left
