@@ -212,29 +212,37 @@ def _write_page(path: Path, page: str) -> None:
         _give_up(f"{path} can't be written: {error.strerror}")
 
 
+_STYLES = {"better": "green", "worse": "red", "": ""}
+"""How a difference is printed."""
+
+
 def _print_variants(comparison: Comparison, command: str) -> None:
-    """Print the variants beside each other, and by how much they differ from the first."""
+    """Print the variants beside each other, by how much they differ from the first, and which costs least."""
     from rich.table import Table
+    from rich.text import Text
 
     from groupcoord.cli.console import open_console
-    from groupcoord.sim.reports.comparison_page import beside_rows, difference_rows
+    from groupcoord.sim.reports.comparison_page import beside_rows, difference_rows, told_verdict
     from groupcoord.sim.reports.page import describe_seeds
 
     console = open_console()
     first, *others = comparison.reports
     for report in comparison.reports:
         _print_failed(console, report, f"{command} --variant {shlex.quote(report.variant)}")
-    beside = (f"{first.name}: p50, p99", [report.variant for report in comparison.reports], beside_rows(comparison))
-    differences = f"difference from {first.variant}: mean of the seeds (95 % confidence interval; *: without 0)"
-    table_of_differences = (differences, [report.variant for report in others], difference_rows(comparison))
-    for title, names, rows in (beside, table_of_differences):
-        table = Table(title=title)
-        table.add_column("")
-        for name in names:
-            table.add_column(name, justify="right")
-        for row in rows:
-            table.add_row(*row)
+    beside = Table(title=f"{first.name}: p50; p99")
+    differences = Table(title=f"difference from {first.variant}: mean of the seeds (95 % confidence interval)")
+    for table, reports in ((beside, comparison.reports), (differences, others)):
+        for column in ("", "unit"):
+            table.add_column(column)
+        for report in reports:
+            table.add_column(report.variant, justify="right")
+    for row in beside_rows(comparison):
+        beside.add_row(*row)
+    for measure, unit, cells in difference_rows(comparison):
+        differences.add_row(measure, unit, *(Text(told, _STYLES[style]) for told, style in cells))
+    for table in (beside, differences):
         console.print(table)
+    console.print(told_verdict(comparison), style="bold", soft_wrap=True)
     failed = sum(len(report.failed) for report in comparison.reports)
     told = f"{len(comparison.reports)} variants, each with {describe_seeds(first)}: "
     told += f"{failed} broke a law" if failed else "every law held"
@@ -274,19 +282,20 @@ def _print_table(console: Console, report: FleetReport) -> None:
     from rich.table import Table
 
     from groupcoord.sim.reports.measures import MEASURES
-    from groupcoord.sim.reports.plots import format_value
+    from groupcoord.sim.reports.page import distribution_row
 
     table = Table(title=report.name)
-    table.add_column("")
-    for column in ("values", "least", "p50", "p90", "p99", "most"):
+    for column in ("", "unit"):
+        table.add_column(column)
+    for column in ("values", "least", "p50", "p90", "p99", "most", "mean"):
         table.add_column(column, justify="right")
     distributions = report.distributions()
     for measure in MEASURES:
         found = distributions[measure.key]
         if not found.count:
             continue
-        values = (found.least, *found.percentiles.values(), found.most)
-        table.add_row(measure.title, f"{found.count:,}", *(format_value(measure, value) for value in values))
+        unit, values = distribution_row(measure, found)
+        table.add_row(measure.title, unit, f"{found.count:,}", *values)
     console.print(table)
 
 
@@ -298,8 +307,9 @@ def _print_comparison(console: Console, report: FleetReport) -> None:
 
     if not report.compared_ids():
         return
-    table = Table(title="p50, p99 of each group")
-    table.add_column("")
+    table = Table(title="p50; p99 of each group")
+    for column in ("", "unit"):
+        table.add_column(column)
     for group_id in report.compared_ids():
         table.add_column(group_id, justify="right")
     for row in compared(report):

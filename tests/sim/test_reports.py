@@ -12,12 +12,13 @@ import pytest
 from groupcoord import cli
 from groupcoord.core.classic.rebalance import Rebalance
 from groupcoord.member import TopicPartition
-from groupcoord.sim import FleetReport, report_page, run_seed
+from groupcoord.sim import FleetReport, parse_variants, report_page, run_seed
 from groupcoord.sim.actors.observations import RECORD_INTERVAL_MS, GroupObservations
 from groupcoord.sim.reports.axes import ticks
-from groupcoord.sim.reports.measures import MEASURES, Distribution, Measure, histogram
+from groupcoord.sim.reports.measures import MEASURES, Distribution, Measure, histogram, scale_of
 from groupcoord.sim.reports.plots import BAR_HEIGHT_MIN, BAR_WIDTH_MAX, format_value, plot
 from groupcoord.sim.reports.runs import Run as SeedRun
+from groupcoord.sim.reports.timeline import Timeline, draw_timeline, span_of
 from tests.tables import as_one_test
 
 from .worlds import small_world
@@ -111,6 +112,42 @@ def test_a_partition_changes_hands() -> None:
     assert seen.offsets_waits_ms == [500, 100, 10_000]
 
 
+def test_backlog_and_the_time_to_catch_up() -> None:
+    """What a consumer begins with was written some time ago; what had no owner is behind until that is done."""
+    other = TopicPartition("orders", 1)
+    seen = GroupObservations((PARTITION, other), 0)
+    seen.begin(0)
+    for partition in (PARTITION, other):
+        seen.assigned("a", partition, 1_000)
+        seen.started("a", partition, 0, 1_000)
+        seen.caught_up(partition, 1_500)
+    seen.begin_measuring(5_000)
+    seen.given_up("a", PARTITION, 10_000)
+    seen.assigned("b", PARTITION, 12_000)
+    seen.started("b", PARTITION, 900, 12_100)
+    seen.caught_up(PARTITION, 13_000)
+    seen.caught_up(PARTITION, 14_000)
+    seen.finish(20_000)
+
+    assert seen.catch_up_ms == [3_000]
+    assert seen.most_unowned == 1
+    assert [figure.furthest_behind_ms for figure in seen.figures().values()] == [3_100, 0]
+
+
+def test_who_is_closed_does_first_what_it_works_on() -> None:
+    """An application in the midst of what a poll has brought ends that and commits it: nothing is done again."""
+    scenario = (
+        SCENARIO.replace('name = "billing"', 'name = "billing"\nprocessing = ["4s", "5s"]')
+        .replace('kind = "crash-consumer"', 'kind = "stop-consumer"')
+        .replace('"forever"', '"20s"')
+    )
+    (parsed,) = parse_variants(scenario)
+    (group,) = run_seed(1, parsed.options_of(1)).groups
+
+    assert sum(group.values["moves"]) > 0
+    assert sum(group.values["duplicate_ms"]) == 0
+
+
 def test_two_consumers_at_once_process_twice() -> None:
     """While a consumer that was replaced goes on, its work is work done twice."""
     seen = GroupObservations((PARTITION,), 0)
@@ -186,10 +223,10 @@ def test_the_page_is_whole_and_needs_nothing_else() -> None:
     parser = _Balanced()
     parser.feed(page)
     assert not parser.open
-    assert parser.seen.count("svg") == 9
-    assert parser.seen.count("rect") > 9
+    assert parser.seen.count("svg") == 12
+    assert parser.seen.count("rect") > 12
     measures = [measure.key for measure in MEASURES if report.values(measure.key)]
-    assert len(measures) == 9
+    assert len(measures) == 12
     assert parser.ids == ["distributions", *measures, "causes"]
     assert parser.links == ["#distributions", "#causes", *(f"#{name}" for name in measures)]
     assert "script" not in parser.seen
@@ -199,7 +236,7 @@ def test_the_page_is_whole_and_needs_nothing_else() -> None:
 
 def test_a_plot_can_be_read() -> None:
     """One value among thousands is seen, a lone bar is no wider than any, and both axes have round ticks."""
-    measure = Measure("a", "a", "", "")
+    measure = Measure("a", "a", "times", "group", "")
     lone, few, many = (plot(measure, [("", values)]) for values in ([5], [0] * 9_999 + [2], list(range(41))))
 
     assert f'width="{BAR_WIDTH_MAX - 1:.1f}"' in lone
@@ -210,9 +247,44 @@ def test_a_plot_can_be_read() -> None:
     assert format_value(measure, 12_345.5) == "12,345.50"
 
 
+@as_one_test
+@pytest.mark.parametrize(
+    ("unit", "values", "told"),
+    [
+        ("times", (3, 0.25, 1_200), ("times", "3", "0.25", "1,200")),
+        ("ms", (3, 999), ("ms", "3", "999")),
+        ("ms", (-30, 370, 4_300, 0), ("s", "-0.030", "0.37", "4.3", "0")),
+        ("ms", (600_000, 90_000), ("min", "10.0", "1.5")),
+        ("ms", (36_000_000,), ("h", "10.0")),
+    ],
+)
+def test_a_row_has_one_unit(unit: str, values: tuple[float, ...], told: tuple[str, ...]) -> None:
+    """All values of a row stand in the unit that fits the largest, so that they can be compared at a glance."""
+    scale = scale_of(Measure("a", "a", unit, "group", ""), values)
+
+    assert (scale.name, *map(scale.format, values)) == told
+
+
+def test_a_time_line_shows_what_happens() -> None:
+    """It begins before the first thing that is measured and ends after the last one; colours are named."""
+    spans = (("billing-0", 3_000, 120_000), ("billing-11", 130_000, 600_000))
+    timeline = Timeline("billing", 600_000, 60_000, ((1_000, 3_000), (120_000, 130_000)), (("orders-0", spans),), 1)
+
+    span = span_of([timeline])
+    picture = draw_timeline(timeline, span, "eager")
+
+    assert span == (119_000, 131_000)
+    assert "1 rebalance;" in picture
+    assert "Shown is 12.0 s of 10.0 min" in picture
+    assert picture.index("billing-0</span>") < picture.index("billing-11</span>")
+    assert 'class="owner-0"' in picture
+    assert 'class="owner-1"' in picture
+    assert span_of([Timeline("billing", 600_000, 60_000, ((1_000, 3_000),), (), 0)]) == (0, 600_000)
+
+
 def test_plots_of_variants_have_the_same_axes() -> None:
     """Where values of two variants are far apart, both pictures have the ticks of all values."""
-    both = plot(Measure("a", "a", "ms", ""), [("fast", [0, 1_000]), ("slow", [60_000] * 8)])
+    both = plot(Measure("a", "a", "ms", "group", ""), [("fast", [0, 1_000]), ("slow", [60_000] * 8)])
 
     assert both.count("<svg") == 2
     for tick in (">30.0 s</text>", ">1.0 min</text>", ">5</text>"):
@@ -293,7 +365,7 @@ def test_what_others_do_is_told(simulate: Run, scenario: str, tmp_path: Path) ->
     parser = _Balanced()
     parser.feed(page.read_text())
     assert not parser.open
-    assert parser.seen.count("svg") == 11 + 1  # a plot for each measure, and the time line
+    assert parser.seen.count("svg") == 14 + 1  # a plot for each measure, and the time line
     assert f'<td>transaction</td><td>committed</td><td class="n">{transactions["committed"]}</td>' in page.read_text()
 
 

@@ -10,10 +10,13 @@ import pytest
 
 from groupcoord import cli
 from groupcoord.sim import Comparison, FleetReport, Run, ScenarioError, World, parse_variants, read_setting
+from groupcoord.sim.reports.comparison_page import comparison_page, told_verdict
 from groupcoord.sim.reports.measures import MEASURES
 from groupcoord.sim.reports.runs import GroupFigures
+from tests.tables import as_one_test
 
 REBALANCES = MEASURES[0]
+KEYS = [measure.key for measure in MEASURES]
 SCENARIO = """
 name = "two <ways>"
 duration = "4m"
@@ -159,6 +162,60 @@ def test_differences_are_paired_by_seed(monkeypatch: pytest.MonkeyPatch) -> None
     assert Comparison((report("a", 1, 5, 9), report("b", 3, 7, 11))).differences(report("b", 3, 7, 11))[0].is_clear
 
 
+def fleet(variant: str, *unowned_s: float, records: int = 1) -> FleetReport:
+    values = [
+        {**dict.fromkeys(KEYS, ()), "unowned_ms": (int(s * 1_000),), "group_records": (records,)} for s in unowned_s
+    ]
+    runs = [Run(seed, None, (GroupFigures("g", each, {}),)) for seed, each in enumerate(values)]
+    return FleetReport("f", runs, variant)
+
+
+@as_one_test
+@pytest.mark.parametrize(
+    ("reports", "told"),
+    [
+        (
+            [fleet("a", 20, 30, 40), fleet("b", 17, 28, 37), fleet("c", 5, 10, 20)],
+            "c costs least: 18.3 s less without owner per partition than a, 95 % between 11.2 and 25.5 s.",
+        ),
+        (
+            [fleet("a", 20, 30, 40), fleet("b", 18, 29, 37), fleet("c", 18, 29, 38)],
+            "No variant clearly costs least: b is 2.0 s less without owner per partition than a, "
+            "95 % between -0.48 and 4.5 s.",
+        ),
+        (
+            [fleet("a", 1, 2, 3), fleet("b", 11, 12, 13), fleet("c", 6, 7, 8)],
+            "a costs least: 5.0 s less without owner per partition than c, 95 % between 5.0 and 5.0 s.",
+        ),
+        (
+            [fleet("a", 20, 30, 40), fleet("b", 10, 20, 29), fleet("c", 10, 20, 30)],
+            "b costs least: 10.3 s less without owner per partition than a, 95 % between 8.9 and 11.8 s. "
+            "c may be as good: the difference isn't clear.",
+        ),
+        (
+            [fleet("a", 20), fleet("b", 10)],
+            "b costs least: 10.0 s less without owner per partition than a, in one seed.",
+        ),
+        ([report("a"), report("b")], ""),
+    ],
+)
+def test_the_answer_comes_first(reports: list[FleetReport], told: str) -> None:
+    """A sentence says which variant costs least, against the first one or the next best, and how sure that is."""
+    assert told_verdict(Comparison(tuple(reports))) == told
+
+
+def test_better_and_worse_have_colours() -> None:
+    """Below the answer, each variant tells in what it is clearly better and worse; so do the cells of the table."""
+    page = comparison_page(Comparison((fleet("a", 20, 30, 40), fleet("b", 10, 20, 29, records=3))), "simulate")
+
+    assert (
+        page.index("b costs least") < page.index('<b class="better">less</b>: without owner') < page.index("<section")
+    )
+    assert '<b class="worse">more</b>: records.' in page
+    assert '<td class="t">s per partition</td><td class="n"><span class="better">-10.3 (-11.8 to -8.9)</span>' in page
+    assert '<span class="worse">+2 (+2 to +2)</span>' in page
+
+
 def test_the_command_compares(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Variants are told beside each other in text, in JSON with each seed's values, and on one page."""
     path, page = tmp_path / "s.toml", tmp_path / "s.html"
@@ -171,6 +228,7 @@ def test_the_command_compares(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert status == 0
     assert "2 variants, each with 2 seeds (0 to 1): every law held" in out
     assert "difference from idle" in out
+    assert "No variant clearly costs least: idle is " in out
     html = page.read_text()
     assert "two &lt;ways&gt;" in html
     assert html.count("time line of billing") == 2

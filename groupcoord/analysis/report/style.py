@@ -49,6 +49,8 @@ code { font: .92em ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono",
 .card p { margin: .2rem 0 .5rem; }
 .note { border-left: 4px solid var(--line); padding: .1rem 0 .1rem .8rem; margin: .7rem 0; }
 .note.bad { border-color: var(--bad); } .note.good { border-color: var(--good); }
+.better { color: var(--good); } .worse { color: var(--bad); }
+p.answer { font-size: 1.2rem; font-weight: 600; line-height: 1.4; }
 .scroll { overflow: auto; margin: .6rem 0 1rem; }
 .scroll.long { max-height: 34rem; border-bottom: 1px solid var(--line); background:
   linear-gradient(transparent, var(--page) 60%) bottom / 100% 3rem no-repeat local,
@@ -125,19 +127,18 @@ FILLS = {
     "hot": "expiry",
     "commits": "dead",
     "values": "join",
-    "owner-0": "join",
-    "owner-1": "leader",
-    "owner-2": "leave",
-    "owner-3": "metadata",
-    "owner-4": "topics",
-    "owner-5": "other",
-    "owner-6": "move",
-    "owner-7": "static",
     "epoch-group": "join",
     "epoch-target": "leave",
     "epoch-member": "expiry",
 }
 """The colour of each kind of shape: a class of the page, and the variable that it takes."""
+
+
+OWNER_COLOURS = 24
+"""So many consumers have colours that can be told apart; beyond, they begin again."""
+
+_TURN_DEGREES = 137.508
+"""From one hue to the next: by the golden angle each is far from those before."""
 
 
 def style_sheet() -> Html:
@@ -146,4 +147,14 @@ def style_sheet() -> Html:
         f"svg .{name}{{fill:var(--{colour})}}.key.{name}{{background:var(--{colour})}}\n"
         for name, colour in FILLS.items()
     )
-    return Html(STYLE + fills)
+    owners = "".join(
+        f"svg .owner-{number}{{fill:{colour}}}.key.owner-{number}{{background:{colour}}}\n"
+        for number, colour in enumerate(_owner_colours())
+    )
+    return Html(STYLE + fills + owners)
+
+
+def _owner_colours() -> list[str]:
+    """Return a colour for each of several consumers; they can be seen on light and on dark pages."""
+    hues = [round(210 + number * _TURN_DEGREES) % 360 for number in range(OWNER_COLOURS)]
+    return [f"hsl({hue} {62 - number % 3 * 14}% {46 + number % 2 * 12}%)" for number, hue in enumerate(hues)]

@@ -88,6 +88,7 @@ class Consumer:
         is_processing: its application works on what the last poll has brought, as it does all the time.
         will_restart: it has failed, and a supervisor is about to start it again.
         is_closing: its application has closed it; the member ends what is left to do.
+        is_ending: its application closes it as soon as it has done what it works on.
         is_restless: it wants to join again, or closes.
         has_assigned: it leads its generation and has worked out the assignment of it, so it watches the topics.
         member: the consumer's machine; None while it is dead.
@@ -108,14 +109,9 @@ class Consumer:
     ) -> None:
         self.number = number
         self.name = f"{options.group_id}-{index}"
-        self.is_alive = False
-        self.is_frozen = False
-        self.is_busy = False
-        self.is_processing = False
-        self.is_closing = False
-        self.is_restless = False
-        self.has_assigned = False
-        self.will_restart = False
+        self.is_alive = self.is_frozen = self.is_busy = self.is_processing = False
+        self.is_closing = self.is_ending = self.is_restless = False
+        self.has_assigned = self.will_restart = False
         self.member: Member | None = None
         self.owned: dict[TopicPartition, int | None] = {}
         self.in_flight = 0
@@ -125,9 +121,7 @@ class Consumer:
             stage.start_ms, chance.randint(-skew_ms, skew_ms), chance.randint(-drift_ppm, drift_ppm)
         )
         self.protocol = options.first_protocol_of(index)
-        self.heartbeats_sent = 0
-        self.commits_sent = 0
-        self.requests_sent = 0
+        self.heartbeats_sent = self.commits_sent = self.requests_sent = 0
         self._options = options
         self._stage = stage
         self._observations = observations
@@ -178,7 +172,7 @@ class Consumer:
         self.is_frozen = self.is_busy = self.is_closing = self.is_restless = self.has_assigned = False
         self._generation_id = self._reported_generation_id = -1
         self._granted = set()
-        self.is_processing = self._owes_poll = False
+        self.is_processing = self.is_ending = self._owes_poll = False
         self._config = self._options.config_of(self.name, self.protocol)
         self.record("starts" if self.protocol is GroupProtocol.CLASSIC else "starts with the consumer protocol")
         self._observations.begin(self._scheduler.time_ms)
@@ -207,8 +201,12 @@ class Consumer:
             self._end()
 
     def close(self) -> None:
-        """Let the application end as it should."""
+        """Let the application end as it should: what it works on is done before, so that it is committed."""
         if self.member is not None and not self.is_frozen and not self.is_closing:
+            if self.is_processing:
+                self.is_ending = True
+                self.record("closes after what it works on")
+                return
             self.is_closing = self.is_restless = True
             self.record("closes")
             self._report_positions()
@@ -283,6 +281,11 @@ class Consumer:
         if self.is_processing:
             self.is_processing = False
             self.member.consumed({p: OffsetAndMetadata(taken) for p, taken in self._taken.items()})
+            for partition in self._taken:
+                self._observations.caught_up(partition, self._scheduler.time_ms)
+        if self.is_ending:
+            self.close()
+            return
         self.member.poll(self._now_ms(), FOREVER_MS)
         self._after_input()
 
@@ -585,6 +588,8 @@ class Consumer:
             if partition in self.owned:
                 offset = self.owned[partition] = 0 if found is None else found.offset
                 self._observations.started(self.name, partition, offset, self._scheduler.time_ms)
+                if not self._processes:
+                    self._observations.caught_up(partition, self._scheduler.time_ms)
                 started.append(f"{partition.topic}-{partition.partition}:{offset}")
         more = f" and {len(started) - 8} more" if len(started) > 8 else ""
         self.record(f"goes on at {' '.join(started[:8])}{more}")

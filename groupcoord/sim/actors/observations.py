@@ -27,21 +27,17 @@ class _Turn:
 
 @define(eq=False)
 class _PartitionHistory:
+    since_ms: int
     turns: dict[str, _Turn] = field(factory=dict)
     last_consumer: str | None = None
     unowned_since_ms: int | None = None
     unowned_ms: int = 0
+    furthest_behind_ms: int = 0
     moves: int = 0
     duplicate_records: int = 0
     longest_duplicate_records: int = 0
     processed_to: int = 0
     is_gone: bool = False
-
-    def end_wait(self, now_ms: int) -> None:
-        """It is not without an owner any more, or needs none."""
-        if self.unowned_since_ms is not None:
-            self.unowned_ms += now_ms - self.unowned_since_ms
-            self.unowned_since_ms = None
 
 
 @define(eq=False)
@@ -50,12 +46,14 @@ class PartitionFigures:
 
     Attributes:
         unowned_ms: how long no consumer had it, from the first consumer's start on.
+        furthest_behind_ms: how long ago what a consumer began with had been written, at most.
         moves: how often it went to another consumer than before.
         duplicate_ms: how much was processed again, as the time in which it was written.
         longest_duplicate_ms: the most that one change of owners made somebody process again.
     """
 
     unowned_ms: int
+    furthest_behind_ms: int
     moves: int
     duplicate_ms: int
     longest_duplicate_ms: int
@@ -83,6 +81,9 @@ class GroupObservations:
         transactions_open_ms: how long each transaction took, from its begin until its marker was in the log.
         rebalances: begin and end of each, in milliseconds since the epoch.
         owned: who had which partition when, in the order of the ends.
+        catch_up_ms: each time that a partition lost its owner, how long it took until what had been written meanwhile
+            was done.
+        most_unowned: how many partitions had no owner at the same time, at most.
         offsets_late_ms: of each that was committed, how long after the decision that was.
     """
 
@@ -94,16 +95,20 @@ class GroupObservations:
         self.offsets_waits_ms: list[int] = []
         self.transactions_open_ms: list[int] = []
         self.offsets_late_ms: list[int] = []
+        self.catch_up_ms: list[int] = []
+        self.most_unowned = 0
+        self._unowned: set[TopicPartition] = set()
+        self._behind_since_ms: dict[TopicPartition, int] = {}
         self._start_ms = start_ms
-        self._histories = {partition: _PartitionHistory() for partition in partitions}
+        self._histories = {partition: _PartitionHistory(start_ms) for partition in partitions}
         self._is_watched = False
 
     def begin(self, now_ms: int) -> None:
         """The group's first consumer starts: from now on a partition should have an owner."""
         if not self._is_watched:
             self._is_watched = True
-            for history in self._histories.values():
-                history.unowned_since_ms = now_ms
+            for partition in self._histories:
+                self._begin_wait(partition, now_ms)
 
     def begin_measuring(self, now_ms: int) -> None:
         """Forget what was counted so far; who owns what, and how far everybody is, stays."""
@@ -112,11 +117,14 @@ class GroupObservations:
             self.offsets_waits_ms,
             self.transactions_open_ms,
             self.offsets_late_ms,
+            self.catch_up_ms,
         ):
             values.clear()
         self.rebalance_causes.clear()
+        self.most_unowned = len(self._unowned)
+        self._behind_since_ms = dict.fromkeys(self._behind_since_ms, now_ms)
         for history in self._histories.values():
-            history.unowned_ms = history.moves = 0
+            history.unowned_ms = history.moves = history.furthest_behind_ms = 0
             history.duplicate_records = history.longest_duplicate_records = 0
             if history.unowned_since_ms is not None:
                 history.unowned_since_ms = now_ms
@@ -124,17 +132,19 @@ class GroupObservations:
     def add_partitions(self, partitions: tuple[TopicPartition, ...], now_ms: int) -> None:
         """A topic has grown, or is there again."""
         for partition in partitions:
-            history = self._histories.setdefault(partition, _PartitionHistory())
+            history = self._histories.setdefault(partition, _PartitionHistory(now_ms))
             history.is_gone = False
+            history.since_ms = now_ms
             history.processed_to = 0
-            history.unowned_since_ms = now_ms if self._is_watched and not history.turns else None
+            if self._is_watched and not history.turns:
+                self._begin_wait(partition, now_ms)
 
     def remove_partitions(self, partitions: tuple[TopicPartition, ...], now_ms: int) -> None:
         """A topic is gone: nobody need own its partitions any more."""
         for partition in partitions:
-            history = self._histories[partition]
-            history.end_wait(now_ms)
-            history.is_gone = True
+            self._end_wait(partition, now_ms)
+            self._behind_since_ms.pop(partition, None)
+            self._histories[partition].is_gone = True
 
     def rebalanced(self, at_ms: int, duration_ms: int, causes: tuple[str, ...]) -> None:
         """A rebalance came to its end."""
@@ -157,7 +167,7 @@ class GroupObservations:
     def assigned(self, consumer: str, partition: TopicPartition, now_ms: int) -> None:
         """A consumer has a partition."""
         history = self._histories[partition]
-        history.end_wait(now_ms)
+        self._end_wait(partition, now_ms)
         if history.last_consumer not in (None, consumer):
             history.moves += 1
         history.last_consumer = consumer
@@ -165,11 +175,20 @@ class GroupObservations:
 
     def started(self, consumer: str, partition: TopicPartition, offset: int, now_ms: int) -> None:
         """A consumer begins to process a partition at an offset."""
-        turn = self._histories[partition].turns.get(consumer)
+        history = self._histories[partition]
+        turn = history.turns.get(consumer)
         if turn is not None:
             if turn.started_at is None:
                 self.offsets_waits_ms.append(now_ms - turn.assigned_ms)
             turn.started_at = offset
+            behind_ms = (head(now_ms, self._start_ms) - offset) * RECORD_INTERVAL_MS
+            history.furthest_behind_ms = max(history.furthest_behind_ms, min(behind_ms, now_ms - history.since_ms))
+
+    def caught_up(self, partition: TopicPartition, now_ms: int) -> None:
+        """What had been written to a partition while it had no owner is done."""
+        since_ms = self._behind_since_ms.pop(partition, None)
+        if since_ms is not None:
+            self.catch_up_ms.append(now_ms - since_ms)
 
     def given_up(self, consumer: str, partition: TopicPartition, now_ms: int, processed_to: int | None = None) -> None:
         """A consumer has a partition no more: revoked, lost, or it died.
@@ -181,9 +200,16 @@ class GroupObservations:
             processed_to: the offset up to which it has processed; None: it has kept up with what is written.
         """
         history = self._histories[partition]
-        turn = history.turns.pop(consumer, None)
-        if turn is None:
+        if consumer not in history.turns:
             return
+        self._end_turn(consumer, partition, now_ms, processed_to)
+        if not history.turns and not history.is_gone:
+            self._begin_wait(partition, now_ms)
+
+    def _end_turn(self, consumer: str, partition: TopicPartition, now_ms: int, processed_to: int | None = None) -> None:
+        """Note what came of a consumer's time with a partition."""
+        history = self._histories[partition]
+        turn = history.turns.pop(consumer)
         self.owned.append(OwnedSpan(partition, consumer, turn.assigned_ms, now_ms))
         if turn.started_at is None:
             self.offsets_waits_ms.append(now_ms - turn.assigned_ms)
@@ -194,21 +220,36 @@ class GroupObservations:
             history.duplicate_records += again
             history.longest_duplicate_records = max(history.longest_duplicate_records, again)
             history.processed_to = max(history.processed_to, processed_to)
-        if not history.turns and not history.is_gone:
-            history.unowned_since_ms = now_ms
+
+    def _begin_wait(self, partition: TopicPartition, now_ms: int) -> None:
+        """It has no owner, and should have one."""
+        self._histories[partition].unowned_since_ms = now_ms
+        self._unowned.add(partition)
+        self._behind_since_ms.setdefault(partition, now_ms)
+        if len(self._unowned) > self.most_unowned:
+            self.most_unowned = len(self._unowned)
+
+    def _end_wait(self, partition: TopicPartition, now_ms: int) -> None:
+        """It has an owner again, or needs none."""
+        history = self._histories[partition]
+        if history.unowned_since_ms is not None:
+            history.unowned_ms += now_ms - history.unowned_since_ms
+            history.unowned_since_ms = None
+            self._unowned.discard(partition)
 
     def finish(self, now_ms: int) -> None:
-        """The run is over."""
+        """The run is over: what anybody has is not given up for that, and what waits has waited until now."""
         for partition, history in self._histories.items():
+            self._end_wait(partition, now_ms)
             for consumer in list(history.turns):
-                self.given_up(consumer, partition, now_ms)
-            history.end_wait(now_ms)
+                self._end_turn(consumer, partition, now_ms)
 
     def figures(self) -> dict[TopicPartition, PartitionFigures]:
         """Return what happened to each partition."""
         return {
             partition: PartitionFigures(
                 history.unowned_ms,
+                history.furthest_behind_ms,
                 history.moves,
                 history.duplicate_records * RECORD_INTERVAL_MS,
                 history.longest_duplicate_records * RECORD_INTERVAL_MS,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import sqrt
+from math import inf, sqrt
 from statistics import fmean, stdev
 from typing import Any
 
 from attrs import frozen
 
-from groupcoord.sim.reports.measures import MEASURES, Measure
+from groupcoord.sim.reports.measures import MEASURES, UNOWNED, Measure
 from groupcoord.sim.reports.runs import FleetReport, Run
 
 _T_95 = (
@@ -49,6 +49,23 @@ class Difference:
 
 
 @frozen
+class Verdict:
+    """Which variant costs least, by how long partitions are without owner.
+
+    Attributes:
+        best: the variant with the least.
+        other: what it is compared with: the first variant, or the next best if the first one is the best.
+        difference: of the best from the other one.
+        equals: the variants whose difference from the best isn't clear, the other one left out.
+    """
+
+    best: FleetReport
+    other: FleetReport
+    difference: Difference
+    equals: tuple[FleetReport, ...]
+
+
+@frozen
 class Comparison:
     """Reports of variants that ran with the same seeds; the first one is what the others are compared with."""
 
@@ -56,8 +73,22 @@ class Comparison:
 
     def differences(self, report: FleetReport) -> list[Difference]:
         """Return the differences of a variant from the first one, of the measures that both have values of."""
-        found = (self._difference(measure, report) for measure in MEASURES)
+        found = (difference_of(measure, report, self.reports[0]) for measure in MEASURES)
         return [difference for difference in found if difference is not None]
+
+    def verdict(self) -> Verdict | None:
+        """Return which variant costs least; None if no seed tells it of two of them."""
+        means = [fmean(_means(report.runs, UNOWNED.key).values() or (inf,)) for report in self.reports]
+        ranked = [self.reports[place] for place in sorted(range(len(means)), key=means.__getitem__)]
+        best, *others = ranked
+        other = others[0] if best is self.reports[0] else self.reports[0]
+        found = {report.variant: difference_of(UNOWNED, best, report) for report in others}
+        difference = found[other.variant]
+        if difference is None:
+            return None
+        unclear = {variant for variant, each in found.items() if each is not None and not each.is_clear}
+        equals = tuple(report for report in others if report is not other and report.variant in unclear)
+        return Verdict(best, other, difference, equals)
 
     def to_json(self) -> dict[str, Any]:
         """Return all reports, and the differences, as JSON's values."""
@@ -68,14 +99,16 @@ class Comparison:
         variants = {report.variant: report.to_json() for report in self.reports}
         return {"compared_with": first.variant, "variants": variants, "differences": differences}
 
-    def _difference(self, measure: Measure, report: FleetReport) -> Difference | None:
-        base = _means(self.reports[0].runs, measure.key)
-        own = _means(report.runs, measure.key)
-        differences = [own[seed] - base[seed] for seed in own.keys() & base.keys()]
-        if not differences:
-            return None
-        least, most = _interval(differences)
-        return Difference(measure, len(differences), fmean(differences), least, most)
+
+def difference_of(measure: Measure, report: FleetReport, base: FleetReport) -> Difference | None:
+    """Return by how much a measure is another than in ``base``; None if no seed has values of both."""
+    before = _means(base.runs, measure.key)
+    own = _means(report.runs, measure.key)
+    differences = [own[seed] - before[seed] for seed in sorted(own.keys() & before.keys())]
+    if not differences:
+        return None
+    least, most = _interval(differences)
+    return Difference(measure, len(differences), fmean(differences), least, most)
 
 
 def _means(runs: Sequence[Run], key: str) -> dict[int, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import ceil
 
 from attrs import frozen
@@ -12,79 +12,128 @@ PERCENTILES = (50, 90, 99)
 
 @frozen
 class Measure:
-    """Something that is measured.
+    """Something that is measured. Less of it is better, whatever it is.
 
     Attributes:
         key: its name in JSON, with the unit.
         title: its name for people.
-        unit: ``ms`` or empty for counts.
-        of_what: what one value stands for, and from when until when it is measured.
+        unit: ``ms``, or what is counted.
+        each: what there is one value for.
+        of_what: from when until when it is measured, or what is counted.
     """
 
     key: str
     title: str
     unit: str
+    each: str
     of_what: str
 
 
+UNOWNED = Measure(
+    "unowned_ms",
+    "without owner",
+    "ms",
+    "partition",
+    "How long no consumer had a partition, from the first consumer's start on, all in all.",
+)
+"""What consumers are there for is that every partition is worked on: by this, ways to do so are compared first."""
+
 MEASURES = (
-    Measure("rebalances", "rebalances", "", "How many: one value for each group and seed."),
-    Measure("rebalance_duration_ms", "rebalance", "ms", "How long it took: one value for each rebalance."),
+    Measure("rebalances", "rebalances", "rebalances", "group", "How many there were."),
+    Measure("rebalance_duration_ms", "rebalance", "ms", "rebalance", "How long it took."),
+    UNOWNED,
     Measure(
-        "unowned_ms",
-        "without owner",
+        "most_unowned", "at once without owner", "partitions", "group", "How many partitions had none at the same time."
+    ),
+    Measure(
+        "furthest_behind_ms",
+        "furthest behind",
         "ms",
-        "How long no consumer had a partition, from the first consumer's start on, all in all: "
-        "one value for each partition, group and seed.",
+        "partition",
+        "How long ago what a consumer began with, when it was given the partition, had been written: at most. "
+        "What is processed again is part of that.",
     ),
     Measure(
-        "moves",
-        "moved",
-        "",
-        "How often a partition went to another consumer than before: one value for each partition, group and seed.",
+        "catch_up_ms",
+        "caught up after",
+        "ms",
+        "loss of an owner",
+        "How long it took from then until what had been written to the partition meanwhile was done.",
     ),
+    Measure("moves", "moved", "times", "partition", "How often it went to another consumer than before."),
     Measure(
         "duplicate_ms",
         "processed again",
         "ms",
-        "How much was processed a second time, as the time in which it was written, all in all: "
-        "one value for each partition, group and seed.",
+        "partition",
+        "How much was processed a second time, as the time in which it was written, all in all.",
     ),
     Measure(
         "longest_duplicate_ms",
         "most processed again",
         "ms",
-        "The most of that which one change of owners caused: one value for each partition, group and seed.",
+        "partition",
+        "The most of that which one change of owners caused.",
     ),
-    Measure("requests", "requests", "", "How many the group's consumers sent: one value for each group and seed."),
+    Measure("requests", "requests", "requests", "group", "How many its consumers sent."),
     Measure(
-        "group_records",
-        "records",
-        "",
-        "How many were written to the log about the group, its offsets apart: one value for each group and seed.",
+        "group_records", "records", "records", "group", "How many were written to the log about it, its offsets apart."
     ),
     Measure(
         "offsets_wait_ms",
         "waited for offsets",
         "ms",
-        "How long a consumer that was given a partition waited for the committed offset; it isn't told while a "
-        "transaction with offsets of that partition is open: one value for each partition that a consumer was given.",
+        "partition given",
+        "How long the consumer waited for the committed offset; it isn't told while a transaction with offsets of "
+        "that partition is open.",
     ),
     Measure(
         "transaction_open_ms",
         "transaction open",
         "ms",
-        "How long a transaction took, from its begin until the group's coordinator had its marker: "
-        "one value for each transaction.",
+        "transaction",
+        "How long it took, from its begin until the group's coordinator had its marker.",
     ),
     Measure(
         "offsets_late_ms",
         "offsets visible late",
         "ms",
-        "How long after a transaction was committed the group's coordinator had its marker, and consumers its offsets: "
-        "one value for each committed transaction.",
+        "committed transaction",
+        "How long after the decision to commit the group's coordinator had its marker, and consumers its offsets.",
     ),
 )
+
+
+@frozen
+class Scale:
+    """The one unit in which all values of a row stand.
+
+    Attributes:
+        name: of the unit, or what is counted.
+        divisor: what a value is divided by.
+    """
+
+    name: str
+    divisor: int
+
+    def format(self, value: float) -> str:
+        """Return a value without its unit, with as many decimals as matter."""
+        scaled = value / self.divisor
+        if self.divisor > 1 and scaled:
+            return f"{scaled:,.{1 if abs(scaled) >= 1 else 2 if abs(scaled) >= 0.1 else 3}f}"
+        return f"{scaled:,.0f}" if self.name == "ms" or float(scaled).is_integer() else f"{scaled:,.2f}"
+
+
+def scale_of(measure: Measure, values: Iterable[float]) -> Scale:
+    """Return the unit that fits the largest of the values of a measure."""
+    if measure.unit != "ms":
+        return Scale(measure.unit, 1)
+    largest = max((abs(value) for value in values), default=0)
+    return next((scale for limit_ms, scale in _SCALES if largest < limit_ms), Scale("h", 3_600_000))
+
+
+_SCALES = ((1_000, Scale("ms", 1)), (600_000, Scale("s", 1_000)), (36_000_000, Scale("min", 60_000)))
+"""What is below so many milliseconds is told like this."""
 
 
 @frozen

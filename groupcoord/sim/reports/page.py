@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from groupcoord.analysis.report import layout
 from groupcoord.analysis.report.durations import format_duration
 from groupcoord.analysis.report.html import EMPTY, Html, element, joined
 from groupcoord.analysis.report.layout import Section, listing, paragraph, soft
 from groupcoord.analysis.report.text import counted
-from groupcoord.sim.reports.measures import MEASURES, Distribution, Measure
-from groupcoord.sim.reports.plots import format_value, plot
+from groupcoord.sim.reports.measures import MEASURES, Distribution, Measure, Scale, scale_of
+from groupcoord.sim.reports.plots import plot
 from groupcoord.sim.reports.runs import COMPARED_MAX, FleetReport
-from groupcoord.sim.reports.timeline import draw_timeline
+from groupcoord.sim.reports.timeline import draw_timeline, span_of
 
-_DISTRIBUTION_HEAD = ("@measure", "#values", "#least", "#p50", "#p90", "#p99", "#most", "#mean")
+_DISTRIBUTION_HEAD = ("@measure", "@unit", "#values", "#least", "#p50", "#p90", "#p99", "#most", "#mean")
 
 
 def describe_seeds(report: FleetReport) -> str:
@@ -65,27 +65,39 @@ def _table(distributions: dict[str, Distribution], *, is_linked: bool = False) -
         found = distributions[measure.key]
         if found.count:
             title = element("a", measure.title, href=f"#{measure.key}") if is_linked else measure.title
-            values = (found.least, *found.percentiles.values(), found.most, found.mean)
-            rows.append((title, f"{found.count:,}", *(format_value(measure, value) for value in values)))
+            unit, values = distribution_row(measure, found)
+            rows.append((title, unit, f"{found.count:,}", *values))
     return layout.table(_DISTRIBUTION_HEAD, rows) if rows else _NONE
 
 
+def distribution_row(measure: Measure, found: Distribution) -> tuple[str, tuple[str, ...]]:
+    """Return the unit of a measure's row, and in it the least, percentiles, the most and the mean."""
+    values = (found.least, *found.percentiles.values(), found.most, found.mean)
+    scale = scale_of(measure, values)
+    return unit_of(measure, scale), tuple(scale.format(value) for value in values)
+
+
+def unit_of(measure: Measure, scale: Scale) -> str:
+    """Return what the values of a row are, and of what: ``s per partition``."""
+    return f"{scale.name} per {measure.each}".strip()
+
+
 def compared(report: FleetReport) -> list[tuple[str, ...]]:
-    """Return a row for each measure that has values: its title, and for each group what half and 99 % are not above."""
-    found = [report.distributions(group_id) for group_id in report.compared_ids()]
-    return [
-        (measure.title, *(middle_and_most(measure, each[measure.key]) for each in found))
-        for measure in MEASURES
-        if any(each[measure.key].count for each in found)
-    ]
+    """Return a row for each measure that has values: its title, unit, and for each group its middle and most."""
+    return middles_and_mosts([report.distributions(group_id) for group_id in report.compared_ids()])
 
 
-def middle_and_most(measure: Measure, distribution: Distribution) -> str:
-    """Return what half of all values and what 99 % of them are not above; nothing without values."""
-    if not distribution.count:
-        return ""
-    middle, most = (format_value(measure, distribution.percentiles[p]) for p in (50, 99))
-    return middle if middle == most else f"{middle}, {most}"
+def middles_and_mosts(found: Sequence[dict[str, Distribution]]) -> list[tuple[str, ...]]:
+    """Return a row for each measure that has values: its title, unit, and of each what half and 99 % are not above."""
+    rows = []
+    for measure in MEASURES:
+        each = [distributions[measure.key] for distributions in found]
+        if any(one.count for one in each):
+            pairs = [(one.percentiles[50], one.percentiles[99]) if one.count else () for one in each]
+            scale = scale_of(measure, [value for pair in pairs for value in pair])
+            told = [dict.fromkeys(scale.format(value) for value in pair) for pair in pairs]
+            rows.append((measure.title, unit_of(measure, scale), *("; ".join(one) for one in told)))
+    return rows
 
 
 def _compared(report: FleetReport) -> Html:
@@ -93,7 +105,9 @@ def _compared(report: FleetReport) -> Html:
     if not rows:
         return EMPTY
     told = "For each group, what half of all values and what 99 % of them are not above."
-    return joined((soft(told), layout.table(("measure", *(f"#{name}" for name in report.compared_ids())), rows)))
+    return joined(
+        (soft(told), layout.table(("@measure", "@unit", *(f"#{name}" for name in report.compared_ids())), rows))
+    )
 
 
 def causes_table(report: FleetReport) -> Html:
@@ -128,7 +142,9 @@ def _timelines(report: FleetReport) -> Html:
     run = report.runs[0]
     if not run.timelines:
         return EMPTY
-    return joined((soft(f"Of seed {run.seed}."), *(draw_timeline(each) for each in run.timelines[:COMPARED_MAX])))
+    shown = run.timelines[:COMPARED_MAX]
+    span = span_of(shown)
+    return joined((soft(f"Of seed {run.seed}."), *(draw_timeline(each, span) for each in shown)))
 
 
 _NONE = paragraph("There were none.")

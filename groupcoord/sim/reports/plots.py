@@ -41,7 +41,12 @@ def plot(measure: Measure, series: Sequence[tuple[str, Sequence[int]]]) -> Html:
     pictures = [_picture(measure, name, bins, highest) for name, bins in found]
     title = measure.title[:1].upper() + measure.title[1:]
     return element(
-        "article", element("h3", title), paragraph(measure.of_what), *pictures, class_="card", id=measure.key
+        "article",
+        element("h3", title),
+        paragraph(f"{measure.of_what} One value for each {measure.each}, in every seed."),
+        *pictures,
+        class_="card",
+        id=measure.key,
     )
 
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from attrs import frozen
 
 from groupcoord.analysis.report import svg
 from groupcoord.analysis.report.durations import format_duration
 from groupcoord.analysis.report.html import EMPTY, Html, element, joined
-from groupcoord.analysis.report.layout import soft
+from groupcoord.analysis.report.layout import legend, soft
+from groupcoord.analysis.report.style import OWNER_COLOURS
 from groupcoord.analysis.report.text import counted
 from groupcoord.sim.reports.axes import ticks
 from groupcoord.sim.world import START_MS, World
 
 WIDTH, LEFT, RIGHT = 1040, 120, 16
 ROW, TOP, BOTTOM = 12, 30, 24
-ROWS_MAX, SPANS_MAX, OWNERS_COLOURED = 48, 4_000, 8
+ROWS_MAX, SPANS_MAX = 48, 4_000
+MARGIN = 0.04
+"""How much of what is shown lies before the first and after the last thing that happened."""
 
 
 @frozen
@@ -26,6 +29,7 @@ class Timeline:
     Attributes:
         group_id: the group.
         duration_ms: of the run.
+        measured_from_ms: from when on what happens is counted.
         rebalances: begin and end of each.
         rows: partitions, each with who had it from when until when; no more than fit into a picture.
         partition_count: how many there are in all.
@@ -33,9 +37,19 @@ class Timeline:
 
     group_id: str
     duration_ms: int
+    measured_from_ms: int
     rebalances: tuple[tuple[int, int], ...]
     rows: tuple[tuple[str, tuple[tuple[str, int, int], ...]], ...]
     partition_count: int
+
+    def happenings(self) -> Iterator[int]:
+        """Return the moments at which something is counted that the run's own end didn't bring about."""
+        for start_ms, end_ms in self.rebalances:
+            if end_ms > self.measured_from_ms:
+                yield from (max(start_ms, self.measured_from_ms), end_ms)
+        for _, spans in self.rows:
+            for _, *moments in spans:
+                yield from (at_ms for at_ms in moments if self.measured_from_ms < at_ms < self.duration_ms)
 
 
 def timelines_of(world: World) -> Iterator[Timeline]:
@@ -49,18 +63,36 @@ def timelines_of(world: World) -> Iterator[Timeline]:
             spans[name].append((consumer, start_ms - START_MS, end_ms - START_MS))
         rows = tuple((name, tuple(found[:SPANS_MAX])) for name, found in list(spans.items())[:ROWS_MAX])
         rebalances = tuple((start - START_MS, end - START_MS) for start, end in seen.rebalances)
-        yield Timeline(group.options.group_id, duration_ms, rebalances, rows, len(spans))
+        measured_from_ms = world.options.measure_from_ms
+        yield Timeline(group.options.group_id, duration_ms, measured_from_ms, rebalances, rows, len(spans))
 
 
-def draw_timeline(timeline: Timeline) -> Html:
-    """Return the picture of a group: a row of rebalances, and a row for each partition."""
+def span_of(timelines: Sequence[Timeline]) -> tuple[int, int]:
+    """Return from when until when something happens in time lines, with a margin; all of it if nothing does."""
+    end_ms = max((timeline.duration_ms for timeline in timelines), default=0)
+    moments = [at_ms for timeline in timelines for at_ms in timeline.happenings()]
+    if not moments:
+        return 0, end_ms
+    first_ms, last_ms = min(moments), max(moments)
+    margin_ms = max(round((last_ms - first_ms) * MARGIN), 1_000)
+    return max(first_ms - margin_ms, 0), min(last_ms + margin_ms, end_ms)
+
+
+def draw_timeline(timeline: Timeline, span: tuple[int, int], title: str = "") -> Html:
+    """Return the picture of a group: a row of rebalances, and a row for each partition.
+
+    Args:
+        timeline: what happened.
+        span: from when until when it is shown, in milliseconds from the start of the run.
+        title: stands before the group's name.
+    """
     if not timeline.rows:
         return EMPTY
     height = TOP + (len(timeline.rows) + 1) * ROW + BOTTOM
-    scale = (WIDTH - LEFT - RIGHT) / max(timeline.duration_ms, 1)
+    axis = _Axis(*span)
     parts: list[Html] = []
-    for at_ms in ticks(0, timeline.duration_ms, 9, is_time=True):
-        x = LEFT + at_ms * scale
+    for at_ms in ticks(*span, 9, is_time=True):
+        x = axis.x(at_ms)
         parts += [
             svg.line(x, TOP - 4, x, height - BOTTOM, "grid"),
             svg.label(x, height - 8, format_duration(at_ms) if at_ms else "0", "middle"),
@@ -68,33 +100,60 @@ def draw_timeline(timeline: Timeline) -> Html:
     parts.append(svg.label(LEFT - 6, TOP + ROW - 3, "rebalances", "end"))
     for start_ms, end_ms in timeline.rebalances:
         told = f"rebalance, {format_duration(end_ms - start_ms)}, from {format_duration(start_ms)} on"
-        bar = svg.rect(LEFT + start_ms * scale, TOP, max((end_ms - start_ms) * scale, 1.5), ROW - 2, "finding")
-        parts.append(svg.titled(told, [bar]))
+        parts += axis.bar(start_ms, end_ms, TOP, "finding", told, width_min=1.5)
     consumers = sorted({consumer for _, spans in timeline.rows for consumer, _, _ in spans}, key=_in_order)
-    colours = {consumer: place % OWNERS_COLOURED for place, consumer in enumerate(consumers)}
+    styles = {consumer: f"owner-{place % OWNER_COLOURS}" for place, consumer in enumerate(consumers)}
     for place, (name, spans) in enumerate(timeline.rows, 1):
         y = TOP + place * ROW
         parts.append(svg.label(LEFT - 6, y + ROW - 3, name, "end"))
         for consumer, start_ms, end_ms in spans:
             told = f"{name}: {consumer}, {format_duration(start_ms)} to {format_duration(end_ms)}"
-            bar = svg.rect(
-                LEFT + start_ms * scale, y, (end_ms - start_ms) * scale, ROW - 2, f"owner-{colours[consumer]}"
-            )
-            parts.append(svg.titled(told, [bar]))
+            parts += axis.bar(start_ms, end_ms, y, styles[consumer], told)
     label = f"time line of {timeline.group_id}: rebalances and owners of partitions"
-    left_out = timeline.partition_count - len(timeline.rows)
-    more = f" {counted(left_out, 'partition')} more are left out." if left_out else ""
-    told = (
-        f"{counted(len(timeline.rebalances), 'rebalance')}; a colour is a consumer, a gap is a partition without owner."
-        f"{more} Point at a bar to see who and when."
-    )
     return joined(
         (
-            element("h3", element("code", timeline.group_id)),
-            soft(told),
+            element("h3", f"{title}: " if title else "", element("code", timeline.group_id)),
+            soft(_told(timeline, axis, len(consumers))),
+            legend([(consumer, styles[consumer]) for consumer in consumers[:OWNER_COLOURS]]),
             element("div", svg.picture(WIDTH, height, label, parts), class_="plot"),
         )
     )
+
+
+@frozen
+class _Axis:
+    """The part of a run that is shown, from left to right."""
+
+    start_ms: int
+    end_ms: int
+
+    def x(self, at_ms: int) -> float:
+        """Return where a moment is; what lies outside is at the end that is nearer."""
+        shown_ms = min(max(at_ms, self.start_ms), self.end_ms) - self.start_ms
+        return LEFT + shown_ms * (WIDTH - LEFT - RIGHT) / max(self.end_ms - self.start_ms, 1)
+
+    def bar(self, start_ms: int, end_ms: int, y: float, style: str, told: str, width_min: float = 0) -> list[Html]:
+        """Return a bar from a moment to another one; nothing if all of it lies outside."""
+        if end_ms < self.start_ms or start_ms > self.end_ms:
+            return []
+        left, right = self.x(start_ms), self.x(end_ms)
+        return [svg.titled(told, [svg.rect(left, y, max(right - left, width_min), ROW - 2, style)])]
+
+
+def _told(timeline: Timeline, axis: _Axis, consumer_count: int) -> str:
+    """Return in words what the picture shows, and what it leaves out."""
+    shown = sum(end_ms >= axis.start_ms and start_ms <= axis.end_ms for start_ms, end_ms in timeline.rebalances)
+    told = [f"{counted(shown, 'rebalance')}; a colour is a consumer, a gap is a partition without owner."]
+    if left_out := timeline.partition_count - len(timeline.rows):
+        told.append(f"{counted(left_out, 'partition')} more are left out.")
+    if consumer_count > OWNER_COLOURS:
+        told.append(f"Of {consumer_count:,} consumers some share a colour.")
+    if axis.end_ms - axis.start_ms < timeline.duration_ms:
+        told.append(
+            f"Shown is {format_duration(axis.end_ms - axis.start_ms)} of {format_duration(timeline.duration_ms)}: "
+            "in the rest nothing happens that is measured."
+        )
+    return " ".join([*told, "Point at a bar to see who and when."])
 
 
 def _in_order(consumer: str) -> tuple[str, int]:
