@@ -85,7 +85,7 @@ def beat(
         cause = Cause.JOIN if is_new else Cause.METADATA_CHANGE
         bumps = _look_at_topics(draft, environment, Trigger(cause, request.member_id) if bumps else None)
     if draft.state.is_target_due(environment.assignment_interval_ms(draft.state.group_id), now_ms):
-        _assign_target(draft, metadata, environment, now_ms)
+        _assign_target(draft, environment, now_ms)
     assignment = _reconcile(draft.state, ShareMember(metadata, member.assignment), environment, has_bumped=bumps)
     if assignment != member.assignment:
         draft.write(assignment_record(draft.state.group_id, request.member_id, assignment))
@@ -159,22 +159,19 @@ def _look_at_topics(draft: ShareDraft, environment: ShareGroupEnvironment, reaso
     return True
 
 
-def _assign_target(
-    draft: ShareDraft, asker: ShareGroupMemberMetadataRecord, environment: ShareGroupEnvironment, now_ms: int
-) -> None:
+def _assign_target(draft: ShareDraft, environment: ShareGroupEnvironment, now_ms: int) -> None:
     """Work out who is to have what.
 
     Raises:
         RefusedError: the assignor failed.
     """
     state = draft.state
-    newcomer_id = None if asker.member_id in draft.base.members else asker.member_id
     try:
         changed = changed_targets(
             environment.assignor(environment.default_assignor),
             {member_id: member.metadata for member_id, member in state.members.items()},
-            arrivals=sorted(member_id for member_id in state.members if member_id != newcomer_id),
-            newcomer_id=newcomer_id,
+            arrivals=sorted(state.members),
+            newcomer_id=None,  # other than in a consumer group, Kafka has put it to the others by now
             targets=state.targets,
             subscriptions=state.subscription_type(),
             resolved={},
