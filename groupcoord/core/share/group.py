@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from groupcoord.config import Config
 from groupcoord.core.messages import (
+    DescribedPartitions,
     DescribedShareGroup,
     DescribedShareMember,
     GroupToFetch,
@@ -15,7 +16,7 @@ from groupcoord.core.messages import (
     TopicToCommit,
     TxnOffsetCommit,
 )
-from groupcoord.core.modern.group import BEFORE_ALL_APPENDS, ModernGroup, described_partitions
+from groupcoord.core.modern.group import BEFORE_ALL_APPENDS, ModernGroup
 from groupcoord.core.records import CommitKind, Record
 from groupcoord.core.replies import Reply, Token
 from groupcoord.core.share.draft import StateChange
@@ -127,13 +128,13 @@ class ShareGroup(ModernGroup[ShareState]):
                         member.metadata.client_id,
                         member.metadata.client_host,
                         member.metadata.subscribed_topic_names,
-                        described_partitions(
+                        # A topic of which the member has nothing left is shown, empty.
+                        tuple(
                             [
-                                (topic_id, partition)
+                                DescribedPartitions(topic_id, name, tuple(sorted(partitions)))
                                 for topic_id, partitions in member.assignment.assigned.items()
-                                for partition in partitions
-                            ],
-                            topics,
+                                if (name := topics.topic_name(topic_id)) is not None
+                            ]
                         ),
                     )
                     for member in state.members.values()
