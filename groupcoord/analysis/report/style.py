@@ -75,6 +75,7 @@ svg { display: block; width: 100%; height: auto; margin: .3rem 0; }
 svg text { font: 11.5px system-ui, -apple-system, "Segoe UI", Arial, sans-serif; fill: var(--soft); }
 svg .axis { stroke: var(--soft); stroke-width: 1; } svg .grid { stroke: var(--faint); stroke-width: 1; }
 svg g:hover rect { opacity: .75; }
+svg rect, svg path, svg polygon { fill: var(--fill); } .key { background: var(--fill); }
 .members-area { fill: var(--soft); opacity: .16; }
 .members-line { fill: none; stroke: var(--soft); stroke-width: 1.6; }
 svg polyline[class^="epoch"] { fill: none; stroke-width: 1.8; }
@@ -143,15 +144,9 @@ _TURN_DEGREES = 137.508
 
 def style_sheet() -> Html:
     """Return the whole style sheet."""
-    fills = "".join(
-        f"svg .{name}{{fill:var(--{colour})}}.key.{name}{{background:var(--{colour})}}\n"
-        for name, colour in FILLS.items()
-    )
-    owners = "".join(
-        f"svg .owner-{number}{{fill:{colour}}}.key.owner-{number}{{background:{colour}}}\n"
-        for number, colour in enumerate(_owner_colours())
-    )
-    return Html(STYLE + fills + owners)
+    fills = {name: f"var(--{colour})" for name, colour in FILLS.items()}
+    fills |= {f"owner-{number}": colour for number, colour in enumerate(_owner_colours())}
+    return Html(STYLE + "".join(f".{name}{{--fill:{fill}}}\n" for name, fill in fills.items()))
 
 
 def _owner_colours() -> list[str]:
