@@ -182,9 +182,9 @@ def test_who_is_alone_while_a_new_group_waits_does_not_care() -> None:
 def test_joins_may_take_as_long_as_the_server_waits(server: ServerThread) -> None:
     """On a server with an initial delay a conversation passes whose first join was recorded without one."""
     with ServerThread(settings={"group.initial.rebalance.delay.ms": 1800}) as delayed:
-        report = run(chosen("join/vote_ties_of_two"), target_of(delayed))
+        report = run(chosen("commit/member_commit_on_stable_group"), target_of(delayed))
 
-    assert verdicts(report) == {"join/vote_ties_of_two": (Verdict.PASSED, "")}
+    assert verdicts(report) == {"commit/member_commit_on_stable_group": (Verdict.PASSED, "")}
 
 
 def test_topics_that_are_made_on_the_way() -> None:

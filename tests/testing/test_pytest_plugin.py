@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.pytest_runs import TIMEOUT_S, WITHOUT_HYPOTHESIS, run_pytest
 
 
@@ -111,6 +113,7 @@ def test_it(groupcoord_session_server, worker_id, number):
     assert len({port for lines in workers for port, _ in lines}) == 2
 
 
+@pytest.mark.ci
 def test_faults_of_a_test_do_not_reach_the_next(tmp_path: Path) -> None:
     """On the session's server rules, held appends and crashes end with their test, also one that fails; so in workers.
 
