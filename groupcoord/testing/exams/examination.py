@@ -16,7 +16,7 @@ from attrs import frozen
 
 from groupcoord.testing.exams.laws import Law, Verdict, judge
 from groupcoord.testing.exams.scenarios import SCENARIOS, Scenario
-from groupcoord.testing.exams.stage import OUTPUT, Plan, Stage
+from groupcoord.testing.exams.stage import GROUP_ID, OUTPUT, Plan, Stage
 from groupcoord.testing.exams.trace import Breach, Event, numbers_in_value
 
 LISTED_MAX = 5
@@ -185,7 +185,7 @@ def _doubled(stage: Stage) -> Iterator[Breach]:
 def _standing(stage: Stage) -> str:
     """Return how far the program is, in words."""
     group = stage.group()
-    committed = stage.server.committed_offsets(stage.group_id)
+    committed = stage.server.committed_offsets(GROUP_ID)
     by_partition = {one.partition: one.offset for one in committed}
     places = ", ".join(f"{by_partition.get(index, 0)} of {count}" for index, count in enumerate(stage.counts))
     ends = "".join(f"; {one.name} has ended by itself {one.ends} times" for one in stage.running if one.ends)

@@ -142,11 +142,6 @@ class Stage:
     # ------------------------------------------------------------ instances
 
     @property
-    def group_id(self) -> str:
-        """The program's group."""
-        return GROUP_ID
-
-    @property
     def first(self) -> Instance:
         """The instance to which things happen."""
         return next(iter(self.instances.values()))

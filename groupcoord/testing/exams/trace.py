@@ -30,7 +30,7 @@ from groupcoord.records.batches import iter_batches
 from groupcoord.storage.batch_records import UNREADABLE
 from groupcoord.testing.asserting.record_bytes import decode_records
 from groupcoord.testing.asserting.requests import ReceivedRequest
-from groupcoord.testing.asserting.summaries import describe_answer, describe_request, is_routine
+from groupcoord.testing.asserting.summaries import describe_answer, describe_request, errors_of, is_routine
 from groupcoord.wire.broker_messages import Produce
 
 EVENTS_MAX = 20_000
@@ -202,7 +202,7 @@ class Trace:
             told = (
                 f"{request.api} {describe_request(message, self._name_of)} -> {describe_answer(answer, self._name_of)}"
             )
-            self.note(request.listener, told, is_error=_is_error(answer))
+            self.note(request.listener, told, is_error=bool(errors_of(answer)))
 
     def _membership(self, who: str, seat: Seat, message: Any, answer: Any) -> None:
         code = answer.error_code
@@ -329,9 +329,3 @@ def numbers_in_value(value: bytes | None, key: bytes | None) -> Iterable[tuple[i
 
 def _errors_of_partitions(topics: Iterable[Any]) -> list[ErrorCode]:
     return [partition.error_code for topic in topics for partition in topic.partitions if partition.error_code]
-
-
-def _is_error(answer: Any) -> bool:
-    if hasattr(answer, "error_code"):
-        return bool(answer.error_code)
-    return any(_errors_of_partitions(getattr(answer, "topics", ()))) if hasattr(answer, "topics") else False
