@@ -1,6 +1,7 @@
 """For assignors of your own: what they are and are given.
 
-The coordinator runs them for consumer groups (KIP-848), and assignors of tasks for streams groups (KIP-1071).
+The coordinator runs them for consumer groups (KIP-848) and share groups (KIP-932), and assignors of tasks for streams
+groups (KIP-1071).
 """
 
 from __future__ import annotations
@@ -58,11 +59,15 @@ __all__ = [
     "Topic",
     "UniformAssignor",
     "choose_assignors",
+    "choose_share_assignors",
     "choose_task_assignors",
 ]
 
 BUILT_IN: tuple[Assignor, ...] = (UniformAssignor(), RangeAssignor())
 """Kafka's own assignors."""
+
+BUILT_IN_OF_SHARE_GROUPS: tuple[Assignor, ...] = (SimpleAssignor(),)
+"""Kafka's own assignor of share groups."""
 
 BUILT_IN_OF_TASKS: tuple[TaskAssignor, ...] = (StickyTaskAssignor(),)
 """Kafka's own assignors of tasks."""
@@ -145,6 +150,17 @@ def choose_assignors(named: Iterable[str], others: Iterable[Assignor] = ()) -> d
         ConfigError: there is no such assignor, what is found under a path isn't one, or two have the same name.
     """
     return _choose("group.consumer.assignors", BUILT_IN, GuardedAssignor, named, others)
+
+
+def choose_share_assignors(named: Iterable[str], others: Iterable[Assignor] = ()) -> dict[str, Assignor]:
+    """Return the assignors that ``group.share.assignors`` names, of which the first is used.
+
+    They may give a partition to several members. See :func:`choose_assignors`.
+
+    Raises:
+        ConfigError: there is no such assignor, what is found under a path isn't one, or two have the same name.
+    """
+    return _choose("group.share.assignors", BUILT_IN_OF_SHARE_GROUPS, GuardedAssignor, named, others)
 
 
 def choose_task_assignors(named: Iterable[str], others: Iterable[TaskAssignor] = ()) -> dict[str, TaskAssignor]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import TypeVar, cast
 from uuid import UUID
 
-from groupcoord.assignors import TaskAssignor, choose_assignors, choose_task_assignors
+from groupcoord.assignors import TaskAssignor, choose_assignors, choose_share_assignors, choose_task_assignors
 from groupcoord.clock import Clock, SystemClock
 from groupcoord.config import Config, RebalanceProtocol
 from groupcoord.config.group_settings import SettingsOfConsumerGroup, SettingsOfStreamsGroup
@@ -70,6 +70,7 @@ class GroupCoordinator:
         streams_group_settings: says what holds for a streams group (KIP-1071), by its id; likewise.
         create_internal_topics: creates topics that streams groups need (KIP-1071); none are created if left out.
         share: what share groups (KIP-932) need; one that keeps what they have done in memory if left out.
+        share_assignors: more assignors for share groups than Kafka's own, to be named in ``group.share.assignors``.
         node: what FindCoordinator says of this coordinator.
         owner: which node coordinates a log partition, for one coordinator among several; this node if left out.
         transaction_owner: which node coordinates a transactional id, likewise; this node if left out.
@@ -86,8 +87,8 @@ class GroupCoordinator:
         on_durable: is called with the number of a log partition to which something was appended; None: nobody is.
 
     Raises:
-        ConfigError: ``group.consumer.assignors`` or ``group.streams.assignors`` names what is no assignor, or two of
-            one name; or the log store's lease is longer than sessions of consumer groups.
+        ConfigError: ``group.consumer.assignors``, ``group.share.assignors`` or ``group.streams.assignors`` names what
+            is no assignor, or two of one name; or the log store's lease is longer than sessions of consumer groups.
     """
 
     def __init__(
@@ -104,6 +105,7 @@ class GroupCoordinator:
         streams_group_settings: SettingsOfStreamsGroup | None = None,
         create_internal_topics: CreateTopics = create_no_topics,
         share: ShareHost | None = None,
+        share_assignors: Iterable[Assignor] = (),
         node: Node = LOCAL_NODE,
         owner: Owner | None = None,
         transaction_owner: TransactionOwner | None = None,
@@ -117,17 +119,15 @@ class GroupCoordinator:
         self.clock = clock or SystemClock()
         self.log_store = log_store or MemoryLogStore()
         self.on_lost: Callable[[OwnershipLostError], None] | None = None
-        self._new_member_id = new_member_id
-        self._new_uuid = new_uuid
-        topics, regexes = topics or AnyTopic(), regexes or NoRegexes()
-        share = share or LoneShareHost(self.config)
+        self._new_member_id, self._new_uuid = new_member_id, new_uuid
+        topics, regexes, share = topics or AnyTopic(), regexes or NoRegexes(), share or LoneShareHost(self.config)
         self._host = Host(regexes, create_internal_topics, share)
         chosen = choose_assignors(self.config.group_consumer_assignors, assignors)
-        chosen_for_tasks = choose_task_assignors(self.config.group_streams_assignors, task_assignors)
         self._environments = Environments.of(
             *(self.config, topics, regexes, share),
             *(chosen, consumer_group_settings),
-            *(chosen_for_tasks, streams_group_settings),
+            choose_share_assignors(self.config.group_share_assignors, share_assignors),
+            *(choose_task_assignors(self.config.group_streams_assignors, task_assignors), streams_group_settings),
         )
         count = self.config.offsets_topic_num_partitions
         self._partitions = PartitionTable(count)

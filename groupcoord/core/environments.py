@@ -17,7 +17,6 @@ from groupcoord.core.modern.assignor import Assignor
 from groupcoord.core.modern.known_topics import KnownTopics
 from groupcoord.core.share.environment import ShareGroupEnvironment
 from groupcoord.core.share.host import ShareHost
-from groupcoord.core.share.simple_assignor import SimpleAssignor
 from groupcoord.core.streams.assignors import TaskAssignor
 from groupcoord.core.streams.environment import StreamsGroupEnvironment
 from groupcoord.core.topics import RegexResolver, TopicResolver
@@ -47,6 +46,7 @@ class Environments(NamedTuple):
         share: ShareHost,
         consumer_assignors: Mapping[str, Assignor],
         consumer_settings_of: SettingsOfConsumerGroup | None,
+        share_assignors: Mapping[str, Assignor],
         task_assignors: Mapping[str, TaskAssignor],
         streams_settings_of: SettingsOfStreamsGroup | None,
     ) -> Environments:
@@ -58,10 +58,9 @@ class Environments(NamedTuple):
         usual_consumer, usual_streams = ConsumerGroupSettings.of(config), StreamsGroupSettings.of(config)
         consumer_settings_of = consumer_settings_of or (lambda group_id: usual_consumer)
         streams_settings_of = streams_settings_of or (lambda group_id: usual_streams)
-        simple = SimpleAssignor()
         return cls(
             known,
             ConsumerGroupEnvironment(config, known, consumer_assignors, consumer_settings_of, regexes),
-            ShareGroupEnvironment(config, known, {simple.name: simple}, share.settings_of, share.latest_offset),
+            ShareGroupEnvironment(config, known, share_assignors, share.settings_of, share.latest_offset),
             StreamsGroupEnvironment(config, known, task_assignors, streams_settings_of),
         )

@@ -1,7 +1,8 @@
 """``python -m tests.beside_kafka``: tell groupcoord the commands of histories, and sort what came of them.
 
 A PATH is a file of histories, one a line. Without any, those beside this file are taken. With ``--seeds A-B`` they are
-made meanwhile: one process runs Kafka's own classes for all of them. ``--streams`` makes those of streams groups.
+made meanwhile: one process runs Kafka's own classes for all of them. ``--share`` and ``--streams`` make those
+of share and of streams groups.
 """
 
 from __future__ import annotations

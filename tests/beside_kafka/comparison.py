@@ -149,7 +149,7 @@ def _where(kafka: Any, here: Any) -> str:
 
 
 def _of_appends(step: Step, outcome: Outcome, tally: Tally) -> Iterator[tuple[str, Any, Any]]:
-    appends = [_written(event) for event in step["events"] if "append" in event]
+    appends = [written_of(event) for event in step["events"] if "append" in event]
     for kafka, here in zip_longest(appends, outcome.appends):
         tally.appends += 1
         if kafka is None or here is None:
@@ -174,7 +174,8 @@ def _of_records(kafka: list[Any], here: list[Any]) -> Iterator[tuple[str, Any, A
     yield "which records", kafka, here
 
 
-def _written(event: Step) -> Written:
+def written_of(event: Step) -> Written:
+    """Return what Kafka's append has written."""
     producer = (event.get("producer_id", -1), event.get("producer_epoch", -1))
     records: Any = event.get("marker")
     if records is None:

@@ -26,6 +26,7 @@ from groupcoord.coordinator import GroupCoordinator, GroupState
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.core.consumer.state import LEFT_MEMBER_EPOCH
+from groupcoord.core.modern.assignor import GroupSpec
 from groupcoord.core.records import OFFSETS_TOPIC, TransactionMarker
 from groupcoord.core.share.group import ShareGroup
 from groupcoord.core.share.host import LoneShareHost
@@ -44,6 +45,7 @@ from groupcoord.log_store import (
 from groupcoord.messages import CompleteTransaction
 from groupcoord.wire import Answered, RequestHeader, decode_request, encode_response
 from tests.beside_kafka.ids import UsedIds
+from tests.beside_kafka.share_targets import WitnessedAssignor
 
 Command = dict[str, Any]
 Step = dict[str, Any]
@@ -192,6 +194,8 @@ class Coordinator:
             new_member_id=lambda prefix: f"{prefix}-{ids.uuid()}",
             new_uuid=ids.kafka_uuid,
         )
+        self._share_assignor = WitnessedAssignor()
+        self._coordinator._environments.share.assignors = {WitnessedAssignor.name: self._share_assignor}
         self._coordinator.load_all()
         self._commands: dict[str, Callable[[Command], None]] = {
             "request": self._request,
@@ -213,6 +217,7 @@ class Coordinator:
         """
         self._ids.hear(json.dumps([step["events"], step["timers"]]))
         self._outcome = Outcome()
+        self._share_assignor.asked.clear()
         self._commands[step["do"]](step)
         self._run_until(self._clock.now_ms())
         self._outcome.refusals, self._store.refused = self._store.refused, 0
@@ -227,6 +232,10 @@ class Coordinator:
     def live_timers(self) -> set[str]:
         """Return the names of all timers that would find something to do if they fired."""
         return set(self._live_timers())
+
+    def share_targets(self) -> list[GroupSpec]:
+        """Return for what share groups members' targets were worked out in this step."""
+        return self._share_assignor.asked
 
     def now_ms(self) -> int:
         """Return what time it is."""

@@ -22,12 +22,19 @@ from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.core.java.hashing import hash_map_order, timeline_map_order
 from groupcoord.core.modern.group import ModernGroup
-from groupcoord.core.share.group import ShareGroup
 from groupcoord.core.streams.group import StreamsGroup
-from tests.beside_kafka.comparison import REGULAR_EXPRESSION, Difference, Tally, differences
+from tests.beside_kafka.comparison import (
+    REGULAR_EXPRESSION,
+    Difference,
+    Tally,
+    described,
+    differences,
+    written_of,
+)
 from tests.beside_kafka.coordinator import Coordinator, Outcome, Step
+from tests.beside_kafka.share_targets import WHERE_TARGETS_SHOW, comes_of_another_order
 
-ARCHIVES = tuple(Path(__file__).with_name(name) for name in ("histories.jsonl.xz", "streams.jsonl.xz"))
+ARCHIVES = tuple(Path(__file__).with_name(f"{name}.jsonl.xz") for name in ("histories", "share", "streams"))
 PERMUTED_MAX = 5
 GROUP_EPOCHS = (3, 17)
 TARGETS_OF_TASKS = {20, 21}
@@ -105,7 +112,7 @@ def follow(history: dict[str, Any]) -> Verdict:
         found = differences(step, outcome, has_refused=memory.has_refused, tally=tally)
         found += memory.differing_timers(step, outcome)
         if found:
-            return Verdict(name, number, found[0], memory.reason(found), tally)
+            return Verdict(name, number, found[0], memory.reason(step, found), tally)
         memory.look_back(step, outcome)
     memory.coordinator.check()
     return Verdict(name, len(steps), tally=tally)
@@ -229,7 +236,7 @@ class _Memory:
                 )
         return found
 
-    def reason(self, found: list[Difference]) -> Known | None:
+    def reason(self, step: Step, found: list[Difference]) -> Known | None:
         """Return why something differs, if that is known."""
         if self.has_fired or self.has_ended_phase:
             return Known.FORMER_TIMER
@@ -237,6 +244,8 @@ class _Memory:
             return Known.FORMER_DELAY
         if self.has_tie:
             return Known.SAME_MOMENT
+        if self._are_members_in_another_order(step, found):
+            return Known.ARRIVALS
         reasons = (self._reason(difference) for difference in found)
         return next((reason for reason in reasons if reason is not None), None)
 
@@ -270,10 +279,6 @@ class _Memory:
             return Known.LOOKS_AGAIN
         if _writes_epoch(here) and not _writes_epoch(kafka):
             return Known.LOOKS_AGAIN if self.looking.intersection(_groups_of(here)) else None
-        if "assignment" in what and _may_share_be_open(self.coordinator):
-            return Known.ARRIVALS
-        if "record 13 " in what and _may_share_be_open(self.coordinator):
-            return Known.ARRIVALS
         if "record 7 " in what or "record 21 " in what or what.endswith("which records"):
             for group_id in _groups_of(kafka if isinstance(kafka, list) else [kafka]):
                 group = self.coordinator.group(group_id)
@@ -284,6 +289,13 @@ class _Memory:
                 if group_id in self.looking:
                     return Known.LOOKS_AGAIN
         return None
+
+    def _are_members_in_another_order(self, step: Step, found: list[Difference]) -> bool:
+        """Tell whether nothing but targets of a share group differs, which members in another order would have."""
+        if not all(any(where in difference.what for where in WHERE_TARGETS_SHOW) for difference in found):
+            return False
+        written = [record for event in step["events"] if "records" in event for record in described(written_of(event))]
+        return any(comes_of_another_order(group, written) for group in self.coordinator.share_targets())
 
     def _is_leader_chosen(self, difference: Difference) -> bool:
         """Tell whether the leader that was is gone, in this step or before, so that both sides have chosen another."""
@@ -305,13 +317,6 @@ def _groups_of(records: list[Any]) -> set[str]:
 def _writes_epoch(records: Any) -> bool:
     """Tell whether one of these records says that a consumer group's epoch has grown."""
     return isinstance(records, list) and any(record["key"]["type"] in GROUP_EPOCHS for record in records)
-
-
-def _may_share_be_open(coordinator: Coordinator) -> bool:
-    """Tell whether the order of members of a share group depends on that in which they came."""
-    return any(
-        isinstance(group, ShareGroup) and _may_order_be_open(group.state.members) for group in coordinator.groups()
-    )
 
 
 def _order_of_assignment(member_ids: Iterable[str]) -> list[str]:

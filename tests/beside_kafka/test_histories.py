@@ -33,6 +33,7 @@ def test_what_the_histories_hold() -> None:
     apis = {step["api"] for step in steps if step["do"] == "request"}
     assert {"JoinGroup", "ConsumerGroupHeartbeat", "TxnOffsetCommit", "CompleteTransaction", "DeleteGroups"} <= apis
     assert {"StreamsGroupHeartbeat", "StreamsGroupDescribe"} <= apis
+    assert {"ShareGroupHeartbeat", "AlterShareGroupOffsets", "DeleteShareGroupOffsets"} <= apis
     changes = [step for step in steps if step["do"] == "topics"]
     assert all(any(step[what] for step in changes) for what in ("create", "grow", "delete"))
     assert any("refused" in event for step in steps for event in step.get("events", ()))

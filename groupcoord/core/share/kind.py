@@ -29,7 +29,7 @@ from groupcoord.core.share.descriptions import OffsetsToDescribe, ShareOffsets
 from groupcoord.core.share.environment import ShareGroupEnvironment
 from groupcoord.core.share.group import ShareGroup
 from groupcoord.core.share.member_timers import ShareTimers
-from groupcoord.core.share.membership import ShareMembership
+from groupcoord.core.share.membership import ShareMembership, WhenTopicForgotten
 from groupcoord.errors import ErrorCode
 
 
@@ -41,6 +41,7 @@ class ShareGroups(ModernGroups[ShareGroup]):
         self._offsets = ShareOffsets(context, environment)
         self._membership = membership = ShareMembership(context, creation, environment, self._timers)
         super().__init__(context, environment, membership)
+        self.outcomes[WhenTopicForgotten] = membership.outcome_for_each()
         self.handlers: dict[type, Handler] = {
             ShareGroupHeartbeat: membership.heartbeat,
             AlterShareGroupOffsets: membership.alter_offsets,

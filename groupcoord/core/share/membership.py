@@ -6,7 +6,7 @@ answered after that.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from types import MappingProxyType
 from typing import Any
 from uuid import UUID
@@ -16,7 +16,9 @@ from attrs import define, frozen
 from groupcoord.core.administration import Deletion
 from groupcoord.core.context import HandlerContext
 from groupcoord.core.creation import Creation
+from groupcoord.core.effects import Continuation, Outcome
 from groupcoord.core.events import Cause
+from groupcoord.core.groups import Group
 from groupcoord.core.messages import (
     LEAVE_GROUP_MEMBER_EPOCH,
     AlterShareGroupOffsets,
@@ -32,6 +34,7 @@ from groupcoord.core.modern.identity import find_member
 from groupcoord.core.modern.membership import ModernMembership, WhenDrafted
 from groupcoord.core.modern.refusal import RefusedError
 from groupcoord.core.questions import AskShareCoordinator, ShareCoordinatorAnswered
+from groupcoord.core.records import Record
 from groupcoord.core.replies import Reply, Token
 from groupcoord.core.share.draft import AwaitedResponse, ShareDraft, StateChange
 from groupcoord.core.share.environment import ShareGroupEnvironment
@@ -61,6 +64,17 @@ FOREVER_MS = 2**63 - 1
 @define(eq=False)
 class WhenShareGroupDrafted(WhenDrafted):
     """What was drafted for a share group becomes its state."""
+
+
+@frozen
+class WhenTopicForgotten(Continuation):
+    """What was drafted for share groups that knew of a topic which is gone becomes their state."""
+
+    drafted: tuple[WhenShareGroupDrafted, ...]
+
+    def concerns(self, group: Group) -> bool:
+        """Tell whether it is one of these groups."""
+        return any(each.concerns(group) for each in self.drafted)
 
 
 @frozen
@@ -253,10 +267,36 @@ class ShareMembership(ModernMembership[ShareGroup, ShareDraft]):
         draft.write(left.to_record(draft.state.group_id))
 
     def topic_deleted(self, topic_id: UUID, now_ms: int) -> None:
-        """A topic is gone."""
-        for group in list(self._groups.values()):
-            if isinstance(group, ShareGroup):
-                self.answered(group, TopicGone(topic_id), now_ms)
+        """A topic is gone: groups forget it with one write, as far as that is possible now (Kafka 4.4)."""
+        records: list[Record] = []
+        drafted: list[WhenShareGroupDrafted] = []
+        gone = TopicGone(topic_id)
+        for group in self._groups.values():
+            if not isinstance(group, ShareGroup):
+                continue
+            if group.writing is not None:
+                group.answers.append(gone)
+                continue
+            draft = ShareDraft(group.state)
+            self.take_answer(group, draft, gone, now_ms)
+            if draft.records:
+                group.writing = draft
+                records += draft.records
+                drafted.append(WhenShareGroupDrafted(group))
+        if drafted:
+            self._context.writer.begin(records, WhenTopicForgotten(tuple(drafted)))
+
+    def outcome_for_each(self) -> Outcome:
+        """Return what follows a write that several groups share: for each of them the same as of its own."""
+
+        def for_each(follow: Callable[..., None]) -> Callable[..., None]:
+            def follow_all(written: WhenTopicForgotten, *outcome: Any) -> None:
+                for each in written.drafted:
+                    follow(each, *outcome)
+
+            return follow_all
+
+        return Outcome(for_each(self.on_durable), for_each(self.on_failure), for_each(self.on_overdue))
 
     def forget_elsewhere(self, group: ShareGroup, deletion: Deletion, now_ms: int) -> bool:
         """Begin to delete a group's states; return False if it has none, or its write in flight comes first."""

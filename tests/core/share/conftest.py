@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from groupcoord import Config, GroupCoordinator
+from groupcoord.assignors import Assignor
 from groupcoord.log_store import LogStore
 from groupcoord.testing.topics import Topics
 from tests.core.driver import Driver
@@ -16,13 +17,19 @@ class ShareDriver(Driver):
     """A driver with a share coordinator that can be slow."""
 
     host: SlowShareHost
+    share_assignors: tuple[Assignor, ...] = ()
 
     def make_coordinator(self, config: Config, log_store: LogStore) -> GroupCoordinator:
         """Return a coordinator with nothing loaded. The share coordinator lives on."""
         if not hasattr(self, "host"):
             self.host = SlowShareHost(config)
         return GroupCoordinator(
-            config=config, clock=self.clock, log_store=log_store, topics=self.topics, share=self.host
+            config=config,
+            clock=self.clock,
+            log_store=log_store,
+            topics=self.topics,
+            share=self.host,
+            share_assignors=self.share_assignors,
         )
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from groupcoord import ErrorCode
+from groupcoord.assignors import GroupAssignment, GroupSpec
 from groupcoord.core.records import ShareGroupStatePartitionMetadataRecord
 from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import (
@@ -110,6 +113,37 @@ def test_a_heartbeat_like_the_last_writes_nothing(driver: ShareDriver, members: 
     assert len(driver.written()) == written
 
 
+class AllToFirst:
+    """Gives everything to the member whose id sorts first; of three it wants nothing to do with."""
+
+    name = "all-to-first"
+
+    def assign(self, group: GroupSpec) -> GroupAssignment:
+        """See :class:`groupcoord.assignors.Assignor`."""
+        if len(group.members) > 2:
+            raise RuntimeError("too many")
+        first = min(group.members)
+        topic_ids = group.members[first].topic_ids
+        return {first: {topic_id: tuple(group.assignable_partitions(topic_id)) for topic_id in topic_ids}}
+
+
+def test_an_assignor_of_ones_own(topics: Topics) -> None:
+    """The first that ``group.share.assignors`` names divides partitions; if it fails, the request does, alone."""
+
+    class Own(ShareDriver):
+        share_assignors = (AllToFirst(),)
+
+    driver = Own(topics=topics, group_share_assignment_interval_ms=0, group_share_assignors=("all-to-first", "simple"))
+    members = Members(driver)
+    members.join("b")
+    assert told(members.heartbeat("b", 2)) == (3, [0, 1])
+    assert told(members.join("a")) == (4, [0, 1])
+    assert told(members.heartbeat("b", 3)) == (4, [])
+    assert members.described.assignor_name == "all-to-first"
+    assert answered(members.join("c")).error_code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert len(members.described.members) == 2
+
+
 def test_full_groups(members: Members) -> None:
     """``group.share.max.size`` members are enough, and that is said before who is unknown (Kafka 4.4)."""
     for member_id in ("a", "b", "c"):
@@ -147,6 +181,32 @@ def test_topics_grow_come_and_go(driver: ShareDriver, topics: Topics, members: M
 
 
 # ---------------------------------------------------------------- other protocols
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_a_deleted_topic_is_forgotten_with_one_write(
+    late_driver: ShareDriver, topics: Topics, *, is_refused: bool
+) -> None:
+    """By all groups of a log partition together (Kafka 4.4); one that is writing follows. A refusal is borne."""
+    first, second, third = groups = [Members(late_driver, name) for name in ("g1", "g2", "g3")]
+    for group in groups:
+        group.join("a")
+    late_driver.write_all()
+    third.join("b")
+    late_driver.coordinator.topic_deleted("orders", topics.delete("orders"))
+    assert len(late_driver.store.waiting()) == 2
+    late_driver.write(1)
+    if is_refused:
+        late_driver.refuse(NotEnoughReplicasError("refused"), 1)
+    else:
+        late_driver.write(1)
+        assert [record.group_id for record in state_records(late_driver)[-2:]] == ["g1", "g2"]
+    late_driver.write_all()
+    known = [bool(group.inside and group.inside.state.state_partitions.initialized) for group in groups]
+    assert known == [is_refused, is_refused, False]
+    sent = [first.heartbeat("a", 2), second.heartbeat("a", 2)]
+    late_driver.write_all()
+    assert [told(each)[0] for each in sent] == [3, 3]
 
 
 def test_members_of_other_protocols_are_refused(driver: ShareDriver, members: Members) -> None:
