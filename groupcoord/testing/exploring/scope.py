@@ -1,0 +1,191 @@
+"""What a history happens in: the processes there are, their settings, and whether the log takes its time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from attrs import field, fields, fields_dict, frozen
+
+from groupcoord.config import Config, MigrationPolicy
+from groupcoord.errors import ConfigError
+from groupcoord.testing.consumers import PARTITIONS, TOPIC, ClassicConsumer, Consumer
+from groupcoord.testing.exploring.words import HistoryError, Step
+from groupcoord.testing.history import CONSUMERS
+
+__all__ = ["Process", "Scope", "Trace"]
+
+GROUP = "g"
+STEP_MS = 5_000
+OF_CLASSIC_CONSUMERS = MappingProxyType({"rebalance_timeout_ms": 15_000})
+"""Three steps; a session takes two."""
+
+SETTINGS: Mapping[str, Any] = MappingProxyType(
+    {
+        "group.initial.rebalance.delay.ms": 0,
+        "group.max.size": 4,
+        "group.consumer.max.size": 4,
+        "group.consumer.migration.policy": MigrationPolicy.BIDIRECTIONAL.value,
+        "group.consumer.assignment.interval.ms": 0,
+        "group.consumer.session.timeout.ms": 45_000,
+        "offsets.topic.num.partitions": 1,
+        "offsets.retention.minutes": 1_000_000,
+        "offsets.retention.check.interval.ms": 1_000_000_000,
+        "offsets.commit.timeout.ms": 100_000_000,
+    }
+)
+"""What holds unless a scope says otherwise: little is enough, nothing expires, and no append is given up."""
+
+
+@frozen
+class Process:
+    """A process that runs one consumer after the other.
+
+    Attributes:
+        name: how steps call it; the client id of its consumers.
+        protocol: its ``group.protocol``.
+        instance_id: of its consumers, if they are static members (KIP-345).
+        options: what else its consumers are made with, by the names of their attributes, such as
+            ``rebalance_timeout_ms`` or ``gives_back``.
+    """
+
+    name: str
+    protocol: str = "classic"
+    instance_id: str | None = None
+    options: Mapping[str, Any] = field(factory=dict)
+
+    def consumer(self, group_id: str, member_id: str) -> Consumer:
+        """Return a new consumer, which has sent nothing yet.
+
+        Args:
+            group_id: its group.
+            member_id: where consumers make their own, this one's.
+
+        Raises:
+            HistoryError: there is no such protocol, or its consumers have no such attribute.
+        """
+        make = CONSUMERS.get(self.protocol)
+        if make is None:
+            raise HistoryError(f"process {self.name}: protocol {self.protocol!r} is none of {', '.join(CONSUMERS)}")
+        consumer = make(self.name, group_id, self.instance_id)
+        is_classic = isinstance(consumer, ClassicConsumer)
+        options = {**(OF_CLASSIC_CONSUMERS if is_classic else {"member_id": member_id}), **self.options}
+        for name, value in options.items():
+            if name not in fields_dict(type(consumer)):
+                raise HistoryError(f"process {self.name}: a {self.protocol} consumer has no {name!r}")
+            setattr(consumer, name, tuple(value) if isinstance(value, list) else value)
+        return consumer
+
+
+@frozen
+class Scope:
+    """What a history happens in.
+
+    Attributes:
+        processes: the processes there are.
+        log_is_late: appends wait until a step says what becomes of them; otherwise they are written at once.
+        settings: the coordinator's, under Kafka's keys, where they aren't :data:`SETTINGS`.
+        topics: the topics that there are at first, with their numbers of partitions.
+        group_id: the group.
+        step_ms: how much time passes where a step doesn't say.
+    """
+
+    processes: tuple[Process, ...] = (Process("c1"), Process("c2"))
+    log_is_late: bool = False
+    settings: Mapping[str, Any] = field(factory=dict)
+    topics: Mapping[str, int] = field(factory=lambda: {TOPIC: PARTITIONS})
+    group_id: str = GROUP
+    step_ms: int = STEP_MS
+
+    def config(self) -> Config:
+        """Return the coordinator's settings.
+
+        Raises:
+            HistoryError: there is no such setting, or its value is not allowed.
+        """
+        try:
+            return Config.from_properties({**SETTINGS, **self.settings})
+        except ConfigError as error:
+            raise HistoryError(f"settings: {error}") from error
+
+    @classmethod
+    def of(cls, table: Mapping[str, Any]) -> Scope:
+        """Read a scope.
+
+        Args:
+            table: as :meth:`table` gives one, or as TOML or JSON has it; what it leaves out is as in ``Scope()``.
+
+        Raises:
+            HistoryError: it names what there is not.
+        """
+        values = dict(table)
+        processes = values.pop("processes", None)
+        if processes is not None:
+            values["processes"] = tuple(_process(name, dict(options)) for name, options in processes.items())
+        unknown = values.keys() - {attribute.name for attribute in fields(cls)}
+        if unknown:
+            raise HistoryError(f"a scope has no {', '.join(map(repr, sorted(unknown)))}")
+        return cls(**values)
+
+    def table(self) -> dict[str, Any]:
+        """Return the scope as plain values, for TOML or JSON."""
+        processes = {
+            process.name: {"protocol": process.protocol, **_given(instance_id=process.instance_id), **process.options}
+            for process in self.processes
+        }
+        values = {attribute.name: getattr(self, attribute.name) for attribute in fields(type(self))}
+        return {**values, "processes": processes, "settings": dict(self.settings), "topics": dict(self.topics)}
+
+
+@frozen
+class Trace:
+    """A history: steps, and what they happen in.
+
+    Attributes:
+        scope: the latter.
+        steps: the former.
+    """
+
+    scope: Scope
+    steps: tuple[Step, ...]
+
+    @classmethod
+    def of(cls, table: Mapping[str, Any]) -> Trace:
+        """Read a history.
+
+        Args:
+            table: has ``steps``, a list of them, and perhaps ``scope``, a table: see :meth:`Scope.of`. What else it
+                has is not looked at.
+
+        Raises:
+            HistoryError: it has no steps, or they are none.
+        """
+        steps = table.get("steps")
+        if not isinstance(steps, list | tuple) or not all(isinstance(step, str) for step in steps):
+            raise HistoryError("a history has 'steps', a list of them")
+        return cls(Scope.of(table.get("scope", {})), steps_of(steps))
+
+    def table(self) -> dict[str, Any]:
+        """Return the history as plain values, for TOML or JSON."""
+        return {"scope": self.scope.table(), "steps": [str(step) for step in self.steps]}
+
+
+def steps_of(lines: Iterable[str]) -> tuple[Step, ...]:
+    """Read the steps of a history.
+
+    Args:
+        lines: one step each, or several with commas between them.
+
+    Raises:
+        HistoryError: one is none.
+    """
+    return tuple(Step.of(text) for line in lines for text in line.split(","))
+
+
+def _process(name: str, options: dict[str, Any]) -> Process:
+    return Process(name, options.pop("protocol", "classic"), options.pop("instance_id", None), options)
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,345 @@
+"""Where a history is played: the world of the random tests, which does what each word says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from attrs import define
+
+from groupcoord.coordinator import GroupCoordinator, LoadError
+from groupcoord.core.messages import (
+    CompleteTransaction,
+    DeleteGroups,
+    GroupToFetch,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    OffsetToCommit,
+    Request,
+    Response,
+    TopicToCommit,
+    TopicToDelete,
+    TxnOffsetCommit,
+)
+from groupcoord.laws import require, served_partitions
+from groupcoord.log_store import LogRecord, LogStore
+from groupcoord.testing.consumers import TOPIC, ClassicConsumer, Consumer
+from groupcoord.testing.exploring.scope import Process, Scope
+from groupcoord.testing.exploring.words import HistoryError, Step, refusal
+from groupcoord.testing.fleet import Sent
+from groupcoord.testing.kip848_consumers import Kip848Consumer
+from groupcoord.testing.topics import Topics
+from groupcoord.testing.world import World
+
+__all__ = ["Happening", "Law", "MakeCoordinator", "Stage"]
+
+LOG_PARTITION = 0
+FIRST_PRODUCER_ID = 7
+PRODUCER_EPOCH = 0
+
+Law = Callable[["Stage"], None]
+"""What must hold after each step; it raises :class:`~groupcoord.laws.LawBrokenError` where it doesn't."""
+
+MakeCoordinator = Callable[..., GroupCoordinator]
+"""Makes a coordinator of the keyword arguments of :class:`~groupcoord.GroupCoordinator` that it is given."""
+
+
+@define
+class Happening:
+    """What is seen of a step from the outside.
+
+    Attributes:
+        step: the number of the step, from 0 on.
+        at_ms: when it was, in milliseconds since the Unix epoch.
+        who: the process that it is about; empty for the log, and for who is no process.
+        what: ``sends``, ``is told``, or (of the log) ``is asked``.
+        value: the request, the answer (None: there will be none), or the records.
+    """
+
+    step: int
+    at_ms: int
+    who: str
+    what: str
+    value: Any
+
+
+class Stage(World):
+    """A coordinator, its log, and one consumer of each process.
+
+    Args:
+        scope: what there is.
+        make_log_store: makes the log store under test; one in memory if left out.
+        make_coordinator: makes the coordinator under test; groupcoord's own if left out.
+
+    Attributes:
+        scope: as given.
+        consumers: the consumer of each process that has one, by the name of the process.
+        happenings: what was seen from the outside, in order.
+        step: the number of the step that is being done.
+    """
+
+    def __init__(
+        self,
+        scope: Scope,
+        *,
+        make_log_store: Callable[[], LogStore] | None = None,
+        make_coordinator: MakeCoordinator = GroupCoordinator,
+    ) -> None:
+        self.scope = scope
+        self.group_ids = (scope.group_id,)
+        self.processes = {process.name: process for process in scope.processes}
+        self.consumers: dict[str, Consumer] = {}
+        self.happenings: list[Happening] = []
+        self.step = 0
+        self._breaks_after: int | None = None
+        self._make_log_store = make_log_store
+        self._make_coordinator = make_coordinator
+        self.begin(scope.config(), log_is_late=scope.log_is_late)
+
+    # ------------------------------------------------------------ the world
+
+    def make_topics(self) -> Topics:
+        """Return the topics of the scope."""
+        return Topics(self.scope.topics)
+
+    def make_log_store(self) -> LogStore:
+        """Return the log store under test."""
+        return super().make_log_store() if self._make_log_store is None else self._make_log_store()
+
+    def make_coordinator(self, config: Any, log_store: LogStore) -> GroupCoordinator:
+        """Return the coordinator under test, with nothing loaded."""
+        return self._make_coordinator(
+            config=config,
+            clock=self.clock,
+            log_store=log_store,
+            topics=self.topics,
+            regexes=self.topics,
+            new_member_id=self.new_member_id,
+            new_uuid=self.new_uuid,
+        )
+
+    def submit(self, request: Request, consumer: Consumer | None = None) -> Sent:
+        """Send a request, and take note of it."""
+        self._note("sends", request, consumer)
+        return super().submit(request, consumer)
+
+    def on_answer(self, sent: Sent, response: Response | None) -> None:
+        """Take note of an answer."""
+        self._note("is told", response, sent.consumer)
+        super().on_answer(sent, response)
+
+    def on_append(self, records: Sequence[LogRecord]) -> None:
+        """Take note of what the log is asked to write."""
+        self._note("is asked", tuple(entry.record for entry in records), None)
+        super().on_append(records)
+
+    def _note(self, what: str, value: Any, consumer: Consumer | None) -> None:
+        who = "" if consumer is None else consumer.name
+        self.happenings.append(Happening(self.step, self.clock.now_ms(), who, what, value))
+
+    # ------------------------------------------------------------ steps
+
+    def do(self, step: Step) -> None:
+        """Do what a step says, and what is due then.
+
+        Where it makes no sense, such as a request of somebody who waits, nothing happens.
+
+        Raises:
+            HistoryError: it names a process or a topic that there is not.
+            LawBrokenError: a law is broken.
+        """
+        _DOES[step.word](self, *step.operands)
+        self.sleep(0)
+        self.step += 1
+
+    def _process(self, name: str) -> Process:
+        if name not in self.processes:
+            raise HistoryError(f"there is no process {name!r}; there are {', '.join(self.processes)}")
+        return self.processes[name]
+
+    def _ready(self, name: str) -> Consumer | None:
+        """Return the consumer of a process if it is alive and waits for nothing."""
+        self._process(name)
+        consumer = self.consumers.get(name)
+        return consumer if consumer is not None and consumer.is_alive and not consumer.is_waiting else None
+
+    def _start(self, name: str) -> None:
+        process = self._process(name)
+        self._end(name)
+        started = process.consumer(self.scope.group_id, self.new_member_id(f"{name}-own"))
+        self.consumers[name] = self.start_consumer(started)
+        self.go_on(started)
+
+    def _end(self, name: str) -> None:
+        """A consumer is gone, and nobody hears the answers that are still to come."""
+        self._process(name)
+        consumer = self.consumers.pop(name, None)
+        if consumer is not None:
+            consumer.is_alive = False
+            self._hang_up(consumer)
+
+    def _hang_up(self, consumer: Consumer) -> None:
+        for sent in self.fleet.outstanding.values():
+            if sent.consumer is consumer:
+                sent.consumer = None
+
+    def _go(self, name: str) -> None:
+        consumer = self._ready(name)
+        if consumer is not None:
+            self.go_on(consumer)
+
+    def _commit(self, name: str | None = None) -> None:
+        if name is None:
+            self.submit(OffsetCommit(self.scope.group_id, (TopicToCommit(TOPIC, (OffsetToCommit(0, 1),)),)))
+            return
+        consumer = self._ready(name)
+        if consumer is not None:
+            self.go_on(consumer, commits=True)
+
+    def _leave(self, name: str) -> None:
+        consumer = self._ready(name)
+        if consumer is not None:
+            super().leave(consumer)
+            self._end(name)
+
+    def _pause(self, name: str) -> None:
+        consumer = self._ready(name)
+        if isinstance(consumer, Kip848Consumer):
+            self.submit(consumer.leave_request(for_good=False), consumer)
+            self._end(name)
+
+    def _retry(self, name: str) -> None:
+        self._process(name)
+        consumer = self.consumers.get(name)
+        if consumer is not None and consumer.is_waiting:
+            self._hang_up(consumer)
+            consumer.is_waiting = False
+            self.go_on(consumer)
+
+    def _fetch(self, name: str) -> None:
+        consumer = self._ready(name)
+        if isinstance(consumer, Kip848Consumer):
+            self.submit(consumer.fetch_request())
+        elif consumer is not None:
+            self.submit(OffsetFetch((GroupToFetch(self.scope.group_id, None),)))
+
+    # ------------------------------------------------------------ time, the log, the coordinator
+
+    def _time(self, duration_ms: int | None = None) -> None:
+        self.sleep(self.scope.step_ms if duration_ms is None else duration_ms)
+
+    def _sweep(self) -> None:
+        for partition in served_partitions(self.coordinator):
+            deadline_ms = partition.retention.timer.deadline_ms
+            if deadline_ms is not None:
+                self.sleep(deadline_ms - self.clock.now_ms())
+
+    def _ack(self, count: int = 1) -> None:
+        self.write(count)
+
+    def _refuse(self, error: str | None = None) -> None:
+        self.refuse(refusal(error), 1)
+
+    def _lose(self, fate: str = "written") -> None:
+        if self.store.waiting():
+            self.pass_on(self.store.time_out(is_written=fate == "written"))
+
+    def _fail(self, error: str | None = None) -> None:
+        self.store.fail_next(refusal(error))
+
+    def _crash(self, written: int = 0) -> None:
+        self.kill(written)
+        self._load()
+
+    def _move(self, written: int = 0) -> None:
+        self._unload()
+        self.store.write(written)
+        self._load()
+
+    def _unload(self) -> None:
+        self.leader_epoch += 1
+        self.coordinator.unload(LOG_PARTITION, self.leader_epoch)
+        self.deliver()
+
+    def _load(self) -> None:
+        self.store.lose()
+        if self._breaks_after is not None:
+            self.store.break_next_read(self._breaks_after)
+        self._breaks_after = None
+        try:
+            self.load(LOG_PARTITION)
+        except LoadError:
+            self.deliver()
+
+    def _read_breaks(self, record_count: int) -> None:
+        self._breaks_after = record_count
+
+    def _recover(self) -> None:
+        self.recover()
+        self.check_all_are_served(self.scope.group_id)
+
+    # ------------------------------------------------------------ transactions, administrators
+
+    def _txn(self, name: str) -> None:
+        consumer = self._ready(name)
+        if isinstance(consumer, ClassicConsumer | Kip848Consumer):
+            commit = consumer.next_request(commits=True)
+            if isinstance(commit, OffsetCommit):
+                whose = (commit.generation_id, commit.member_id, commit.group_instance_id)
+                producer = (self._producer_id(name), PRODUCER_EPOCH, f"of {name}")
+                self.submit(TxnOffsetCommit(self.scope.group_id, commit.topics, *producer, *whose), consumer)
+
+    def _producer_id(self, name: str) -> int:
+        return FIRST_PRODUCER_ID + list(self.processes).index(name)
+
+    def _marker(self, name: str, outcome: str) -> None:
+        self._process(name)
+        self.submit(CompleteTransaction(LOG_PARTITION, self._producer_id(name), PRODUCER_EPOCH, outcome == "commit"))
+
+    def _delete(self, topic: str | None = None) -> None:
+        group_id = self.scope.group_id
+        if topic is None:
+            self.submit(DeleteGroups((group_id,)))
+        else:
+            indexes = tuple(range(self.topics.partition_count(topic) or 1))
+            self.submit(OffsetDelete(group_id, (TopicToDelete(topic, indexes),)))
+
+    def _topic(self, change: str, name: str, count: int = 1) -> None:
+        is_there = name in self.topics.ids
+        require(is_there or change != "grow", f"{name!r} can't grow: there is no such topic")
+        if change == "create" and not is_there:
+            self.create_topic(name, count)
+        elif change == "grow":
+            self.grow_topic(name, count)
+        elif change == "delete" and is_there:
+            self.delete_topic(name)
+
+
+_DOES: dict[str, Callable[..., None]] = {
+    "start": Stage._start,
+    "go": Stage._go,
+    "commit": Stage._commit,
+    "leave": Stage._leave,
+    "pause": Stage._pause,
+    "die": Stage._end,
+    "retry": Stage._retry,
+    "fetch": Stage._fetch,
+    "time": Stage._time,
+    "ack": Stage._ack,
+    "refuse": Stage._refuse,
+    "lose": Stage._lose,
+    "fail": Stage._fail,
+    "crash": Stage._crash,
+    "move": Stage._move,
+    "unload": Stage._unload,
+    "load": Stage._load,
+    "read_breaks": Stage._read_breaks,
+    "txn": Stage._txn,
+    "marker": Stage._marker,
+    "sweep": Stage._sweep,
+    "delete": Stage._delete,
+    "topic": Stage._topic,
+    "recover": Stage._recover,
+}
+"""What each word does; see :data:`~groupcoord.testing.exploring.words.WORDS`."""

@@ -1,0 +1,1 @@
+"""Histories in words."""

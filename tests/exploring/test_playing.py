@@ -1,0 +1,150 @@
+"""Histories in words: they are read and written, and played with every law looked at."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from typing import Any
+
+import pytest
+
+from groupcoord.core.classic.group import GroupMetadata
+from groupcoord.core.events import Cause
+from groupcoord.laws import require
+from groupcoord.messages import SyncGroupResponse
+from groupcoord.testing.exploring.playing import Played, play
+from groupcoord.testing.exploring.scope import Scope, Trace, steps_of
+from groupcoord.testing.exploring.stage import Stage
+from groupcoord.testing.exploring.words import WORDS, HistoryError, Step
+from tests.mutants.historic import HISTORIC_MUTANTS
+from tests.mutants.plant import plant
+from tests.tables import as_one_test
+
+STATIC = """
+steps = ["start s1", "go s1", "ack 2", "start s1", "crash", "go s1", "recover"]
+[scope]
+log_is_late = true
+[scope.processes.s1]
+instance_id = "i1"
+"""
+"""A static member restarts in a Stable group, and its coordinator dies before the log has its new id (KAFKA-10284)."""
+
+GROWS = ["start c1", "go c1", "go c1", "start c2", "go c2", "go c1", "go c1", "go c1", "go c2"]
+
+
+def test_steps_are_words() -> None:
+    """A step is written as it is read, whatever stands behind its word."""
+    for text in ("go c1", "time", "time 5000", "refuse MESSAGE_TOO_LARGE", "marker c1 abort", "topic create audit 2"):
+        assert str(Step.of(text)) == text
+    assert Step.of("crash 1") == Step("crash", (1,))
+
+
+@as_one_test
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "there is no word ''"),
+        ("stop c1", "there is no word 'stop'"),
+        ("go", "it is written go process"),
+        ("crash one", "must be a whole number"),
+        ("refuse NONSENSE", "must be one of NOT_ENOUGH_REPLICAS"),
+        ("marker c1 perhaps", "must be one of commit, abort"),
+    ],
+)
+def test_what_is_no_step(text: str, why: str) -> None:
+    """A word that there is not, or what doesn't belong behind it, is named."""
+    with pytest.raises(HistoryError, match=why):
+        Step.of(text)
+
+
+def test_a_history_is_a_file() -> None:
+    """It reads from TOML, and comes back from JSON as it was."""
+    trace = Trace.of(tomllib.loads(STATIC))
+
+    assert Trace.of(json.loads(json.dumps(trace.table()))) == trace
+    assert [process.instance_id for process in trace.scope.processes] == ["i1"]
+
+
+@as_one_test
+@pytest.mark.parametrize(
+    ("table", "why"),
+    [
+        ({}, "a list of them"),
+        ({"steps": ["go c9"]}, "there is no process 'c9'"),
+        ({"steps": [], "scope": {"sise": 1}}, "a scope has no 'sise'"),
+        ({"steps": [], "scope": {"settings": {"group.max.sise": 1}}}, "unknown setting 'group.max.sise'"),
+        ({"steps": ["start c1"], "scope": {"processes": {"c1": {"protocol": "x"}}}}, "'x' is none of classic"),
+        ({"steps": ["start c1"], "scope": {"processes": {"c1": {"speed": 1}}}}, "has no 'speed'"),
+    ],
+)
+def test_what_is_no_history(table: dict[str, Any], why: str) -> None:
+    """What a history names that there is not is named, whenever it is noticed."""
+    with pytest.raises(HistoryError, match=why):
+        play(Trace.of(table))
+
+
+def test_a_group_grows() -> None:
+    """Two consumers come together, as requests and answers tell; no law is broken."""
+    played = play(Trace(Scope(), steps_of(GROWS)))
+
+    assert played.broken is None
+    told = [(seen.who, type(seen.value)) for seen in played.happenings if seen.what == "is told"]
+    assert told[-2:] == [("c1", SyncGroupResponse), ("c2", SyncGroupResponse)]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_every_word_is_played(protocol: str) -> None:
+    """Each word can stand anywhere, and laws hold after it; some two of them."""
+    lines = [*GROWS, "commit c1", "txn c2", "fetch c1", "retry c1", "topic create audit 1", "topic grow orders"]
+    lines += ["fail", "commit c1", "marker c2 commit", "pause c1", "start c1", "time 100", "go c1", "delete orders"]
+    lines += ["move 1", "go c1", "unload", "load", "read_breaks 1", "crash", "crash", "go c2", "refuse", "ack 2"]
+    lines += ["lose", "load", "leave c2", "die c1", "sweep", "delete", "commit", "topic delete orders", "start c1"]
+    processes = {name: {"protocol": protocol} for name in ("c1", "c2")}
+    steps = steps_of(lines)
+    for is_late in (False, True):
+        scope = Scope.of({"processes": processes, "log_is_late": is_late})
+        assert play(Trace(scope, steps)).broken is None
+    assert {step.word for step in steps} == WORDS.keys() - {"recover"}
+
+
+def test_the_bug_breaks_a_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A coordinator with a bug breaks a law, which is named, with the step; without it all are served at the end."""
+    trace = Trace.of(tomllib.loads(STATIC))
+
+    assert play(trace).broken is None
+    plant(monkeypatch, HISTORIC_MUTANTS[0])
+    broken = play(trace).broken
+
+    assert broken is not None
+    assert (broken.step, broken.law) == (3, "check_members_are_durable")
+    assert "a restart would make" in broken.message
+
+
+def test_users_bring_laws_and_watch() -> None:
+    """A law of one's own is looked at after each step, and a history can be watched."""
+    seen: list[int] = []
+
+    def nobody_shares(stage: Stage) -> None:
+        require(len(stage.fleet.ready("stable")) < 2, "two are too many")
+
+    def watch(stage: Stage, number: int) -> None:
+        seen.append(number)
+
+    played: Played = play(Trace(Scope(), steps_of(GROWS)), laws=[nobody_shares], watch=watch)
+
+    assert played.broken is not None
+    assert (played.broken.step, played.broken.law) == (8, "nobody_shares")
+    assert seen == list(range(9))
+
+
+def test_an_exception_of_the_core_is_a_broken_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the coordinator raises ends a history as a law does."""
+
+    def breaks(self: GroupMetadata, *arguments: object) -> None:
+        raise KeyError(Cause.LEAVE)
+
+    monkeypatch.setattr(GroupMetadata, "to_record", breaks)
+    broken = play(Trace(Scope(), steps_of(["start c1", "go c1", "go c1"]))).broken
+
+    assert broken is not None
+    assert broken.law == "breaks"
