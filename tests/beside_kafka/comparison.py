@@ -11,9 +11,9 @@ from itertools import zip_longest
 from typing import Any
 
 from attrs import define, frozen
-from kio.index import load_response_schema
 
 from groupcoord.conformance.entities import API_KEYS, decode_response
+from groupcoord.conformance.newer_entities import response_entity
 from groupcoord.core.append_errors import for_transaction_coordinator
 from groupcoord.errors import ErrorCode
 from groupcoord.records.describe import describe_record
@@ -104,7 +104,7 @@ def _of_answers(step: Step, outcome: Outcome, has_refused: bool, tally: Tally) -
 
 def _header_bytes(event: Step) -> int:
     """Return how long a response's header is: a correlation id, and tagged fields maybe."""
-    schema = load_response_schema(API_KEYS[event["api"]], event["version"])
+    schema = response_entity(API_KEYS[event["api"]], event["version"])
     return 5 if schema.__header_schema__.__flexible__ else 4
 
 

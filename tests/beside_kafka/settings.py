@@ -46,6 +46,7 @@ OF_STREAMS: Mapping[str, Sequence[Any]] = {
     "group.streams.num.standby.replicas": (0, 0, 1, 2),
     "group.streams.max.size": (None, None, None, None, 2, 3),
     "group.streams.rack.aware.assignment.tags": (None, None, None, "zone", "zone,az"),
+    "group.streams.acceptable.recovery.lag": (None, None, 7),
 }
 """What a broker may be set to that serves streams groups."""
 
@@ -55,6 +56,9 @@ OF_STREAMS_GROUPS: Mapping[str, Sequence[Any]] = {
     "streams.num.standby.replicas": (None, 0, 1, 2),
     "streams.initial.rebalance.delay.ms": (None, 0, 500),
     "streams.assignment.interval.ms": (None, 0, 3_000),
+    "streams.num.warmup.replicas": (None, None, 0, 1),
+    "streams.task.offset.interval.ms": (None, None, 15_000),
+    "streams.rack.aware.assignment.tags": (None, None, None, "az"),
 }
 
 

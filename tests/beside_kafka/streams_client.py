@@ -75,6 +75,7 @@ class StreamsClient(Client):
         self._rack_id = draw.choice([None, None, "r1"])
         self._tags = draw.choice([[], [], [{"key": "zone", "value": "a"}]])
         self._endpoint = draw.choice([None, None, {"host": f"h{number}", "port": 8_000 + number}])
+        self._version = draw.choice([0, 1])
         self._endpoint_epoch = 0
         self._begin_life()
 
@@ -131,7 +132,7 @@ class StreamsClient(Client):
             "shutdown_application": False,
             **fields,
         }
-        self.story.ask("StreamsGroupHeartbeat", 0, body, self)
+        self.story.ask("StreamsGroupHeartbeat", self._version, body, self)
 
     def _join(self, **fields: Any) -> None:
         self._lose_place()
@@ -245,6 +246,7 @@ class StreamsClient(Client):
             lambda: self._join(rebalance_timeout=draw.choice([-1, 1])),
             lambda: self._join(**draw.choice(MALFORMED)),
             lambda: self._join(instance_id=f"i{draw.randrange(4)}", member_id=self.story.new_id()),
+            lambda: self._beat(instance_id=f"i{draw.randrange(4)}", member_epoch=draw.choice([1, self.epoch, -1])),
             lambda: self._join(topology=draw_topology(draw, draw.choice([0, 1, 2, -1]))),
             lambda: self._beat(member_epoch=draw.choice([-3, -2]), instance_id=draw.choice([self.instance_id, "i0"])),
             lambda: self._beat(

@@ -63,7 +63,7 @@ class StreamsStory(RandomStory):
         listed = {"states_filter": states, "types_filter": draw.sample(["Streams", "classic"], draw.choice([0, 0, 1]))}
         return [
             ("StreamsGroupDescribe", 0, described),
-            ("StreamsGroupDescribe", 0, described),
+            ("StreamsGroupDescribe", 1, {**described, "include_topology_description": draw.random() < 0.5}),
             ("ListGroups", 5, listed),
             *super()._looks(group_id),
         ]

@@ -18,7 +18,7 @@ from groupcoord.core.streams.assignors import MemberTasks
 from groupcoord.core.streams.draft import StreamsDraft
 from groupcoord.core.streams.environment import StreamsGroupEnvironment
 from groupcoord.core.streams.identity import named_tasks, owned_tasks, resolve_member
-from groupcoord.core.streams.memory import StreamsMemory
+from groupcoord.core.streams.memory import StreamsMemory, UsedTarget
 from groupcoord.core.streams.reconciliation import HeldTasks, TaskAssignment, reconcile
 from groupcoord.core.streams.records import (
     StreamsGroupMemberMetadataRecord,
@@ -27,7 +27,14 @@ from groupcoord.core.streams.records import (
     StreamsGroupTopologyRecord,
     Subtopology,
 )
-from groupcoord.core.streams.state import NO_TOPOLOGY_EPOCH, StreamsMember, StreamsState, assignment_record, walk_tasks
+from groupcoord.core.streams.state import (
+    NO_TOPOLOGY_EPOCH,
+    NUM_STANDBY_REPLICAS,
+    StreamsMember,
+    StreamsState,
+    assignment_record,
+    walk_tasks,
+)
 from groupcoord.core.streams.target import assign_target
 from groupcoord.core.streams.topology import (
     BrokenTopologyError,
@@ -38,7 +45,6 @@ from groupcoord.core.streams.topology import (
 )
 from groupcoord.errors import ErrorCode
 
-NUM_STANDBY_REPLICAS = "num.standby.replicas"
 RACK_AWARE_ASSIGNMENT_TAGS = "rack.aware.assignment.tags"
 
 
@@ -116,16 +122,17 @@ def beat(
         assignment_configs(state.group_id, environment),
         *state.described_topology_epochs,
     )
-    if bumps or evolve(epoch_record, epoch=state.epoch) != draft.epoch_record(state.epoch, state.metadata_hash):
-        draft.tell(RebalanceStarted, state.epoch, _trigger(draft, before, bumps=bumps))
-        draft.write(epoch_record)
-    elif _lacks_target(draft.base, before):
-        draft.tell(RebalanceStarted, state.epoch, Trigger(Cause.METADATA_CHANGE, before.member_id))
-        last_ms = state.assignment_timestamp_ms
-        draft.write(epoch_record, StreamsGroupTargetAssignmentMetadataRecord(state.group_id, state.epoch + 1, last_ms))
+    goes_by_log = _write_epoch(draft, before, memory, epoch_record, bumps=bumps)
     member = StreamsMember(metadata, before.assignment)
     target, is_delayed = _target(
-        draft, memory, member, configured, environment, is_delayed=begins_delay(), now_ms=now_ms
+        draft,
+        memory,
+        member,
+        configured,
+        environment,
+        is_delayed=begins_delay(),
+        goes_by_log=goes_by_log,
+        now_ms=now_ms,
     )
     assignment = _reconcile(draft, member, target, request)
     if assignment != member.assignment:
@@ -205,6 +212,42 @@ def _write_member(
 
 def _facts_for_assignor(metadata: StreamsGroupMemberMetadataRecord) -> tuple[object, ...]:
     return metadata.topology_epoch, metadata.rack_id, metadata.client_tags, metadata.process_id
+
+
+def _write_epoch(
+    draft: StreamsDraft,
+    before: StreamsMember,
+    memory: StreamsMemory,
+    record: StreamsGroupMetadataRecord,
+    *,
+    bumps: bool,
+) -> bool:
+    """Write the group's next epoch if it begins with this heartbeat.
+
+    Args:
+        draft: the group.
+        before: the member.
+        memory: what the group knows besides.
+        record: of the next epoch.
+        bumps: what the member tells of itself is reason enough. Others are topics and settings; and the target of the
+            log, once the group rests and the member doesn't have it.
+
+    Returns:
+        Whether the target of the log counts, since the group rests, and not the one that was used before.
+    """
+    state = draft.state
+    if bumps or evolve(record, epoch=state.epoch) != draft.epoch_record(state.epoch, state.metadata_hash):
+        draft.tell(RebalanceStarted, state.epoch, _trigger(draft, before, bumps=bumps))
+        draft.write(record)
+        return False
+    has_target = _has_target(draft.base, before)
+    if (has_target and memory.uses(draft.base.targets)) or not draft.base.is_at_rest:
+        return False
+    if not has_target:
+        draft.tell(RebalanceStarted, state.epoch, Trigger(Cause.METADATA_CHANGE, before.member_id))
+        last_ms = state.assignment_timestamp_ms
+        draft.write(record, StreamsGroupTargetAssignmentMetadataRecord(state.group_id, state.epoch + 1, last_ms))
+    return True
 
 
 def _trigger(draft: StreamsDraft, before: StreamsMember, *, bumps: bool) -> Trigger:
@@ -326,6 +369,7 @@ def _target(
     environment: StreamsGroupEnvironment,
     *,
     is_delayed: bool,
+    goes_by_log: bool,
     now_ms: int,
 ) -> tuple[MemberTasks, bool]:
     """Return what a member is to have in the end, and whether a new target is due but has to wait.
@@ -341,10 +385,12 @@ def _target(
     if state.is_target_due(settings.assignment_interval_ms, now_ms):
         targets = assign_target(draft, memory, configured, environment, now_ms)
         state = draft.state
-    target = memory.target_of(
-        member.member_id, state.assignment_epoch, targets, keeps_used=settings.num_warmup_replicas > 0
-    )
-    return target, state.assignment_epoch < state.epoch
+    used = memory.used_target
+    if goes_by_log or used is None or used.epoch != state.assignment_epoch:
+        used = UsedTarget(state.assignment_epoch, dict(targets.items()))
+        if settings.num_warmup_replicas > 0:
+            memory.used_target = used
+    return used.tasks.get(member.member_id, MemberTasks()), state.assignment_epoch < state.epoch
 
 
 def _wanted(target: MemberTasks) -> HeldTasks:
@@ -355,18 +401,14 @@ def _wanted(target: MemberTasks) -> HeldTasks:
     )
 
 
-def _lacks_target(state: StreamsState, member: StreamsMember) -> bool:
-    """Tell whether the group has come to rest while a member does not have what it is to have by the log.
+def _has_target(state: StreamsState, member: StreamsMember) -> bool:
+    """Tell whether a member has what it is to have by the log.
 
-    It has been told another target, which somebody was to have whose write was refused, or who asked for its place.
-    Then the target of the log is used at the next epoch.
+    If not, it has been told another target, which somebody was to have whose write was refused, or who asked for its
+    place. When the group has come to rest, the target of the log is used at the next epoch.
     """
     wanted, has = _wanted(state.targets.get(member.member_id, MemberTasks())), member.assignment.assigned
-    return (wanted.active.keys(), wanted.standby, wanted.warmup) != (
-        has.active.keys(),
-        has.standby,
-        has.warmup,
-    ) and state.is_at_rest
+    return (wanted.active.keys(), wanted.standby, wanted.warmup) == (has.active.keys(), has.standby, has.warmup)
 
 
 def _reconcile(

@@ -57,8 +57,8 @@ def resolve_member(draft: StreamsDraft, memory: StreamsMemory, request: StreamsG
         return owned is not None and member.assignment.assigned.has_all(owned)
 
     holder_id = draft.state.static_members.get(request.instance_id or "")
-    if holder_id is not None and request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
-        # So does Kafka before it looks whether the place is free: who has it gets no more tasks in this epoch.
+    if holder_id is not None:
+        # So does Kafka before it looks whether the place is free, or whether anybody comes to take it.
         memory.replace_member(holder_id, request.member_id)
     member, takes_place = identify(
         draft.state,

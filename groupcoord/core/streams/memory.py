@@ -107,22 +107,9 @@ class StreamsMemory:
         known.offsets = known.offsets if offsets is None else offsets
         known.end_offsets = known.end_offsets if end_offsets is None else end_offsets
 
-    def target_of(
-        self, member_id: str, epoch: int, targets: Mapping[str, MemberTasks], *, keeps_used: bool
-    ) -> MemberTasks:
-        """Return what a member is to have in the end.
-
-        Args:
-            member_id: the member.
-            epoch: of the target.
-            targets: the target as the log has it.
-            keeps_used: the target that was used at this epoch is used again.
-        """
-        if not keeps_used:
-            return targets.get(member_id, MemberTasks())
-        if self.used_target is None or self.used_target.epoch != epoch:
-            self.used_target = UsedTarget(epoch, dict(targets.items()))
-        return self.used_target.tasks.get(member_id, MemberTasks())
+    def uses(self, targets: Mapping[str, MemberTasks]) -> bool:
+        """Tell whether the target that was used last is this one, or none was used yet."""
+        return self.used_target is None or self.used_target.tasks == targets
 
     def replace_member(self, old_member_id: str, member_id: str) -> None:
         """A static member goes on under another id, or would like to."""

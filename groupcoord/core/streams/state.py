@@ -33,6 +33,9 @@ LEFT_MEMBER_EPOCH = -2
 
 NO_TOPOLOGY_EPOCH = -1
 
+NUM_STANDBY_REPLICAS = "num.standby.replicas"
+"""The key of the setting that says how many standby copies a task is to have."""
+
 MEMBER_RECORD_TYPE = 19
 """The type of the records of what members told of themselves."""
 
@@ -243,6 +246,11 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
         """Tell whether a member has what it is to have in the end."""
         assignment = member.assignment
         return assignment.state is TaskState.STABLE and assignment.member_epoch == self.assignment_epoch
+
+    @property
+    def standby_replicas(self) -> int:
+        """How many standby copies a task is to have by the settings of the group's epoch."""
+        return int(dict(self.assignment_configs).get(NUM_STANDBY_REPLICAS, "0"))
 
     @property
     def is_ready(self) -> bool:

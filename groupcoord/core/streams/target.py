@@ -63,7 +63,7 @@ def assign_target(
                 name: SubtopologySpec(subtopology.task_count, subtopology.is_stateful)
                 for name, subtopology in (configured.subtopologies or {}).items()
             },
-            settings.num_standby_replicas,
+            state.standby_replicas,
             tuple(visiting_order),
         )
         try:

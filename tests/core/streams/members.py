@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from groupcoord import Config, GroupCoordinator
+from groupcoord.config.group_settings import StreamsGroupSettings
 from groupcoord.core.streams.records import Subtopology, TaskIds, TopicInfo
 from groupcoord.messages import (
     DescribedStreamsGroup,
@@ -14,10 +16,21 @@ from groupcoord.messages import (
     Topology,
 )
 from groupcoord.testing.fleet import Sent
+from groupcoord.testing.topics import Topics
 from tests.core.driver import Driver
+
+SETTINGS: dict[str, Any] = {
+    "group_streams_initial_rebalance_delay_ms": 0,
+    "group_streams_assignment_interval_ms": 0,
+    "offsets_commit_timeout_ms": 3_600_000,
+}
+"""Nobody waits for others, or for the log."""
 
 LINES = Topology(0, (Subtopology("0", ("lines",)),))
 """Reads a topic, and keeps nothing."""
+
+COUNTS = Topology(0, (Subtopology("0", ("lines",), state_changelog_topics=(TopicInfo("counts"),)),))
+"""Reads a topic, and keeps state."""
 
 WORD_COUNT = Topology(
     0,
@@ -34,6 +47,19 @@ WORD_COUNT = Topology(
 def tasks(given: Mapping[str, tuple[int, ...]]) -> tuple[TaskIds, ...]:
     """Return tasks as a heartbeat names them."""
     return tuple(TaskIds(name, partitions) for name, partitions in given.items())
+
+
+class OwnSettings(Driver):
+    """A coordinator whose groups' :attr:`settings` a test changes as it goes on."""
+
+    def __init__(self, topics: Topics, **settings: Any) -> None:
+        config = {**SETTINGS, **settings}
+        self.settings = StreamsGroupSettings.of(Config(**config))
+        super().__init__(topics=topics, **config)
+
+    def coordinator_class(self, **given: Any) -> GroupCoordinator:  # type: ignore[override]
+        """Return a coordinator whose groups have these settings."""
+        return GroupCoordinator(**given, streams_group_settings=lambda group_id: self.settings)
 
 
 class Threads:

@@ -24,13 +24,7 @@ from groupcoord.messages import (
 )
 from groupcoord.testing.topics import Topics
 from tests.core.driver import Driver
-from tests.core.streams.members import LINES, WORD_COUNT, Threads, active, answered
-
-SETTINGS: dict[str, Any] = {
-    "group_streams_initial_rebalance_delay_ms": 0,
-    "group_streams_assignment_interval_ms": 0,
-    "offsets_commit_timeout_ms": 3_600_000,
-}
+from tests.core.streams.members import LINES, SETTINGS, WORD_COUNT, Threads, active, answered
 
 
 @pytest.fixture

@@ -1,0 +1,58 @@
+"""Which target counts, that of the log or one that was used before, and with which settings it is made."""
+
+from __future__ import annotations
+
+from groupcoord import ErrorCode
+from groupcoord.testing.topics import Topics
+from tests.core.driver import Driver
+from tests.core.streams.members import COUNTS, SETTINGS, OwnSettings, Threads, active, answered
+
+
+def resting_static_members() -> Threads:
+    """Return a group at rest: a static member ``a`` of instance ``i`` with two tasks, and ``b`` with the others."""
+    threads = Threads(Driver(topics=Topics(lines=4), **SETTINGS))
+    threads.join("a", instance_id="i")
+    threads.join("b")
+    threads.beat("a", 2, {}, instance_id="i")
+    assert active(threads.beat("b", 3)) == {"0": (2, 3)}
+    return threads
+
+
+def comes_back(threads: Threads) -> dict[str, tuple[int, ...]] | None:
+    """Let ``a`` leave for a while and come back; return the tasks that it gets."""
+    threads.beat("a", -2, instance_id="i")
+    return active(threads.join("a", instance_id="i"))
+
+
+def test_who_waited_for_others_has_the_settings_of_that_time() -> None:
+    """When the delay of a new group is over, copies are made by the settings of its epoch, not by those of now."""
+    driver = OwnSettings(Topics(lines=4, counts=4), group_streams_initial_rebalance_delay_ms=3_000)
+    threads = Threads(driver, COUNTS)
+    for member_id in ("a", "b"):
+        threads.join(member_id)
+    driver.settings = driver.settings._replace(num_standby_replicas=1)
+    driver.advance(3_000)
+    targets = [member.target_assignment for member in threads.described.members]
+    assert all(target.active_tasks and not target.standby_tasks for target in targets)
+
+
+def test_who_asks_in_vain_for_a_place_takes_its_tasks_along() -> None:
+    """Until the group rests, a static member has none of its own when somebody else has asked for its place."""
+    threads = resting_static_members()
+    assert answered(threads.join("c", instance_id="i")).error_code is ErrorCode.UNRELEASED_INSTANCE_ID
+    assert comes_back(threads) == {}
+
+
+def test_who_beats_in_anothers_name_takes_its_tasks_along() -> None:
+    """It need not even ask for the place: a heartbeat with the instance id is enough."""
+    threads = resting_static_members()
+    assert answered(threads.beat("c", 3, instance_id="i")).error_code is ErrorCode.FENCED_INSTANCE_ID
+    assert comes_back(threads) == {}
+
+
+def test_a_group_that_rests_goes_by_the_log_again() -> None:
+    """A heartbeat of anybody while the group rests is enough for what was taken along to be forgotten."""
+    threads = resting_static_members()
+    threads.join("c", instance_id="i")
+    threads.beat("b", 3, {"0": (2, 3)})
+    assert comes_back(threads) == {"0": (0, 1)}
