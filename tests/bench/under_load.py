@@ -10,10 +10,11 @@ that runs a broker in the foreground when given a port, a folder and settings, e
 franz-go's broker for tests (``tests/bench/kfake``, Go, built first), which holds its records in memory; its answers to
 what the other modes than heartbeat, produce and consume ask are not what these expect.
 
-The modes: heartbeats of consumer groups, commits of ten partitions by classic members and by members of consumer
-groups, without metadata and with 40 characters, by 400 groups of one member on 16 connections; batches of 100 records
-of 1 KiB and single small ones, produced with ``acks=1`` to one partition for each of 16 connections, and consumed from
-where they were just written; and ``ramp``: a thousand members of one consumer group, which join within ten seconds and
+The modes: heartbeats of consumer, share and classic groups, commits of ten partitions by classic members and by members
+of consumer groups, without metadata and with 40 characters, by 400 groups of one member on 16 connections; batches of
+100 records of 1 KiB and single small ones, produced with ``acks=1`` to one partition for each of 16 connections, and
+consumed from where they were just written; ``share``: 100 records of 1 KiB that a share consumer takes and accepts, two
+requests that count as one; and ``ramp``: a thousand members of one consumer group, which join within ten seconds and
 live as clients do until each has one of a thousand partitions and all have the same epoch.
 """
 
@@ -38,10 +39,11 @@ from tests.storage.real_broker import ask, connected, started, wait_for_groups
 LOADGEN, KFAKE = (Path(__file__).resolve().parent / name for name in ("loadgen", "kfake"))
 OWN = f"{Path(sys.executable).with_name('groupcoord')} serve --port {{port}} --data-dir {{directory}} {{settings}}"
 SETTINGS = "--set group.initial.rebalance.delay.ms=0"
-PARTITIONS = 1_000
+TOPICS = {"t": 1_000, "few": 10}
 
 MODES: dict[str, tuple[str, ...]] = {
     "heartbeat": ("-mode", "heartbeat"),
+    "share-heartbeat": ("-mode", "heartbeat", "-protocol", "share"),
     "classic-heartbeat": ("-mode", "heartbeat", "-protocol", "classic"),
     "commit": ("-mode", "commit"),
     "commit-metadata": ("-mode", "commit", "-metadata", "40"),
@@ -51,6 +53,7 @@ MODES: dict[str, tuple[str, ...]] = {
     "produce-single": ("-mode", "produce", "-records", "1", "-size", "100"),
     "consume": ("-mode", "consume"),
     "consume-single": ("-mode", "consume", "-records", "1", "-size", "100"),
+    "share": ("-mode", "share"),
     "ramp": ("-mode", "ramp", "-seconds", "10"),
 }
 """What the generator is told; in each mode but ``ramp`` its figure is microseconds for a request."""
@@ -71,15 +74,18 @@ class Server:
         self._process = started(shlex.split(filled), log)
         try:
             peer = connected(self._process, self.port, log)
-            topic = {
-                "name": "t",
-                "num_partitions": PARTITIONS,
-                "replication_factor": 1,
-                "assignments": [],
-                "configs": [],
-            }
-            created = ask(peer, "CreateTopics", 7, {"topics": [topic], "timeout": 60_000})
-            assert created["topics"][0]["error_code"] == "NONE", created
+            topics = [
+                {
+                    "name": name,
+                    "num_partitions": count,
+                    "replication_factor": 1,
+                    "assignments": [],
+                    "configs": [],
+                }
+                for name, count in TOPICS.items()
+            ]
+            created = ask(peer, "CreateTopics", 7, {"topics": topics, "timeout": 60_000})
+            assert all(topic["error_code"] == "NONE" for topic in created["topics"]), created
             wait_for_groups(peer, ["group"])
             peer.close()
         except BaseException:

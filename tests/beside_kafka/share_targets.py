@@ -14,7 +14,10 @@ from groupcoord.core.share.simple_assignor import SimpleAssignor
 from tests.beside_kafka.clients import long_id
 
 TARGET = 13
-WHERE_TARGETS_SHOW = ("ShareGroupHeartbeat.assignment", "record 13 ", "record 14 ", "which records")
+WHERE_TARGETS_SHOW = (
+    *("ShareGroupHeartbeat.assignment", "record 13 ", "record 14 ", "which records"),
+    "the place of an append",  # behind one with more targets
+)
 
 Target = dict[str, tuple[int, ...]]
 """Partitions by topic id."""

@@ -5,12 +5,15 @@ What a real broker answers in the same situations is in the transcripts; here is
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from attrs import evolve
 
 from groupcoord.core.front.authorization import Operation, ResourceType
 from groupcoord.errors import ErrorCode
-from groupcoord.records.batches import iter_batches
-from tests.broker.sharing import ACCEPT, REJECT, RELEASE, RENEW, SharingWorld
+from groupcoord.records.batches import encode_batch, iter_batches
+from tests.broker.sharing import ACCEPT, REJECT, RELEASE, RENEW, START_MS, SharingWorld
 
 LOCK_MS = 30_000
 
@@ -154,6 +157,59 @@ def test_strangers_get_nothing() -> None:
     assert ann.acknowledge((0, 0, [ACCEPT])) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
     denied.add(ResourceType.GROUP)
     assert ann.fetch() is ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+
+def test_consumers_need_not_be_brokers() -> None:
+    """CLUSTER_ACTION is wanted of who asks the share coordinator, which is the broker itself."""
+    denied: set[Operation] = set()
+    world = SharingWorld(authorize=lambda _, operation, resource: operation not in denied)
+    denied.add(Operation.CLUSTER_ACTION)
+    world.produce(1)
+    ann = world.client()
+    assert ann.fetch() == [(0, 0, 1)]
+    assert ann.acknowledge((0, 0, [ACCEPT])) is ErrorCode.NONE
+
+
+def test_no_more_is_read_than_is_wanted(world: SharingWorld) -> None:
+    """However many bytes somebody wants: batches behind the last record that it may have are not read."""
+    for _ in range(5):
+        world.produce(10)
+    log = world.log()
+    read: list[int] = []
+    original = log.read
+
+    def counted(*arguments: Any, **named: Any) -> Any:
+        found = original(*arguments, **named)
+        read.append(found.size_bytes)
+        return found
+
+    log.read = counted
+    ann = world.client()
+    assert ann.fetch(max_records=15) == [(0, 19, 1)]
+    assert ann.acknowledge((0, 3, [ACCEPT]), (4, 9, [RELEASE]), (10, 19, [RELEASE])) is ErrorCode.NONE
+    assert ann.fetch(max_records=7, batch_size=7) == [(4, 19, 2)]
+    assert ann.fetch(max_records=1) == [(20, 29, 1)]
+    batch_bytes = log.readable_bytes(0, log.end_offset) // 5
+    assert read == [2 * batch_bytes, 2 * batch_bytes, batch_bytes]
+
+
+def test_what_compaction_took_is_given_out_with_the_rest(world: SharingWorld) -> None:
+    """A hole in the log is acquired with what stands behind it, however few records are wanted (Kafka 4.4)."""
+    for _ in range(4):
+        world.produce(10)
+    topic = world.topics.get("jobs")
+    assert topic is not None
+    settings = evolve(
+        world.data.settings_of(topic), is_compacted=True, is_deleted=False, min_cleanable_ratio=0.0, segment_bytes=300
+    )
+    log = world.log()
+    log.append_encoded(encode_batch(log.end_offset, [(b"other", b"", START_MS)]), 1, START_MS, settings)
+    log.append_encoded(encode_batch(log.end_offset, [(b"other", b"", START_MS)]), 1, START_MS, settings)
+    while world.data.logs.compact_some(lambda: [(topic, settings)], START_MS, 1_000):
+        pass
+    first = next(iter_batches(b"".join(log.read(0, log.end_offset, 2**20, takes_first=True).parts)))
+    assert first.base_offset > 10
+    assert world.client().fetch(max_records=2) == [(0, first.next_offset - 1, 1)]
 
 
 def test_a_limit_is_a_limit(world: SharingWorld) -> None:

@@ -213,7 +213,7 @@ class SharePartitions:
         coordinator = self._share.coordinator
         if coordinator is None:
             return False
-        coordinator.submit(request, _Told(tell))
+        coordinator.submit(request, _Told(tell), is_own=True)
         self._share.deliver_replies()
         return True
 

@@ -78,13 +78,13 @@ def read_and_acquire(
     records = led.records
     assert records is not None, "only what is known is read"
     is_committed = settings.isolation_level == READ_COMMITTED
-    found = led.log.read(
-        records.next_fetch_offset(),
-        end_of(led, settings),
-        max_bytes,
-        takes_first=takes_first,
-        lists_aborted=is_committed,
-    )
+    end_offset = end_of(led, settings)
+    for stop in (min(records.last_wanted(wanted.max_records) + 1, end_offset), end_offset):
+        found = led.log.read(
+            records.next_fetch_offset(), stop, max_bytes, takes_first=takes_first, lists_aborted=is_committed
+        )
+        if found.parts:
+            break  # or there is a hole in the log, behind which the next batch begins
     data = b"".join(found.parts)
     batches = []
     try:

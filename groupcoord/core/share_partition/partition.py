@@ -119,6 +119,23 @@ class SharePartition:
 
     # ------------------------------------------------------------ acquiring
 
+    def last_wanted(self, count: int) -> int:
+        """Return up to which offset there may be so many records that somebody could have; more need not be read.
+
+        What was given out together may be given out together again, so that counts to its end.
+        """
+        offset = self.next_fetch_offset()
+        batches: Sequence[InFlightBatch] = self._batches.values()[max(self._batches.bisect_right(offset) - 1, 0) :]
+        for batch in batches:
+            count -= max(batch.first - offset, 0)  # a hole
+            if count <= 0:
+                return batch.first
+            offset = max(batch.last + 1, offset)
+            count -= sum(run.size for run in batch.runs(self.start_offset, batch.last) if run.state.is_available)
+            if count <= 0:
+                return batch.last
+        return offset + count - 1
+
     def acquire(
         self, wanted: Wanted, batches: Sequence[LogBatch], settings: ShareGroupSettings, now_ms: int
     ) -> list[Acquired]:

@@ -1,5 +1,5 @@
 // loadgen keeps a group coordinator busy with raw requests, and prints one line of JSON: the CPU time of the server's
-// process, all its threads, from /proc. The server has a topic named "t".
+// process, all its threads, from /proc. The server has the topics "t" and "few".
 package main
 
 import (
@@ -36,8 +36,8 @@ func main() {
 	var o options
 	flag.StringVar(&o.address, "address", "127.0.0.1:9092", "the server")
 	flag.IntVar(&o.process, "process", 0, "the server's process id")
-	flag.StringVar(&o.mode, "mode", "heartbeat", "heartbeat, commit, ramp, produce or consume")
-	flag.StringVar(&o.protocol, "protocol", "consumer", "of the groups: classic or consumer")
+	flag.StringVar(&o.mode, "mode", "heartbeat", "heartbeat, commit, ramp, produce, consume or share")
+	flag.StringVar(&o.protocol, "protocol", "consumer", "of the groups: classic, consumer or share")
 	flag.StringVar(&o.prefix, "prefix", "", "of group names")
 	flag.IntVar(&o.groups, "groups", 400, "how many groups of one member")
 	flag.IntVar(&o.connections, "connections", 16, "with one request in flight on each")
@@ -45,8 +45,8 @@ func main() {
 	flag.IntVar(&o.metadata, "metadata", 0, "characters beside each offset of a commit")
 	flag.IntVar(&o.members, "members", 1000, "ramp: of the group; each has a connection")
 	flag.IntVar(&o.topicPartitions, "topic-partitions", 1000, "ramp: of the topic")
-	flag.IntVar(&o.records, "records", 100, "produce, consume: in a batch")
-	flag.IntVar(&o.size, "size", 1024, "produce, consume: bytes of a record")
+	flag.IntVar(&o.records, "records", 100, "produce, consume, share: in a batch")
+	flag.IntVar(&o.size, "size", 1024, "produce, consume, share: bytes of a record")
 	flag.Float64Var(&o.seconds, "seconds", 5, "how long; ramp: in which time the members join")
 	flag.Parse()
 	measure := measureSteady

@@ -14,6 +14,8 @@ func steadyRequest(o options, m member) []byte {
 	switch {
 	case o.mode == "heartbeat" && o.protocol == "consumer":
 		return beatOf(m, nil)
+	case o.mode == "heartbeat" && o.protocol == "share":
+		return beatOfShare(m)
 	case o.mode == "heartbeat":
 		w.string(m.group)
 		w.int32(m.epoch)
@@ -62,7 +64,7 @@ func firstError(o options, r *reader) int {
 		return produceError(r)
 	case o.mode == "consume":
 		return fetchError(r)
-	case o.mode == "heartbeat" && o.protocol == "consumer":
+	case o.mode == "heartbeat" && o.protocol != "classic":
 		return readBeaten(r).errorCode
 	case o.mode == "heartbeat":
 		r.skip(4)
@@ -81,45 +83,54 @@ func firstError(o options, r *reader) int {
 
 // memberRequests returns what the members of a connection's groups ask again and again.
 func memberRequests(o options, c *connection, number int) (requests [][]byte) {
+	join := map[string]func(*connection, string) member{
+		"classic": joinClassic, "consumer": joinConsumer, "share": joinShare,
+	}[o.protocol]
 	for group := number; group < o.groups; group += o.connections {
 		name := fmt.Sprintf("%sgroup-%d", o.prefix, group)
-		join := joinClassic
-		if o.protocol == "consumer" {
-			join = joinConsumer
-		}
 		requests = append(requests, steadyRequest(o, join(c, name)))
 	}
 	return requests
 }
 
-// measureSteady asks the same again and again, one request in flight on each connection.
-func measureSteady(o options) map[string]any {
-	connections := make([]*connection, o.connections)
-	requests := make([][][]byte, o.connections)
+// steps returns what a connection does again and again; a step returns the first error code that it is answered.
+func steps(o options, c *connection, number int) func() int {
+	if o.mode == "share" {
+		return newWorker(o, c, number).work
+	}
 	requestsOf := memberRequests
 	if o.mode == "produce" || o.mode == "consume" {
 		requestsOf = recordRequests
 	}
+	requests, next := requestsOf(o, c, number), -1
+	return func() int {
+		next++
+		return firstError(o, c.ask(requests[next%len(requests)]))
+	}
+}
+
+// measureSteady does the same again and again, one request in flight on each connection.
+func measureSteady(o options) map[string]any {
+	step := make([]func() int, o.connections)
 	var all sync.WaitGroup
-	for number := range connections {
-		connections[number] = connect(o.address)
+	for number := range step {
 		all.Add(1)
 		go func() {
 			defer all.Done()
-			requests[number] = requestsOf(o, connections[number], number)
+			step[number] = steps(o, connect(o.address), number)
 		}()
 	}
 	all.Wait()
 	var answered, refused atomic.Int64
 	var isOver atomic.Bool
-	for number, c := range connections {
+	for _, do := range step {
 		all.Add(1)
 		go func() {
 			defer all.Done()
-			for next := 0; !isOver.Load(); next++ {
-				r := c.ask(requests[number][next%len(requests[number])])
+			for !isOver.Load() {
+				errorCode := do()
 				answered.Add(1)
-				if firstError(o, r) != noError {
+				if errorCode != noError {
 					refused.Add(1)
 				}
 			}

@@ -18,6 +18,10 @@ const (
 	heartbeat              = 12
 	syncGroup              = 14
 	consumerGroupHeartbeat = 68
+	shareGroupHeartbeat    = 76
+	shareFetch             = 78
+	shareAcknowledge       = 79
+	alterShareGroupOffsets = 91
 
 	produceVersion        = 7
 	fetchVersion          = 11
@@ -27,6 +31,8 @@ const (
 	heartbeatVersion      = 2
 	syncVersion           = 2
 	consumerVersion       = 1
+	shareVersion          = 1
+	alterShareVersion     = 0
 )
 
 type uuid [16]byte
