@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from groupcoord.wire import newer_schemas, primitives
 from groupcoord.wire.api import Api, Decoder, Encoder, PartsEncoder, VersionRange
 from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.kept_answers import KeptAnswers
 from groupcoord.wire.parts import write_each
 from groupcoord.wire.primitives import INT32, Writer
 from groupcoord.wire.schema import SAME_NAMES, Names, Values, struct_reader, struct_writer, struct_writers
@@ -53,6 +54,7 @@ def by_schema(
     to_request: ToRequest | None = None,
     to_values: ToValues | None = None,
     entries: Entries | None = None,
+    is_repeated: Callable[[Any], bool] | None = None,
     has_flexible_response_header: bool = True,
     is_listed: bool = True,
 ) -> Api:
@@ -69,6 +71,7 @@ def by_schema(
         adapt_response: gives the response as it is in a version.
         to_request, to_values: make a request of a dict, and a dict of a response, where schemas have other shapes.
         entries: what the answer may say many times.
+        is_repeated: tells which answers are given again as the same object, so that their bytes are worth keeping.
     """
 
     def make_decoder(version: int) -> Decoder:
@@ -87,7 +90,8 @@ def by_schema(
         schema = newer_schemas.response_schema(key, version)
         if to_values is not None:
             return _adapting_encoder(struct_writer(schema), to_values)
-        return _adapting_encoder(struct_writer(schema, response, response_names), adapt_response)
+        encode = _adapting_encoder(struct_writer(schema, response, response_names), adapt_response)
+        return encode if is_repeated is None else KeptAnswers(encode, is_repeated).encode
 
     return Api(
         key,

@@ -11,6 +11,7 @@ from groupcoord.core.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartb
 from groupcoord.wire import primitives
 from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
 from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.kept_answers import KeptAnswers
 from groupcoord.wire.primitives import (
     INT32_FROM,
     check_array_length,
@@ -29,7 +30,6 @@ _START = struct.Struct(">ih")
 _EPOCH_AND_INTERVAL = struct.Struct(">ii")
 _NO_ASSIGNMENT = b"\xff\x00"
 """A null structure, and no tagged fields behind it."""
-_ANSWERS_MAX, _ANSWER_BYTES_MAX = 8_192, 256
 
 
 def _read_names(frame: bytes, position: int) -> tuple[tuple[str, ...] | None, int]:
@@ -101,25 +101,7 @@ def _write_assignment(topics: tuple[TopicPartitions, ...]) -> bytes:
     return b"".join(parts)
 
 
-class _Answers:
-    """The bytes of answers without an assignment: while all is quiet, a member is given the same object again."""
-
-    def __init__(self) -> None:
-        self._written: dict[int, tuple[ConsumerGroupHeartbeatResponse, bytes]] = {}
-
-    def encode(self, response: ConsumerGroupHeartbeatResponse, header: RequestHeader) -> bytes:
-        known = self._written.get(id(response))
-        if known is not None and known[0] is response:
-            return known[1]
-        body = _write(response)
-        if response.assignment is None and len(body) <= _ANSWER_BYTES_MAX:
-            if len(self._written) >= _ANSWERS_MAX:
-                self._written.clear()
-            self._written[id(response)] = response, body
-        return body
-
-
-def _write(response: ConsumerGroupHeartbeatResponse) -> bytes:
+def _write(response: ConsumerGroupHeartbeatResponse, _: RequestHeader) -> bytes:
     assignment = response.assignment
     return b"%b%b%b%b%b" % (
         _START.pack(0, response.error_code),
@@ -131,7 +113,7 @@ def _write(response: ConsumerGroupHeartbeatResponse) -> bytes:
 
 
 def _encoder(version: int) -> Encoder:
-    return _Answers().encode
+    return KeptAnswers(_write, lambda response: response.assignment is None).encode
 
 
 API = Api(68, "ConsumerGroupHeartbeat", VersionRange(0, 1), 0, _decoder, _encoder)

@@ -58,8 +58,10 @@ WireResponse = (
 _unpack_header = struct.Struct(">hhih").unpack_from
 _pack_length_and_correlation_id = struct.Struct(">ii").pack
 
+_STREAMS_GROUP_HEARTBEAT = 88
 _REMEMBERED = frozenset(
-    api.key.to_bytes(2, "big") for api in (heartbeat.API, consumer_group_heartbeat.API, offset_fetch.API)
+    key.to_bytes(2, "big")
+    for key in (heartbeat.API.key, consumer_group_heartbeat.API.key, _STREAMS_GROUP_HEARTBEAT, offset_fetch.API.key)
 )
 _REMEMBERED_BYTES_MAX = 256
 """A member's heartbeats, and what is fetched of a group, differ in nothing but the correlation id from one time to the

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from attrs import evolve
 
+from groupcoord.conformance.entities import encode_request
 from groupcoord.core.messages import (
     CopartitionGroup,
     DescribedStreamsGroup,
@@ -89,6 +90,17 @@ HEARTBEAT = StreamsGroupHeartbeat(
 def test_requests(api_key: int, version: int, request_: object) -> None:
     """Every field is read in every version; what a description of a topology says is passed over."""
     assert decode_request(FRAMES[api_key, version], HOST)[1] == request_
+
+
+def test_heartbeats_that_are_alike_are_read_once() -> None:
+    """A short one that came before is the same object again; the same from elsewhere is not."""
+    body = dict.fromkeys(("instance_id", "rack_id", "topology", "process_id", "user_endpoint", "client_tags"))
+    body |= dict.fromkeys(("active_tasks", "standby_tasks", "warmup_tasks", "task_offsets", "task_end_offsets"))
+    names = {"group_id": "g", "member_id": "m", "member_epoch": 1, "endpoint_information_epoch": 0}
+    frame = encode_request("StreamsGroupHeartbeat", 1, 0, "client", {**body, **names, "shutdown_application": False})
+    first = decode_request(frame, HOST)[1]
+    assert decode_request(frame, HOST)[1] is first
+    assert decode_request(frame, "/10.0.0.1")[1] is not first
 
 
 _TASKS = (TaskIds("0", (0, 1)), TaskIds("1", (0, 1)))
