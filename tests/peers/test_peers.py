@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.docs.markdown import DOCS, table_rows
-from tests.peers import confluent_kafka, franz_go, kafka_go, librdkafka
+from tests.peers import confluent_kafka, followers, franz_go, kafka_go, librdkafka
 from tests.peers.attempts import Attempt, attempt
 from tests.peers.expectations import FOLDER, Expectation, read_expectations, write_expectations
 from tests.peers.running import built, main, recorded, short, summarize
 from tests.peers.suite import Command, Outcome, Suite, UnavailableError, outcome_of_go
 
-SUITES = (franz_go.SUITE, kafka_go.SUITE, librdkafka.SUITE, confluent_kafka.SUITE)
+SUITES = (franz_go.SUITE, kafka_go.SUITE, librdkafka.SUITE, confluent_kafka.SUITE, followers.SUITE)
 
 PASSES_AT_LEAST = 0.95
 
