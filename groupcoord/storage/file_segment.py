@@ -50,6 +50,8 @@ READ_PLACES_MAX = 16
 
 _BATCH_START_FROM = Struct(">qiibIhi").unpack_from
 _PACK_OFFSET_ENTRY, _PACK_TIME_ENTRY = OFFSET_ENTRY.pack, TIME_ENTRY.pack
+_NOT_KNOWN: Entry = (NO_TIMESTAMP - 1, 0)
+"""The largest timestamp of a segment that was not looked at yet."""
 _ENTRIES_BYTES = OFFSET_ENTRY.size + TIME_ENTRY.size
 
 
@@ -71,6 +73,7 @@ class FileSegment(Segment):
         "_aborted",
         "_descriptor",
         "_files",
+        "_index_due_bytes",
         "_indexed_ms",
         "_is_released",
         "_largest",
@@ -80,7 +83,6 @@ class FileSegment(Segment):
         "_read_places",
         "_taken_bytes",
         "_times",
-        "_unindexed_bytes",
         "first_timestamp_ms",
         "path",
     )
@@ -95,11 +97,11 @@ class FileSegment(Segment):
         self._times: Entries | None = MemoryEntries(TIME_ENTRY)
         self._taken_bytes = 0
         self._indexed_ms = NO_TIMESTAMP  # largest in the index by time
-        self._unindexed_bytes = 0
+        self._index_due_bytes = INDEX_INTERVAL_BYTES  # a batch behind this position gets an entry
         self._is_released = False
         self._descriptor = -1, -1  # to write with, and how many files had been closed then
-        self._largest: Entry | None = NO_TIMESTAMP, 0  # timestamp and relative offset; None before it is known
-        self._last_place: tuple[int, int, int] | None = None  # offset, position and next offset of the last batch
+        self._largest: Entry = NO_TIMESTAMP, 0  # timestamp and relative offset
+        self._last_place = OFFSETS_END, 0, OFFSETS_END  # offset, position and next offset of the last batch
         self._read_places = {base_offset: 0}  # offsets and positions of what comes after batches that were looked up
         self._aborted = AbortedEntries(files, self._beside(_ABORTED_SUFFIX))
 
@@ -114,7 +116,8 @@ class FileSegment(Segment):
         """
         segment = cls(folder, base_offset, files, memory)
         segment.next_offset, segment.size_bytes = next_offset, size_bytes
-        segment._offsets = segment._times = segment._largest = None
+        segment._offsets = segment._times = None
+        segment._largest = _NOT_KNOWN
         path = segment._beside(_ABORTED_SUFFIX)
         if os.path.exists(path):
             segment._aborted = AbortedEntries(files, path, aborted_count(os.path.getsize(path)))
@@ -147,6 +150,7 @@ class FileSegment(Segment):
             segment._indexed_ms = times[-1][0]
         segment._offsets, segment._times, segment._aborted = offsets, times, found._aborted
         position = segment.size_bytes = offsets[-1][1] if len(offsets) else 0
+        segment._index_due_bytes = position + INDEX_INTERVAL_BYTES
         for batch in found.headers(position):
             segment.note(batch.base_offset, batch.size_bytes, batch.next_offset, batch.max_timestamp_ms)
         return segment
@@ -157,7 +161,7 @@ class FileSegment(Segment):
     @property
     def max_timestamp_ms(self) -> int:
         """See :class:`~groupcoord.storage.segment.Segment`."""
-        if self._largest is None:
+        if self._largest is _NOT_KNOWN:
             _, times = self._indexes()
             self._largest = times[-1] if len(times) else (NO_TIMESTAMP, 0)
         return self._largest[0]
@@ -202,8 +206,7 @@ class FileSegment(Segment):
     def append_one(self, data: bytes, size_bytes: int, next_offset: int, max_timestamp_ms: int) -> None:
         """Do as :meth:`append`, for a batch in one piece behind others; by hand."""
         descriptor, closed_count = self._descriptor
-        largest = self._largest
-        if closed_count != self._files.closed_count or largest is None or self.first_timestamp_ms is None:
+        if closed_count != self._files.closed_count:
             self.append((data,), size_bytes, next_offset, max_timestamp_ms)
             return
         try:
@@ -212,13 +215,12 @@ class FileSegment(Segment):
             self._take_back(error.strerror or str(error))
         if written != size_bytes:
             self._take_back(f"only {written} of {size_bytes} bytes were written")
-        if max_timestamp_ms > largest[0]:
+        if max_timestamp_ms > self._largest[0]:
             self._largest = max_timestamp_ms, next_offset - 1 - self.base_offset
-        if self._unindexed_bytes > INDEX_INTERVAL_BYTES:
-            self._add_entries(next_offset - 1 - self.base_offset)
         position = self.size_bytes
+        if position > self._index_due_bytes:
+            self._add_entries(next_offset - 1 - self.base_offset)
         self._last_place = self.next_offset, position, next_offset
-        self._unindexed_bytes += size_bytes
         self.size_bytes = position + size_bytes
         self.next_offset = next_offset
 
@@ -238,12 +240,11 @@ class FileSegment(Segment):
         relative = next_offset - 1 - self.base_offset
         if self.first_timestamp_ms is None:
             self.first_timestamp_ms = max_timestamp_ms
-        if self._largest is None or max_timestamp_ms > self._largest[0]:
+        if max_timestamp_ms > self._largest[0]:
             self._largest = max_timestamp_ms, relative
-        if self._unindexed_bytes > INDEX_INTERVAL_BYTES:
+        if self.size_bytes > self._index_due_bytes:
             self._add_entries(relative)
         self._last_place = base_offset, self.size_bytes, next_offset
-        self._unindexed_bytes += size_bytes
         self.size_bytes += size_bytes
         self.next_offset = next_offset
 
@@ -254,14 +255,14 @@ class FileSegment(Segment):
             assert isinstance(self._offsets, MemoryEntries)
             self._offsets.data += _PACK_OFFSET_ENTRY(relative, self.size_bytes)
             self._note_largest()
-            self._unindexed_bytes = 0
+            self._index_due_bytes = self.size_bytes + INDEX_INTERVAL_BYTES
 
     def _note_largest(self) -> None:
-        largest = self._largest
-        if largest is not None and largest[0] > self._indexed_ms:
+        largest_ms, _ = self._largest
+        if largest_ms > self._indexed_ms:
             assert isinstance(self._times, MemoryEntries)
-            self._times.data += _PACK_TIME_ENTRY(*largest)
-            self._indexed_ms = largest[0]
+            self._times.data += _PACK_TIME_ENTRY(*self._largest)
+            self._indexed_ms = largest_ms
 
     def add_aborted(self, transaction: AbortedTransaction) -> None:
         """See :class:`~groupcoord.storage.segment.Segment`."""
@@ -269,6 +270,15 @@ class FileSegment(Segment):
             self._aborted.append(transaction)
         except OSError as error:
             raise FailedLogError(f"an aborted transaction can't be noted: {error}") from error
+
+    def forget_saved_indexes(self) -> None:
+        """Delete the indexes by offset and by time that an earlier life left in files: they lack what came since.
+
+        Raises:
+            OSError: they can't be deleted.
+        """
+        for suffix in (_OFFSET_SUFFIX, _TIME_SUFFIX):
+            Path(self._beside(suffix)).unlink(missing_ok=True)
 
     def seal(self) -> None:
         """Write the indexes to files: no more batches come.
@@ -343,7 +353,8 @@ class FileSegment(Segment):
     def was_cut(self, size_bytes: int) -> None:
         """Forget the indexes: the file is shorter than it was found."""
         self.size_bytes = size_bytes
-        self._offsets = self._times = self._largest = None
+        self._offsets = self._times = None
+        self._largest = _NOT_KNOWN
         self._aborted = AbortedEntries(self._files, self._beside(_ABORTED_SUFFIX))
 
     def _open_index(self, suffix: str, layout: Struct) -> FileEntries | None:
@@ -417,8 +428,9 @@ class FileSegment(Segment):
 
     def _floor(self, offset: int) -> int:
         """Return the position of a batch, the nearest that is known, that doesn't end behind an offset."""
-        if self._last_place is not None and offset >= self._last_place[0]:
-            return self._last_place[1]
+        last_offset, last_position, _ = self._last_place
+        if offset >= last_offset:
+            return last_position
         position = self._read_places.get(offset)  # of somebody who reads batch by batch
         if position is not None:
             return position
@@ -436,9 +448,9 @@ class FileSegment(Segment):
         """See :class:`~groupcoord.storage.segment.Segment`."""
         if offset >= self.next_offset:
             return None
-        last = self._last_place
-        if last is not None and last[0] <= offset < last[2]:
-            return Place(last[1], self.size_bytes)
+        last_offset, last_position, last_end_offset = self._last_place
+        if last_offset <= offset < last_end_offset:
+            return Place(last_position, self.size_bytes)
         position = self._read_places.get(offset)
         if position is not None:
             place = self._next_place(position, ahead_bytes)
@@ -517,10 +529,10 @@ class Room:
         settings: what was asked when this was worked out.
         checked_ms: the file was looked at in the interval that began then.
         end_ms: only earlier batches may.
-        left_bytes: how much. Each record has a byte at least, so that its offset is near enough, too.
+        end_bytes: the segment's size at most. Each record has a byte at least, so that its offset is near enough, too.
     """
 
-    __slots__ = ("checked_ms", "end_ms", "left_bytes", "segment", "settings")
+    __slots__ = ("checked_ms", "end_bytes", "end_ms", "segment", "settings")
 
     def __init__(self, segment: Segment, settings: TopicLogSettings, checked_ms: int, end_ms: int) -> None:
         assert isinstance(segment, FileSegment)
@@ -529,4 +541,4 @@ class Room:
         self.checked_ms = checked_ms
         self.end_ms = end_ms
         reach = segment.base_offset + RELATIVE_OFFSETS_END - segment.next_offset
-        self.left_bytes = min(settings.segment_bytes - segment.size_bytes, reach)
+        self.end_bytes = min(settings.segment_bytes, segment.size_bytes + reach)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -94,6 +95,19 @@ class LogFolder(NamedTuple):
         """Delete the indexes of a segment, which may be behind it or ahead of it."""
         for suffix in INDEX_SUFFIXES:
             (self.path / f"{base_offset:020d}{suffix}").unlink(missing_ok=True)
+
+    def blank_indexes(self, base_offset: int) -> None:
+        """Empty the indexes of the segment that goes on being written to.
+
+        A broker is content with less than all in them, and makes them anew after a kill; one that it doesn't find it
+        misses at ERROR, where it has flushed what they are of (``LogLoader`` of Kafka 4.4).
+
+        Raises:
+            OSError: they can't be emptied.
+        """
+        for suffix in INDEX_SUFFIXES:
+            with contextlib.suppress(FileNotFoundError):
+                os.truncate(self.path / f"{base_offset:020d}{suffix}", 0)
 
     # ------------------------------------------------------------ producers
 

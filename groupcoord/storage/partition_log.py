@@ -63,7 +63,6 @@ class Write(NamedTuple):
     next_offset: int
     max_timestamp_ms: int
     producer_id: int
-    record_count: int = 1
     is_marker: bool = False
 
 
@@ -149,9 +148,7 @@ class PartitionLog:
         base_offset = self.end_offset
         pieces = placed(batch, base_offset, self.leader_epoch, append_time_ms)
         next_offset = base_offset + batch.last_offset_delta + 1
-        write = _make_write(
-            (pieces, len(batch.data), next_offset, timestamp_ms, batch.producer_id, batch.record_count, False)
-        )
+        write = _make_write((pieces, len(batch.data), next_offset, timestamp_ms, batch.producer_id, False))
         self._write(write, settings, now_ms)
         if batch.has_producer:
             self.producers.appended(batch, base_offset, timestamp_ms)
@@ -211,7 +208,7 @@ class PartitionLog:
             batch = Batch(data, 0, 0)
             producer_id, is_marker = batch.producer_id, batch.is_control
         next_offset = offset + record_count
-        write = _make_write(((data,), len(data), next_offset, now_ms, producer_id, record_count, is_marker))
+        write = _make_write(((data,), len(data), next_offset, now_ms, producer_id, is_marker))
         self._write(write, settings, now_ms)
         if batch is not None:
             self._note_transaction(batch)

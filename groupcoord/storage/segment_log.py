@@ -122,7 +122,7 @@ class SegmentLog(PartitionLog):
         self._is_saved = True  # what the next start goes by is in files
         self._has_new_files = False  # whose names a power failure may take back
         self._checked_interval = -1
-        self._unflushed_records = 0
+        self._durable_offset = 0  # what is from here on was not flushed yet
         self._unflushed_since_ms = 0
 
     @property
@@ -159,7 +159,8 @@ class SegmentLog(PartitionLog):
                     found = FileSegment.found(self.folder.path, base, following, sizes[number], self.files, self.memory)
                     segment, knows_aborted = found, len(found.aborted) > 0
                 if number >= recovered or not segment.has_indexes:
-                    self.folder.forget_indexes(base)
+                    is_last = following == OFFSETS_END
+                    self.folder.blank_indexes(base) if is_last else self.folder.forget_indexes(base)
                     segment, knows_aborted = FileSegment(self.folder.path, base, self.files, self.memory), False
                 self._begin(segment)
                 for batch in self._checked(segment, following, bases):
@@ -210,7 +211,7 @@ class SegmentLog(PartitionLog):
             assert isinstance(active, FileSegment)
             self._rolled_bytes = active.size_bytes
             self._first_timestamp_ms = NO_TIMESTAMP if active.first_timestamp_ms is None else active.first_timestamp_ms
-            self.end_offset = active.next_offset
+            self.end_offset = self._durable_offset = active.next_offset
             self.start_offset = min(max(self._first_start, bases[0]), self.end_offset)
 
     def _checked(self, segment: FileSegment, following: int, bases: Sequence[int]) -> Iterator[Batch]:
@@ -282,7 +283,7 @@ class SegmentLog(PartitionLog):
         self._begin_sealed(bases)
         if not self._saved_epochs:
             self._note_epochs(epochs)
-        self.folder.forget_indexes(base)
+        self.folder.blank_indexes(base)
         self.folder.forget_snapshots_behind(base)
         self._replay(self.folder.load_producers(self.producers, base))
         active = FileSegment(path, base, self.files, self.memory)
@@ -312,24 +313,22 @@ class SegmentLog(PartitionLog):
         room, size_bytes = self._room, len(data)
         if (
             room is None
-            or size_bytes > room.left_bytes
             or now_ms >= room.end_ms
+            or (segment := room.segment).size_bytes + size_bytes > room.end_bytes
             or data[ATTRIBUTES_POSITION] & TRANSACTIONAL
             or settings is not room.settings
         ):
             return super().append_encoded(data, record_count, now_ms, settings)
         offset = self.end_offset
         try:
-            room.segment.append_one(data, size_bytes, offset + record_count, now_ms)
+            segment.append_one(data, size_bytes, offset + record_count, now_ms)
             if not room.checked_ms <= now_ms < room.checked_ms + CHECK_INTERVAL_MS:
                 room.checked_ms = now_ms - now_ms % CHECK_INTERVAL_MS
                 self._check_written()
         except TopicLogError as error:
             self._trouble(error)
             raise
-        room.left_bytes -= size_bytes
-        self._unflushed_records += record_count
-        self.end_offset = offset + record_count
+        self.end_offset = segment.next_offset
         if self.watchers:
             self._tell()
         return offset
@@ -341,16 +340,14 @@ class SegmentLog(PartitionLog):
         try:
             if not self._has_written:
                 self._start_writing()
-            if self._room is not None:
-                self._rolled_bytes, self._room = self._active_bytes, None
+            self._rolled_bytes, self._room = self._active_bytes, None
             super()._write(write, settings, now_ms)
             if self._checked_interval != now_ms // CHECK_INTERVAL_MS:
                 self._checked_interval = now_ms // CHECK_INTERVAL_MS
                 self._check_written()
-            if not self._unflushed_records:
+            if end_offset == self._durable_offset:
                 self._unflushed_since_ms = now_ms
-            self._unflushed_records += write.record_count
-            if self._unflushed_records >= settings.flush_messages:
+            if self.end_offset - self._durable_offset >= settings.flush_messages:
                 self._make_durable()
             if settings.flush_messages == INT64_MAX:
                 checked_ms = self._checked_interval * CHECK_INTERVAL_MS
@@ -387,11 +384,13 @@ class SegmentLog(PartitionLog):
         return super()._is_full(last, write, settings) or not last.may_reach(write.next_offset)
 
     def _roll(self, settings: TopicLogSettings) -> None:
-        if self._unflushed_records and min(settings.flush_messages, settings.flush_ms) != INT64_MAX:
+        if self._is_unflushed and min(settings.flush_messages, settings.flush_ms) != INT64_MAX:
             self._make_durable()  # the flushes to come are of the new segment
         sealed = self._segments[-1] if self._segments else None
         segment = FileSegment(self.folder.path, self.end_offset, self.files, self.memory)
         try:
+            if isinstance(sealed, FileSegment):
+                sealed.forget_saved_indexes()
             segment.create()
         except OSError as error:
             raise UnwrittenBatchError(f"{segment.path}: no new segment: {error.strerror or error}") from error
@@ -427,9 +426,13 @@ class SegmentLog(PartitionLog):
 
     # ------------------------------------------------------------ flushing
 
+    @property
+    def _is_unflushed(self) -> bool:
+        return self.end_offset > self._durable_offset
+
     def flush_due(self, settings: TopicLogSettings, now_ms: int) -> int | None:
         """See :class:`~groupcoord.storage.partition_log.PartitionLog`."""
-        if not self._unflushed_records or settings.flush_ms == INT64_MAX:
+        if not self._is_unflushed or settings.flush_ms == INT64_MAX:
             return None
         due_ms = self._unflushed_since_ms + settings.flush_ms
         if due_ms > now_ms:
@@ -443,7 +446,7 @@ class SegmentLog(PartitionLog):
         Raises:
             FailedLogError: the disk has failed.
         """
-        if self._unflushed_records:
+        if self._is_unflushed:
             self._flush()
 
     @_watched
@@ -461,7 +464,7 @@ class SegmentLog(PartitionLog):
                 self._has_new_files = False
         except OSError as error:
             raise FailedLogError(f"{active.path}: fsync failed: {error}") from error
-        self._unflushed_records, self._room = 0, None
+        self._durable_offset, self._room = self.end_offset, None
 
     # ------------------------------------------------------------ the start, and the end
 
@@ -500,7 +503,7 @@ class SegmentLog(PartitionLog):
         if is_clean and isinstance(active, FileSegment):
             try:
                 if not self._is_saved:
-                    if self._unflushed_records or not self._has_written:
+                    if self._is_unflushed or not self._has_written:
                         self._make_durable()
                     self.folder.save_producers(self.producers, self.end_offset)
                     active.seal()

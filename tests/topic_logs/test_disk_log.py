@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 from collections.abc import Callable
@@ -182,6 +183,38 @@ def test_what_is_missing_is_made_anew(tmp_path: Path, suffix: str, tamper: Calla
         tamper(path)
     writer.disk._open()
     writer.compare()
+
+
+def test_indexes_of_an_earlier_life_are_of_no_sealed_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a sealed segment's indexes can't be written, those from before its last batches don't tell its times."""
+    disk = Disk(tmp_path)
+    disk.log().append(produced(b"old", at_ms=NOW_MS), SMALL, NOW_MS)
+    disk.restart()
+    disk.log().append(produced(b"new", at_ms=NOW_MS + 5_000), SMALL, NOW_MS)
+    monkeypatch.setattr("groupcoord.storage.file_segment.replace_file", _no_room)
+    disk.log().append(produced(b"x" * 19_900), SMALL, NOW_MS)
+    monkeypatch.undo()
+    disk.kill()
+    first, _ = disk.log()._segments
+    assert first.max_timestamp_ms == NOW_MS + 5_000
+
+
+def _no_room(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_the_indexes_of_the_last_segment_are_there_after_a_kill(tmp_path: Path) -> None:
+    """A broker that goes on with a log misses none of those that it has left, and finds nothing wrong in them."""
+    disk = Disk(tmp_path)
+    for at_ms in (NOW_MS, NOW_MS + 1):
+        disk.log().append(produced(b"x" * 3_000, at_ms=at_ms), SMALL, NOW_MS)
+    disk.restart()
+    indexes = sorted(path.name for path in disk.folder().glob("*index"))
+    disk.log().append(produced(b"x", at_ms=NOW_MS + 2), SMALL, NOW_MS)
+    disk.kill()
+    disk.log()
+    assert sorted(path.name for path in disk.folder().glob("*index")) == indexes != []
+    assert not any(path.stat().st_size for path in disk.folder().glob("*index"))
 
 
 @pytest.mark.parametrize("cut", [1, 7, 40, 61, 90])
