@@ -36,6 +36,7 @@ from groupcoord.core.replies import Reply, Token
 from groupcoord.core.share.host import LoneShareHost, ShareHost
 from groupcoord.core.timers import SESSIONS, Timer, TimerQueue
 from groupcoord.core.topics import AnyTopic, NoRegexes, RegexResolver, TopicResolver
+from groupcoord.embedding.forking import Forkable
 from groupcoord.embedding.loading import Loader, LoadError
 from groupcoord.embedding.ownership import ownership_of
 from groupcoord.embedding.random_ids import random_member_id, random_uuid
@@ -51,7 +52,7 @@ R = TypeVar("R")
 _make_ticket = maker(Ticket)
 
 
-class GroupCoordinator:
+class GroupCoordinator(Forkable):
     """A group coordinator without I/O of its own.
 
     Give it requests with :meth:`submit`, take answers with :meth:`take_replies`, and call :meth:`tick` when
@@ -115,10 +116,13 @@ class GroupCoordinator:
         new_member_id: Callable[[str], str] = random_member_id,
         new_uuid: Callable[[], str] = random_uuid,
     ) -> None:
+        assignors, task_assignors = tuple(assignors), tuple(task_assignors)
+        self._arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         self.config = config or Config()
         self.clock = clock or SystemClock()
         self.log_store = log_store or MemoryLogStore()
         self.on_lost: Callable[[OwnershipLostError], None] | None = None
+        self.on_durable: Callable[[int], None] | None = None
         self._new_member_id, self._new_uuid = new_member_id, new_uuid
         topics, regexes, share = topics or AnyTopic(), regexes or NoRegexes(), share or LoneShareHost(self.config)
         self._host = Host(regexes, create_internal_topics, share)
@@ -130,9 +134,8 @@ class GroupCoordinator:
             *(choose_task_assignors(self.config.group_streams_assignors, task_assignors), streams_group_settings),
         )
         count = self.config.offsets_topic_num_partitions
-        self._partitions = PartitionTable(count)
-        self._effects, self._split_requests = Effects(), SplitRequests()
-        self._timers, self._observer = TimerQueue(), Observer()
+        self._partitions, self._split_requests = PartitionTable(count), SplitRequests()
+        self._effects, self._timers, self._observer = Effects(), TimerQueue(), Observer()
         self._ownership = ownership_of(self.log_store, self.config, self.clock, self._lose)
         self._loader = Loader(
             self._partitions, self.log_store, self.clock, self._observer, self._make_partition, self._ownership
@@ -149,7 +152,6 @@ class GroupCoordinator:
             authorize=authorize,
             verify_transaction=verify_transaction,
         )
-        self.on_durable: Callable[[int], None] | None = None
         self._is_settling = False
 
     def _make_partition(self, index: int, first_append: int) -> Partition:
@@ -394,8 +396,7 @@ class GroupCoordinator:
 
     def _fail(self, index: int, error_code: ErrorCode) -> None:
         """Give a log partition up until it is loaded again: memory may differ from the log."""
-        partition = self._partitions.active[index]
-        if partition is not None:
+        if (partition := self._partitions.active[index]) is not None:
             self._stop(partition, error_code, PartitionStatus.FAILED)
 
     # ------------------------------------------------------------ life cycle
@@ -462,8 +463,7 @@ class GroupCoordinator:
         """
         if not self._loader.stop(partition, leader_epoch):
             return
-        active = self._partitions.active[partition]
-        if active is not None:
+        if (active := self._partitions.active[partition]) is not None:
             self._stop(active, ErrorCode.NOT_COORDINATOR, PartitionStatus.UNLOADED)
         self._partitions.status[partition] = PartitionStatus.UNLOADED
         self._settle(self.clock.now_ms())

@@ -34,14 +34,17 @@ class Host:
         regexes: matches regular expressions against the topics.
         create_topics: creates topics.
         share: has a share coordinator.
+
+    Attributes:
+        share: as given.
     """
 
-    __slots__ = ("_answers", "_create_topics", "_regexes", "_share")
+    __slots__ = ("_answers", "_create_topics", "_regexes", "share")
 
     def __init__(self, regexes: RegexResolver, create_topics: CreateTopics, share: ShareHost) -> None:
         self._regexes = regexes
         self._create_topics = create_topics
-        self._share = share
+        self.share = share
         self._answers: dict[type[Question], Callable[[Any], Found | None]] = {
             ResolveRegexes: self._resolve,
             CreateInternalTopics: self._create,
@@ -53,7 +56,7 @@ class Host:
         return self._answers[type(question)](question)
 
     def _ask(self, question: AskShareCoordinator) -> ShareCoordinatorAnswered | None:
-        response = self._share.ask(question)
+        response = self.share.ask(question)
         return None if response is None else ShareCoordinatorAnswered(question, response)
 
     def _resolve(self, question: ResolveRegexes) -> ResolvedRegexes:

@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "config",
         "clock",
         "log_store",
-        "embedding.loading",
+        *("embedding.forking", "embedding.loading"),
         "embedding.ownership",
         "embedding.random_ids",
         "records",

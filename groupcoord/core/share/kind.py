@@ -34,11 +34,15 @@ from groupcoord.errors import ErrorCode
 
 
 class ShareGroups(ModernGroups[ShareGroup]):
-    """The row of share groups in the table of :mod:`~groupcoord.core.kinds`; what its parts are is said there."""
+    """The row of share groups in the table of :mod:`~groupcoord.core.kinds`; what its parts are is said there.
+
+    Attributes:
+        offsets: tells where groups stand.
+    """
 
     def __init__(self, context: HandlerContext, creation: Creation, environment: ShareGroupEnvironment) -> None:
         self._timers = ShareTimers(context.timers, environment)
-        self._offsets = ShareOffsets(context, environment)
+        self.offsets = ShareOffsets(context, environment)
         self._membership = membership = ShareMembership(context, creation, environment, self._timers)
         super().__init__(context, environment, membership)
         self.outcomes[WhenTopicForgotten] = membership.outcome_for_each()
@@ -46,7 +50,7 @@ class ShareGroups(ModernGroups[ShareGroup]):
             ShareGroupHeartbeat: membership.heartbeat,
             AlterShareGroupOffsets: membership.alter_offsets,
             DeleteShareGroupOffsets: membership.delete_offsets,
-            DescribeOneShareGroup: self._offsets.describe,
+            DescribeOneShareGroup: self.offsets.describe,
         }
         self.guest_handlers: dict[type, Handler] = {
             JoinGroup: self._refuse_join,
@@ -60,7 +64,7 @@ class ShareGroups(ModernGroups[ShareGroup]):
 
     def _share_coordinator_answered(self, answer: ShareCoordinatorAnswered, now_ms: int) -> None:
         if isinstance(answer.question.purpose, OffsetsToDescribe):
-            self._offsets.answered(answer, now_ms)
+            self.offsets.answered(answer, now_ms)
         else:
             self._membership.share_coordinator_answered(answer, now_ms)
 
@@ -87,11 +91,11 @@ class ShareGroups(ModernGroups[ShareGroup]):
 
     def parked_tokens(self) -> list[Token]:
         """Return the tokens of requests that wait for others, and not in a group."""
-        return [purpose.token for purpose in self._offsets.waiting]
+        return [purpose.token for purpose in self.offsets.waiting]
 
     def refuse_waiting(self, error_code: ErrorCode) -> list[Reply]:
         """Return the refusals of these requests, which are not answered any more."""
-        return self._offsets.refuse(error_code)
+        return self.offsets.refuse(error_code)
 
     # ------------------------------------------------------------ requests of the classic protocol
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -12,9 +12,15 @@ from groupcoord.config import Config, MigrationPolicy
 from groupcoord.errors import ConfigError
 from groupcoord.testing.consumers import PARTITIONS, TOPIC, ClassicConsumer, Consumer
 from groupcoord.testing.exploring.words import HistoryError, Step
+from groupcoord.testing.heartbeat_members import ShareMember, StreamsMember
 from groupcoord.testing.history import CONSUMERS
 
 __all__ = ["Process", "Scope", "Trace"]
+
+MEMBERS: Mapping[str, Callable[[str, str, str | None], Consumer]] = MappingProxyType(
+    {**CONSUMERS, "share": ShareMember, "streams": StreamsMember}
+)
+"""What a process can run: values of ``group.protocol``, and what makes a member of a name, a group and an instance."""
 
 GROUP = "g"
 STEP_MS = 5_000
@@ -29,6 +35,11 @@ SETTINGS: Mapping[str, Any] = MappingProxyType(
         "group.consumer.migration.policy": MigrationPolicy.BIDIRECTIONAL.value,
         "group.consumer.assignment.interval.ms": 0,
         "group.consumer.session.timeout.ms": 45_000,
+        "group.share.assignment.interval.ms": 0,
+        "group.share.max.size": 4,
+        "group.streams.assignment.interval.ms": 0,
+        "group.streams.initial.rebalance.delay.ms": 0,
+        "group.streams.max.size": 4,
         "offsets.topic.num.partitions": 1,
         "offsets.retention.minutes": 1_000_000,
         "offsets.retention.check.interval.ms": 1_000_000_000,
@@ -65,9 +76,9 @@ class Process:
         Raises:
             HistoryError: there is no such protocol, or its consumers have no such attribute.
         """
-        make = CONSUMERS.get(self.protocol)
+        make = MEMBERS.get(self.protocol)
         if make is None:
-            raise HistoryError(f"process {self.name}: protocol {self.protocol!r} is none of {', '.join(CONSUMERS)}")
+            raise HistoryError(f"process {self.name}: protocol {self.protocol!r} is none of {', '.join(MEMBERS)}")
         consumer = make(self.name, group_id, self.instance_id)
         is_classic = isinstance(consumer, ClassicConsumer)
         options = {**(OF_CLASSIC_CONSUMERS if is_classic else {"member_id": member_id}), **self.options}

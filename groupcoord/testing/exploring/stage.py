@@ -24,10 +24,11 @@ from groupcoord.core.messages import (
 )
 from groupcoord.laws import require, served_partitions
 from groupcoord.log_store import LogRecord, LogStore
-from groupcoord.testing.consumers import TOPIC, ClassicConsumer, Consumer
+from groupcoord.testing.consumers import TOPIC, Consumer
 from groupcoord.testing.exploring.scope import Process, Scope
 from groupcoord.testing.exploring.words import HistoryError, Step, refusal
 from groupcoord.testing.fleet import Sent
+from groupcoord.testing.heartbeat_members import HeartbeatMember
 from groupcoord.testing.kip848_consumers import Kip848Consumer
 from groupcoord.testing.topics import Topics
 from groupcoord.testing.world import World
@@ -277,14 +278,18 @@ class Stage(World):
 
     def _recover(self) -> None:
         self.recover()
-        self.check_all_are_served(self.scope.group_id)
+        if any(isinstance(consumer, HeartbeatMember) for consumer in self.consumers.values()):
+            for consumer in self.fleet.living(self.scope.group_id):
+                require(consumer.phase == "stable", f"{consumer} does not come to rest")
+        else:
+            self.check_all_are_served(self.scope.group_id)
 
     # ------------------------------------------------------------ transactions, administrators
 
     def _txn(self, name: str) -> None:
         consumer = self._ready(name)
-        if isinstance(consumer, ClassicConsumer | Kip848Consumer):
-            commit = consumer.next_request(commits=True)
+        if consumer is not None:
+            commit: Any = consumer.next_request(commits=True)
             if isinstance(commit, OffsetCommit):
                 whose = (commit.generation_id, commit.member_id, commit.group_instance_id)
                 producer = (self._producer_id(name), PRODUCER_EPOCH, f"of {name}")

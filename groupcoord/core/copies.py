@@ -1,0 +1,179 @@
+"""Copies of what a coordinator has in memory, by hand: what can change is copied, what never does is shared.
+
+How an instance of a class is copied is worked out once. Everything is copied that isn't known to stay as it is, so
+that a class or an attribute that is new is copied without being named here; what stays as it is is named because to
+copy it would take time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable
+from enum import Enum
+from types import MappingProxyType, MethodType
+from typing import Any
+
+from sortedcontainers import SortedDict
+
+from groupcoord.config import Config
+from groupcoord.core.consumer.reconciliation import MemberAssignment
+from groupcoord.core.consumer.records import AssignedTopicPartitions
+from groupcoord.core.consumer.state import ConsumerMember
+from groupcoord.core.events import Counters
+from groupcoord.core.modern.environment import GroupEnvironment
+from groupcoord.core.modern.known_topics import KnownTopics
+from groupcoord.core.modern.topics import Topic
+from groupcoord.core.share.state import ShareMember
+from groupcoord.core.share.state_partitions import StatePartitions
+from groupcoord.core.streams.assignors import MemberTasks
+from groupcoord.core.streams.memory import UsedTarget
+from groupcoord.core.streams.reconciliation import HeldTasks, TaskAssignment
+from groupcoord.core.streams.state import StreamsMember
+from groupcoord.core.streams.topology import ConfiguredTopology
+from groupcoord.core.timers import TimerKey
+
+Memo = dict[int, Any]
+"""By ``id()`` of what was copied, its copy; and by that of a part of a coordinator, the same part of another one."""
+
+How = Callable[[Any, Memo], Any]
+
+PACKAGE = "groupcoord.core."
+VALUES = (
+    *(AssignedTopicPartitions, ConfiguredTopology, ConsumerMember, HeldTasks, MemberAssignment, MemberTasks),
+    *(ShareMember, StatePartitions, StreamsMember, TaskAssignment, TimerKey, Topic, UsedTarget),
+)
+"""Classes of the core whose instances never change, besides those of :data:`MODULES_OF_VALUES`."""
+
+MODULES_OF_VALUES = ("messages", "events", "records", "columns", "consumer.records", "share.records", "streams.records")
+"""Modules and packages of the core with nothing but values: no request, record or event changes."""
+
+PARTS = (GroupEnvironment, KnownTopics, Config)
+"""What a coordinator is made of, and its groups refer to."""
+
+
+def copied(value: Any, memo: Memo) -> Any:
+    """Return a copy that can change without the original, and the other way round.
+
+    Args:
+        value: anything that a coordinator has in memory.
+        memo: what was copied before, or stands in the place of something else.
+    """
+    return (_HOWS.get(type(value)) or _learn(type(value)))(value, memo)
+
+
+def _same(value: Any, memo: Memo) -> Any:
+    return value
+
+
+def _part(value: Any, memo: Memo) -> Any:
+    return memo.get(id(value), value)
+
+
+def _method(value: Any, memo: Memo) -> Any:
+    return MethodType(value.__func__, memo.get(id(value.__self__), value.__self__))
+
+
+def _tuple(value: Any, memo: Memo) -> Any:
+    if type(value) is tuple and set(map(type, value)) == {int}:  # where a timer stands, as a rule
+        return value
+    found = [copied(each, memo) for each in value]
+    if all(map(_is, found, value)):
+        return value
+    return tuple.__new__(type(value), found)
+
+
+def _is(one: Any, other: Any) -> bool:
+    return one is other
+
+
+def _elements(value: Any, memo: Memo) -> Any:
+    made = memo.get(id(value))
+    if made is None:
+        made = memo[id(value)] = type(value)()
+        made.extend([copied(each, memo) for each in value])
+    return made
+
+
+def _mapping(value: Any, memo: Memo) -> Any:
+    made = memo.get(id(value))
+    if made is None:
+        made = memo[id(value)] = type(value)()
+        if value:
+            hows = {type(each) for each in value.values()}
+            if all((_HOWS.get(kind) or _learn(kind)) is _same for kind in hows):
+                made.update(value)
+            else:
+                made.update([(key, copied(each, memo)) for key, each in value.items()])
+    return made
+
+
+def _set(value: Any, memo: Memo) -> Any:
+    made = memo.get(id(value))
+    if made is None:
+        made = memo[id(value)] = value.copy()
+    return made
+
+
+def attributes_of(kind: type) -> tuple[str, ...]:
+    """Return the attributes of instances of a class that has slots, those of its parents first."""
+    slots = [getattr(each, "__slots__", ()) for each in reversed(kind.__mro__)]
+    names = [name for each in slots for name in ((each,) if isinstance(each, str) else each)]
+    return tuple(name for name in dict.fromkeys(names) if name not in ("__weakref__", "__dict__"))
+
+
+def _instance_with(names: tuple[str, ...]) -> How:
+    """Return what copies instances with these slots."""
+
+    def copy(value: Any, memo: Memo) -> Any:
+        made = memo.get(id(value))
+        if made is None:
+            made = memo[id(value)] = object.__new__(type(value))
+            hows, put = _HOWS, object.__setattr__
+            for name in names:
+                each = getattr(value, name)
+                how = hows.get(type(each)) or _learn(type(each))
+                put(made, name, each if how is _same else how(each, memo))
+        return made
+
+    return copy
+
+
+def _instance(value: Any, memo: Memo) -> Any:
+    made = memo.get(id(value))
+    if made is None:
+        made = memo[id(value)] = object.__new__(type(value))
+        hows, attributes = _HOWS, made.__dict__
+        for name, each in value.__dict__.items():
+            how = hows.get(type(each)) or _learn(type(each))
+            attributes[name] = each if how is _same else how(each, memo)
+    return made
+
+
+_HOWS: dict[type, How] = {
+    list: _elements,
+    deque: _elements,
+    dict: _mapping,
+    Counter: _mapping,
+    SortedDict: _mapping,
+    set: _set,
+    tuple: _tuple,
+    MethodType: _method,
+    Counters: _instance_with(attributes_of(Counters)),
+}
+
+
+def _learn(kind: type) -> How:
+    """Work out how instances of a class are copied."""
+    module = kind.__module__.removeprefix(PACKAGE)
+    how: How = _same  # a token of whoever embeds the coordinator, a number, text
+    if issubclass(kind, PARTS):
+        how = _part
+    elif kind.__module__.startswith(PACKAGE) and not issubclass(kind, (*VALUES, Enum, MappingProxyType)):
+        if any(f"{module}.".startswith(f"{name}.") for name in MODULES_OF_VALUES):
+            how = _same
+        elif issubclass(kind, tuple):
+            how = _tuple
+        else:
+            how = _instance if kind.__dictoffset__ else _instance_with(attributes_of(kind))
+    _HOWS[kind] = how
+    return how

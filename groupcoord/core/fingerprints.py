@@ -1,0 +1,336 @@
+"""What stands for the state of a coordinator, however it came to it.
+
+All that is in memory is walked, attribute by attribute, so that what is new is taken in without being named here. Named
+is only what does not count as it stands: moments, epochs, places in the log and numbers of appends, of which the
+differences count; ids and tokens, which may have other names; and what nobody can ask for.
+"""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
+from hashlib import blake2b
+from types import FunctionType, MethodType
+from typing import Any
+from uuid import UUID
+
+from groupcoord.core.copies import PARTS, attributes_of
+from groupcoord.core.modern.group import ModernGroup
+from groupcoord.core.offsets.cache import DurableCommit
+from groupcoord.core.partition import Partition
+from groupcoord.core.records import StreamsGroupTopologyRecord
+from groupcoord.core.streams.reconciliation import HeldTasks
+from groupcoord.core.timers import Timer, TimerKey
+
+DIGEST_BYTES = 16
+PLAIN = frozenset({int, bool, float, type(None)})
+
+MOMENTS = frozenset(
+    {
+        *("assignment_timestamp_ms", "commit_timestamp_ms", "expire_timestamp_ms", "state_timestamp_ms"),
+        *("asked_ms", "deadline_ms", "state_partitions_ms", "until_ms", "timestamp_ms"),
+    }
+)
+EPOCHS = frozenset(
+    {
+        *("assignment_epoch", "epoch", "generation_id", "member_epoch", "previous_member_epoch", "group_epoch"),
+        *("assignment_epochs", "owner_epochs", "revoking_epochs", "epochs"),
+    }
+)
+EPOCHS_INSIDE = frozenset({"assigned", "pending_revocation"})
+"""Of what a member has: since which epoch, by partition."""
+
+NUMBERS = frozenset({"first_append", "number", "_found_at"})
+ASSIGNMENTS = frozenset({"assignment", "assignments"})
+"""What a leader has given to members: bytes of their own."""
+
+LEFT_OUT = frozenset(
+    {
+        *("_environment", "_known_topics", "_partition"),  # parts of the coordinator
+        *("_places", "_proof", "_timers", "shared"),  # which follow from what else there is
+        *("topics_version", "writes"),  # of the steady heartbeats: see there
+        "events",
+    }
+)
+
+
+class Names:
+    """What stands for ids and tokens in a fingerprint: here what they are.
+
+    Attributes:
+        age_max_ms: moments further back are all alike; for where nothing expires.
+        far_ms: moments further ahead than this are all alike.
+    """
+
+    age_max_ms = 2**62
+    far_ms = 2**62
+
+    def text(self, text: str) -> Any:
+        """Return what stands for a text: the id of a member or a group, the name of a topic, or any other."""
+        return text
+
+    def token(self, token: Any) -> Any:
+        """Return what stands for a token: itself if it is a number or text, else what it is an instance of."""
+        return token if type(token) in PLAIN or isinstance(token, str | bytes) else type(token).__name__
+
+    def assignment(self, data: bytes, epoch: int) -> Any:
+        """Return what stands for an assignment that the leader of a classic group has made.
+
+        Args:
+            data: its bytes.
+            epoch: the group's generation, which they may name.
+        """
+        return data
+
+
+AS_THEY_ARE = Names()
+
+
+def fingerprint_of(partitions: Sequence[Partition], now_ms: int, names: Names) -> bytes:
+    """Return what stands for the state of log partitions; see :meth:`.GroupCoordinator.fingerprint`."""
+    found = tuple([_Walk(partition, now_ms, names).of_partition() for partition in partitions])
+    return blake2b(marshal.dumps(found, 2), digest_size=DIGEST_BYTES).digest()
+
+
+class _Walk:
+    """One walk through one log partition, which makes plain tuples of all that is there."""
+
+    def __init__(self, partition: Partition, now_ms: int, names: Names) -> None:
+        self._partition = partition
+        self._now_ms = now_ms
+        self._names = names
+        self._text = names.text
+        self._next_append = partition.writer.next_number
+        self._epoch = 0
+        self._group_id: str | None = None
+        self._group: Any = None
+        self._walked: dict[int, int] = {}  # by id of what is being walked, or was
+
+    def of_partition(self) -> tuple[Any, ...]:
+        """Return what stands for all of it."""
+        partition = self._partition
+        context, writer = partition._context, partition.writer
+        group_ids = list(context.groups)
+        return (
+            partition.index,
+            tuple([(self._text(group_id), self._of_group(group_id)) for group_id in group_ids]),
+            tuple([self._of_writing(writing) for writing in context.writings.values()]),
+            tuple(self._of_hard_state()),
+            tuple([self._of_append(append) for append in writer.in_flight]),
+            self._next_append - writer.last_durable,
+            tuple(
+                [
+                    (number - self._next_append, tuple(map(self._of_known_group, groups)))
+                    for number, groups in writer.unseen.items()
+                ]
+            ),
+            self.of(writer.hard.offsets.producers),
+            tuple(self._of_timers()),
+            context.has_modern_groups,
+        )
+
+    # ------------------------------------------------------------ groups
+
+    def _turn_to(self, group_id: str) -> None:
+        """What comes is of this group: its epoch is that from which epochs count."""
+        if group_id == self._group_id:
+            return
+        group = self._partition._context.groups.get(group_id)
+        record = self._partition.writer.hard.classic_record(group_id)
+        self._group_id, self._group = group_id, group
+        if isinstance(group, ModernGroup):
+            self._epoch = group.newest_state.epoch
+        else:
+            self._epoch = getattr(group, "generation_id", 0) or (0 if record is None else record.generation_id)
+
+    def _of_group(self, group_id: str) -> Any:
+        self._turn_to(group_id)
+        return self._instance(self._group)
+
+    def _of_known_group(self, group: Any) -> Any:
+        """Return what stands for a group that something refers to: its id, if it is the one of that id."""
+        group_id = group.group_id
+        is_there = self._partition._context.groups.get(group_id) is group
+        return self._text(group_id) if is_there else self.of(group)
+
+    def _of_writing(self, writing: Any) -> Any:
+        self._turn_to(writing.group.group_id)
+        return self._of_known_group(writing.group), self.of(writing.waiting), self.of(writing.overdue)
+
+    # ------------------------------------------------------------ the log
+
+    def _of_append(self, append: Any) -> Any:
+        records = list(append.records)
+        self._turn_to(getattr(records[0], "group_id", ""))
+        follows = append.continuation
+        return append.number - self._next_append, self.of(follows), self.of(records), self.of(append.held)
+
+    def _of_hard_state(self) -> Iterator[Any]:
+        """Yield all that a restart would know, in the order of the log."""
+        hard = self._partition.writer.hard
+        found: list[tuple[int, str, Any]] = []
+        for group_id, records in hard.groups.items():
+            found += [(log_offset, group_id, record) for log_offset, record in records.values()]
+            found += [] if records else [(-1, group_id, None)]
+        for group_id, topics in hard.offsets.committed.items():
+            for partitions in topics.values():
+                for index, commit in partitions.items():
+                    found.append((commit.log_offset + commit.place_of(index), group_id, (index, commit)))
+        for producer_id, keys in hard.offsets.transactions.items():
+            found += [
+                (log_offset, group_id, (producer_id, record)) for (group_id, _, _), (log_offset, record) in keys.items()
+            ]
+        for _, group_id, what in sorted(found, key=lambda entry: entry[:2]):
+            self._turn_to(group_id)
+            yield self._text(group_id), self._of_commit(*what) if _is_commit(what) else self.of(what)
+
+    def _of_commit(self, index: int, commit: DurableCommit) -> Any:
+        place, columns = commit.place_of(index), commit.columns
+        what = columns.offsets[place], columns.leader_epochs[place], columns.texts()[place]
+        return "commit", index, what, self.of(commit.kind)
+
+    # ------------------------------------------------------------ time
+
+    def _of_timers(self) -> Iterator[Any]:
+        """Yield the timers that are armed, in the order in which they fire."""
+        context = self._partition._context
+        armed = [timer for timer in context.timers.armed() if timer.key.partition == context.partition]
+        for timer in sorted(armed, key=lambda timer: (timer.deadline_ms or 0, timer._sequence)):
+            yield self._of_key(timer.key), self._moment(timer.deadline_ms)
+
+    def _of_key(self, key: TimerKey) -> Any:
+        return key.kind.name, self._text(key.group_id), self._text(key.member_id)
+
+    def _moment(self, at_ms: Any) -> Any:
+        if type(at_ms) is not int or at_ms <= 0:
+            return self.of(at_ms)
+        return min(max(at_ms - self._now_ms, -self._names.age_max_ms), self._names.far_ms)
+
+    # ------------------------------------------------------------ anything
+
+    def of(self, value: Any) -> Any:
+        """Return what stands for anything that has no meaning of its own."""
+        kind = type(value)
+        if kind in PLAIN:
+            return value
+        if kind is str:
+            return self._text(value)
+        return (_WALKS.get(kind) or _learn(kind))(self, value)
+
+    def _instance(self, value: Any) -> Any:
+        known = self._walked.get(id(value))
+        if known is not None:
+            return "again", known
+        self._walked[id(value)] = len(self._walked)
+        kind = type(value)
+        if kind.__dictoffset__:
+            attributes = [
+                (name, _RULES.get(name, _Walk.of)(self, each))
+                for name, each in value.__dict__.items()
+                if name not in LEFT_OUT
+            ]
+        else:
+            attributes = [rule(self, getattr(value, name)) for name, rule in _attributes(kind)]
+        return kind.__name__, tuple(attributes)
+
+    def _value(self, value: Any) -> Any:
+        return tuple([rule(self, getattr(value, name)) for name, rule in _attributes(type(value))])
+
+    def _sequence(self, value: Any) -> Any:
+        return tuple([self.of(each) for each in value])
+
+    def _unordered(self, value: Any) -> Any:
+        return tuple(sorted([self.of(each) for each in value], key=repr))
+
+    def _mapping(self, value: Any) -> Any:
+        return tuple([(self.of(key), self.of(each)) for key, each in value.items()])
+
+    def _epoch_of(self, value: Any) -> Any:
+        if type(value) is int:
+            return value - self._epoch if value > 0 else (value,)
+        if isinstance(value, dict) or hasattr(value, "items"):
+            return tuple([(self.of(key), self._epoch_of(each)) for key, each in value.items()])
+        return tuple([self._epoch_of(each) for each in value]) if isinstance(value, tuple) else self.of(value)
+
+    def _number(self, value: Any) -> Any:
+        return value - self._next_append if value >= 0 else value
+
+    def _token_of(self, value: Any) -> Any:
+        return self._names.token(value)
+
+    def _assigned(self, value: Any) -> Any:
+        if type(value) is bytes:
+            return self._names.assignment(value, self._epoch)
+        if isinstance(value, dict):
+            return tuple([(self._text(key), self._assigned(each)) for key, each in value.items()])
+        return self.of(value)
+
+    def _is_steady(self, steady: Any) -> Any:
+        """Return what stands for heartbeats that changed nothing, of those that would be answered from memory now."""
+        writes = getattr(self._group, "writes", 0)
+        return tuple([(self._text(key), self._value(each)) for key, each in steady.items() if each.writes == writes])
+
+    def _nothing(self, value: Any) -> Any:
+        return None
+
+
+Rule = Callable[[_Walk, Any], Any]
+
+_RULES: dict[str, Rule] = {
+    **dict.fromkeys(MOMENTS, _Walk._moment),
+    **dict.fromkeys(EPOCHS | EPOCHS_INSIDE, _Walk._epoch_of),
+    **dict.fromkeys(NUMBERS, _Walk._number),
+    **dict.fromkeys(ASSIGNMENTS, _Walk._assigned),
+    "group": _Walk._of_known_group,
+    "token": _Walk._token_of,
+    "steady": _Walk._is_steady,
+}
+
+_RULES_OF: dict[type, dict[str, Rule]] = {
+    HeldTasks: {"active": _Walk._epoch_of},
+    StreamsGroupTopologyRecord: {"epoch": _Walk.of},
+}
+"""What holds for some classes alone: since when a member has a task, and a number that the application gives."""
+
+_WALKS: dict[type, Rule] = {
+    bytes: lambda walk, value: value,
+    UUID: lambda walk, value: value.bytes,
+    Timer: _Walk._nothing,
+    TimerKey: _Walk._of_key,
+}
+
+_ATTRIBUTES: dict[type, tuple[tuple[str, Rule], ...]] = {}
+
+
+def _attributes(kind: type) -> tuple[tuple[str, Rule], ...]:
+    found = _ATTRIBUTES.get(kind)
+    if found is None:
+        fields = getattr(kind, "_fields", None) or tuple(each.name for each in getattr(kind, "__attrs_attrs__", ()))
+        names = fields or attributes_of(kind)
+        rules = {**_RULES, **_RULES_OF.get(kind, {})}
+        found = _ATTRIBUTES[kind] = tuple((name, rules.get(name, _Walk.of)) for name in names if name not in LEFT_OUT)
+    return found
+
+
+def _is_commit(what: Any) -> bool:
+    return type(what) is tuple and isinstance(what[1], DurableCommit)
+
+
+def _learn(kind: type) -> Rule:
+    """Work out how instances of a class are walked."""
+    rule: Rule = _Walk._instance
+    if issubclass(kind, (*PARTS, FunctionType, MethodType)):
+        rule = _Walk._nothing
+    elif issubclass(kind, Enum):
+        rule = lambda walk, value: value.name  # noqa: E731
+    elif hasattr(kind, "_fields") or (hasattr(kind, "__attrs_attrs__") and kind.__hash__ is not object.__hash__):
+        rule = _Walk._value
+    elif issubclass(kind, set | frozenset):
+        rule = _Walk._unordered
+    elif hasattr(kind, "items"):
+        rule = _Walk._mapping
+    elif hasattr(kind, "__iter__"):
+        rule = _Walk._sequence
+    _WALKS[kind] = rule
+    return rule

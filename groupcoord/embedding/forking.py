@@ -1,0 +1,166 @@
+"""Copies of a whole coordinator, and what stands for the state that it is in.
+
+What can change in a coordinator is in few places: :func:`places` names them, once. The rest of it (handlers, tables) is
+made by its constructor, and a copy has its own.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Self
+
+from attrs import frozen
+
+from groupcoord.core.copies import Memo, copied
+from groupcoord.core.fingerprints import AS_THEY_ARE, Names, fingerprint_of
+from groupcoord.core.front.partition_table import PartitionStatus, PartitionTable
+from groupcoord.core.partition import Partition
+from groupcoord.core.share.host import LoneShareHost
+from groupcoord.core.share.kind import ShareGroups
+
+if TYPE_CHECKING:
+    from groupcoord.clock import Clock
+
+Place = tuple[Any, tuple[str, ...]]
+"""A part of a coordinator, and which attributes of it can change."""
+
+
+@frozen(eq=False)
+class SavedState:
+    """The state of a coordinator at a moment: see :meth:`Forkable.save`.
+
+    Attributes:
+        values: what stood at each place.
+        parts: of the coordinator to which the values refer.
+    """
+
+    values: tuple[tuple[Any, ...], ...]
+    parts: tuple[Any, ...]
+
+
+class Forkable:
+    """What a :class:`~groupcoord.GroupCoordinator` can do with its own state: keep it, go back to it, fork."""
+
+    _arguments: dict[str, Any]
+    _partitions: PartitionTable
+    clock: Clock
+
+    def fork(self, **changes: Any) -> Self:
+        """Return another coordinator in the same state, which goes on by itself.
+
+        The same happens to both that is given the same requests, times and answers of the log. It has the same
+        collaborators, so give it a log store and a clock of its own if both are to go on: the log store is to hold what
+        this one's does, with the same appends on their way.
+
+        Args:
+            changes: arguments of the constructor that are not to be as this one's.
+
+        Raises:
+            RuntimeError: a log partition is loading, or the log store can lose its log to somebody else.
+        """
+        this: Any = self
+        other: Any = type(self)(**{**self._arguments, **changes})
+        other.node = this.node
+        other.serve(this._router.served_protocols)
+        other.restore(self.save())
+        return other  # type: ignore[no-any-return]
+
+    def save(self) -> SavedState:
+        """Return a copy of all that can change in this coordinator, for :meth:`restore`.
+
+        It takes some ten microseconds for a small group, and grows with what there is in memory. What the host was
+        asked and has not answered belongs to this coordinator alone.
+
+        Raises:
+            RuntimeError: a log partition is loading, or the log store can lose its log to somebody else.
+        """
+        if self._loader._loads or self._ownership is not None:  # type: ignore[attr-defined]
+            raise RuntimeError("a coordinator that is loading, or may lose its log, can't be copied")
+        memo: Memo = {}
+        values = tuple(tuple([copied(getattr(part, name), memo) for name in names]) for part, names in places(self))
+        return SavedState(values, tuple(parts(self)))
+
+    def restore(self, saved: SavedState) -> None:
+        """Go to a state that this coordinator, or one with the same settings, was in.
+
+        Args:
+            saved: as :meth:`save` returned it; it can be used again.
+        """
+        statuses = saved.values[0][0]
+        for index, status in enumerate(statuses):
+            is_active = self._partitions.active[index] is not None
+            if is_active != (status is PartitionStatus.ACTIVE):
+                made = None if is_active else self._make_partition(index, 0)  # type: ignore[attr-defined]
+                self._partitions.active[index] = made
+        memo: Memo = {id(theirs): ours for theirs, ours in zip(saved.parts, parts(self), strict=True)}
+        for (part, names), values in zip(places(self), saved.values, strict=True):
+            for name, value in zip(names, values, strict=True):
+                _put(part, name, copied(value, memo))
+
+    def fingerprint(self, names: Names = AS_THEY_ARE) -> bytes:
+        """Return what stands for the state that this coordinator is in: 16 bytes, in every process the same.
+
+        Times count from now, epochs and generations from the group's, and places in the log by their order. Left out
+        are what nobody can ask for (counters, what observers have not been told) and answers that nobody has taken.
+        Two coordinators with equal fingerprints answer whatever comes alike, but for these.
+
+        Args:
+            names: what stands for ids and tokens, so that states are equal in which members have changed places; what
+                is done where ids decide ties may differ then. As they are if left out.
+        """
+        return fingerprint_of(list(self._partitions), self.clock.now_ms(), names)
+
+
+def _put(part: Any, name: str, value: Any) -> None:
+    """Let an attribute have a value. What is large stays the object that it is, as others refer to it."""
+    there = getattr(part, name)
+    if isinstance(there, dict) and isinstance(value, dict):
+        if there:
+            there.clear()
+        if value:
+            there.update(value)
+    elif isinstance(there, list | deque) and isinstance(value, list | deque):
+        there.clear()
+        there.extend(value)
+    else:
+        setattr(part, name, value)
+
+
+def parts(coordinator: Any) -> Iterator[Any]:
+    """Walk the parts of a coordinator to which its state refers, in the same order for each."""
+    environments = coordinator._environments
+    yield from environments
+    for partition in coordinator._partitions:
+        yield partition.administration
+
+
+def places(coordinator: Any) -> Iterator[Place]:
+    """Walk all places where something can change, in the same order for each coordinator."""
+    yield coordinator._partitions, ("status", "is_closed")
+    for partition in coordinator._partitions:
+        yield from _places_of(partition)
+    yield coordinator._timers, ("_entries", "_sequence", "_next_ms", "advances")
+    yield coordinator._effects, ("appends", "questions", "replies")
+    yield coordinator._split_requests, ("awaited",)
+    yield coordinator._observer, ("counters", "events", "append_failures", "_open_rebalances")
+    yield coordinator._loader, ("_leader_epochs", "_next_appends")
+    yield coordinator._environments.topics, ("version",)
+    yield coordinator._environments.streams.internal_topics, ("_asked",)
+    if isinstance(coordinator._host.share, LoneShareHost):
+        yield coordinator._host.share, ("_states",)
+
+
+def _places_of(partition: Partition) -> Iterator[Place]:
+    context, writer = partition._context, partition.writer
+    hard, offsets = writer.hard, writer.hard.offsets
+    yield context, ("groups", "writings", "has_modern_groups")
+    yield writer, ("in_flight", "next_log_offset", "next_number", "_first_number", "last_durable", "unseen")
+    yield hard, ("groups",)
+    yield offsets, ("committed", "transactions", "pending", "_open")
+    yield offsets.producers, ("_epochs",)
+    yield partition.retention, ("timer", "_swept_ms")
+    yield partition.append_timeouts, ("timer", "_deadlines")
+    for kind in partition._kinds.rows:
+        if isinstance(kind, ShareGroups):
+            yield kind.offsets, ("waiting",)

@@ -1,0 +1,177 @@
+"""Members of share groups (KIP-932) and of streams groups (KIP-1071) for tests: heartbeats are all that they send."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, Self
+
+from attrs import define, evolve, field
+
+from groupcoord.core.messages import (
+    LEAVE_GROUP_MEMBER_EPOCH,
+    OffsetCommit,
+    OffsetToCommit,
+    Request,
+    Response,
+    ShareGroupHeartbeat,
+    ShareGroupHeartbeatResponse,
+    StreamsGroupHeartbeat,
+    StreamsGroupHeartbeatResponse,
+    TaskIds,
+    TopicToCommit,
+    Topology,
+)
+from groupcoord.core.streams.records import Subtopology
+from groupcoord.errors import ErrorCode
+from groupcoord.laws import errors_in, require
+from groupcoord.testing.consumers import REBALANCE_TIMEOUT_MS, TOPIC, Consumer
+
+__all__ = ["ShareMember", "StreamsMember"]
+
+SUBTOPOLOGY = "0"
+READS_ORDERS = Topology(0, (Subtopology(SUBTOPOLOGY, (TOPIC,)),))
+"""A topology that reads the topic ``orders``, and keeps nothing."""
+
+Owned = Mapping[Any, tuple[int, ...]]
+
+
+@define(eq=False)
+class HeartbeatMember(Consumer):
+    """A member whose coordinator assigns, and that is told all of it.
+
+    Attributes:
+        epoch: the one last told; 0: it (re)joins.
+        owned: what it has: partitions by topic id, or active tasks by subtopology.
+        told: what the coordinator knows it to have; None: it has to say everything.
+    """
+
+    epoch: int = field(default=0, kw_only=True)
+    owned: Owned = field(factory=dict, kw_only=True)
+    told: Owned | None = field(default=None, kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        self.member_id = self.member_id or f"{self.name}-own-id"
+
+    @property
+    def generation_id(self) -> int:
+        """Its epoch, which stands in commits where members of classic groups have their generation."""
+        return self.epoch
+
+    @abstractmethod
+    def heartbeat(self) -> Request:
+        """Return its next heartbeat."""
+
+    def next_request(self, *, commits: bool = False) -> Request:
+        """Return its next heartbeat, or a commit if it has anything."""
+        if commits and self.epoch > 0 and self.owned:
+            indexes = sorted({index for indexes in self.owned.values() for index in indexes})
+            return self.commit_request((TopicToCommit(TOPIC, tuple(OffsetToCommit(index, 1) for index in indexes)),))
+        return self.heartbeat()
+
+    def commit_request(self, topics: tuple[TopicToCommit, ...]) -> OffsetCommit:
+        """Return a commit in this member's name and epoch."""
+        return OffsetCommit(self.group_id, topics, self.epoch, self.member_id, self.instance_id)
+
+    def leave_request(self) -> Request:
+        """Return the request of an orderly departure."""
+        request: Any = self.heartbeat()
+        return evolve(request, member_epoch=LEAVE_GROUP_MEMBER_EPOCH)
+
+    def restarted(self, **changes: Any) -> Self:
+        """Return the static member that takes this one's place, under another member id."""
+        restarted = evolve(self, name=f"{self.name}+", member_id="", is_alive=True, **changes)
+        restarted.rejoin()
+        restarted.is_waiting = False
+        return restarted
+
+    def receive(self, response: Response | None) -> None:
+        """Take the answer of the last request; None: there will be none, and the next one says everything.
+
+        Raises:
+            LawBrokenError: it can't be the answer, such as an epoch that goes back.
+        """
+        self.is_waiting = False
+        if response is None:
+            self.told = None
+        elif (
+            isinstance(response, ShareGroupHeartbeatResponse | StreamsGroupHeartbeatResponse)
+            and response.error_code is ErrorCode.NONE
+        ):
+            if response.member_epoch >= 0:
+                self._follow(response)
+        else:
+            for error_code in errors_in(response):
+                self._react(error_code)
+
+    def _follow(self, response: ShareGroupHeartbeatResponse | StreamsGroupHeartbeatResponse) -> None:
+        require(
+            response.member_epoch >= max(self.epoch, 1) and response.member_id == self.member_id,
+            f"{self.name} in epoch {self.epoch} is told {response!r}",
+        )
+        self.told = self.owned
+        self.epoch, self.phase = response.member_epoch, "stable"
+        given = _given_by(response)
+        if given is not None:
+            self.owned = given
+
+    def _react(self, error_code: ErrorCode) -> None:
+        if error_code is ErrorCode.FENCED_INSTANCE_ID:
+            self.is_alive = False
+        elif error_code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND):
+            self.rejoin()
+        else:
+            self.told = None
+
+    def rejoin(self) -> None:
+        """Give up what it owns; its next request is a join."""
+        self.phase, self.epoch, self.owned, self.told = "joining", 0, {}, None
+
+    def behave(self) -> None:
+        """It never did anything else."""
+
+
+@define(eq=False)
+class ShareMember(HeartbeatMember):
+    """A consumer of a share group, which reads the topic ``orders``."""
+
+    def heartbeat(self) -> ShareGroupHeartbeat:
+        """Return its next heartbeat, with its topics where it joins or has to say everything."""
+        topics = None if self.told is not None else (TOPIC,)
+        return ShareGroupHeartbeat(
+            self.group_id, self.member_id, self.epoch, subscribed_topic_names=topics, client_id=self.name
+        )
+
+
+@define(eq=False)
+class StreamsMember(HeartbeatMember):
+    """A thread of an application of Kafka Streams, in a process of its own."""
+
+    def heartbeat(self) -> StreamsGroupHeartbeat:
+        """Return its next heartbeat; it names its tasks if they are others than last time, its topology as it joins."""
+        tasks: tuple[TaskIds, ...] | None = None
+        if self.epoch == 0:
+            tasks = ()
+        elif self.owned != self.told:
+            tasks = tuple(TaskIds(name, partitions) for name, partitions in self.owned.items() if partitions)
+        others = None if tasks is None else ()
+        return StreamsGroupHeartbeat(
+            *(self.group_id, self.member_id, self.epoch),
+            instance_id=self.instance_id,
+            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS if self.epoch == 0 else -1,
+            topology=READS_ORDERS if self.epoch == 0 else None,
+            active_tasks=tasks,
+            standby_tasks=others,
+            warmup_tasks=others,
+            process_id=f"process-{self.name}" if self.epoch == 0 else None,
+            client_id=self.name,
+        )
+
+
+def _given_by(response: ShareGroupHeartbeatResponse | StreamsGroupHeartbeatResponse) -> Owned | None:
+    """Return what a member is told to have; None: as before."""
+    if isinstance(response, ShareGroupHeartbeatResponse):
+        given = response.assignment
+        return None if given is None else {topic_id: tuple(partitions) for topic_id, partitions in given}
+    tasks = response.active_tasks
+    return None if tasks is None else {name: tuple(partitions) for name, partitions in tasks}
