@@ -9,7 +9,6 @@ from groupcoord.laws.consumer_groups import (
     check_epochs_grow,
     check_member_sees_what_is_durable,
     check_restart_writes_the_same,
-    check_writes_in_flight,
     consumer_group_of,
     stranger,
 )
@@ -46,8 +45,10 @@ from groupcoord.laws.membership import (
     check_nobody_waits_for_nobody,
     ids_taken_back,
 )
+from groupcoord.laws.modern_groups import check_writes_in_flight
 from groupcoord.laws.owners import OwnerLaws
 from groupcoord.laws.share_partitions import ShareLedger, check_share_partition, check_states_are_the_log
+from groupcoord.laws.streams_groups import check_sound_streams_group
 
 __all__ = [
     "NEWEST",
@@ -80,6 +81,7 @@ __all__ = [
     "check_share_partition",
     "check_size",
     "check_snapshot_rebuilds",
+    "check_sound_streams_group",
     "check_states_are_the_log",
     "check_timers",
     "check_tokens",

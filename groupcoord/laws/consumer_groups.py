@@ -7,7 +7,7 @@ log, also of a compacted one, and that a group is what its records say, hold for
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from uuid import UUID
 
 from groupcoord.coordinator import GroupCoordinator
@@ -17,17 +17,13 @@ from groupcoord.core.consumer.heartbeat import beat
 from groupcoord.core.consumer.state import ConsumerState
 from groupcoord.core.kinds import as_consumer_group
 from groupcoord.core.messages import ConsumerGroupHeartbeat, DescribeGroups
-from groupcoord.core.modern.conversion import WhenConverted
-from groupcoord.core.modern.membership import WhenDrafted
 from groupcoord.core.modern.refusal import RefusedError
-from groupcoord.core.record_keys import RecordKey
 from groupcoord.core.records import (
     CLASSIC_GROUP_KEY,
     CommitRecords,
     ConsumerGroupMetadataRecord,
     ConsumerGroupTargetAssignmentMetadataRecord,
     GroupMetadataRecord,
-    GroupRecord,
     GroupTombstone,
     OffsetCommitRecord,
     OffsetTombstone,
@@ -35,7 +31,8 @@ from groupcoord.core.records import (
     Record,
     TransactionMarker,
 )
-from groupcoord.laws.coordinator import require, served_partitions
+from groupcoord.laws.coordinator import require
+from groupcoord.laws.epochs import check_sound_epochs
 from groupcoord.log_store import LogStore
 
 __all__ = [
@@ -45,7 +42,7 @@ __all__ = [
     "check_epochs_grow",
     "check_member_sees_what_is_durable",
     "check_restart_writes_the_same",
-    "check_writes_in_flight",
+    "check_sound_consumer_group",
     "consumer_group_of",
 ]
 
@@ -87,64 +84,23 @@ def check_append(records: Iterable[Record]) -> None:
             )
 
 
-def check_writes_in_flight(coordinator: GroupCoordinator) -> None:
-    """A group has one write in flight, built on what is durable; whatever the log takes of all, groups are sound.
+def check_sound_consumer_group(state: ConsumerState) -> None:
+    """Members are whole, nobody has what is another's, and nothing is kept of who is gone.
 
     Raises:
-        LawBrokenError: a group has two, or one that builds on something else, or that would leave an unsound group.
+        LawBrokenError: it isn't so.
     """
-    for partition in served_partitions(coordinator):
-        writes: dict[str, Sequence[Record]] = {}
-        drafted = set()
-        for append in partition.writer.in_flight:
-            continuation = append.continuation
-            if isinstance(continuation, WhenDrafted | WhenConverted):
-                group_id = continuation.group.group_id
-                require(group_id not in writes, f"group {group_id!r} has two writes in flight")
-                writes[group_id] = append.records
-                if isinstance(continuation, WhenDrafted):
-                    drafted.add(group_id)
-        for group_id, found in partition.groups.items():
-            if (group := as_consumer_group(found)) is not None:
-                _check_sound(group.state)
-                draft = group.writing
-                require(
-                    (draft is not None) == (group_id in drafted) and (draft is None or draft.durable is group.state),
-                    f"{group!r} does not write what it has drafted, or has drafted it on something that is not durable",
-                )
-        for group_id, records in writes.items():
-            _check_sound_records(group_id, partition.hard.groups.get(group_id, {}).values(), records)
-
-
-def _check_sound_records(group_id: str, durable: Iterable[tuple[int, GroupRecord]], written: Iterable[Record]) -> None:
-    left: dict[RecordKey, GroupRecord] = {record.key: record for _, record in durable}
-    for record in written:
-        if isinstance(record, GroupTombstone):
-            left.pop(record.key, None)
-        elif not isinstance(record, OF_NO_GROUP):
-            left[record.key] = record
-    if CLASSIC_GROUP_KEY in left:
-        require(len(left) == 1, f"what is written makes group {group_id!r} one of two kinds: {sorted(left)}")
-    elif left:
-        _check_sound(ConsumerState.of(group_id, left.values()))
-
-
-def _check_sound(state: ConsumerState) -> None:
-    """Members are whole, nobody has what is another's, and nothing is kept of who is gone."""
+    check_sound_epochs(state)
     owners: dict[tuple[UUID, int], str] = {}
     for member_id, member in state.members.items():
-        require(
-            member.has_left or member.assignment.member_epoch <= state.assignment_epoch <= state.epoch,
-            f"epochs of group {state.group_id!r} are {state.epoch} and {state.assignment_epoch}, of {member}",
-        )
         for partition in member.partitions():
             other = owners.setdefault(partition, member_id)
             require(other == member_id, f"{partition} in group {state.group_id!r} is of {other!r} and {member_id!r}")
     statics = {m.metadata.instance_id: member_id for member_id, m in state.members.items() if m.metadata.instance_id}
     require(statics == state.static_members, f"static members of {state.group_id!r}: {state.static_members}")
     require(
-        state.targets.keys() <= state.members.keys() and state.resolved.keys() <= state.regex_subscribers.keys(),
-        f"group {state.group_id!r} remembers {[*state.targets]}, {[*state.resolved]} of members {[*state.members]}",
+        state.resolved.keys() <= state.regex_subscribers.keys(),
+        f"group {state.group_id!r} remembers {[*state.resolved]} of members {[*state.members]}",
     )
 
 

@@ -8,6 +8,7 @@ from groupcoord.sim.actors.options import GroupOptions, GroupProtocol
 from groupcoord.sim.actors.producers import TransactionalProducer
 from groupcoord.sim.actors.simple_consumers import SimpleConsumer
 from groupcoord.sim.actors.stage import ClientOperation
+from groupcoord.sim.actors.streams_applications import StreamsApplication
 from groupcoord.sim.cluster.options import ClusterOptions
 from groupcoord.sim.reports.comparison import Comparison, Difference
 from groupcoord.sim.reports.comparison_page import comparison_page
@@ -72,6 +73,7 @@ __all__ = [
     "Scenario",
     "ScenarioError",
     "SimpleConsumer",
+    "StreamsApplication",
     "TopicCreation",
     "TopicDeletion",
     "TopicGrowth",

@@ -215,9 +215,13 @@ class World:
             if fault.affects(group.options.group_id):
                 group.disturbed()
 
+    def _restless(self) -> list[str]:
+        """Return the groups that are not at rest."""
+        consumers = [group.options.group_id for group in self.groups if not group.is_at_rest()]
+        return consumers + [guest.group_id for guest in self.stage.guests.values() if not guest.is_at_rest()]
+
     def _come_to_rest(self, end_ms: int) -> int:
-        while not all(group.is_at_rest() for group in self.groups):
-            waiting = [group.options.group_id for group in self.groups if not group.is_at_rest()]
+        while waiting := self._restless():
             rest_ms = self.scheduler.time_ms - end_ms
             require(rest_ms < self.options.settle_ms, f"{', '.join(waiting)} did not come to rest in {rest_ms} ms")
             self.scheduler.run_until(self.scheduler.time_ms + REST_STEP_MS, self.laws.after_event)

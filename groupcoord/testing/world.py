@@ -38,6 +38,7 @@ from groupcoord.laws import (
     check_snapshot_rebuilds,
     check_timers,
     check_tokens,
+    check_writes_in_flight,
     error_codes,
     require,
 )
@@ -47,7 +48,6 @@ from groupcoord.laws.consumer_groups import (
     check_epochs_grow,
     check_member_sees_what_is_durable,
     check_restart_writes_the_same,
-    check_writes_in_flight,
     consumer_group_of,
     stranger,
 )

@@ -96,6 +96,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("core.records", "core.hard_state", "core.offsets", "core.timers"),
         *("core.host", "core.questions"),  # topics that applications of Kafka Streams need
         *("core.groups", "core.kinds", "core.classic", "core.consumer", "core.modern"),
+        *("core.share", "core.streams"),
     ),
     "analysis": (),
     "analysis.columns": (

@@ -98,4 +98,24 @@ STREAMS_GROUP_MUTANTS = (
         "if asked.until_ms <= now_ms]",
         "if False]",
     ),
+    Mutant(
+        "a task goes on before it was given up",
+        "streams/reconciliation.py",
+        "            self.processes.active_at(task)\n            or",
+        "           ",
+    ),
+    Mutant(
+        "a copy is made beside the task",
+        "streams/reconciliation.py",
+        "            (self.process_id in self.processes.active_at(task) and task not in self.current.assigned.active)\n"
+        "            or self.process_id in self.processes.standby_at(task)\n",
+        "            self.process_id in self.processes.standby_at(task)\n",
+    ),
+    Mutant(
+        "a task goes on beside a copy",
+        "streams/reconciliation.py",
+        "            self.processes.active_at(task)\n"
+        "            or (self.process_id in self.processes.standby_at(task) and",
+        "            self.processes.active_at(task)\n            or (not self.process_id and",
+    ),
 )

@@ -38,7 +38,6 @@ from groupcoord.sim import (
     swarm_options,
 )
 from groupcoord.sim.actors.foreign_records import FOREIGN
-from groupcoord.sim.actors.streams_applications import StreamsApplication
 from groupcoord.sim.kernel.scheduler import WORLD_RANK
 from groupcoord.sim.scenarios.faults import ConsumerFault
 from tests.subclasses import subclasses
@@ -214,11 +213,8 @@ def test_many_small_fleets_keep_every_law(first: int) -> None:
 
 
 def test_the_draw_uses_every_trouble() -> None:
-    """Over some hundred seeds, every kind of fault is drawn, and worlds without any.
-
-    Applications of Kafka Streams come by scenarios alone: the laws about causes of rebalances know consumers.
-    """
+    """Over some hundred seeds, every kind of fault is drawn, and worlds without any."""
     kinds = {type(fault) for seed in range(300) for fault in swarm_options(seed).faults}
 
-    assert kinds == {*subclasses(Fault), *subclasses(ConsumerFault)} - {ConsumerFault, StreamsApplication}
+    assert kinds == {*subclasses(Fault), *subclasses(ConsumerFault)} - {ConsumerFault}
     assert any(not swarm_options(seed).faults for seed in range(300))

@@ -31,7 +31,8 @@ topics = ["words"]
 kind = "streams-application"
 group = "counts"
 topics = ["words"]
-instances = 3
+instances = {instances}
+threads = {threads}
 at = "0ms"
 for = "8m"
 restore = "{restore}"
@@ -42,8 +43,9 @@ graceful = {graceful}
 """
 
 
-def run(*, standbys: int = 0, restore: str = "2m", graceful: bool = True, more: str = "", seed: int = 1) -> Run:
-    text = SCENARIO.format(standbys=standbys, restore=restore, graceful=str(graceful).lower(), more=more)
+def run(*, graceful: bool = True, seed: int = 1, **changes: Any) -> Run:
+    usual = {"standbys": 0, "restore": "2m", "more": "", "instances": 3, "threads": 1}
+    text = SCENARIO.format(**{**usual, **changes}, graceful=str(graceful).lower())
     return run_seed(seed, parse_scenario(text).options_of(seed))
 
 
@@ -96,13 +98,13 @@ def test_a_copy_that_keeps_up_is_ready_at_once() -> None:
     """One that has stopped to is as old as that; a task that was given up too early has nothing new on the disk."""
     tasks = StreamsTasks(1, 0, RESTORE_MS)
     tasks.take(0, 1, 0)
-    tasks.copy(0, 2)
+    tasks.copy(0, 2, 0)
     tasks.give_up(0, 1, 400_000)
     assert tasks.take(0, 2, 400_000) == 0
     tasks.give_up(0, 2, 500_000)
     assert tasks.take(0, 3, 500_000) == RESTORE_MS
     tasks.give_up(0, 3, 510_000)
-    tasks.copy(0, 4)
+    tasks.copy(0, 4, 0)
     tasks.stop_copying(0, 4, 520_000)
     assert tasks.take(0, 4, 620_000) == 10_000
     assert tasks.holder(0) == 4
@@ -125,4 +127,16 @@ def test_a_task_at_two_instances_is_noticed(monkeypatch: pytest.MonkeyPatch) -> 
     failure = run().failure
     assert failure is not None
     assert LawBrokenError.__name__ in failure
-    assert "is active at instances" in failure
+    assert "which are active at instance" in failure
+
+
+def test_a_coordinator_that_does_not_wait_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks that others have not given up yet break a law."""
+    monkeypatch.setattr("groupcoord.core.streams.reconciliation._Step._may_run", lambda self, task: True)
+    assert run(instances=4, threads=2).failure is not None
+
+
+def test_threads_of_one_process() -> None:
+    """A process has one disk, so that what one of its threads hands to another goes on with its state."""
+    shared, alone = figures(run(instances=4, threads=2)), figures(run(instances=4))
+    assert sum(shared["unowned_ms"]) < sum(alone["unowned_ms"])

@@ -114,18 +114,8 @@ class SimulatedGroup:
         if any(self._stage.topics.partition_count(p.topic) is None for consumer in alive for p in consumer.owned):
             # Commits for a topic that is gone fail, and are tried again at once.
             return False
-        known = self._known()
+        known = self._stage.cluster.known_group(self.options.group_id)
         return known is not None and self._is_made_of(alive, *known)
-
-    def _known(self) -> tuple[Group | None, Node] | None:
-        """Return the group as its coordinator has it, and who that is; None while there is no coordinator."""
-        group_id = self.options.group_id
-        coordinator = self._stage.cluster.serving(group_id)
-        if coordinator is None:
-            return None
-        partition = coordinator.partition(coordinator.partition_of(group_id))
-        group = None if partition is None else partition.groups.get(group_id)
-        return group, coordinator.node
 
     def _is_made_of(self, consumers: list[Consumer], group: Group | None, node: Node) -> bool:
         """Tell whether the coordinator has it Stable with just these consumers, and they see it as their group too."""
@@ -204,7 +194,7 @@ class SimulatedGroup:
 
         Whom the limit of the group's size or the migration policy keeps out goes on trying: that is rest for others.
         """
-        known = self._known()
+        known = self._stage.cluster.known_group(self.options.group_id)
         if self.scripted_clients or known is None:
             return False
         group, node = known
@@ -220,7 +210,7 @@ class SimulatedGroup:
 
     def member_ids(self) -> list[str]:
         """Return the ids of those of its consumers that are alive and not kept out by the migration policy."""
-        known = self._known()
+        known = self._stage.cluster.known_group(self.options.group_id)
         group = None if known is None else known[0]
         return [c.member_id for c in self.consumers if c.is_alive and not self._is_kept_out(c, group)]
 

@@ -9,6 +9,7 @@ from groupcoord.errors import ErrorCode
 from groupcoord.laws import errors_in
 from groupcoord.messages import CoordinatorType, FindCoordinator, FindCoordinatorResponse, Request, Response
 from groupcoord.sim.actors.groups import SimulatedGroup
+from groupcoord.sim.actors.guests import GuestGroup
 from groupcoord.sim.actors.stage import Stage
 from groupcoord.sim.kernel.network import Connection
 from groupcoord.sim.kernel.randomness import mixed, stable_number
@@ -49,11 +50,11 @@ class ScriptedClient:
     Args:
         stage: where it acts.
         name: what kind of client it is.
-        group: which group of consumers it can affect; None if there are no consumers.
+        group: which group it can affect, or is a member of; None if there is none to speak of.
         script: what it does.
     """
 
-    def __init__(self, stage: Stage, name: str, group: SimulatedGroup | None, script: Script) -> None:
+    def __init__(self, stage: Stage, name: str, group: SimulatedGroup | GuestGroup | None, script: Script) -> None:
         self._stage = stage
         self._name = name
         self._group = group

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
+from groupcoord.sim.actors.guests import GuestGroup
 from groupcoord.sim.actors.options import GroupProtocol
 from groupcoord.sim.actors.streams_tasks import StreamsTasks
 from groupcoord.sim.actors.transactions import Transactions
@@ -82,6 +83,7 @@ class Stage:
         topics: the topics that there are.
         transactions: those of all producers.
         operations: how often clients did what.
+        guests: groups whose members are no consumers, by name.
         applications: the tasks of applications of Kafka Streams, by group.
         round_trip_ms: no answer takes longer while nothing is wrong, but for those that wait for others.
     """
@@ -106,6 +108,7 @@ class Stage:
         self.ownership = ownership
         self.transactions = transactions
         self.operations: Counter[ClientOperation] = Counter()
+        self.guests: dict[str, GuestGroup] = {}
         self.applications: dict[str, StreamsTasks] = {}
         self.round_trip_ms = 2 * cluster.options.most_latency_ms + 2 * cluster.options.flush_ms
         self._client_count = consumer_count
@@ -114,6 +117,10 @@ class Stage:
         """Return a number for a client that is no consumer."""
         self._client_count += 1
         return self._client_count
+
+    def guest(self, group_id: str) -> GuestGroup:
+        """Return the group of this name whose members are no consumers, made if need be."""
+        return self.guests.setdefault(group_id, GuestGroup(group_id, self.cluster))
 
     def record(self, what: str) -> None:
         """Add a line about the world to the trace."""

@@ -33,11 +33,12 @@ _FENCING = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
 
 @frozen(kw_only=True)
 class StreamsApplication(Fault):
-    """An application of one subtopology comes, with some instances of a thread each, and goes at the end.
+    """An application of one subtopology comes, with some instances, and goes at the end.
 
     Attributes:
         group: its name.
-        instances: how many there are.
+        instances: how many there are, each a member.
+        threads: so many instances, one after the other, are threads of one process, with one disk.
         topics: what it reads.
         restore_ms: how long it takes to read the whole state of a task; 0: tasks have none.
         restart_from_ms: when the first instance is restarted, milliseconds since the run began; None: never.
@@ -49,6 +50,7 @@ class StreamsApplication(Fault):
     group: str
     instances: int
     topics: tuple[str, ...]
+    threads: int = 1
     restore_ms: int = 0
     restart_from_ms: int | None = None
     restart_every_ms: int = 30_000
@@ -69,7 +71,7 @@ class StreamsApplication(Fault):
         instances = [_Instance(self, index, stage, tasks, session_ms) for index in range(self.instances)]
         for instance in instances:
             instance.others = [other for other in instances if other is not instance]
-            ScriptedClient(stage, INSTANCE, None, instance.script())
+            ScriptedClient(stage, INSTANCE, stage.guest(self.group), instance.script())
 
     def end(self, stage: Stage, population: Population) -> None:
         """Stop measuring: its instances are about to go."""
@@ -113,6 +115,11 @@ class _Instance:
         yield from self._life(2, end_ms, leaves=True)
 
     @property
+    def process(self) -> int:
+        """Whose thread it is."""
+        return self.index // self.application.threads
+
+    @property
     def _now_ms(self) -> int:
         return self.stage.scheduler.time_ms
 
@@ -145,7 +152,7 @@ class _Instance:
             self._have(frozenset(), frozenset())
             request.topology = self.application.topology()
             request.rebalance_timeout_ms = REBALANCE_TIMEOUT_MS
-            request.process_id = f"{self.application.group}-{self.index}"
+            request.process_id = f"{self.application.group}-{self.process}"
         if epoch == 0 or tells:
             request.active_tasks, request.standby_tasks = _task_ids(self.active), _task_ids(self.standby)
             request.warmup_tasks = ()
@@ -155,25 +162,32 @@ class _Instance:
         """Take and give up tasks: what it gives up it gives up first.
 
         Raises:
-            LawBrokenError: another instance has one of them active and can't be put out yet, or it has a task twice.
+            LawBrokenError: another instance that can't be put out yet has one of them active, or a copy in its process.
         """
         now_ms = self._now_ms
-        require(not active & standby, f"{self.application.group}-{self.index} has a standby beside the active task")
         for number in sorted(self.active - active):
-            self.tasks.give_up(number, self.index, now_ms)
+            self.tasks.give_up(number, self.process, now_ms)
         for number in sorted(self.standby - standby):
-            self.tasks.stop_copying(number, self.index, now_ms)
+            self.tasks.stop_copying(number, self.process, now_ms)
+        self._check(active, standby)
         for number in sorted(active - self.active):
-            for other in self.others:
-                require(
-                    number not in other.active or now_ms - other.taken_ms >= self.session_ms,
-                    f"{self.application.group}: task {number} is active at instances {self.index} and {other.index}",
-                )
-            is_ready = self.tasks.take(number, self.index, now_ms) == 0
+            is_ready = self.tasks.take(number, self.process, now_ms) == 0
             self.stage.count(INSTANCE, "takes a task", "with its state" if is_ready else "reads its state")
         for number in sorted(standby - self.standby):
-            self.tasks.copy(number, self.index)
+            self.tasks.copy(number, self.process, now_ms)
         self.active, self.standby = active, standby
+
+    def _check(self, active: frozenset[int], standby: frozenset[int]) -> None:
+        name = f"{self.application.group}-{self.index}"
+        require(not active & standby, f"{name} has a standby beside the active task")
+        for other in self.others:
+            if self._now_ms - other.taken_ms >= self.session_ms:
+                continue
+            twice = other.active & active
+            require(not twice, f"{name} has the tasks {set(twice)}, which are active at instance {other.index}")
+            if other.process == self.process:
+                beside = (other.standby & active) | (other.active & standby)
+                require(not beside, f"{name} has the tasks {set(beside)}, and so has {other.index} in its process")
 
 
 def _numbers(tasks: tuple[TaskIds, ...]) -> frozenset[int]:

@@ -48,7 +48,7 @@ class StreamsTasks:
     task, what came since if it has an old state on its disk, all if it has none.
 
     Args:
-        count: how many there are.
+        count: how many there are at first.
         start_ms: when the application starts.
         restore_ms: how long it takes to read a whole changelog; 0: tasks have no state.
     """
@@ -60,13 +60,17 @@ class StreamsTasks:
 
     def take(self, number: int, instance: int, now_ms: int) -> int:
         """An instance has got a task to process; return how long it has to read before it can."""
-        task = self._tasks[number]
+        task = self._task(number, now_ms)
         restore_ms = self._restoring_ms(task, instance, now_ms)
         if task.last_holder not in (None, instance):
             task.figures.moves += 1
         task.holder = task.last_holder = instance
         task.ready_ms = now_ms + restore_ms
         return restore_ms
+
+    def _task(self, number: int, now_ms: int) -> _Task:
+        """Return a task; one that nobody has had yet may have come with a topic that has grown."""
+        return self._tasks.setdefault(number, _Task(now_ms))
 
     def _restoring_ms(self, task: _Task, instance: int, now_ms: int) -> int:
         if not self._restore_ms or (task.last_holder is None and not task.copies):
@@ -86,9 +90,9 @@ class StreamsTasks:
             task.idle_since_ms = task.copies[instance] = now_ms
         task.holder = None
 
-    def copy(self, number: int, instance: int) -> None:
+    def copy(self, number: int, instance: int, now_ms: int) -> None:
         """An instance keeps the state of a task from now on, as a standby."""
-        self._tasks[number].copies[instance] = None
+        self._task(number, now_ms).copies[instance] = None
 
     def stop_copying(self, number: int, instance: int, now_ms: int) -> None:
         """An instance keeps up no longer."""

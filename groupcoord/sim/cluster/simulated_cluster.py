@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.consumer_protocol import TopicPartition
+from groupcoord.core.groups import Group
 from groupcoord.core.questions import CreateInternalTopics
+from groupcoord.messages import Node
 from groupcoord.sim.cluster.log import NOBODY, Leader, StoreFault
 from groupcoord.sim.cluster.nodes import CoordinatorNode, NodeEnvironment
 from groupcoord.sim.cluster.options import ClusterOptions
 from groupcoord.sim.cluster.topics import Topics
 from groupcoord.sim.kernel.randomness import mixed, stable_number
 from groupcoord.sim.kernel.scheduler import WORLD_RANK, Scheduler
+
+
+class KnownGroup(NamedTuple):
+    """A group as its coordinator has it; None: there is none of that name.
+
+    Attributes:
+        node: where that is.
+    """
+
+    group: Group | None
+    node: Node
 
 
 class SimulatedCluster:
@@ -83,6 +97,14 @@ class SimulatedCluster:
         """Return the coordinator of :meth:`serving_node`."""
         node = self.serving_node(group_id)
         return None if node is None else node.coordinator
+
+    def known_group(self, group_id: str) -> KnownGroup | None:
+        """Return a group as its coordinator has it, and who that is; None while there is no coordinator."""
+        coordinator = self.serving(group_id)
+        if coordinator is None:
+            return None
+        partition = coordinator.partition(coordinator.partition_of(group_id))
+        return KnownGroup(None if partition is None else partition.groups.get(group_id), coordinator.node)
 
     # ------------------------------------------------------------ topics
 

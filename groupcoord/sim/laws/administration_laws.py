@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from groupcoord.coordinator import ConsumerGroupState, GroupState
 from groupcoord.core.consumer_protocol import TopicPartition, decode_assignment
+from groupcoord.core.streams.group import StreamsGroupState
 from groupcoord.errors import ErrorCode
 from groupcoord.laws import require
 from groupcoord.messages import DeleteGroupsResponse, DescribedGroup, ListGroupsResponse
@@ -14,6 +15,7 @@ STATES = {state.value for state in GroupState if state is not GroupState.DEAD}
 STATES_BY_TYPE = {
     "classic": STATES,
     "consumer": {state.value for state in ConsumerGroupState if state is not ConsumerGroupState.DEAD},
+    "streams": {state.value for state in StreamsGroupState if state is not StreamsGroupState.DEAD},
 }
 
 IsKnown = Callable[[str], bool | None]

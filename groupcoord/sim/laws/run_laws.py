@@ -13,6 +13,7 @@ from uuid import UUID
 
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.kinds import as_consumer_group
+from groupcoord.core.modern.group import ModernGroup
 from groupcoord.core.modern.state import FIRST_EPOCH
 from groupcoord.core.records import ZERO_UUID, GroupTombstone, OffsetTombstone
 from groupcoord.errors import ErrorCode
@@ -24,6 +25,7 @@ from groupcoord.laws import (
     check_replay,
     check_size,
     check_tokens,
+    check_writes_in_flight,
     compacted,
     error_codes,
     require,
@@ -34,7 +36,6 @@ from groupcoord.laws.consumer_groups import (
     check_epochs_grow,
     check_member_sees_what_is_durable,
     check_restart_writes_the_same,
-    check_writes_in_flight,
     consumer_group_of,
     stranger,
 )
@@ -443,16 +444,16 @@ class RunLaws:
                 place = mixed(index, self._cluster.scheduler.time_ms) / 2**32
                 left = compacted(list(self._cluster.log.memory.read(index)), place)
                 check_rebuilt(served, ((entry.offset, entry.record) for entry in left), "its compacted log")
-        self._look_at_consumer_groups(node, coordinator, rebuilds)
+        self._look_at_modern_groups(node, coordinator, rebuilds)
 
-    def _look_at_consumer_groups(self, node: CoordinatorNode, coordinator: GroupCoordinator, rebuilds: bool) -> None:
-        """Look at the consumer groups of a node, unless they are as they were the last time."""
+    def _look_at_modern_groups(self, node: CoordinatorNode, coordinator: GroupCoordinator, rebuilds: bool) -> None:
+        """Look at the groups of a node whose state is in the log, unless they are as they were the last time."""
         groups = [
             group
             for index in range(self._cluster.partition_count)
             if (served := coordinator.partition(index)) is not None
-            for group in map(as_consumer_group, served.groups.values())
-            if group is not None
+            for group in served.groups.values()
+            if isinstance(group, ModernGroup)
         ]
         seen: list[object] = [part for group in groups for part in (group.state, group.writing)]
         before, self._seen[node.node_id] = self._seen.get(node.node_id, []), seen
@@ -461,7 +462,7 @@ class RunLaws:
             return
         self._has_new_claims = False
         check_writes_in_flight(coordinator)
-        for group in groups:
+        for group in filter(None, map(as_consumer_group, groups)):
             if node.is_up_to_date(self._cluster.partition_of(group.group_id)):
                 self._check_consumers(coordinator, group.group_id)
                 if rebuilds:

@@ -80,6 +80,7 @@ def _streams_application(table: TableReader, targets: EventTargets) -> Make:
     if group in (other.group_id for other in targets.groups):
         table.fail("group", f"there are consumers with the name {group!r}")
     bounds, instances = table.duration_range("for"), table.number("instances", 2, at_least=1, at_most=1_000)
+    threads = table.number("threads", 1, at_least=1, at_most=1_000)
     restore_ms, restart = table.duration("restore", "0ms"), table.duration_range("restart", "0ms")
     every_ms, down_ms = table.positive_duration("every", "30s"), table.positive_duration("down", "5s")
     is_graceful = table.flag("graceful", True)
@@ -92,6 +93,7 @@ def _streams_application(table: TableReader, targets: EventTargets) -> Make:
                 group=group,
                 instances=instances,
                 topics=topics,
+                threads=threads,
                 restore_ms=restore_ms,
                 restart_from_ms=at_ms + chance.randint(*restart) if restart[1] else None,
                 restart_every_ms=every_ms,

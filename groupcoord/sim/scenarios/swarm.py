@@ -15,6 +15,7 @@ from groupcoord.sim.actors.foreign_records import FOREIGN, ForeignRecords
 from groupcoord.sim.actors.options import GroupOptions, GroupProtocol
 from groupcoord.sim.actors.producers import TransactionalProducer
 from groupcoord.sim.actors.simple_consumers import SimpleConsumer
+from groupcoord.sim.actors.streams_applications import StreamsApplication
 from groupcoord.sim.cluster.options import ClusterOptions
 from groupcoord.sim.kernel.randomness import stream
 from groupcoord.sim.scenarios.faults import (
@@ -69,6 +70,8 @@ def swarm_options(seed: int) -> WorldOptions:
     cluster, stalls = _owned(seed, duration_ms, cluster)
     faults += stalls
     faults += _others(seed, duration_ms, cluster, topics, groups)
+    cluster, applications = _with_applications(seed, duration_ms, cluster, topics)
+    faults += applications
     return WorldOptions(
         cluster=cluster,
         topics=topics,
@@ -232,6 +235,45 @@ def _owned(seed: int, duration_ms: int, cluster: ClusterOptions) -> tuple[Cluste
         end_ms = start_ms + chance.choice((200, 2_000, 10_000))
         stalls.append(NodeStall(start_ms=start_ms, end_ms=end_ms, node_id=chance.randint(1, cluster.node_count)))
     return evolve(cluster, lease_ms=chance.choice((600, 1_500, 4_000))), stalls
+
+
+def _with_applications(
+    seed: int, duration_ms: int, cluster: ClusterOptions, topics: dict[str, int]
+) -> tuple[ClusterOptions, list[Fault]]:
+    """Return the cluster with settings of streams groups, and applications of Kafka Streams in one world of three."""
+    chance = stream(seed, "swarm", "streams")
+    if chance.random() >= 1 / 3:
+        return cluster, []
+    session_timeout_ms = chance.choice((6_000, 10_000, 30_000))
+    config = evolve(
+        cluster.config,
+        group_streams_min_session_timeout_ms=1_000,
+        group_streams_session_timeout_ms=session_timeout_ms,
+        group_streams_min_heartbeat_interval_ms=100,
+        group_streams_heartbeat_interval_ms=chance.choice((500, 2_000, session_timeout_ms // 3)),
+        group_streams_initial_rebalance_delay_ms=chance.choice((0, 500, 3_000)),
+        group_streams_num_standby_replicas=chance.choice((0, 0, 1, 2)),
+        group_streams_assignment_interval_ms=chance.choice((0, 1_000, 5_000)),
+    )
+    found: list[Fault] = []
+    for number in range(chance.randint(1, 2)):
+        start_ms = chance.randint(0, duration_ms // 2)
+        found.append(
+            StreamsApplication(
+                start_ms=start_ms,
+                end_ms=chance.randint(start_ms + 10_000, duration_ms - 1_000),
+                group=f"application{number}",
+                instances=chance.randint(1, 4),
+                topics=tuple(sorted(chance.sample(sorted(topics), chance.randint(1, len(topics))))),
+                threads=chance.choice((1, 1, 2)),
+                restore_ms=chance.choice((0, 2_000, 60_000)),
+                restart_from_ms=chance.choice((None, start_ms + chance.randint(0, 40_000))),
+                restart_every_ms=chance.choice((500, 5_000, 20_000)),
+                down_ms=chance.choice((0, 1_000, 15_000)),
+                is_graceful=chance.random() < 0.5,
+            )
+        )
+    return evolve(cluster, config=config), found
 
 
 def _limits(seed: int, cluster: ClusterOptions, groups: tuple[GroupOptions, ...]) -> ClusterOptions:

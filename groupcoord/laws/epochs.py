@@ -1,0 +1,23 @@
+"""The epochs of a group whose state is in the log: none is ahead of what it follows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from groupcoord.core.modern.state import ModernGroupState
+from groupcoord.laws.coordinator import require
+
+
+def check_sound_epochs(state: ModernGroupState[Any, Any]) -> None:
+    """Members are not ahead of the target, that is not ahead of the group, and nothing is kept of who is gone.
+
+    Raises:
+        LawBrokenError: it isn't so.
+    """
+    for member in state.members.values():
+        epochs = member.member_epoch, state.assignment_epoch, state.epoch
+        require(tuple(sorted(epochs)) == epochs, f"epochs of group {state.group_id!r} are {epochs}, of {member}")
+    require(
+        state.targets.keys() <= state.members.keys(),
+        f"group {state.group_id!r} remembers {[*state.targets]} of members {[*state.members]}",
+    )
