@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 FAILED, USAGE_ERROR = 1, 2
 POLL_S = 0.5
+WORST_PRINTED_MAX = 10
 MASTER, MEMORY = "local[*]", "2g"
 LOOPBACK, PORT_MAX = "127.0.0.1", 65_535
 
@@ -446,30 +447,33 @@ def _print_result(report: Report, out: str) -> None:
     )
     if found.corrupt_ranges:
         console.print(f"{found.corrupt_ranges:,} byte ranges could not be read", style="bold red")
-    _print_troubled(console, report)
+    _print_worst(console, report)
     if report.verification is not None:
         _print_verification(console, report)
     console.print(f"report: {out.rstrip('/')}/{PAGE}")
 
 
-def _print_troubled(console: Console, report: Report) -> None:
+def _print_worst(console: Console, report: Report) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from groupcoord.analysis.report.text import clipped, format_time
+    from groupcoord.analysis.report.standing import BAD
+    from groupcoord.analysis.report.text import clipped, format_number
 
-    rows = [story.row for story in report.troubled if story.row.trouble]
+    rows = [row for row in report.groups if not row.standing.is_fine]
     if not rows:
         return
-    table = Table(title="most troubled groups", title_justify="left")
-    table.add_column("group")
-    for name in ("points", "rebalances", "joined", "left", "anomalies"):
+    table = Table(title="worst groups", title_justify="left")
+    for name in ("status", "group", "what is wrong"):
+        table.add_column(name, overflow="fold")
+    for name in ("behind", "rebalances", "anomalies"):
         table.add_column(name, justify="right")
-    table.add_column("last rebalance")
-    for row in rows:
-        numbers = (row.trouble, row.rebalances, row.joined, row.left, row.anomalies)
+    for row in rows[:WORST_PRINTED_MAX]:
+        stands = row.standing
+        numbers = (stands.lag, row.rebalances, row.anomalies)
         group_id = Text(clipped(row.group_id, 60) if console.is_terminal else row.group_id)
-        table.add_row(group_id, *(f"{number:,}" for number in numbers), format_time(row.last_rebalance_ms))
+        word = Text(stands.word, style="bold red" if stands.severity == BAD else "yellow")
+        table.add_row(word, group_id, Text(clipped(stands.told)), *(format_number(number) for number in numbers))
     console.print(table)
 
 

@@ -9,9 +9,10 @@ import pyarrow as pa
 
 from groupcoord.analysis.columns.results import ResultDirectory
 from groupcoord.analysis.columns.tables import COMMITS, arrow_schema
+from groupcoord.analysis.figures.commits import CommitCount, count_commits
 from groupcoord.analysis.figures.findings import stale_rows
 from groupcoord.analysis.figures.finished import FinishedTables
-from groupcoord.analysis.figures.groups import CommitCount, count_commits, group_rows, state_counts
+from groupcoord.analysis.figures.groups import group_rows, state_counts
 from groupcoord.analysis.figures.rebalances import RebalanceFigures, count_rebalances
 from groupcoord.analysis.history.causes import JOIN, SESSION_EXPIRY
 

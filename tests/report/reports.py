@@ -8,6 +8,17 @@ from attrs import evolve
 
 from groupcoord.analysis.history.causes import CAUSES, EXPIRY_OR_LEAVE, JOIN, LEAVE, UNKNOWN
 from groupcoord.analysis.report import model
+from groupcoord.analysis.report.standing import (
+    BAD,
+    FINE,
+    MEMBERS_TOLD_MAX,
+    PARTITIONS_OF_MEMBER_MAX,
+    UNTROUBLED,
+    WARNING,
+    MemberShare,
+    PartitionShare,
+    Standing,
+)
 
 START_MS = 1_795_245_817_000
 MINUTE_MS = 60_000
@@ -63,7 +74,22 @@ def story(group_id: str, rebalances: int = 9) -> model.GroupStory:
         tuple(anomaly(group_id, number) for number in range(model.ANOMALIES_OF_GROUP_MAX if rebalances > 9 else 2)),
         bins("commits", "tombstones", length=model.BINS_OF_GROUP_MAX if rebalances > 9 else 30),
         epochs(model.EPOCHS_OF_GROUP_MAX if rebalances > 9 else 9),
+        shares(group_id, *((MEMBERS_TOLD_MAX, PARTITIONS_OF_MEMBER_MAX) if rebalances > 9 else (2, 2))),
     )
+
+
+def standing(group_id: str) -> Standing:
+    """A group whose commits stopped."""
+    return Standing(BAD, "STOP", f"Commits stopped of {group_id}:3: no commit for 900 s.", 5_000, 42_000)
+
+
+def shares(name: str, members: int, partitions: int) -> tuple[MemberShare, ...]:
+    """Members that have some partitions, and one that has none."""
+    some = tuple(
+        PartitionShare(f"{name} orders", number, 40, START_MS, 900, 42_000, "STOP", BAD) for number in range(partitions)
+    )
+    busy = (MemberShare(f"{name} {number}", "/10.0.0.1", 9, 360, 8_100, some) for number in range(members - 1))
+    return (*busy, MemberShare(f"idle {name}", "/10.0.0.2", 0, 0, None, ()))
 
 
 def epochs(length: int) -> tuple[model.EpochPoint, ...]:
@@ -103,6 +129,7 @@ def row(group_id: str, trouble: int, rebalances: int = 9) -> model.GroupRow:
         anomalies=2,
         commits=1_234,
         last_commit_ms=START_MS + 25 * MINUTE_MS,
+        standing=standing(group_id) if trouble else UNTROUBLED,
     )
 
 
@@ -134,10 +161,10 @@ def partition(number: int, records: int) -> model.PartitionRow:
 
 def lag(name: str, is_large: bool) -> dict[str, Any]:
     """What a report says of lag."""
-    row = model.LagRow(name, "orders", 6, 5_000, 900, 42_000, "STOP")
+    row = model.LagRow(name, "orders", 6, 5_000, 900, 42_000, "STOP", BAD)
     count = model.LAGGING_MAX if is_large else 3
     rows = tuple(evolve(row, group_id=f"{name}{number}", lag=5_000 - number) for number in range(count))
-    return {"lag": rows, "statuses": (model.StatusCount("STOP", 6, 3), model.StatusCount("OK", 40, 7))}
+    return {"lag": rows, "statuses": (model.StatusCount("STOP", 6, 3, BAD), model.StatusCount("OK", 40, 7))}
 
 
 def report(groups: int = 12, name: str = "group-") -> model.Report:
@@ -184,6 +211,7 @@ def report(groups: int = 12, name: str = "group-") -> model.Report:
         churning=rows[: model.CHURNING_MAX],
         **consumer_groups(name, is_large),
         groups=rows,
+        severities={BAD: groups, WARNING: 0, FINE: 0},
         troubled=tuple(story(one.group_id, rebalances) for one in rows[: model.TROUBLED_MAX]),
         partitions=tuple(
             partition(number, 1_000 * (number + 1)) for number in range(model.PARTITIONS_MAX if is_large else 8)

@@ -12,6 +12,7 @@ from attrs import evolve
 from groupcoord.analysis.report import model
 from groupcoord.analysis.report.layout import LONG_TABLE_ROWS
 from groupcoord.analysis.report.page import report_page
+from groupcoord.analysis.report.standing import BAD, FINE, WARNING, Standing
 
 from . import reports
 
@@ -63,7 +64,9 @@ def test_page_is_whole_and_needs_nothing_else() -> None:
     assert all(address.startswith("#") and address[1:] in page.ids for address in page.addresses)
     assert len(set(page.ids)) == len(page.ids)
     assert not re.search(r"https?:|@import|url\(", text)
+    assert page.ids[:4] == ["worst", "overview", "anomalies", "lag"]
     assert {
+        "worst",
         "overview",
         "states",
         "rebalances",
@@ -103,7 +106,7 @@ def test_sections_without_anything_are_left_out() -> None:
     page = Page(report_page(report))
     words = " ".join(page.words)
 
-    assert page.ids == ["overview", "rebalances", "anomalies", "read"]
+    assert page.ids == ["overview", "anomalies", "rebalances", "read"]
     assert "The log shows no rebalance." in words
     assert "None was found." in words
 
@@ -144,7 +147,7 @@ def test_names_of_troubled_groups_lead_to_their_stories() -> None:
     """Wherever such a group is named, its name leads to its card; other names lead nowhere."""
     text = report_page(reports.report())
 
-    assert text.count('<article class="card" id="group-2"><h3>2. <code>group-1</code>') == 1
+    assert text.count('<article class="card bad" id="group-2"><h3>2. <code>group-1</code>') == 1
     assert text.count('<a href="#group-2"><code>group-1</code></a>') >= 5
     assert "<code>group-11</code></a>" not in text
 
@@ -177,6 +180,61 @@ def test_statuses_and_retention_are_told() -> None:
     assert "next record's age worst status" in words
     assert "by a retention of 1 day, as the cluster says, if nobody uses them" in words
     assert "by a retention of 1 day, Kafka's default, if nobody uses them" in without
+
+
+def words_of(section: str, report: model.Report) -> str:
+    """Return the words of a section, with single blanks between them."""
+    found = report_page(report).split(f'<section id="{section}">')[1].split("</section>")[0]
+    return " ".join(" ".join(Page(found).words).split())
+
+
+def test_the_worst_groups_come_first() -> None:
+    """A page begins with at most five groups, each with its status in its colour, its lag and what is wrong with it."""
+    report = reports.report()
+    text = report_page(report).split('<section id="worst">')[1].split("</section>")[0]
+    words = words_of("worst", report)
+
+    assert text.count('<li class="bad">') == model.WORST_MAX
+    assert text.count('<a href="#group-1"><code>group-0</code></a><span class="pill bad">STOP</span>') == 1
+    assert "12 of 12 groups need a look; in 12 of them records are not processed, or twice." in words
+    assert "group-0 STOP 5,000 records behind, 42.0 s Commits stopped of group-0:3: no commit for 900 s." in words
+    assert "After them: group-5 STOP" in words
+
+
+def test_a_warning_is_not_told_as_bad() -> None:
+    """A group that only may get into trouble has another colour, and nothing is said of records."""
+    warned = evolve(reports.row("g", 1), standing=Standing(WARNING, "flapping member", "Flapping member: g came back."))
+    report = evolve(reports.report(), groups=(warned,), severities={BAD: 0, WARNING: 1, FINE: 11}, troubled=())
+    text = report_page(report)
+
+    assert "1 of 12 groups needs a look." in words_of("worst", report)
+    assert '<li class="warning">' in text
+    assert '<li class="bad">' not in text
+
+
+def test_that_all_is_well_is_told() -> None:
+    """Without anything wrong the page begins with that, and with who is furthest behind; no group has a card."""
+    rows = tuple(
+        evolve(reports.row(f"g{number}", 0), standing=Standing(lag=number * 10, lag_ms=None)) for number in range(3)
+    )
+    report = evolve(reports.report(), groups=rows, severities={BAD: 0, WARNING: 0, FINE: 3}, troubled=())
+    polled = evolve(report, polls=model.Polls(1, 0, 0, 0, ()), lag=(), statuses=())
+
+    assert words_of("worst", report) == (
+        "What is wrong No anomaly was found and each group keeps up with its topics. "
+        "Furthest behind: g2 (20 records behind) and g1 (10 records behind)."
+    )
+    assert words_of("worst", polled).startswith("What is wrong Furthest behind: g2")
+    assert "<article" not in report_page(report)
+
+
+def test_who_has_what_is_told() -> None:
+    """Each member has its partitions with commits and lag of each, or is said to have nothing."""
+    words = words_of("troubled", reports.report())
+
+    assert "group-0 0 10.0.0.1, 9 partitions, 360 commits, 8,100 behind group-0 orders:0 40" in words
+    assert "900 42.0 s STOP 7 more" in words
+    assert "idle group-0 10.0.0.2, 0 partitions, 0 commits nothing" in words
 
 
 def test_findings_of_one_kind_are_told_once() -> None:

@@ -77,7 +77,7 @@ def test_every_shape_has_a_colour() -> None:
 def test_colours_can_be_told_from_their_ground(colours: dict[str, str]) -> None:
     """As WCAG 2.1 asks for: text has a contrast of at least 4.5 with what is behind it, shapes of at least 3."""
     for ground in ("page", "card"):
-        for name in ("text", "soft", "accent", "bad", "good"):
+        for name in ("text", "soft", "accent", "bad", "good", "warn"):
             assert contrast(colours[name], colours[ground]) >= 4.5, (name, ground)
         for name in FILLS.values():
             assert contrast(colours[name], colours[ground]) >= 3, (name, ground)
@@ -162,6 +162,20 @@ def test_picture_of_a_group_has_its_events_where_they_happened() -> None:
     assert picture.count('class="finding"') == len(told.anomalies)
     assert "at most 4 members" in picture
     assert "at most 4 commits in 1 min" in picture
+
+
+def test_a_silence_at_the_end_is_shown() -> None:
+    """From the last commit to the end of the log: all of it if there was none, nothing if it is short."""
+    told = reports.story("a")
+    last_ms = told.row.last_commit_ms or 0
+    axis = Axis(reports.START_MS, last_ms + 30 * reports.MINUTE_MS)
+    (silent,) = rects(group_picture(told, axis), "silence")
+    (never,) = rects(group_picture(evolve(told, row=evolve(told.row, commits=0, last_commit_ms=None)), axis), "silence")
+
+    assert (silent["x"], never["x"]) == (pytest.approx(axis.x(last_ms), abs=0.1), pytest.approx(axis.x(axis.start_ms)))
+    assert silent["x"] + silent["width"] == pytest.approx(axis.x(axis.end_ms), abs=0.1)
+    assert "no commit for 30.0 min" in group_picture(told, axis)
+    assert not rects(group_picture(told, Axis(reports.START_MS, last_ms + reports.MINUTE_MS)), "silence")
 
 
 def test_epochs_are_steps() -> None:

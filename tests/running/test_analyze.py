@@ -27,6 +27,7 @@ from groupcoord.testing import ProducerRecord, ServerThread
 
 from ..history.consumer_story import CREW, crew, write_story
 from ..live.recorded import TOPIC, recorded_server
+from ..report.thirty_groups import FLAPPING, MISBEHAVING, STORM, STUCK, write_log
 from .command import Run, run
 from .written import columns_of, read_table, table_names, written_columns
 
@@ -273,3 +274,16 @@ def test_small_logs_need_no_spark(broker_log: Path, monkeypatch: pytest.MonkeyPa
 
     assert (small, told, command._takes_spark(command.Engine.AUTO, source, [])) == (False, True, True)
     assert f"up to {said}" in str(command.EngineOption.__metadata__[0].help)
+
+
+@pytest.mark.ci
+def test_the_page_begins_with_the_groups_that_misbehave(tmp_path: Path) -> None:
+    """Of thirty groups those that were made to misbehave come first, and each has its own word."""
+    data, ends = write_log(tmp_path)
+    report = LocalAnalysis([data], tmp_path / "out", end_offsets=str(ends)).run()
+    worst = {row.group_id: row.standing.word for row in report.groups if not row.standing.is_fine}
+
+    assert next(iter(worst)) == STUCK
+    assert worst.items() >= {STUCK: "STOP", FLAPPING: "flapping member", STORM: "commit storm"}.items()
+    assert worst.keys() <= set(MISBEHAVING)
+    assert [story.row.group_id for story in report.troubled] == list(worst)

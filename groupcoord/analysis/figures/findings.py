@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from groupcoord.analysis.columns.kind_names import describe_kind
+from groupcoord.analysis.figures.standings import severity_of_kind, severity_of_status
 from groupcoord.analysis.figures.values import Row, at_ms, by_group, cut, known, none_first
 from groupcoord.analysis.history.lag import LagStatus
 from groupcoord.analysis.report import model
 from groupcoord.analysis.report.rows import difference_told
+from groupcoord.analysis.report.standing import SEVERITIES
 
 # ---------------------------------------------------------------- what was read
 
@@ -40,20 +42,26 @@ def corrupt_rows(corrupt: Iterable[Row]) -> tuple[model.CorruptRange, ...]:
 
 
 def lag_rows(lag: Iterable[Row]) -> tuple[model.LagRow, ...]:
-    """Return the groups and topics that are furthest behind."""
+    """Return the groups and topics that are furthest behind, of the worst status in front."""
     behind: defaultdict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in lag:
         if row.get("lag"):
             behind[row["group_id"], row["topic"]].append(row)
     rows = [_lag_row(*key, some) for key, some in behind.items()]
-    return tuple(sorted(rows, key=lambda row: (-row.lag, row.group_id, row.topic))[: model.LAGGING_MAX])
+    return tuple(sorted(rows, key=_distance)[: model.LAGGING_MAX])
+
+
+def _distance(row: model.LagRow) -> tuple[int, int, str, str]:
+    return (-LagStatus[row.status or LagStatus.OK.name], -row.lag, row.group_id, row.topic)
 
 
 def _lag_row(group_id: str, topic: str, rows: Sequence[Row]) -> model.LagRow:
     lags = [row["lag"] for row in rows]
     lag_ms = max(known(row.get("lag_ms") for row in rows), default=None)
     status = max(_statuses(rows), default=None)
-    return model.LagRow(group_id, topic, len(rows), sum(lags), max(lags), lag_ms, "" if status is None else status.name)
+    named = "" if status is None else status.name
+    severity = severity_of_status(named)
+    return model.LagRow(group_id, topic, len(rows), sum(lags), max(lags), lag_ms, named, severity)
 
 
 def status_counts(lag: Iterable[Row]) -> tuple[model.StatusCount, ...]:
@@ -63,7 +71,7 @@ def status_counts(lag: Iterable[Row]) -> tuple[model.StatusCount, ...]:
         for status in _statuses([row]):
             groups[status].append(row["group_id"])
     return tuple(
-        model.StatusCount(status.name, len(some), len(set(some)))
+        model.StatusCount(status.name, len(some), len(set(some)), severity_of_status(status.name))
         for status, some in sorted(groups.items(), reverse=True)
     )
 
@@ -76,7 +84,7 @@ def _statuses(rows: Iterable[Row]) -> list[LagStatus]:
 
 
 def anomaly_counts(anomalies: Iterable[Row]) -> tuple[model.AnomalyCount, ...]:
-    """Return how many anomalies of each kind there are."""
+    """Return how many anomalies of each kind there are, the worst kinds first."""
     by_kind: defaultdict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in anomalies:
         by_kind[row["kind"], row.get("status") or ""].append(row)
@@ -87,21 +95,25 @@ def anomaly_counts(anomalies: Iterable[Row]) -> tuple[model.AnomalyCount, ...]:
             len({row["group_id"] for row in some}),
             min(known(at_ms(row["first_ms"]) for row in some), default=None),
             max(known(at_ms(row["last_ms"]) for row in some), default=None),
+            severity_of_kind(key[0]),
         )
         for key, some in by_kind.items()
     ]
-    return tuple(sorted(rows, key=lambda row: (-row.count, row.kind, row.status)))
+    return tuple(sorted(rows, key=lambda row: (-SEVERITIES.index(row.severity), -row.count, row.kind, row.status)))
 
 
-def anomaly_rows(anomalies: Iterable[Row], of_group_max: int, limit: int) -> list[model.AnomalyRow]:
-    """Return the first anomalies of each group, oldest first, those of the groups with most of them in front.
+def anomaly_rows(
+    anomalies: Iterable[Row], of_group_max: int, limit: int, ranks: Mapping[str, int]
+) -> list[model.AnomalyRow]:
+    """Return the first anomalies of each group, oldest first, those of the worst groups in front.
 
     Args:
         anomalies: the table.
         of_group_max: how many of one group.
         limit: how many in all.
+        ranks: of the groups, the worst's is the lowest.
     """
-    ordered = sorted(by_group(anomalies).items(), key=lambda one: (-len(one[1]), one[0]))
+    ordered = sorted(by_group(anomalies).items(), key=lambda one: (ranks.get(one[0], len(ranks)), one[0]))
     found = []
     for _, some in ordered:
         some = sorted(some, key=_place)

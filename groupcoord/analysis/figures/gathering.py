@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 
 from groupcoord.analysis.figures import consumers, findings, groups
+from groupcoord.analysis.figures.commits import COLUMNS_OF_GROUPS, CommitsOfGroups, count_commits
 from groupcoord.analysis.figures.finished import FinishedTables
 from groupcoord.analysis.figures.rebalances import RebalanceFigures, count_rebalances
-from groupcoord.analysis.figures.values import Row
+from groupcoord.analysis.figures.shares import members_now, shares
+from groupcoord.analysis.figures.standings import standings
+from groupcoord.analysis.figures.values import Row, by_group
 from groupcoord.analysis.history.anomalies import OFFSETS_RETENTION_MINUTES
 from groupcoord.analysis.history.views import CONSUMER
 from groupcoord.analysis.report.model import (
@@ -43,19 +46,22 @@ def gather_report(
     """
     rebalances, of_groups = count_rebalances(tables.rows("rebalances", _COUNTED))
     anomalies, described = list(tables.rows("anomalies")), list(tables.rows("groups"))
-    commits = groups.count_commits(tables.batches("commits", ("group_id", "tombstone", "commit_timestamp_ms")))
+    commits = count_commits(tables.batches("commits", ("group_id", "tombstone", "commit_timestamp_ms")))
     found = Counter[str](row["group_id"] for row in anomalies if row["group_id"] is not None)
-    rows = groups.group_rows(described, of_groups, found, commits)
     states, load = groups.state_counts(described), list(tables.rows("partition_load"))
     lag = list(tables.rows("lag")) if tables.has("lag") else None
+    stands = standings(anomalies, lag or ())
+    rows = groups.group_rows(described, of_groups, found, commits, standings=stands)
     lines = rebalances.time_lines()
-    members = sum(row.members for row in states)
+    overview = _overview(tables.counts, load, sum(row.members for row in states), rebalances)
+    ranks = {row.group_id: rank for rank, row in enumerate(rows)}
+    worst = [row for row in rows[:TROUBLED_MAX] if not row.standing.is_fine]
     return Report(
         title=report_title(inputs),
         inputs=tuple(inputs),
         made_ms=clock.now_ms(),
         version=version("groupcoord"),
-        overview=_overview(tables.counts, load, members, rebalances),
+        overview=overview,
         states=states,
         causes=rebalances.causes(),
         rebalances=lines and lines[0],
@@ -65,10 +71,11 @@ def gather_report(
         assignors=consumers.assignor_rows(tables.rows("moves")),
         slow_members=consumers.slow_rows(tables.rows("revocations")),
         groups=tuple(rows[:GROUPS_MAX]),
-        troubled=_stories(tables, [row for row in rows[:TROUBLED_MAX] if row.trouble], anomalies),
+        severities=groups.severities(rows),
+        troubled=_stories(tables, worst, overview, anomalies, lag or ()),
         partitions=partition_rows(load),
         anomaly_counts=findings.anomaly_counts(anomalies),
-        anomalies=tuple(findings.anomaly_rows(anomalies, ANOMALIES_OF_GROUP_MAX, ANOMALIES_MAX)),
+        anomalies=tuple(findings.anomaly_rows(anomalies, ANOMALIES_OF_GROUP_MAX, ANOMALIES_MAX, ranks)),
         stale_count=tables.counts["stale_groups"],
         stale=findings.stale_rows(tables.rows("stale_groups")),
         retention_minutes=retention_minutes or OFFSETS_RETENTION_MINUTES,
@@ -94,17 +101,30 @@ def _overview(counts: Mapping[str, int], load: Sequence[Row], members: int, reba
     )
 
 
-def _stories(tables: FinishedTables, troubled: Sequence[GroupRow], anomalies: Sequence[Row]) -> tuple[GroupStory, ...]:
+def _stories(
+    tables: FinishedTables,
+    troubled: Sequence[GroupRow],
+    overview: Overview,
+    anomalies: Sequence[Row],
+    lag: Iterable[Row],
+) -> tuple[GroupStory, ...]:
     names = {row.group_id for row in troubled}
     if not names:
         return ()
     of_epochs = {row.group_id for row in troubled if row.type == CONSUMER}
+    commits = CommitsOfGroups(overview.first_timestamp_ms, overview.last_timestamp_ms)
+    for batch in tables.batches("commits", COLUMNS_OF_GROUPS, names):
+        commits.add(batch)
+    generations = {row.group_id: row.generation for row in troubled if row.members and row.generation is not None}
+    members = members_now(tables.batches("members", groups=generations.keys()), generations)
+    behind = by_group(row for row in lag if row["group_id"] in names)
     return groups.stories(
         troubled,
         tables.rows("rebalances", groups=names),
         [row for row in anomalies if row["group_id"] in names],
-        tables.batches("commits", ("group_id", "log_timestamp_ms", "tombstone"), names),
+        commits,
         consumers.epoch_lines(tables.rows("epochs", groups=of_epochs), of_epochs) if of_epochs else {},
+        {name: shares(members.get(name, ()), commits.places(name), behind.get(name, ())) for name in sorted(names)},
     )
 
 

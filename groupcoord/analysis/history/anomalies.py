@@ -10,6 +10,12 @@ OFFSET_REWIND, COMMITS_STOPPED, STALLED = "offset rewind", "commits stopped", "s
 COMMIT_STORM, REBALANCE_STORM = "commit storm", "rebalance storm"
 FLAPPING_MEMBER, DUPLICATE_OWNER = "flapping member", "duplicate owner"
 SLOW_REVOCATION, FENCED_MEMBER = "slow revocation", "fenced member"
+BROKEN_KINDS = (COMMITS_STOPPED, STALLED, OFFSET_REWIND, DUPLICATE_OWNER)
+"""Kinds with which records are not processed, or more than once; the worst first."""
+
+WORST_FIRST = (*BROKEN_KINDS, FENCED_MEMBER, FLAPPING_MEMBER, SLOW_REVOCATION, REBALANCE_STORM, COMMIT_STORM)
+"""All kinds; what is the cause comes before what follows from it."""
+
 REWIND, STOP, STALL = LagStatus.REWIND.name, LagStatus.STOP.name, LagStatus.STALL.name
 
 OFFSETS_RETENTION_MINUTES = 10_080

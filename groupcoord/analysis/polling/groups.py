@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from attrs import define, evolve, field, frozen
 
-from groupcoord.analysis.figures.groups import CommitCount
+from groupcoord.analysis.figures.commits import CommitCount
 from groupcoord.analysis.figures.rebalances import RebalancesOfGroup
 from groupcoord.analysis.history.causes import UNKNOWN, Explanation, explain_difference
 from groupcoord.analysis.history.views import CLASSIC, CONSUMER, GroupView

@@ -8,7 +8,7 @@ from itertools import islice
 
 from groupcoord.analysis.history.causes import CAUSES
 from groupcoord.analysis.report.html import EMPTY, Html, element, joined, name, text
-from groupcoord.analysis.report.layout import key, legend, listing, paragraph, soft, table
+from groupcoord.analysis.report.layout import key, legend, listing, paragraph, pill, soft, table
 from groupcoord.analysis.report.model import (
     ANOMALIES_TOLD_MAX,
     REBALANCES_TOLD_MAX,
@@ -19,8 +19,10 @@ from groupcoord.analysis.report.model import (
 )
 from groupcoord.analysis.report.pictures import Axis, cause_class, epoch_lines, group_picture, in_order
 from groupcoord.analysis.report.sections import card_id
+from groupcoord.analysis.report.shares import who_has_what
 from groupcoord.analysis.report.story import story_of
 from groupcoord.analysis.report.text import counted, format_number, format_share, format_span, format_time
+from groupcoord.analysis.report.worst import behind_told
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
@@ -30,23 +32,29 @@ def troubled(report: Report) -> Html:
     if not report.troubled:
         return EMPTY
     told = (
-        "By points: 5 for each anomaly, 3 for each rebalance because a member expired or left or was fenced, 1 for "
-        "each other. The mark of a rebalance has the colour of its cause; triangles are anomalies. Point at a mark to "
+        "What is bad comes before what may become it; within that, points decide: 5 for each anomaly, 3 for each "
+        "rebalance because a member expired or left or was fenced, 1 for each other. All pictures span the time of the "
+        "whole log. The mark of a rebalance has the colour of its cause; triangles are anomalies. Point at a mark to "
         "read what it stands for."
     )
-    return joined((soft(told), *(_card(place, story, report) for place, story in enumerate(report.troubled, 1))))
+    axis = _axis(report)
+    cards = (_card(place, story, report, axis) for place, story in enumerate(report.troubled, 1))
+    return joined((soft(told), *cards))
 
 
-def _card(place: int, story: GroupStory, report: Report) -> Html:
-    points = element("span", counted(story.row.trouble, "point"), class_="soft")
+def _card(place: int, story: GroupStory, report: Report, axis: Axis | None) -> Html:
+    stands = story.row.standing
+    behind = "" if stands.lag is None else f"{behind_told(stands)}, "
+    points = element("span", f"{behind}{counted(story.row.trouble, 'point')}", class_="soft")
     return element(
         "article",
-        element("h3", f"{place}. ", name(story.row.group_id), " ", points),
+        element("h3", f"{place}. ", name(story.row.group_id), " ", pill(stands.word, stands.severity), " ", points),
         paragraph(_words(story, report)),
-        _picture(story),
+        _picture(story, axis),
         listing(_findings(story.anomalies)),
+        who_has_what(story),
         _last_rebalances(story),
-        class_="card",
+        class_=f"card {stands.severity}",
         id=card_id(place),
     )
 
@@ -57,9 +65,8 @@ def _words(story: GroupStory, report: Report) -> Html:
     return Html(_TIME.sub(lambda found: element("time", found[0]), told))
 
 
-def _picture(story: GroupStory) -> Html:
-    axis = _axis(story)
-    if axis is None:
+def _picture(story: GroupStory, axis: Axis | None) -> Html:
+    if axis is None or not (story.rebalances or story.members or story.commits or story.epochs):
         return EMPTY
     causes = legend((cause, cause_class(cause)) for cause in in_order(story.causes, CAUSES))
     return joined((group_picture(story, axis), causes, _epochs(story, axis)))
@@ -73,14 +80,10 @@ def _epochs(story: GroupStory, axis: Axis) -> Html:
     return joined((epoch_lines(story, axis), legend(names)))
 
 
-def _axis(story: GroupStory) -> Axis | None:
-    """Return the time that a group's picture spans: from its first sign to its last."""
-    times = [at_ms for one in story.rebalances for at_ms in (one.started_ms, one.ended_ms) if at_ms is not None]
-    times += [at_ms for at_ms, _ in story.members] + [point.at_ms for point in story.epochs]
-    if story.commits is not None:
-        times += [story.commits.start_ms, story.commits.end_ms]
-    times = [at_ms for at_ms in times if at_ms >= 0]
-    return Axis(min(times), max(times)) if times and max(times) > min(times) else None
+def _axis(report: Report) -> Axis | None:
+    """Return the time that all pictures span: that of the log, so that a group that stopped shows its silence."""
+    first_ms, last_ms = report.overview.first_timestamp_ms, report.overview.last_timestamp_ms
+    return None if first_ms is None or last_ms is None or first_ms >= last_ms else Axis(first_ms, last_ms)
 
 
 def _last_rebalances(story: GroupStory) -> Html:

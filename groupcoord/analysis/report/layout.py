@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from attrs import frozen
 
-from groupcoord.analysis.report.html import EMPTY, Html, element, joined
+from groupcoord.analysis.report.html import EMPTY, Html, element, joined, text
 from groupcoord.analysis.report.style import style_sheet
 from groupcoord.analysis.report.text import listed
 
@@ -85,6 +85,11 @@ def tile(value: str, told: str, section: str, shown: Collection[str], *, is_bad:
     if section not in shown:
         return element("div", *figure, class_=style)
     return element("a", *figure, class_=style, href=f"#{section}")
+
+
+def pill(word: str, severity: str) -> Html:
+    """Return a word on the colour of how bad that is which it stands for; nothing without a word."""
+    return element("span", text(word), class_=f"pill {severity}") if word else EMPTY
 
 
 def paragraph(*content: str, style: str | None = None) -> Html:

@@ -11,6 +11,8 @@ from typing import Any
 
 from attrs import asdict, frozen
 
+from groupcoord.analysis.report.standing import FINE, UNTROUBLED, WARNING, MemberShare, Standing
+
 FORMAT_VERSION = 1
 """Of ``summary.json``; it grows when a name there changes its meaning or goes away."""
 
@@ -21,14 +23,15 @@ or left or was fenced, and one for each other."""
 
 BINS_MAX = 96
 BINS_OF_GROUP_MAX = 48
-GROUPS_MAX = 400
+GROUPS_MAX = 300
 TROUBLED_MAX = 10
+WORST_MAX = 5
 CHURNING_MAX = 10
-REBALANCES_OF_GROUP_MAX = 120
+REBALANCES_OF_GROUP_MAX = 100
 REBALANCES_TOLD_MAX = 12
 ANOMALIES_TOLD_MAX = 5
-ANOMALIES_OF_GROUP_MAX = 20
-ANOMALIES_MAX = 100
+ANOMALIES_OF_GROUP_MAX = 12
+ANOMALIES_MAX = 80
 STALE_MAX = 50
 LAGGING_MAX = 40
 CORRUPT_MAX = 50
@@ -172,6 +175,7 @@ class GroupRow:
 
     Attributes:
         trouble: points: see :data:`EXPIRY_POINTS`.
+        standing: how bad that is, and what is worst.
         type: classic, consumer, …
         state: as a coordinator would answer; None if it would not know the group any more.
         generation: or the group's epoch.
@@ -196,6 +200,7 @@ class GroupRow:
     anomalies: int = 0
     commits: int = 0
     last_commit_ms: int | None = None
+    standing: Standing = UNTROUBLED
 
 
 @frozen
@@ -241,7 +246,7 @@ class AnomalyRow:
 
 @frozen
 class AnomalyCount:
-    """Findings of one kind, and in how many groups."""
+    """Findings of one kind, how bad they are, and in how many groups."""
 
     kind: str
     status: str
@@ -249,6 +254,7 @@ class AnomalyCount:
     groups: int
     first_ms: int | None
     last_ms: int | None
+    severity: str = WARNING
 
 
 @frozen
@@ -354,8 +360,9 @@ class GroupStory:
         rebalances: the newest of them, oldest first.
         members: from when on it had how many members, oldest first.
         anomalies: the first of them.
-        commits: commits over time: series ``commits`` and ``tombstones``.
+        commits: commits over time, in bins that all groups share: series ``commits`` and ``tombstones``.
         epochs: of a consumer group, the newest, oldest first.
+        shares: who has what as the log ends.
     """
 
     row: GroupRow
@@ -365,6 +372,7 @@ class GroupStory:
     anomalies: tuple[AnomalyRow, ...]
     commits: Bins | None
     epochs: tuple[EpochPoint, ...] = ()
+    shares: tuple[MemberShare, ...] = ()
 
 
 @frozen
@@ -418,6 +426,7 @@ class LagRow:
         worst: records, in the partition with most.
         lag_ms: how old the oldest of the next records is, as far as that can be told.
         status: Burrow's, the worst of these partitions; empty if it is not known.
+        severity: how bad that is.
     """
 
     group_id: str
@@ -427,15 +436,17 @@ class LagRow:
     worst: int
     lag_ms: int | None = None
     status: str = ""
+    severity: str = FINE
 
 
 @frozen
 class StatusCount:
-    """How many partitions of groups have a status of Burrow's, and in how many groups they are."""
+    """How many partitions of groups have a status of Burrow's, in how many groups they are, and how bad it is."""
 
     status: str
     partitions: int
     groups: int
+    severity: str = FINE
 
 
 @frozen
@@ -514,8 +525,9 @@ class Report:
         consumer_groups: those with fenced and slow members first.
         assignors: what they moved.
         slow_members: who took longest to give partitions up.
-        groups: the most troubled first.
-        troubled: stories of the first of these.
+        groups: the worst first.
+        severities: how many groups stand how.
+        troubled: stories of the first of those with which something is wrong.
         tables: names of the tables beside the report, and how many rows each has.
         retention_minutes: how long offsets are kept that nobody uses.
         is_retention_told: brokers say so; else it is Kafka's default.
@@ -538,6 +550,7 @@ class Report:
     assignors: tuple[AssignorRow, ...] = ()
     slow_members: tuple[SlowMemberRow, ...] = ()
     groups: tuple[GroupRow, ...] = ()
+    severities: Mapping[str, int] = {}
     troubled: tuple[GroupStory, ...] = ()
     partitions: tuple[PartitionRow, ...] = ()
     anomaly_counts: tuple[AnomalyCount, ...] = ()

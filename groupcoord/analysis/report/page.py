@@ -12,35 +12,35 @@ from groupcoord.analysis.report import layout, sections
 from groupcoord.analysis.report.cards import troubled
 from groupcoord.analysis.report.consumers import consumer_groups
 from groupcoord.analysis.report.html import EMPTY, Html, element, joined, name, text
-from groupcoord.analysis.report.layout import Section, enumeration, listing, paragraph, soft, tile
+from groupcoord.analysis.report.layout import Section, listing, paragraph, soft, tile
 from groupcoord.analysis.report.model import Polls, Report
-from groupcoord.analysis.report.sections import group_name
 from groupcoord.analysis.report.text import counted, format_number, format_size, format_span, format_time, noun
+from groupcoord.analysis.report.worst import worst
 
-WORST_NAMED_MAX = 3
 INPUTS_NAMED_MAX = 20
 
 _SECTIONS: tuple[tuple[str, str, Callable[[Report], Html]], ...] = (
-    ("states", "Groups by state", sections.states),
+    ("anomalies", "Anomalies", sections.anomalies),
+    ("lag", "Lag", sections.lag),
+    ("troubled", "The worst groups one by one", troubled),
+    ("groups", "Groups", sections.groups),
     ("rebalances", "Rebalances", sections.rebalances),
     ("churn", "Churn", sections.churn),
     ("consumer", "Consumer groups", consumer_groups),
-    ("troubled", "Most troubled groups", troubled),
-    ("anomalies", "Anomalies", sections.anomalies),
+    ("states", "Groups by state", sections.states),
     ("stale", "Expiring offsets", sections.stale),
-    ("lag", "Lag", sections.lag),
     ("load", "Log load", sections.load),
-    ("groups", "Groups", sections.groups),
     ("polls", "What was polled", sections.polls),
     ("read", "What was read", sections.read),
 )
-"""All but the overview: name, title, and what makes it of a report; nothing if there is nothing to tell."""
+"""All behind the answer and the overview: name, title, and what makes it of a report; nothing if there is nothing."""
 
 
 def report_page(report: Report) -> str:
     """Return the whole page."""
     made = [Section(section, title, make(report)) for section, title, make in _SECTIONS]
     shown = {section.name for section in made if section.body}
+    answer = Section("worst", "What is wrong", worst(report))
     overview = Section("overview", "Overview", _overview(report, shown))
     lead = soft(
         _span(report),
@@ -48,7 +48,7 @@ def report_page(report: Report) -> str:
         text(report.version),
         ". All times are UTC.",
     )
-    return layout.page(text(report.title), [lead], [overview, *made])
+    return layout.page(text(report.title), [lead], [answer, overview, *made])
 
 
 def _span(report: Report) -> str:
@@ -69,7 +69,7 @@ def _overview(report: Report, shown: Collection[str]) -> Html:
         tile(format_number(found.rebalances), noun(found.rebalances, "rebalance"), "rebalances", shown),
         *(_tiles_of_log(report, shown) if report.polls is None else _tiles_of_polls(report, report.polls, shown)),
     ]
-    notes = [_inputs(report), _verification(report), _most_troubled(report), *_doubts(report)]
+    notes = [_inputs(report), _verification(report), *_doubts(report)]
     return joined((element("div", *tiles, class_="tiles"), *notes))
 
 
@@ -99,14 +99,6 @@ def _inputs(report: Report) -> Html:
     named = joined((name(path) for path in report.inputs[:INPUTS_NAMED_MAX]), ", ")
     more = len(report.inputs) - INPUTS_NAMED_MAX
     return soft("Read from ", named, f" and {more:,} more" if more > 0 else "", ".")
-
-
-def _most_troubled(report: Report) -> Html:
-    worst = [
-        joined((group_name(story.row.group_id, report), f" ({counted(story.row.trouble, 'point')})"))
-        for story in report.troubled[:WORST_NAMED_MAX]
-    ]
-    return paragraph("Most troubled: ", enumeration(worst), ".") if worst else EMPTY
 
 
 def _doubts(report: Report) -> list[Html]:

@@ -27,6 +27,8 @@ LEFT, RIGHT = 76, 12
 TICKS_MAX = 8
 COLUMN_WIDTH_MAX = 72
 PARTITIONS_LABELLED_MAX = 24
+SILENCE_SHARE_MIN = 0.15
+"""Of the time of the log: a shorter time without commits at its end is not marked."""
 
 _CHARACTER_WIDTH = 7.5
 _LEVELS = (10, 15, 20, 25, 30, 40, 50, 60, 80, 100)
@@ -181,6 +183,7 @@ def group_picture(story: GroupStory, axis: Axis) -> Html:
     parts += _rebalance_marks(story, axis, *events)
     parts += _anomaly_marks(story, axis, members[0] - 6)
     parts += _commit_columns(story, axis, *commits)
+    parts += _silence(story, axis, *commits)
     return _plot(204, f"group {story.row.group_id} over time", parts)
 
 
@@ -292,6 +295,22 @@ def _commit_columns(story: GroupStory, axis: Axis, top: float, bottom: float) ->
             parts.append(titled(told, [rect(start, bottom - height, end - start, height, "commits")]))
     most = f"at most {counted(highest, 'commit')} in {format_limit(bins.width_ms)}"
     return [*parts, label(WIDTH - RIGHT, top - 3, most, "end")]
+
+
+def _silence(story: GroupStory, axis: Axis, top: float, bottom: float) -> list[Html]:
+    """Return the time without commits up to the end of the log, if it is long enough to be seen as one."""
+    last_ms = story.row.last_commit_ms
+    if story.row.commits and last_ms is None:
+        return []
+    start_ms = axis.start_ms if last_ms is None else max(last_ms, axis.start_ms)
+    silent_ms = axis.end_ms - start_ms
+    if silent_ms < axis.span_ms * SILENCE_SHARE_MIN:
+        return []
+    left = axis.x(start_ms)
+    told = f"no commit for {format_span(silent_ms)}"
+    shapes = [rect(left, top, axis.x(axis.end_ms) - left, bottom - top, "silence")]
+    words = label((left + axis.x(axis.end_ms)) / 2, (top + bottom) / 2 + 4, told, "middle")
+    return [titled(told, shapes), words]
 
 
 def _edges(axis: Axis, bins: Bins, place: int) -> tuple[float, float]:

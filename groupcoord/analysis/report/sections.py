@@ -6,7 +6,7 @@ from collections import Counter
 
 from groupcoord.analysis.history.causes import CAUSES
 from groupcoord.analysis.report.html import EMPTY, Html, element, joined, name, text
-from groupcoord.analysis.report.layout import key, legend, listing, paragraph, soft, table
+from groupcoord.analysis.report.layout import key, legend, listing, paragraph, pill, soft, table
 from groupcoord.analysis.report.model import STATES, CorruptRange, GroupRow, Report
 from groupcoord.analysis.report.pictures import (
     cause_class,
@@ -135,8 +135,8 @@ def anomalies(report: Report) -> Html:
         return paragraph("None was found.") if "anomalies" in report.tables else EMPTY
     counts = [
         (
-            text(row.kind),
-            element("span", text(row.status), class_="pill") if row.status else "",
+            pill(row.kind, row.severity),
+            text(row.status),
             format_number(row.count),
             format_number(row.groups),
             format_time(row.first_ms),
@@ -157,7 +157,7 @@ def anomalies(report: Report) -> Html:
     ]
     kinds = table(("@anomaly", "Burrow's status", "#found", "#groups", "@first", "@last"), counts)
     head = ("@from", "group", "@anomaly", "of", "#times", "what was seen")
-    found = table(head, rows, "Groups with the most anomalies first")
+    found = table(head, rows, "The worst groups first")
     return joined((kinds, found, soft(_first_of(len(rows), report.overview.anomalies, "anomalies"))))
 
 
@@ -202,11 +202,14 @@ def lag(report: Report) -> Html:
             format_number(row.lag),
             format_number(row.worst),
             format_span(row.lag_ms),
-            text(row.status),
+            pill(row.status, row.severity),
         )
         for row in report.lag
     ]
-    statuses = [(text(row.status), format_number(row.partitions), format_number(row.groups)) for row in report.statuses]
+    statuses = [
+        (pill(row.status, row.severity), format_number(row.partitions), format_number(row.groups))
+        for row in report.statuses
+    ]
     of_statuses = table(("@Burrow's status", "#partitions", "#groups"), statuses) if statuses else EMPTY
     head = (
         "group",
@@ -272,21 +275,23 @@ def groups(report: Report) -> Html:
     if not report.groups:
         return EMPTY
     head = (
-        *("group", "#points", "type", "@state", "#generation", "#members", "#rebalances", "#joined / left"),
-        *("#anomalies", "#commits", "@last commit"),
+        *("group", "@", "#behind", "#points", "type", "@state", "#generation", "#members", "#rebalances"),
+        *("#joined / left", "#anomalies", "#commits", "@last commit"),
     )
     note = _first_of(len(report.groups), report.overview.groups, "groups")
     rows = [_group_cells(row, report) for row in report.groups]
-    return joined((soft("The most troubled first. ", note), table(head, rows)))
+    return joined((soft("The worst first. ", note), table(head, rows)))
 
 
 def _group_cells(row: GroupRow, report: Report) -> tuple[str, ...]:
     state = "gone" if row.state is None else text(row.state)
     return (
         group_name(row.group_id, report),
+        pill(row.standing.word, row.standing.severity),
+        format_number(row.standing.lag),
         format_number(row.trouble),
         text(row.type or "-"),
-        joined((key(state_class(row.state or "Dead")), state)),
+        state,
         format_number(row.generation),
         format_number(row.members),
         format_number(row.rebalances),

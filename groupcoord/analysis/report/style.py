@@ -8,21 +8,21 @@ STYLE = """
 :root {
   color-scheme: light dark;
   --page: #fbfbfa; --card: #fff; --text: #1c2126; --soft: #5d6771; --line: #d9dde1; --faint: #eceef0;
-  --accent: #2563a8; --bad: #b3261e; --good: #1d7a3e;
+  --accent: #2563a8; --bad: #b3261e; --good: #1d7a3e; --warn: #8f5f00;
   --join: #3b82c4; --leave: #b97f0c; --expiry: #d1495b; --metadata: #8a63c9; --leader: #23907f;
   --static: #8a5a38; --move: #4d5b78; --unknown: #858e97; --other: #c4689a;
   --fenced: #9c1f4a; --session: #b5526a; --topics: #5f7d1e; --regex: #8a7208; --assignor: #a8488a;
-  --stable: #2a9154; --completing: #76992a; --preparing: #b97f0c; --reconciling: #3b82c4; --assigning: #8a63c9;
+  --stable: #4a7c8c; --completing: #76992a; --preparing: #b97f0c; --reconciling: #3b82c4; --assigning: #8a63c9;
   --empty: #858e97; --dead: #5d6771;
 }
 @media screen and (prefers-color-scheme: dark) {
   :root {
     --page: #14181c; --card: #1b2127; --text: #e4e8eb; --soft: #9aa5af; --line: #353e47; --faint: #262d34;
-    --accent: #7ab3ee; --bad: #ff8a80; --good: #7bd69a;
+    --accent: #7ab3ee; --bad: #ff8a80; --good: #7bd69a; --warn: #e8b44a;
     --join: #5aa0e0; --leave: #e8b44a; --expiry: #ec6a7b; --metadata: #a98be0; --leader: #45bfb0;
     --static: #c39169; --move: #8496bd; --unknown: #6b757f; --other: #e0a3c4;
     --fenced: #f0829e; --session: #d66f86; --topics: #a8c455; --regex: #cdbb4e; --assignor: #d98fc0;
-    --stable: #43b873; --completing: #a9cf55; --preparing: #e8b44a; --reconciling: #5aa0e0; --assigning: #a98be0;
+    --stable: #6fa8ba; --completing: #a9cf55; --preparing: #e8b44a; --reconciling: #5aa0e0; --assigning: #a98be0;
     --empty: #75808b; --dead: #a9b4be;
   }
 }
@@ -63,12 +63,22 @@ th { color: var(--soft); font-weight: 600; border-bottom: 1px solid var(--line);
 th.n, td.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 time { white-space: nowrap; }
 td code { display: inline-block; width: max-content; max-width: 19rem; overflow-wrap: break-word; }
+td div.soft { white-space: nowrap; }
 td.t { white-space: nowrap; font-variant-numeric: tabular-nums; }
 tbody tr:hover { background: var(--faint); }
 .legend { display: flex; flex-wrap: wrap; gap: .15rem 1.1rem; font-size: .86rem; color: var(--soft); margin: .3rem 0; }
 .key { display: inline-block; width: .75em; height: .75em; border-radius: 2px; margin-right: .4em; }
-.pill { display: inline-block; border-radius: 999px; padding: 0 .6em; font-size: .82rem;
+.pill { display: inline-block; border-radius: 999px; padding: 0 .6em; font-size: .82rem; white-space: nowrap;
   border: 1px solid var(--line); }
+.pill.bad { background: var(--bad); border-color: var(--bad); color: var(--page); font-weight: 600; }
+.pill.warning { border-color: var(--warn); color: var(--warn); font-weight: 600; }
+.lead { font-size: 1.05rem; } .lead.fine { color: var(--good); }
+ol.worst { list-style: none; margin: .6rem 0; padding: 0; display: grid; gap: .5rem; }
+ol.worst li { background: var(--card); border: 1px solid var(--line); border-left: 5px solid var(--edge);
+  border-radius: 6px; padding: .45rem .8rem; overflow-wrap: anywhere; }
+.bad { --edge: var(--bad); } .warning { --edge: var(--warn); }
+.worst .head { display: flex; flex-wrap: wrap; align-items: baseline; gap: .1rem .7rem; font-weight: 600; }
+.worst .behind { margin-left: auto; font-variant-numeric: tabular-nums; }
 details > summary { cursor: pointer; color: var(--accent); margin: .4rem 0; }
 svg { display: block; width: 100%; height: auto; margin: .3rem 0; }
 .plot { overflow-x: auto; } .plot svg { min-width: 52rem; }
@@ -76,19 +86,21 @@ svg text { font: 11.5px system-ui, -apple-system, "Segoe UI", Arial, sans-serif;
 svg .axis { stroke: var(--soft); stroke-width: 1; } svg .grid { stroke: var(--faint); stroke-width: 1; }
 svg g:hover rect { opacity: .75; }
 svg rect, svg path, svg polygon { fill: var(--fill); } .key { background: var(--fill); }
+svg .silence { opacity: .16; }
 .members-area { fill: var(--soft); opacity: .16; }
 .members-line { fill: none; stroke: var(--soft); stroke-width: 1.6; }
 svg polyline[class^="epoch"] { fill: none; stroke-width: 1.8; }
 .epoch-group { stroke: var(--join); } .epoch-target { stroke: var(--leave); stroke-dasharray: 5 3; }
 .epoch-member { stroke: var(--expiry); }
+.card.bad, .card.warning { border-left: 5px solid var(--edge); }
 .finding { fill: var(--bad); } svg .finding-line { stroke: var(--bad); stroke-width: 1.6; }
-.bad { color: var(--bad); }
+b.bad { color: var(--bad); }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); gap: .8rem; }
 .plots .card { margin: 0; display: flex; flex-direction: column; } .plots svg { margin-top: auto; }
 .plots p { font-size: .9rem; color: var(--soft); }
 @media (max-width: 44rem) {
   main { padding: 1rem .9rem 3rem; } .tiles { grid-template-columns: repeat(2, 1fr); } td code { max-width: 12rem; }
-  .card { padding: .7rem .75rem; } ul { padding-left: 1.2rem; }
+  .card { padding: .7rem .75rem; } .worst .behind { margin-left: 0; } ul { padding-left: 1.2rem; }
 }
 @media print {
   body { background: #fff; font-size: 10pt; print-color-adjust: exact; -webkit-print-color-adjust: exact; }
@@ -127,6 +139,7 @@ FILLS = {
     "load": "empty",
     "hot": "expiry",
     "commits": "dead",
+    "silence": "bad",
     "values": "join",
     "epoch-group": "join",
     "epoch-target": "leave",
