@@ -6,7 +6,9 @@ leads such a partition asks it (:mod:`groupcoord.core.messages.share_state`), an
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any, NamedTuple, TypeVar, cast
 from uuid import UUID
 
@@ -176,6 +178,7 @@ class ShareCoordinator:
         }
         now_ms = self.clock.now_ms()
         self._next_ms = {act: now_ms + interval_ms for act, interval_ms in self._due_ms.items()}
+        self._append_deadlines: deque[tuple[int, int, int]] = deque()  # with log partition and number of the append
         self._routes: dict[SharePartitionKey, int] = {}
         self._is_settling = False
 
@@ -304,11 +307,30 @@ class ShareCoordinator:
 
     def next_deadline_ms(self) -> int | None:
         """Return when :meth:`tick` is wanted, in milliseconds since the Unix epoch; None: nothing is loaded."""
-        return min(self._next_ms.values()) if self._partitions else None
+        if not self._partitions:
+            return None
+        deadlines = self._append_deadlines
+        while deadlines and not self._is_in_flight(deadlines[0][1], deadlines[0][2]):
+            deadlines.popleft()
+        return min(*self._next_ms.values(), *[deadline_ms for deadline_ms, *_ in islice(deadlines, 1)])
+
+    def _is_in_flight(self, index: int, number: int) -> bool:
+        partition = self._partitions.get(index)
+        if partition is None or not partition.appends.in_flight:
+            return False
+        return partition.appends.in_flight[0].number <= number
 
     def tick(self) -> None:
-        """Time has passed: write old snapshots anew, and let go of what need not be kept in the log."""
+        """Time has passed: write old snapshots anew, and let go of what need not be kept in the log.
+
+        Whoever has waited for the log for ``share.coordinator.write.timeout.ms`` is told COORDINATOR_NOT_AVAILABLE.
+        """
         now_ms = self.clock.now_ms()
+        while self._append_deadlines and self._append_deadlines[0][0] <= now_ms:
+            _, index, number = self._append_deadlines.popleft()
+            if self._is_in_flight(index, number):
+                self._partitions[index].append_overdue(number)
+                self._settle(now_ms)
         for act, interval_ms in self._due_ms.items():
             if now_ms >= self._next_ms[act]:
                 self._next_ms[act] = now_ms + interval_ms
@@ -399,6 +421,9 @@ class ShareCoordinator:
         else:
             if base_offset is not None:
                 self._appended(partition, append.number, base_offset, now_ms)
+            else:
+                deadline_ms = now_ms + self.config.share_coordinator_write_timeout_ms
+                self._append_deadlines.append((deadline_ms, append.partition, append.number))
 
     def _fail(self, index: int) -> None:
         self._stop(index, PartitionStatus.FAILED)

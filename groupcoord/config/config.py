@@ -158,6 +158,7 @@ class Config:
     group_share_max_share_sessions: int = _setting(2_000, at_least=1)
     share_coordinator_state_topic_num_partitions: int = _setting(50, at_least=1)
     share_coordinator_state_topic_segment_bytes: int = _setting(104_857_600, at_least=1)
+    share_coordinator_write_timeout_ms: int = _setting(5_000, at_least=1)
     share_coordinator_snapshot_update_records_per_snapshot: int = _setting(500, at_least=0, at_most=500)
     share_coordinator_state_topic_prune_interval_ms: int = _setting(300_000, at_least=1)
     share_coordinator_cold_partition_snapshot_interval_ms: int = _setting(300_000, at_least=1)

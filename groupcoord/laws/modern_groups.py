@@ -13,6 +13,7 @@ from groupcoord.core.modern.membership import WhenDrafted
 from groupcoord.core.modern.state import ModernGroupState
 from groupcoord.core.record_keys import RecordKey
 from groupcoord.core.records import CLASSIC_GROUP_KEY, GroupRecord, GroupTombstone, Record
+from groupcoord.core.share.membership import WhenTopicForgotten
 from groupcoord.core.share.state import ShareState
 from groupcoord.core.streams.state import StreamsState
 from groupcoord.laws.consumer_groups import OF_NO_GROUP, check_sound_consumer_group
@@ -39,12 +40,15 @@ def check_writes_in_flight(coordinator: GroupCoordinator) -> None:
         drafted = set()
         for append in partition.writer.in_flight:
             continuation = append.continuation
-            if isinstance(continuation, WhenDrafted | WhenConverted):
-                group_id = continuation.group.group_id
-                require(group_id not in writes, f"group {group_id!r} has two writes in flight")
-                writes[group_id] = append.records
-                if isinstance(continuation, WhenDrafted):
-                    drafted.add(group_id)
+            for part in continuation.drafted if isinstance(continuation, WhenTopicForgotten) else (continuation,):
+                if isinstance(part, WhenDrafted | WhenConverted):
+                    group_id = part.group.group_id
+                    require(group_id not in writes, f"group {group_id!r} has two writes in flight")
+                    writes[group_id] = [
+                        each for each in append.records if getattr(each, "group_id", group_id) == group_id
+                    ]
+                    if isinstance(part, WhenDrafted):
+                        drafted.add(group_id)
         for group_id, group in partition.groups.items():
             if isinstance(group, ModernGroup):
                 SOUND[type(group.state)](group.state)

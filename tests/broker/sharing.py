@@ -91,6 +91,18 @@ class ShareClient:
 
     def acknowledge(self, *acknowledged: Any, **changes: Any) -> ErrorCode:
         """Say what becomes of records; return the error of partition 0, or of the whole."""
+        self.send_acknowledgement(*acknowledged, **changes)
+        return self.acknowledged()
+
+    def acknowledged(self) -> ErrorCode:
+        """Return what became of records: the error of partition 0, or of the whole."""
+        response = self.receive()
+        for topic in response["responses"]:
+            return ErrorCode(topic["partitions"][0]["error_code"])
+        return ErrorCode(response["error_code"])
+
+    def send_acknowledgement(self, *acknowledged: Any, **changes: Any) -> None:
+        """Say what becomes of records, and don't wait for the answer."""
         batches = [{"first_offset": a, "last_offset": z, "acknowledge_types": list(t)} for a, z, t in acknowledged]
         partitions = [{"partition_index": 0, "acknowledgement_batches": batches}]
         body = {
@@ -102,10 +114,7 @@ class ShareClient:
             **changes,
         }
         self.epoch += 1
-        response = self.ask(SHARE_ACKNOWLEDGE, 2, body)
-        for topic in response["responses"]:
-            return ErrorCode(topic["partitions"][0]["error_code"])
-        return ErrorCode(response["error_code"])
+        self.send(SHARE_ACKNOWLEDGE, 2, body)
 
     def close(self) -> None:
         """The client is gone."""

@@ -170,6 +170,30 @@ def test_consumers_need_not_be_brokers() -> None:
     assert ann.acknowledge((0, 0, [ACCEPT])) is ErrorCode.NONE
 
 
+@pytest.mark.parametrize("is_back", [True, False])
+def test_a_share_coordinator_out_of_reach_is_asked_again(world: SharingWorld, *, is_back: bool) -> None:
+    """Four times, after 1, 2, 4 and 8 s, before whoever acknowledges is refused (``PersisterStateManager``)."""
+    world.produce(1)
+    ann = world.client()
+    assert ann.fetch() == [(0, 0, 1)]
+    coordinator = world.broker._share.coordinator
+    assert coordinator is not None
+    for index in range(coordinator.partition_count):
+        coordinator.unload(index)
+    ann.send_acknowledgement((0, 0, [ACCEPT]))
+    for pause_ms in (1_000, 2_000, 4_000):
+        world.pass_time(pause_ms)
+        assert ann.receive() is None
+    world.pass_time(7_999)
+    assert ann.receive() is None
+    if is_back:
+        coordinator.load_all()
+    world.pass_time(1)
+    expected = ErrorCode.NONE if is_back else ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert ann.acknowledged() is expected
+    assert world.broker.next_deadline_ms() != world.clock.now_ms()
+
+
 def test_no_more_is_read_than_is_wanted(world: SharingWorld) -> None:
     """However many bytes somebody wants: batches behind the last record that it may have are not read."""
     for _ in range(5):

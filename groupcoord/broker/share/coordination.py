@@ -8,18 +8,21 @@ leads the partition of the topic.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from groupcoord.broker.configs.definitions import Configs
+from groupcoord.broker.share.persister import Persister
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.clock import Clock
 from groupcoord.config import Config
 from groupcoord.core.front.authorization import Authorize
 from groupcoord.core.messages import Node
+from groupcoord.core.messages.share_state import ShareStateRequest
 from groupcoord.core.share_state.records import parse_share_partition
 from groupcoord.core.topic_names import SHARE_STATE_TOPIC
 from groupcoord.embedding.loading import LoadError
+from groupcoord.errors import ErrorCode
 from groupcoord.storage.errors import FailedLogError
 from groupcoord.storage.log_settings import TopicLogSettings
 
@@ -72,6 +75,7 @@ class ShareCoordination:
         self._authorize = authorize
         self._coordinator: ShareCoordinator | None = None
         self._topic_id: UUID | None = None
+        self.persister = Persister(self._submit, clock.now_ms)
         if topics.get(SHARE_STATE_TOPIC) is not None:
             self._open()
 
@@ -164,6 +168,17 @@ class ShareCoordination:
         else:
             self._coordinator.topic_deleted(topic.topic_id)
 
+    def _submit(self, request: ShareStateRequest, token: Any) -> None:
+        """Ask on behalf of the server itself."""
+        coordinator = self.coordinator
+        if coordinator is None:
+            from groupcoord.share_coordinator import refuse_states
+
+            token.answer(refuse_states(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return
+        coordinator.submit(request, token, is_own=True)
+        self.deliver_replies()
+
     def deliver_replies(self) -> None:
         """Pass on what the coordinator has answered; tokens are whoever takes an answer."""
         if self._coordinator is not None:
@@ -174,10 +189,13 @@ class ShareCoordination:
 
     def next_deadline_ms(self) -> int | None:
         """Return when :meth:`tick` is wanted; None: nothing was asked yet."""
-        return None if self._coordinator is None else self._coordinator.next_deadline_ms()
+        own_ms = None if self._coordinator is None else self._coordinator.next_deadline_ms()
+        deadlines_ms = (own_ms, self.persister.next_deadline_ms())
+        return min((each for each in deadlines_ms if each is not None), default=None)
 
     def tick(self) -> None:
         """Time has passed."""
+        self.persister.tick(self._clock.now_ms())
         if self._coordinator is not None:
             self._coordinator.tick()
             self.deliver_replies()

@@ -75,11 +75,9 @@ class ServerShareHost:
 
     def ask(self, question: AskShareCoordinator) -> ShareStateResponse | None:
         """Ask the share coordinator, which answers at once as a rule."""
-        coordinator = self._share.coordinator
-        if coordinator is None:
+        if not self._share.is_possible:
             return self._alone.ask(question)
         pending = _Pending(self._take, question)
-        coordinator.submit(question.request, pending, is_own=True)
-        self._share.deliver_replies()
+        self._share.persister.ask(question.request, pending.answer)
         pending.is_late = pending.response is None
         return pending.response

@@ -66,17 +66,6 @@ def for_member(error_code: ErrorCode) -> ErrorCode:
     return _TRANSLATION.get(error_code, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
-class _Told:
-    """A token for the share coordinator: passes its answer on."""
-
-    def __init__(self, tell: Callable[[Any], None]) -> None:
-        self._tell = tell
-
-    def answer(self, response: Any) -> None:
-        """Take the answer."""
-        self._tell(response.results[0].partitions[0])
-
-
 class LedPartition:
     """A share-partition that this broker leads.
 
@@ -209,19 +198,13 @@ class SharePartitions:
 
     # ------------------------------------------------------------ the share coordinator
 
-    def _ask(self, request: Any, tell: Callable[[Any], None]) -> bool:
-        coordinator = self._share.coordinator
-        if coordinator is None:
-            return False
-        coordinator.submit(request, _Told(tell), is_own=True)
-        self._share.deliver_replies()
-        return True
+    def _ask(self, request: ReadShareGroupState | WriteShareGroupState, tell: Callable[[Any], None]) -> None:
+        self._share.persister.ask(request, lambda response: tell(response.results[0].partitions[0]))
 
     def _read_state(self, led: LedPartition) -> None:
         group_id, topic_id, index = led.key
         entry = StateTopicToRead(topic_id, (StateToRead(index, led.leader_epoch),))
-        if not self._ask(ReadShareGroupState(group_id, (entry,)), partial(self._begin, led)):
-            self._drop(led, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self._ask(ReadShareGroupState(group_id, (entry,)), partial(self._begin, led))
 
     def _begin(self, led: LedPartition, state: ReadStateResult) -> None:
         if state.error_code is not ErrorCode.NONE:
@@ -252,8 +235,7 @@ class SharePartitions:
             write.delivery_complete_count,
         )
         request = WriteShareGroupState(group_id, (StateTopicToWrite(topic_id, (entry,)),))
-        if not self._ask(request, lambda result: self._written(led, write, done, result.error_code)):
-            self._written(led, write, done, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self._ask(request, lambda result: self._written(led, write, done, result.error_code))
 
     def _written(self, led: LedPartition, write: StateWrite, done: Done | None, error_code: ErrorCode) -> None:
         assert led.records is not None, "nothing is written before something is known"

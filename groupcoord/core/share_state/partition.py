@@ -47,6 +47,9 @@ HasPartition = Callable[[SharePartitionKey], bool]
 BATCHES_MAX = 10_000
 """As many batches may one share-partition have: the most records that can be locked in one."""
 
+OVERDUE = for_client(ErrorCode.REQUEST_TIMED_OUT)
+"""What is told who has waited for the log for too long."""
+
 SNAPSHOTS_AT_ONCE = 100
 """So many old snapshots are written together."""
 
@@ -111,7 +114,7 @@ class StateAppend:
     """Please persist ``records`` together, as append ``number`` of a log partition.
 
     Attributes:
-        question: whose answer waits for it; None: nobody's.
+        question: whose answer waits for it; None: nobody's, or not any longer.
         result: that answer.
         keys: the share-partitions that it is about.
     """
@@ -184,13 +187,17 @@ class StatePartition:
         self._has_partition = has_partition
         self._waiting: dict[SharePartitionKey, deque[StateQuestion]] = {}
         self._forgotten: set[SharePartitionKey] = set()  # as soon as the log has answered
+        self._overdue: set[SharePartitionKey] = set()  # of what was written, nobody waits for that any longer
 
     # ------------------------------------------------------------ questions
 
     def ask(self, question: StateQuestion, now_ms: int) -> None:
         """Take a question."""
         if question.key in self._waiting and question.refusal is not StateSummary:
-            self._waiting[question.key].append(question)
+            if question.key in self._overdue:
+                self._refuse_question(question, OVERDUE)
+            else:
+                self._waiting[question.key].append(question)
             return
         try:
             record, result = self._draft(question, now_ms)
@@ -409,14 +416,33 @@ class StatePartition:
             self._refuse(append, for_client(error_code))
             self._go_on(append, now_ms)
 
+    def append_overdue(self, number: int) -> None:
+        """The log takes too long for append ``number``, if it still does: whoever waits for it waits no longer."""
+        in_flight = self.appends.in_flight
+        position = number - in_flight[0].number if in_flight else -1
+        if position < 0:
+            return
+        append = in_flight[position]
+        self._refuse(append, OVERDUE)
+        append.question = None
+        for key in append.keys:
+            waiting = self._waiting[key]
+            while waiting:
+                self._refuse_question(waiting.popleft(), OVERDUE)
+            self._overdue.add(key)
+
     def _refuse(self, append: StateAppend, error_code: ErrorCode) -> None:
         if append.question is not None:
-            refused = append.question.refuse(error_code, state_message(error_code))
-            self._outputs.answers.append(StateAnswer(append.question.token, refused))
+            self._refuse_question(append.question, error_code)
+
+    def _refuse_question(self, question: StateQuestion, error_code: ErrorCode) -> None:
+        refused = question.refuse(error_code, state_message(error_code))
+        self._outputs.answers.append(StateAnswer(question.token, refused))
 
     def _go_on(self, append: StateAppend, now_ms: int) -> None:
         """Take the questions that have waited for an append, in their order."""
         for key in append.keys:
+            self._overdue.discard(key)
             waiting = self._waiting.pop(key)
             if key in self._forgotten:
                 self._forgotten.discard(key)
@@ -447,8 +473,7 @@ class StatePartition:
             self._refuse(append, error_code)
         for waiting in self._waiting.values():
             for question in waiting:
-                refused = question.refuse(error_code, state_message(error_code))
-                self._outputs.answers.append(StateAnswer(question.token, refused))
+                self._refuse_question(question, error_code)
         self._waiting.clear()
 
     def check(self) -> None:

@@ -15,7 +15,7 @@ from groupcoord.errors import ErrorCode
 from groupcoord.log_store import AppendOutcomeUnknownError, NotEnoughReplicasError
 from groupcoord.share_coordinator import ShareCoordinator, refuse_states
 
-from .driver import TOPIC, Driver, code, written
+from .driver import START_MS, TOPIC, Driver, code, written
 
 MINUTE_MS = 60_000
 
@@ -44,6 +44,31 @@ def test_a_late_log_holds_answers_back_in_order() -> None:
         driver.coordinator.appended(ticket, offset)
     assert results(driver) == [("second", ErrorCode.NONE)]
     assert driver.summarize()[4:] == (0, 4, 1)
+
+
+def test_who_waits_for_the_log_too_long_is_told() -> None:
+    """After ``share.coordinator.write.timeout.ms``, and whoever comes then at once, until the log has answered."""
+    driver = Driver(share_coordinator_write_timeout_ms=5_000)
+    driver.initialize()
+    driver.store.acknowledge_late = True
+    driver.submit(written((0, 3, 2, 1)), "first")
+    driver.submit(written((4, 4, 2, 1)), "second")
+    driver.clock.advance(4_999)
+    driver.coordinator.tick()
+    assert results(driver) == []
+    assert driver.coordinator.next_deadline_ms() == driver.clock.now_ms() + 1
+    driver.clock.advance(1)
+    driver.coordinator.tick()
+    driver.submit(written((5, 5, 2, 1)), "third")
+    late = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert results(driver) == [("first", late), ("second", late), ("third", late)]
+    driver.submit(written((6, 6, 2, 1), partition=1), "another share-partition")
+    for ticket, offset in driver.store.write_waiting():
+        driver.coordinator.appended(ticket, offset)
+    assert results(driver) == [("another share-partition", ErrorCode.INVALID_REQUEST)]
+    driver.store.acknowledge_late = False
+    assert driver.read().state_batches == ((0, 3, 2, 1),)
+    assert driver.coordinator.next_deadline_ms() == START_MS + 300_000
 
 
 def test_a_write_that_the_log_refuses_changes_nothing() -> None:
