@@ -59,6 +59,9 @@ __all__ = ["ShareCoordinator"]
 
 R = TypeVar("R")
 
+RECORDS_AT_ONCE = 2_000
+"""So many records are loaded before others have their turn: some milliseconds."""
+
 
 class StateReply(NamedTuple):
     """The answer to the request that came with ``token``."""
@@ -148,6 +151,9 @@ class ShareCoordinator:
         topics: the topics of the cluster; any topic and partition will do if left out.
         authorize: decides who may ask (CLUSTER_ACTION); everybody if left out.
         partition_count: how many log partitions there are, where that isn't as the configuration says.
+
+    Attributes:
+        timer_advances: a number that changes when :meth:`next_deadline_ms` may have come nearer.
     """
 
     def __init__(
@@ -169,6 +175,7 @@ class ShareCoordinator:
         self._replies: list[StateReply] = []
         count = partition_count or self.config.share_coordinator_state_topic_num_partitions
         self._partitions: dict[int, StatePartition] = {}
+        self._loading: dict[int, StatePartition] = {}
         self._status = [PartitionStatus.UNLOADED] * count
         self._leader_epochs = [-1] * count
         self._next_appends = [0] * count
@@ -178,6 +185,7 @@ class ShareCoordinator:
         }
         now_ms = self.clock.now_ms()
         self._next_ms = {act: now_ms + interval_ms for act, interval_ms in self._due_ms.items()}
+        self.timer_advances = 0
         self._append_deadlines: deque[tuple[int, int, int]] = deque()  # with log partition and number of the append
         self._routes: dict[SharePartitionKey, int] = {}
         self._is_settling = False
@@ -424,6 +432,7 @@ class ShareCoordinator:
             else:
                 deadline_ms = now_ms + self.config.share_coordinator_write_timeout_ms
                 self._append_deadlines.append((deadline_ms, append.partition, append.number))
+                self.timer_advances += 1
 
     def _fail(self, index: int) -> None:
         self._stop(index, PartitionStatus.FAILED)
@@ -474,6 +483,17 @@ class ShareCoordinator:
         Raises:
             LoadError: the log can't be read; the partition answers NOT_COORDINATOR until it is loaded again.
         """
+        for _ in self.load_in_steps(partition, leader_epoch):
+            pass
+
+    def load_in_steps(self, partition: int, leader_epoch: int = 0) -> Iterator[None]:
+        """Do as :meth:`load`, some records at each step, for hosts with others to look after meanwhile.
+
+        Until the last step the partition answers COORDINATOR_LOAD_IN_PROGRESS.
+
+        Raises:
+            LoadError: as :meth:`load`.
+        """
         status = self._status[partition]
         if leader_epoch <= self._leader_epochs[partition] and status is not PartitionStatus.FAILED:
             return
@@ -487,18 +507,28 @@ class ShareCoordinator:
             has_partition=self._has_partition,
             first_append=self._next_appends[partition],
         )
+        self._status[partition] = PartitionStatus.LOADING
+        self._loading[partition] = loaded
         try:
-            for record in self.log_store.read(partition):
+            for number, record in enumerate(self.log_store.read(partition), 1):
                 loaded.replay(record.offset, record.record)
+                if number % RECORDS_AT_ONCE == 0:
+                    yield
+            if self._loading.get(partition) is loaded:
+                self._partitions[partition] = loaded
+                self._status[partition] = PartitionStatus.ACTIVE
         except Exception as error:
-            self._status[partition] = PartitionStatus.FAILED
             raise LoadError({partition: error}) from error
-        self._partitions[partition] = loaded
-        self._status[partition] = PartitionStatus.ACTIVE
+        finally:
+            if self._loading.get(partition) is loaded:
+                del self._loading[partition]
+                if partition not in self._partitions:
+                    self._status[partition] = PartitionStatus.FAILED
 
     def unload(self, partition: int) -> None:
         """Stop coordinating a log partition: whoever waits there is told NOT_COORDINATOR."""
         self._leader_epochs[partition] = -1
+        self._loading.pop(partition, None)
         self._stop(partition, PartitionStatus.UNLOADED)
         self._settle(self.clock.now_ms())
 

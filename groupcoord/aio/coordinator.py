@@ -13,11 +13,14 @@ from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.events import Event
 from groupcoord.core.front.authorization import Principal
 from groupcoord.core.messages import Request, Response
+from groupcoord.core.messages.share_state import ShareStateRequest
 from groupcoord.core.replies import Reply
 from groupcoord.embedding.answers import resolve, sleep_s, tell_lost
 from groupcoord.embedding.loading import LoadError
+from groupcoord.embedding.share import EmbeddedShare
 from groupcoord.errors import OwnershipLostError
 from groupcoord.log_store import AnsweringStore, LogStoreError, Ticket
+from groupcoord.share_coordinator import ShareCoordinator
 
 __all__ = ["AsyncCoordinator"]
 
@@ -43,6 +46,8 @@ class AsyncCoordinator:
         on_event: is called in the event loop for everything that happens to groups, in order; see
             :mod:`groupcoord.events`.
         on_lost: is called in the event loop when somebody else has taken the log over.
+        share: the share coordinator of its share groups (KIP-932), if it is in this program, too: it is loaded and
+            closed with the other one, and asked here as well.
 
     Attributes:
         coordinator: the coordinator inside. Look at it as you like; what changes it goes through :meth:`change`.
@@ -54,8 +59,10 @@ class AsyncCoordinator:
         *,
         on_event: Callable[[Event], None] | None = None,
         on_lost: Callable[[OwnershipLostError], None] | None = None,
+        share: EmbeddedShare | None = None,
     ) -> None:
         self.coordinator = coordinator
+        self._share = share
         self._on_event = on_event
         self._on_lost = on_lost
         self._body: asyncio.Task[Any] | None = None
@@ -68,6 +75,8 @@ class AsyncCoordinator:
         self._store = coordinator.log_store if isinstance(coordinator.log_store, TaskLogStore) else None
         if isinstance(coordinator.log_store, AnsweringStore):
             coordinator.log_store.answer_to(self)
+        if share is not None and isinstance(share.states.log_store, AnsweringStore):
+            share.states.log_store.answer_to(_StatesAnswers(share.states, self._from_any_thread))
         if on_event is not None:
             coordinator.observe()
 
@@ -138,7 +147,11 @@ class AsyncCoordinator:
             TypeError: this is no request of the coordinator.
         """
         answer: asyncio.Future[R] = self._running_loop().create_future()
-        self.change(lambda coordinator: coordinator.submit(request, answer, principal))
+        share = self._share
+        if share is not None and isinstance(request, ShareStateRequest):
+            self.change(lambda _: share.states.submit(request, answer, principal))
+        else:
+            self.change(lambda coordinator: coordinator.submit(request, answer, principal))
         return answer
 
     def change(self, change: Callable[[GroupCoordinator], T]) -> T:
@@ -191,6 +204,8 @@ class AsyncCoordinator:
         self._loop = asyncio.get_running_loop()
         count = self.coordinator.config.offsets_topic_num_partitions
         causes: dict[int, Exception] = {}
+        if self._share is not None:
+            await self._load_states(self._share.states)
         for partition in range(count) if partitions is None else partitions:
             try:
                 await self.load(partition)
@@ -221,6 +236,25 @@ class AsyncCoordinator:
             if self._store is not None:
                 self._store.forget_prepared(partition)
 
+    async def _load_states(self, states: ShareCoordinator) -> None:
+        """Load the share coordinator's log.
+
+        Raises:
+            LoadError: some of it could not be loaded; the rest is served.
+        """
+        store = states.log_store if isinstance(states.log_store, TaskLogStore) else None
+        causes: dict[int, Exception] = {}
+        for partition in range(states.partition_count):
+            if store is not None:
+                await store.prepare(partition)
+            try:
+                for _ in states.load_in_steps(partition):
+                    await asyncio.sleep(0)
+            except LoadError as error:
+                causes.update(error.causes)
+        if causes:
+            raise LoadError(causes)
+
     async def close(self) -> None:
         """Stop serving: whoever waits is told NOT_COORDINATOR, and later requests COORDINATOR_NOT_AVAILABLE.
 
@@ -230,6 +264,12 @@ class AsyncCoordinator:
         if self._loop is None:
             return
         self.change(GroupCoordinator.close)
+        if self._share is not None:
+            for partition in range(self._share.states.partition_count):
+                self._share.states.unload(partition)
+            self._deliver()
+            if isinstance(self._share.states.log_store, TaskLogStore):
+                await self._share.states.log_store.finish()
         if self._timer is not None:
             self._timer.cancel()
         if self._store is not None:
@@ -244,10 +284,12 @@ class AsyncCoordinator:
 
     def _deliver(self) -> None:
         """Pass answers and events on, and be woken when the next thing is due."""
+        if self._share is not None:
+            resolve(self._share.take_replies(self.coordinator))
         resolve(self.coordinator.take_replies())
         if self._on_event is not None and self.coordinator.has_events:
             self._running_loop().call_soon(self._tell)
-        advances = self.coordinator.timer_advances
+        advances = self.coordinator.timer_advances + (0 if self._share is None else self._share.states.timer_advances)
         if self._timer is None or advances != self._seen_advances:
             self._seen_advances = advances
             self._set_timer()
@@ -268,9 +310,33 @@ class AsyncCoordinator:
     def _set_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        pause_s = sleep_s(self.coordinator)
+        pauses_s = (sleep_s(self.coordinator), None if self._share is None else sleep_s(self._share.states))
+        pause_s = min((each for each in pauses_s if each is not None), default=None)
         self._timer = None if pause_s is None else self._running_loop().call_later(pause_s, self._wake)
 
     def _wake(self) -> None:
         self._timer = None
+        if self._share is not None:
+            self._share.states.tick()
         self.change(GroupCoordinator.tick)
+
+
+class _StatesAnswers:
+    """Takes what the share coordinator's log store says, from any thread."""
+
+    def __init__(
+        self, states: ShareCoordinator, from_any_thread: Callable[[Callable[[GroupCoordinator], None]], None]
+    ) -> None:
+        self._states = states
+        self._from_any_thread = from_any_thread
+
+    def appended(self, ticket: Ticket, base_offset: int) -> None:
+        """An append is written."""
+        self._from_any_thread(lambda _: self._states.appended(ticket, base_offset))
+
+    def append_failed(self, ticket: Ticket, error: LogStoreError) -> None:
+        """An append is not written, or nobody knows."""
+        self._from_any_thread(lambda _: self._states.append_failed(ticket, error))
+
+    def ownership_checked(self, error: LogStoreError | None = None) -> None:
+        """Nobody asks for that: who owns the log of groups owns this one."""

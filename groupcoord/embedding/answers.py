@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.replies import Reply
 from groupcoord.errors import OwnershipLostError, UnansweredError
+from groupcoord.share_coordinator import ShareCoordinator, StateReply
 
 logger = logging.getLogger("groupcoord")
 
@@ -29,7 +30,7 @@ class Answer(Protocol):
         """Let whoever waits for it see an error."""
 
 
-def resolve(replies: Iterable[Reply]) -> None:
+def resolve(replies: Iterable[Reply | StateReply]) -> None:
     """Give each reply to the future that is its token, unless whoever asked has gone away."""
     for token, response in replies:
         answer: Answer = token
@@ -41,8 +42,8 @@ def resolve(replies: Iterable[Reply]) -> None:
             answer.set_result(response)
 
 
-def sleep_s(coordinator: GroupCoordinator) -> float | None:
-    """Return in how many seconds the coordinator wants to be woken; None: not at all, as nothing waits for time."""
+def sleep_s(coordinator: GroupCoordinator | ShareCoordinator) -> float | None:
+    """Return in how many seconds a coordinator wants to be woken; None: not at all, as nothing waits for time."""
     deadline_ms = coordinator.next_deadline_ms()
     if deadline_ms is None:
         return None

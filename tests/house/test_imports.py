@@ -47,8 +47,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "records",
     ),
     "share_coordinator": (*("core", "errors", "config", "clock", "log_store", "embedding.loading"),),
-    "embedding": ("coordinator", "clock", "config", "log_store", "errors", "core"),
-    "aio": ("coordinator", "embedding", "log_store", "errors", *EMBEDDED),
+    "embedding": ("coordinator", "share_coordinator", "clock", "config", "log_store", "errors", "core"),
+    "aio": ("coordinator", "share_coordinator", "embedding", "log_store", "errors", *EMBEDDED),
     "laws": ("coordinator", "core", "errors", "log_store"),
     "storage": (
         *("records", "log_store", "errors", "config.settings"),

@@ -11,26 +11,10 @@ from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.config.group_settings import ShareGroupSettings
 from groupcoord.core.messages.share_state import ShareStateResponse
 from groupcoord.core.questions import AskShareCoordinator, ShareCoordinatorAnswered
-from groupcoord.core.share.host import LoneShareHost
+from groupcoord.core.share.host import AwaitedAnswer, LoneShareHost
 
 TakeAnswer = Callable[[ShareCoordinatorAnswered], None]
 """Takes what the share coordinator could not tell at once."""
-
-
-class _Pending:
-    """Takes the share coordinator's answer to a question."""
-
-    def __init__(self, take: TakeAnswer, question: AskShareCoordinator) -> None:
-        self._take = take
-        self._question = question
-        self.response: ShareStateResponse | None = None
-        self.is_late = False
-
-    def answer(self, response: ShareStateResponse) -> None:
-        """Take the answer: at once, or when nobody waits for it here any more."""
-        self.response = response
-        if self.is_late:
-            self._take(ShareCoordinatorAnswered(self._question, response))
 
 
 class ServerShareHost:
@@ -77,7 +61,6 @@ class ServerShareHost:
         """Ask the share coordinator, which answers at once as a rule."""
         if not self._share.is_possible:
             return self._alone.ask(question)
-        pending = _Pending(self._take, question)
-        self._share.persister.ask(question.request, pending.answer)
-        pending.is_late = pending.response is None
-        return pending.response
+        awaited = AwaitedAnswer(question, self._take)
+        self._share.persister.ask(question.request, awaited.answer)
+        return awaited.now_or_late()

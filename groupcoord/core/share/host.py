@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 from uuid import UUID
 
@@ -20,7 +21,7 @@ from groupcoord.core.messages.share_state import (
     StateTopicResult,
     StateTopicSummary,
 )
-from groupcoord.core.questions import AskShareCoordinator
+from groupcoord.core.questions import AskShareCoordinator, ShareCoordinatorAnswered
 from groupcoord.errors import ErrorCode
 
 NO_START_OFFSET = -1
@@ -37,6 +38,32 @@ class ShareHost(Protocol):
 
     def ask(self, question: AskShareCoordinator) -> ShareStateResponse | None:
         """Return what the share coordinator answers; None if that comes later (``GroupCoordinator.found_out``)."""
+
+
+class AwaitedAnswer:
+    """A token for a share coordinator: takes its answer to a question of a share group.
+
+    Args:
+        question: the question.
+        take: takes what is found out when nobody waits for it here any more.
+    """
+
+    def __init__(self, question: AskShareCoordinator, take: Callable[[ShareCoordinatorAnswered], None]) -> None:
+        self._question = question
+        self._take = take
+        self._response: ShareStateResponse | None = None
+        self._is_late = False
+
+    def answer(self, response: ShareStateResponse) -> None:
+        """Take the answer."""
+        self._response = response
+        if self._is_late:
+            self._take(ShareCoordinatorAnswered(self._question, response))
+
+    def now_or_late(self) -> ShareStateResponse | None:
+        """Return the answer; None: it comes late."""
+        self._is_late = self._response is None
+        return self._response
 
 
 class LoneShareHost:
