@@ -58,10 +58,13 @@ WireResponse = (
 _unpack_header = struct.Struct(">hhih").unpack_from
 _pack_length_and_correlation_id = struct.Struct(">ii").pack
 
-_STREAMS_GROUP_HEARTBEAT = 88
+_SHARE_GROUP_HEARTBEAT, _STREAMS_GROUP_HEARTBEAT = 76, 88
 _REMEMBERED = frozenset(
     key.to_bytes(2, "big")
-    for key in (heartbeat.API.key, consumer_group_heartbeat.API.key, _STREAMS_GROUP_HEARTBEAT, offset_fetch.API.key)
+    for key in (
+        *(heartbeat.API.key, consumer_group_heartbeat.API.key, _SHARE_GROUP_HEARTBEAT, _STREAMS_GROUP_HEARTBEAT),
+        offset_fetch.API.key,
+    )
 )
 _REMEMBERED_BYTES_MAX = 256
 """A member's heartbeats, and what is fetched of a group, differ in nothing but the correlation id from one time to the

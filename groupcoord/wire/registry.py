@@ -2,9 +2,9 @@
 
 Nine are read or written by hand, each in a file of its own, since they are nearly all of what a server does: heartbeats
 of both protocols, joins and syncs, commits and fetches of offsets, records. By the schema, a heartbeat takes 1.6 times
-as long to read and its answer 8 times as long to write; a commit of 50 partitions 15 and 85 times. Heartbeats of
-streams groups are as quick by the schema, since short ones that came before aren't read again (:mod:`.protocol`), and
-answers that are given again not written (:mod:`.kept_answers`).
+as long to read and its answer 8 times as long to write; a commit of 50 partitions 15 and 85 times. Heartbeats of share
+and streams groups are as quick by the schema, since short ones that came before aren't read again (:mod:`.protocol`),
+and answers that are given again not written (:mod:`.kept_answers`).
 """
 
 from __future__ import annotations
@@ -252,7 +252,10 @@ _APIS = (
         adapt_request=differences.list_config_resources,
     ),
     by_schema(75, cluster.DescribeTopicPartitions, cluster.DescribeTopicPartitionsResponse, (0, 0), 0),
-    by_schema(76, ShareGroupHeartbeat, ShareGroupHeartbeatResponse, (1, 1), 0),
+    by_schema(
+        *(76, ShareGroupHeartbeat, ShareGroupHeartbeatResponse, (1, 1), 0),
+        is_repeated=lambda response: response.assignment is None,
+    ),
     by_schema(77, ShareGroupDescribe, ShareGroupDescribeResponse, (1, 1), 0, entries=Entries("groups")),
     by_schema(80, cluster.AddRaftVoter, cluster.MembershipResponse, (0, 1), 0),
     by_schema(81, cluster.RemoveRaftVoter, cluster.MembershipResponse, (0, 0), 0),
