@@ -47,7 +47,7 @@ ASSIGNMENTS = frozenset({"assignment", "assignments"})
 
 LEFT_OUT = frozenset(
     {
-        *("_environment", "_known_topics", "_partition"),  # parts of the coordinator
+        *("_environment", "_partition"),  # parts of the coordinator
         *("_places", "_proof", "_timers", "shared"),  # which follow from what else there is
         *("topics_version", "writes"),  # of the steady heartbeats: see there
         "events",

@@ -19,19 +19,19 @@ RARELY_MET_MUTANTS = (
     ),
     Mutant(
         "a producer that names only an instance is taken for no member's",
-        "consumer/group.py",
+        "modern/committing.py",
         "and not request.member_id and request.group_instance_id is None:",
         "and not request.member_id:",
     ),
     Mutant(
         "metadata that are too long are asked of an older epoch",
-        "consumer/group.py",
+        "modern/committing.py",
         "columns, _ = accept_metadata(topic.columns, limit)  # others are refused for that",
         "columns = topic.columns",
     ),
     Mutant(
         "an epoch of nobody's may fetch",
-        "consumer/group.py",
+        "modern/committing.py",
         "return ErrorCode.NONE if wanted.member_epoch < 0 else ErrorCode.UNKNOWN_SERVER_ERROR",
         "return ErrorCode.NONE",
     ),
@@ -86,7 +86,7 @@ RARELY_MET_MUTANTS = (
     Mutant(
         "partitions that are given back take no commits of an older epoch",
         "consumer/group.py",
-        "since = assigned.get(partition, pending.get(partition))",
-        "since = assigned.get(partition)",
+        "return lambda partition: assigned.get(partition, pending.get(partition))",
+        "return lambda partition: assigned.get(partition)",
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import cast
 from uuid import UUID
@@ -16,18 +16,14 @@ from groupcoord.core.messages import (
     DescribedConsumerGroup,
     DescribedConsumerMember,
     DescribedPartitions,
-    GroupToFetch,
     ListedGroup,
     MemberType,
-    OffsetCommit,
     TopicToCommit,
-    TxnOffsetCommit,
 )
-from groupcoord.core.modern.group import BEFORE_ALL_APPENDS, ModernGroup, described_partitions
-from groupcoord.core.offsets.drafting import accept_metadata
-from groupcoord.core.records import CommitKind, Record
-from groupcoord.core.timers import TimerKind, TimerQueue
-from groupcoord.errors import NO_ERROR, ErrorCode
+from groupcoord.core.modern.committing import CommittingGroup
+from groupcoord.core.modern.group import BEFORE_ALL_APPENDS, described_partitions
+from groupcoord.core.records import Record
+from groupcoord.core.timers import TimerKind
 
 CONSUMER_GROUP_TYPE = "consumer"
 CONSUMER_PROTOCOL_TYPE = "consumer"
@@ -43,7 +39,7 @@ class ConsumerGroupState(Enum):
     DEAD = "Dead"
 
 
-class ConsumerGroup(ModernGroup[ConsumerState]):
+class ConsumerGroup(CommittingGroup[ConsumerState]):
     """One group of one log partition.
 
     Attributes:
@@ -65,7 +61,6 @@ class ConsumerGroup(ModernGroup[ConsumerState]):
     ) -> None:
         super().__init__(group_id, partition, environment, first_append=first_append)
         self.is_resolving = False
-        self._environment = environment
 
     @property
     def group_state(self) -> ConsumerGroupState:
@@ -86,71 +81,15 @@ class ConsumerGroup(ModernGroup[ConsumerState]):
         """True as long as members have not got what they are to have."""
         return self.group_state not in (ConsumerGroupState.STABLE, ConsumerGroupState.EMPTY)
 
-    def commit_error(
-        self, request: OffsetCommit, topics: tuple[TopicToCommit, ...], timers: TimerQueue, now_ms: int
-    ) -> ErrorCode:
-        """Return NONE if the request may commit. A commit is no sign of life: heartbeats are (KIP-848)."""
-        if request.generation_id < 0 and not self.state.members:
-            return ErrorCode.NONE
-        member = self.state.members.get(request.member_id)
-        if member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        if not member.uses_classic_protocol and not request.supports_member_epoch:
-            return ErrorCode.UNSUPPORTED_VERSION
-        return self._epoch_error(member, request.generation_id, topics)
+    def uses_classic_protocol(self, member: ConsumerMember) -> bool:
+        """Tell whether a member speaks the classic protocol, and so has a generation."""
+        return member.uses_classic_protocol
 
-    def transactional_commit_error(self, request: TxnOffsetCommit) -> ErrorCode:
-        """Return NONE if the request may commit in its producer's transaction. It need not name a member."""
-        if request.generation_id < 0 and not self.state.members:
-            return ErrorCode.NONE
-        if request.generation_id == -1 and not request.member_id and request.group_instance_id is None:
-            return ErrorCode.NONE
-        member = self.state.members.get(request.member_id)
-        if member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        return self._epoch_error(member, request.generation_id, request.topics)
-
-    def _epoch_error(self, member: ConsumerMember, epoch: int, topics: tuple[TopicToCommit, ...]) -> ErrorCode:
-        """Return NONE if a member may commit with an epoch.
-
-        An epoch that is over is good for partitions that the member has had since then (KIP-1251, Kafka 4.3).
-        """
-        assignment = member.assignment
-        if epoch == assignment.member_epoch:
-            return NO_ERROR
-        stale = ErrorCode.ILLEGAL_GENERATION if member.uses_classic_protocol else ErrorCode.STALE_MEMBER_EPOCH
-        if epoch > assignment.member_epoch:
-            return stale
-        limit = self._environment.config.offset_metadata_max_bytes
-        for topic in topics:
-            assigned = assignment.assigned.get(topic.topic_id, {})
-            pending = assignment.pending_revocation.get(topic.topic_id, {})
-            columns, _ = accept_metadata(topic.columns, limit)  # others are refused for that
-            # Each partition once: a request may name few of them a million times.
-            for partition in set(columns.partition_indexes):
-                since = assigned.get(partition, pending.get(partition))
-                if since is None or epoch < since:
-                    return stale
-        return ErrorCode.NONE
-
-    def fetch_error(self, wanted: GroupToFetch) -> ErrorCode:
-        """Return NONE if the request may see the offsets: it names no member, or one with its epoch."""
-        if wanted.member_id is None:
-            return ErrorCode.NONE if wanted.member_epoch < 0 else ErrorCode.UNKNOWN_SERVER_ERROR
-        member = self.state.members.get(wanted.member_id)
-        if member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        if wanted.member_epoch == member.assignment.member_epoch:
-            return ErrorCode.NONE
-        return ErrorCode.ILLEGAL_GENERATION if member.uses_classic_protocol else ErrorCode.STALE_MEMBER_EPOCH
-
-    def offset_deletion_error(self) -> ErrorCode:
-        """Return NONE: what members use is known."""
-        return ErrorCode.NONE
-
-    def offset_age_base_ms(self, commit: CommitKind) -> int | None:
-        """Return the moment of the commit; None for topics that members subscribe to, whose offsets don't expire."""
-        return None if self.uses_topic(commit.topic) else commit.commit_timestamp_ms
+    def held_since(self, member: ConsumerMember, topic: TopicToCommit) -> Callable[[int], int | None]:
+        """Return what tells since which epoch a member has a partition of a topic; None if it doesn't have it."""
+        assigned = member.assignment.assigned.get(topic.topic_id, {})
+        pending = member.assignment.pending_revocation.get(topic.topic_id, {})
+        return lambda partition: assigned.get(partition, pending.get(partition))
 
     def listed(self) -> ListedGroup:
         """Return the group as ListGroups shows it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -25,7 +26,7 @@ class DraftedEvent(NamedTuple):
     facts: tuple[Any, ...]
 
 
-class Draft(Generic[StateT]):
+class Draft(ABC, Generic[StateT]):
     """Builds on durable state, which it leaves as it is: the first write makes a copy.
 
     Several requests share an append, one after the other: a mark is set before each, and whoever is refused is rolled
@@ -85,6 +86,6 @@ class Draft(Generic[StateT]):
         self.write(self.epoch_record(epoch + 1, metadata_hash))
         self.tell(RebalanceStarted, epoch, trigger)
 
+    @abstractmethod
     def epoch_record(self, epoch: int, metadata_hash: int) -> Record:
         """Return the record of an epoch of the group; each kind has its own."""
-        raise NotImplementedError

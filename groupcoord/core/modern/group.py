@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator
 from enum import Enum
 from typing import Any, ClassVar, Generic
@@ -47,7 +48,7 @@ class SteadyHeartbeat:
     session_timer: Timer
 
 
-class ModernGroup(Generic[StateT]):
+class ModernGroup(ABC, Generic[StateT]):
     """One group of one log partition. Each kind names its class of state, and the kinds of its members' timers.
 
     Attributes:
@@ -99,18 +100,18 @@ class ModernGroup(Generic[StateT]):
         self.revoking_epochs: dict[str, int] = {}
         self._timers: dict[tuple[TimerKind, str], Timer] = {}
         self._proof: tuple[list[int], StateT] | None = None
-        self._known_topics = environment.topics
+        self._environment = environment
         self._partition = partition
 
     @property
+    @abstractmethod
     def group_state(self) -> Enum:
         """Where the group stands, by Kafka's names."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def is_rebalancing(self) -> bool:
         """True as long as members have not got what they are to have."""
-        raise NotImplementedError
 
     # ------------------------------------------------------------ what waits for a write
 
@@ -169,9 +170,9 @@ class ModernGroup(Generic[StateT]):
         if any(map(self.newest_state.has_subscribers, names)):
             self.is_topics_look_due = True
 
+    @abstractmethod
     def tombstones(self) -> list[Record]:
         """Return the tombstones of all that the log has of the group but its offsets, in Kafka's order."""
-        raise NotImplementedError
 
     def end(self, now_ms: int) -> None:
         """The group is gone from this coordinator."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, Generic
 from uuid import UUID
 
@@ -16,7 +17,7 @@ from groupcoord.core.replies import Reply, Token
 from groupcoord.errors import ErrorCode
 
 
-class ModernGroups(Generic[GroupT]):
+class ModernGroups(ABC, Generic[GroupT]):
     """The groups of one kind of one log partition, as far as they come from the log and go there.
 
     A row of the table adds its requests, and sets the timers of a group that a load made: :meth:`revive`.
@@ -75,6 +76,6 @@ class ModernGroups(Generic[GroupT]):
         """Return False: all that there is of a group is in the log."""
         return False
 
+    @abstractmethod
     def revive(self, group: GroupT, now_ms: int) -> None:
         """Set the timers of a group that was made of its records: every member's session starts now."""
-        raise NotImplementedError

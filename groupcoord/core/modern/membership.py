@@ -7,6 +7,7 @@ durable.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
@@ -45,7 +46,7 @@ class WhenDrafted(Continuation):
         return self.group is group
 
 
-class ModernMembership(Generic[GroupT, DraftT]):
+class ModernMembership(ABC, Generic[GroupT, DraftT]):
     """Handles heartbeats and other requests that may write, of the groups of one kind of one log partition.
 
     A kind names the classes of its groups, drafts and continuations, that of its heartbeats, what a request is answered
@@ -82,25 +83,24 @@ class ModernMembership(Generic[GroupT, DraftT]):
 
     # ------------------------------------------------------------ what is a kind's own
 
+    @abstractmethod
     def remove_members(self, draft: DraftT, member_ids: Collection[str], cause: Cause, now_ms: int) -> None:
         """Write that members are gone, and what follows from it for the group."""
-        raise NotImplementedError
 
+    @abstractmethod
     def steady_until_ms(self, group: GroupT) -> int | None:
         """Return until when a heartbeat that has just changed nothing will change nothing.
 
         None if that is not known: then it is not remembered. What others write, changes of topics that members
         subscribe to, new topics, and changes of settings end it in any case.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def meet_no_group(self, request: Any, token: Token, now_ms: int) -> None:
         """Take a heartbeat that can't go on in a group of this kind: there is none, or one of another kind."""
-        raise NotImplementedError
 
     def take_answer(self, group: GroupT, draft: DraftT, answer: Any, now_ms: int) -> None:
-        """Write what follows from what the host has found out."""
-        raise NotImplementedError
+        """Write what follows from what the host has found out, for kinds that ask it something."""
 
     def shares_write(self, draft: DraftT, request: GroupRequest[Any]) -> bool:
         """Tell whether a request that has waited may be judged on top of a draft."""

@@ -6,6 +6,7 @@ group holds and what a load makes of the log is the same.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
@@ -32,7 +33,7 @@ MemberT = TypeVar("MemberT", bound=ModernMember)
 TargetT = TypeVar("TargetT")
 
 
-class ModernGroupState(Generic[MemberT, TargetT]):
+class ModernGroupState(ABC, Generic[MemberT, TargetT]):
     """The facts about one group. Copy it with :meth:`copy`; values inside are never changed, only replaced.
 
     A copy keeps its changes to what is large apart, and :meth:`settle` makes them where they belong. So a change costs
@@ -156,9 +157,9 @@ class ModernGroupState(Generic[MemberT, TargetT]):
 
     # ------------------------------------------------------------ questions
 
+    @abstractmethod
     def has_subscribers(self, topic: str) -> bool:
         """Tell whether anybody subscribes to a topic."""
-        raise NotImplementedError
 
     def is_target_due(self, interval_ms: int, now_ms: int) -> bool:
         """Tell whether the target is out of date, and a new one not too soon after the last (KIP-1263).

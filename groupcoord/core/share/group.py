@@ -63,7 +63,6 @@ class ShareGroup(ModernGroup[ShareState]):
         super().__init__(group_id, partition, environment, first_append=first_append)
         self.changes: list[StateChange] = []
         self.state_partitions_ms = 0
-        self._environment = environment
 
     @property
     def group_state(self) -> ShareGroupState:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 
 from groupcoord.config import Config
@@ -12,16 +12,13 @@ from groupcoord.core.messages import (
     DescribedSubtopology,
     DescribedTasks,
     DescribedTopology,
-    GroupToFetch,
     ListedGroup,
-    OffsetCommit,
     TaskOffset,
     TopicToCommit,
-    TxnOffsetCommit,
 )
-from groupcoord.core.modern.group import BEFORE_ALL_APPENDS, ModernGroup
-from groupcoord.core.offsets.drafting import accept_metadata
-from groupcoord.core.records import CommitKind, Record
+from groupcoord.core.modern.committing import CommittingGroup
+from groupcoord.core.modern.group import BEFORE_ALL_APPENDS
+from groupcoord.core.records import Record
 from groupcoord.core.streams.assignors import MemberTasks
 from groupcoord.core.streams.environment import StreamsGroupEnvironment
 from groupcoord.core.streams.memory import MemberOffsets, StreamsMemory
@@ -34,8 +31,7 @@ from groupcoord.core.streams.state import (
     task_ids,
     walk_tasks,
 )
-from groupcoord.core.timers import TimerKind, TimerQueue
-from groupcoord.errors import NO_ERROR, ErrorCode
+from groupcoord.core.timers import TimerKind
 
 STREAMS_GROUP_TYPE = "streams"
 STREAMS_PROTOCOL_TYPE = "streams"
@@ -52,7 +48,7 @@ class StreamsGroupState(Enum):
     DEAD = "Dead"
 
 
-class StreamsGroup(ModernGroup[StreamsState]):
+class StreamsGroup(CommittingGroup[StreamsState]):
     """One group of one log partition.
 
     Attributes:
@@ -74,7 +70,6 @@ class StreamsGroup(ModernGroup[StreamsState]):
     ) -> None:
         super().__init__(group_id, partition, environment, first_append=first_append)
         self.memory = StreamsMemory()
-        self._environment = environment
 
     @property
     def group_state(self) -> StreamsGroupState:
@@ -97,72 +92,19 @@ class StreamsGroup(ModernGroup[StreamsState]):
         """True as long as members have not got what they are to have."""
         return self.group_state not in (StreamsGroupState.STABLE, StreamsGroupState.EMPTY)
 
-    # ------------------------------------------------------------ offsets
+    def held_since(self, member: StreamsMember, topic: TopicToCommit) -> Callable[[int], int | None]:
+        """Return what tells since which epoch a member has the active task that reads a partition of a topic."""
+        name = topic.name if topic.name is not None else self._environment.topics.topic_name(topic.topic_id)
+        subtopology_id = self.state.sources.get(name or "")
+        if subtopology_id is None:
+            return lambda partition: None
+        assigned, pending = member.assignment.assigned.active, member.assignment.pending_revocation.active
 
-    def commit_error(
-        self, request: OffsetCommit, topics: tuple[TopicToCommit, ...], timers: TimerQueue, now_ms: int
-    ) -> ErrorCode:
-        """Return NONE if the request may commit. A commit is no sign of life: heartbeats are."""
-        if request.generation_id < 0 and not self.state.members:
-            return ErrorCode.NONE
-        member = self.state.members.get(request.member_id)
-        if member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        if not request.supports_member_epoch:
-            return ErrorCode.UNSUPPORTED_VERSION
-        return self._epoch_error(member, request.generation_id, topics)
+        def since(partition: int) -> int | None:
+            task = (subtopology_id, partition)
+            return assigned.get(task, pending.get(task))
 
-    def transactional_commit_error(self, request: TxnOffsetCommit) -> ErrorCode:
-        """Return NONE if the request may commit in its producer's transaction. It need not name a member."""
-        if request.generation_id < 0 and not self.state.members:
-            return ErrorCode.NONE
-        if request.generation_id == -1 and not request.member_id and request.group_instance_id is None:
-            return ErrorCode.NONE
-        member = self.state.members.get(request.member_id)
-        if member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        return self._epoch_error(member, request.generation_id, request.topics)
-
-    def _epoch_error(self, member: StreamsMember, epoch: int, topics: tuple[TopicToCommit, ...]) -> ErrorCode:
-        """Return NONE if a member may commit with an epoch.
-
-        An epoch that is over is good for active tasks that the member has had since then.
-        """
-        assignment = member.assignment
-        if epoch == assignment.member_epoch:
-            return NO_ERROR
-        if epoch > assignment.member_epoch:
-            return ErrorCode.STALE_MEMBER_EPOCH
-        limit = self._environment.config.offset_metadata_max_bytes
-        assigned, pending = assignment.assigned.active, assignment.pending_revocation.active
-        for topic in topics:
-            name = topic.name if topic.name is not None else self._environment.topics.topic_name(topic.topic_id)
-            subtopology_id = self.state.sources.get(name or "")
-            columns, _ = accept_metadata(topic.columns, limit)  # others are refused for that
-            # Each partition once: a request may name few of them a million times.
-            for partition in set(columns.partition_indexes):
-                task = (subtopology_id or "", partition)
-                since = assigned.get(task, pending.get(task))
-                if subtopology_id is None or since is None or epoch < since:
-                    return ErrorCode.STALE_MEMBER_EPOCH
-        return ErrorCode.NONE
-
-    def fetch_error(self, wanted: GroupToFetch) -> ErrorCode:
-        """Return NONE if the request may see the offsets: it names no member, or one with its epoch."""
-        if wanted.member_id is None:
-            return ErrorCode.NONE if wanted.member_epoch < 0 else ErrorCode.UNKNOWN_SERVER_ERROR
-        member = self.state.members.get(wanted.member_id)
-        if member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        return ErrorCode.NONE if wanted.member_epoch == member.member_epoch else ErrorCode.STALE_MEMBER_EPOCH
-
-    def offset_deletion_error(self) -> ErrorCode:
-        """Return NONE: what members use is known."""
-        return ErrorCode.NONE
-
-    def offset_age_base_ms(self, commit: CommitKind) -> int | None:
-        """Return the moment of the commit; None for topics that members read, whose offsets don't expire."""
-        return None if self.uses_topic(commit.topic) else commit.commit_timestamp_ms
+        return since
 
     # ------------------------------------------------------------ administration
 
