@@ -8,6 +8,8 @@ from contextlib import ExitStack, contextmanager
 from enum import Enum
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
@@ -37,7 +39,13 @@ LOOPBACK, PORT_MAX = "127.0.0.1", 65_535
 LOCAL_BYTES_MAX = 1_073_741_824
 """Up to this size of logs, some ten million commits, one process is done before Spark on a few cores is."""
 
-Out = Annotated[str, typer.Option(metavar="DIR", help="Where the results go; empty, or made. A URL is fine.")]
+Out = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DIR",
+        help="Where the results go; empty, or made. A URL is fine. Without it a temporary folder is made, and named.",
+    ),
+]
 Paths = Annotated[
     list[str] | None,
     typer.Argument(
@@ -138,8 +146,8 @@ Metrics = Annotated[
 
 
 def analyze(
-    out: Out,
     paths: Paths = None,
+    out: Out = None,
     bootstrap_server: BootstrapServer = "",
     command_config: CommandConfig = None,
     topic: Topic = OFFSETS_TOPIC,
@@ -173,7 +181,8 @@ def analyze(
             _give_up("--poll reads no log: it goes without --topic, --partition, --end-offsets, --verify and --metrics")
         if engine is Engine.SPARK:
             _give_up("--poll starts no Spark: it goes without --engine spark")
-        _poll(address, out, interval if follow else None)
+        with _folder(out) as place:
+            _poll(address, place, interval if follow else None)
         return
     source = _Source(paths or [], address, topic, frozenset(partition or ()), end_offsets, lag_from_records)
     for_spark = {
@@ -184,18 +193,36 @@ def analyze(
         "--compiler": compiler is not Compiler.AUTO,
         "--conf": bool(conf),
     }
-    if not _takes_spark(engine, source, [option for option, is_given in for_spark.items() if is_given]):
-        _end(_analyze_here(source, out, verifies=verify), out)
-        return
-    work = _Work(source, out, master or MASTER, memory or MEMORY, compiler, _settings(conf or []))
-    if follow:
-        if verify:
-            _give_up("--follow and --verify don't go together: verify in a run without --follow")
-        _follow(work, interval, metrics)
-        return
-    if metrics is not None:
+    takes_spark = _takes_spark(engine, source, [option for option, is_given in for_spark.items() if is_given])
+    if takes_spark and follow and verify:
+        _give_up("--follow and --verify don't go together: verify in a run without --follow")
+    if takes_spark and metrics is not None and not follow:
         _give_up("--metrics goes with --follow")
-    _end(_analyze(work, verifies=verify), out)
+    settings = _settings(conf or [])
+    with _folder(out) as place:
+        if not takes_spark:
+            _end(_analyze_here(source, place, verifies=verify), place)
+            return
+        work = _Work(source, place, master or MASTER, memory or MEMORY, compiler, settings)
+        if follow:
+            _follow(work, interval, metrics)
+        else:
+            _end(_analyze(work, verifies=verify), place)
+
+
+@contextmanager
+def _folder(out: str | None) -> Iterator[str]:
+    """Give where the results go: what was named, or a temporary folder, which goes again if nothing came into it."""
+    if out is not None:
+        yield out
+        return
+    made = Path(mkdtemp(prefix="groupcoord-"))
+    typer.echo(f"the results go to {made}", err=True)
+    try:
+        yield str(made)
+    finally:
+        if not any(made.iterdir()):
+            made.rmdir()
 
 
 def _takes_spark(engine: Engine, source: _Source, for_spark: list[str]) -> bool:

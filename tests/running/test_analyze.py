@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -274,6 +275,19 @@ def test_small_logs_need_no_spark(broker_log: Path, monkeypatch: pytest.MonkeyPa
 
     assert (small, told, command._takes_spark(command.Engine.AUTO, source, [])) == (False, True, True)
     assert f"up to {said}" in str(command.EngineOption.__metadata__[0].help)
+
+
+def test_results_have_a_place_without_asking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without ``--out`` a temporary folder is made and named; of a run that comes to nothing, none is left."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    done = run(write_story(tmp_path / "log", crew), "--engine", "local")
+    (made,) = tmp_path.glob("groupcoord-*")
+    refused = run(tmp_path / "nowhere", "--engine", "local")
+
+    assert (done.status, done.error) == (0, f"the results go to {made}\n")
+    assert f"report: {made}/report.html" in done.output
+    assert refused.status == USAGE_ERROR
+    assert list(tmp_path.glob("groupcoord-*")) == [made]
 
 
 @pytest.mark.ci
