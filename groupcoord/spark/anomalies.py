@@ -11,9 +11,10 @@ from pyspark.sql import DataFrame
 
 from groupcoord.analysis.columns.tables import CURRENT_OFFSETS, arrow_schema
 from groupcoord.analysis.history.anomalies import OFFSETS_RETENTION_MINUTES, Thresholds
-from groupcoord.analysis.history.rows import DUPLICATE, GROUP, MEMBERSHIP, REBALANCE, REVOCATION
+from groupcoord.analysis.history.rows import DUPLICATE, GROUP, MEMBER, MEMBERSHIP, REBALANCE, REVOCATION
 from groupcoord.analysis.judging.anomalies import about_groups
 from groupcoord.analysis.judging.groups import groups
+from groupcoord.analysis.judging.shares import assigned
 from groupcoord.analysis.judging.silences import about_offsets
 from groupcoord.analysis.judging.stale import OFFSET_COLUMNS
 from groupcoord.analysis.judging.stale import stale_groups as expiring
@@ -24,7 +25,7 @@ from groupcoord.spark.packing import BY_GROUP, BY_PARTITION, Known, Row, judged,
 from groupcoord.spark.tables import BUSY, CURRENT, LAST, REWOUND, current_offsets, facts_of, last_moment
 
 _CURRENT = pa.schema([arrow_schema(CURRENT_OFFSETS).field(name) for name in OFFSET_COLUMNS])
-_JUDGED = (REBALANCE, DUPLICATE, REVOCATION, MEMBERSHIP)
+_JUDGED = (GROUP, MEMBER, REBALANCE, DUPLICATE, REVOCATION, MEMBERSHIP)
 
 
 def anomalies(
@@ -55,15 +56,17 @@ def anomalies(
     facts = facts_of(records if commits is None else commits, limits)
     now = _now(records, now_ms)
     of_groups = [packed(kind, folded.rows(kind), BY_GROUP) for kind in _JUDGED]
-    of_groups.append(packed_blobs(facts, [BUSY], BY_GROUP))
+    of_groups.append(packed_blobs(facts, [BUSY, LAST], BY_GROUP))
     of_offsets = [packed_blobs(facts, [LAST, REWOUND], BY_PARTITION)]
     of_offsets.append(packed_holders(folded))
-    if has_ends := end_offsets is not None:
+    has_ends = end_offsets is not None
+    if end_offsets is not None:
         of_offsets += known_ends(end_offsets, looks)
 
     def tell_of_groups(known: Known) -> list[Row]:
         found = {kind: known.rows(kind) for kind in _JUDGED}
-        return about_groups(found, known_commits(known), known.now_ms, limits)
+        held = assigned(found, limits)
+        return about_groups(found, known_commits(known), held, known.now_ms, limits, has_ends=has_ends)
 
     def tell_of_offsets(known: Known) -> Iterator[Row]:
         ends = known_end_offsets(known) if has_ends else None

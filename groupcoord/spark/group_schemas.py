@@ -74,7 +74,7 @@ HISTORY = table_schema(
 
 ANOMALIES = declared(group_tables.ANOMALIES)
 """What is wrong with groups: offset rewind, commits stopped, stalled, commit storm, rebalance storm, flapping member,
-duplicate owner, slow revocation, fenced member."""
+duplicate owner, slow revocation, fenced member, never committed, uneven shares."""
 
 STALE_GROUPS = declared(group_tables.STALE_GROUPS)
 """Groups that lose offsets if nobody uses them, by the rules of KIP-211; checks of retention come some minutes late."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BooleanType, IntegerType, LongType, StructField, StructType
 
 from groupcoord.analysis.columns.tables import CURRENT_OFFSETS, END_OFFSETS, arrow_schema
 from groupcoord.analysis.folding.commits import LAST_COMMITS, MINUTES, REWINDS, CommitFacts
@@ -20,8 +20,16 @@ from groupcoord.spark.packing import BY_GROUP, BY_PARTITION, Known, Row, judged,
 from groupcoord.spark.schemas import LAG
 from groupcoord.spark.tables import BUSY, COUNTED, CURRENT, LAST, REWOUND, commits_of, facts_of, is_folded
 
-_HOLDERS = StructType([LAG[name] for name in ("group_id", "topic", "topic_partition", *HOLDER)])
+_OF_HOLDER = StructType(
+    [
+        *(LAG[name] for name in HOLDER),
+        *(StructField("since_ms", LongType()), StructField("log_partition", IntegerType())),
+        StructField("is_shared", BooleanType()),
+    ]
+)
+_HOLDERS = StructType([*(LAG[name] for name in ("group_id", "topic", "topic_partition")), *_OF_HOLDER])
 _CURRENT = pa.schema([arrow_schema(CURRENT_OFFSETS).field(name) for name in rules.OFFSET_COLUMNS])
+_OF_GROUP = ("group_id", "generation_or_epoch", "type", "state_timestamp_ms", "log_partition")
 _ENDS, _LOOKS, _TIMES, _HELD = "ends", "looks", "times", "holders"
 
 
@@ -81,7 +89,7 @@ def packed_holders(history: DataFrame | History) -> DataFrame:
     """Return who has which partition as the log ends, packed by partition."""
     folded = history_of(history)
     of_members = folded.rows(MEMBER).select("group_id", "generation", "type", *HOLDER, "assignment")
-    of_groups = folded.rows(GROUP).select("group_id", "generation_or_epoch", "type")
+    of_groups = folded.rows(GROUP).select(*_OF_GROUP)
     tables = [packed(MEMBER, of_members, BY_GROUP), packed(GROUP, of_groups, BY_GROUP)]
 
     def tell(known: Known) -> list[Row]:
@@ -94,7 +102,7 @@ def packed_holders(history: DataFrame | History) -> DataFrame:
 def known_holders(known: Known) -> Mapping[Place, Row]:
     """Return who has which partition of a bucket."""
     return {
-        (row["group_id"], row["topic"], row["topic_partition"]): {name: row[name] for name in HOLDER}
+        (row["group_id"], row["topic"], row["topic_partition"]): {name: row[name] for name in _OF_HOLDER.fieldNames()}
         for row in known.rows(_HELD)
     }
 

@@ -15,6 +15,7 @@ from groupcoord.analysis.judging.differences import differences, told_of_groups,
 from groupcoord.analysis.judging.ends import Ends
 from groupcoord.analysis.judging.groups import groups, partition_holders
 from groupcoord.analysis.judging.lag import lag
+from groupcoord.analysis.judging.shares import assigned
 from groupcoord.analysis.judging.stale import stale_groups
 
 from .troubled import Known, fold_log, write_troubled
@@ -47,8 +48,14 @@ def ends(*rows: tuple[str, int, int]) -> Ends:
 def test_anomalies(log: Path, tmp_path: Path) -> None:
     """Each of the troubles is found, with Burrow's word for it, and nothing else is."""
     known = fold_log(log, tmp_path, LIMITS)
-    holders = partition_holders(known.histories)
-    rows = anomalies(known.histories, known.facts, holders, ends(("t", 0, 1_000), ("t", 1, 9)), 12_000, LIMITS)
+    rows = anomalies(
+        known.histories,
+        known.facts,
+        assigned(known.histories, LIMITS),
+        ends(("t", 0, 1_000), ("t", 1, 9)),
+        12_000,
+        LIMITS,
+    )
     found: dict[tuple[Any, ...], list[Any]] = {}
     for row in rows:
         of = (row["kind"], row["group_id"], row.get("topic_partition"), row.get("client_id"))
@@ -70,8 +77,8 @@ def test_anomalies(log: Path, tmp_path: Path) -> None:
 
 def test_commits_that_stopped(troubled: Known) -> None:
     """A partition that a member has, with commits of late and none for long; without ends nothing is said of others."""
-    holders, limits = partition_holders(troubled.histories), Thresholds(stopped_ms=100_000)
-    rows = anomalies(troubled.histories, troubled.facts, holders, None, 600_000, limits)
+    held, limits = assigned(troubled.histories), Thresholds(stopped_ms=100_000)
+    rows = anomalies(troubled.histories, troubled.facts, held, None, 600_000, limits)
     found = [row for row in rows if row.get("status") == "STOP"]
 
     assert {row["evidence"] for row in found} == {"no commit for 590 s", "no commit for 588 s"}

@@ -28,7 +28,7 @@ from ..running.written import columns_of, read_table, sorted_rows, table_names, 
 
 KINDS = {
     *("offset rewind", "commits stopped", "stalled", "commit storm", "rebalance storm", "flapping member"),
-    *("duplicate owner", "slow revocation", "fenced member"),
+    *("duplicate owner", "slow revocation", "fenced member", "never committed", "uneven shares"),
 }
 OF_RECORDS = {
     "commits": pipeline.commits,
@@ -110,6 +110,7 @@ def write_every_trouble(folder: Path) -> None:
         log.commit(560_000 + step, "hasty", step)
     for step in range(12):
         log.commit(590_000 + 100 * step, "stuck", 7)
+    log.generation(560_000, "lopsided", 1, a1=[0, 1], b1=[])
     story = write_story(folder / "story", crew, dawdle)
     shutil.move(story / "__consumer_offsets-0", folder / "__consumer_offsets-2")
 

@@ -226,20 +226,21 @@ ANOMALIES: Columns = (
     Column("status", _STRING, "Burrow's word for it: REWIND, STOP or STALL; null where it has none"),
     Column("topic", _STRING, "null if it concerns the whole group"),
     Column("topic_partition", _INT, "goes with topic"),
-    Column("client_id", _STRING, "of a flapping, slow or fenced member"),
+    Column("client_id", _STRING, "of a flapping, slow or fenced member, or of one that never committed"),
     Column("first_ms", _LONG, "when it began"),
     Column("last_ms", _LONG, "when it was seen last"),
     Column("count", _LONG, "how often"),
     Column(
         "value",
         _LONG,
-        "how much: records rewound, milliseconds without a commit or to give up, commits or rebalances",
+        "how much: records rewound, milliseconds without a commit, with uneven shares or to give up, commits or "
+        "rebalances",
     ),
     Column("evidence", _STRING, "in words"),
     Column("log_partition", _INT, "where its records lie"),
 )
 """What is wrong with groups: offset rewind, commits stopped, stalled, commit storm, rebalance storm, flapping member,
-duplicate owner, slow revocation, fenced member."""
+duplicate owner, slow revocation, fenced member, never committed, uneven shares."""
 
 STALE_GROUPS: Columns = (
     Column("group_id", _STRING, "the group"),

@@ -10,10 +10,15 @@ OFFSET_REWIND, COMMITS_STOPPED, STALLED = "offset rewind", "commits stopped", "s
 COMMIT_STORM, REBALANCE_STORM = "commit storm", "rebalance storm"
 FLAPPING_MEMBER, DUPLICATE_OWNER = "flapping member", "duplicate owner"
 SLOW_REVOCATION, FENCED_MEMBER = "slow revocation", "fenced member"
-BROKEN_KINDS = (COMMITS_STOPPED, STALLED, OFFSET_REWIND, DUPLICATE_OWNER)
+NEVER_COMMITTED, UNEVEN_SHARES = "never committed", "uneven shares"
+
+BROKEN_KINDS = (COMMITS_STOPPED, STALLED, NEVER_COMMITTED, OFFSET_REWIND, DUPLICATE_OWNER)
 """Kinds with which records are not processed, or more than once; the worst first."""
 
-WORST_FIRST = (*BROKEN_KINDS, FENCED_MEMBER, FLAPPING_MEMBER, SLOW_REVOCATION, REBALANCE_STORM, COMMIT_STORM)
+WORST_FIRST = (
+    *(*BROKEN_KINDS, FENCED_MEMBER, FLAPPING_MEMBER, SLOW_REVOCATION),
+    *(REBALANCE_STORM, UNEVEN_SHARES, COMMIT_STORM),
+)
 """All kinds; what is the cause comes before what follows from it."""
 
 REWIND, STOP, STALL = LagStatus.REWIND.name, LagStatus.STOP.name, LagStatus.STALL.name
@@ -27,13 +32,17 @@ class Thresholds:
 
     Attributes:
         window_commits: how many of a partition's last commits are looked at, as Burrow's ``intervals``.
-        stopped_ms: how long a partition of a live group goes without a commit at least before its commits have stopped.
+        stopped_ms: how long a partition of a live group goes without a commit at least before its commits have stopped,
+            or a member has a partition that was never committed.
         commits_per_minute: of one partition, on average over a group's partitions: more is a storm.
         storm_commits: a group's commits in a minute that are no storm, however few partitions they are of.
         rebalances: so many within ``rebalance_window_ms`` are a storm.
         rebalance_window_ms: see there; for flapping members too.
         comebacks: a client that left and joined so many times in that window flaps.
         revocation_ms: a member of a consumer group that takes so long to give partitions up is slow.
+        uneven_times: members without partitions or work are told of if another has so many times the mean.
+        uneven_ms: and if that is so for so long.
+        uneven_records: and, where it is work that they lack, if the last commits of all came to so many records.
     """
 
     window_commits: int = WINDOW_COMMITS
@@ -44,3 +53,6 @@ class Thresholds:
     rebalance_window_ms: int = 600_000
     comebacks: int = 3
     revocation_ms: int = 30_000
+    uneven_times: float = 2.0
+    uneven_ms: int = 300_000
+    uneven_records: int = 1_000

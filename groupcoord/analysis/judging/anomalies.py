@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -23,7 +23,8 @@ from groupcoord.analysis.history.anomalies import (
 )
 from groupcoord.analysis.history.causes import REBALANCE_TIMEOUT
 from groupcoord.analysis.judging.ends import Ends
-from groupcoord.analysis.judging.groups import Histories, Place
+from groupcoord.analysis.judging.groups import Histories
+from groupcoord.analysis.judging.shares import Assigned, about_shares
 from groupcoord.analysis.judging.silences import about_offsets
 from groupcoord.analysis.report.text import format_limit
 
@@ -35,7 +36,7 @@ Of = tuple[int | None, str]
 def anomalies(
     found: Histories,
     facts: CommitFacts,
-    holders: Mapping[Place, Row],
+    held: Assigned,
     ends: Ends | None,
     now_ms: int | None,
     thresholds: Thresholds | None = None,
@@ -50,26 +51,31 @@ def anomalies(
     Args:
         found: the groups' histories.
         facts: of their commits.
-        holders: who has which partition.
+        held: who has what.
         ends: where topics end; None: that is not known.
         now_ms: the moment to judge from, in milliseconds since 1970; None: there are no records.
         thresholds: what is too much.
     """
     limits = thresholds or Thresholds()
-    about = about_offsets(facts, holders, ends, now_ms, limits)
-    return [*about, *about_groups(found, facts, now_ms, limits)]
+    about = about_offsets(facts, held.holders, ends, now_ms, limits)
+    return [*about, *about_groups(found, facts, held, now_ms, limits, has_ends=ends is not None)]
 
 
-def about_groups(found: Histories, facts: CommitFacts, now_ms: int | None, limits: Thresholds) -> list[Row]:
-    """Return what concerns groups or their members as a whole, whatever the ends of topics.
+def about_groups(
+    found: Histories, facts: CommitFacts, held: Assigned, now_ms: int | None, limits: Thresholds, *, has_ends: bool
+) -> list[Row]:
+    """Return what concerns groups or their members as a whole, wherever topics end.
 
     Args:
-        found: as for :func:`anomalies`, as the next two.
+        found: as for :func:`anomalies`, as the next three.
         facts: see there.
+        held: see there.
         now_ms: see there.
         limits: what is too much.
+        has_ends: it is known where topics end.
     """
     return [
+        *about_shares(held, facts, now_ms, limits, has_ends=has_ends),
         *_commit_storms(facts.minutes, limits),
         *_rebalance_storms(found[REBALANCE], limits),
         *_flapping_members(found[REBALANCE], limits),

@@ -68,6 +68,15 @@ class Ends:
             Behind(row, distance(row["end_offset"], committed_offset), first, last, before, was_at_end) for row in rows
         ]
 
+    def records(self, topic: str, partition: int) -> int:
+        """Return how many records a partition has; 0: that is not known, or there was none at one of the last looks."""
+        counts = []
+        for end in (behind.end for behind in self.of(topic, partition, 0)):
+            start, end_offset = end["log_start_offset"] or 0, end["end_offset"]
+            was_empty = any(behind.was_at_end for behind in self.of(topic, partition, start))
+            counts.append(0 if was_empty or end_offset is None else max(end_offset - start, 0))
+        return max(counts)
+
     def lag_then(self, topic: str, partition: int, committed_offset: int | None, at_ms: int | None) -> int | None:
         """Return how far behind an offset was when it was committed, by the look before that; None: there was none."""
         looks = self._looks.get((topic, partition), ())

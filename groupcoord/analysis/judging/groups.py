@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 
 from groupcoord.analysis.history import GROUP, MEMBER
+from groupcoord.analysis.history.views import SHARE
 
 Row = dict[str, Any]
 Histories = Mapping[str, list[Row]]
@@ -39,22 +40,30 @@ def groups(found: Histories, current_offsets: pa.Table) -> list[Row]:
     return rows
 
 
-def members_now(found: Histories) -> Iterable[Row]:
-    """Yield the members of groups as the log ends."""
-    now = {(row["group_id"], row["generation_or_epoch"], row["type"]) for row in found[GROUP]}
-    return (row for row in found[MEMBER] if (row["group_id"], row["generation"], row["type"]) in now)
-
-
 def partition_holders(found: Histories) -> dict[Place, Row]:
-    """Return who has which partition as the log ends: one a partition, though several members may claim it."""
+    """Return who has which partition as the log ends: one a partition, though several members may claim it.
+
+    Besides :data:`HOLDER` told are since when the group has its generation or epoch, in which log partition its records
+    lie, and whether it is one of those whose members share partitions.
+    """
+    now = {(row["group_id"], row["generation_or_epoch"], row["type"]): row for row in found[GROUP]}
     holders: dict[Place, Row] = {}
-    for member in members_now(found):
-        holder = {name: member[name] for name in HOLDER}
-        for assigned in member["assignment"] or ():
-            for partition in assigned["partitions"]:
-                place = (member["group_id"], assigned["topic"], partition)
-                holders[place] = min(holder, holders.get(place, holder), key=_order)
+    for member in found[MEMBER]:
+        group = now.get((member["group_id"], member["generation"], member["type"]))
+        if group is not None:
+            told = {"since_ms": began_ms(group), "log_partition": group["log_partition"]}
+            holder = {name: member[name] for name in HOLDER} | told | {"is_shared": group["type"] == SHARE}
+            for assigned in member["assignment"] or ():
+                for partition in assigned["partitions"]:
+                    place = (member["group_id"], assigned["topic"], partition)
+                    holders[place] = min(holder, holders.get(place, holder), key=_order)
     return holders
+
+
+def began_ms(group: Row) -> int | None:
+    """Return when a group came to its generation or epoch, in milliseconds since 1970; None: the log does not tell."""
+    at_ms: int | None = group["state_timestamp_ms"]
+    return None if at_ms is None or at_ms < 0 else at_ms
 
 
 def _order(holder: Row) -> tuple[tuple[bool, Any], ...]:

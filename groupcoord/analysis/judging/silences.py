@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from groupcoord.analysis.folding.arrow import Runs, flags, integers
+from groupcoord.analysis.folding.arrow import Bools, Int64s, Runs, flags, integers
 from groupcoord.analysis.folding.commits import PARTITION, CommitFacts
 from groupcoord.analysis.history.anomalies import (
     COMMITS_STOPPED,
+    NEVER_COMMITTED,
     OFFSET_REWIND,
     REWIND,
     STALL,
@@ -41,13 +42,66 @@ def about_offsets(
         now_ms: the moment to judge from, in milliseconds since 1970.
         limits: what is too much.
     """
-    if now_ms is None or not facts.last.num_rows:
+    if now_ms is None:
         return
+    commits = last_commits(facts, limits)
     judge = _Judge(holders, ends, now_ms, limits)
-    for found in _by_partition(facts, now_ms, limits):
+    for found in _by_partition(commits, facts.rewinds, now_ms):
         place = (found.of["group_id"], found.of["topic"], found.of["topic_partition"])
         for told in judge.tell(place, found):
             yield found.of | told
+    if ends is not None:
+        yield from _never_committed(set(places_of(commits.of)), holders, ends, now_ms, limits)
+
+
+class LastCommits(NamedTuple):
+    """The last commits of partitions, in columns.
+
+    Attributes:
+        of: the partitions, and whose commits these are.
+        first_ms: when each one's last commits began.
+        last_ms: and ended.
+        commits: how many they are.
+        lowest: of their offsets; more than the highest: there are none but tombstones.
+        highest: of their offsets.
+        is_there: no tombstone is among them.
+    """
+
+    of: pa.Table
+    first_ms: Int64s
+    last_ms: Int64s
+    commits: Int64s
+    lowest: Int64s
+    highest: Int64s
+    is_there: Bools
+
+
+def last_commits(facts: CommitFacts, limits: Thresholds) -> LastCommits:
+    """Return the last commits of each partition, as many as are looked at."""
+    commits = facts.last
+    runs = Runs(commits, PARTITION)
+    order, starts = runs.order, runs.starts
+    if not len(starts):
+        none = np.zeros(0, np.int64)
+        return LastCommits(commits.select(PARTITION), none, none, none, none, none, none > 0)
+    at_ms, offsets = integers(commits["log_timestamp_ms"])[order], integers(commits["committed_offset"])[order]
+    is_new = runs.from_end() <= limits.window_commits
+    is_offset = is_new & flags(pc.is_valid(commits["committed_offset"]))[order]
+    is_tombstone = is_new & flags(commits["tombstone"])[order]
+    return LastCommits(
+        commits.select(PARTITION).take(pa.array(order[starts])),
+        np.minimum.reduceat(np.where(is_new, at_ms, _MOST), starts),
+        np.maximum.reduceat(np.where(is_new, at_ms, _LEAST), starts),
+        np.add.reduceat(is_new, starts, dtype=np.int64),
+        np.minimum.reduceat(np.where(is_offset, offsets, _MOST), starts),
+        np.maximum.reduceat(np.where(is_offset, offsets, _LEAST), starts),
+        np.add.reduceat(is_tombstone, starts, dtype=np.int64) == 0,
+    )
+
+
+def places_of(partitions: pa.Table) -> Iterator[Place]:
+    """Yield groups with topic and partition, of rows that tell them."""
+    yield from zip(*(partitions[name].to_pylist() for name in ("group_id", "topic", "topic_partition")), strict=True)
 
 
 class _Found(NamedTuple):
@@ -74,39 +128,44 @@ class _Found(NamedTuple):
     is_there: bool
 
 
-def _by_partition(facts: CommitFacts, now_ms: int, limits: Thresholds) -> Iterator[_Found]:
+def _by_partition(commits: LastCommits, rewinds: pa.Table, now_ms: int) -> Iterator[_Found]:
     """Yield partitions of which there may be something to tell."""
-    of_rewinds = {tuple(row[name] for name in PARTITION): row for row in facts.rewinds.to_pylist()}
-    commits = facts.last
-    runs = Runs(commits, PARTITION)
-    order, starts = runs.order, runs.starts
-    at_ms, offsets = integers(commits["log_timestamp_ms"])[order], integers(commits["committed_offset"])[order]
-    tombstones = flags(commits["tombstone"])[order]
-    is_new = runs.from_end() <= limits.window_commits
-    is_offset = is_new & flags(pc.is_valid(commits["committed_offset"]))[order]
-    buried = np.add.reduceat(is_new & tombstones, starts, dtype=np.int64)
-    first_ms = np.minimum.reduceat(np.where(is_new, at_ms, _MOST), starts)
-    last_ms = np.maximum.reduceat(np.where(is_new, at_ms, _LEAST), starts)
-    count = np.add.reduceat(is_new, starts, dtype=np.int64)
-    lowest = np.minimum.reduceat(np.where(is_offset, offsets, _MOST), starts)
-    highest = np.maximum.reduceat(np.where(is_offset, offsets, _LEAST), starts)
-    is_silent = has_stopped(first_ms, last_ms, now_ms) | stands_still(lowest, highest)
-    places = commits.select(PARTITION).take(pa.array(order[starts]))
-    wanted = (buried == 0) & is_silent
+    of_rewinds = {tuple(row[name] for name in PARTITION): row for row in rewinds.to_pylist()}
+    of, *columns = commits
+    is_silent = has_stopped(commits.first_ms, commits.last_ms, now_ms) | stands_still(commits.lowest, commits.highest)
+    wanted = commits.is_there & is_silent
     if of_rewinds:
-        wanted |= np.array([tuple(row.values()) in of_rewinds for row in places.to_pylist()], np.bool_)
+        wanted |= np.array([tuple(row.values()) in of_rewinds for row in of.to_pylist()], np.bool_)
     numbers = np.flatnonzero(wanted)
-    for number, place in zip(numbers.tolist(), places.take(pa.array(numbers)).to_pylist(), strict=True):
-        yield _Found(
-            place,
-            of_rewinds.get(tuple(place.values())),
-            int(first_ms[number]),
-            int(last_ms[number]),
-            int(count[number]),
-            int(lowest[number]),
-            int(highest[number]),
-            not buried[number],
-        )
+    figures = (column[numbers].tolist() for column in columns)
+    for place, *found in zip(of.take(pa.array(numbers)).to_pylist(), *figures, strict=True):
+        yield _Found(place, of_rewinds.get(tuple(place.values())), *found)
+
+
+def _never_committed(
+    committed: Collection[Place], holders: Mapping[Place, Row], ends: Ends, now_ms: int, limits: Thresholds
+) -> Iterator[Row]:
+    """Yield partitions with records that a member has had for long, and of which there is no commit."""
+    for place, holder in holders.items():
+        since_ms, (group_id, topic, partition) = holder["since_ms"], place
+        if place in committed or topic is None or holder["is_shared"] or since_ms is None:
+            continue
+        silent_ms, records = now_ms - since_ms, ends.records(topic, partition)
+        if records and silent_ms >= limits.stopped_ms:
+            had = f"{holder['client_id']} has had it for {silent_ms // 1_000:,} s"
+            yield {
+                "group_id": group_id,
+                "kind": NEVER_COMMITTED,
+                "topic": topic,
+                "topic_partition": partition,
+                "client_id": holder["client_id"],
+                "first_ms": since_ms,
+                "last_ms": now_ms,
+                "count": 1,
+                "value": silent_ms,
+                "evidence": f"{had}, with {records:,} records, and no commit ever",
+                "log_partition": holder["log_partition"],
+            }
 
 
 class _Judge:

@@ -44,8 +44,9 @@ from groupcoord.analysis.judging.differences import (
     unknown_groups,
 )
 from groupcoord.analysis.judging.ends import Ends, behind_ends
-from groupcoord.analysis.judging.groups import Histories, Place, Row, groups, partition_holders
+from groupcoord.analysis.judging.groups import Histories, Row, groups
 from groupcoord.analysis.judging.lag import lag
+from groupcoord.analysis.judging.shares import Assigned, assigned
 from groupcoord.analysis.judging.stale import stale_groups
 from groupcoord.analysis.report.model import Report
 from groupcoord.analysis.running.sources import LogSource, Source
@@ -71,7 +72,7 @@ class _Folded:
         facts: of commits.
         current: the table of current offsets.
         histories: what is judged of them.
-        holders: who has which partition.
+        held: who has what.
         told: what tables say of groups, if they are to be verified.
     """
 
@@ -79,7 +80,7 @@ class _Folded:
     facts: CommitFacts
     current: pa.Table
     histories: Histories
-    holders: dict[Place, Row]
+    held: Assigned
     told: Told
 
 
@@ -184,7 +185,7 @@ class LocalAnalysis:
                 add("current_offsets", current.to_pylist())
                 told = told_of_groups(rows) if self._verifies else {}
                 judged = {kind: rows[kind] for kind in _JUDGED}
-                found.append(_Folded(partition, facts, current, judged, partition_holders(rows), told))
+                found.append(_Folded(partition, facts, current, judged, assigned(rows), told))
         files.counts["commits"] = decoded.written.commits + transactional
         if not files.counts["commits"]:
             with files.commits_file(None):
@@ -230,7 +231,7 @@ class LocalAnalysis:
                 described = groups(one.histories, one.current)
                 kept_minutes = retention_minutes or OFFSETS_RETENTION_MINUTES
                 add("groups", described)
-                add("anomalies", anomalies(one.histories, one.facts, one.holders, ends, now_ms))
+                add("anomalies", anomalies(one.histories, one.facts, one.held, ends, now_ms))
                 add("stale_groups", stale_groups(described, one.current, one.facts, now_ms, kept_minutes))
         if ends is not None:
             begin(LAG)
@@ -238,7 +239,7 @@ class LocalAnalysis:
             with files.growing(["lag"]) as add:
                 for one in folded:
                     counted = one.facts.counted()
-                    add("lag", lag(one.current, ends, counted, one.holders, now_ms, times, read_ms))
+                    add("lag", lag(one.current, ends, counted, one.held.holders, now_ms, times, read_ms))
 
     def _read_ends(self, folded: Sequence[_Folded], files: TableFiles) -> Ends | None:
         topics = {topic: None for one in folded for topic in pc.unique(one.current["topic"]).to_pylist()}
