@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 
     from groupcoord.analysis.live.settings import ClusterAddress
     from groupcoord.analysis.report.model import Report
+    from groupcoord.analysis.running.metrics import GroupCollector
     from groupcoord.analysis.running.sources import Source
-    from groupcoord.spark.following import Following
-    from groupcoord.spark.following import Progress as ToldProgress
     from groupcoord.spark.inputs import Input as SparkInput
 
 FAILED, USAGE_ERROR = 1, 2
@@ -35,6 +34,9 @@ POLL_S = 0.5
 WORST_PRINTED_MAX = 10
 MASTER, MEMORY = "local[*]", "2g"
 LOOPBACK, PORT_MAX = "127.0.0.1", 65_535
+
+SPARK_CHECKPOINT = "checkpoint"
+"""The folder in which a run on Spark keeps what it goes on from."""
 
 LOCAL_BYTES_MAX = 1_073_741_824
 """Up to this size of logs, some ten million commits, one process is done before Spark on a few cores is."""
@@ -122,7 +124,8 @@ EngineOption = Annotated[
     Engine,
     typer.Option(
         help="What does the work: spark, on many cores or machines, or local: this process, without Spark and Java. "
-        "auto is local up to 1 GiB, where that is quicker, and where pyspark is not installed; else spark."
+        "auto is local up to 1 GiB, where that is quicker, and where pyspark is not installed; else spark, as with "
+        "--follow without --metrics."
     ),
 ]
 Master = Annotated[str | None, typer.Option(show_default=MASTER, help="Where Spark runs.")]
@@ -139,8 +142,8 @@ Metrics = Annotated[
     str | None,
     typer.Option(
         metavar="[HOST:]PORT",
-        help="With --follow: show lag, statuses and rebalances for Prometheus there, under /metrics; on 127.0.0.1 by "
-        "default.",
+        help="With --follow: show lag, statuses, members, rebalances and anomalies of groups for Prometheus there, "
+        "under /metrics; on 127.0.0.1 by default.",
     ),
 ]
 
@@ -177,37 +180,36 @@ def analyze(
         _give_up("give either paths or a cluster, by --bootstrap-server or --command-config")
     _check_records_asked(lag_from_records, is_possible=not (paths or end_offsets or poll))
     if poll:
-        if verify or partition or topic != OFFSETS_TOPIC or (end_offsets, metrics) != (None, None):
-            _give_up("--poll reads no log: it goes without --topic, --partition, --end-offsets, --verify and --metrics")
+        if verify or partition or topic != OFFSETS_TOPIC or end_offsets is not None:
+            _give_up("--poll reads no log: it goes without --topic, --partition, --end-offsets and --verify")
         if engine is Engine.SPARK:
             _give_up("--poll starts no Spark: it goes without --engine spark")
+        _check_follows(follow, metrics)
         with _folder(out) as place:
-            _poll(address, place, interval if follow else None)
+            _poll(address, place, interval if follow else None, metrics)
         return
     source = _Source(paths or [], address, topic, frozenset(partition or ()), end_offsets, lag_from_records)
+    _check_follows(follow, metrics)
+    if follow and verify:
+        _give_up("--follow and --verify don't go together: verify in a run without --follow")
     for_spark = {
-        "--follow": follow,
-        "--metrics": metrics is not None,
         "--master": master is not None,
         "--memory": memory is not None,
         "--compiler": compiler is not Compiler.AUTO,
         "--conf": bool(conf),
     }
-    takes_spark = _takes_spark(engine, source, [option for option, is_given in for_spark.items() if is_given])
-    if takes_spark and follow and verify:
-        _give_up("--follow and --verify don't go together: verify in a run without --follow")
-    if takes_spark and metrics is not None and not follow:
-        _give_up("--metrics goes with --follow")
+    given = [option for option, is_given in for_spark.items() if is_given]
+    if follow and engine is Engine.AUTO and find_spec("pyspark") is not None and _goes_on_spark(out, metrics):
+        engine = Engine.SPARK
+    is_on_spark = _takes_spark(engine, source, given, may_be_empty=follow)
     settings = _settings(conf or [])
     with _folder(out) as place:
-        if not takes_spark:
-            _end(_analyze_here(source, place, verifies=verify), place)
-            return
         work = _Work(source, place, master or MASTER, memory or MEMORY, compiler, settings)
         if follow:
-            _follow(work, interval, metrics)
-        else:
-            _end(_analyze(work, verifies=verify), place)
+            (_follow if is_on_spark else _follow_here)(work, interval, metrics)
+            return
+        run = _analyze(work, verifies=verify) if is_on_spark else _analyze_here(source, place, verifies=verify)
+        _end(run, place)
 
 
 @contextmanager
@@ -225,13 +227,29 @@ def _folder(out: str | None) -> Iterator[str]:
             made.rmdir()
 
 
-def _takes_spark(engine: Engine, source: _Source, for_spark: list[str]) -> bool:
+def _goes_on_spark(out: str | None, metrics: str | None) -> bool:
+    """Tell whether to follow on Spark where that is free to choose.
+
+    It keeps all records, and an update goes on from the one before, for which metrics alone have no need.
+    """
+    from groupcoord.analysis.columns.results import is_there
+
+    return metrics is None or (out is not None and is_there(out, SPARK_CHECKPOINT))
+
+
+def _check_follows(follow: bool, metrics: str | None) -> None:
+    if metrics is not None and not follow:
+        _give_up("--metrics goes with --follow")
+
+
+def _takes_spark(engine: Engine, source: _Source, for_spark: list[str], *, may_be_empty: bool = False) -> bool:
     """Tell whether Spark does the work.
 
     Args:
         engine: what was chosen.
         source: what is to be read.
         for_spark: the options that were given and that nothing but Spark understands.
+        may_be_empty: records may come later.
     """
     is_installed = find_spec("pyspark") is not None
     if engine is Engine.LOCAL and for_spark:
@@ -243,7 +261,7 @@ def _takes_spark(engine: Engine, source: _Source, for_spark: list[str]) -> bool:
     if engine is not Engine.AUTO or for_spark or not is_installed:
         return engine is Engine.SPARK or bool(for_spark)
     with _told_errors(Engine.LOCAL):
-        return source.open().check() > LOCAL_BYTES_MAX
+        return source.open().check(may_be_empty=may_be_empty) > LOCAL_BYTES_MAX
 
 
 def _end(report: Report, out: str) -> None:
@@ -361,39 +379,50 @@ def _analyze(work: _Work, *, verifies: bool) -> Report:
 def _follow(work: _Work, interval_s: float, metrics: str | None) -> None:
     """Keep everything up to date until a signal comes."""
     with _told_errors(Engine.SPARK):
-        from groupcoord.cli.analyze_follow import run_following
+        from groupcoord.cli.analyze_follow import run_on_spark
         from groupcoord.spark.following import Following
         from groupcoord.spark.running import one_run
         from groupcoord.spark.sessions import C2
 
         following = Following(work.source.open_on_spark(), work.out, interval_s=interval_s)
         begin = partial(one_run, work.master, work.memory, work.settings, work.compiler.choice or C2)
-        with _shown_metrics(following, metrics) as show:
-            run_following(following, work.out, begin, show)
+        with _shown_metrics(lambda: following.cluster_name, metrics) as collector:
+            run_on_spark(following, work.out, begin, collector)
+
+
+def _follow_here(work: _Work, interval_s: float, metrics: str | None) -> None:
+    """Keep everything up to date in this process until a signal comes."""
+    with _told_errors(Engine.LOCAL):
+        from groupcoord.analysis.running.following import LocalFollowing
+        from groupcoord.cli.analyze_follow import run_here
+
+        following = LocalFollowing(work.source.open(), work.out, interval_s=interval_s)
+        with _shown_metrics(lambda: following.cluster_name, metrics) as collector:
+            run_here(following, work.out, collector)
 
 
 @contextmanager
-def _shown_metrics(following: Following, address: str | None) -> Iterator[Callable[[ToldProgress], None]]:
-    """Give what is told how far things are, and serve that for as long as the context lasts."""
+def _shown_metrics(cluster_name: Callable[[], str], address: str | None) -> Iterator[GroupCollector | None]:
+    """Give what is told what there is to show, and serve that for as long as the context lasts."""
     if address is None:
-        yield lambda progress: None
+        yield None
         return
-    from groupcoord.spark.follow_metrics import FollowCollector, served
+    from groupcoord.analysis.running.metrics import GroupCollector, served
 
     host, _, port = address.rpartition(":")
     if not (port.isascii() and port.isdigit() and int(port) <= PORT_MAX):
         _give_up(f"--metrics {address}: write it as PORT or HOST:PORT")
-    collector = FollowCollector(following.cluster_name)
+    collector = GroupCollector(cluster_name())
     with ExitStack() as stack:
         try:
             url = stack.enter_context(served(collector, host.strip("[]") or LOOPBACK, int(port)))
         except OSError as error:
             _give_up(f"--metrics {address}: {error.strerror or error}")
         typer.echo(f"metrics are at {url}", err=True)
-        yield collector.show
+        yield collector
 
 
-def _poll(address: ClusterAddress | None, out: str, interval_s: float | None) -> None:
+def _poll(address: ClusterAddress | None, out: str, interval_s: float | None, metrics: str | None) -> None:
     """Ask a cluster for its groups, once or until a signal comes."""
     if address is None:
         _give_up("--poll asks a cluster: name it by --bootstrap-server or --command-config, and no paths")
@@ -401,7 +430,9 @@ def _poll(address: ClusterAddress | None, out: str, interval_s: float | None) ->
         from groupcoord.analysis.running.polling import Polling
         from groupcoord.cli.analyze_poll import run_polling
 
-        run_polling(Polling(address, out), out, interval_s)
+        polling = Polling(address, out)
+        with _shown_metrics(polling.cluster_name, metrics) as collector:
+            run_polling(polling, out, interval_s, collector)
 
 
 @contextmanager

@@ -12,14 +12,19 @@ from groupcoord.cli.interrupts import AtTheFirstSignal, BeforeTheEnd, StopReques
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from groupcoord.spark.following import Following, Progress
+    from groupcoord.analysis.running.following import LocalFollowing, Progress
+    from groupcoord.analysis.running.metrics import GroupCollector
+    from groupcoord.spark.following import Following
+
+IsStopped = Callable[[float], bool]
+Tell = Callable[["Progress"], None]
 
 
-def run_following(
+def run_on_spark(
     following: Following,
     out: str,
     begin: Callable[[], AbstractContextManager[Any]],
-    show: Callable[[Progress], None] = lambda progress: None,
+    collector: GroupCollector | None = None,
 ) -> None:
     """Follow logs until SIGINT or SIGTERM; a second signal does not wait for the update that is under way.
 
@@ -29,30 +34,47 @@ def run_following(
         following: what to do.
         out: where the results go.
         begin: gives a session of Spark for as long as the context lasts.
-        show: is told how far things are, too.
+        collector: shows figures.
 
     Raises:
         PipelineError: Spark does not start, or fails on the way.
     """
-    from groupcoord.cli.console import open_console
     from groupcoord.spark.running import end_java
 
-    stop = StopRequest()
+    with BeforeTheEnd(end_java), begin() as spark:
+        _run(lambda is_stopped, tell: following.run(spark, is_stopped, tell), out, collector, "goes on from here")
+
+
+def run_here(following: LocalFollowing, out: str, collector: GroupCollector | None = None) -> None:
+    """Follow logs in this process until SIGINT or SIGTERM; a second signal does not wait for what is under way.
+
+    Args:
+        following: what to do.
+        out: where the results go.
+        collector: shows figures.
+
+    Raises:
+        PipelineError: something fails on the way.
+    """
+    _run(following.run, out, collector, "reads the logs anew")
+
+
+def _run(run: Callable[[IsStopped, Tell], object], out: str, collector: GroupCollector | None, another: str) -> None:
+    """Follow, and say at the end what the same command does another time."""
+    from groupcoord.cli.console import open_console
+
+    stop, console = StopRequest(), open_console()
 
     def tell(progress: Progress) -> None:
-        show(progress)
+        if collector is not None and progress.tables is not None:
+            collector.take(progress.tables, progress.seen_ms, progress.rows, progress.earlier)
         if not progress.is_look:
             _print(console, progress)
 
-    console = open_console()
-    with (
-        BeforeTheEnd(end_java),
-        begin() as spark,
-        AtTheFirstSignal(stop.ask),
-    ):
+    with AtTheFirstSignal(stop.ask):
         console.print(f"following; results go to {out}, and Ctrl-C ends this", style="dim")
-        following.run(spark, stop.is_there, tell)
-    console.print("stopped; the same command goes on from here", style="dim")
+        run(stop.is_there, tell)
+    console.print(f"stopped; the same command {another}", style="dim")
 
 
 def _print(console: Console, progress: Progress) -> None:

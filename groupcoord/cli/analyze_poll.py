@@ -10,19 +10,21 @@ from groupcoord.cli.interrupts import AtTheFirstSignal, StopRequest
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from groupcoord.analysis.running.metrics import GroupCollector
     from groupcoord.analysis.running.polling import Polled, Polling
 
 PROBLEMS_SHOWN_MAX = 10
 """So many of the things that a poll does not tell are printed."""
 
 
-def run_polling(polling: Polling, out: str, interval_s: float | None) -> None:
+def run_polling(polling: Polling, out: str, interval_s: float | None, collector: GroupCollector | None = None) -> None:
     """Poll once, or until SIGINT or SIGTERM; a second signal does not wait for the poll that is under way.
 
     Args:
         polling: what to do.
         out: where the results go.
         interval_s: from the end of a poll to the next; None: there is only one.
+        collector: shows figures.
 
     Raises:
         PipelineError: the cluster does not answer, or refuses the log-in.
@@ -37,9 +39,15 @@ def run_polling(polling: Polling, out: str, interval_s: float | None) -> None:
         console.print(f"report: {out.rstrip('/')}/{PAGE}")
         return
     stop = StopRequest()
+
+    def tell(polled: Polled) -> None:
+        if collector is not None:
+            collector.show(polled.figures)
+        _print(console, polled, seen)
+
     with AtTheFirstSignal(stop.ask):
         console.print(f"polling; results go to {out}, and Ctrl-C ends this", style="dim")
-        polling.run(lambda: stop.is_there(interval_s), lambda polled: _print(console, polled, seen))
+        polling.run(lambda: stop.is_there(interval_s), tell)
 
 
 def _print(console: Console, polled: Polled, seen: set[str]) -> None:

@@ -12,13 +12,9 @@ from pyspark.sql.types import StructType
 from groupcoord.analysis.columns.chunks import RowSettings
 from groupcoord.analysis.columns.errors import InputError
 from groupcoord.analysis.columns.options import chosen_columns, flag, known_options, number, words
-from groupcoord.analysis.live.cluster import Cluster
-from groupcoord.analysis.live.connection import connection
-from groupcoord.analysis.live.errors import LogCutError
-from groupcoord.analysis.live.offset_ranges import SPLIT_BYTES, OffsetRange, TopicEnds, plan, topic_ends
-from groupcoord.analysis.live.retries import Patience
+from groupcoord.analysis.live.offset_ranges import SPLIT_BYTES, OffsetRange, TopicEnds
 from groupcoord.analysis.live.settings import BOOTSTRAP_SERVERS, ClusterAddress
-from groupcoord.analysis.live.tasks import ClusterTask, check_topic, ends_now
+from groupcoord.analysis.live.tasks import ClusterTask, check_same, check_topic, cluster_tasks, ends_now, tasks_between
 from groupcoord.config.client_properties import SECRET_KEYS
 from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.spark.available_now import SupportsTriggerAvailableNow
@@ -88,9 +84,8 @@ class ClusterOptions:
 
     def tasks(self) -> list[ClusterPartition]:
         """Return what there is to read now, cut into tasks."""
-        with connection(self.address) as (cluster, patience):
-            ends = topic_ends(cluster, patience, self.topic, self.partitions)
-            return self._tasks(cluster, patience, ends.whole())
+        found = cluster_tasks(self.address, self.topic, self.partitions, self.split_bytes)
+        return [ClusterPartition(one.address, one.ranges) for one in found]
 
     def tasks_between(self, start: Mapping[int, int], end: Mapping[int, int], topic_id: str) -> list[ClusterPartition]:
         """Return what lies between two offsets of each log partition, cut into tasks.
@@ -98,34 +93,8 @@ class ClusterOptions:
         Raises:
             LogCutError: what the stream has read is no part of the topic any more.
         """
-        with connection(self.address) as (cluster, patience):
-            ends = topic_ends(cluster, patience, self.topic, self.partitions)
-            check_same(ends, topic_id, start)
-            found = [
-                ends.range(partition, start.get(partition, ends.starts[partition]), last)
-                for partition, last in sorted(end.items())
-            ]
-            return self._tasks(cluster, patience, [one for one in found if one.start < one.end])
-
-    def _tasks(self, cluster: Cluster, patience: Patience, ranges: list[OffsetRange]) -> list[ClusterPartition]:
-        planned = plan(cluster, patience, ranges, self.split_bytes)
-        return [ClusterPartition(self.address, some) for some in planned]
-
-
-def check_same(ends: TopicEnds, topic_id: str, read_to: Mapping[int, int]) -> None:
-    """Make sure that what was read is a part of the logs still.
-
-    Raises:
-        LogCutError: the topic is another one, or a log ends before.
-    """
-    name = ends.topic.name
-    if str(ends.topic.topic_id) != topic_id:
-        raise LogCutError(f"topic {name} was deleted, and made again: begin anew, in another directory")
-    for partition, offset in read_to.items():
-        if ends.ends.get(partition, offset) < offset:
-            raise LogCutError(
-                f"{name}-{partition} ends at offset {ends.ends[partition]}, and was read up to {offset}: it was cut"
-            )
+        found = tasks_between(self.address, self.topic, start, end, topic_id, self.split_bytes)
+        return [ClusterPartition(one.address, one.ranges) for one in found]
 
 
 class ClusterPartition(ClusterTask, InputPartition):

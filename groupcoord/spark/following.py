@@ -7,15 +7,16 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 
-from attrs import frozen
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from groupcoord.analysis.columns.errors import InputError
+from groupcoord.analysis.columns.tailing import LogChangedError
 from groupcoord.analysis.figures.finished import FinishedTables
 from groupcoord.analysis.figures.gathering import gather_report
 from groupcoord.analysis.figures.page import write_report
 from groupcoord.analysis.report.model import Report
+from groupcoord.analysis.running.following import ATTEMPTS_MAX, INTERVAL_S, REPORT_SHARE, Progress
 from groupcoord.analysis.tables import END_OFFSETS_TABLE, TABLES_OF_KINDS
 from groupcoord.clock import Clock, SystemClock
 from groupcoord.spark.analysis import group_tables, was_asked
@@ -24,18 +25,9 @@ from groupcoord.spark.inputs import Input, LogInput
 from groupcoord.spark.lag import lag
 from groupcoord.spark.load import partition_load
 from groupcoord.spark.output import OutputDirectory, write_counted
-from groupcoord.spark.source import LogChangedError
 from groupcoord.spark.stream_store import CHECKPOINT
 from groupcoord.spark.streaming import FollowedTables, check_version, follow
 from groupcoord.spark.tables import facts_of, last_moment
-
-INTERVAL_S = 10.0
-
-REPORT_SHARE = 4
-"""After the page, updates go on without it for this many times as long as it took, so that it stays a fifth of all."""
-
-ATTEMPTS_MAX = 4
-"""So often an update is begun if something that passes gets in its way."""
 
 _PASSING = (
     LogChangedError.__name__,  # files changed while they were read
@@ -45,27 +37,6 @@ _PASSING = (
 
 _INPUT = f"{CHECKPOINT}/input.json"
 _STAGED = f"{CHECKPOINT}/staged"
-
-
-@frozen
-class Progress:
-    """How far things are.
-
-    Attributes:
-        update: the number of the last update.
-        rows: how many rows of the table of records there are.
-        report: what the page says, if it was made anew.
-        seen_ms: when the input was looked at, in milliseconds since 1970.
-        is_look: nothing but where topics end was looked at.
-        lag: the table of this name, if it was made anew.
-    """
-
-    update: int
-    rows: int
-    report: Report | None
-    seen_ms: int
-    is_look: bool = False
-    lag: DataFrame | None = None
 
 
 class Following:
@@ -137,18 +108,18 @@ class Following:
             if is_new:
                 self._update(spark)
                 seen = found
-            made, table, is_look = None, None, False
+            made, finished, is_look = None, None, False
             started_ms = self._clock.now_ms()
             if (is_behind := tables.refresh() > reported) and started_ms >= next_report_ms:
-                made, table = self._report(spark, tables, seen_ms)
+                made, finished = self._report(spark, tables, seen_ms)
                 report, reported = made, tables.update
             elif self._input.asks_for_ends and not is_behind and started_ms >= next_report_ms and reported >= 0:
-                table, is_look = self._look_again(spark, tables, seen_ms), True
+                finished, is_look = self._look_again(spark, tables, seen_ms), True
             if made is not None or is_look:
                 ended_ms = self._clock.now_ms()
                 next_report_ms = ended_ms + REPORT_SHARE * (ended_ms - started_ms)
             if made is not None or is_look or (is_new and tables.update >= 0):
-                tell(Progress(tables.update, tables.row_count("records"), made, seen_ms, is_look, table))
+                tell(Progress(tables.update, tables.row_count("records"), made, seen_ms, is_look, finished))
             if is_stopped(self._interval_s):
                 break
         return self._report(spark, tables, seen_ms)[0] if tables.update > reported else report
@@ -185,8 +156,8 @@ class Following:
 
     # ------------------------------------------------------------ the page
 
-    def _report(self, spark: SparkSession, tables: FollowedTables, read_ms: int) -> tuple[Report, DataFrame | None]:
-        """Write the tables that are made of others as a whole, and the page; return what it says, and the lag."""
+    def _report(self, spark: SparkSession, tables: FollowedTables, read_ms: int) -> tuple[Report, FinishedTables]:
+        """Write the tables that are made of others as a whole, and the page; return what it says, and the tables."""
         records, facts = tables.table("records"), facts_of(tables.table("commits")).persist()
         history = tables.table("history").persist()
         (now_ms,) = last_moment(records).collect()[0]
@@ -219,7 +190,7 @@ class Following:
         finished = FinishedTables(self._output, counts, {"commits": tables.folders("commits")})
         report = gather_report(finished, self._input.names, self._clock, retention_minutes)
         write_report(self._output, report)
-        return report, written["lag"][0] if "lag" in written else None
+        return report, finished
 
     def _look(self, spark: SparkSession, current: DataFrame) -> tuple[DataFrame | None, DataFrame | None]:
         """Return where the committed topics end now, and all that a cluster has told of that so far."""
@@ -229,17 +200,17 @@ class Following:
         write_counted(ends, self._output.path(f"tables/{END_OFFSETS_TABLE}"), mode="append")
         return ends, spark.read.schema(ends.schema).parquet(self._output.reading_path(f"tables/{END_OFFSETS_TABLE}"))
 
-    def _look_again(self, spark: SparkSession, tables: FollowedTables, read_ms: int) -> DataFrame:
-        """Write the lag anew, where nothing but the ends of topics can have changed, and return it."""
+    def _look_again(self, spark: SparkSession, tables: FollowedTables, read_ms: int) -> FinishedTables:
+        """Write the lag anew, where nothing but the ends of topics can have changed, and return that."""
         current, history = tables.table("current_offsets"), History(tables.table("history"))
         ends, looks = self._look(spark, current)
         assert ends is not None
         times = self._input.read_record_times(spark, current, ends)
         commits = tables.table("commits")
         table = lag(current, ends, looks=looks, commits=commits, history=history, record_times=times, read_ms=read_ms)
-        written, _ = self._replace(spark, "lag", table)
+        _, rows = self._replace(spark, "lag", table)
         ends.unpersist()
-        return written
+        return FinishedTables(self._output, {"lag": rows})
 
     def _replace(self, spark: SparkSession, name: str, table: DataFrame) -> tuple[DataFrame, int]:
         """Write a table beside the one that is there, and put it in its place; return it and its row count."""

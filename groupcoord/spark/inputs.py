@@ -20,11 +20,6 @@ from groupcoord.spark.streaming import stream_of
 class LogInput(LogSource):
     """Logs in files."""
 
-    @property
-    def cluster_name(self) -> str:
-        """The id of the cluster that is read: none."""
-        return ""
-
     def read_end_offsets(self, spark: SparkSession, offsets: DataFrame) -> DataFrame | None:
         """Return :data:`groupcoord.spark.schemas.END_OFFSETS`, or None if they can't be told.
 
@@ -62,11 +57,6 @@ class LogInput(LogSource):
 @frozen
 class ClusterInput(ClusterSource):
     """A cluster that runs."""
-
-    @property
-    def cluster_name(self) -> str:
-        """See :class:`LogInput`."""
-        return self.ends().cluster_id
 
     def read_end_offsets(self, spark: SparkSession, offsets: DataFrame) -> DataFrame | None:
         """See :class:`LogInput`: what a file tells goes before what the cluster does."""

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from fsspec import AbstractFileSystem
-from fsspec.implementations.local import LocalFileSystem
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from groupcoord.analysis.columns.chunks import RowSettings
-from groupcoord.analysis.columns.errors import PipelineError
 from groupcoord.analysis.columns.files import (
     SPLIT_BYTES,
     FileRange,
@@ -21,19 +18,19 @@ from groupcoord.analysis.columns.files import (
     cut,
     cut_ranges,
     find_segments,
-    is_unchanged,
 )
-from groupcoord.analysis.columns.folders import Folders, SegmentFile, partition_of
+from groupcoord.analysis.columns.folders import Folders
 from groupcoord.analysis.columns.options import chosen_columns, flag, json_value, known_options, number, words
-from groupcoord.analysis.columns.ranges import ByteRange
 from groupcoord.analysis.columns.tailing import (
     Cursor,
     Cursors,
     Log,
     advance,
+    changes_told,
+    check_unchanged,
     from_json,
     logs_of,
-    ranges_between,
+    ranges_to_read,
     to_json,
 )
 from groupcoord.analysis.columns.tasks import LogTask
@@ -120,23 +117,6 @@ class LogReader(DataSourceReader):
         return partition.rows(self._options.settings)
 
 
-class LogChangedError(PipelineError):
-    """A file was replaced or deleted while it was read. A stream that is started again finds what is there instead."""
-
-
-@contextmanager
-def _changes_told() -> Iterator[None]:
-    """Tell apart that a file has gone since the logs were looked at.
-
-    Raises:
-        LogChangedError: it has.
-    """
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise LogChangedError(f"{error.filename or error} was deleted while it was read; start again") from error
-
-
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads logs as they grow. Its offset has a ``tailing.Cursor`` for each log partition."""
 
@@ -164,7 +144,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return how far there are whole batches now. Spark before 4.2 tells neither argument."""
         bytes_max: int | None = getattr(limit, "max_bytes", None)
         cursors = from_json(start or {})
-        with _changes_told():
+        with changes_told():
             logs = self._logs() if self._of_then is None else self._of_then
             if self._of_then is not None:
                 self._last = {folder: advance(log, cursors.get(folder)) for folder, log in logs.items()}
@@ -194,21 +174,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Cut what lies between two offsets into tasks, as the files are now."""
-        with _changes_told():
-            return self._tasks(self._logs(), from_json(start), from_json(end))
-
-    def _tasks(self, logs: Mapping[str, Log], before: Cursors, after: Cursors) -> list[LogPartition]:
-        found: dict[AbstractFileSystem, list[FileRange]] = {}
-        for folder, cursor in after.items():
-            start_cursor = before.get(folder)
-            if cursor == start_cursor:
-                continue
-            if folder in logs:
-                ranges = found.setdefault(logs[folder].file_system, [])
-                ranges += ranges_between(logs[folder], start_cursor, cursor)
-            else:
-                gone = SegmentFile(folder, folder, partition_of(folder), 0, "the log is gone")
-                found.setdefault(LocalFileSystem(), []).append(FileRange(gone, ByteRange(0, 0, 0)))
+        with changes_told():
+            found = ranges_to_read(self._logs(), from_json(start), from_json(end))
         return [
             LogPartition(file_system, some)
             for file_system, ranges in found.items()
@@ -224,9 +191,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not isinstance(partition, LogPartition):
             return  # Spark's own, where there are none
         yield from partition.rows(self._options.settings)
-        for segment, _ in partition.ranges:
-            if segment.unread is None and not is_unchanged(partition.file_system, segment):
-                raise LogChangedError(f"{segment.name} was replaced or deleted while it was read; start again")
+        check_unchanged(partition.file_system, partition.ranges)
 
     def _logs(self) -> dict[str, Log]:
         return logs_of(self._options.find_segments(may_be_empty=True, folders=self._folders))

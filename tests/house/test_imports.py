@@ -144,6 +144,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("core.offsets.retention", "core.consumer_protocol"),  # by which rules offsets expire
     ),
     "analysis.running": ("analysis", "errors", "clock"),
+    "analysis.running.metrics": ("analysis", "clock"),
     "testing": (EVERYTHING,),
     "conformance": (EVERYTHING,),
     "cli": (EVERYTHING,),
@@ -183,6 +184,7 @@ MAY_REQUIRE: dict[str, frozenset[str]] = {
     "analysis.folding": frozenset({"attrs", "numpy", "pyarrow", "fsspec"}),
     "analysis.judging": frozenset({"attrs", "numpy", "pyarrow"}),
     "analysis.running": frozenset({"attrs", "pyarrow", "fsspec"}),
+    "analysis.running.metrics": frozenset({"prometheus_client"}),  # who polls as a library needs none
     "__init__": BASE_REQUIREMENTS,
 }
 """What the base install is made of imports no other package than these, nor does what tells histories and makes

@@ -33,7 +33,7 @@ from .command import Run, run
 from .written import columns_of, read_table, table_names, written_columns
 
 LOST_BYTES = 7
-SPARK_OPTIONS = {"--follow": (), "--master": ("local",), "--memory": ("1g",), "--compiler": ("c1",), "--conf": ("a=b",)}
+SPARK_OPTIONS = {"--master": ("local",), "--memory": ("1g",), "--compiler": ("c1",), "--conf": ("a=b",)}
 
 
 class Analyzed(NamedTuple):
@@ -155,14 +155,14 @@ def test_where_pyspark_is_missing_this_process_does_the_work(tmp_path: Path, mon
     monkeypatch.setattr(command, "LOCAL_BYTES_MAX", 0)
     done = without_spark(log, "--out", tmp_path / "out", "--verify")
     monkeypatch.setattr(command, "find_spec", lambda name: None)
-    refused = run(log, "--out", tmp_path / "other", "--follow")
+    refused = run(log, "--out", tmp_path / "other", "--follow", "--master", "local")
 
     assert done.status == 0, done.error
     assert done.error == ""
     assert (tmp_path / "out" / "report.html").exists()
     assert (refused.status, refused.error) == (
         USAGE_ERROR,
-        "groupcoord analyze: --follow needs Spark, and pyspark is not installed; "
+        "groupcoord analyze: --master needs Spark, and pyspark is not installed; "
         "try: pip install 'groupcoord[serve,spark]'\n",
     )
 

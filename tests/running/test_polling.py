@@ -157,8 +157,7 @@ def test_the_command_asks_once(server: ServerThread, tmp_path: Path) -> None:
     refused = run(*words, "--verify")
     assert (refused.status, refused.error) == (
         USAGE_ERROR,
-        "groupcoord analyze: --poll reads no log: it goes without --topic, --partition, --end-offsets, --verify and "
-        "--metrics\n",
+        "groupcoord analyze: --poll reads no log: it goes without --topic, --partition, --end-offsets and --verify\n",
     )
     assert run(tmp_path, "--poll", "--out", tmp_path / "other").error == (
         "groupcoord analyze: --poll asks a cluster: name it by --bootstrap-server or --command-config, and no paths\n"

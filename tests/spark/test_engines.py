@@ -110,7 +110,7 @@ def write_every_trouble(folder: Path) -> None:
         log.commit(560_000 + step, "hasty", step)
     for step in range(12):
         log.commit(590_000 + 100 * step, "stuck", 7)
-    log.generation(560_000, "lopsided", 1, a1=[0, 1], b1=[])
+    log.generation(200_000, "lopsided", 1, a1=[0, 1], b1=[])
     story = write_story(folder / "story", crew, dawdle)
     shutil.move(story / "__consumer_offsets-0", folder / "__consumer_offsets-2")
 

@@ -16,14 +16,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 import groupcoord.spark as pipeline
 from groupcoord.analysis.columns.files import find_segments
-from groupcoord.analysis.columns.tailing import advance, logs_of, ranges_between
+from groupcoord.analysis.columns.tailing import LogChangedError, advance, logs_of, ranges_between
 from groupcoord.core.records import OffsetCommitRecord, OffsetTombstone
 from groupcoord.records.batches import iter_batches
-from groupcoord.spark.source import LogChangedError, LogOptions, LogPartition, LogStreamReader
+from groupcoord.spark.source import LogOptions, LogPartition, LogStreamReader
 from groupcoord.spark.stream_store import Part, StreamStore
 from groupcoord.spark.streaming import FollowedTables, follow, read_log_stream
 
 from ..history.consumer_story import crew, moving, write_story
+from ..running.growing import Growing
 from .test_tables import GROUP, TOPIC, Log, commit
 
 
@@ -60,32 +61,6 @@ def whole_log(broker_log: Path, tmp_path: Path) -> Path:
     return folder
 
 
-class Growing:
-    """A copy of a log directory that holds a part of it: of each log partition the first bytes of all its segments."""
-
-    def __init__(self, whole: Path, part: Path) -> None:
-        self.folder = part
-        self._logs: dict[str, list[Path]] = {}
-        for segment in sorted(whole.glob("__consumer_offsets-*/*.log")):
-            self._logs.setdefault(segment.parent.name, []).append(segment)
-
-    def grow(self, shares: dict[str, float]) -> None:
-        """Let each log partition hold so much of it."""
-        for name, segments in self._logs.items():
-            room = round(sum(segment.stat().st_size for segment in segments) * shares[name])
-            for segment in segments:
-                place = self.folder / name / segment.name
-                place.parent.mkdir(parents=True, exist_ok=True)
-                place.write_bytes(segment.read_bytes()[:room])
-                room -= segment.stat().st_size
-                if room <= 0:
-                    break
-
-    def random_shares(self, draw: random.Random, least: dict[str, float] | None = None) -> dict[str, float]:
-        """Draw a share for each log partition, not below those before."""
-        return {name: draw.uniform((least or {}).get(name, 0.0), 1.0) for name in self._logs}
-
-
 def update(spark: SparkSession, logs: Path, out: Path) -> None:
     """Read all there is now."""
     follow(read_log_stream(spark, logs), out, until_end=True).awaitTermination()
@@ -108,7 +83,7 @@ def test_following_equals_one_reading(
         with pytest.raises(StreamingQueryException, match="the machine is gone"):
             update(spark, growing.folder, out)
     assert FollowedTables(spark, out).update == -1
-    growing.grow(dict.fromkeys(shares, 1.0))
+    growing.finish()
     update(spark, growing.folder, out)
 
     tables = FollowedTables(spark, out)
@@ -129,7 +104,7 @@ def test_any_split_gives_the_same(spark: SparkSession, whole_log: Path, tmp_path
         growing.grow(shares)
         update(spark, growing.folder, tmp_path / "out")
     assert shares is not None
-    growing.grow(dict.fromkeys(shares, 1.0))
+    growing.finish()
     update(spark, growing.folder, tmp_path / "out")
 
     tables = FollowedTables(spark, tmp_path / "out")

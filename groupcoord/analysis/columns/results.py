@@ -72,6 +72,13 @@ def _protocols(file_system: AbstractFileSystem) -> tuple[str, ...]:
     return (file_system.protocol,) if isinstance(file_system.protocol, str) else tuple(file_system.protocol)
 
 
+def is_there(where: str, name: str) -> bool:
+    """Tell whether a directory, be it a URL, has something by this name."""
+    with refusals_told(where):
+        file_system, root = url_to_fs(where)
+        return bool(file_system.exists(f"{root.rstrip('/')}/{name}"))
+
+
 class ResultDirectory:
     """An empty directory for tables and reports: of this machine, or a URL that fsspec understands.
 

@@ -9,13 +9,16 @@ complete.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from attrs import frozen
 from fsspec import AbstractFileSystem
+from fsspec.implementations.local import LocalFileSystem
 
-from groupcoord.analysis.columns.files import FileRange, FileSet, reader_of
-from groupcoord.analysis.columns.folders import SegmentFile, name_of
+from groupcoord.analysis.columns.errors import PipelineError
+from groupcoord.analysis.columns.files import FileRange, FileSet, is_unchanged, reader_of
+from groupcoord.analysis.columns.folders import SegmentFile, name_of, partition_of
 from groupcoord.analysis.columns.ranges import ByteRange
 from groupcoord.records.batches import Batch, InvalidBatchError, TruncatedBatchError, iter_batches
 from groupcoord.records.range_checksums import ReadAt
@@ -23,6 +26,34 @@ from groupcoord.records.salvage import find_batch
 
 CHUNK_BYTES = 4_194_304
 """How much of a file to hold at a time."""
+
+
+class LogChangedError(PipelineError):
+    """A file was replaced or deleted while it was read. Who looks at the logs again finds what is there instead."""
+
+
+@contextmanager
+def changes_told() -> Iterator[None]:
+    """Tell apart that a file has gone since the logs were looked at.
+
+    Raises:
+        LogChangedError: it has.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise LogChangedError(f"{error.filename or error} was deleted while it was read; start again") from error
+
+
+def check_unchanged(file_system: AbstractFileSystem, ranges: Iterable[FileRange]) -> None:
+    """Make sure that what was read is what had been found before.
+
+    Raises:
+        LogChangedError: a file is not the one any more.
+    """
+    for segment, _ in ranges:
+        if segment.unread is None and not is_unchanged(file_system, segment):
+            raise LogChangedError(f"{segment.name} was replaced or deleted while it was read; start again")
 
 
 class Cursor(NamedTuple):
@@ -121,6 +152,24 @@ def ranges_between(log: Log, start: Cursor | None, end: Cursor) -> Iterator[File
         range_start = position if index == first else 0
         if range_start < range_end:
             yield FileRange(segment, ByteRange(range_start, range_end, range_end, is_boundary=True))
+
+
+def ranges_to_read(
+    logs: Mapping[str, Log], before: Mapping[str, Cursor], after: Mapping[str, Cursor]
+) -> dict[AbstractFileSystem, list[FileRange]]:
+    """Return the byte ranges between the cursors of all logs, as their files are now."""
+    found: dict[AbstractFileSystem, list[FileRange]] = {}
+    for folder, cursor in after.items():
+        start = before.get(folder)
+        if cursor == start:
+            continue
+        if folder in logs:
+            ranges = found.setdefault(logs[folder].file_system, [])
+            ranges += ranges_between(logs[folder], start, cursor)
+        else:
+            gone = SegmentFile(folder, folder, partition_of(folder), 0, "the log is gone")
+            found.setdefault(LocalFileSystem(), []).append(FileRange(gone, ByteRange(0, 0, 0)))
+    return found
 
 
 def _base_offset(segment: SegmentFile) -> int:

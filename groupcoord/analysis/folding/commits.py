@@ -110,6 +110,14 @@ class CommitFold:
         minutes = pa.concat_tables([self._facts.minutes, self._busy(self._by_minute)])
         return CommitFacts(self._facts.last, self._facts.rewinds, _together(minutes))
 
+    def facts_with(self, commits: pa.Table) -> CommitFacts:
+        """Return what would be known if the log ended with some commits more; they are not taken."""
+        self._fold()
+        ahead = CommitFold(self._limits, self._rows_min)
+        ahead._facts, ahead._by_minute = self._facts, self._by_minute
+        ahead.add(commits)
+        return ahead.facts()
+
     def _fold(self) -> None:
         if not self._waiting_rows:
             return

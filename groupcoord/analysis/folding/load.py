@@ -57,6 +57,11 @@ class LoadFold:
         if self._waiting_rows >= max(_ROWS_MIN, self._keys.num_rows):
             self._fold()
 
+    def take(self, other: LoadFold) -> None:
+        """Take what another one has counted."""
+        self._keys = summed_keys([self.keys(), other.keys()])
+        self._counts = summed_counts([self._counts, other.read_counts()])
+
     def _fold(self) -> None:
         if self._waiting_rows:
             rows = pa.concat_tables(self._waiting)

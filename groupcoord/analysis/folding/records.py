@@ -19,12 +19,10 @@ from groupcoord.analysis.columns.tables import CORRUPT, arrow_schema
 from groupcoord.analysis.columns.tasks import RecordTask
 from groupcoord.analysis.folding.arrow import every, flags, integers
 from groupcoord.analysis.folding.load import LoadFold
-from groupcoord.analysis.folding.transactions import Markers, is_marker
+from groupcoord.analysis.folding.transactions import MARKER_COLUMNS, Markers, is_marker
 
 BATCH_ROWS = 131_072
 """How many rows are read back at a time."""
-
-_MARKER = ("kind", "control_type", "producer_id", "log_offset")
 
 
 @define
@@ -51,7 +49,7 @@ class LogPartition:
             if len(offsets):
                 self.is_sorted &= bool(offsets[0] > self._last_offset and (offsets[1:] > offsets[:-1]).all())
                 self._last_offset = int(offsets[-1])
-            markers = pa.Table.from_batches([batch.select(_MARKER)])
+            markers = pa.Table.from_batches([batch.select(MARKER_COLUMNS)])
             markers = markers.filter(is_marker(markers))
             if markers.num_rows:
                 self._markers.append(markers)
@@ -76,7 +74,7 @@ class Accounts:
     def noted(self, partition: int | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield rows of a log partition, and note them."""
         for batch in batches:
-            rows = _of_partition(batch, partition)
+            rows = of_partition(batch, partition)
             self.load.add(rows)
             is_range = pc.is_in(batch.column("kind"), pa.array([KIND_CORRUPT, KIND_READ]))
             if flags(is_range).any():
@@ -155,7 +153,8 @@ def decode_records(tasks: Sequence[RecordTask], results: ResultDirectory, tell: 
     return Decoded(list(partitions.values()), written, accounts)
 
 
-def _of_partition(batch: pa.RecordBatch, partition: int | None) -> pa.Table:
+def of_partition(batch: pa.RecordBatch, partition: int | None) -> pa.Table:
+    """Return rows of a log partition with its number."""
     column = pa.repeat(pa.scalar(partition, pa.int32()), batch.num_rows)
     return pa.Table.from_batches([batch]).append_column("log_partition", column)
 
@@ -174,7 +173,7 @@ def read_back(
         kinds: of the rows that are wanted.
     """
     parts = (_wanted(batch, kinds) for name in partition.files for batch in _batches(results, name, columns))
-    found = (_of_partition(batch, partition.number) for batch in parts if batch.num_rows)
+    found = (of_partition(batch, partition.number) for batch in parts if batch.num_rows)
     if partition.is_sorted:
         yield from found
     elif tables := list(found):

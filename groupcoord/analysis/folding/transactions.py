@@ -15,6 +15,9 @@ _COMMITS = arrow_schema(COMMITS)
 _OUTCOMES = pa.array([ABORTED, COMMITTED, OPEN])
 _STILL_OPEN = 2
 
+MARKER_COLUMNS = ("kind", "control_type", "producer_id", "log_offset")
+"""What is to be known of markers."""
+
 
 class Markers:
     """The markers of one log partition.

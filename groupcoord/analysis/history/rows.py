@@ -16,6 +16,9 @@ DUPLICATE = "duplicate"
 """Kinds of rows. Epochs, memberships, moves and revocations are of consumer groups alone. A duplicate is a partition
 that several members have at a time."""
 
+_BY_TOPIC = ("assignment", "pending", "target", "partitions")
+"""Columns with partitions by topic."""
+
 
 def subscribed(view: GroupView | None) -> list[str] | None:
     """Return the topics that protect their offsets from expiry; None if they are not known."""
@@ -75,8 +78,13 @@ def _by_id(partitions: TopicPartitions, topics: dict[str, str]) -> list[Row]:
 
 
 def named(row: Row, topics: dict[str, str]) -> Row:
-    """Return a row about moves or revocations, which tell topics by id, with the names that are known."""
-    if "partitions" in row and isinstance(row["partitions"], list):
-        found = [one | {"topic": topics.get(one["topic_id"])} for one in row["partitions"]]
-        return row | {"partitions": sorted(found, key=lambda one: one["topic"] or one["topic_id"])}
-    return row | {"topic": topics.get(row["topic_id"])} if "topic_id" in row else row
+    """Return a row about members, moves or revocations, which tell topics by id, with the names that are known."""
+    told: Row = {name: _named(row[name], topics) for name in _BY_TOPIC if isinstance(row.get(name), list)}
+    if row.get("topic_id") is not None:
+        told["topic"] = topics.get(row["topic_id"], row["topic"])
+    return row | told
+
+
+def _named(partitions: list[Row], topics: dict[str, str]) -> list[Row]:
+    found = [one | {"topic": topics.get(one["topic_id"], one["topic"])} for one in partitions]
+    return sorted(found, key=lambda one: one["topic"] or one["topic_id"])

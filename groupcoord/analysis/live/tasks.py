@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import groupby
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ from groupcoord.analysis.columns.chunks import RowSettings
 from groupcoord.analysis.columns.errors import InputError
 from groupcoord.analysis.live.cluster import Cluster
 from groupcoord.analysis.live.connection import connection
+from groupcoord.analysis.live.errors import LogCutError
 from groupcoord.analysis.live.offset_ranges import OffsetRange, TopicEnds, check_readable, plan, topic_ends
 from groupcoord.analysis.live.retries import Patience
 from groupcoord.analysis.live.rows import rows_of_offsets
@@ -96,3 +97,51 @@ def cluster_tasks(
     with connection(address) as (cluster, patience):
         ends = topic_ends(cluster, patience, topic, partitions)
         return [ClusterTask(address, some) for some in plan(cluster, patience, ends.whole(), split_bytes)]
+
+
+def tasks_between(
+    address: ClusterAddress,
+    topic: str,
+    start: Mapping[int, int],
+    end: Mapping[int, int],
+    topic_id: str,
+    split_bytes: int,
+) -> list[ClusterTask]:
+    """Return what lies between two offsets of each log partition, cut into tasks.
+
+    Args:
+        address: as for :func:`ends_now`, as the next one.
+        topic: see there.
+        start: the first offset to read of each log partition; what isn't named is read from where its log begins.
+        end: the first one behind.
+        topic_id: of the topic that was read up to there.
+        split_bytes: how much one task reads, about.
+
+    Raises:
+        LogCutError: what was read is no part of the topic any more.
+    """
+    with connection(address) as (cluster, patience):
+        ends = topic_ends(cluster, patience, topic, tuple(end))
+        check_same(ends, topic_id, start)
+        found = [
+            ends.range(partition, start.get(partition, ends.starts[partition]), last)
+            for partition, last in sorted(end.items())
+        ]
+        planned = plan(cluster, patience, [one for one in found if one.start < one.end], split_bytes)
+        return [ClusterTask(address, some) for some in planned]
+
+
+def check_same(ends: TopicEnds, topic_id: str, read_to: Mapping[int, int]) -> None:
+    """Make sure that what was read is a part of the logs still.
+
+    Raises:
+        LogCutError: the topic is another one, or a log ends before.
+    """
+    name = ends.topic.name
+    if str(ends.topic.topic_id) != topic_id:
+        raise LogCutError(f"topic {name} was deleted, and made again: begin anew, in another directory")
+    for partition, offset in read_to.items():
+        if ends.ends.get(partition, offset) < offset:
+            raise LogCutError(
+                f"{name}-{partition} ends at offset {ends.ends[partition]}, and was read up to {offset}: it was cut"
+            )

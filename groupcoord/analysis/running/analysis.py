@@ -25,17 +25,7 @@ from groupcoord.analysis.folding.records import Decoded, LogPartition, corrupt, 
 from groupcoord.analysis.folding.replay import REPLAYED, replay_batches
 from groupcoord.analysis.folding.replayed import Replayed
 from groupcoord.analysis.folding.transactions import commits
-from groupcoord.analysis.history import (
-    DUPLICATE,
-    GROUP,
-    KINDS,
-    MEMBERSHIP,
-    REBALANCE,
-    REVOCATION,
-    LogHistory,
-)
-from groupcoord.analysis.history.anomalies import OFFSETS_RETENTION_MINUTES
-from groupcoord.analysis.judging.anomalies import anomalies
+from groupcoord.analysis.history import KINDS, LogHistory
 from groupcoord.analysis.judging.differences import (
     Told,
     differences,
@@ -44,17 +34,12 @@ from groupcoord.analysis.judging.differences import (
     unknown_groups,
 )
 from groupcoord.analysis.judging.ends import Ends, behind_ends
-from groupcoord.analysis.judging.groups import Histories, Row, groups
-from groupcoord.analysis.judging.lag import lag
-from groupcoord.analysis.judging.shares import Assigned, assigned
-from groupcoord.analysis.judging.stale import stale_groups
+from groupcoord.analysis.judging.groups import Row
 from groupcoord.analysis.report.model import Report
+from groupcoord.analysis.running.judged import Known, topics_of, write_groups, write_lag
 from groupcoord.analysis.running.sources import LogSource, Source
 from groupcoord.analysis.tables import END_OFFSETS_TABLE, TABLES_OF_KINDS, TableFiles
 from groupcoord.clock import Clock, SystemClock
-
-_JUDGED = (GROUP, REBALANCE, DUPLICATE, REVOCATION, MEMBERSHIP)
-"""Kinds of a history's rows that are held until all is judged."""
 
 _FOLDED = (
     *("kind", "record_type", "problem", "log_offset", "log_timestamp_ms", "group_id", "key", "value", "tombstone"),
@@ -69,18 +54,12 @@ class _Folded:
 
     Attributes:
         partition: which.
-        facts: of commits.
-        current: the table of current offsets.
-        histories: what is judged of them.
-        held: who has what.
+        known: what is known of its groups.
         told: what tables say of groups, if they are to be verified.
     """
 
     partition: LogPartition
-    facts: CommitFacts
-    current: pa.Table
-    histories: Histories
-    held: Assigned
+    known: Known
     told: Told
 
 
@@ -181,11 +160,9 @@ class LocalAnalysis:
                 rows = _rows_by_kind(history)
                 for kind, name in TABLES_OF_KINDS.items():
                     add(name, rows[kind])
-                current = facts.current_offsets()
-                add("current_offsets", current.to_pylist())
-                told = told_of_groups(rows) if self._verifies else {}
-                judged = {kind: rows[kind] for kind in _JUDGED}
-                found.append(_Folded(partition, facts, current, judged, assigned(rows), told))
+                known = Known.of(facts, rows)
+                add("current_offsets", known.current.to_pylist())
+                found.append(_Folded(partition, known, told_of_groups(rows) if self._verifies else {}))
         files.counts["commits"] = decoded.written.commits + transactional
         if not files.counts["commits"]:
             with files.commits_file(None):
@@ -224,29 +201,17 @@ class LocalAnalysis:
         begin: Callable[[str], None],
     ) -> None:
         """Write the tables about groups."""
-        ends = self._read_ends(folded, files)
-        begin(ANOMALIES)
-        with files.growing(["groups", "anomalies", "stale_groups"]) as add:
-            for one in folded:
-                described = groups(one.histories, one.current)
-                kept_minutes = retention_minutes or OFFSETS_RETENTION_MINUTES
-                add("groups", described)
-                add("anomalies", anomalies(one.histories, one.facts, one.held, ends, now_ms))
-                add("stale_groups", stale_groups(described, one.current, one.facts, now_ms, kept_minutes))
-        if ends is not None:
-            begin(LAG)
-            times = self._source.read_times(behind_ends([one.current for one in folded], ends))
-            with files.growing(["lag"]) as add:
-                for one in folded:
-                    counted = one.facts.counted()
-                    add("lag", lag(one.current, ends, counted, one.held.holders, now_ms, times, read_ms))
-
-    def _read_ends(self, folded: Sequence[_Folded], files: TableFiles) -> Ends | None:
-        topics = {topic: None for one in folded for topic in pc.unique(one.current["topic"]).to_pylist()}
-        told = self._source.read_ends(list(topics))
+        known = [one.known for one in folded]
+        told = self._source.read_ends(topics_of(known))
         if told is not None and "at_ms" in told.column_names:
             files.write(END_OFFSETS_TABLE, told)  # what the lag is told from
-        return None if told is None else Ends(told)
+        ends = None if told is None else Ends(told)
+        begin(ANOMALIES)
+        write_groups(known, ends, files, now_ms, retention_minutes)
+        if ends is not None:
+            begin(LAG)
+            times = self._source.read_times(behind_ends([one.current for one in known], ends))
+            write_lag(known, ends, times, files, now_ms, read_ms)
 
     def _differences(self, one: _Folded) -> list[Row]:
         """Let coordinators load the records of a log partition, and return where its tables differ."""
@@ -254,8 +219,8 @@ class LocalAnalysis:
         for rows in read_back(self._results, one.partition, _REPLAYED, [KIND_RECORD, KIND_CONTROL]):
             replayed.add(rows)
         answers = (row for batch in replay_batches(replayed.batches()) for row in batch.to_pylist())
-        tables = one.told | told_of_offsets(one.current)
-        return list(differences(answers, tables, unknown_groups(one.histories)))
+        tables = one.told | told_of_offsets(one.known.current)
+        return list(differences(answers, tables, unknown_groups(one.known.histories)))
 
 
 def _columns(names: Iterable[str]) -> list[str]:

@@ -6,25 +6,30 @@ Rows are few: neither Spark nor its limits are needed.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 
 import pyarrow as pa
-from attrs import frozen
+from attrs import asdict, frozen
 
 from groupcoord.analysis.columns.group_tables import EPOCHS, GROUPS, MEMBERS, REBALANCES
 from groupcoord.analysis.columns.results import ResultDirectory
 from groupcoord.analysis.columns.schema import Column
 from groupcoord.analysis.columns.tables import CURRENT_OFFSETS, LAG, LIVE_END_OFFSETS, Columns, arrow_schema
 from groupcoord.analysis.figures.page import write_report
+from groupcoord.analysis.history.lag import judged
 from groupcoord.analysis.live.connection import connection
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.live.snapshots import Snapshot, take_snapshot
 from groupcoord.analysis.polling import rows
 from groupcoord.analysis.polling.figures import PolledFigures
-from groupcoord.analysis.polling.groups import PolledGroups
+from groupcoord.analysis.polling.groups import GONE_MAX, Changes, PolledGroups
+from groupcoord.analysis.polling.looking import LagLooks
 from groupcoord.analysis.polling.rows import Row
 from groupcoord.analysis.polling.views import topics_of
 from groupcoord.analysis.report.model import Report
+from groupcoord.analysis.running.judged import Looks
+from groupcoord.analysis.running.shown import Figures
 from groupcoord.analysis.tables import END_OFFSETS_TABLE
 from groupcoord.clock import Clock, SystemClock
 
@@ -87,12 +92,14 @@ class Polled:
         snapshot: what it told.
         rebalances: how many it showed.
         report: what the page says.
+        figures: what metrics show.
     """
 
     number: int
     snapshot: Snapshot
     rebalances: int
     report: Report
+    figures: Figures
 
 
 class Polling:
@@ -116,6 +123,19 @@ class Polling:
         self._figures = PolledFigures(inputs, self._groups)
         self._counts = dict.fromkeys((*REPLACED, *APPENDED), 0)
         self._number = 0
+        self._looks = Looks()
+        self._lags = LagLooks(self._next_record_ms)
+        self._rebalances: Counter[tuple[str, str]] = Counter()
+
+    def cluster_name(self) -> str:
+        """Ask for the id of the cluster.
+
+        Raises:
+            ClusterError: the cluster can't be reached, or refuses the log-in.
+            InputError: aiokafka is not installed.
+        """
+        with connection(self._address, begins_run=True) as (cluster, patience):
+            return patience.try_for(lambda: cluster.metadata([])).cluster_id
 
     def run(self, is_stopped: Callable[[], bool], tell: Callable[[Polled], None]) -> None:
         """Poll, and write tables and the page, until it is stopped; a poll that has begun is completed.
@@ -154,7 +174,24 @@ class Polling:
         counts = self._counts | {"rebalances": self._counts["rebalances"] + len(under_way)}
         report = self._figures.report(snapshot, groups, lag, counts, self._clock.now_ms())
         write_report(self._output, report)
-        return Polled(self._number, snapshot, len(changes.rebalances), report)
+        return Polled(self._number, snapshot, len(changes.rebalances), report, self._metrics(snapshot, groups, changes))
+
+    def _metrics(self, snapshot: Snapshot, groups: Sequence[Row], changes: Changes) -> Figures:
+        """Return what metrics show: lag with statuses that several polls tell, and what happened to groups."""
+        schema = arrow_schema(LIVE_END_OFFSETS)
+        self._ends = self._looks.take(pa.Table.from_pylist([one._asdict() for one in snapshot.ends], schema))
+        lag = [asdict(one) for one in self._lags.take(snapshot)]
+        self._rebalances.update((row["group_id"], row["cause"]) for row in changes.rebalances)
+        gone = {group_id for group_id, _ in self._rebalances} - {row["group_id"] for row in groups}
+        if len(gone) > GONE_MAX:
+            self._rebalances = Counter({of: count for of, count in self._rebalances.items() if of[0] not in gone})
+        return Figures(snapshot.at_ms, lag=lag, groups=groups, rebalances=dict(self._rebalances))
+
+    def _next_record_ms(self, row: Row) -> int | None:
+        """Return when the next record was written that a row of ``lag`` is about, as the polls' ends tell it."""
+        behind = self._ends.of(row["topic"], row["topic_partition"], row["committed_offset"])[0]
+        told = judged(behind._asdict() | row | {"window": None, "record_timestamp_ms": None})
+        return row["at_ms"] - told["lag_ms"] if "lag_ms" in told else None
 
     def _replace(self, name: str, some: Iterable[Row]) -> None:
         """Write a table anew."""

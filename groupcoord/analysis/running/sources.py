@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from groupcoord.analysis.live.offset_ranges import SPLIT_BYTES, TopicEnds
 from groupcoord.analysis.live.record_times import record_times
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.live.tasks import check_topic, cluster_tasks, ends_now
+from groupcoord.analysis.running.tails import ClusterTail, LogTail, Tail
 from groupcoord.clock import SystemClock
 
 RECORD_BYTES = 106
@@ -107,6 +109,15 @@ class Source(ABC):
     def tasks(self) -> Sequence[RecordTask]:
         """Return what there is to read now, cut into tasks."""
 
+    @property
+    def cluster_name(self) -> str:
+        """The id of the cluster that is read; empty for files."""
+        return ""
+
+    @abstractmethod
+    def tail(self) -> Tail:
+        """Return what reads it as it grows, from the start."""
+
     @abstractmethod
     def _check_records(self, *, may_be_empty: bool) -> int: ...
 
@@ -130,6 +141,10 @@ class LogSource(Source):
     def tasks(self) -> Sequence[RecordTask]:
         """See :class:`Source`."""
         return log_tasks(self.find(may_be_empty=False))
+
+    def tail(self) -> Tail:
+        """See :class:`Source`."""
+        return LogTail(partial(self.find, may_be_empty=True))
 
     def find(self, *, may_be_empty: bool) -> list[FileSet]:
         """Return the files."""
@@ -190,6 +205,15 @@ class ClusterSource(Source):
     def tasks(self) -> Sequence[RecordTask]:
         """See :class:`Source`."""
         return cluster_tasks(self.address, self.topic, self.partitions, SPLIT_BYTES)
+
+    @property
+    def cluster_name(self) -> str:
+        """See :class:`Source`."""
+        return self.ends().cluster_id
+
+    def tail(self) -> Tail:
+        """See :class:`Source`."""
+        return ClusterTail(self.address, self.ends)
 
     def ends(self) -> TopicEnds:
         """Return where the logs begin and end now."""

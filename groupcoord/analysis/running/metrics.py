@@ -1,22 +1,19 @@
-"""Metrics of ``groupcoord analyze --follow``, by the names and labels of kafka-lag-exporter and Burrow."""
+"""Metrics of groups as they are followed or polled, by the names and labels of kafka-lag-exporter and Burrow."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
-from pyspark.sql import Row
 
+from groupcoord.analysis.figures.finished import FinishedTables
 from groupcoord.analysis.history.lag import LagStatus, group_status
+from groupcoord.analysis.running.shown import Figures, RebalanceCounts, Row, figures_of
 from groupcoord.clock import Clock, SystemClock
-from groupcoord.spark.following import Progress
-
-ROWS_MAX = 100_000
-"""Partitions of groups that are shown; if there are more, those with the greatest lag."""
 
 MS_PER_S = 1_000
 
@@ -25,8 +22,8 @@ _BURROW = "burrow_kafka_"
 _OF_MEMBER = ["cluster_name", "group", "topic", "partition", "member_host", "consumer_id", "client_id"]
 
 
-class FollowCollector(Collector):
-    """Tells what the last update and the last look at the topics' ends gave.
+class GroupCollector(Collector):
+    """Tells what it was shown last.
 
     Args:
         cluster_name: the label for the cluster.
@@ -36,47 +33,67 @@ class FollowCollector(Collector):
     def __init__(self, cluster_name: str, clock: Clock | None = None) -> None:
         self._cluster = cluster_name
         self._clock = clock or SystemClock()
-        self._rows: list[Row] = []
-        self._causes: dict[str, int] = {}
-        self._last: Progress | None = None
+        self._last: Figures | None = None
 
-    def show(self, progress: Progress) -> None:
-        """Show this from now on, if it has figures."""
-        if progress.lag is not None:
-            self._rows = progress.lag.orderBy("lag", ascending=False).limit(ROWS_MAX).collect()
-        if progress.report is not None:
-            self._causes = {one.cause: one.rebalances for one in progress.report.causes}
-        if progress.report is not None or progress.is_look:
-            self._last = progress
+    def show(self, figures: Figures) -> None:
+        """Show this from now on."""
+        self._last = figures
+
+    def take(self, tables: FinishedTables, seen_ms: int, rows: int, earlier: RebalanceCounts | None = None) -> None:
+        """Show what tables tell from now on; see :func:`figures_of`."""
+        self._last = figures_of(self._last, tables, seen_ms, rows, earlier)
 
     def collect(self) -> Iterator[Metric]:
-        """Return every metric with its present value; none before the first report."""
-        last, rows = self._last, self._rows
+        """Return every metric with its present value; none before there are figures."""
+        last = self._last
         if last is None:
             return
-        known = [row for row in rows if row.lag is not None]
+        known = [row for row in last.lag or () if row["lag"] is not None]
         yield from self._of_partitions(known)
-        yield from self._of_groups(known)
+        yield from self._of_lag(known)
         yield from self._of_topics(known)
-        causes = CounterMetricFamily("groupcoord_rebalances", "Rebalances by cause", labels=["cluster_name", "cause"])
-        for cause, count in self._causes.items():
-            causes.add_metric([self._cluster, cause], count)
-        yield causes
+        yield from self._of_groups(last)
         delay_s = (self._clock.now_ms() - last.seen_ms) / MS_PER_S
         yield GaugeMetricFamily("groupcoord_follow_delay_seconds", "How old these figures are", value=delay_s)
-        yield GaugeMetricFamily("groupcoord_follow_rows", "Rows of the log that were read", value=last.rows)
+        if last.rows is not None:
+            yield GaugeMetricFamily("groupcoord_follow_rows", "Rows of the log that were read", value=last.rows)
+
+    def _of_groups(self, last: Figures) -> Iterator[Metric]:
+        """Return what groups are and what happened to them."""
+        causes = CounterMetricFamily("groupcoord_rebalances", "Rebalances by cause", labels=["cluster_name", "cause"])
+        of_group = ["cluster_name", "group"]
+        text = "Rebalances of a group by cause"
+        by_group = CounterMetricFamily("groupcoord_group_rebalances", text, labels=[*of_group, "cause"])
+        totals: Counter[str] = Counter()
+        for (group_id, cause), count in last.rebalances.items():
+            totals[cause] += count
+            by_group.add_metric([self._cluster, group_id, cause], count)
+        for cause, count in totals.items():
+            causes.add_metric([self._cluster, cause], count)
+        members = GaugeMetricFamily("groupcoord_group_members", "Members", labels=of_group)
+        text = "1 for the state that a group is in"
+        states = GaugeMetricFamily("groupcoord_group_state", text, labels=[*of_group, "type", "state"])
+        for row in last.groups:
+            if row["member_count"] is not None:
+                members.add_metric([self._cluster, row["group_id"]], row["member_count"])
+            states.add_metric([self._cluster, row["group_id"], row["type"] or "", row["state"] or ""], 1)
+        text = "Anomalies of a group by kind"
+        anomalies = GaugeMetricFamily("groupcoord_group_anomalies", text, labels=[*of_group, "kind"])
+        for (group_id, kind), count in last.anomalies.items():
+            anomalies.add_metric([self._cluster, group_id, kind], count)
+        yield from (causes, by_group, members, states, anomalies)
 
     def _of_partitions(self, rows: list[Row]) -> Iterator[Metric]:
         figures: list[tuple[str, str, Callable[[Row], float | None]]] = [
-            ("offset", "Committed offset", lambda row: row.committed_offset),
-            ("lag", "Records behind", lambda row: row.lag),
-            ("lag_seconds", "Age of the next record to read", lambda row: _seconds(row.lag_ms)),
+            ("offset", "Committed offset", lambda row: row["committed_offset"]),
+            ("lag", "Records behind", lambda row: row["lag"]),
+            ("lag_seconds", "Age of the next record to read", lambda row: _seconds(row["lag_ms"])),
         ]
         for name, text, value_of in figures:
             family = GaugeMetricFamily(_LAG + name, text, labels=_OF_MEMBER)
             for row in rows:
                 if (value := value_of(row)) is not None:
-                    holder = [row.client_host or "", row.member_id or "", row.client_id or ""]
+                    holder = [row["client_host"] or "", row["member_id"] or "", row["client_id"] or ""]
                     family.add_metric([*self._partition(row), *holder], value)
             yield family
         of_partition = ["cluster", "consumer_group", "topic", "partition"]
@@ -85,15 +102,15 @@ class FollowCollector(Collector):
         text = "1 OK, 2 WARN, 4 STOP, 5 STALL, 6 REWIND"
         status = GaugeMetricFamily("groupcoord_consumer_partition_status", text, labels=of_partition)
         for row in rows:
-            offset.add_metric(self._partition(row), row.committed_offset)
-            lag.add_metric(self._partition(row), row.lag)
-            if row.status is not None:
-                status.add_metric(self._partition(row), LagStatus[row.status])
+            offset.add_metric(self._partition(row), row["committed_offset"])
+            lag.add_metric(self._partition(row), row["lag"])
+            if row["status"] in LagStatus.__members__:
+                status.add_metric(self._partition(row), LagStatus[row["status"]])
         yield from (offset, lag, status)
 
-    def _of_groups(self, rows: list[Row]) -> Iterator[Metric]:
-        of_group = _grouped(rows, lambda row: (row.group_id,))
-        of_topic = _grouped(rows, lambda row: (row.group_id, row.topic))
+    def _of_lag(self, rows: list[Row]) -> Iterator[Metric]:
+        of_group = _grouped(rows, lambda row: (row["group_id"],))
+        of_topic = _grouped(rows, lambda row: (row["group_id"], row["topic"]))
         labels = ["cluster_name", "group"]
         yield self._family(_LAG + "max_lag", "The greatest lag", labels, of_group, _max_lag)
         yield self._family(_LAG + "max_lag_seconds", "The greatest lag as time", labels, of_group, _max_seconds)
@@ -105,7 +122,7 @@ class FollowCollector(Collector):
         yield self._family(_BURROW + "consumer_status", text, labels, of_group, _status)
 
     def _of_topics(self, rows: list[Row]) -> Iterator[Metric]:
-        ends = {(row.topic, row.topic_partition): row.end_offset for row in rows}
+        ends = {(row["topic"], row["topic_partition"]): row["end_offset"] for row in rows}
         for name, label in (
             ("kafka_partition_latest_offset", "cluster_name"),
             (_BURROW + "topic_partition_offset", "cluster"),
@@ -130,7 +147,7 @@ class FollowCollector(Collector):
         return family
 
     def _partition(self, row: Row) -> list[str]:
-        return [self._cluster, row.group_id, row.topic, str(row.topic_partition)]
+        return [self._cluster, row["group_id"], row["topic"], str(row["topic_partition"])]
 
 
 @contextmanager
@@ -168,16 +185,16 @@ def _seconds(lag_ms: int | None) -> float | None:
 
 
 def _max_lag(rows: list[Row]) -> float:
-    return max(float(row.lag) for row in rows)
+    return max(float(row["lag"]) for row in rows)
 
 
 def _max_seconds(rows: list[Row]) -> float | None:
-    return _seconds(max((row.lag_ms for row in rows if row.lag_ms is not None), default=None))
+    return _seconds(max((row["lag_ms"] for row in rows if row["lag_ms"] is not None), default=None))
 
 
 def _sum_lag(rows: list[Row]) -> float:
-    return sum(float(row.lag) for row in rows)
+    return sum(float(row["lag"]) for row in rows)
 
 
 def _status(rows: list[Row]) -> float:
-    return group_status(LagStatus[row.status] for row in rows if row.status is not None)
+    return group_status(LagStatus[row["status"]] for row in rows if row["status"] in LagStatus.__members__)
