@@ -15,6 +15,14 @@ from typing import TYPE_CHECKING, Any
 from groupcoord.broker.answering import Handler, answers, table_of
 from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.cluster.metadata import answer_api_versions
+from groupcoord.broker.cluster.neighbours import (
+    AskedConnection,
+    Asker,
+    Following,
+    Look,
+    Question,
+    SharedFile,
+)
 from groupcoord.broker.cluster.nodes import Nodes, deliver_replies
 from groupcoord.broker.cluster.requests import ClusterRequests
 from groupcoord.broker.configs.administered import Administered
@@ -35,10 +43,13 @@ from groupcoord.broker.share.group_host import ServerShareHost
 from groupcoord.broker.share.requests import ShareRequests
 from groupcoord.broker.share.state_requests import ShareStateRequests
 from groupcoord.broker.topics.registry import TopicRegistry
-from groupcoord.broker.topics.requests import TopicRequests
+from groupcoord.broker.topics.requests import CreateTopicsThere, TopicRequests
 from groupcoord.broker.transactions.coordinator import TransactionCoordinator
+from groupcoord.broker.transactions.markers import MarkersElsewhere
 from groupcoord.broker.transactions.producer_ids import ProducerIds
 from groupcoord.broker.transactions.requests import TransactionRequests
+from groupcoord.broker.transactions.state import Writer
+from groupcoord.broker.transactions.verifying import Verifying
 from groupcoord.broker.turns import Turns
 from groupcoord.broker.work import Job, Work, do_in_place
 from groupcoord.clock import Clock
@@ -50,14 +61,13 @@ from groupcoord.core.messages import ConsumerGroupHeartbeat, Node
 from groupcoord.core.questions import CreateInternalTopics
 from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.embedding.random_ids import random_member_id, random_uuid
-from groupcoord.errors import ErrorCode
 from groupcoord.log_store import AbandonableStore, CompactingStore, LogStore, close_store
 from groupcoord.wire import Answered, WireResponse
+from groupcoord.wire.broker_messages import CreateTopics
 from groupcoord.wire.feature_messages import ApiVersions
 
 if TYPE_CHECKING:
     from groupcoord.broker.security.security import Security
-    from groupcoord.broker.transactions.state import Writer
     from groupcoord.storage.data_directory import DataDirectory
 
 DEFAULT_NODE = Node(1, "127.0.0.1", 9092)
@@ -112,6 +122,7 @@ class Broker:
         coordinator: the group coordinator.
         data: what topics hold.
         transactions: the transaction coordinator.
+        verifying: asks whoever coordinates a transaction who may write in it.
         nodes: what this node knows of the others.
         dirty: connections with output, for :meth:`take_dirty`.
         share_requests: the sessions of share consumers, and the share-partitions that are led.
@@ -153,18 +164,18 @@ class Broker:
         self.group_configs = GroupConfigs(config) if group_configs is None else group_configs
         self._administered = Administered() if administered is None else administered
         self.dirty: list[Connection] = []
-        self.now_s = now_s
-        self.turns = Turns(now_s)
+        self.now_s, self.turns = now_s, Turns(now_s)
         self.start_job: Callable[[Job], None] = do_in_place
         self.interceptor: Interceptor | None = None
         self.security = security
         self._node = node
         self.nodes = nodes or Nodes(Leadership((node,)), self.topics)
-        self._authorize = authorize = authorize or (None if security is None else security.authorize)
-        self._principal_of = principal_of
+        authorize = authorize or (None if security is None else security.authorize)
+        self._authorize, self._principal_of = authorize, principal_of
         self.data = data or TopicData(config, clock, self.topics, topic_directory)
-        leadership = self.nodes.leadership
-        self._data_requests = DataRequests(self.data, self._permissions, self._verify_writer, leadership)
+        self._following = self._follow()
+        self.verifying = Verifying(lambda: self.transactions, self.nodes)
+        self._data_requests = DataRequests(self.data, self._permissions, self.verifying.verify, self.nodes.leadership)
         self.share_requests = ShareRequests(self.data, self._share, self.group_configs, self._permissions)
         self._login_requests = LoginRequests(security, self._permissions, self.wake_earlier)
         self._notices = Notices(self.topics, now_s)
@@ -185,7 +196,7 @@ class Broker:
             new_member_id=new_member_id,
             new_uuid=new_uuid,
             authorize=authorize,
-            verify_transaction=lambda request: self.transactions.verify(request),
+            verify_transaction=self._transaction_requests.verify,
         )
         self._join_nodes()
         self._reloading = Reloading(self.coordinator, clock)
@@ -214,9 +225,33 @@ class Broker:
             coordinator=self.coordinator,
             topics=self.topics,
             data=self.data,
+            markers_elsewhere=None
+            if self.nodes.neighbours is None
+            else MarkersElsewhere(self.nodes.neighbours, self.nodes.leadership, self.topics),
         )
         transactions.recover()
         return transactions
+
+    def _follow(self) -> Following | None:
+        """Return what this node knows that all processes must know, and the controller changes; None: it is alone."""
+        neighbours, administered = self.nodes.neighbours, self._administered
+        if neighbours is None:
+            return None
+        files: list[SharedFile] = [
+            *(self.group_configs, administered.brokers, administered.client_metrics),
+            *(administered.quotas, administered.features),
+        ]
+        if self.security is not None:
+            files += self.security.shared_files()
+        return Following(neighbours, self.topics, files)
+
+    def look(self) -> None:
+        """Know what the controller, another process, may have changed. Worth calling every second."""
+        if self._following is None or self._following.is_controller:
+            return
+        changed = self._following.look()
+        self._topic_requests.others_changed(changed)
+        self.coordinator.serve(self._administered.features.served_protocols(self.config))
 
     def _join_nodes(self) -> None:
         """Let the node's group coordinator be one of the cluster's."""
@@ -250,6 +285,7 @@ class Broker:
             nodes=self.nodes,
             notices=self._notices,
             permissions_of=self._permissions,
+            controller=self._controller(),
         )
         acls = None if self.security is None else self.security.acls
         table = table_of(
@@ -266,7 +302,21 @@ class Broker:
         )
         if RebalanceProtocol.CONSUMER not in served_protocols(self.config):
             table[ConsumerGroupHeartbeat] = self._refuse_consumer_protocol
+        if self._following is not None:
+            self._following.leave_to_controller(table, self.look)
         return table
+
+    def _controller(self) -> CreateTopicsThere | None:
+        """Return what has topics made that the server itself wants; None: that is done here."""
+        neighbours = self.nodes.neighbours
+        if neighbours is None or self._following is None or self._following.is_controller:
+            return None
+
+        def create(request: CreateTopics, principal: Principal, is_client: bool) -> None:
+            asker = Asker(neighbours.node_id, principal, is_client=is_client)
+            neighbours.ask(neighbours.controller_id, Question(request, asker), lambda response: self.look())
+
+        return create
 
     def _advertised_listeners(self) -> str:
         """Return where clients find the node, as ``advertised.listeners`` says it."""
@@ -377,6 +427,7 @@ class Broker:
         self.transactions.tell()
         self._reloading.retry()
         self._share.reload_failed()
+        self.look()
         self.data.look_after()
         self._notices.report()
         self.deliver_replies()
@@ -442,13 +493,10 @@ class Broker:
             self.interceptor.disconnected(connection)
 
     def _permissions(self, connection: Connection) -> Permissions:
-        return Permissions(self._authorize, connection.principal)
+        return Permissions(None if connection.is_trusted else self._authorize, connection.principal)
 
     def _create_internal_topics(self, question: CreateInternalTopics) -> Mapping[str, str]:
         return self._topic_requests.create_internal_topics(question, Permissions(self._authorize, question.principal))
-
-    def _verify_writer(self, writer: Writer) -> ErrorCode:
-        return self.transactions.verify_writer(writer)
 
     def _node_for(self, connection: Connection) -> Node:
         """Return the node as the connection's client is told of it."""
@@ -459,6 +507,16 @@ class Broker:
     @answers(Answered)
     def _already_answered(self, connection: Connection, request: Answered) -> WireResponse | None:
         return request.response
+
+    @answers(Look)
+    def _look(self, connection: Connection, request: Look) -> WireResponse | None:
+        self.look()
+        return None
+
+    @answers(Writer)
+    def _verify(self, connection: AskedConnection, writer: Writer) -> WireResponse | None:
+        connection.tell(self.transactions.verify_writer(writer))
+        return None
 
     @answers(ApiVersions)
     def _api_versions(self, connection: Connection, request: ApiVersions) -> WireResponse | None:

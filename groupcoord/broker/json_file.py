@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -33,6 +34,9 @@ class JsonFile:
         holds: what it holds, in words.
         error_type: of the errors that are raised.
         is_secret: nobody but its owner may read it, or has a right to it from the next :meth:`read` on.
+
+    Attributes:
+        on_written: is called when it was written anew.
     """
 
     def __init__(
@@ -48,6 +52,8 @@ class JsonFile:
         self._holds = holds
         self._error_type = error_type
         self._is_secret = is_secret
+        self._seen: tuple[int, int] | None = None  # which file was read or written last
+        self.on_written: Callable[[], None] = lambda: None
 
     def read(self, parse: Callable[[dict[str, Any]], T]) -> T | None:
         """Return what the file holds; None if there is none.
@@ -60,8 +66,8 @@ class JsonFile:
             DataFileError: of the file's type: it can't be read, is not JSON, has another version or does not hold what
                 it should.
         """
-        path = self._path
-        if path is None or not path.exists():
+        path, self._seen = self._path, self._stamp()
+        if path is None or self._seen is None:
             return None
         if self._is_secret:
             self._shut_out_others(path)
@@ -88,6 +94,20 @@ class JsonFile:
             versioned = {"version": FILE_VERSION, **make_content()}
             replace_file(self._path, (json.dumps(versioned, indent=2) + "\n").encode(), is_secret=self._is_secret)
             sync_path(self._path.parent)
+            self._seen = self._stamp()
+            self.on_written()
+
+    def read_if_changed(self, parse: Callable[[dict[str, Any]], T]) -> T | None:
+        """Do as :meth:`read` if another process has written the file since it was read; else return None."""
+        return None if self._stamp() == self._seen else self.read(parse)
+
+    def _stamp(self) -> tuple[int, int] | None:
+        """Return what tells one content of the file from the next: each is a file of its own. None: there is none."""
+        try:
+            found = None if self._path is None else os.stat(self._path)
+        except FileNotFoundError:
+            return None
+        return None if found is None else (found.st_ino, found.st_mtime_ns)
 
     def _shut_out_others(self, path: Path) -> None:
         mode = stat.S_IMODE(path.stat().st_mode)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
+import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
 import typer
@@ -23,10 +26,10 @@ from groupcoord.broker.configs.groups import GroupConfigs
 from groupcoord.broker.json_file import DataFileError
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.security.security import Security, split_properties
-from groupcoord.broker.topics.registry import TopicError, TopicRegistry, check_topic_name
+from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry, check_topic_name
 from groupcoord.broker.transactions.log import TransactionLogError
 from groupcoord.broker.transactions.producer_ids import NoProducerIdError
-from groupcoord.cli.interrupts import AtTheFirstSignal
+from groupcoord.cli.interrupts import SIGNALS, AtTheFirstSignal, take_signals
 from groupcoord.clock import Clock, LeapingClock, SystemClock
 from groupcoord.config import Config
 from groupcoord.coordinator import GroupCoordinator, LoadError
@@ -34,14 +37,30 @@ from groupcoord.core.interpreter import collect_garbage_seldom, keep_freed_memor
 from groupcoord.core.messages import Node
 from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.errors import ConfigError
+from groupcoord.host.links import Links
 from groupcoord.host.node_servers import NODES_MAX, NodeServers, Sockets
-from groupcoord.host.opening import Storage, open_log_store, open_producer_ids, open_topic_directory
+from groupcoord.host.opening import (
+    Storage,
+    open_log_store,
+    open_producer_ids,
+    open_topic_directory,
+    open_worker_storage,
+    prepare_for_workers,
+)
+from groupcoord.host.server import ACCEPT_BACKLOG
+from groupcoord.host.supervisor import Supervisor, Work
+from groupcoord.host.worker_folders import MisplacedPartitionError, WorkerFolders
+from groupcoord.host.workers import Worker
 from groupcoord.log_store import ListingStore, LogStore, LogStoreError, close_store
+from groupcoord.storage.directory_lock import DirectoryLock
 
 if TYPE_CHECKING:
     from groupcoord.storage.data_directory import DataDirectory
 
 FAILURE, USAGE_ERROR = 1, 2
+NODES_HELP = "How many nodes to run, with a port each: --port and those after it, or free ones."
+WORKERS_HELP = "How many processes share the partitions, each with a port as --nodes has them; 0: one for each core."
+
 OFFSETS_PARTITIONS_KEY = "offsets.topic.num.partitions"
 
 
@@ -88,14 +107,8 @@ def serve(
             help="Let tests say on this port of 127.0.0.1, over HTTP, what shall go wrong; 0 takes a free one.",
         ),
     ] = None,
-    nodes: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            max=NODES_MAX,
-            help="How many nodes to run, with a port each: --port and those after it, or free ones.",
-        ),
-    ] = 1,
+    nodes: Annotated[int, typer.Option(min=1, max=NODES_MAX, help=NODES_HELP)] = 1,
+    workers: Annotated[int, typer.Option(min=0, max=NODES_MAX, help=WORKERS_HELP)] = 1,
     no_records: Annotated[
         bool, typer.Option("--no-records", help="Let topics be empty: nothing can be produced, and lag is always 0.")
     ] = False,
@@ -107,22 +120,39 @@ def serve(
     """
     with _errors_told():
         _set_up_logging(log_level)
-        if nodes > 1 and metrics_port is not None:
-            raise StartError("--metrics-port shows one node: leave it out, or --nodes", USAGE_ERROR)
+        worker_count = workers or len(os.sched_getaffinity(0))
+        _check_together(worker_count, data_dir, nodes, metrics_port, control_port)
         config, is_set, secure = _parse_settings(setting or [], holds_records=not no_records)
         topics = [_parse_topic(text) for text in topic or []]
         clock: Clock = SystemClock() if control_port is None else LeapingClock()
         security = Security(clock, data_dir, secure)
         with ExitStack() as stack:
-            sockets = _bind(stack, security, host, port, nodes, advertised_host)
+            sockets = _bind(stack, security, host, port, max(nodes, worker_count), advertised_host)
             _check_control_port(control_port, sockets)
             opening = _Opening(data_dir, config, is_set, topics, clock, security)
             told = [_node(number, own, advertised_host or host, advertised_port) for number, own in enumerate(sockets)]
+            pages = _Pages(host, metrics_port, control_port)
+            if worker_count > 1:
+                _serve_by_workers(opening.for_workers(worker_count), told, sockets, pages)
             servers = NodeServers(opening.storage, clock, told, sockets)
             stack.callback(servers.forget)
             servers.prepare()
-            pages = _Pages(host, metrics_port, control_port)
-            _run(servers, pages, partial(_announce, _addresses(sockets), data_dir, servers))
+            _run(servers, pages, lambda: _announce(sockets, data_dir, told[0], servers.storage.topics))
+
+
+def _check_together(
+    count: int, data_dir: Path | None, nodes: int, metrics_port: int | None, control_port: int | None
+) -> None:
+    """Refuse options that don't go together."""
+    if nodes > 1 and metrics_port is not None:
+        raise StartError("--metrics-port shows one node: leave it out, or --nodes", USAGE_ERROR)
+    if count == 1:
+        return
+    if data_dir is None:
+        raise StartError("--workers needs --data-dir: what a worker had in memory would be gone with it", USAGE_ERROR)
+    for option, is_given in (("--nodes", nodes > 1), ("--control", control_port is not None)):
+        if is_given:
+            raise StartError(f"--workers and {option} don't go together: {option} is for one process", USAGE_ERROR)
 
 
 def _node(number: int, sockets: Sockets, host: str, first_port: int | None) -> Node:
@@ -141,7 +171,7 @@ def _errors_told() -> Iterator[None]:
         _refuse(str(error), USAGE_ERROR)
     except LoadError as error:
         _refuse(f"none of {len(error.causes)} log partitions can be loaded", FAILURE)
-    except (LogStoreError, TransactionLogError, NoProducerIdError, DataFileError) as error:
+    except (LogStoreError, TransactionLogError, NoProducerIdError, DataFileError, MisplacedPartitionError) as error:
         _refuse(str(error), FAILURE)
 
 
@@ -272,6 +302,9 @@ class _Opening:
         if self._in_memory is not None:
             return self._in_memory
         data_dir = self._data_dir
+        if data_dir is not None and WorkerFolders(data_dir).is_divided:
+            with ExitStack() as stack:
+                self._locked(stack, data_dir).spread(1)
         with ExitStack() as stack:
             store = _open_store(data_dir, self._config)
             stack.callback(close_store, store)
@@ -291,6 +324,58 @@ class _Opening:
             self._in_memory = storage
         return storage
 
+    def _locked(self, stack: ExitStack, data_dir: Path) -> WorkerFolders:
+        """Lock the data directory, and return where its partitions are."""
+        from groupcoord.storage.errors import LogDirectoryError
+
+        try:
+            stack.callback(DirectoryLock(data_dir).close)
+        except LogDirectoryError as error:
+            raise StartError(str(error)) from None
+        return WorkerFolders(data_dir)
+
+    def for_workers(self, count: int) -> _OpeningForWorkers:
+        """Have everything as so many workers need it, which open it then. The data directory stays locked.
+
+        Raises:
+            StartError: it can't be used as asked.
+        """
+        data_dir, stack = self._data_dir, ExitStack()
+        assert data_dir is not None, "that was looked at"
+        folders = self._locked(stack, data_dir)
+        registry, places = TopicRegistry(data_dir), folders.places()
+        found = sorted(index for name, index in places if name == OFFSETS_TOPIC)
+        config = _keep_offsets_partitions(registry, found, self._config, self._is_set)
+        try:
+            prepare_for_workers(data_dir, config, registry, places)
+            folders.spread(count)
+        except OSError as error:
+            raise StartError(f"{data_dir}: {error.strerror or error}") from None
+        _ensure_topics(registry, data_dir, self._topics)
+        folder_of = partial(folders.of, count=count)
+        return _OpeningForWorkers(data_dir, folder_of, config, self._clock, self._security, registry, stack)
+
+
+class _OpeningForWorkers(NamedTuple):
+    """What workers share, and open for themselves."""
+
+    data_dir: Path
+    folder_of: Callable[[int], Path]
+    config: Config
+    clock: Clock
+    security: Security
+    topics: TopicRegistry
+    lock: ExitStack
+
+    def storage(self, number: int) -> Storage:
+        """Open what a worker keeps its data in."""
+        from groupcoord.storage.errors import LogDirectoryError
+
+        try:
+            return open_worker_storage(self.data_dir, self.folder_of(number), self.config, self.clock, self.security)
+        except LogDirectoryError as error:
+            raise StartError(str(error)) from None
+
 
 def _open_store(data_dir: Path | None, config: Config) -> LogStore:
     from groupcoord.storage.errors import LogDirectoryError
@@ -307,21 +392,29 @@ def _open_topics(
     """Read the topics, add those of the command line, and settle how many partitions the offsets topic has."""
     try:
         registry = TopicRegistry(data_dir)
-        config = _keep_offsets_partitions(registry, store, config, is_set)
+        found = sorted(store.partitions()) if isinstance(store, ListingStore) else []
+        config = _keep_offsets_partitions(registry, found, config, is_set)
         directory = open_topic_directory(data_dir, config, registry)
+    except OSError as error:
+        raise StartError(f"{data_dir}: {error.strerror or error}") from None
+    _ensure_topics(registry, data_dir, topics)
+    return registry, directory, config
+
+
+def _ensure_topics(registry: TopicRegistry, data_dir: Path | None, topics: list[tuple[str, int]]) -> None:
+    """Have the topics of the command line."""
+    try:
         for name, partition_count in topics:
             registry.ensure(name, partition_count)
     except TopicError as error:
         raise StartError(f"--topic {name}:{partition_count}: {error}") from None
     except OSError as error:
         raise StartError(f"{data_dir}: {error.strerror or error}") from None
-    return registry, directory, config
 
 
-def _keep_offsets_partitions(registry: TopicRegistry, store: LogStore, config: Config, is_set: bool) -> Config:
+def _keep_offsets_partitions(registry: TopicRegistry, found: Sequence[int], config: Config, is_set: bool) -> Config:
     # The number decides which log partition a group lives in: with another one its offsets would not be found.
     wanted = config.offsets_topic_num_partitions
-    found = sorted(store.partitions()) if isinstance(store, ListingStore) else []
     known = registry.get(OFFSETS_TOPIC)
     if known is None:
         if found and found[-1] >= wanted:
@@ -346,7 +439,8 @@ def _addresses(sockets: Sequence[Sockets]) -> str:
     return ", ".join(addresses)
 
 
-def _announce(address: str, data_dir: Path | None, servers: NodeServers) -> None:
+def _announce(sockets: Sequence[Sockets], data_dir: Path | None, node: Node, topics: Iterable[Topic]) -> None:
+    address = _addresses(sockets)
     where = "in memory, gone when it stops" if data_dir is None else f"data in {data_dir}"
     if not sys.stdout.isatty():
         print(f"groupcoord {groupcoord.__version__} listening on {address} ({where})", flush=True)
@@ -354,8 +448,7 @@ def _announce(address: str, data_dir: Path | None, servers: NodeServers) -> None
     from rich.console import Console
     from rich.panel import Panel
 
-    node = servers.nodes.leadership.brokers()[0]
-    names = [f"{topic.name}:{topic.partition_count}" for topic in servers.storage.topics if not topic.is_internal]
+    names = [f"{topic.name}:{topic.partition_count}" for topic in topics if not topic.is_internal]
     lines = [
         f"listening on [bold]{address}[/], clients are told {node.host}:{node.port}",
         where,
@@ -365,8 +458,10 @@ def _announce(address: str, data_dir: Path | None, servers: NodeServers) -> None
     Console().print(Panel("\n".join(lines), title=f"groupcoord {groupcoord.__version__}", expand=False))
 
 
-def _coordinator_of(servers: NodeServers) -> GroupCoordinator | None:
+def _coordinator_of(servers: NodeServers | Worker) -> GroupCoordinator | None:
     """Return the group coordinator of the only node; None while it does not run."""
+    if isinstance(servers, Worker):
+        return servers.server.broker.coordinator
     return next((server.broker.coordinator for server in servers.running.values()), None)
 
 
@@ -378,11 +473,51 @@ class _Pages(NamedTuple):
     control_port: int | None
 
 
-def _run(servers: NodeServers, pages: _Pages, on_start: Callable[[], None]) -> None:
+def _serve_by_workers(
+    opening: _OpeningForWorkers,
+    told: Sequence[Node],
+    sockets: Sequence[Sockets],
+    pages: _Pages,
+) -> NoReturn:
+    """Have workers serve, until a signal comes; then end with the exit status."""
+
+    def be_worker(work: Work) -> int:
+        take_signals(0)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        try:
+            with _errors_told():
+                storage = opening.storage(work.number)
+                links = Links(told[work.number].node_id, paths)
+                worker = Worker(storage, opening.clock, told, work.number, sockets, links, asked_on[work.number])
+                port = pages.metrics_port and pages.metrics_port + work.number
+                _run(worker, pages._replace(metrics_port=port), work.is_ready, work.lifeline)
+        except typer.Exit as error:
+            return error.exit_code
+        return 0
+
+    with TemporaryDirectory(prefix="groupcoord-") as folder, ExitStack() as stack:
+        paths = {node.node_id: Path(folder) / str(node.node_id) for node in told}
+        asked_on = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in told]
+        for sock, path in zip(asked_on, paths.values(), strict=True):
+            sock.bind(str(path))
+            sock.listen()
+        for own in sockets:
+            for listening in own.values():
+                listening.listen(ACCEPT_BACKLOG)  # so that clients wait for a worker that is started again
+        announce = partial(_announce, sockets, opening.data_dir, told[0], opening.topics)
+        supervisor = Supervisor(len(told), be_worker, announce)
+        with AtTheFirstSignal(supervisor.stop):
+            status = supervisor.run()
+    raise typer.Exit(status)
+
+
+def _run(
+    servers: NodeServers | Worker, pages: _Pages, on_start: Callable[[], None], lifeline: int | None = None
+) -> None:
     keep_freed_memory()
     collect_garbage_seldom()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(servers, pages, on_start))
+        runner.run(_serve(servers, pages, on_start, lifeline))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -393,9 +528,13 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _serve(servers: NodeServers, pages: _Pages, on_start: Callable[[], None]) -> None:
+async def _serve(
+    servers: NodeServers | Worker, pages: _Pages, on_start: Callable[[], None], lifeline: int | None
+) -> None:
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
+    if lifeline is not None:
+        loop.add_reader(lifeline, stopping.set)
     async with AsyncExitStack() as stack:
         # Not the loop's own handlers: with these, a signal would not be obeyed while the loop is busy, nor behind it.
         stack.enter_context(AtTheFirstSignal(lambda: loop.call_soon_threadsafe(stopping.set)))
@@ -408,7 +547,7 @@ async def _serve(servers: NodeServers, pages: _Pages, on_start: Callable[[], Non
         await stopping.wait()
 
 
-async def _serve_pages(servers: NodeServers, pages: _Pages, stack: AsyncExitStack) -> None:
+async def _serve_pages(servers: NodeServers | Worker, pages: _Pages, stack: AsyncExitStack) -> None:
     log = logging.getLogger("groupcoord.host")
     if pages.metrics_port is not None:
         from groupcoord.host.metrics import MetricsServer
@@ -419,7 +558,7 @@ async def _serve_pages(servers: NodeServers, pages: _Pages, stack: AsyncExitStac
         except OSError as error:
             raise StartError(f"can't show metrics: {error.strerror or error}") from None
         log.info("metrics on port %d", metrics.port)
-    if pages.control_port is not None:
+    if pages.control_port is not None and isinstance(servers, NodeServers):
         from groupcoord.testing.faults import Control
         from groupcoord.testing.faults.control_server import ControlServer
 

@@ -12,6 +12,7 @@ import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING
 
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.cluster.leadership import NOBODY, Leadership
@@ -25,6 +26,9 @@ from groupcoord.core.messages import Node
 from groupcoord.errors import GroupcoordError
 from groupcoord.host.opening import Storage
 from groupcoord.host.server import Server, advertised
+
+if TYPE_CHECKING:
+    from groupcoord.broker.security.security import Security
 
 logger = logging.getLogger("groupcoord.host")
 
@@ -207,10 +211,7 @@ class NodeServers:
                 topics=storage.topics,
                 data=storage.data,
             )
-        for number, (node_id, addresses) in enumerate(self.addresses.items()):
-            for listener in storage.security.listeners:
-                told = advertised(self._nodes_as_told[node_id], listener, addresses[listener.name][1], number)
-                storage.security.advertise(listener.name, told)
+        advertise_all(storage.security, list(self._nodes_as_told.values()), list(self.addresses.values()))
 
     def _make_server(self, node_id: int) -> Server:
         storage, leadership = self.storage, self._leadership
@@ -402,6 +403,21 @@ class NodeServers:
             raise
         self.notice()
         return to
+
+
+def advertise_all(
+    security: Security, nodes: Sequence[Node], addresses: Sequence[Mapping[str, tuple[str, int]]]
+) -> None:
+    """Have the clients of each listener told the addresses of all nodes.
+
+    Args:
+        security: the listeners.
+        nodes: the nodes, in order: to the ports of ``advertised.listeners`` is added which of them it is.
+        addresses: where each listens, by the names of listeners: host and port.
+    """
+    for number, (node, own) in enumerate(zip(nodes, addresses, strict=True)):
+        for listener in security.listeners:
+            security.advertise(listener.name, advertised(node, listener, own[listener.name][1], number))
 
 
 def bound_socket(address: tuple[str, int], family: socket.AddressFamily = socket.AF_INET) -> socket.socket:

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attrs import frozen
 
 from groupcoord.broker.configs.administered import Administered
-from groupcoord.broker.configs.definitions import NO_CONFIGS, transactions_topic_configs
+from groupcoord.broker.configs.definitions import NO_CONFIGS, offsets_topic_configs, transactions_topic_configs
 from groupcoord.broker.configs.groups import GroupConfigs
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import TopicError, TopicRegistry
-from groupcoord.broker.transactions.producer_ids import ProducerIds
-from groupcoord.config import Config
+from groupcoord.broker.transactions.producer_ids import ProducerIds, SharedProducerIds
+from groupcoord.clock import Clock
+from groupcoord.config import Config, RebalanceProtocol
 from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.core.topic_names import TRANSACTIONS_TOPIC
 from groupcoord.host.descriptors import descriptor_limit
 from groupcoord.log_store import AbandonableStore, LogStore, MemoryLogStore, close_store
-from groupcoord.storage.log_directory import BROKER_FILE
+from groupcoord.storage.log_directory import BROKER_FILE, read_topic_id
 
 if TYPE_CHECKING:
     from groupcoord.broker.security.security import Security
-    from groupcoord.storage.data_directory import DataDirectory
+    from groupcoord.storage.data_directory import DataDirectory, FoundTopic
 
 METADATA_TOPIC = "__cluster_metadata"
 """What a broker keeps for itself in a folder like those of topics."""
@@ -112,10 +114,23 @@ def open_topic_directory(data_dir: Path | None, config: Config, topics: TopicReg
         return None
     from groupcoord.storage.data_directory import DataDirectory
 
-    directory = DataDirectory(data_dir, descriptors_max=min(descriptor_limit() // OPEN_FILES_SHARE, OPEN_FILES_MAX))
-    known = {topic.name for topic in topics} | {OFFSETS_TOPIC, METADATA_TOPIC}
+    directory = DataDirectory(data_dir, descriptors_max=_open_files_max())
+    adopt_topics(directory.find_topics(_known(topics)), data_dir, config, topics)
+    return directory
+
+
+def _open_files_max() -> int:
+    return min(descriptor_limit() // OPEN_FILES_SHARE, OPEN_FILES_MAX)
+
+
+def _known(topics: TopicRegistry) -> set[str]:
+    return {topic.name for topic in topics} | {OFFSETS_TOPIC, METADATA_TOPIC}
+
+
+def adopt_topics(found: Iterable[FoundTopic], data_dir: Path, config: Config, topics: TopicRegistry) -> None:
+    """Have topics that were found in a data directory, and say in the log which can't be."""
     with topics.edit() as edit:
-        for name, topic_id, partition_count in directory.find_topics(known):
+        for name, topic_id, partition_count in found:
             is_wanted = config.records_enable or name == TRANSACTIONS_TOPIC
             configs = transactions_topic_configs(config) if name == TRANSACTIONS_TOPIC else NO_CONFIGS
             try:
@@ -123,7 +138,74 @@ def open_topic_directory(data_dir: Path | None, config: Config, topics: TopicReg
                     edit.create(name, partition_count, topic_id, configs)
             except TopicError as error:
                 logger.error("%s: the folders of topic %r are left alone: %s", data_dir, name, error)
-    return directory
+
+
+def prepare_for_workers(
+    data_dir: Path, config: Config, topics: TopicRegistry, places: Mapping[tuple[str, int], Path]
+) -> None:
+    """Have what workers share: the topics that Kafka keeps its own state in, and a file of producer ids.
+
+    Args:
+        data_dir: the data directory, which the caller has locked.
+        config: the settings.
+        topics: those that are known. Others are added that a server without workers would find.
+        places: in which directory the folder of each partition is.
+
+    Raises:
+        OSError: a file can't be written.
+        GroupcoordError: a file does not hold what it should, or can't be written.
+    """
+    from groupcoord.storage.data_directory import found_topics
+
+    is_lost = not len(topics)
+    strange = {partition: place for partition, place in places.items() if is_lost or place == data_dir}
+    adopt_topics(found_topics(strange, _known(topics)), data_dir, config, topics)
+    with topics.edit() as edit:
+        if topics.get(OFFSETS_TOPIC) is None:
+            folders = [place / f"{name}-{index}" for (name, index), place in places.items() if name == OFFSETS_TOPIC]
+            topic_id = next(filter(None, map(read_topic_id, folders)), None)
+            edit.create(OFFSETS_TOPIC, config.offsets_topic_num_partitions, topic_id, offsets_topic_configs(config))
+        if topics.get(TRANSACTIONS_TOPIC) is None:
+            partition_count, configs = config.transaction_state_log_num_partitions, transactions_topic_configs(config)
+            edit.create(TRANSACTIONS_TOPIC, partition_count, configs=configs)
+    producer_ids = ProducerIds(data_dir)
+    if not producer_ids.is_known:
+        producer_ids.begin_at(PRODUCER_ID_BESIDE_A_BROKER if places else 0)
+
+
+def open_worker_storage(data_dir: Path, folder: Path, config: Config, clock: Clock, security: Security) -> Storage:
+    """Return what one of several workers keeps its data in.
+
+    Args:
+        data_dir: the data directory of all workers.
+        folder: the log directory of this one.
+        config: the settings.
+        clock: where time comes from.
+        security: who may connect.
+
+    Raises:
+        LogDirectoryError: the log directory can't be used.
+        OSError: it can't be read.
+        GroupcoordError: a file does not hold what it should.
+    """
+    from groupcoord.storage.data_directory import DataDirectory
+
+    topics = TopicRegistry(data_dir)
+    store = open_log_store(folder, config)
+    directory = DataDirectory(folder, descriptors_max=_open_files_max())
+    administered = Administered(data_dir)
+    administered.features.left_out = frozenset((RebalanceProtocol.SHARE,))
+    directory.delete_outdated({topic.name: topic.topic_id for topic in topics if topic.name != OFFSETS_TOPIC})
+    return Storage(
+        config,
+        store,
+        topics,
+        GroupConfigs(config, data_dir),
+        administered,
+        SharedProducerIds(data_dir),
+        TopicData(config, clock, topics, directory),
+        security,
+    )
 
 
 def open_producer_ids(data_dir: Path | None) -> ProducerIds:

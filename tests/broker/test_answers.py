@@ -30,6 +30,7 @@ from groupcoord.wire.broker_messages import (
     TopicReference,
 )
 from groupcoord.wire.feature_messages import ApiVersions, FinalizedFeature
+from tests.broker.data_world import SOLE
 from tests.tables import as_one_test
 
 NODE = Node(1, "broker.example", 9093)
@@ -54,14 +55,14 @@ def topics() -> TopicRegistry:
 
 
 def create(registry: TopicRegistry, *wanted: CreatableTopic, validate_only: bool = False) -> list[tuple[str, str]]:
-    response = answer_create_topics(CreateTopics(wanted, validate_only=validate_only), registry, (1,), CONFIG)
+    response = answer_create_topics(CreateTopics(wanted, validate_only=validate_only), registry, SOLE, CONFIG)
     return [(topic.name, topic.error_code.name) for topic in response.topics]
 
 
 def test_create(topics: TopicRegistry) -> None:
     """A topic gets the partitions asked for, or num.partitions, and its id is told."""
     request = CreateTopics((CreatableTopic("a", 3, 1), CreatableTopic("b", -1, -1)))
-    response = answer_create_topics(request, topics, (1,), CONFIG)
+    response = answer_create_topics(request, topics, SOLE, CONFIG)
     assert [(topic.num_partitions, topic.replication_factor) for topic in response.topics] == [(3, 1), (4, 1)]
     assert [topic.topic_id for topic in response.topics] == [topics.topic_id("a"), topics.topic_id("b")]
     assert topics.partition_count("b") == 4
@@ -116,7 +117,7 @@ def test_create_as_recorded(topics: TopicRegistry, topic: CreatableTopic, error:
 def test_more_replicas_than_nodes_are_refused_in_kafka_s_words(topics: TopicRegistry) -> None:
     """``kafka-topics`` prints them."""
     request = CreateTopics((CreatableTopic("a", 1, 3),), 1_000)
-    (answer,) = answer_create_topics(request, topics, (1,), Config()).topics
+    (answer,) = answer_create_topics(request, topics, SOLE, Config()).topics
     assert answer.error_message == (
         "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because "
         "only 1 broker(s) are registered or some brokers have all their log directories cordoned."
@@ -176,7 +177,7 @@ def test_a_full_disk_is_answered(
 def test_add_partitions_as_recorded(topics: TopicRegistry, topic: CreatePartitionsTopic, error: str) -> None:
     """Each answer has the code that Kafka 4.4 gave; only the offsets topic is ours alone and keeps its partitions."""
     before = list(topics)
-    (result,) = answer_create_partitions(CreatePartitions((topic,)), topics, (1,)).results
+    (result,) = answer_create_partitions(CreatePartitions((topic,)), topics, SOLE).results
     assert (result.name, result.error_code.name) == (topic.name, error)
     if error == "NONE":
         assert topics.partition_count(topic.name) == topic.count
@@ -187,7 +188,7 @@ def test_add_partitions_as_recorded(topics: TopicRegistry, topic: CreatePartitio
 def test_add_partitions_to_one_topic_twice(topics: TopicRegistry) -> None:
     """A name sent twice is refused with one entry."""
     request = CreatePartitions((CreatePartitionsTopic("two", 3), CreatePartitionsTopic("two", 4)))
-    (result,) = answer_create_partitions(request, topics, (1,)).results
+    (result,) = answer_create_partitions(request, topics, SOLE).results
     assert result.error_code is ErrorCode.INVALID_REQUEST
 
 

@@ -44,6 +44,7 @@ from groupcoord.wire.config_messages import (
     ResourceToAlter,
     ResourceToDescribe,
 )
+from tests.broker.data_world import SOLE
 from tests.broker.rules import GROUP, TOPIC, Rules
 from tests.broker.wire_world import World
 
@@ -303,7 +304,7 @@ def test_a_new_topic_has_the_settings_it_was_made_with() -> None:
     topics = TopicRegistry()
     configs = (CreatableTopicConfig("retention.ms", "1"), CreatableTopicConfig("retention.ms", " 2 "))
     request = CreateTopics((CreatableTopic("orders", 1, 1, configs=configs),))
-    (made,) = answer_create_topics(request, topics, (1,), Config(message_max_bytes=7)).topics
+    (made,) = answer_create_topics(request, topics, SOLE, Config(message_max_bytes=7)).topics
     told = {config.name: (config.value, config.config_source) for config in made.configs or ()}
     assert list(told) == list(TOPIC_DEFINITIONS)
     assert told["retention.ms"] == ("2", ConfigSource.TOPIC)

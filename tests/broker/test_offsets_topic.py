@@ -58,7 +58,7 @@ class World:
         config = Config(offsets_topic_num_partitions=1, **settings)
         self.broker = Broker(config=config, clock=self.clock, log_store=store, topics=topics)
         self.broker.topics.ensure("t", 1)
-        self.broker.transactions.verify = lambda request: ErrorCode.NONE  # type: ignore[method-assign]
+        self.broker.transactions.verify_writer = lambda writer: ErrorCode.NONE  # type: ignore[method-assign]
         self.data = self.broker.data
 
     def commit(self, offset: int, group_id: str = "g") -> None:

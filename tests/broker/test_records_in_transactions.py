@@ -135,7 +135,13 @@ def test_markers_from_outside(world: World) -> None:
         marker = MarkerToWrite(producer_id, epoch, True, (TopicPartitions("t", (0,)),), coordinator_epoch)
         broker = world.broker
         response = do_whole(
-            answer_write_txn_markers(WriteTxnMarkers((marker,)), FakeConnection(), broker.coordinator, broker.data)
+            answer_write_txn_markers(
+                WriteTxnMarkers((marker,)),
+                FakeConnection(),
+                broker.coordinator,
+                broker.data,
+                broker.verifying.has_ended,
+            )
         )
         assert response is not None
         return response.markers[0].topics[0].partitions[0].error_code.name

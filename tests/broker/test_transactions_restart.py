@@ -151,7 +151,13 @@ def test_an_end_that_can_not_be_noted(world: World, client: Client, caplog: pyte
 
 def write(client: Client, *markers: MarkerToWrite) -> list[tuple[int, list[tuple[str | None, int, str]]]]:
     response = do_whole(
-        answer_write_txn_markers(WriteTxnMarkers(markers), client, client.broker.coordinator, client.broker.data)
+        answer_write_txn_markers(
+            WriteTxnMarkers(markers),
+            client,
+            client.broker.coordinator,
+            client.broker.data,
+            client.broker.verifying.has_ended,
+        )
     )
     client.broker.deliver_replies()
     if response is None:

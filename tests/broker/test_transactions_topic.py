@@ -40,7 +40,7 @@ from groupcoord.wire.broker_messages import (
     TopicReference,
 )
 from groupcoord.wire.cluster_messages import DescribeLogDirs
-from tests.broker.data_world import FakeConnection, fetch_of, part
+from tests.broker.data_world import SOLE, FakeConnection, fetch_of, part
 from tests.broker.transaction_world import WRITER, Client, World
 from tests.tables import as_one_test
 
@@ -182,7 +182,7 @@ def test_readers_follow_it(client: Client) -> None:
     answer = do_whole(answer_delete_records(deleted, data)).topics[0].partitions[0]
     assert answer.error_code is ErrorCode.INVALID_TOPIC_EXCEPTION
     grown = CreatePartitions((CreatePartitionsTopic(TRANSACTIONS_TOPIC, 60, None),))
-    assert answer_create_partitions(grown, topics, (1,)).results[0].error_code is ErrorCode.INVALID_REQUEST
+    assert answer_create_partitions(grown, topics, SOLE).results[0].error_code is ErrorCode.INVALID_REQUEST
     answer, gone = answer_delete_topics(DeleteTopics((TopicReference(TRANSACTIONS_TOPIC),), 1_000), topics)
     assert (answer.responses[0].error_code, gone) == (ErrorCode.INVALID_REQUEST, [])
 

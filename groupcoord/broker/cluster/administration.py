@@ -1,6 +1,6 @@
 """What administrators ask of the cluster: its nodes, its quorum, who belongs to it, where partitions are and shall be.
 
-Every partition is on every node, so none can be moved; and the metadata have one voter.
+Every partition is on every node that can have it, so none can be moved; and the metadata have one voter.
 Sources: ``KafkaApis``, ``ControllerApis`` and ``ReplicationControlManager`` of Apache Kafka 4.4, as recorded.
 """
 
@@ -56,6 +56,7 @@ METADATA_TOPIC = "__cluster_metadata"
 METADATA_EPOCH = 1
 CONTROLLER_LISTENER = "CONTROLLER"
 CLUSTER_DENIED = "Cluster authorization failed."
+STAYS = "Each partition stays with the worker of this server that its number says."
 
 
 def answer_describe_cluster(
@@ -169,17 +170,17 @@ def _elect(topic: Topic | None, name: str, index: int, nodes: Nodes, elects: boo
 def answer_alter_partition_reassignments(
     request: AlterPartitionReassignments,
     topics: TopicRegistry,
-    node_ids: Collection[int],
+    leadership: Leadership,
     permissions: Permissions = UNRESTRICTED,
 ) -> Work[AlterPartitionReassignmentsResponse]:
-    """Let partitions be where they are, on every node; no reassignment goes on that could be ended."""
+    """Let partitions be where they are, where else they could not be; no reassignment goes on that could be ended."""
     is_allowed = permissions.on_cluster(Operation.ALTER)
     denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
     def answer(name: str, partition: PartitionToReassign) -> ReassignedPartition:
         if not is_allowed:
             return ReassignedPartition(partition.partition_index, denied, CLUSTER_DENIED)
-        return _reassign(name, partition, topics, node_ids)
+        return _reassign(name, partition, topics, leadership)
 
     def answer_topic(topic: TopicToReassign) -> Work[ReassignedTopic]:
         partitions = yield from each(topic.partitions, lambda partition: answer(topic.name, partition))
@@ -194,22 +195,24 @@ def answer_alter_partition_reassignments(
 
 
 def _reassign(
-    name: str, partition: PartitionToReassign, topics: TopicRegistry, node_ids: Collection[int]
+    name: str, partition: PartitionToReassign, topics: TopicRegistry, leadership: Leadership
 ) -> ReassignedPartition:
     index, replicas = partition
-    count = topics.partition_count(name)
-    if count is None:
+    topic = topics.get(name)
+    if topic is None:
         message = f"Unable to find a topic named {name}."
         return ReassignedPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
-    if not 0 <= index < count:
+    if not topic.has_partition(index):
         message = f"Unable to find partition {name}:{index}."
         return ReassignedPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
     if replicas is None:
         return ReassignedPartition(index, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     try:
-        check_replicas(replicas, node_ids)
+        check_replicas(replicas, leadership.node_ids)
     except TopicError as error:
         return ReassignedPartition(index, error.error_code, error.message)
+    if not leadership.shares_logs and replicas != leadership.replicas(topic, index):
+        return ReassignedPartition(index, ErrorCode.INVALID_REPLICA_ASSIGNMENT, STAYS)
     return ReassignedPartition(index, ErrorCode.NONE)
 
 

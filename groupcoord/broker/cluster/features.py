@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from groupcoord.broker.json_file import DataFileError, JsonFile
 from groupcoord.broker.work import Work
@@ -85,16 +85,30 @@ class Features:
 
     Attributes:
         epoch: how often levels have changed.
+        file: where they are kept.
+        left_out: kinds of groups that this server can't have, whatever the levels are.
 
     Raises:
         FeatureFileError: the file is there but can't be read or does not hold levels of features.
     """
 
     def __init__(self, directory: Path | None = None) -> None:
+        self.left_out: frozenset[RebalanceProtocol] = frozenset()
         self.epoch = 0
         self._levels: dict[str, int] = {}
-        self._file = JsonFile(directory, FILE_NAME, "levels of features", FeatureFileError)
-        self._file.read(lambda content: self._set(int(content["epoch"]), dict(content["levels"])))
+        self.file = JsonFile(directory, FILE_NAME, "levels of features", FeatureFileError)
+        self.file.read(self._parse)
+
+    def reload(self) -> None:
+        """Read the file again if another process has written it.
+
+        Raises:
+            FeatureFileError: it can't be read.
+        """
+        self.file.read_if_changed(self._parse)
+
+    def _parse(self, content: dict[str, Any]) -> None:
+        self._set(int(content["epoch"]), dict(content["levels"]))
 
     def _set(self, epoch: int, levels: dict[str, int]) -> None:
         for name, level in levels.items():
@@ -105,7 +119,13 @@ class Features:
     def level_of(self, feature: Feature) -> int:
         """Return the level that is in use."""
         usual = feature.level if feature.is_finalized else 0
+        if feature.protocol in self.left_out:
+            return 0
         return self._levels.get(feature.name, usual) if feature.can_change else usual
+
+    def serves(self, feature: Feature) -> bool:
+        """Tell whether there is a feature here."""
+        return feature.is_served and feature.protocol not in self.left_out
 
     def change(self, levels: Mapping[str, int]) -> None:
         """Use other levels from now on.
@@ -116,7 +136,7 @@ class Features:
         changed = {**self._levels, **levels}
         if changed != self._levels:
             epoch = self.epoch + 1
-            self._file.write(lambda: {"epoch": epoch, "levels": changed})
+            self.file.write(lambda: {"epoch": epoch, "levels": changed})
             self._set(epoch, changed)
 
     def served_protocols(self, config: Config) -> frozenset[RebalanceProtocol]:
@@ -154,7 +174,7 @@ def answer_update_features(
 def _refusal(update: FeatureUpdate, features: Features, node_id: int) -> str | None:
     name, level, upgrade_type = update
     invalid = f"Invalid update version {level} for feature {name}."
-    feature = next((feature for feature in FEATURES if feature.name == name and feature.is_served), None)
+    feature = next((feature for feature in FEATURES if feature.name == name and features.serves(feature)), None)
     if upgrade_type not in list(UpgradeType):
         return f"{invalid} The controller does not support the given upgrade type."
     if level < 0:

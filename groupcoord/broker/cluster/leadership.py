@@ -1,8 +1,9 @@
 """Which nodes there are, which of them run, and who leads each partition.
 
-All nodes of a server share one log of each partition, so each of them can lead it: every node is named as a replica of
-every partition, and those that run are in sync. Leaders are chosen as in Kafka: the first replica that runs, which
-stays leader until it fails or somebody else is elected; with each election the leader's epoch rises. Sources:
+The nodes of one process share one log of each partition, so each of them can lead it: every node is named as a replica
+of every partition, and those that run are in sync. Nodes that are processes of their own share nothing: each partition
+has its node, by its number, and nobody else can lead it. Leaders are chosen as in Kafka: the first replica that runs,
+which stays leader until it fails or somebody else is elected; with each election the leader's epoch rises. Sources:
 ``ReplicationControlManager``, ``PartitionChangeBuilder`` of Apache Kafka 4.4.
 """
 
@@ -38,12 +39,24 @@ class Leadership:
         nodes: the nodes, with the addresses that clients are told; all of them run.
         first_epoch: returns the epoch of the first leader of a partition whose log may be older than this, None if
             that can't be told now; 0 by default.
+        shares_logs: each node has the log of every partition. Else each has the logs of those that it leads, and nobody
+            else does.
 
     Raises:
         ValueError: there is no node.
+
+    Attributes:
+        shares_logs: as given.
     """
 
-    def __init__(self, nodes: Iterable[Node], first_epoch: Callable[[Topic, int], int | None] | None = None) -> None:
+    def __init__(
+        self,
+        nodes: Iterable[Node],
+        first_epoch: Callable[[Topic, int], int | None] | None = None,
+        *,
+        shares_logs: bool = True,
+    ) -> None:
+        self.shares_logs = shares_logs
         self._nodes = {node.node_id: node for node in sorted(nodes)}
         if not self._nodes:
             raise ValueError("a server has at least one node")
@@ -53,14 +66,19 @@ class Leadership:
         ids = tuple(self._nodes)
         self._sole = Leader(ids[0], LEADER_EPOCH) if len(ids) == 1 else None
         self._sole_leaders: dict[str, tuple[Topic, dict[int, Leader]]] = {}  # by name, and for the topic as it was then
-        self._rotations = [ids[first:] + ids[:first] for first in range(len(ids))]
+        self._rotations = [ids[first:] + ids[:first] if shares_logs else (ids[first],) for first in range(len(ids))]
 
     # ------------------------------------------------------------ nodes
 
     @property
     def node_ids(self) -> tuple[int, ...]:
         """Every node, in order."""
-        return self._rotations[0]
+        return tuple(self._nodes)
+
+    @property
+    def replica_count(self) -> int:
+        """How many nodes have the log of a partition."""
+        return len(self._rotations[0])
 
     @property
     def is_sole(self) -> bool:

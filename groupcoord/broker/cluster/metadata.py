@@ -34,8 +34,8 @@ def _announced(features: Features) -> ApiVersionsResponse:
     As in Kafka, what ``group.coordinator.rebalance.protocols`` or a feature leaves out is named all the same, and
     refused.
     """
-    served = [feature for feature in FEATURES if feature.is_served]
-    unserved = {key for feature in FEATURES if not feature.is_served for key in feature.api_keys}
+    served = [feature for feature in FEATURES if features.serves(feature)]
+    unserved = {key for feature in FEATURES if not features.serves(feature) for key in feature.api_keys}
     levels = [(feature.name, features.level_of(feature)) for feature in served]
     return ApiVersionsResponse(
         ErrorCode.NONE,
@@ -62,7 +62,9 @@ def answer_api_versions(
         return ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, (known,))
     if request.cluster_id is not None and (request.cluster_id, request.node_id) != (cluster_id, node.node_id):
         return ApiVersionsResponse(ErrorCode.REBOOTSTRAP_REQUIRED, ())
-    return ANNOUNCED if features is None or not features.epoch else _announced(features)
+    if features is None or not (features.epoch or features.left_out):
+        return ANNOUNCED
+    return _announced(features)
 
 
 def answer_metadata(

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any, TypedDict
 
 from groupcoord.broker.cluster.leadership import NOBODY, Leadership
+from groupcoord.broker.cluster.neighbours import Neighbours
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.share.coordination import ShareCoordination
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
@@ -43,17 +44,26 @@ class Nodes:
         leadership: who leads what.
         topics: the topics that exist.
         data: what they hold, of all nodes together; None: this is the only one, and nobody else is elected.
+        neighbours: the others, if each is a process of its own.
 
     Attributes:
         leadership: who leads what.
+        neighbours: as given.
         coordinators: the group coordinators of the nodes that run.
         transactions: the transaction coordinator of all nodes; None: each has its own, since there is one.
         share: the share coordinator of all nodes; the first broker makes it.
         before_unload: is called with a partition of ``__consumer_offsets`` before its coordinator gives it up.
     """
 
-    def __init__(self, leadership: Leadership, topics: TopicRegistry, data: TopicData | None = None) -> None:
+    def __init__(
+        self,
+        leadership: Leadership,
+        topics: TopicRegistry,
+        data: TopicData | None = None,
+        neighbours: Neighbours | None = None,
+    ) -> None:
         self.leadership = leadership
+        self.neighbours = neighbours
         self._data = data
         self.before_unload: Callable[[int], None] = lambda index: None
         self.coordinators: dict[int, GroupCoordinator] = {}
@@ -89,13 +99,13 @@ class Nodes:
 
     def transaction_node(self, transactional_id: str) -> Node | None:
         """Return the node that coordinates the transactions of an id; None while nobody does."""
-        return self.leadership.node(self._transaction_leader(transactional_id))
+        return self.leadership.node(self.transaction_leader(transactional_id))
 
     def coordinates_transactions(self, node_id: int, transactional_id: str) -> bool:
         """Tell whether a node coordinates the transactions of an id."""
-        return self.leadership.is_sole or self._transaction_leader(transactional_id) == node_id
+        return self.leadership.is_sole or self.transaction_leader(transactional_id) == node_id
 
-    def _transaction_leader(self, transactional_id: str) -> int:
+    def transaction_leader(self, transactional_id: str) -> int:
         """Return who leads the partition that an id is in; nobody as long as no coordinator was ever looked for."""
         topic = self._topics.get(TRANSACTIONS_TOPIC)
         if topic is None:

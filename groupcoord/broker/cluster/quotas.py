@@ -75,11 +75,23 @@ class Quotas:
 
     Raises:
         QuotaFileError: the file is there but can't be read or does not hold quotas.
+
+    Attributes:
+        file: where they are kept.
     """
 
     def __init__(self, directory: Path | None = None) -> None:
-        self._file = JsonFile(directory, FILE_NAME, "quotas", QuotaFileError)
-        self._limits: dict[_Key, _Limits] = self._file.read(_parsed) or {}
+        self.file = JsonFile(directory, FILE_NAME, "quotas", QuotaFileError)
+        self._limits: dict[_Key, _Limits] = self.file.read(_parsed) or {}
+
+    def reload(self) -> None:
+        """Read the file again if another process has written it.
+
+        Raises:
+            QuotaFileError: it can't be read.
+        """
+        limits = self.file.read_if_changed(_parsed)
+        self._limits = self._limits if limits is None else limits
 
     def answer_describe(
         self, request: DescribeClientQuotas, permissions: Permissions = UNRESTRICTED
@@ -167,7 +179,7 @@ class Quotas:
 
     def _write(self, limits: dict[_Key, _Limits]) -> None:
         if limits != self._limits:
-            self._file.write(lambda: {"quotas": [{"entity": dict(key), "limits": it} for key, it in limits.items()]})
+            self.file.write(lambda: {"quotas": [{"entity": dict(key), "limits": it} for key, it in limits.items()]})
             self._limits = limits
 
 

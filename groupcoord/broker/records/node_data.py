@@ -1,4 +1,6 @@
-"""What topics hold, as one of several nodes has it: all can read every log, and each writes to those that it leads."""
+"""What topics hold, as one of several nodes has it: it reads and writes what it leads.
+
+The nodes of one process share the logs, and each could read all of them; a process of its own has no others."""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ class NodeData(TopicData):
     """What topics hold, for the clients of a node: only what it leads.
 
     Args:
-        whole: what topics hold, of which the logs are shared.
+        whole: what topics hold: of all nodes if they share the logs.
         leadership: who leads what.
         node_id: the node.
     """
@@ -41,7 +43,7 @@ class NodeData(TopicData):
     @property
     def whole(self) -> TopicData:
         """See :class:`~groupcoord.broker.records.topic_data.TopicData`."""
-        return self._whole
+        return self._whole if self._leadership.shares_logs else self
 
     def log(self, topic: Topic, partition_index: int) -> PartitionLog | None:
         """See :class:`~groupcoord.broker.records.topic_data.TopicData`.

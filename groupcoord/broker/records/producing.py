@@ -49,8 +49,8 @@ FEW_SIZES = 4_000
 MANY_APPENDS = 16
 """After so many appends others may have their turn."""
 
-Verify = Callable[[Writer], ErrorCode]
-"""Returns NONE if this producer may write there in its transaction, or what the transaction coordinator says."""
+Verify = Callable[[Writer], Work[ErrorCode]]
+"""Comes to NONE if this producer may write there in its transaction, or to what the transaction coordinator says."""
 
 Batches = dict[int, ProducedBatch | RefusedBatchError]
 """What came for the partitions of a topic, and can be read."""
@@ -99,7 +99,11 @@ def answer_produce(
             if known is not None and isinstance(batch, ProducedBatch) and _takes_long(batch, known, data):
                 check = yield from _check(batch, data.settings_of(known), data.clock.now_ms())
                 known = data.find(name, topic_id)
-            produced.append(_produce(index, batch, known, request, data, verify, check))
+            verdict = ErrorCode.NONE
+            if isinstance(batch, ProducedBatch) and batch.is_transactional:
+                verdict = yield from _verify(index, batch, known, request, data, verify)
+                known = data.find(name, topic_id)
+            produced.append(_produce(index, batch, known, request, data, verdict, check))
         answered.append(_make_topic((name, topic_id, tuple(produced))))
     return ProduceResponse(tuple(answered))
 
@@ -162,7 +166,7 @@ def _produce(
     topic: Topic | None,
     request: Produce,
     data: TopicData,
-    verify: Verify,
+    verdict: ErrorCode,
     check: _Check | None,
 ) -> ProducedPartition:
     if topic is None or not topic.has_partition(index):
@@ -181,12 +185,9 @@ def _produce(
         return ProducedPartition(index, NO_DATA_ERROR, NO_DATA)
     if batch.uses_zstd and not request.allows_zstd:
         return ProducedPartition(index, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-    if batch.is_transactional and not log.producers.has_open(batch.producer_id, batch.producer_epoch):
-        partition = TopicPartition(topic.name, index)
-        error_code = _verify(batch, partition, request, verify)
-        if error_code is not ErrorCode.NONE:
-            message = NOT_IN_TRANSACTION if error_code is ErrorCode.INVALID_TXN_STATE else None
-            return ProducedPartition(index, error_code, message)
+    if verdict is not ErrorCode.NONE:
+        message = NOT_IN_TRANSACTION if verdict is ErrorCode.INVALID_TXN_STATE else None
+        return ProducedPartition(index, verdict, message)
     try:
         if check is not None and check.error is not None:
             raise check.error
@@ -199,13 +200,27 @@ def _produce(
     return _make_produced((index, ErrorCode.NONE, None, *appended, (), NO_LEADER))
 
 
-def _verify(batch: ProducedBatch, partition: TopicPartition, request: Produce, verify: Verify) -> ErrorCode:
-    """Ask whether a partition is in its producer's transaction, and translate the answer as Kafka does."""
-    transactional_id = request.transactional_id or ""
+def _verify(
+    index: int, batch: ProducedBatch, topic: Topic | None, request: Produce, data: TopicData, verify: Verify
+) -> Work[ErrorCode]:
+    """Ask whether a partition is in its producer's transaction, and translate the answer as Kafka does.
+
+    Nobody is asked where that is known, or the batch will be refused for another reason.
+    """
+    if topic is None or not topic.has_partition(index) or topic.is_internal or request.acks not in ALLOWED_ACKS:
+        return ErrorCode.NONE
+    try:
+        log = data.log(topic, index)
+    except FailedLogError:
+        return ErrorCode.NONE
+    refuses_zstd = batch.uses_zstd and not request.allows_zstd
+    if log is None or refuses_zstd or log.producers.has_open(batch.producer_id, batch.producer_epoch):
+        return ErrorCode.NONE
+    transactional_id, partition = request.transactional_id or "", TopicPartition(topic.name, index)
     writer = Writer(
         transactional_id, batch.producer_id, batch.producer_epoch, partition, adds_partition=request.adds_partitions
     )
-    error_code = verify(writer)
+    error_code = yield from verify(writer)
     match error_code:
         case ErrorCode.TRANSACTION_ABORTABLE if not request.knows_abortable:
             return ErrorCode.INVALID_TXN_STATE

@@ -40,19 +40,32 @@ class Acls:
 
     Raises:
         AclFileError: the file is there but can't be read or does not hold ACLs.
+
+    Attributes:
+        file: where they are kept.
     """
 
     def __init__(
         self, directory: Path | None = None, super_users: Iterable[str] = (), *, allows_by_default: bool = False
     ) -> None:
-        self._file = JsonFile(directory, FILE_NAME, "ACLs", AclFileError)
+        self.file = JsonFile(directory, FILE_NAME, "ACLs", AclFileError)
         self._super_users = frozenset(super_users)
         self._allows_by_default = allows_by_default
         self._acls: dict[Acl, None] = {}  # in the order in which they were made
         self._literal: dict[tuple[int, str], list[Acl]] = {}
         self._prefixed: list[Acl] = []
         self._decide = lru_cache(DECISIONS_MAX)(self._decide_anew)
-        self._set(self._file.read(_parsed) or {})
+        self._set(self.file.read(_parsed) or {})
+
+    def reload(self) -> None:
+        """Read the file again if another process has written it.
+
+        Raises:
+            AclFileError: it can't be read.
+        """
+        acls = self.file.read_if_changed(_parsed)
+        if acls is not None:
+            self._set(acls)
 
     def authorize(self, principal: Principal, operation: Operation, resource: Resource) -> bool:
         """Tell whether a principal may do this: an ``authorize`` function for coordinator and host."""
@@ -71,7 +84,7 @@ class Acls:
         gone = frozenset(removed)
         acls = {acl: None for acl in (*self._acls, *added) if acl not in gone}
         if acls.keys() != self._acls.keys():
-            self._file.write(lambda: {"acls": [acl._asdict() for acl in acls]})
+            self.file.write(lambda: {"acls": [acl._asdict() for acl in acls]})
             self._set(acls)
 
     def _set(self, acls: dict[Acl, None]) -> None:

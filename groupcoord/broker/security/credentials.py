@@ -71,6 +71,9 @@ class ScramCredentials:
         passwords: of users that are always there, by name. Administrators can't see or change these.
         mechanisms: for which such users get credentials.
 
+    Attributes:
+        file: where they are kept.
+
     Raises:
         CredentialFileError: the file is there but can't be read or does not hold credentials.
     """
@@ -81,8 +84,8 @@ class ScramCredentials:
         passwords: Mapping[str, str] | None = None,
         mechanisms: tuple[str, ...] = (),
     ) -> None:
-        self._file = JsonFile(directory, FILE_NAME, "credentials of users", CredentialFileError, is_secret=True)
-        kept = self._file.read(_parsed) or _Kept({}, secrets.token_bytes(SECRET_BYTES))
+        self.file = JsonFile(directory, FILE_NAME, "credentials of users", CredentialFileError, is_secret=True)
+        kept = self.file.read(_parsed) or _Kept({}, secrets.token_bytes(SECRET_BYTES))
         self._secret = kept.secret
         self._nobody = Nobody(kept.secret)
         self._fixed: Credentials = {
@@ -92,6 +95,17 @@ class ScramCredentials:
             if mechanism in NUMBER_OF
         }
         self._set(kept.credentials)
+
+    def reload(self) -> None:
+        """Read the file again if another process has written it.
+
+        Raises:
+            CredentialFileError: it can't be read.
+        """
+        kept = self.file.read_if_changed(_parsed)
+        if kept is not None:
+            self._secret, self._nobody = kept.secret, Nobody(kept.secret)
+            self._set(kept.credentials)
 
     def find(self, mechanism: str, user: str) -> ScramCredential | None:
         """Return a user's credential for a mechanism, if there is one."""
@@ -148,7 +162,7 @@ class ScramCredentials:
 
     def _keep(self, altered: Credentials) -> bool:
         try:
-            self._file.write(partial(_content, _Kept(altered, self._secret)))
+            self.file.write(partial(_content, _Kept(altered, self._secret)))
         except OSError:
             return False
         self._set(altered)

@@ -19,6 +19,7 @@ from groupcoord.core.messages import Node
 from groupcoord.errors import ConfigError
 
 if TYPE_CHECKING:
+    from groupcoord.broker.cluster.neighbours import SharedFile
     from groupcoord.broker.security.acls import Acls
     from groupcoord.broker.security.credentials import ScramCredentials
     from groupcoord.broker.security.listeners import Listener
@@ -142,6 +143,10 @@ class Security:
         self.credentials = ScramCredentials(self._directory, passwords, tuple(sorted(enabled)))
         factory = MechanismFactory(passwords, self.credentials, self._clock)
         self._sasl = {name: self._sasl_server(name, own, factory) for name, own in used.items()}
+
+    def shared_files(self) -> list[SharedFile]:
+        """Return what all nodes must know of log-in and permissions, if they are several processes."""
+        return [self.credentials, *([] if self.acls is None else [self.acls])]
 
     def advertise(self, listener: str, node: Node) -> None:
         """Have the clients of a listener told this node."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 from uuid import UUID
 
-from groupcoord.broker.cluster.leadership import preferred_leader
+from groupcoord.broker.cluster.leadership import Leadership, preferred_leader
 from groupcoord.broker.configs.definitions import Configs, Layer, checked_topic_configs
 from groupcoord.broker.configs.describing import created_configs
 from groupcoord.broker.topics.registry import (
@@ -56,13 +56,15 @@ METADATA_TOPIC = "__cluster_metadata"
 KEPT_TOPICS = {OFFSETS_TOPIC: "the offsets", TRANSACTIONS_TOPIC: "the transactions"}
 """What the server itself writes to topics: their number of partitions says in which it is."""
 
+ONE_REPLICA = "each partition is kept by one worker of this server, by its number."
+
 TOPIC_DENIED = "Topic authorization failed."
 
 
 def answer_create_topics(
     request: CreateTopics,
     topics: TopicRegistry,
-    node_ids: Sequence[int],
+    leadership: Leadership,
     config: Config,
     permissions: Permissions = UNRESTRICTED,
     layers: tuple[Layer, ...] = (),
@@ -81,13 +83,15 @@ def answer_create_topics(
             raise TopicError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS)
         edit.check_new(topic.name)
         configs = _configs_of(topic)
-        _check_layout(topic, node_ids)
+        _check_layout(topic, leadership)
         made = edit.create(topic.name, counts[topic.name], configs=configs)
         config_error = permissions.topic_error(topic.name, Operation.DESCRIBE_CONFIGS)
         if config_error is not ErrorCode.NONE:
             return CreatedTopic(topic.name, ErrorCode.NONE, None, made.topic_id, topic_config_error_code=config_error)
         told = created_configs(made, config, layers)
-        return CreatedTopic(topic.name, ErrorCode.NONE, None, made.topic_id, made.partition_count, len(node_ids), told)
+        return CreatedTopic(
+            topic.name, ErrorCode.NONE, None, made.topic_id, made.partition_count, leadership.replica_count, told
+        )
 
     def refused(topic: CreatableTopic, error: TopicError) -> CreatedTopic:
         return CreatedTopic(topic.name, error.error_code, error.message)
@@ -111,7 +115,7 @@ def _creation_refusals(asked: Counter[str], permissions: Permissions) -> dict[st
 
 
 def answer_create_partitions(
-    request: CreatePartitions, topics: TopicRegistry, node_ids: Sequence[int], permissions: Permissions = UNRESTRICTED
+    request: CreatePartitions, topics: TopicRegistry, leadership: Leadership, permissions: Permissions = UNRESTRICTED
 ) -> CreatePartitionsResponse:
     """Add partitions to topics. A name that comes twice is refused, with one entry for all; refusals come first."""
     asked = Counter(topic.name for topic in request.topics)
@@ -138,7 +142,7 @@ def answer_create_partitions(
             raise TopicError(ErrorCode.INVALID_REQUEST, f"Topic '{topic.name}' keeps its number of partitions.")
         edit.check_extension(topic.name, topic.count)
         if topic.assignments is not None:
-            _check_new_assignments(topic.assignments, before or 0, topic.count - (before or 0), node_ids)
+            _check_new_assignments(topic.assignments, before or 0, topic.count - (before or 0), leadership)
         edit.extend(topic.name, topic.count)
         return CreatedPartitions(topic.name, ErrorCode.NONE)
 
@@ -276,9 +280,9 @@ def _configs_of(topic: CreatableTopic) -> Configs:
         raise TopicError(ErrorCode.INVALID_CONFIG, str(error)) from None
 
 
-def _check_layout(topic: CreatableTopic, node_ids: Sequence[int]) -> None:
+def _check_layout(topic: CreatableTopic, leadership: Leadership) -> None:
     if topic.assignments:
-        _check_manual_layout(topic, node_ids)
+        _check_manual_layout(topic, leadership)
         return
     factor = topic.replication_factor
     if factor < DEFAULT or factor == 0:
@@ -287,16 +291,19 @@ def _check_layout(topic: CreatableTopic, node_ids: Sequence[int]) -> None:
     if topic.num_partitions < DEFAULT or topic.num_partitions == 0:
         message = "Number of partitions was set to an invalid non-positive value."
         raise TopicError(ErrorCode.INVALID_PARTITIONS, message)
-    if factor > len(node_ids):
+    count = leadership.replica_count
+    if factor > count:
         message = (
             f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot be "
-            f"reached because only {len(node_ids)} broker(s) are registered or some brokers "
+            f"reached because only {count} broker(s) are registered or some brokers "
             "have all their log directories cordoned."
+            if leadership.shares_logs
+            else f"Unable to replicate the partition {factor} time(s): {ONE_REPLICA}"
         )
         raise TopicError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
 
 
-def _check_manual_layout(topic: CreatableTopic, node_ids: Sequence[int]) -> None:
+def _check_manual_layout(topic: CreatableTopic, leadership: Leadership) -> None:
     prefix = "A manual partition assignment was specified, but"
     if topic.replication_factor != DEFAULT:
         raise TopicError(ErrorCode.INVALID_REQUEST, f"{prefix} replication factor was not set to -1.")
@@ -308,14 +315,14 @@ def _check_manual_layout(topic: CreatableTopic, node_ids: Sequence[int]) -> None
             message = f"Found multiple manual partition assignments for partition {partition_index}"
             raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
         seen.add(partition_index)
-        _check_assignment(partition_index, broker_ids, node_ids)
+        _check_assignment(partition_index, broker_ids, leadership)
     if seen != set(range(len(seen))):
         message = "partitions should be a consecutive 0-based integer sequence"
         raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
 
 
 def _check_new_assignments(
-    assignments: tuple[tuple[int, ...], ...], first: int, added: int, node_ids: Sequence[int]
+    assignments: tuple[tuple[int, ...], ...], first: int, added: int, leadership: Leadership
 ) -> None:
     if len(assignments) != added:
         message = (
@@ -324,13 +331,15 @@ def _check_new_assignments(
         )
         raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
     for partition_index, broker_ids in enumerate(assignments, first):
-        _check_assignment(partition_index, broker_ids, node_ids)
+        _check_assignment(partition_index, broker_ids, leadership)
 
 
-def _check_assignment(partition_index: int, broker_ids: tuple[int, ...], node_ids: Sequence[int]) -> None:
+def _check_assignment(partition_index: int, broker_ids: tuple[int, ...], leadership: Leadership) -> None:
     """Check a manual assignment, of which nothing is kept: so it must begin with who leads the partition anyway."""
-    check_replicas(broker_ids, node_ids)
-    leader_id = preferred_leader(node_ids, partition_index)
+    check_replicas(broker_ids, leadership.node_ids)
+    if len(broker_ids) > 1 and not leadership.shares_logs:
+        raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Partition {partition_index}: {ONE_REPLICA}")
+    leader_id = preferred_leader(leadership.node_ids, partition_index)
     if broker_ids[0] != leader_id:
         message = (
             f"This server keeps no manual assignments: partition {partition_index} is led by node {leader_id} first, "

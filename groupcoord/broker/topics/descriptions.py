@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 
 from groupcoord.broker.cluster.leadership import Leadership
+from groupcoord.broker.records.node_data import NotLeaderError
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry, check_topic_name
 from groupcoord.broker.work import Work, each, each_long
@@ -187,5 +188,8 @@ def _measured(data: TopicData, name: str, index: int) -> LogDirPartition | None:
     topic = data.topics.get(name)
     if topic is None or not topic.has_partition(index):
         return None
-    log = data.whole.log(topic, index)
+    try:
+        log = data.whole.log(topic, index)
+    except NotLeaderError:
+        return None
     return LogDirPartition(index, 0 if log is None else log.readable_bytes(log.start_offset, log.end_offset))

@@ -209,16 +209,17 @@ class TopicRegistry:
 
     Attributes:
         directory: where they are kept.
+        file: of these.
     """
 
     def __init__(self, directory: Path | None = None, *, new_id: Callable[[], UUID] = uuid4) -> None:
         self._new_id = new_id
         self.directory = None if directory is None else Path(directory)
-        self._file = JsonFile(directory, FILE_NAME, "a list of topics", TopicFileError)
+        self.file = JsonFile(directory, FILE_NAME, "a list of topics", TopicFileError)
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
         self._cluster_id: UUID | None = None
-        kept = self._file.read(_parsed)
+        kept = self.file.read(_parsed)
         if kept is not None:
             self._cluster_id, topics = kept
             self._set(topics)
@@ -278,7 +279,7 @@ class TopicRegistry:
         edit = TopicEdit(self._topics, self._new_id)
         yield edit
         if not dry_run and edit.topics != self._topics:
-            self._file.write(partial(self._content, edit.topics))
+            self.file.write(partial(self._content, edit.topics))
             self._set(edit.topics)
 
     def ensure(self, name: str, partition_count: int) -> None:
@@ -294,6 +295,17 @@ class TopicRegistry:
                 edit.create(name, partition_count)
             elif topic.partition_count != partition_count:
                 edit.extend(name, partition_count)
+
+    def reload(self) -> None:
+        """Read the file again if another process has written it.
+
+        Raises:
+            TopicFileError: it can't be read.
+        """
+        kept = self.file.read_if_changed(_parsed)
+        if kept is not None:
+            self._cluster_id, topics = kept
+            self._set(topics)
 
     def _set(self, topics: dict[str, Topic]) -> None:
         self._topics = topics

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+
+from attrs import evolve
 
 from groupcoord.broker.answering import answers
 from groupcoord.broker.cluster.metadata import answer_metadata, topics_to_create
+from groupcoord.broker.cluster.neighbours import AskedConnection, ChangedTopic
 from groupcoord.broker.cluster.nodes import Nodes
 from groupcoord.broker.configs.altering import altered_topics, answer_alter_configs, answer_incremental_alter_configs
 from groupcoord.broker.configs.describing import answer_describe_configs, answer_list_config_resources
@@ -17,13 +20,14 @@ from groupcoord.broker.topics.changes import answer_create_partitions, answer_cr
 from groupcoord.broker.topics.registry import Topic
 from groupcoord.broker.work import Work
 from groupcoord.config import Config
-from groupcoord.core.front.authorization import Permissions
+from groupcoord.core.front.authorization import UNRESTRICTED, Permissions, Principal
 from groupcoord.core.questions import CreateInternalTopics
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import WireResponse
 from groupcoord.wire.broker_messages import (
     CreatableTopic,
     CreatableTopicConfig,
+    CreatedTopic,
     CreatePartitions,
     CreateTopics,
     CreateTopicsResponse,
@@ -31,6 +35,9 @@ from groupcoord.wire.broker_messages import (
     Metadata,
 )
 from groupcoord.wire.config_messages import AlterConfigs, DescribeConfigs, IncrementalAlterConfigs, ListConfigResources
+
+CreateTopicsThere = Callable[[CreateTopics, Principal, bool], None]
+"""Has another process make topics: for whom, and whether that is a client."""
 
 
 class TopicRequests:
@@ -43,6 +50,7 @@ class TopicRequests:
         nodes: who leads what, and who is told of changes.
         notices: where settings without effect are told.
         permissions_of: returns what a connection's client may do.
+        controller: makes topics that the server wants, if another process does that.
     """
 
     def __init__(
@@ -54,7 +62,9 @@ class TopicRequests:
         nodes: Nodes,
         notices: Notices,
         permissions_of: Callable[[Connection], Permissions],
+        controller: CreateTopicsThere | None = None,
     ) -> None:
+        self._controller = controller
         self._config = config
         self._data = data
         self._topics = data.topics
@@ -66,8 +76,9 @@ class TopicRequests:
 
     def _apply_broker_configs(self) -> None:
         """Have settings hold for topics that were changed in the broker; what nodes share has those of all brokers."""
-        is_sole, brokers = self._nodes.leadership.is_sole, self._resources.brokers
-        self._data.whole.use_broker_configs(brokers.layers(self._resources.node_id) if is_sole else (brokers.of_all(),))
+        brokers, leadership = self._resources.brokers, self._nodes.leadership
+        is_own = leadership.is_sole or not leadership.shares_logs
+        self._data.whole.use_broker_configs(brokers.layers(self._resources.node_id) if is_own else (brokers.of_all(),))
 
     # ------------------------------------------------------------ topics
 
@@ -86,19 +97,16 @@ class TopicRequests:
         missing = topics_to_create(request, response) if auto_creates else []
         if missing:
             wanted = CreateTopics(tuple(CreatableTopic(name) for name in missing))
-            layers = self._resources.layers
-            self._tell_created(
-                answer_create_topics(wanted, self._topics, leadership.node_ids, self._config, layers=layers)
-            )
+            self._create(wanted, UNRESTRICTED)
         return response
 
     @answers(CreateTopics)
     def create_topics(self, connection: Connection, request: CreateTopics) -> WireResponse | None:
         """Make topics."""
         before = self._present([topic.name for topic in request.topics if topic.configs])
-        node_ids, permissions = self._nodes.leadership.node_ids, self._permissions_of(connection)
+        leadership, permissions = self._nodes.leadership, self._permissions_of(connection)
         layers = self._resources.layers
-        response = answer_create_topics(request, self._topics, node_ids, self._config, permissions, layers)
+        response = answer_create_topics(request, self._topics, leadership, self._config, permissions, layers)
         if not request.validate_only:
             self._tell_created(response)
             self._notices.topics_changed(before)
@@ -125,14 +133,34 @@ class TopicRequests:
                 for topic in question.topics
             )
         )
-        node_ids, layers = self._nodes.leadership.node_ids, self._resources.layers
-        response = answer_create_topics(wanted, self._topics, node_ids, self._config, permissions, layers)
-        self._tell_created(response)
         return {
             topic.name: topic.error_message or topic.error_code.name
-            for topic in response.topics
+            for topic in self._create(wanted, permissions)
             if topic.error_code is not ErrorCode.NONE
         }
+
+    def _create(self, wanted: CreateTopics, permissions: Permissions) -> tuple[CreatedTopic, ...]:
+        """Make topics that the server wants; empty: another process does, and will have done so soon."""
+        if self._controller is not None:
+            self._controller(wanted, permissions.principal, permissions is not UNRESTRICTED)
+            return ()
+        leadership, layers = self._nodes.leadership, self._resources.layers
+        response = answer_create_topics(wanted, self._topics, leadership, self._config, permissions, layers)
+        self._tell_created(response)
+        return response.topics
+
+    def others_changed(self, changed: Sequence[ChangedTopic]) -> None:
+        """Another process has changed topics, or settings."""
+        self._apply_broker_configs()
+        created = [now.name for before, now in changed if now is not None and before is None]
+        grown = [now.name for before, now in changed if now and before and now.partition_count > before.partition_count]
+        for topic in [before for before, now in changed if before is not None and now is None]:
+            self._nodes.topic_deleted(topic)
+            self._data.delete(topic)
+        if created:
+            self._nodes.topics_created(created)
+        if grown:
+            self._nodes.topics_changed(grown)
 
     def _present(self, names: list[str]) -> dict[str, Topic | None]:
         """Return topics as they are now, by name."""
@@ -146,8 +174,8 @@ class TopicRequests:
     @answers(CreatePartitions)
     def create_partitions(self, connection: Connection, request: CreatePartitions) -> WireResponse | None:
         """Let topics grow."""
-        node_ids, permissions = self._nodes.leadership.node_ids, self._permissions_of(connection)
-        response = answer_create_partitions(request, self._topics, node_ids, permissions)
+        leadership, permissions = self._nodes.leadership, self._permissions_of(connection)
+        response = answer_create_partitions(request, self._topics, leadership, permissions)
         self._nodes.topics_changed([topic.name for topic in request.topics])
         return response
 
@@ -171,7 +199,9 @@ class TopicRequests:
     def alter_some_configs(self, connection: Connection, request: IncrementalAlterConfigs) -> WireResponse | None:
         """Change settings, and leave those that are not named."""
         before = self._present(altered_topics(request))
-        response = answer_incremental_alter_configs(request, self._resources, self._permissions_of(connection))
+        response = answer_incremental_alter_configs(
+            request, self._resources_of(connection), self._permissions_of(connection)
+        )
         self._apply_broker_configs()
         self._notices.topics_changed(before)
         return response
@@ -180,10 +210,16 @@ class TopicRequests:
     def alter_configs(self, connection: Connection, request: AlterConfigs) -> WireResponse | None:
         """Change settings, and reset those that are not named."""
         before = self._present(altered_topics(request))
-        response = answer_alter_configs(request, self._resources, self._permissions_of(connection))
+        response = answer_alter_configs(request, self._resources_of(connection), self._permissions_of(connection))
         self._apply_broker_configs()
         self._notices.topics_changed(before)
         return response
+
+    def _resources_of(self, connection: Connection) -> Resources:
+        """Return what has settings, as the node has it that a client asks, which may have passed it on."""
+        if isinstance(connection, AskedConnection):
+            return evolve(self._resources, node_id=connection.asker.node_id)
+        return self._resources
 
     @answers(ListConfigResources)
     def list_config_resources(self, connection: Connection, request: ListConfigResources) -> WireResponse | None:

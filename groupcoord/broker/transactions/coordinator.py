@@ -22,7 +22,7 @@ from groupcoord.broker.rate_limited_logger import RateLimitedLogger
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.broker.transactions.log import TransactionLog, TransactionLogError
-from groupcoord.broker.transactions.markers import Answerable, Coordinating, MarkerToken
+from groupcoord.broker.transactions.markers import Answerable, Coordinating, MarkersElsewhere, MarkerToken
 from groupcoord.broker.transactions.producer_ids import NoProducerIdError, ProducerIds
 from groupcoord.broker.transactions.state import (
     CLIENT_VERSION,
@@ -109,6 +109,7 @@ class TransactionCoordinator:
         coordinator: takes offsets and markers.
         topics: the topics that exist.
         data: what they hold: transactions, among others, and markers.
+        markers_elsewhere: has other processes write markers to what they lead; None: there are none.
 
     Raises:
         TransactionLogError: what is kept of transactions can't be read.
@@ -123,7 +124,9 @@ class TransactionCoordinator:
         coordinator: Coordinating,
         topics: TopicRegistry,
         data: TopicData,
+        markers_elsewhere: MarkersElsewhere | None = None,
     ) -> None:
+        self._markers_elsewhere = markers_elsewhere
         self._config = config
         self._clock = clock
         self._log = TransactionLog(topics, data, on_made=lambda: coordinator.topics_created((TRANSACTIONS_TOPIC,)))
@@ -382,21 +385,6 @@ class TransactionCoordinator:
         waiting = _CommitInTransaction(token, request.transactional_id, self._in_flight)
         self._coordinator.submit(request, waiting, principal)
 
-    def verify(self, request: TxnOffsetCommit) -> ErrorCode:
-        """Return NONE if a producer may commit offsets of a group: what the group coordinator asks first.
-
-        A group that the request may add to the transaction is added (KIP-890).
-        """
-        error_code = self._check(request.transactional_id, request.producer_id, request.producer_epoch)
-        if error_code is ErrorCode.PRODUCER_FENCED:
-            return ErrorCode.INVALID_PRODUCER_EPOCH
-        if error_code is not ErrorCode.NONE:
-            return error_code
-        partition = self._partition_of(request.group_id)
-        if request.adds_group:
-            return self._add(request.transactional_id, frozenset((partition,)), CLIENT_VERSION_OF_EPOCHS)
-        return self._membership_error(request.transactional_id, partition)
-
     def verify_writer(self, writer: Writer) -> ErrorCode:
         """Return NONE if a producer may write to a partition, which is added to its transaction if it may be."""
         error_code = self._check(writer.transactional_id, writer.producer_id, writer.producer_epoch)
@@ -466,11 +454,18 @@ class TransactionCoordinator:
             transaction.state is TransactionState.PREPARE_COMMIT,
             self._log.coordinator_epoch(transaction.transactional_id),
         )
-        for topic, index in partitions:
+        elsewhere = self._markers_elsewhere
+        away = {} if elsewhere is None else elsewhere.leaders(partitions)
+        for partition in partitions:
+            if partition in away:
+                continue
+            topic, index = partition
             if topic == OFFSETS_TOPIC:
                 self._coordinator.submit(CompleteTransaction(index, *end), MarkerToken(on_answer))
             else:
                 on_answer(self._data.append_marker(topic, index, TransactionMarker(*end)))
+        if elsewhere is not None:
+            elsewhere.write(away, TransactionMarker(*end), on_answer)
         if not partitions:
             self._end_completion(completion)
 

@@ -6,18 +6,24 @@ older than the last one that its partition has seen is refused there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 from attrs import define, field
 
+from groupcoord.broker.cluster.leadership import Leadership
+from groupcoord.broker.cluster.neighbours import Asker, Neighbours, Question
 from groupcoord.broker.records.topic_data import TopicData
+from groupcoord.broker.topics.registry import TopicRegistry
+from groupcoord.broker.transactions.state import TopicPartition
 from groupcoord.broker.work import Work
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.front.authorization import Principal
 from groupcoord.core.messages import CompleteTransaction, PartitionResult, TopicResult
 from groupcoord.core.records import OFFSETS_TOPIC, ZERO_UUID, TransactionMarker
 from groupcoord.errors import ErrorCode
+from groupcoord.wire.cluster_messages import TopicPartitions
 from groupcoord.wire.transaction_messages import (
     MarkerToWrite,
     WriteTxnMarkers,
@@ -60,6 +66,74 @@ class MarkerToken:
         self.on_answer(response.error_code)
 
 
+class MarkersElsewhere:
+    """Has other processes write markers to the partitions that they lead.
+
+    Args:
+        neighbours: the processes.
+        leadership: who leads what.
+        topics: the topics that exist.
+    """
+
+    def __init__(self, neighbours: Neighbours, leadership: Leadership, topics: TopicRegistry) -> None:
+        self._neighbours = neighbours
+        self._leadership = leadership
+        self._topics = topics
+
+    def leaders(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return those of some partitions that others lead, and who. What is gone nobody does."""
+        found = {}
+        for partition in partitions:
+            topic = self._topics.get(partition.topic)
+            if topic is not None and topic.has_partition(partition.partition_index):
+                node_id = self._leadership.leader(topic, partition.partition_index).node_id
+                if node_id != self._neighbours.node_id:
+                    found[partition] = node_id
+        return found
+
+    def write(
+        self, leaders: Mapping[TopicPartition, int], marker: TransactionMarker, on_answer: Callable[[ErrorCode], None]
+    ) -> None:
+        """Have a marker written.
+
+        Args:
+            leaders: where, and who leads it.
+            marker: the marker.
+            on_answer: is told, for each partition, what came of it.
+        """
+        for node_id in sorted(set(leaders.values())):
+            led = [partition for partition, leader_id in leaders.items() if leader_id == node_id]
+            topics: dict[str, list[int]] = {}
+            for name, index in led:
+                topics.setdefault(name, []).append(index)
+            to_write = MarkerToWrite(
+                marker.producer_id,
+                marker.producer_epoch,
+                marker.committed,
+                tuple(TopicPartitions(name, tuple(indexes)) for name, indexes in topics.items()),
+                marker.coordinator_epoch,
+            )
+            question = Question(WriteTxnMarkers((to_write,)), Asker(self._neighbours.node_id))
+            self._neighbours.ask(node_id, question, partial(_tell, led, on_answer))
+
+
+def _tell(
+    partitions: list[TopicPartition],
+    on_answer: Callable[[ErrorCode], None],
+    response: WriteTxnMarkersResponse | None,
+) -> None:
+    """Tell what another process has answered; one that is gone leads nothing for a while."""
+    written = () if response is None else response.markers
+    found = {
+        (topic.name, partition.partition_index): partition.error_code
+        for marker in written
+        for topic in marker.topics
+        for partition in topic.partitions
+    }
+    for partition in partitions:
+        on_answer(found.get(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
+
 Results = list[tuple[str, list[PartitionResult]]]
 """The results of one marker by topic."""
 
@@ -97,9 +171,20 @@ class _Request:
 
 
 def answer_write_txn_markers(
-    request: WriteTxnMarkers, token: Answerable, coordinator: GroupCoordinator, data: TopicData
+    request: WriteTxnMarkers,
+    token: Answerable,
+    coordinator: GroupCoordinator,
+    data: TopicData,
+    on_marker: Callable[[TopicPartition, int], None],
 ) -> Work[WriteTxnMarkersResponse | None]:
     """Write markers to the log partitions of offsets and to the logs of other topics.
+
+    Args:
+        request: which.
+        token: who asks for it.
+        coordinator: has the log partitions of offsets.
+        data: has the others.
+        on_marker: is told of each before it is written: the partition, and the producer.
 
     Returns:
         The answer, or None: then ``token`` gets it when the group coordinator's replies are delivered.
@@ -119,6 +204,7 @@ def answer_write_txn_markers(
             for index in indexes:
                 if found:
                     yield None
+                on_marker(TopicPartition(name, index), marker.producer_id)
                 error_code = _error(marker, index, data.topics.partition_count(name) or 0)
                 if error_code is ErrorCode.NONE and name != OFFSETS_TOPIC:
                     error_code = data.append_marker(name, index, _record(marker))

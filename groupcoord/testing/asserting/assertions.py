@@ -264,9 +264,7 @@ class Assertions(ABC):
 
 
 def _create_partitions(broker: Broker, wanted: CreatePartitionsTopic) -> None:
-    answer = answer_create_partitions(
-        CreatePartitions((wanted,)), broker.topics, broker.nodes.leadership.node_ids
-    ).results[0]
+    answer = answer_create_partitions(CreatePartitions((wanted,)), broker.topics, broker.nodes.leadership).results[0]
     if answer.error_code is not ErrorCode.NONE:
         raise TopicError(answer.error_code, answer.error_message)
     broker.nodes.topics_changed([wanted.name])
@@ -274,7 +272,7 @@ def _create_partitions(broker: Broker, wanted: CreatePartitionsTopic) -> None:
 
 def _create_topics(broker: Broker, topics: Topics) -> None:
     wanted = CreateTopics(creatable(checked_topics(topics, broker.config)))
-    answer = answer_create_topics(wanted, broker.topics, broker.nodes.leadership.node_ids, broker.config)
+    answer = answer_create_topics(wanted, broker.topics, broker.nodes.leadership, broker.config)
     created = [topic.name for topic in answer.topics if topic.error_code is ErrorCode.NONE]
     if created:
         broker.nodes.topics_created(created)

@@ -11,7 +11,7 @@ from groupcoord.broker.broker import Broker
 from groupcoord.broker.records.producing import NO_DATA, answer_produce
 from groupcoord.broker.topics.registry import Topic
 from groupcoord.broker.transactions.state import Writer
-from groupcoord.broker.work import do_whole
+from groupcoord.broker.work import Work, do_whole
 from groupcoord.errors import ErrorCode, GroupcoordError
 from groupcoord.records.batches import Batch, iter_batches
 from groupcoord.storage.batch_records import UNREADABLE
@@ -171,7 +171,8 @@ def _append(broker: Broker, topic: Topic, index: int, data: bytes) -> int:
     return answer.base_offset
 
 
-def _nobody_is_in_a_transaction(writer: Writer) -> ErrorCode:
+def _nobody_is_in_a_transaction(writer: Writer) -> Work[ErrorCode]:
+    yield from ()
     return ErrorCode.INVALID_TXN_STATE
 
 
