@@ -1,8 +1,8 @@
-"""Records in transcripts: what is produced and what a share fetch returns, as values.
+"""Records in transcripts: what is produced and what a fetch returns, as values.
 
 A request may say ``{"batches": [{"values": ["a", "b"]}]}`` where records are wanted: the bytes are made when it is
 sent, since their time is that of the server's clock. In an answer to ShareFetch records are a list of batches, each
-with its first and last offset and its values, or with the end of a transaction.
+with its first and last offset and its values, or with the end of a transaction; in one to Fetch, that or bytes.
 """
 
 from __future__ import annotations
@@ -53,8 +53,17 @@ def _encode(
     )
 
 
+def has_bytes(body: Plain) -> bool:
+    """Tell whether a body has records as bytes."""
+    if isinstance(body, list):
+        return any(map(has_bytes, body))
+    if not isinstance(body, dict):
+        return False
+    return any(isinstance(value, dict) if name == "records" else has_bytes(value) for name, value in body.items())
+
+
 def with_batches(body: Plain) -> Plain:
-    """Return the body of an answer to ShareFetch with its records as values, and names of error codes."""
+    """Return the body of an answer to a fetch with its records as values, and names of error codes."""
     if isinstance(body, list):
         return [with_batches(element) for element in body]
     if not isinstance(body, dict):

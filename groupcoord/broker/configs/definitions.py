@@ -264,7 +264,10 @@ APPLIED_TOPIC_SETTINGS = frozenset(
         "segment.ms",
     )
 )
-"""The settings of a topic that change something, see ``TopicData.settings_of``."""
+"""The settings of a topic that change something in its log, see ``TopicData.settings_of``."""
+
+ALLOWS_DEAD_LETTERS = "errors.deadletterqueue.group.enable"
+"""Whether share groups may send records there that they give up (KIP-1191)."""
 
 
 def settings_without_effect(own: Configs) -> list[str]:
@@ -273,5 +276,6 @@ def settings_without_effect(own: Configs) -> list[str]:
         name
         for name, text in own.items()
         if name not in APPLIED_TOPIC_SETTINGS
+        and name != ALLOWS_DEAD_LETTERS
         and text != TOPIC_DEFINITIONS[name].kind.text(TOPIC_DEFINITIONS[name].default)
     ]

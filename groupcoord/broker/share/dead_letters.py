@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from groupcoord.broker.configs.definitions import ALLOWS_DEAD_LETTERS
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import Topic, TopicError
 from groupcoord.config.group_settings import ShareGroupSettings
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from groupcoord.storage.partition_log import PartitionLog
 
 READ_BYTES = 1024 * 1024
-_ALLOWED = "errors.deadletterqueue.group.enable"
 _REJECTED, _TOO_OFTEN = "Offset rejected by client.", "Offset delivery count exceeded the threshold."
 logger = logging.getLogger("groupcoord.host")
 
@@ -81,9 +81,9 @@ class DeadLetters:
             if not config.errors_deadletterqueue_auto_create_topics_enable:
                 raise NoDeadLetterTopicError(f"there is no topic {name!r}, and it may not be made")
             with topics.edit() as edit:
-                topic = edit.create(name, config.num_partitions, configs={_ALLOWED: "true"})
-        if topic.configs.get(_ALLOWED) != "true":
-            raise NoDeadLetterTopicError(f"the topic {name!r} does not allow it ({_ALLOWED})")
+                topic = edit.create(name, config.num_partitions, configs={ALLOWS_DEAD_LETTERS: "true"})
+        if topic.configs.get(ALLOWS_DEAD_LETTERS) != "true":
+            raise NoDeadLetterTopicError(f"the topic {name!r} does not allow it ({ALLOWS_DEAD_LETTERS})")
         return topic
 
     def _append(self, topic: Topic, log: PartitionLog, letters: Iterator[bytes], count: int) -> None:
