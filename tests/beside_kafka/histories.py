@@ -256,7 +256,9 @@ class _Memory:
         if self.has_refused and what == "advance: how many appends are refused" and here == kafka + 1:
             return Known.LEFT_BEHIND
         if self.has_refused and what == "advance: an append of one alone" and kafka is None:
-            return Known.LEFT_BEHIND if {record["key"]["type"] for record in here} <= TARGETS_OF_TASKS else None
+            return Known.LEFT_BEHIND if _are_targets(here) else None
+        if self.has_refused and what == "advance: the place of an append" and kafka.at_ms > here.at_ms:
+            return Known.LEFT_BEHIND if _are_targets(described(here)) else None
         if what.endswith("an answer that one gives alone") and kafka is None:
             is_gone = any(self.coordinator.group(group_id) is None for group_id in self.refusing)
             return Known.TAKEN_ALONG if is_gone and here.header.api_key == API_KEYS["JoinGroup"] else None
@@ -312,6 +314,11 @@ def _is_refused(step: Step) -> bool:
 def _groups_of(records: list[Any]) -> set[str]:
     """Return the ids of the consumer groups that records are about."""
     return {record["key"]["data"].get("groupId", "") for record in records}
+
+
+def _are_targets(records: list[Any]) -> bool:
+    """Tell whether these records say nothing but what members of a streams group are to have."""
+    return {record["key"]["type"] for record in records} <= TARGETS_OF_TASKS
 
 
 def _writes_epoch(records: Any) -> bool:
