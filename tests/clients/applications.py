@@ -17,7 +17,7 @@ from tests.clients.beside import PROGRAMS
 
 APPLICATIONS = PROGRAMS / "applications"
 CACHE = Path(os.environ.get("GROUPCOORD_APPLICATIONS", Path.home() / ".cache/groupcoord"))
-START_S, LONGEST_S = 60.0, 120.0
+START_S, LONGEST_S = 180.0, 240.0
 
 
 def fetched(pom: str) -> Path:

@@ -13,6 +13,7 @@ from groupcoord.messages import (
     StreamsGroupDescribe,
     StreamsGroupHeartbeat,
     StreamsGroupHeartbeatResponse,
+    StreamsStatusCode,
     Topology,
 )
 from groupcoord.testing.fleet import Sent
@@ -101,3 +102,8 @@ def active(sent: Sent) -> dict[str, tuple[int, ...]] | None:
     """Return the active tasks that an answer gives; None if it gives none."""
     given = answered(sent).active_tasks
     return None if given is None else dict(given)
+
+
+def statuses(sent: Any) -> list[StreamsStatusCode]:
+    """Return what an answer says of the group."""
+    return [status.code for status in answered(sent).status or ()]

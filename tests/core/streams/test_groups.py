@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from groupcoord import Config, ErrorCode, GroupCoordinator
@@ -24,7 +22,7 @@ from groupcoord.messages import (
 )
 from groupcoord.testing.topics import Topics
 from tests.core.driver import Driver
-from tests.core.streams.members import LINES, SETTINGS, WORD_COUNT, Threads, active, answered
+from tests.core.streams.members import LINES, SETTINGS, WORD_COUNT, Threads, active, answered, statuses
 
 
 @pytest.fixture
@@ -40,11 +38,6 @@ def driver(topics: Topics) -> Driver:
 @pytest.fixture
 def threads(driver: Driver) -> Threads:
     return Threads(driver)
-
-
-def statuses(sent: Any) -> list[StreamsStatusCode]:
-    """Return what an answer says of the group."""
-    return [status.code for status in answered(sent).status or ()]
 
 
 def test_tasks_move_when_they_are_given_back(threads: Threads) -> None:
