@@ -211,8 +211,9 @@ def frame_records(
     """
     attributes = TRANSACTIONAL if producer_id >= 0 else 0
     latest_ms = timestamp_ms if max_timestamp_ms is None else max_timestamp_ms
-    numbers = (timestamp_ms, latest_ms, producer_id, producer_epoch, base_sequence, record_count)
-    header = pack_covered(attributes, record_count - 1, *numbers)
+    header = pack_covered(
+        attributes, record_count - 1, timestamp_ms, latest_ms, producer_id, producer_epoch, base_sequence, record_count
+    )
     return seal(base_offset, leader_epoch, header + b"".join(parts))
 
 

@@ -83,8 +83,7 @@ def encode_commit_batch(base_offset: int, commit: CommitRecords, timestamp_ms: i
             )
             if form is not None or expire_timestamp_ms != NO_TIMESTAMP:
                 return None
-            tail = _tail(commit_timestamp_ms, topic_id.int)
-            parts.append(_records_of_topic(group_id, topic, columns, tail, count))
+            parts.append(_records_of_topic(group_id, topic, columns, _tail(commit_timestamp_ms, topic_id.int), count))
             count += len(columns[0])
     except (MalformedError, UnicodeEncodeError):
         return None  # the usual way has the right error for it

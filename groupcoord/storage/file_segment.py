@@ -48,6 +48,9 @@ AHEAD_BYTES_MAX = 1_048_576
 READ_PLACES_MAX = 16
 """So many consumers of a segment, each at a place of its own, go on reading without a look at its index."""
 
+CHECK_INTERVAL_MS = 100
+"""How often appends look whether the file is still there: a look costs as much as a ``write``."""
+
 _BATCH_START_FROM = Struct(">qiibIhi").unpack_from
 _PACK_OFFSET_ENTRY, _PACK_TIME_ENTRY = OFFSET_ENTRY.pack, TIME_ENTRY.pack
 _NOT_KNOWN: Entry = (NO_TIMESTAMP - 1, 0)
@@ -528,17 +531,23 @@ class Room:
         segment: where it goes.
         settings: what was asked when this was worked out.
         checked_ms: the file was looked at in the interval that began then.
+        until_ms: it is to be looked at again for a batch of this time or later.
         end_ms: only earlier batches may.
         end_bytes: the segment's size at most. Each record has a byte at least, so that its offset is near enough, too.
     """
 
-    __slots__ = ("checked_ms", "end_bytes", "end_ms", "segment", "settings")
+    __slots__ = ("checked_ms", "end_bytes", "end_ms", "segment", "settings", "until_ms")
 
-    def __init__(self, segment: Segment, settings: TopicLogSettings, checked_ms: int, end_ms: int) -> None:
+    def __init__(self, segment: Segment, settings: TopicLogSettings, now_ms: int, end_ms: int) -> None:
         assert isinstance(segment, FileSegment)
         self.segment = segment
         self.settings = settings
-        self.checked_ms = checked_ms
         self.end_ms = end_ms
+        self.was_checked(now_ms)
         reach = segment.base_offset + RELATIVE_OFFSETS_END - segment.next_offset
         self.end_bytes = min(settings.segment_bytes, segment.size_bytes + reach)
+
+    def was_checked(self, now_ms: int) -> None:
+        """Note that the file was looked at."""
+        self.checked_ms = now_ms - now_ms % CHECK_INTERVAL_MS
+        self.until_ms = min(self.checked_ms + CHECK_INTERVAL_MS, self.end_ms)

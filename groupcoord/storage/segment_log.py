@@ -28,7 +28,7 @@ from groupcoord.storage.errors import (
     TopicLogError,
     UnwrittenBatchError,
 )
-from groupcoord.storage.file_segment import FileSegment, Room
+from groupcoord.storage.file_segment import CHECK_INTERVAL_MS, FileSegment, Room
 from groupcoord.storage.leader_epochs import LeaderEpochs
 from groupcoord.storage.log_directory import segment_path, sync_path
 from groupcoord.storage.log_folder import LogFolder
@@ -39,9 +39,6 @@ from groupcoord.storage.open_files import OpenFiles
 from groupcoord.storage.partition_log import ATTRIBUTES_POSITION, PartitionLog, Write, replay
 from groupcoord.storage.segment import Segment
 from groupcoord.storage.segments import OFFSETS_END, read_batches, recover_log
-
-CHECK_INTERVAL_MS = 100
-"""How often appends look whether the file is still there: a look costs as much as a ``write``."""
 
 
 class Acknowledged(NamedTuple):
@@ -313,18 +310,15 @@ class SegmentLog(PartitionLog):
         room, size_bytes = self._room, len(data)
         if (
             room is None
-            or now_ms >= room.end_ms
             or (segment := room.segment).size_bytes + size_bytes > room.end_bytes
             or data[ATTRIBUTES_POSITION] & TRANSACTIONAL
             or settings is not room.settings
+            or not (room.checked_ms <= now_ms < room.until_ms or self._goes_on(room, now_ms))
         ):
             return super().append_encoded(data, record_count, now_ms, settings)
         offset = self.end_offset
         try:
             segment.append_one(data, size_bytes, offset + record_count, now_ms)
-            if not room.checked_ms <= now_ms < room.checked_ms + CHECK_INTERVAL_MS:
-                room.checked_ms = now_ms - now_ms % CHECK_INTERVAL_MS
-                self._check_written()
         except TopicLogError as error:
             self._trouble(error)
             raise
@@ -332,6 +326,18 @@ class SegmentLog(PartitionLog):
         if self.watchers:
             self._tell()
         return offset
+
+    def _goes_on(self, room: Room, now_ms: int) -> bool:
+        """Tell whether a batch of this time goes where the last one went, after a look at the file."""
+        if now_ms >= room.end_ms:
+            return False
+        try:
+            self._check_written()
+        except TopicLogError as error:
+            self._trouble(error)
+            raise
+        room.was_checked(now_ms)
+        return True
 
     def _write(self, write: Write, settings: TopicLogSettings, now_ms: int) -> None:
         if self.failure is not None:
@@ -350,8 +356,7 @@ class SegmentLog(PartitionLog):
             if self.end_offset - self._durable_offset >= settings.flush_messages:
                 self._make_durable()
             if settings.flush_messages == INT64_MAX:
-                checked_ms = self._checked_interval * CHECK_INTERVAL_MS
-                self._room = Room(self._segments[-1], settings, checked_ms, self._first_timestamp_ms + settings.roll_ms)
+                self._room = Room(self._segments[-1], settings, now_ms, self._first_timestamp_ms + settings.roll_ms)
         except TopicLogError as error:
             self.end_offset = end_offset  # what isn't acknowledged need not be there when it is opened again
             self._trouble(error)
