@@ -28,16 +28,17 @@ REBALANCES = declared(group_tables.REBALANCES)
 """Every change of a generation, an epoch or a static member's id that the log shows, and why it came."""
 
 EPOCHS = declared(group_tables.EPOCHS)
-"""Every change of an epoch in a consumer group, be it the group's, the target assignment's or a member's."""
+"""Every change of an epoch in a consumer, share or streams group, be it the group's, the target assignment's or a
+member's."""
 
 MEMBERSHIPS = declared(group_tables.MEMBERSHIPS)
-"""Each life of a member of a consumer group: how it began and ended."""
+"""Each life of a member of a consumer, share or streams group: how it began and ended."""
 
 MOVES = declared(group_tables.MOVES)
-"""What assignors of consumer groups moved, partition by partition."""
+"""What assignors of consumer and streams groups moved, partition by partition or task by task."""
 
 REVOCATIONS = declared(group_tables.REVOCATIONS)
-"""What members of consumer groups were told to give up, and how long that took."""
+"""What members of consumer and streams groups were told to give up, and how long that took."""
 
 _DUPLICATE = (
     StructType()

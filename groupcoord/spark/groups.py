@@ -69,7 +69,8 @@ def rebalances(records: DataFrame | History) -> DataFrame:
 
 
 def epochs(records: DataFrame | History) -> DataFrame:
-    """Return every change of an epoch in consumer groups (:data:`groupcoord.spark.group_schemas.EPOCHS`).
+    """Return every change of an epoch in consumer, share and streams groups
+    (:data:`groupcoord.spark.group_schemas.EPOCHS`).
 
     Args:
         records: the table of records, or what :func:`history` makes of it.
@@ -78,7 +79,8 @@ def epochs(records: DataFrame | History) -> DataFrame:
 
 
 def memberships(records: DataFrame | History) -> DataFrame:
-    """Return the lives of members of consumer groups (:data:`groupcoord.spark.group_schemas.MEMBERSHIPS`).
+    """Return the lives of members of consumer, share and streams groups
+    (:data:`groupcoord.spark.group_schemas.MEMBERSHIPS`).
 
     Args:
         records: the table of records, or what :func:`history` makes of it.
@@ -87,7 +89,8 @@ def memberships(records: DataFrame | History) -> DataFrame:
 
 
 def moves(records: DataFrame | History) -> DataFrame:
-    """Return what assignors of consumer groups moved (:data:`groupcoord.spark.group_schemas.MOVES`).
+    """Return what assignors of consumer and streams groups moved
+    (:data:`groupcoord.spark.group_schemas.MOVES`).
 
     Args:
         records: the table of records, or what :func:`history` makes of it.
@@ -96,7 +99,8 @@ def moves(records: DataFrame | History) -> DataFrame:
 
 
 def revocations(records: DataFrame | History) -> DataFrame:
-    """Return what members of consumer groups had to give up (:data:`groupcoord.spark.group_schemas.REVOCATIONS`).
+    """Return what members of consumer and streams groups had to give up
+    (:data:`groupcoord.spark.group_schemas.REVOCATIONS`).
 
     Args:
         records: the table of records, or what :func:`history` makes of it.

@@ -24,14 +24,14 @@ def test_a_blob_is_a_group() -> None:
     state = GroupState(fold, {("t", 1): KnownOffset(5, 7, -1, "déjà vu", 50, -1, bytes(range(16)))})
     blob = encode_state(state)
 
-    assert blob[0] == 2
+    assert blob[0] == 3
     assert decode_state(blob) == state
 
 
 def test_a_blob_of_another_version_is_refused() -> None:
     """The message says which one, and which one is known."""
     for blob in (b"", b"\x01" + encode_state(GroupState(GroupFold("g")))[1:]):
-        with pytest.raises(StateVersionError, match=r"in form (none|1), and this version of groupcoord knows form 2"):
+        with pytest.raises(StateVersionError, match=r"in form (none|1), and this version of groupcoord knows form 3"):
             decode_state(blob)
 
 
@@ -45,11 +45,11 @@ def test_the_form_of_blobs_is_pinned() -> None:
         "OpenRebalance": 6,
         "EpochGroup": 19,
         "GroupView": 9,
-        "MemberView": 21,
-        "ConsumerTrace": 8,
+        "MemberView": 23,
+        "GroupTrace": 9,
         "Membership": 9,
         "Ownership": 10,
-        "Move": 8,
+        "Move": 9,
         "Revocation": 5,
     }
 

@@ -66,6 +66,8 @@ MEMBERS: Columns = (
         "what it was told to give up and has not yet; null in classic and streams groups",
     ),
     Column("target", _list(_ASSIGNMENT), "what it is to have; null in classic and streams groups"),
+    Column("standby", _list(_ASSIGNMENT), "standby tasks of a streams group's member, by subtopology; else null"),
+    Column("warmup", _list(_ASSIGNMENT), "likewise, warm-up tasks"),
     Column("assignor", _STRING, "of the coordinator, that a member of a consumer group asks for; null: none"),
     Column("is_leader", _BOOLEAN, "it leads a classic generation"),
     Column("member_epoch", _INT, "its own epoch; null in a classic group"),
@@ -107,9 +109,7 @@ REBALANCES: Columns = (
     ),
     Column("started_after_ms", _LONG, "it can't have begun before this moment; null: not known"),
     Column("started_ms", _LONG, "when it was under way for sure: the join phase was over, or the epoch began"),
-    Column(
-        "target_ms", _LONG, "when the target assignment for the epoch of a consumer group was there; null: it never was"
-    ),
+    Column("target_ms", _LONG, "when the target assignment for its epoch was there; null: it never was"),
     Column("ended_ms", _LONG, "when its assignments were there; null: not in the log"),
     Column("cause", _STRING, "join, leave, expiry or leave, session expiry, metadata change, ..., unknown"),
     Column("causes", _STRINGS, "all that took part, cause first"),
@@ -136,7 +136,10 @@ EPOCHS: Columns = (
     Column("member_epoch", _INT, "its own; -2: it has left for a while; null: it is gone"),
     Column("previous_member_epoch", _INT, "the one that it may still name"),
     Column(
-        "state", _STRING, "Stable, UnrevokedPartitions (it has something to give up) or UnreleasedPartitions (it waits)"
+        "state",
+        _STRING,
+        "Stable, UnrevokedPartitions (it has something to give up) or UnreleasedPartitions (it waits); "
+        "in streams groups UnrevokedTasks and UnreleasedTasks",
     ),
     Column("partitions", _INT, "how many partitions it has"),
     Column("pending_partitions", _INT, "how many it was told to give up and has not yet"),
@@ -144,7 +147,8 @@ EPOCHS: Columns = (
     Column("log_offset", _LONG, "where the record lies"),
     Column("log_timestamp_ms", _LONG, "when it was written"),
 )
-"""Every change of an epoch in a consumer group, be it the group's, the target assignment's or a member's."""
+"""Every change of an epoch in a consumer, share or streams group, be it the group's, the target assignment's or a
+member's."""
 
 MEMBERSHIPS: Columns = (
     Column("group_id", _STRING, "the group"),
@@ -152,7 +156,7 @@ MEMBERSHIPS: Columns = (
     Column("instance_id", _STRING, "of a static member"),
     Column("client_id", _STRING, "what the client calls itself"),
     Column("client_host", _STRING, "where it connects from"),
-    Column("protocol", _STRING, "consumer, or classic for a member that joins and syncs; as it was last"),
+    Column("protocol", _STRING, "consumer, share, streams, or classic if it joins and syncs; as it was last"),
     Column(
         "began",
         _STRING,
@@ -174,14 +178,14 @@ MEMBERSHIPS: Columns = (
     Column("log_partition", _INT, "where the record lies with which it ended, or began if it has not ended"),
     Column("log_offset", _LONG, "where the record lies with which it ended, or began if it has not ended"),
 )
-"""Each life of a member of a consumer group: how it began and ended."""
+"""Each life of a member of a consumer, share or streams group: how it began and ended."""
 
 MOVES: Columns = (
     Column("group_id", _STRING, "the group"),
     Column("epoch", _INT, "of the target assignment that moves the partition"),
     Column("assignor", _STRING, "that most members asked for; null: that was left to the brokers"),
-    Column("topic", _STRING, "its name; null if the group has no commit that tells it"),
-    Column("topic_id", _STRING, "its id"),
+    Column("topic", _STRING, "its name, null if the group has no commit that tells it; of a task its subtopology"),
+    Column("topic_id", _STRING, "its id; null of a task"),
     Column("topic_partition", _INT, "goes with it"),
     Column("from_member", _STRING, "who was to have it before; null: nobody"),
     Column("to_member", _STRING, "who is to have it; null: nobody"),
@@ -193,10 +197,15 @@ MOVES: Columns = (
     Column("released_ms", _LONG, "when its owner had given it up; null: not yet, or there was none"),
     Column("assigned_ms", _LONG, "when its new owner had it; null: never"),
     Column("unowned_ms", _LONG, "how long nobody had it before; null: it has no new owner, or had none"),
+    Column(
+        "had_copy",
+        _BOOLEAN,
+        "its new owner had a standby or warm-up task of it when that was decided; null if it is no task",
+    ),
     Column("log_partition", _INT, "where the record of the target assignment lies"),
     Column("log_offset", _LONG, "where the record of the target assignment lies"),
 )
-"""What assignors of consumer groups moved, partition by partition."""
+"""What assignors of consumer and streams groups moved, partition by partition or task by task."""
 
 REVOCATIONS: Columns = (
     Column("group_id", _STRING, "the group"),
@@ -218,7 +227,7 @@ REVOCATIONS: Columns = (
     Column("log_partition", _INT, "where the record lies that tells it to"),
     Column("log_offset", _LONG, "where the record lies that tells it to"),
 )
-"""What members of consumer groups were told to give up, and how long that took."""
+"""What members of consumer and streams groups were told to give up, and how long that took."""
 
 ANOMALIES: Columns = (
     Column("group_id", _STRING, "the group"),

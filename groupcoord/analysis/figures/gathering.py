@@ -14,7 +14,7 @@ from groupcoord.analysis.figures.shares import members_now, shares
 from groupcoord.analysis.figures.standings import standings
 from groupcoord.analysis.figures.values import Row, by_group
 from groupcoord.analysis.history.anomalies import OFFSETS_RETENTION_MINUTES
-from groupcoord.analysis.history.views import CONSUMER
+from groupcoord.analysis.history.views import CLASSIC
 from groupcoord.analysis.report.model import (
     ANOMALIES_MAX,
     ANOMALIES_OF_GROUP_MAX,
@@ -111,7 +111,7 @@ def _stories(
     names = {row.group_id for row in troubled}
     if not names:
         return ()
-    of_epochs = {row.group_id for row in troubled if row.type == CONSUMER}
+    of_epochs = {row.group_id for row in troubled if row.type != CLASSIC}
     commits = CommitsOfGroups(overview.first_timestamp_ms, overview.last_timestamp_ms)
     for batch in tables.batches("commits", COLUMNS_OF_GROUPS, names):
         commits.add(batch)

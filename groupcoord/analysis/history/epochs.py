@@ -35,6 +35,7 @@ class Kip848Types(NamedTuple):
         first_epoch: of a group and its target assignment before there are records of them (Kafka 4.4).
         stable, unrevoked: states of members, by their numbers in the records: one that has what it is to have in its
             epoch, and one that was told to give something up.
+        states: what Kafka calls them all.
     """
 
     group_type: str
@@ -47,6 +48,7 @@ class Kip848Types(NamedTuple):
     first_epoch: int = 0
     stable: int = 0
     unrevoked: int = 1
+    states: tuple[tuple[int, str], ...] = ((0, "Stable"),)
 
 
 _KINDS = (
@@ -59,6 +61,7 @@ _KINDS = (
         RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
         (RecordType.CONSUMER_GROUP_PARTITION_METADATA, RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION),
         first_epoch=1,
+        states=((0, "Stable"), (1, "UnrevokedPartitions"), (2, "UnreleasedPartitions")),
     ),
     Kip848Types(
         SHARE,
@@ -80,6 +83,7 @@ _KINDS = (
         first_epoch=1,
         stable=1,
         unrevoked=2,
+        states=((1, "Stable"), (2, "UnrevokedTasks"), (3, "UnreleasedTasks")),
     ),
 )
 _KIND_OF = {number: types for types in _KINDS for number in (*types[1:6], *types.others)}
@@ -261,6 +265,7 @@ class EpochGroup:
         # A client has what it is to give up until it says that it has.
         pending = partitions_of(values, "partitionsPendingRevocation", "activeTasksPendingRevocation")
         member.held, member.held_since, member.pending = assigned, log_offset, pending
+        member.standby, member.warmup = (partitions_of(values, "", name) for name in ("standbyTasks", "warmupTasks"))
         member.revoking_ms = timestamp_ms if values["state"] == self.types.unrevoked else None
         self._states[member_id] = values["state"]
         self._own(member_id, assigned, pending)
@@ -331,6 +336,8 @@ class EpochGroup:
                 alive_ms=now.alive_ms,
                 epoch=now.epoch,
                 pending=now.pending,
+                standby=now.standby,
+                warmup=now.warmup,
                 revoking_ms=now.revoking_ms,
             )
         return evolve(self.last_view, members=members)

@@ -19,7 +19,7 @@ from groupcoord.analysis.history.causes import (
     explain,
 )
 from groupcoord.analysis.history.embedded import TopicPartition, TopicPartitions
-from groupcoord.analysis.history.epochs import MODERN_TYPES, EpochGroup, types_of
+from groupcoord.analysis.history.epochs import MODERN_TYPES, EpochGroup, Kip848Types, types_of
 from groupcoord.analysis.history.rows import (
     DUPLICATE,
     GENERATION,
@@ -29,9 +29,10 @@ from groupcoord.analysis.history.rows import (
     Row,
     member_row,
     named,
+    of_tasks,
     subscribed,
 )
-from groupcoord.analysis.history.trace import ConsumerTrace
+from groupcoord.analysis.history.trace import GroupTrace
 from groupcoord.analysis.history.views import CLASSIC, CONSUMER, STREAMS, GroupView, MemberView, classic_view
 from groupcoord.errors import GroupcoordError
 from groupcoord.records.schemas import RecordType
@@ -110,7 +111,7 @@ class GroupFold:
     _leader_epoch: int | None = None
     _moved: bool = False
     _is_first: bool = True
-    _trace: ConsumerTrace | None = None
+    _trace: GroupTrace | None = None
     # What was removed last: a group's type, and where and when that was written.
     _removed: tuple[str, int, int] | None = None
     _conversion: str | None = None
@@ -326,7 +327,7 @@ class GroupFold:
             self._modern = EpochGroup(types, types.first_epoch, types.first_epoch)
             if self._converted is not None:
                 self._modern.inherit(self._converted, timestamp_ms)
-            self._begin_trace(types.group_type, log_offset, timestamp_ms)
+            self._begin_trace(types, log_offset, timestamp_ms)
             self._exists, self._view = True, None
         modern = self._modern
         if record.type is types.group:
@@ -348,16 +349,19 @@ class GroupFold:
         if self._open is not None and self._open.ended_ms is None and modern.is_converged():
             self._open.ended_ms = timestamp_ms
 
-    def _begin_trace(self, group_type: str, log_offset: int, timestamp_ms: int) -> None:
+    def _begin_trace(self, types: Kip848Types, log_offset: int, timestamp_ms: int) -> None:
         self._end_trace()
-        if group_type == CONSUMER:
+        self._trace = GroupTrace(types)
+        if types.group_type == CONSUMER:
             self._note_conversion(CLASSIC, UPGRADE, log_offset, timestamp_ms)
-            was = self._converted
-            self._trace = ConsumerTrace() if was is None else ConsumerTrace(frozenset(was.members), was.generation)
+            if (was := self._converted) is not None:
+                self._trace = GroupTrace(types, frozenset(was.members), was.generation)
 
     def _take_trace(self) -> None:
         if self._trace is not None:
-            self._rows += [(kind, named(row, self._topics)) for kind, row in self._trace.take_rows()]
+            is_of_tasks = self._trace.types.group_type == STREAMS
+            for kind, row in self._trace.take_rows():
+                self._rows.append((kind, of_tasks(row) if is_of_tasks else named(row, self._topics)))
 
     def _end_trace(self) -> None:
         if self._trace is not None:

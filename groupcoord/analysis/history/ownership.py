@@ -1,4 +1,5 @@
-"""Which partitions of a consumer group move, why and how: planned by an assignor, given up, taken over (KIP-848).
+"""Which partitions of a consumer group, or tasks of a streams group, move, why and how: planned by an assignor, given
+up, taken over (KIP-848, KIP-1071).
 
 Three kinds of records tell it: target assignments, with the epoch that makes them count, and what each member has. A
 partition is without an owner from when one member gave it up until another has it; while a group has no members
@@ -43,6 +44,7 @@ class Move:
         decided_ms: when the target assignment was written.
         released_ms: when its owner had given it up.
         log_offset: of the record that makes the target assignment count.
+        had_copy: who is to have the task kept a copy of its state then; None: it is no task.
     """
 
     epoch: int
@@ -53,6 +55,7 @@ class Move:
     decided_ms: int
     released_ms: int | None
     log_offset: int
+    had_copy: bool | None = None
 
 
 @define
@@ -116,7 +119,16 @@ class Ownership:
         self._before.clear()
         self._note_subscriptions(members)
 
-    def decide(self, epoch: int, assignor: str | None, members: Subscriptions, at_ms: int, log_offset: int) -> None:
+    def decide(
+        self,
+        epoch: int,
+        assignor: str | None,
+        members: Subscriptions,
+        at_ms: int,
+        log_offset: int,
+        *,
+        is_of_tasks: bool = False,
+    ) -> None:
         """Take the plans as a target assignment.
 
         Args:
@@ -125,6 +137,7 @@ class Ownership:
             members: those that there are, as they subscribe.
             at_ms: when it was written.
             log_offset: of its record.
+            is_of_tasks: it is one of a streams group's tasks.
         """
         changed = sorted(partition for partition, was in self._before.items() if self._planned.get(partition) != was)
         received = Counter(self._planned[partition] for partition in changed if partition in self._planned)
@@ -132,7 +145,9 @@ class Ownership:
             was, will = self._before[partition], self._planned.get(partition)
             self._give_up_on(partition)
             reason = self._reason(was, will, members, received)
-            move = Move(epoch, assignor, was, will, reason, at_ms, self._free_since_ms.get(partition), log_offset)
+            free_ms = self._free_since_ms.get(partition)
+            had_copy = _has_copy(members.get(will or ""), partition) if is_of_tasks else None
+            move = Move(epoch, assignor, was, will, reason, at_ms, free_ms, log_offset, had_copy)
             if will is not None and partition in self._held.get(will, NO_PARTITIONS):
                 self._done(partition, move, at_ms)
             elif will is None and not (was and partition in self._held.get(was, NO_PARTITIONS)):
@@ -264,6 +279,7 @@ class Ownership:
                 "released_ms": move.released_ms,
                 "assigned_ms": assigned_ms,
                 "unowned_ms": unowned_ms,
+                "had_copy": move.had_copy,
                 "log_offset": move.log_offset,
             }
         )
@@ -289,6 +305,10 @@ class Ownership:
                 "log_offset": asked.log_offset,
             }
         )
+
+
+def _has_copy(member: MemberView | None, task: TopicPartition) -> bool:
+    return member is not None and (task in member.standby or task in member.warmup)
 
 
 def _subscription(member: MemberView) -> tuple[frozenset[str] | None, str | None]:

@@ -13,8 +13,8 @@ Row = dict[str, Any]
 GENERATION, MEMBER, REBALANCE, GROUP = "generation", "member", "rebalance", "group"
 EPOCH, MEMBERSHIP, MOVE, REVOCATION = "epoch", "membership", "move", "revocation"
 DUPLICATE = "duplicate"
-"""Kinds of rows. Epochs, memberships, moves and revocations are of consumer groups alone. A duplicate is a partition
-that several members have at a time."""
+"""Kinds of rows. Epochs and memberships are of groups that have epochs, moves and revocations of those among them whose
+members don't share partitions. A duplicate is a partition that several members have at a time."""
 
 _BY_TOPIC = ("assignment", "pending", "target", "partitions")
 """Columns with partitions by topic."""
@@ -57,6 +57,8 @@ def member_row(view: GroupView, member: MemberView, topics: dict[str, str]) -> R
         "assignment": _by_name(member.held) if is_by_name else _by_id(member.held, topics),
         "pending": None if is_by_name else _by_id(member.pending, topics),
         "target": None if is_by_name else _by_id(member.assigned, topics),
+        "standby": _by_name(member.standby) if view.group_type == STREAMS else None,
+        "warmup": _by_name(member.warmup) if view.group_type == STREAMS else None,
         "assignor": member.assignor,
         "is_leader": member.member_id == view.leader,
         "member_epoch": None if is_classic else member.epoch,
@@ -83,6 +85,13 @@ def named(row: Row, topics: dict[str, str]) -> Row:
     if row.get("topic_id") is not None:
         told["topic"] = topics.get(row["topic_id"], row["topic"])
     return row | told
+
+
+def of_tasks(row: Row) -> Row:
+    """Return a row about moves or revocations of tasks, which have a subtopology in a topic's place."""
+    if isinstance(row.get("partitions"), list):
+        return row | {"partitions": [one | {"topic": one["topic_id"], "topic_id": None} for one in row["partitions"]]}
+    return row | {"topic": row["topic_id"], "topic_id": None} if "topic_id" in row else row
 
 
 def _named(partitions: list[Row], topics: dict[str, str]) -> list[Row]:

@@ -19,11 +19,11 @@ from groupcoord.analysis.history.embedded import TopicPartition
 from groupcoord.analysis.history.epochs import EpochGroup, Kip848Types, types_named
 from groupcoord.analysis.history.fold import FoldOptions, GroupFold, OpenRebalance
 from groupcoord.analysis.history.ownership import Move, Ownership, Revocation
-from groupcoord.analysis.history.trace import ConsumerTrace, Membership
+from groupcoord.analysis.history.trace import GroupTrace, Membership
 from groupcoord.analysis.history.views import GroupView, MemberView
 from groupcoord.errors import GroupcoordError
 
-BLOB_VERSION = 2
+BLOB_VERSION = 3
 
 _COMPRESSION_LEVEL = 6
 
@@ -85,7 +85,7 @@ class GroupState:
 
 CLASSES: tuple[type[Any], ...] = (
     *(GroupState, KnownOffset, GroupFold, FoldOptions, OpenRebalance, EpochGroup, GroupView, MemberView),
-    *(ConsumerTrace, Membership, Ownership, Move, Revocation),
+    *(GroupTrace, Membership, Ownership, Move, Revocation),
 )
 """What a blob is made of, in the order of the numbers that stand for them."""
 

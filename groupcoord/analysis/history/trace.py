@@ -1,4 +1,4 @@
-"""What one consumer group went through between its records: its epochs, its members' lives, its partitions' moves."""
+"""What one group with epochs went through between its records: these, its members' lives, its partitions' moves."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from attrs import define, field
 
 from groupcoord.analysis.history.causes import CONVERSION, EXPIRY_OR_LEAVE, STATIC_REPLACE, Departure
 from groupcoord.analysis.history.embedded import NO_PARTITIONS
-from groupcoord.analysis.history.epochs import EpochGroup, partitions_of
+from groupcoord.analysis.history.epochs import EpochGroup, Kip848Types, partitions_of
 from groupcoord.analysis.history.ownership import Ownership
 from groupcoord.analysis.history.rows import EPOCH, MEMBERSHIP, MOVE, REVOCATION, Row
-from groupcoord.analysis.history.views import LEFT_MEMBER_EPOCH, MemberView
-from groupcoord.records.schemas import RecordType
+from groupcoord.analysis.history.views import LEFT_MEMBER_EPOCH, SHARE, STREAMS, MemberView
 from groupcoord.records.typed import TypedRecord
 
 GROUP_EPOCH, TARGET_EPOCH, MEMBER_EPOCH = "group", "target", "member"
@@ -21,8 +20,7 @@ GROUP_EPOCH, TARGET_EPOCH, MEMBER_EPOCH = "group", "target", "member"
 JOINED, REPLACEMENT, UPGRADED = "join", "static replace", "upgrade"
 """How members began: the last with their group, which was a classic one."""
 
-_STATES = {0: "Stable", 1: "UnrevokedPartitions", 2: "UnreleasedPartitions"}
-_CLASSIC_PROTOCOL, _CONSUMER_PROTOCOL = "classic", "consumer"
+_CLASSIC_PROTOCOL = "classic"
 
 
 @define
@@ -53,16 +51,18 @@ class Membership:
 
 
 @define
-class ConsumerTrace:
-    """Follows one consumer group, record by record, beside the :class:`EpochGroup` that says what it looks like.
+class GroupTrace:
+    """Follows one group, record by record, beside the :class:`EpochGroup` that says what it looks like.
 
     Attributes:
+        types: its kind.
         inherited: ids of members that it had as a classic group, of which nothing was written yet since.
         inherited_epoch: its last generation as that; -1 if it was none.
         complete_from: from this offset of the log partition on compaction has removed nothing.
         target_ms: when the target assignment of the group's epoch was written; None: there is none yet.
     """
 
+    types: Kip848Types
     inherited: frozenset[str] = frozenset()
     inherited_epoch: int = -1
     complete_from: int = 0
@@ -76,16 +76,21 @@ class ConsumerTrace:
 
     def apply(self, log_offset: int, timestamp_ms: int, record: TypedRecord, group: EpochGroup) -> None:
         """Take any record but the group's own, after the group has."""
-        member_id = record.key.get("memberId", "")
-        if record.type is RecordType.CONSUMER_GROUP_MEMBER_METADATA:
-            self._member(member_id, record.value is None, log_offset, timestamp_ms, group)
-        elif record.type is RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT:
+        member_id, value = record.key.get("memberId", ""), record.value
+        if record.type is self.types.member:
+            self._member(member_id, value is None, log_offset, timestamp_ms, group)
+        elif record.type is self.types.current:
             self._current(member_id, record, log_offset, timestamp_ms, group)
-        elif record.type is RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER:
-            found = NO_PARTITIONS if record.value is None else partitions_of(record.value, "topicPartitions", "")
+        elif record.type is self.types.target and self._has_owners:
+            found = NO_PARTITIONS if value is None else partitions_of(value, "topicPartitions", "activeTasks")
             self._ownership.plan(member_id, found)
-        elif record.type is RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA and record.value is not None:
+        elif record.type is self.types.target_epoch and value is not None:
             self._target(log_offset, timestamp_ms, group)
+
+    @property
+    def _has_owners(self) -> bool:
+        """A partition is one member's at a time."""
+        return self.types.group_type != SHARE
 
     def begin_epoch(self, log_offset: int, timestamp_ms: int, group: EpochGroup) -> None:
         """Take the group's own record, after the group has."""
@@ -182,12 +187,13 @@ class ConsumerTrace:
         else:
             life.away_ms, life.last_epoch = None, member.epoch
             life.first_epoch = member.epoch if not life.first_epoch else life.first_epoch
-        self._ownership.has(member, log_offset, timestamp_ms)
+        if self._has_owners:
+            self._ownership.has(member, log_offset, timestamp_ms)
         told = {
             "member_id": member_id,
             "member_epoch": member.epoch,
             "previous_member_epoch": record.value["previousMemberEpoch"],
-            "state": _STATES.get(record.value["state"], "Unknown"),
+            "state": dict(self.types.states).get(record.value["state"], "Unknown"),
             "partitions": len(member.held),
             "pending_partitions": len(member.pending),
         }
@@ -195,10 +201,11 @@ class ConsumerTrace:
 
     def _target(self, log_offset: int, timestamp_ms: int, group: EpochGroup) -> None:
         members = group.view().members
-        if log_offset < self.complete_from or group.assignment_epoch == self.inherited_epoch:
+        if not self._has_owners or log_offset < self.complete_from or group.assignment_epoch == self.inherited_epoch:
             self._ownership.adopt(members)
         else:
-            self._ownership.decide(group.assignment_epoch, group.assignor(), members, timestamp_ms, log_offset)
+            epoch, is_of_tasks = group.assignment_epoch, self.types.group_type == STREAMS
+            self._ownership.decide(epoch, group.assignor(), members, timestamp_ms, log_offset, is_of_tasks=is_of_tasks)
         if group.assignment_epoch == group.epoch:
             self.target_ms = timestamp_ms
         self._tell(EPOCH, _epoch_row(TARGET_EPOCH, group, log_offset, timestamp_ms))
@@ -218,7 +225,7 @@ class ConsumerTrace:
             "instance_id": view.instance_id,
             "client_id": view.client_id,
             "client_host": view.client_host,
-            "protocol": _CONSUMER_PROTOCOL if view.session_timeout_ms is None else _CLASSIC_PROTOCOL,
+            "protocol": self.types.group_type.lower() if view.session_timeout_ms is None else _CLASSIC_PROTOCOL,
             "began": life.began,
             "began_ms": life.began_ms,
             "replaced_member": life.replaced,

@@ -48,6 +48,8 @@ class MemberView:
         assignor: what it wants partitions to be assigned by (KIP-848); None if it does not say.
         pending: what it was told to give up and has not yet (KIP-848).
         revoking_ms: since when it is to give that up; None if there is nothing.
+        standby: tasks of which it keeps a copy of the state (KIP-1071).
+        warmup: tasks of which it makes one.
     """
 
     member_id: str
@@ -71,6 +73,8 @@ class MemberView:
     assignor: str | None = None
     pending: TopicPartitions = NO_PARTITIONS
     revoking_ms: int | None = None
+    standby: TopicPartitions = NO_PARTITIONS
+    warmup: TopicPartitions = NO_PARTITIONS
 
     @property
     def identity(self) -> str:

@@ -1,4 +1,4 @@
-"""What a report says of consumer groups (KIP-848) besides what it says of all: who was slow, what assignors moved."""
+"""What a report says of groups with epochs besides what it says of all: who was slow, what assignors moved."""
 
 from __future__ import annotations
 

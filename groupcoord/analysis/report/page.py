@@ -26,7 +26,7 @@ _SECTIONS: tuple[tuple[str, str, Callable[[Report], Html]], ...] = (
     ("groups", "Groups", sections.groups),
     ("rebalances", "Rebalances", sections.rebalances),
     ("churn", "Churn", sections.churn),
-    ("consumer", "Consumer groups", consumer_groups),
+    ("consumer", "Consumer, share and streams groups", consumer_groups),
     ("states", "Groups by state", sections.states),
     ("stale", "Expiring offsets", sections.stale),
     ("load", "Log load", sections.load),
