@@ -176,7 +176,8 @@ class Broker:
         self._following = self._follow()
         self.verifying = Verifying(lambda: self.transactions, self.nodes)
         self._data_requests = DataRequests(self.data, self._permissions, self.verifying.verify, self.nodes.leadership)
-        self.share_requests = ShareRequests(self.data, self._share, self.group_configs, self._permissions)
+        settings_of = self.group_configs.share_settings_of
+        self.share_requests = ShareRequests(self.data, self._share.persister, settings_of, self._permissions)
         self._login_requests = LoginRequests(security, self._permissions, self.wake_earlier)
         self._notices = Notices(self.topics, now_s)
         self._transaction_requests = TransactionRequests(self, node.node_id, self._permissions)

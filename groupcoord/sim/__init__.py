@@ -6,6 +6,7 @@ from groupcoord.sim.actors.fault import Fault
 from groupcoord.sim.actors.foreign_records import ForeignRecords
 from groupcoord.sim.actors.options import GroupOptions, GroupProtocol
 from groupcoord.sim.actors.producers import TransactionalProducer
+from groupcoord.sim.actors.share_workers import ShareWorkers
 from groupcoord.sim.actors.simple_consumers import SimpleConsumer
 from groupcoord.sim.actors.stage import ClientOperation
 from groupcoord.sim.actors.streams_applications import StreamsApplication
@@ -72,6 +73,7 @@ __all__ = [
     "Run",
     "Scenario",
     "ScenarioError",
+    "ShareWorkers",
     "SimpleConsumer",
     "StreamsApplication",
     "TopicCreation",

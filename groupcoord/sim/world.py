@@ -20,6 +20,7 @@ from groupcoord.sim.actors.consumers import Consumer
 from groupcoord.sim.actors.fast_forward import Disturbances, FastForward
 from groupcoord.sim.actors.fault import Fault
 from groupcoord.sim.actors.population import Population
+from groupcoord.sim.actors.share_workers import ShareWorkers
 from groupcoord.sim.actors.stage import Stage
 from groupcoord.sim.actors.transactions import Transactions
 from groupcoord.sim.cluster.log import StoreFault
@@ -30,6 +31,7 @@ from groupcoord.sim.kernel.randomness import stream
 from groupcoord.sim.kernel.scheduler import WORLD_RANK, Scheduler, rank_of_deadline
 from groupcoord.sim.kernel.trace import LineSink, Trace
 from groupcoord.sim.laws.run_laws import RunLaws
+from groupcoord.sim.laws.share_laws import ShareLaws
 from groupcoord.sim.scenarios.faults import LogTrouble
 from groupcoord.sim.scenarios.options import WorldOptions
 
@@ -90,6 +92,7 @@ class World:
         self.start_ms = START_MS
         self.scheduler = Scheduler(START_MS)
         self.trace = Trace(START_MS, sink)
+        share_workers = [fault for fault in options.faults if isinstance(fault, ShareWorkers)]
         troubles = [fault for fault in options.faults if isinstance(fault, LogTrouble)]
         self.cluster = SimulatedCluster(
             self.scheduler,
@@ -99,9 +102,12 @@ class World:
             store_faults=[
                 StoreFault(START_MS + f.start_ms, START_MS + f.end_ms, f.flush_ms, f.refusal_percent) for f in troubles
             ],
+            has_share_groups=bool(share_workers),
         )
         transactions = Transactions()
         self.laws = RunLaws(self.cluster, options.law_interval_ms, transactions)
+        if self.cluster.shared is not None:
+            self.laws.shares = ShareLaws(self.cluster.shared, max(workers.batch_max for workers in share_workers))
         self.stage = Stage(
             seed=seed,
             scheduler=self.scheduler,
@@ -196,6 +202,8 @@ class World:
         self.stage.operations.clear()
         for tasks in self.stage.applications.values():
             tasks.begin_measuring(self.scheduler.time_ms)
+        for records in self.stage.shares.values():
+            records.begin_measuring()
         for group in self.groups:
             group_id = group.options.group_id
             group.observations.begin_measuring(self.scheduler.time_ms)

@@ -97,6 +97,16 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("core.host", "core.questions"),  # topics that applications of Kafka Streams need
         *("core.groups", "core.kinds", "core.classic", "core.consumer", "core.modern"),
         *("core.share", "core.streams"),
+        # records are shared by leaders of partitions, as brokers are
+        *(
+            "broker.share",
+            "broker.records.topic_data",
+            "broker.records.node_data",
+            "broker.topics.registry",
+            "broker.work",
+        ),
+        *("share_coordinator", "core.share_partition", "core.share_state", "core.messages", "core.front.authorization"),
+        *("storage", "records.batches", "wire.share_messages"),
     ),
     "analysis": (),
     "analysis.columns": (

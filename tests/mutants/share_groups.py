@@ -77,4 +77,22 @@ SHARE_MUTANTS = (
         "    if is_limit:\n        return end",
         "    if False:\n        return end",
     ),
+    Mutant(
+        "what somebody has can be had",
+        "share_partition/in_flight.py",
+        "return self.state is DeliveryState.AVAILABLE and self.pending is None",
+        "return self.state not in FINISHED and self.pending is None",
+    ),
+    Mutant(
+        "a new leader takes what is finished for available",
+        "share_partition/partition.py",
+        "known = RecordState(DeliveryState(state), count)",
+        "known = RecordState(DeliveryState.AVAILABLE, count)",
+    ),
+    Mutant(
+        "what is accepted is not written down",
+        "share_partition/partition.py",
+        "        batches = merge_batches((), [run.batch(outcome) for run, outcome in moved], self.start_offset)\n",
+        "        batches = merge_batches((), [run.batch(outcome) for run, outcome in moved], self.end_offset)\n",
+    ),
 )

@@ -12,8 +12,8 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from groupcoord.broker.records.topic_data import TopicData
-from groupcoord.broker.share.coordination import ShareCoordination
 from groupcoord.broker.share.dead_letters import DeadLetters
+from groupcoord.broker.share.persister import Persister
 from groupcoord.broker.share.start_offsets import start_offset_of
 from groupcoord.broker.topics.registry import Topic
 from groupcoord.config.group_settings import ShareGroupSettings
@@ -101,13 +101,13 @@ class SharePartitions:
 
     Args:
         data: what topics hold.
-        share: the share coordinator.
+        persister: asks the share coordinator.
         settings_of: says what holds for a share group.
     """
 
-    def __init__(self, data: TopicData, share: ShareCoordination, settings_of: SettingsOf) -> None:
+    def __init__(self, data: TopicData, persister: Persister, settings_of: SettingsOf) -> None:
         self._data = data
-        self._share = share
+        self._persister = persister
         self.settings_of = settings_of
         self._led: dict[SharePartitionKey, LedPartition] = {}
         self._watched: dict[PartitionLog, dict[SharePartitionKey, LedPartition]] = {}
@@ -166,6 +166,11 @@ class SharePartitions:
         """Return every share-partition that is still led here."""
         return [led for led in self._led.values() if self._is_current(led, led.topic)]
 
+    def close(self) -> None:
+        """The broker is gone, and what it had in memory: logs have nobody to tell any more."""
+        for log in self._watched:
+            log.watchers.pop(self._log_changed, None)
+
     def forget_group(self, group_id: str) -> None:
         """Nobody of a group reads here any more."""
         for key in [key for key in self._led if key.group_id == group_id]:
@@ -199,7 +204,7 @@ class SharePartitions:
     # ------------------------------------------------------------ the share coordinator
 
     def _ask(self, request: ReadShareGroupState | WriteShareGroupState, tell: Callable[[Any], None]) -> None:
-        self._share.persister.ask(request, lambda response: tell(response.results[0].partitions[0]))
+        self._persister.ask(request, lambda response: tell(response.results[0].partitions[0]))
 
     def _read_state(self, led: LedPartition) -> None:
         group_id, topic_id, index = led.key

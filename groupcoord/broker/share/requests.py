@@ -13,11 +13,10 @@ from typing import Any
 from attrs import define, field
 
 from groupcoord.broker.answering import answers
-from groupcoord.broker.configs.groups import GroupConfigs
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.records.topic_data import TopicData
-from groupcoord.broker.share.coordination import ShareCoordination
-from groupcoord.broker.share.leading import LedPartition, SharePartitions
+from groupcoord.broker.share.leading import LedPartition, SettingsOf, SharePartitions
+from groupcoord.broker.share.persister import Persister
 from groupcoord.broker.share.reading import NOTHING_READ, ReadRecords, acquirable_bytes, read_and_acquire
 from groupcoord.broker.share.sessions import SharedPartition, ShareSession, ShareSessions
 from groupcoord.broker.topics.registry import Topic
@@ -103,23 +102,23 @@ class ShareRequests:
 
     Args:
         data: what topics hold.
-        share: the share coordinator.
-        group_configs: say what holds for a share group.
+        persister: asks the share coordinator.
+        settings_of: says what holds for a share group.
         permissions_of: returns what a connection's client may do.
     """
 
     def __init__(
         self,
         data: TopicData,
-        share: ShareCoordination,
-        group_configs: GroupConfigs,
+        persister: Persister,
+        settings_of: SettingsOf,
         permissions_of: Callable[[Connection], Permissions],
     ) -> None:
         self._data = data
         self._permissions_of = permissions_of
-        self._settings_of = settings_of = group_configs.share_settings_of
+        self._settings_of = settings_of
         self.sessions = ShareSessions()
-        self.partitions = SharePartitions(data, share, settings_of)
+        self.partitions = SharePartitions(data, persister, settings_of)
         self._waits: list[tuple[int, int, _Awaited]] = []
         self.count = 0
         """How many fetches there ever were that waited."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from groupcoord.errors import ErrorCode
 from groupcoord.laws import errors_in
@@ -38,7 +38,23 @@ class Ask(NamedTuple):
     group_id: str | None
 
 
-Script = Generator[Ask | Pause, Response | None, None]
+class AskNode(NamedTuple):
+    """A step: send a request to a node, on the one connection to it that is kept. What comes back is as of Ask.
+
+    It need not be one that a coordinator takes: leaders of partitions have others.
+    """
+
+    request: Any
+    node_id: int
+
+
+class HangUp(NamedTuple):
+    """A step: close what is kept; ``tells``: the nodes hear of it, since the machine is still there."""
+
+    tells: bool
+
+
+Script = Generator[Ask | AskNode | HangUp | Pause, Response | None, None]
 """What a client does: a generator of steps, which is sent the answer of each."""
 
 
@@ -62,6 +78,7 @@ class ScriptedClient:
         self._number = stage.next_client_number()
         self._key = stable_number(stage.seed, "visitor", self._number)
         self._connection: Connection | None = None
+        self._kept: dict[int, Connection] = {}
         self._request: Request | None = None
         self._asked: Ask | None = None
         self._step = 0
@@ -86,8 +103,17 @@ class ScriptedClient:
         if isinstance(step, Pause):
             self._wake_in(step.duration_ms)
             return
+        if isinstance(step, HangUp):
+            for connection in self._kept.values():
+                connection.is_silent = connection.is_silent or not step.tells
+                self._stage.cluster.network.close(connection)
+            self._kept.clear()
+            self._wake_in(0)
+            return
         self._request = step.request
-        if step.group_id is None:
+        if isinstance(step, AskNode):
+            self._send_to(step.node_id, step.request)
+        elif step.group_id is None:
             self._send(step.request, mixed(self._key, self._stage.scheduler.time_ms))
         else:
             self._asked = step
@@ -110,11 +136,23 @@ class ScriptedClient:
         self._wake_in(REQUEST_TIMEOUT_MS)
         cluster.network.send(self._connection, self._step, request)
 
+    def _send_to(self, node_id: int, request: Request) -> None:
+        """Send a request on the connection that is kept."""
+        cluster = self._stage.cluster
+        if node_id not in self._kept:
+            self._kept[node_id] = cluster.network.connect(self, self._number, cluster.nodes[node_id - 1])
+        self._connection = self._kept[node_id]
+        self._wake_in(REQUEST_TIMEOUT_MS)
+        cluster.network.send(self._connection, self._step, request)
+
     def receive(self, connection: Connection, correlation_id: int, response: Response) -> None:
         """Take an answer."""
         if connection is not self._connection:
             return
-        self._hang_up()
+        if connection in self._kept.values():
+            self._connection = None
+        else:
+            self._hang_up()
         asked, self._asked = self._asked, None
         if asked is None:
             self._go_on(response)
@@ -131,6 +169,8 @@ class ScriptedClient:
         """Take note of a lost connection."""
         if connection is self._connection:
             self._lose()
+        else:
+            self._forget(connection)
 
     def _lose(self) -> None:
         self._hang_up()
@@ -140,4 +180,10 @@ class ScriptedClient:
     def _hang_up(self) -> None:
         if self._connection is not None:
             self._stage.cluster.network.close(self._connection)
+            self._forget(self._connection)
             self._connection = None
+
+    def _forget(self, connection: Connection) -> None:
+        """Keep a connection no longer."""
+        for node_id in [node_id for node_id, kept in self._kept.items() if kept is connection]:
+            del self._kept[node_id]

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from groupcoord.sim.actors.guests import GuestGroup
 from groupcoord.sim.actors.options import GroupProtocol
+from groupcoord.sim.actors.share_records import ShareRecords
 from groupcoord.sim.actors.streams_tasks import StreamsTasks
 from groupcoord.sim.actors.transactions import Transactions
 from groupcoord.sim.cluster.simulated_cluster import SimulatedCluster
@@ -84,6 +85,7 @@ class Stage:
         transactions: those of all producers.
         operations: how often clients did what.
         guests: groups whose members are no consumers, by name.
+        shares: the records of share groups, by group.
         applications: the tasks of applications of Kafka Streams, by group.
         round_trip_ms: no answer takes longer while nothing is wrong, but for those that wait for others.
     """
@@ -109,6 +111,7 @@ class Stage:
         self.transactions = transactions
         self.operations: Counter[ClientOperation] = Counter()
         self.guests: dict[str, GuestGroup] = {}
+        self.shares: dict[str, ShareRecords] = {}
         self.applications: dict[str, StreamsTasks] = {}
         self.round_trip_ms = 2 * cluster.options.most_latency_ms + 2 * cluster.options.flush_ms
         self._client_count = consumer_count

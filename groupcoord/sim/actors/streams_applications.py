@@ -14,7 +14,7 @@ from groupcoord.messages import (
     TopicInfo,
     Topology,
 )
-from groupcoord.sim.actors.fault import Fault
+from groupcoord.sim.actors.applications import Application
 from groupcoord.sim.actors.population import Population
 from groupcoord.sim.actors.scripted_clients import Ask, Pause, Script, ScriptedClient
 from groupcoord.sim.actors.stage import Stage
@@ -32,35 +32,16 @@ _FENCING = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
 @frozen(kw_only=True)
-class StreamsApplication(Fault):
+class StreamsApplication(Application):
     """An application of one subtopology comes, with some instances, and goes at the end.
 
     Attributes:
-        group: its name.
-        instances: how many there are, each a member.
         threads: so many instances, one after the other, are threads of one process, with one disk.
-        topics: what it reads.
         restore_ms: how long it takes to read the whole state of a task; 0: tasks have none.
-        restart_from_ms: when the first instance is restarted, milliseconds since the run began; None: never.
-        restart_every_ms: how long after one instance the next one is restarted, until all have been.
-        down_ms: how long an instance is gone.
-        is_graceful: it leaves the group before; else it is killed.
     """
 
-    group: str
-    instances: int
-    topics: tuple[str, ...]
     threads: int = 1
     restore_ms: int = 0
-    restart_from_ms: int | None = None
-    restart_every_ms: int = 30_000
-    down_ms: int = 5_000
-    is_graceful: bool = True
-
-    @property
-    def group_id(self) -> str | None:
-        """Its own group, which has no consumers."""
-        return self.group
 
     def begin(self, stage: Stage, population: Population) -> None:
         """Let its instances start."""
@@ -107,11 +88,10 @@ class _Instance:
         """Live, be restarted once, and live until the end."""
         application, start_ms = self.application, self.stage.start_ms
         end_ms = start_ms + application.end_ms
-        if application.restart_from_ms is not None:
-            restart_ms = start_ms + application.restart_from_ms + self.index * application.restart_every_ms
-            if restart_ms < end_ms:
-                yield from self._life(1, restart_ms, leaves=application.is_graceful)
-                yield Pause(application.down_ms)
+        restart_ms = application.restart_ms(self.index)
+        if restart_ms is not None:
+            yield from self._life(1, start_ms + restart_ms, leaves=application.is_graceful)
+            yield Pause(application.down_ms)
         yield from self._life(2, end_ms, leaves=True)
 
     @property

@@ -73,6 +73,15 @@ class Answers(Protocol):
 class ClusterLog:
     """What is durable, whoever wrote it: the log partitions, their leaders, and when they write.
 
+    Args:
+        scheduler: the clock.
+        partition_count: how many log partitions there are.
+        seed: decides what is left to chance.
+        flush_ms: how often it writes; 0: at once.
+        faults: when it is slow or refuses.
+        leaders: another log's, whose leaders may write to this one, too; None: it has its own.
+        is_compacted: it has a cleaner.
+
     A write is durable at the next flush. When that is depends on the moment alone, not on what others write, so it
     makes no difference to the rest of the world who else writes or leaves it out.
 
@@ -86,10 +95,19 @@ class ClusterLog:
     """
 
     def __init__(
-        self, scheduler: Scheduler, partition_count: int, *, seed: int, flush_ms: int, faults: Iterable[StoreFault] = ()
+        self,
+        scheduler: Scheduler,
+        partition_count: int,
+        *,
+        seed: int,
+        flush_ms: int,
+        faults: Iterable[StoreFault] = (),
+        leaders: list[Leader] | None = None,
+        is_compacted: bool = True,
     ) -> None:
         self.memory = MemoryLogStore()
-        self.leaders = [NOBODY] * partition_count
+        self.leaders = leaders or [NOBODY] * partition_count
+        self._is_compacted = is_compacted
         self.fresh: list[list[LogRecord]] = [[] for _ in range(partition_count)]
         self.on_append: Callable[[Sequence[LogRecord]], None] = _ignore
         self.on_look: Callable[[int, int], None] = _ignore
@@ -148,7 +166,7 @@ class ClusterLog:
 
     def is_loaded_compacted(self, partition: int) -> bool:
         """Tell whether the leader of a log partition finds it as a cleaner has left it: every other leader does."""
-        return self.leaders[partition].epoch % 2 == 1
+        return self._is_compacted and self.leaders[partition].epoch % 2 == 1
 
     def compacted(self, partition: int) -> list[LogRecord]:
         """Return what a cleaner would leave of a log partition, tombstones too."""

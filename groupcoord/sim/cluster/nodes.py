@@ -10,15 +10,19 @@ from uuid import UUID
 from groupcoord.config.group_settings import ConsumerGroupSettings
 from groupcoord.coordinator import GroupCoordinator, PartitionStatus
 from groupcoord.core.host import CreateTopics, create_no_topics
+from groupcoord.core.questions import ShareCoordinatorAnswered
 from groupcoord.errors import ErrorCode
 from groupcoord.events import Event
 from groupcoord.messages import Node, Request, Response, TxnOffsetCommit
 from groupcoord.sim.cluster.log import ClusterLog, NodeLog, StoreFault
 from groupcoord.sim.cluster.options import ClusterOptions
+from groupcoord.sim.cluster.share_server import ShareServer
+from groupcoord.sim.cluster.shared_topics import SharedTopics
 from groupcoord.sim.cluster.topics import Topics
 from groupcoord.sim.kernel.network import Connection, Exchange, Network
 from groupcoord.sim.kernel.randomness import Latency, mixed, stable_number
 from groupcoord.sim.kernel.scheduler import Scheduler, rank_of_node
+from groupcoord.wire.share_messages import ShareAcknowledge, ShareFetch
 
 RELOAD_PAUSE_MS = 1_000
 
@@ -39,6 +43,7 @@ class NodeEnvironment:
         on_answer: called with each answer that a node gives, before it travels.
         verify_transaction: asked before a node takes a transactional commit.
         create_internal_topics: creates topics that applications of Kafka Streams need.
+        shared: what share groups work on; None: there are none.
     """
 
     def __init__(
@@ -71,6 +76,7 @@ class NodeEnvironment:
         self.on_event: Callable[[CoordinatorNode, Event], None] = _ignore
         self.on_answer: Callable[[CoordinatorNode, Request, Response], None] = _ignore
         self.create_internal_topics: CreateTopics = create_no_topics
+        self.shared: SharedTopics | None = None
         self.verify_transaction: Callable[[TxnOffsetCommit], ErrorCode] | None = None
         self._id_key = stable_number(seed, "member ids")
         self._id_count = 0
@@ -100,7 +106,8 @@ class CoordinatorNode:
         node_id: 1, 2, …
         is_up: its process runs.
         coordinator: None while it is down.
-        outstanding: requests without an answer, oldest first.
+        outstanding: requests to it without an answer, oldest first.
+        shares: what it does for share groups; None: there are none, or it is down.
         touched: the log partitions to which something may have happened since somebody last emptied this.
         stalled_until_ms: its process does nothing before.
     """
@@ -112,6 +119,7 @@ class CoordinatorNode:
         self.is_up = False
         self.coordinator: GroupCoordinator | None = None
         self.log: NodeLog | None = None
+        self.shares: ShareServer | None = None
         self.outstanding: dict[Exchange, None] = {}
         self.touched: set[int] = set()
         self.stalled_until_ms = 0
@@ -141,6 +149,11 @@ class CoordinatorNode:
             self._failed,
             environment.options.lease_ms,
         )
+        if environment.shared is not None:
+            latency = environment.network.latency
+            self.shares = ShareServer(
+                self, environment.shared, self._scheduler, latency, self._send_answer, self._found_out
+            )
         self.coordinator = GroupCoordinator(
             config=environment.config,
             clock=self._scheduler,
@@ -149,6 +162,7 @@ class CoordinatorNode:
             regexes=environment.topics,
             consumer_group_settings=environment.settings_of,
             create_internal_topics=environment.create_internal_topics,
+            share=self.shares,
             node=self.address,
             owner=self._owner,
             verify_transaction=environment.verify_transaction,
@@ -166,6 +180,9 @@ class CoordinatorNode:
         self._environment.active[self] = None
         self.is_up, self.coordinator, self.stalled_until_ms = False, None, 0
         self.log.cut()
+        if self.shares is not None:
+            self.shares.crash()
+            self.shares = None
         self.outstanding.clear()
         for connection in self._connections:
             connection.waiting.clear()
@@ -176,7 +193,16 @@ class CoordinatorNode:
         node_id, _ = self.leaders_known[partition]
         return self._environment.address_of(node_id)
 
-    def _is_stalled(self, act: Callable[[Any], None], argument: Any) -> bool:
+    def heard_leader(self, partition: int) -> int:
+        """Return who leads a log partition, as this node has heard; -1: nobody."""
+        return self.leaders_known[partition][0]
+
+    def heard_epoch(self, partition: int) -> int | None:
+        """Return the epoch in which this node leads a log partition, as it has heard; None: another one does."""
+        node_id, epoch = self.leaders_known[partition]
+        return epoch if node_id == self.node_id else None
+
+    def is_stalled(self, act: Callable[[Any], None], argument: Any) -> bool:
         """Tell whether the process stands still; then this is done when it goes on, if that is the same process."""
         if self._scheduler.time_ms >= self.stalled_until_ms:
             return False
@@ -193,7 +219,7 @@ class CoordinatorNode:
 
     def receive(self, exchange: Exchange) -> None:
         """Take a request; one connection's are worked on one after the other, as Kafka's broker does."""
-        if self._is_stalled(self.receive, exchange):
+        if self.is_stalled(self.receive, exchange):
             return
         connection = exchange.connection
         self._connections[connection] = None
@@ -203,9 +229,17 @@ class CoordinatorNode:
             self._submit(exchange)
             self.settle()
 
+    def disconnected(self, connection: Connection) -> None:
+        """Hear that a connection is closed on which something hangs: the session of a share consumer."""
+        if self.shares is not None and not self.is_stalled(self.disconnected, connection):
+            self.shares.disconnected(connection)
+
     def _submit(self, exchange: Exchange) -> None:
         assert self.coordinator is not None
         exchange.connection.is_busy = True
+        if self.shares is not None and isinstance(exchange.request, ShareFetch | ShareAcknowledge):
+            self.shares.submit(exchange)
+            return
         self.outstanding[exchange] = None
         group_id = getattr(exchange.request, "group_id", None)
         if group_id is None:
@@ -250,14 +284,27 @@ class CoordinatorNode:
 
     def _answer(self, exchange: Exchange, response: Response | None) -> None:
         del self.outstanding[exchange]
-        if response is None:
-            # Nothing is sent, so the connection stays as it is: the consumer behind it has moved on or gives up.
-            return
+        if response is not None:
+            self._send(exchange, response)
+        # Else nothing is sent, so the connection stays as it is: the consumer behind it has moved on or gives up.
+
+    def _send_answer(self, exchange: Exchange, response: Response) -> None:
+        """Judge and send an answer that isn't the group coordinator's."""
+        self._environment.on_answer(self, exchange.request, response)
+        self._send(exchange, response)
+
+    def _send(self, exchange: Exchange, response: Response) -> None:
         connection = exchange.connection
         self._environment.network.answer(exchange, response)
         connection.is_busy = False
         if connection.waiting:
             self._submit(connection.waiting.popleft())
+
+    def _found_out(self, found: ShareCoordinatorAnswered) -> None:
+        """The share coordinator has answered the group coordinator."""
+        if self.coordinator is not None:
+            self.coordinator.found_out(found)
+            self._settle_after(found.question.partition)
 
     # ------------------------------------------------------------ time
 
@@ -269,7 +316,7 @@ class CoordinatorNode:
             self._scheduler.at(deadline_ms, self._rank, self._tick, (self._life, deadline_ms))
 
     def _tick(self, due: tuple[int, int]) -> None:
-        if self._is_stalled(self._tick, due):
+        if self.is_stalled(self._tick, due):
             return
         life, deadline_ms = due
         coordinator = self.coordinator
@@ -310,11 +357,13 @@ class CoordinatorNode:
         Args:
             word: the partition, its leader, and the leader's epoch.
         """
-        if self.coordinator is None or self._is_stalled(self.hear, word):
+        if self.coordinator is None or self.is_stalled(self.hear, word):
             return
         partition, leader_id, epoch = word
         if epoch > self.leaders_known[partition][1]:
             self.leaders_known[partition] = (leader_id, epoch)
+            if self.shares is not None:
+                self.shares.hear(partition, epoch, leads=leader_id == self.node_id)
         if leader_id != self.node_id:
             self.coordinator.unload(partition, epoch)
         elif self._environment.options.lease_ms is not None and not self.leads(partition):
@@ -354,7 +403,7 @@ class CoordinatorNode:
         )
 
     def _load_on(self, step: tuple[int, int]) -> None:
-        if self._is_stalled(self._load_on, step):
+        if self.is_stalled(self._load_on, step):
             return
         life, partition = step
         if life != self._life or self.coordinator is None:
@@ -379,7 +428,7 @@ class CoordinatorNode:
         self._scheduler.at(self._scheduler.time_ms + RELOAD_PAUSE_MS, self._rank, self._reload, (self._life, partition))
 
     def _reload(self, due: tuple[int, int]) -> None:
-        if self._is_stalled(self._reload, due):
+        if self.is_stalled(self._reload, due):
             return
         life, partition = due
         coordinator = self.coordinator

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from groupcoord.coordinator import GroupCoordinator
@@ -13,6 +13,7 @@ from groupcoord.messages import Node
 from groupcoord.sim.cluster.log import NOBODY, Leader, StoreFault
 from groupcoord.sim.cluster.nodes import CoordinatorNode, NodeEnvironment
 from groupcoord.sim.cluster.options import ClusterOptions
+from groupcoord.sim.cluster.shared_topics import SharedTopics
 from groupcoord.sim.cluster.topics import Topics
 from groupcoord.sim.kernel.randomness import mixed, stable_number
 from groupcoord.sim.kernel.scheduler import WORLD_RANK, Scheduler
@@ -32,10 +33,14 @@ class KnownGroup(NamedTuple):
 class SimulatedCluster:
     """All that clients talk to.
 
+    Args:
+        has_share_groups: records are shared (KIP-932), so topics hold some.
+
     Attributes:
         environment: what the nodes share; its ``on_event`` and ``on_answer`` hear of what they do.
         scheduler, options, config, network, log, topics: of the environment.
         nodes: node 1 first.
+        shared: what share groups work on; None: there are none.
         on_crash: called with each node that is killed.
         on_change: called with a line about nodes and log partitions.
     """
@@ -47,13 +52,19 @@ class SimulatedCluster:
         *,
         seed: int,
         topics: Topics,
-        store_faults: Iterable[StoreFault] = (),
+        store_faults: Sequence[StoreFault] = (),
+        has_share_groups: bool = False,
     ) -> None:
         self.topics = topics
         self.environment = environment = NodeEnvironment(
             scheduler, options, seed=seed, topics=self.topics, store_faults=store_faults
         )
         environment.create_internal_topics = self._create_internal_topics
+        self.shared: SharedTopics | None = None
+        if has_share_groups:
+            self.shared = environment.shared = SharedTopics(
+                scheduler, options, topics, environment.log, seed=seed, faults=store_faults
+            )
         self.scheduler = scheduler
         self.options = options
         self.config = options.config
@@ -112,6 +123,8 @@ class SimulatedCluster:
         """Give a topic more partitions, or create it; return the new ones. Nodes that are up learn of it at once."""
         is_new = self.topics.partition_count(topic) is None
         added = self.topics.set_partition_count(topic, partition_count)
+        if self.shared is not None:
+            self.shared.set_partition_count(topic)
         for node in self.nodes:
             node.topics_changed((topic,), are_new=is_new)
         return added
@@ -132,6 +145,8 @@ class SimulatedCluster:
     def delete_topic(self, topic: str) -> None:
         """Delete a topic. Nodes that are up learn of it at once, and delete the offsets that were committed for it."""
         topic_id = self.topics.delete(topic)
+        if self.shared is not None:
+            self.shared.delete_topic(topic)
         for node in self.nodes:
             node.topic_deleted(topic, topic_id)
 

@@ -36,6 +36,9 @@ class Server(Protocol):
     def receive(self, exchange: Exchange) -> None:
         """A request has come."""
 
+    def disconnected(self, connection: Connection) -> None:
+        """A connection is closed, which is told of those alone that something hangs on."""
+
 
 class Exchange:
     """A request on a connection, and what its answer belongs to."""
@@ -58,6 +61,7 @@ class Connection:
         rank: of its requests' arrivals; one more is that of the answers'.
         is_listening: the consumer still wants what comes on it.
         is_dead: the node's end is gone: requests find nobody.
+        is_watched: something hangs on it at the node, so that it is told when the connection ends.
         is_silent: nothing gets through any more, and nobody was told: who waits finds out by waiting too long.
         waiting: requests that have arrived while the node still works on an earlier one.
         is_busy: the node works on a request.
@@ -72,6 +76,7 @@ class Connection:
         "is_dead",
         "is_listening",
         "is_silent",
+        "is_watched",
         "key",
         "last_answer_ms",
         "last_request_ms",
@@ -89,6 +94,7 @@ class Connection:
         self.is_listening = True
         self.is_dead = False
         self.is_silent = False
+        self.is_watched = False
         self.is_busy = False
         self.burst = 0
         self.waiting: deque[Exchange] = deque()
@@ -180,13 +186,23 @@ class Network:
             now_ms = self._scheduler.time_ms
             notified_ms = now_ms + self.latency.at(~connection.key, now_ms)
             self._scheduler.at(notified_ms, connection.rank + 1, self._notify, connection)
+            if connection.is_watched:
+                self._scheduler.at(now_ms, connection.rank, self._end, connection)
 
     def _notify(self, connection: Connection) -> None:
         if connection.is_listening and not connection.is_silent:
             connection.is_listening = False
             connection.client.disconnected(connection)
 
-    @staticmethod
-    def close(connection: Connection) -> None:
+    def close(self, connection: Connection) -> None:
         """The consumer hangs up. Requests that are on their way still arrive and count; nobody hears the answers."""
         connection.is_listening = False
+        if connection.is_watched and self._gets_through(connection):
+            now_ms = self._scheduler.time_ms
+            told_ms = max(now_ms + self.latency.at(connection.key, now_ms), connection.last_request_ms)
+            self._scheduler.at(told_ms, connection.rank, self._end, connection)
+
+    @staticmethod
+    def _end(connection: Connection) -> None:
+        if connection.server.is_up:
+            connection.server.disconnected(connection)

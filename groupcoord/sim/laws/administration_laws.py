@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from groupcoord.coordinator import ConsumerGroupState, GroupState
 from groupcoord.core.consumer_protocol import TopicPartition, decode_assignment
+from groupcoord.core.share.group import ShareGroupState
 from groupcoord.core.streams.group import StreamsGroupState
 from groupcoord.errors import ErrorCode
 from groupcoord.laws import require
@@ -15,6 +16,7 @@ STATES = {state.value for state in GroupState if state is not GroupState.DEAD}
 STATES_BY_TYPE = {
     "classic": STATES,
     "consumer": {state.value for state in ConsumerGroupState if state is not ConsumerGroupState.DEAD},
+    "share": {state.value for state in ShareGroupState if state is not ShareGroupState.DEAD},
     "streams": {state.value for state in StreamsGroupState if state is not StreamsGroupState.DEAD},
 }
 

@@ -78,6 +78,11 @@ from groupcoord.sim.laws.consumer_group_laws import (
     check_told,
 )
 from groupcoord.sim.laws.log_laws import LogLaws
+from groupcoord.sim.laws.share_laws import ShareLaws
+from groupcoord.wire.share_messages import ShareAcknowledge, ShareFetch
+
+OF_NO_OWNER = (FindCoordinator, ListGroups, ShareFetch, ShareAcknowledge)
+"""Who doesn't own the log may answer these, too."""
 
 REBUILD_INTERVAL_MS = 30_000
 """So rarely hard state is compared with what a snapshot and a compacted log make."""
@@ -85,6 +90,9 @@ REBUILD_INTERVAL_MS = 30_000
 
 class RunLaws:
     """Judges a run (an :class:`~groupcoord.sim.actors.stage.OwnershipObserver`).
+
+    Attributes:
+        shares: the laws of share groups, where there are some.
 
     Args:
         cluster: what is judged.
@@ -100,6 +108,7 @@ class RunLaws:
         self._owners = None if lease_ms is None else OwnerLaws(lease_ms)
         if self._owners is not None:
             cluster.log.on_look = self._owners.looked
+        self.shares: ShareLaws | None = None
         self.looks = 0
         self._cluster = cluster
         self._environment = cluster.environment
@@ -222,10 +231,12 @@ class RunLaws:
 
     def on_answer(self, node: CoordinatorNode, request: Request, response: Response, *, is_clean: bool) -> None:
         """Look at an answer before it travels; ``is_clean``: there is no error in it."""
-        if self._owners is not None and not isinstance(request, FindCoordinator | ListGroups):
+        if self._owners is not None and not isinstance(request, OF_NO_OWNER):
             self._owners.told(node.owner, response, self._cluster.scheduler.time_ms)
         if not is_clean and ErrorCode.FENCED_INSTANCE_ID in error_codes(response):
             self._note_fenced(node, request)
+        if self.shares is not None:
+            self.shares.on_answer(node, request, response, self._cluster.scheduler.time_ms)
         match request:
             case Heartbeat():
                 assert isinstance(response, HeartbeatResponse)
@@ -420,6 +431,8 @@ class RunLaws:
         self._environment.active = dict.fromkeys(self._cluster.nodes)
         self._next_rebuild_ms = 0
         self.look()
+        if self.shares is not None:
+            self.shares.conclude()
 
     def _look_at(self, node: CoordinatorNode, rebuilds: bool) -> None:
         coordinator = node.coordinator
@@ -428,6 +441,8 @@ class RunLaws:
         touched, node.touched = node.touched, set()
         if rebuilds:
             touched.update(range(self._cluster.partition_count))
+        if rebuilds and self.shares is not None:
+            self.shares.look_at(node)
         coordinator.check(touched)
         check_tokens(coordinator, node.outstanding)
         check_size(coordinator)

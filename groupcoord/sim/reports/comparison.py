@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import frozen
 
-from groupcoord.sim.reports.measures import MEASURES, UNOWNED, Measure
+from groupcoord.sim.reports.measures import DONE, MEASURES, UNOWNED, Measure
 from groupcoord.sim.reports.runs import FleetReport, Run
 
 _T_95 = (
@@ -50,7 +50,7 @@ class Difference:
 
 @frozen
 class Verdict:
-    """Which variant costs least, by how long partitions are without owner.
+    """Which variant costs least: by how long partitions are without owner, or records take until they are done.
 
     Attributes:
         best: the variant with the least.
@@ -78,11 +78,13 @@ class Comparison:
 
     def verdict(self) -> Verdict | None:
         """Return which variant costs least; None if no seed tells it of two of them."""
-        means = [fmean(_means(report.runs, UNOWNED.key).values() or (inf,)) for report in self.reports]
+        has_owners = any(report.values(UNOWNED.key) for report in self.reports)
+        measure = UNOWNED if has_owners else DONE
+        means = [fmean(_means(report.runs, measure.key).values() or (inf,)) for report in self.reports]
         ranked = [self.reports[place] for place in sorted(range(len(means)), key=means.__getitem__)]
         best, *others = ranked
         other = others[0] if best is self.reports[0] else self.reports[0]
-        found = {report.variant: difference_of(UNOWNED, best, report) for report in others}
+        found = {report.variant: difference_of(measure, best, report) for report in others}
         difference = found[other.variant]
         if difference is None:
             return None

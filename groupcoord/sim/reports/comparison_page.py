@@ -7,7 +7,7 @@ from groupcoord.analysis.report.html import Html, element, joined
 from groupcoord.analysis.report.layout import Section, listing, paragraph, soft
 from groupcoord.analysis.report.text import listed
 from groupcoord.sim.reports.comparison import Comparison, Difference
-from groupcoord.sim.reports.measures import MEASURES, UNOWNED, Scale, scale_of
+from groupcoord.sim.reports.measures import DONE, MEASURES, UNOWNED, Scale, scale_of
 from groupcoord.sim.reports.page import causes_table, describe_seeds, middles_and_mosts, result_of, unit_of
 from groupcoord.sim.reports.plots import plot
 from groupcoord.sim.reports.timeline import draw_timeline, span_of
@@ -38,14 +38,18 @@ def comparison_page(comparison: Comparison, command: str) -> str:
     return layout.page(first.name, lead, sections)
 
 
+LESS = {UNOWNED.key: "less without owner per partition", DONE.key: "less per record until it is done"}
+"""What a variant costs less of, by the measure by which variants are compared."""
+
+
 def told_verdict(comparison: Comparison) -> str:
     """Return in a sentence or two which variant costs least; nothing if no seed tells."""
     verdict = comparison.verdict()
     if verdict is None:
         return ""
     best, other, difference = verdict.best.variant, verdict.other.variant, verdict.difference
-    scale = scale_of(UNOWNED, [difference.mean])
-    less = f"{scale.format(-difference.mean)} {scale.name} less without owner per partition than {other}"
+    scale = scale_of(difference.measure, [difference.mean])
+    less = f"{scale.format(-difference.mean)} {scale.name} {LESS[difference.measure.key]} than {other}"
     if difference.least is None or difference.most is None:
         return f"{best} costs least: {less}, in one seed."
     between = f"95 % between {scale.format(-difference.most)} and {scale.format(-difference.least)} {scale.name}"

@@ -38,6 +38,9 @@ UNOWNED = Measure(
 )
 """What consumers are there for is that every partition is worked on: by this, ways to do so are compared first."""
 
+DONE = Measure("done_ms", "done after", "ms", "record", "How long after it was written a share group has accepted it.")
+"""By this they are compared where there are no consumers, but workers that share records."""
+
 MEASURES = (
     Measure("rebalances", "rebalances", "rebalances", "group", "How many there were."),
     Measure("rebalance_duration_ms", "rebalance", "ms", "rebalance", "How long it took."),
@@ -101,6 +104,16 @@ MEASURES = (
         "committed transaction",
         "How long after the decision to commit the group's coordinator had its marker, and consumers its offsets.",
     ),
+    DONE,
+    Measure(
+        "lock_wait_ms",
+        "waited for a lock",
+        "ms",
+        "record of a dead worker",
+        "How long it took until another one got it.",
+    ),
+    Measure("redeliveries", "delivered again", "records", "share group", "How many were delivered more than once."),
+    Measure("archived", "given up", "records", "share group", "How many were rejected, or delivered too often."),
 )
 
 

@@ -107,6 +107,19 @@ def _figures_of(world: World) -> Iterator[GroupFigures]:
             {},
         )
 
+    for group_id, records in world.stage.shares.items():
+        found = records.figures
+        yield GroupFigures(
+            group_id,
+            {
+                "redeliveries": (found.redeliveries,),
+                "archived": (records.archived,),
+                "done_ms": tuple(found.done_ms),
+                "lock_wait_ms": tuple(found.lock_waits_ms),
+            },
+            {},
+        )
+
 
 def run_seeds(seeds: Sequence[int], options_of: OptionsOf, jobs: int = 1) -> Iterator[Run]:
     """Run seeds, in processes of their own if ``jobs`` is above 1; results come in the order of the seeds.

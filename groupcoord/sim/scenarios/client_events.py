@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 from groupcoord.sim.actors.administrators import AdminAction, Administrator
 from groupcoord.sim.actors.fault import Fault
 from groupcoord.sim.actors.foreign_records import FOREIGN, ForeignRecords
 from groupcoord.sim.actors.producers import TransactionalProducer
+from groupcoord.sim.actors.share_workers import ShareWorkers
 from groupcoord.sim.actors.simple_consumers import SimpleConsumer
 from groupcoord.sim.actors.streams_applications import StreamsApplication
 from groupcoord.sim.scenarios.fault_events import EventTargets, Make, group_of
 from groupcoord.sim.scenarios.table_reader import TableReader
 
 SIMPLE_CONSUMER = "simple-consumer"
+STREAMS_APPLICATION, SHARE_WORKERS = PROGRAMS = ("streams-application", "share-workers")
+"""What comes as a group of its own: a fleet may be nothing else."""
 
 
 def _transactional_producer(table: TableReader, targets: EventTargets) -> Make:
@@ -73,36 +77,68 @@ def _simple_consumer(table: TableReader, targets: EventTargets) -> Make:
     return make
 
 
-def _streams_application(table: TableReader, targets: EventTargets) -> Make:
+def _application(table: TableReader, targets: EventTargets) -> Callable[[Random, int], dict[str, Any]]:
+    """Read the keys that programs with instances have in common; return what draws the arguments of one."""
     group, topics = table.text("group"), table.names("topics")
     for topic in topics:
         table.require_known("topics", topic, targets.topics)
     if group in (other.group_id for other in targets.groups):
         table.fail("group", f"there are consumers with the name {group!r}")
-    bounds, instances = table.duration_range("for"), table.number("instances", 2, at_least=1, at_most=1_000)
+    bounds, restart = table.duration_range("for"), table.duration_range("restart", "0ms")
+    arguments: dict[str, Any] = {
+        "group": group,
+        "topics": topics,
+        "instances": table.number("instances", 2, at_least=1, at_most=1_000),
+        "restart_every_ms": table.positive_duration("every", "30s"),
+        "down_ms": table.positive_duration("down", "5s"),
+        "is_graceful": table.flag("graceful", True),
+    }
+
+    def draw(chance: Random, at_ms: int) -> dict[str, Any]:
+        end_ms = at_ms + chance.randint(*bounds)
+        restart_ms = at_ms + chance.randint(*restart) if restart[1] else None
+        return {"start_ms": at_ms, "end_ms": end_ms, "restart_from_ms": restart_ms, **arguments}
+
+    return draw
+
+
+def _streams_application(table: TableReader, targets: EventTargets) -> Make:
+    draw = _application(table, targets)
     threads = table.number("threads", 1, at_least=1, at_most=1_000)
-    restore_ms, restart = table.duration("restore", "0ms"), table.duration_range("restart", "0ms")
-    every_ms, down_ms = table.positive_duration("every", "30s"), table.positive_duration("down", "5s")
-    is_graceful = table.flag("graceful", True)
+    restore_ms = table.duration("restore", "0ms")
+    return lambda chance, at_ms: [
+        StreamsApplication(**draw(chance, at_ms), threads=threads, restore_ms=restore_ms),
+    ]
 
-    def make(chance: Random, at_ms: int) -> list[Fault]:
-        return [
-            StreamsApplication(
-                start_ms=at_ms,
-                end_ms=at_ms + chance.randint(*bounds),
-                group=group,
-                instances=instances,
-                topics=topics,
-                threads=threads,
-                restore_ms=restore_ms,
-                restart_from_ms=at_ms + chance.randint(*restart) if restart[1] else None,
-                restart_every_ms=every_ms,
-                down_ms=down_ms,
-                is_graceful=is_graceful,
-            )
-        ]
 
-    return make
+def _share_workers(table: TableReader, targets: EventTargets) -> Make:
+    draw = _application(table, targets)
+    percents: dict[str, Any] = {
+        f"{name}_percent": table.number(f"{name}_percent", 0, at_most=100)
+        for name in ("release", "reject", "hang", "crash", "vanish")
+    }
+    write_every_ms, hang_ms = table.positive_duration("write_every", "1s"), table.duration("hang", "1m")
+    work_ms, renews, is_limit = (
+        table.duration_range("work", "0ms"),
+        table.flag("renews", False),
+        table.flag("record_limit", False),
+    )
+    batch_max, max_records = (
+        table.number(key, usual, at_least=1, at_most=10_000) for key, usual in (("batch", 10), ("max_records", 500))
+    )
+    return lambda chance, at_ms: [
+        ShareWorkers(
+            **draw(chance, at_ms),
+            **percents,
+            write_every_ms=write_every_ms,
+            batch_max=batch_max,
+            max_records=max_records,
+            is_limit=is_limit,
+            work_ms=work_ms,
+            hang_ms=hang_ms,
+            renews=renews,
+        )
+    ]
 
 
 def _known_group(table: TableReader, targets: EventTargets) -> str:
@@ -155,7 +191,8 @@ def _foreign_record(table: TableReader, targets: EventTargets) -> Make:
 CLIENT_EVENTS: dict[str, Callable[[TableReader, EventTargets], Make]] = {
     "transactional-producer": _transactional_producer,
     SIMPLE_CONSUMER: _simple_consumer,
-    "streams-application": _streams_application,
+    STREAMS_APPLICATION: _streams_application,
+    SHARE_WORKERS: _share_workers,
     "describe-group": _describe_group,
     "delete-group": _delete_group,
     "delete-offsets": _delete_offsets,

@@ -20,7 +20,7 @@ from groupcoord.sim.actors.fault import Fault
 from groupcoord.sim.actors.options import GroupOptions, GroupProtocol
 from groupcoord.sim.cluster.options import ClusterOptions
 from groupcoord.sim.kernel.randomness import stream
-from groupcoord.sim.scenarios.client_events import CLIENT_EVENTS, SIMPLE_CONSUMER
+from groupcoord.sim.scenarios.client_events import CLIENT_EVENTS, PROGRAMS, SIMPLE_CONSUMER
 from groupcoord.sim.scenarios.fault_events import FAULT_EVENTS, EventTargets
 from groupcoord.sim.scenarios.options import WorldOptions
 from groupcoord.sim.scenarios.table_reader import ScenarioError, TableReader
@@ -123,6 +123,8 @@ def scenario_of(values: Mapping[str, Any], lines: Mapping[Path, int]) -> Scenari
         calm_ms=root.duration("calm", "10s"),
     )
     tables = root.tables("events", [])
+    if not groups and not any(table.text("kind") in PROGRAMS for table in tables):
+        root.fail("groups", "must be at least one, unless there is an event " + " or ".join(PROGRAMS))
     simple_groups = tuple(table.text("group") for table in tables if table.text("kind") == SIMPLE_CONSUMER)
     targets = EventTargets(cluster, topics, groups, simple_groups)
     events = tuple(_event(table, targets, duration_ms) for table in tables)
@@ -248,7 +250,7 @@ def _groups(
     """Return the groups, and by id the settings of their own that they have at their coordinator."""
     groups: list[GroupOptions] = []
     group_configs: dict[str, dict[str, int]] = {}
-    for table in root.tables("groups"):
+    for table in root.tables("groups", []):
         table.expect(*GROUP_KEYS)
         group, copies, own = (
             _group(table, topics, config),
@@ -262,8 +264,6 @@ def _groups(
             table.fail("name", f"there are two groups {group.group_id!r}")
         if sum(each.consumer_count for each in groups) > LARGEST_FLEET:
             table.fail("members", f"a fleet has at most {LARGEST_FLEET} consumers")
-    if not groups:
-        root.fail("groups", "must be at least one")
     return tuple(groups), group_configs
 
 

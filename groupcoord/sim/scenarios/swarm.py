@@ -14,6 +14,7 @@ from groupcoord.sim.actors.fault import Fault
 from groupcoord.sim.actors.foreign_records import FOREIGN, ForeignRecords
 from groupcoord.sim.actors.options import GroupOptions, GroupProtocol
 from groupcoord.sim.actors.producers import TransactionalProducer
+from groupcoord.sim.actors.share_workers import ShareWorkers
 from groupcoord.sim.actors.simple_consumers import SimpleConsumer
 from groupcoord.sim.actors.streams_applications import StreamsApplication
 from groupcoord.sim.cluster.options import ClusterOptions
@@ -72,6 +73,8 @@ def swarm_options(seed: int) -> WorldOptions:
     faults += _others(seed, duration_ms, cluster, topics, groups)
     cluster, applications = _with_applications(seed, duration_ms, cluster, topics)
     faults += applications
+    cluster, workers = _with_workers(seed, duration_ms, cluster, topics)
+    faults += workers
     return WorldOptions(
         cluster=cluster,
         topics=topics,
@@ -271,6 +274,60 @@ def _with_applications(
                 restart_every_ms=chance.choice((500, 5_000, 20_000)),
                 down_ms=chance.choice((0, 1_000, 15_000)),
                 is_graceful=chance.random() < 0.5,
+            )
+        )
+    return evolve(cluster, config=config), found
+
+
+def _with_workers(
+    seed: int, duration_ms: int, cluster: ClusterOptions, topics: dict[str, int]
+) -> tuple[ClusterOptions, list[Fault]]:
+    """Return the cluster with settings of share groups, and workers of one or two in one world of three."""
+    chance = stream(seed, "swarm", "shares")
+    if chance.random() >= 1 / 3:
+        return cluster, []
+    session_timeout_ms = chance.choice((6_000, 10_000, 30_000))
+    config = evolve(
+        cluster.config,
+        group_share_min_session_timeout_ms=1_000,
+        group_share_session_timeout_ms=session_timeout_ms,
+        group_share_min_heartbeat_interval_ms=100,
+        group_share_heartbeat_interval_ms=chance.choice((500, 2_000, session_timeout_ms // 3)),
+        group_share_assignment_interval_ms=chance.choice((0, 1_000)),
+        group_share_initialize_retry_interval_ms=chance.choice((1_000, 30_000)),
+        group_share_delivery_count_limit=chance.choice((2, 3, 5)),
+        group_share_min_record_lock_duration_ms=1_000,
+        group_share_record_lock_duration_ms=chance.choice((1_000, 5_000, 30_000)),
+        group_share_partition_max_record_locks=chance.choice((100, 2_000)),
+        share_coordinator_snapshot_update_records_per_snapshot=chance.choice((0, 3, 500)),
+    )
+    found: list[Fault] = []
+    for number in range(chance.randint(1, 2)):
+        start_ms = chance.randint(0, duration_ms // 2)
+        work_ms = chance.choice((0, 100, 2_000))
+        found.append(
+            ShareWorkers(
+                start_ms=start_ms,
+                end_ms=chance.randint(start_ms + 10_000, duration_ms - 1_000),
+                group=f"jobs{number}",
+                instances=chance.randint(1, 4),
+                topics=tuple(sorted(chance.sample(sorted(topics), chance.randint(1, len(topics))))),
+                restart_from_ms=chance.choice((None, start_ms + chance.randint(0, 40_000))),
+                restart_every_ms=chance.choice((500, 5_000, 20_000)),
+                down_ms=chance.choice((0, 1_000, 15_000)),
+                is_graceful=chance.random() < 0.5,
+                write_every_ms=chance.choice((500, 2_000)),
+                batch_max=chance.choice((1, 10)),
+                max_records=chance.choice((1, 20, 500)),
+                is_limit=chance.random() < 0.3,
+                work_ms=(0, work_ms),
+                release_percent=chance.choice((0, 5, 30)),
+                reject_percent=chance.choice((0, 5)),
+                hang_percent=chance.choice((0, 10)),
+                hang_ms=chance.choice((500, 40_000)),
+                renews=chance.random() < 0.3,
+                crash_percent=chance.choice((0, 2, 10)),
+                vanish_percent=chance.choice((0, 50, 100)),
             )
         )
     return evolve(cluster, config=config), found

@@ -1,0 +1,384 @@
+"""Workers of a share group (KIP-932): they fetch records, work on them and say what became of them, or die."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+from random import Random
+
+from attrs import define, field, frozen
+
+from groupcoord.core.share_partition.acknowledging import AcknowledgeType
+from groupcoord.core.share_state.records import SharePartitionKey
+from groupcoord.errors import ErrorCode
+from groupcoord.messages import Response, ShareGroupHeartbeat, ShareGroupHeartbeatResponse
+from groupcoord.sim.actors.applications import Application
+from groupcoord.sim.actors.population import Population
+from groupcoord.sim.actors.scripted_clients import Ask, AskNode, HangUp, Pause, Script, ScriptedClient
+from groupcoord.sim.actors.share_records import ShareRecords
+from groupcoord.sim.actors.stage import Stage
+from groupcoord.sim.cluster.shared_topics import SharedTopics
+from groupcoord.sim.kernel.randomness import stream
+from groupcoord.wire.share_messages import (
+    FINAL_EPOCH,
+    FIRST_EPOCH,
+    AcknowledgementBatch,
+    ForgottenShareTopic,
+    ShareAcknowledge,
+    ShareAcknowledgeResponse,
+    ShareFetch,
+    ShareFetchPartition,
+    ShareFetchResponse,
+    ShareFetchTopic,
+)
+
+WORKER = "share worker"
+PRODUCER = "producer of jobs"
+
+RETRY_MS = 500
+"""What nobody took is tried again after so long."""
+
+IDLE_MS = 100
+"""So long a worker pauses that has got nothing."""
+
+MAX_WAIT_MS = 500
+"""So long a fetch waits for records."""
+
+MAX_BYTES = 1024 * 1024
+
+Outcomes = dict[SharePartitionKey, dict[int, AcknowledgeType]]
+"""What becomes of records, by share-partition and offset."""
+
+
+@frozen(kw_only=True)
+class ShareWorkers(Application):
+    """Workers of a share group come, and somebody who writes records for them; they go when all of these are done.
+
+    Attributes:
+        write_every_ms: so often a batch of records is written to one of the partitions, until the end.
+        batch_max: of up to so many.
+        max_records: a worker fetches up to so many.
+        is_limit: never more than that (KIP-1206).
+        work_ms: it works on what a fetch brought for so long, from … to …
+        release_percent, reject_percent: so many records it gives back, for another try or for good.
+        hang_percent: so many times it takes longer.
+        hang_ms: by so much.
+        renews: it renews its locks meanwhile (KIP-1222).
+        crash_percent: after so many times of work it dies before it has said what came of it.
+        vanish_percent: so many of those who die are gone with their machine, so that nodes aren't told.
+    """
+
+    write_every_ms: int = 1_000
+    batch_max: int = 10
+    max_records: int = 500
+    is_limit: bool = False
+    work_ms: tuple[int, int] = (0, 0)
+    release_percent: int = 0
+    reject_percent: int = 0
+    hang_percent: int = 0
+    hang_ms: int = 60_000
+    renews: bool = False
+    crash_percent: int = 0
+    vanish_percent: int = 0
+
+    def begin(self, stage: Stage, population: Population) -> None:
+        """Let them start."""
+        shared = stage.cluster.shared
+        assert shared is not None, "a world with share groups has topics that hold something"
+        records = stage.shares[self.group] = ShareRecords(self.group, self.topics, shared)
+        guest = stage.guest(self.group)
+        chance = stream(stage.seed, "jobs", self.group)
+        ScriptedClient(stage, PRODUCER, guest, _produce(self, stage, shared, chance))
+        for index in range(self.instances):
+            worker = _Worker(self, index, stage, shared, records, stream(stage.seed, "worker", self.group, index))
+            ScriptedClient(stage, WORKER, guest, worker.heart())
+            ScriptedClient(stage, WORKER, guest, worker.hands())
+
+
+def _produce(workers: ShareWorkers, stage: Stage, shared: SharedTopics, chance: Random) -> Script:
+    """Write records until the end."""
+    end_ms = stage.start_ms + workers.end_ms
+    while stage.scheduler.time_ms < end_ms:
+        keys = shared.keys_of(workers.group, workers.topics)
+        if keys:
+            key = chance.choice(keys)
+            topic = shared.registry.get_by_id(key.topic_id)
+            assert topic is not None
+            shared.produce(topic, key.partition, chance.randint(1, workers.batch_max))
+        yield Pause(workers.write_every_ms)
+
+
+@define
+class _Session:
+    """A share session with a node.
+
+    Attributes:
+        epoch: of the next request.
+        partitions: what it reads.
+        outcomes: what the next fetch is to say of records.
+    """
+
+    epoch: int = FIRST_EPOCH
+    partitions: frozenset[SharePartitionKey] = frozenset()
+    outcomes: Outcomes = field(factory=dict)
+
+    def count(self) -> None:
+        """A request was taken."""
+        self.epoch += 1
+
+
+@define
+class _Worker:
+    """One worker, over its lives.
+
+    Attributes:
+        life: how often it was started.
+        is_alive: it runs.
+        is_over: it has done all that there was to do.
+        epoch: its member epoch.
+        assigned: what it may read.
+        sessions: by node.
+        held: what it has got and nothing came of so far.
+    """
+
+    workers: ShareWorkers
+    index: int
+    stage: Stage
+    shared: SharedTopics
+    records: ShareRecords
+    chance: Random
+    life: int = 0
+    is_alive: bool = False
+    is_over: bool = False
+    was_restarted: bool = False
+    epoch: int = 0
+    assigned: tuple[SharePartitionKey, ...] = ()
+    sessions: dict[int, _Session] = field(factory=dict)
+    held: dict[SharePartitionKey, set[int]] = field(factory=dict)
+
+    @property
+    def _now_ms(self) -> int:
+        return self.stage.scheduler.time_ms
+
+    @property
+    def _is_ending(self) -> bool:
+        """Nothing goes wrong any more, so that all can be done."""
+        return self._now_ms >= self.stage.start_ms + self.workers.end_ms
+
+    @property
+    def _member_id(self) -> str:
+        return f"{self.workers.group}-{self.index}-{self.life}"
+
+    def _strikes(self, percent: int) -> bool:
+        return not self._is_ending and self.chance.random() < percent / 100
+
+    # ------------------------------------------------------------ the group
+
+    def heart(self) -> Script:
+        """Stay in the group as long as it lives."""
+        group = self.workers.group
+        while not self.is_over:
+            if not self.is_alive:
+                yield Pause(IDLE_MS)
+                continue
+            life = self.life
+            request = ShareGroupHeartbeat(group, self._member_id, self.epoch, client_id=self._member_id)
+            if self.epoch == 0:
+                request.subscribed_topic_names = self.workers.topics
+            answer = yield Ask(request, group)
+            if life != self.life or not self.is_alive:
+                continue
+            if isinstance(answer, ShareGroupHeartbeatResponse) and answer.error_code is ErrorCode.NONE:
+                self.epoch = answer.member_epoch
+                if answer.assignment is not None:
+                    self.assigned = tuple(
+                        SharePartitionKey(group, topic.topic_id, index)
+                        for topic in answer.assignment
+                        for index in topic.partitions
+                    )
+                yield Pause(answer.heartbeat_interval_ms)
+                continue
+            if isinstance(answer, ShareGroupHeartbeatResponse) and answer.error_code is ErrorCode.UNKNOWN_MEMBER_ID:
+                self.epoch, self.assigned = 0, ()
+            yield Pause(RETRY_MS)
+
+    # ------------------------------------------------------------ records
+
+    def hands(self) -> Script:
+        """Fetch, work and acknowledge until all is done, through its deaths and restarts."""
+        while not self.is_over:
+            self.life += 1
+            self.is_alive, self.epoch, self.assigned = True, 0, ()
+            self.sessions, self.held = {}, {}
+            yield from self._live()
+            yield Pause(self.workers.down_ms)
+
+    def _live(self) -> Script:
+        while self.is_alive:
+            if self._is_ending and self.records.are_done():
+                self.is_over = True
+                yield from self._close()
+                return
+            if self._is_restart_due():
+                self.was_restarted = True
+                yield from (self._close if self.workers.is_graceful else self._die)()
+                return
+            led = self._by_leader()
+            if not led:
+                yield Pause(IDLE_MS)
+            for node_id, partitions in led.items():
+                outcomes = yield from self._fetch(node_id, partitions)
+                if outcomes:
+                    yield from self._work(node_id, outcomes)
+                else:
+                    yield Pause(IDLE_MS)
+                if not self.is_alive:
+                    return
+
+    def _is_restart_due(self) -> bool:
+        restart_ms = self.workers.restart_ms(self.index)
+        is_planned = restart_ms is not None and not self.was_restarted
+        return is_planned and self._now_ms >= self.stage.start_ms + (restart_ms or 0)
+
+    def _by_leader(self) -> dict[int, frozenset[SharePartitionKey]]:
+        """Return what it may read, by the node that leads it."""
+        found: dict[int, set[SharePartitionKey]] = {}
+        for key in self.assigned:
+            topic = self.shared.registry.get_by_id(key.topic_id)
+            leader_id = -1 if topic is None else self.shared.leader_of(topic, key.partition)
+            if leader_id >= 0:
+                found.setdefault(leader_id, set()).add(key)
+        return {node_id: frozenset(found[node_id]) for node_id in sorted(found)}
+
+    def _fetch(
+        self, node_id: int, partitions: frozenset[SharePartitionKey]
+    ) -> Generator[AskNode | Pause, Response | None, Outcomes]:
+        """Fetch from a node, and return what it brought, all of which is to be accepted so far."""
+        session, workers = self.sessions.setdefault(node_id, _Session()), self.workers
+        said, session.outcomes = session.outcomes, {}
+        request = ShareFetch(
+            workers.group,
+            self._member_id,
+            session.epoch,
+            MAX_WAIT_MS,
+            1,
+            MAX_BYTES,
+            workers.max_records,
+            workers.max_records,
+            _topics(said, partitions - session.partitions),
+            _forgotten(session.partitions - partitions),
+            int(workers.is_limit),
+        )
+        answer = yield AskNode(request, node_id)
+        if not isinstance(answer, ShareFetchResponse) or answer.error_code is not ErrorCode.NONE:
+            self.sessions[node_id] = _Session()
+            yield Pause(RETRY_MS)
+            return {}
+        session.count()
+        session.partitions = partitions
+        brought: Outcomes = {}
+        for topic in answer.responses:
+            for data in topic.partitions:
+                key = SharePartitionKey(workers.group, topic.topic_id, data.partition_index)
+                self._said(key, said.get(key, {}), data.acknowledge_error_code)
+                for first, last, count in data.acquired_records:
+                    for offset in range(first, last + 1):
+                        self.records.delivered(key, offset, count, self._now_ms)
+                        brought.setdefault(key, {})[offset] = AcknowledgeType.ACCEPT
+                        self.held.setdefault(key, set()).add(offset)
+        return brought
+
+    def _work(self, node_id: int, outcomes: Outcomes) -> Script:
+        """Work on records, and say what came of them: at once, or with the next fetch; or die before."""
+        workers = self.workers
+        until_ms = self._now_ms + self.chance.randint(*workers.work_ms)
+        until_ms += workers.hang_ms if self._strikes(workers.hang_percent) else 0
+        renewal_ms = max(self.shared.settings.record_lock_duration_ms // 2, 1)
+        while self._now_ms < until_ms:
+            yield Pause(min(until_ms - self._now_ms, renewal_ms))
+            if self._is_restart_due() and not workers.is_graceful:
+                self.was_restarted = True
+                yield from self._die()
+                return
+            if workers.renews and self._now_ms < until_ms:
+                renewals = {key: dict.fromkeys(offsets, AcknowledgeType.RENEW) for key, offsets in outcomes.items()}
+                yield from self._acknowledge(node_id, renewals)
+        if self._strikes(workers.crash_percent):
+            yield from self._die()
+            return
+        for offsets in outcomes.values():
+            for offset in offsets:
+                if self._strikes(workers.release_percent):
+                    offsets[offset] = AcknowledgeType.RELEASE
+                elif self._strikes(workers.reject_percent):
+                    offsets[offset] = AcknowledgeType.REJECT
+        if self.chance.random() < 0.5:
+            yield from self._acknowledge(node_id, outcomes)
+        elif node_id in self.sessions:
+            self.sessions[node_id].outcomes = outcomes
+
+    def _acknowledge(self, node_id: int, outcomes: Outcomes, *, is_final: bool = False) -> Script:
+        session = self.sessions.get(node_id)
+        if session is None or session.epoch == FIRST_EPOCH:
+            return
+        is_renewal = any(AcknowledgeType.RENEW in offsets.values() for offsets in outcomes.values())
+        epoch = FINAL_EPOCH if is_final else session.epoch
+        request = ShareAcknowledge(self.workers.group, self._member_id, epoch, _topics(outcomes, ()), is_renewal)
+        answer = yield AskNode(request, node_id)
+        if not isinstance(answer, ShareAcknowledgeResponse) or answer.error_code is not ErrorCode.NONE:
+            self.sessions[node_id] = _Session()
+            return
+        session.count()
+        for topic in answer.responses:
+            for result in topic.partitions:
+                key = SharePartitionKey(self.workers.group, topic.topic_id, result.partition_index)
+                self._said(key, outcomes.get(key, {}), result.error_code)
+
+    def _said(self, key: SharePartitionKey, outcomes: Mapping[int, AcknowledgeType], error_code: ErrorCode) -> None:
+        """What it has said of records was taken, or not."""
+        for offset, kind in outcomes.items():
+            if kind is not AcknowledgeType.RENEW:
+                self.held.get(key, set()).discard(offset)
+            if kind is AcknowledgeType.ACCEPT and error_code is ErrorCode.NONE:
+                self.records.accepted(key, offset, self._now_ms)
+
+    # ------------------------------------------------------------ its ends
+
+    def _close(self) -> Script:
+        """Say what is left to say, end the sessions and leave."""
+        for node_id, session in list(self.sessions.items()):
+            yield from self._acknowledge(node_id, session.outcomes, is_final=True)
+        self.is_alive = False
+        yield HangUp(tells=True)
+        yield Ask(ShareGroupHeartbeat(self.workers.group, self._member_id, -1), self.workers.group)
+
+    def _die(self) -> Script:
+        """Be killed, or be gone with the machine."""
+        self.is_alive = False
+        for key, offsets in self.held.items():
+            for offset in sorted(offsets):
+                self.records.lost(key, offset, self._now_ms)
+        yield HangUp(tells=self.chance.random() >= self.workers.vanish_percent / 100)
+
+
+def _topics(outcomes: Outcomes, new: Iterable[SharePartitionKey]) -> tuple[ShareFetchTopic, ...]:
+    """Return partitions of topics, each with what is said of its records."""
+    topics: dict[object, list[ShareFetchPartition]] = {}
+    keys = {key: outcomes.get(key, {}) for key in sorted({*outcomes, *new})}
+    for key, offsets in keys.items():
+        topics.setdefault(key.topic_id, []).append(ShareFetchPartition(key.partition, _batches(offsets)))
+    return tuple(ShareFetchTopic(topic_id, tuple(found)) for topic_id, found in topics.items())  # type: ignore[arg-type]
+
+
+def _batches(offsets: Mapping[int, AcknowledgeType]) -> tuple[AcknowledgementBatch, ...]:
+    """Return what is said of records, those that follow each other together."""
+    runs: list[tuple[int, list[int]]] = []
+    for offset, kind in sorted(offsets.items()):
+        if runs and runs[-1][0] + len(runs[-1][1]) == offset:
+            runs[-1][1].append(kind)
+        else:
+            runs.append((offset, [kind]))
+    return tuple(AcknowledgementBatch(first, first + len(kinds) - 1, tuple(kinds)) for first, kinds in runs)
+
+
+def _forgotten(keys: Iterable[SharePartitionKey]) -> tuple[ForgottenShareTopic, ...]:
+    return tuple(ForgottenShareTopic(key.topic_id, (key.partition,)) for key in sorted(keys))

@@ -1,0 +1,293 @@
+"""What one simulated node does for share groups (KIP-932): it leads share-partitions, and may be the share coordinator.
+
+Sessions, fetches that wait and share-partitions are those of the server (:mod:`groupcoord.broker.share`). Between nodes
+requests take their time, and those whose node dies are refused, as if their connection had broken.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import Any, Protocol
+
+from attrs import define
+
+from groupcoord.broker.share.persister import Persister
+from groupcoord.broker.share.requests import ShareRequests
+from groupcoord.broker.topics.registry import Topic
+from groupcoord.broker.work import Job, Work, do_in_place
+from groupcoord.config.group_settings import ShareGroupSettings
+from groupcoord.core.front.authorization import Permissions
+from groupcoord.core.messages.share_state import ShareStateRequest, ShareStateResponse
+from groupcoord.core.questions import AskShareCoordinator, ShareCoordinatorAnswered
+from groupcoord.errors import ErrorCode
+from groupcoord.messages import Response
+from groupcoord.share_coordinator import ShareCoordinator, refuse_states
+from groupcoord.sim.cluster.log import NodeLog
+from groupcoord.sim.cluster.shared_topics import STATES, HeardData, SharedTopics
+from groupcoord.sim.kernel.network import Connection, Exchange
+from groupcoord.sim.kernel.randomness import Latency, stable_number
+from groupcoord.sim.kernel.scheduler import Scheduler, rank_of_node
+from groupcoord.wire.share_messages import ShareFetch
+
+RELOAD_PAUSE_MS = 1_000
+
+Answered = Callable[[Exchange, Response], None]
+Found = Callable[[ShareCoordinatorAnswered], None]
+
+
+class Token(Protocol):
+    """Who takes an answer of the share coordinator."""
+
+    def answer(self, response: Any) -> None:
+        """Take it."""
+
+
+class HeardLeader(Protocol):
+    """What a node has heard of who leads, and whether its process gets time."""
+
+    node_id: int
+
+    def leads(self, partition: int) -> bool:
+        """Tell whether it leads a log partition, and has heard so."""
+
+    def heard_epoch(self, partition: int) -> int | None:
+        """Return the epoch in which it leads a log partition, as it has heard; None: another one does."""
+
+    def heard_leader(self, partition: int) -> int:
+        """Return who leads a log partition, as it has heard."""
+
+    def is_stalled(self, act: Callable[[Any], None], argument: Any) -> bool:
+        """Tell whether the process stands still; then this is done when it goes on."""
+
+
+@define(eq=False)
+class _Question:
+    """A request to the share coordinator, from whom, and who takes the answer."""
+
+    asker: ShareServer
+    request: ShareStateRequest
+    token: Token
+
+    def answer(self, response: ShareStateResponse) -> None:
+        """Let the answer travel back."""
+        self.asker.answered_later(self, response)
+
+
+class ShareServer:
+    """What a node does for share groups, for as long as its process lives.
+
+    It is the surroundings of its group coordinator's share groups (a :class:`~groupcoord.core.share.host.ShareHost`).
+
+    Args:
+        node: the node.
+        shared: the topics.
+        scheduler: the clock.
+        latency: of requests between nodes.
+        answered: sends an answer.
+        found: tells the group coordinator what it has asked for.
+
+    Attributes:
+        requests: sessions and share-partitions.
+        states: the share coordinator, if the node leads its log.
+    """
+
+    def __init__(
+        self,
+        node: HeardLeader,
+        shared: SharedTopics,
+        scheduler: Scheduler,
+        latency: Latency,
+        answered: Answered,
+        found: Found,
+    ) -> None:
+        self._node, self._shared, self._scheduler, self._latency = node, shared, scheduler, latency
+        self._answered, self._found = answered, found
+        self._rank = rank_of_node(node.node_id)
+        self._key = stable_number("between nodes", node.node_id)
+        self._log = NodeLog(shared.state_log, node.node_id, node.leads, scheduler, self._log_answered, self._failed)
+        self.states = ShareCoordinator(
+            config=shared.data.config, clock=scheduler, log_store=self._log, topics=shared.registry, partition_count=1
+        )
+        self._log.connect(self.states)
+        data = HeardData(shared, node.heard_epoch)
+        self._persister = Persister(self._ask_coordinator, scheduler.now_ms)
+        self.requests = ShareRequests(data, self._persister, self.settings_of, lambda _: Permissions(None, None))
+        self._works: dict[Exchange, Work[Any]] = {}
+        self._ready: deque[Exchange] = deque()
+        self._asked: dict[_Question, None] = {}
+        self._is_up = True
+        self._is_settling = False
+        self._tick_ms: int | None = None
+        shared.servers[node.node_id] = self
+
+    def crash(self) -> None:
+        """The process is killed: whoever waits for the share coordinator learns that its connection is gone."""
+        self._is_up = False
+        self._log.cut()
+        self.requests.partitions.close()
+        del self._shared.servers[self._node.node_id]
+        for question in self._asked:
+            question.answer(refuse_states(question.request, ErrorCode.NOT_COORDINATOR))
+
+    def hear(self, partition: int, epoch: int, *, leads: bool) -> None:
+        """The node has heard who leads a log partition."""
+        if partition == STATES:
+            self.states.unload(STATES)
+            if leads:
+                self.states.load(STATES, epoch)
+        self.settle()
+
+    def topic_deleted(self, topic: Topic) -> None:
+        """A topic is gone."""
+        self.states.topic_deleted(topic.topic_id)
+        self.settle()
+
+    # ------------------------------------------------------------ clients
+
+    def submit(self, exchange: Exchange) -> None:
+        """Take a request of a share consumer."""
+        exchange.connection.is_watched = True
+        # Sessions want to know of a connection only whether it is the same.
+        connection: Any = exchange.connection
+        request: Any = exchange.request
+        is_fetch = isinstance(request, ShareFetch)
+        begun: Any = (self.requests.fetch if is_fetch else self.requests.acknowledge)(connection, request)
+        if not isinstance(begun, Generator):
+            self._answered(exchange, begun)
+            return
+        self._works[exchange] = begun
+        self._ready.append(exchange)
+        self.settle()
+
+    def disconnected(self, closed: Connection) -> None:
+        """A connection is closed: nobody waits there any more, and its sessions end."""
+        connection: Any = closed
+        for exchange in [exchange for exchange in self._works if exchange.connection is connection]:
+            self._works.pop(exchange).close()
+        self.requests.disconnected(connection)
+        self.settle()
+
+    def settle(self) -> None:
+        """Go on with whatever can go on, and see when the next thing is due."""
+        if self._is_settling or not self._is_up:
+            return
+        self._is_settling = True
+        while True:
+            replies = self.states.take_replies()
+            for question, response in replies:
+                del self._asked[question]
+                question.answer(response)
+            if self._ready:
+                self._go_on(self._ready.popleft())
+            elif not replies:
+                break
+        self._is_settling = False
+        self._schedule_tick()
+
+    def _go_on(self, exchange: Exchange) -> None:
+        work = self._works.get(exchange)
+        while work is not None:
+            try:
+                awaited = next(work)
+            except StopIteration as done:
+                del self._works[exchange]
+                self._answered(exchange, done.value)
+                return
+            if isinstance(awaited, Job):
+                do_in_place(awaited)
+            elif awaited is not None and not awaited.is_done:
+                awaited.on_done = lambda: self._ready.append(exchange)
+                return
+
+    # ------------------------------------------------------------ time
+
+    def _schedule_tick(self) -> None:
+        timed = self.requests, self.states, self._persister
+        deadlines_ms = [each.next_deadline_ms() for each in timed]
+        next_ms = min((each for each in deadlines_ms if each is not None), default=None)
+        if next_ms is not None and (self._tick_ms is None or next_ms < self._tick_ms):
+            self._tick_ms = next_ms
+            self._scheduler.at(next_ms, self._rank, self._tick, next_ms)
+
+    def _tick(self, due_ms: int) -> None:
+        if not self._is_up or due_ms != self._tick_ms or self._node.is_stalled(self._tick, due_ms):
+            return
+        self._tick_ms = None
+        self._persister.tick(self._scheduler.time_ms)
+        self.requests.tick(self._scheduler.time_ms)
+        self.states.tick()
+        self.settle()
+
+    # ------------------------------------------------------------ the share coordinator
+
+    def _ask_coordinator(self, request: ShareStateRequest, token: Token) -> None:
+        """Send a request to the share coordinator."""
+        target = self._node.heard_leader(STATES)
+        arrival_ms = self._scheduler.time_ms + self._travel_ms(target)
+        self._scheduler.at(arrival_ms, rank_of_node(max(target, 1)), self._arrive, (target, self, request, token))
+
+    def _travel_ms(self, node_id: int) -> int:
+        if node_id == self._node.node_id:
+            return 0
+        return self._latency.at(self._key + node_id, self._scheduler.time_ms)
+
+    def _arrive(self, sent: tuple[int, ShareServer, ShareStateRequest, Token]) -> None:
+        target, asker, request, token = sent
+        question = _Question(asker, request, token)
+        server = self._shared.servers.get(target)
+        if server is None:
+            question.answer(refuse_states(request, ErrorCode.NOT_COORDINATOR))
+        else:
+            server.take(question)
+
+    def take(self, question: _Question) -> None:
+        """Be asked as the share coordinator."""
+        self._asked[question] = None
+        self._submit_question(question)
+
+    def _submit_question(self, question: _Question) -> None:
+        if self._is_up and not self._node.is_stalled(self._submit_question, question):
+            self.states.submit(question.request, question, is_own=True)
+            self.settle()
+
+    def answered_later(self, question: _Question, response: ShareStateResponse) -> None:
+        """An answer is on its way to this node."""
+        arrival_ms = self._scheduler.time_ms + self._travel_ms(self._node.heard_leader(STATES))
+        self._scheduler.at(arrival_ms, self._rank, self._take_answer, (question, response))
+
+    def _take_answer(self, answered: tuple[_Question, ShareStateResponse]) -> None:
+        if self._is_up and not self._node.is_stalled(self._take_answer, answered):
+            question, response = answered
+            question.token.answer(response)
+            self.settle()
+
+    def _log_answered(self, _: int) -> None:
+        self.settle()
+
+    def _failed(self, partition: int) -> None:
+        """A write has an unknown outcome: the log is loaded again in a while, as a host does."""
+        self._scheduler.at(self._scheduler.time_ms + RELOAD_PAUSE_MS, self._rank, self._reload, partition)
+
+    def _reload(self, partition: int) -> None:
+        epoch = self._node.heard_epoch(partition)
+        if self._is_up and epoch is not None and self.states.failed_partitions():
+            self.states.load(partition, epoch)
+
+    # ------------------------------------------------------------ the group coordinator
+
+    def settings_of(self, group_id: str) -> ShareGroupSettings:
+        """Return what holds for a share group."""
+        return self._shared.settings
+
+    def latest_offset(self, topic: str, partition: int) -> int | None:
+        """Return the offset behind the last record of a partition; None if there is no such partition."""
+        known = self._shared.registry.get(topic)
+        if known is None or not known.has_partition(partition):
+            return None
+        return self._shared.log(known, partition).end_offset
+
+    def ask(self, question: AskShareCoordinator) -> ShareStateResponse | None:
+        """Ask the share coordinator; it answers later."""
+        self._persister.ask(question.request, lambda found: self._found(ShareCoordinatorAnswered(question, found)))
+        return None

@@ -1,0 +1,168 @@
+"""The laws of share groups (KIP-932) in a simulated world, as members are told: who has which record, and how often."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from groupcoord.broker.share.leading import LedPartition
+from groupcoord.core.share_partition.acknowledging import AcknowledgeType
+from groupcoord.core.share_partition.in_flight import FINISHED
+from groupcoord.core.share_state.records import SharePartitionKey, StateBatch
+from groupcoord.errors import ErrorCode
+from groupcoord.laws import ShareLedger, check_share_partition, check_states_are_the_log, require
+from groupcoord.messages import Request, Response
+from groupcoord.sim.cluster.nodes import CoordinatorNode
+from groupcoord.sim.cluster.shared_topics import STATES, SharedTopics
+from groupcoord.wire.share_messages import (
+    AcquiredRecords,
+    ShareAcknowledge,
+    ShareAcknowledgeResponse,
+    ShareFetch,
+    ShareFetchResponse,
+)
+
+FINAL = (AcknowledgeType.ACCEPT, AcknowledgeType.REJECT)
+
+
+class ShareLaws:
+    """Follows what members of share groups are told, and what is durable of that.
+
+    Answers of a node that doesn't lead a partition any more, and hasn't heard so, count as deliveries alone.
+
+    Args:
+        shared: what groups work on.
+        batch_max: the longest batch of records that is written.
+    """
+
+    def __init__(self, shared: SharedTopics, batch_max: int) -> None:
+        self._shared = shared
+        shared.on_written = self._written
+        self._batch_max = batch_max
+        self._ledgers: dict[SharePartitionKey, ShareLedger] = {}
+        self._led: dict[SharePartitionKey, LedPartition | None] = {}
+
+    def _ledger(self, key: SharePartitionKey) -> ShareLedger:
+        ledger = self._ledgers.get(key)
+        if ledger is None:
+            ledger = self._ledgers[key] = ShareLedger(self._shared.settings.delivery_count_limit)
+        return ledger
+
+    def _written(self, key: SharePartitionKey, batches: tuple[StateBatch, ...]) -> None:
+        """What is written of records is written of such that nobody has."""
+        for first, last, *_ in batches:
+            self._ledger(key).let_go(range(first, last + 1))
+
+    def _current(self, node: CoordinatorNode, key: SharePartitionKey) -> LedPartition | None:
+        """Return a share-partition as its leader has it, if the node is that; else None."""
+        topic = self._shared.registry.get_by_id(key.topic_id)
+        if topic is None or node.shares is None:
+            return None
+        leads = node.leads(self._shared.log_partition_of(topic, key.partition))
+        return node.shares.requests.partitions.known(key) if leads else None
+
+    # ------------------------------------------------------------ answers
+
+    def on_answer(self, node: CoordinatorNode, request: Request, response: Response, now_ms: int) -> None:
+        """Look at an answer before it travels."""
+        asked: Any = request
+        if isinstance(asked, ShareFetch | ShareAcknowledge):
+            self._shared.follow()
+            assert isinstance(response, ShareFetchResponse | ShareAcknowledgeResponse)
+            for key, kinds in _taken(asked, response):
+                self._check_taken(node, key, kinds, now_ms + response.acquisition_lock_timeout_ms)
+            if isinstance(response, ShareFetchResponse):
+                for topic in response.responses:
+                    for data in topic.partitions:
+                        key = SharePartitionKey(asked.group_id or "", topic.topic_id, data.partition_index)
+                        until_ms = now_ms + response.acquisition_lock_timeout_ms
+                        self._check_acquired(node, key, asked.member_id or "", data.acquired_records, now_ms, until_ms)
+
+    def _check_acquired(
+        self,
+        node: CoordinatorNode,
+        key: SharePartitionKey,
+        member_id: str,
+        acquired: tuple[AcquiredRecords, ...],
+        now_ms: int,
+        until_ms: int,
+    ) -> None:
+        """Who is given records has them alone, not too often, and nobody was told that they are finished."""
+        led, ledger = self._current(node, key), self._ledger(key)
+        if led is None:
+            ledger.delivered.update(offset for first, last, _ in acquired for offset in range(first, last + 1))
+        elif acquired:
+            if self._led.get(key) is not led:
+                self._led[key] = led
+                ledger.forget_holders()
+            ledger.acquired(member_id, acquired, now_ms, until_ms)  # type: ignore[arg-type]
+
+    def _check_taken(
+        self, node: CoordinatorNode, key: SharePartitionKey, kinds: dict[int, AcknowledgeType], until_ms: int
+    ) -> None:
+        """What counts as accepted, or given up, is so in the log of states, or the leader had done with it before."""
+        led, ledger = self._current(node, key), self._ledger(key)
+        for offset, kind in kinds.items():
+            if kind is AcknowledgeType.RENEW:
+                if led is not None and led is self._led.get(key):
+                    ledger.renewed((offset,), until_ms)
+            elif kind in FINAL:
+                is_durable = self._is_finished(key, offset)
+                known = None if node.shares is None else node.shares.requests.partitions.known(key)
+                is_past = known is None or known.records is None or offset < known.records.start_offset
+                require(is_durable or is_past, f"{offset} of {key} counts as {kind.name}, but not in the log")
+                if is_durable:
+                    (ledger.accepted if kind is AcknowledgeType.ACCEPT else ledger.archived).add(offset)
+
+    def _is_finished(self, key: SharePartitionKey, offset: int) -> bool:
+        state = self._shared.follow().states.get(key)
+        if state is None:
+            return False
+        batches = state.snapshot.state_batches
+        return offset < state.snapshot.start_offset or any(
+            first <= offset <= last and delivery_state in FINISHED for first, last, delivery_state, _ in batches
+        )
+
+    # ------------------------------------------------------------ the costly ones
+
+    def look_at(self, node: CoordinatorNode) -> None:
+        """Look at all that a node does for share groups."""
+        shares = node.shares
+        if shares is None:
+            return
+        shares.states.check()
+        states = shares.states.partition(STATES)
+        if states is not None and node.leads(STATES):
+            check_states_are_the_log(states.hard, self._shared.state_log.memory.read(STATES))
+        locks_max = self._shared.settings.partition_max_record_locks + self._batch_max
+        for led in shares.requests.partitions.all():
+            if led.records is not None and self._current(node, led.key) is led:
+                check_share_partition(led.records, self._ledger(led.key), locks_max)
+
+    def conclude(self) -> None:
+        """In the end nothing was lost: each record was delivered, and then accepted or given up."""
+        for key, end_offset in self._shared.worked_off.items():
+            unfinished, ledger = self._shared.unfinished(key, end_offset), self._ledger(key)
+            require(unfinished is None, f"{unfinished} of {key} is lost")
+            for offset in range(end_offset if self._shared.registry.get_by_id(key.topic_id) else 0):
+                require(offset in ledger.delivered, f"{offset} of {key} was never delivered")
+
+
+def _taken(
+    request: ShareFetch | ShareAcknowledge, response: ShareFetchResponse | ShareAcknowledgeResponse
+) -> Iterator[tuple[SharePartitionKey, dict[int, AcknowledgeType]]]:
+    """Yield what a member has said of records and was taken."""
+    results: dict[tuple[object, int], ErrorCode] = {}
+    for topic in response.responses:
+        for result in topic.partitions:
+            code = getattr(result, "acknowledge_error_code", result.error_code)
+            results[topic.topic_id, result.partition_index] = code
+    for asked in request.topics:
+        for index, batches in asked.partitions:
+            if batches and results.get((asked.topic_id, index)) is ErrorCode.NONE:
+                kinds = {
+                    first + place: AcknowledgeType(types[0] if len(types) == 1 else types[place])
+                    for first, last, types in batches
+                    for place in range(last - first + 1)
+                }
+                yield SharePartitionKey(request.group_id or "", asked.topic_id, index), kinds
