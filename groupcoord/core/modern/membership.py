@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
-from attrs import define
+from attrs import define, fields
 
 from groupcoord.core.context import HandlerContext
 from groupcoord.core.creation import Creation
@@ -31,6 +31,9 @@ from groupcoord.errors import ErrorCode
 
 RECORDS_PER_WRITE_MAX = 1_000
 """Requests that waited share a write until it has so many records."""
+
+STEADY_ENTRIES_MAX = 10_000
+"""A heartbeat that names more than this is not remembered: its sender decides how much that is."""
 
 DraftT = TypeVar("DraftT", bound=Draft[Any])
 
@@ -193,7 +196,7 @@ class ModernMembership(ABC, Generic[GroupT, DraftT]):
         if request.member_epoch <= JOIN_GROUP_MEMBER_EPOCH or state.assignment_epoch < state.epoch:
             return
         until_ms = self.steady_until_ms(group)
-        if until_ms is None:
+        if until_ms is None or _has_more_entries(request, STEADY_ENTRIES_MAX):
             return
         settings = self._settings_of(group.group_id)
         group.steady[request.member_id] = SteadyHeartbeat(
@@ -328,3 +331,16 @@ class ModernMembership(ABC, Generic[GroupT, DraftT]):
         draft.begin_epoch(group.state.metadata_hash, Trigger(Cause.METADATA_CHANGE))
         self.write(group, draft, now_ms)
         return True
+
+
+def _has_more_entries(request: Any, limit: int) -> bool:
+    """Tell whether the lists of a request, and those in them, have more entries than this together."""
+    left = limit
+    lists = [value for field in fields(type(request)) if isinstance(value := getattr(request, field.name), tuple)]
+    while lists:
+        entries = lists.pop()
+        left -= len(entries)
+        if left < 0:
+            return True
+        lists += (entry for entry in entries if isinstance(entry, tuple))
+    return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from groupcoord.core.messages import EndpointPartitions, NamedTopicPartitions
 from groupcoord.core.modern.known_topics import KnownTopics
@@ -15,23 +15,39 @@ class EndpointError(Exception):
     """What lies behind an endpoint can't be told, as topics are missing: Kafka's request fails then."""
 
 
-def endpoint_partitions(
-    members: Iterable[StreamsMember], configured: ConfiguredTopology, topics: KnownTopics
-) -> tuple[EndpointPartitions, ...]:
-    """Return an entry for each member that has an endpoint: what its active tasks read, and what its copies would.
+class Endpoints:
+    """What is told of members' endpoints; each is worked out once, as long as the member and the topology stay."""
 
-    Raises:
-        EndpointError: it can't be told.
-    """
-    found = []
-    for member in members:
-        endpoint = member.metadata.user_endpoint
-        if endpoint is not None:
-            assigned = member.assignment.assigned
-            active = _partitions(assigned.active, configured, topics)
-            standby = _partitions((*assigned.standby, *assigned.warmup), configured, topics)
-            found.append(EndpointPartitions(endpoint, active, standby))
-    return tuple(found)
+    def __init__(self) -> None:
+        self._entries: dict[str, tuple[StreamsMember, ConfiguredTopology, EndpointPartitions]] = {}
+
+    def partitions(
+        self, members: Mapping[str, StreamsMember], configured: ConfiguredTopology, topics: KnownTopics
+    ) -> tuple[EndpointPartitions, ...]:
+        """Return an entry for each member that has an endpoint: what its active tasks read, and what its copies would.
+
+        Raises:
+            EndpointError: it can't be told.
+        """
+        found = {
+            member.member_id: self._entry(member, configured, topics)
+            for member in members.values()
+            if member.metadata.user_endpoint is not None
+        }
+        self._entries = found
+        return tuple(entry for _, _, entry in found.values())
+
+    def _entry(
+        self, member: StreamsMember, configured: ConfiguredTopology, topics: KnownTopics
+    ) -> tuple[StreamsMember, ConfiguredTopology, EndpointPartitions]:
+        known = self._entries.get(member.member_id)
+        if known is not None and known[0] is member and known[1] is configured:
+            return known
+        endpoint, assigned = member.metadata.user_endpoint, member.assignment.assigned
+        assert endpoint is not None
+        active = _partitions(assigned.active, configured, topics)
+        standby = _partitions((*assigned.standby, *assigned.warmup), configured, topics)
+        return member, configured, EndpointPartitions(endpoint, active, standby)
 
 
 def _partitions(

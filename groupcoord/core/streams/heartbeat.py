@@ -6,7 +6,7 @@ In Kafka's order of steps. Source: ``GroupMetadataManager.streamsGroupHeartbeat`
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from attrs import evolve, frozen
 
@@ -46,6 +46,9 @@ from groupcoord.core.streams.topology import (
 from groupcoord.errors import ErrorCode
 
 RACK_AWARE_ASSIGNMENT_TAGS = "rack.aware.assignment.tags"
+
+TASK_OFFSETS_MAX = 10_000
+"""A member may tell how far it is with so many tasks; they are kept in memory."""
 
 
 @frozen
@@ -260,12 +263,14 @@ def _trigger(draft: StreamsDraft, before: StreamsMember, *, bumps: bool) -> Trig
     return Trigger(Cause.STATIC_REPLACE if replaces else Cause.JOIN, before.member_id)
 
 
-def _check_offsets(offsets: Iterable[TaskOffset] | None) -> None:
-    """Refuse offsets that name a task twice.
+def _check_offsets(offsets: Sequence[TaskOffset] | None) -> None:
+    """Refuse offsets that name a task twice, or more tasks than a member could have.
 
     Raises:
         RefusedError: they do.
     """
+    if offsets is not None and len(offsets) > TASK_OFFSETS_MAX:
+        raise RefusedError(ErrorCode.INVALID_REQUEST, f"There are offsets of more than {TASK_OFFSETS_MAX} tasks.")
     tasks = [(offset.subtopology_id, offset.partition) for offset in offsets or ()]
     if len(set(tasks)) < len(tasks):
         raise RefusedError(ErrorCode.INVALID_REQUEST, "Task offsets name a task twice.")

@@ -11,6 +11,7 @@ from attrs import define, field
 
 from groupcoord.core.front.authorization import Operation, Permissions
 from groupcoord.core.questions import CreateInternalTopics, InternalTopic, InternalTopicsCreated
+from groupcoord.core.streams.topology import names_of_few
 
 INTERVALS = 2
 """For so many intervals of heartbeats an error is remembered, and told; then the topic is asked for again.
@@ -29,6 +30,7 @@ class InternalTopics:
     """Remembers what was asked of the host, so that members that all miss a topic don't ask for it all the time."""
 
     _asked: dict[str, _Asked] = field(factory=dict)
+    _swept_count: int = 0
 
     def ask(
         self, topics: Iterable[InternalTopic], permissions: Permissions | None, heartbeat_interval_ms: int, now_ms: int
@@ -41,12 +43,11 @@ class InternalTopics:
             heartbeat_interval_ms: of its group.
             now_ms: the time.
         """
-        for name in [name for name, asked in self._asked.items() if asked.until_ms <= now_ms]:
-            del self._asked[name]
         missing = sorted(topics, key=lambda topic: topic.name)
+        self._forget_old([topic.name for topic in missing], now_ms)
         refused = [] if permissions is None else _may_not_create(missing, permissions)
         if refused:
-            return (), f"; Unauthorized to CREATE on topics {', '.join(refused)}."
+            return (), f"; Unauthorized to CREATE on topics {names_of_few(refused)}."
         new = tuple(topic for topic in missing if topic.name not in self._asked)
         for topic in new:
             self._asked[topic.name] = _Asked(now_ms + INTERVALS * heartbeat_interval_ms)
@@ -55,7 +56,16 @@ class InternalTopics:
             for topic in missing
             if (asked := self._asked[topic.name]) and (reason := asked.reason) is not None
         ]
-        return new, f"; Creation failed: {', '.join(failed)}." if failed else ""
+        return new, f"; Creation failed: {names_of_few(failed)}." if failed else ""
+
+    def _forget_old(self, names: Iterable[str], now_ms: int) -> None:
+        """Forget what is told no more of these topics, and of all if there are twice as many as were left then."""
+        is_large = len(self._asked) > 2 * self._swept_count
+        for name in list(self._asked) if is_large else names:
+            if name in self._asked and self._asked[name].until_ms <= now_ms:
+                del self._asked[name]
+        if is_large:
+            self._swept_count = len(self._asked)
 
     def created(self, answer: InternalTopicsCreated, heartbeat_interval_ms: int, now_ms: int) -> None:
         """The host has created topics, or could not."""

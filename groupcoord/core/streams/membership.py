@@ -27,7 +27,7 @@ from groupcoord.core.questions import CreateInternalTopics, InternalTopicsCreate
 from groupcoord.core.replies import Token
 from groupcoord.core.streams.conversion import StreamsConversion
 from groupcoord.core.streams.draft import StreamsDraft
-from groupcoord.core.streams.endpoints import EndpointError, endpoint_partitions
+from groupcoord.core.streams.endpoints import EndpointError
 from groupcoord.core.streams.environment import StreamsGroupEnvironment
 from groupcoord.core.streams.group import StreamsGroup
 from groupcoord.core.streams.heartbeat import Step, beat
@@ -162,7 +162,7 @@ class StreamsMembership(ModernMembership[StreamsGroup, StreamsDraft]):
         endpoints = None
         if memory.endpoint_epoch != request.endpoint_information_epoch:
             try:
-                endpoints = endpoint_partitions(draft.state.members.values(), step.configured, self._environment.topics)
+                endpoints = memory.endpoints.partitions(draft.state.members, step.configured, self._environment.topics)
             except EndpointError:
                 self._go_on_untold(group, step, now_ms)
                 raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR) from None

@@ -8,6 +8,7 @@ from attrs import define, field, frozen
 
 from groupcoord.core.messages import TaskOffset
 from groupcoord.core.streams.assignors import MemberTasks
+from groupcoord.core.streams.endpoints import Endpoints
 from groupcoord.core.streams.topology import ConfiguredTopology
 
 
@@ -55,6 +56,7 @@ class StreamsMemory:
         task_offsets: by member id.
         shutdown_by: the member that asked first for all of the application to stop; None if nobody has.
         used_target: the target that was used last.
+        endpoints: what is told of members' endpoints.
     """
 
     configured: ConfiguredTopology | None = None
@@ -62,6 +64,7 @@ class StreamsMemory:
     task_offsets: dict[str, MemberOffsets] = field(factory=dict)
     shutdown_by: str | None = None
     used_target: UsedTarget | None = None
+    endpoints: Endpoints = field(factory=Endpoints)
     _found_before: Found = (None, None)
     _found_at: int = 0
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
+from functools import cached_property
 from heapq import heapify, heappop, heappush
 
 from attrs import field, frozen
@@ -19,8 +20,11 @@ from groupcoord.core.questions import InternalTopic
 from groupcoord.core.streams.records import StreamsGroupTopologyRecord, Subtopology, TopicInfo
 from groupcoord.errors import GroupcoordError
 
-NAMED_MISSING_TOPICS = 3
-"""So many missing source topics are told by name, and of the others how many they are."""
+NAMED_TOPICS = 3
+"""So many topics are told by name, and of the others how many they are."""
+
+TASKS_MAX = 100_000
+"""So many tasks may a topology have in a cluster: all of them are assigned in one go."""
 
 BROKERS_DEFAULT = -1
 """The replication factor that the broker's settings give."""
@@ -171,8 +175,10 @@ def configure(topology: StreamsGroupTopologyRecord, existing: Mapping[str, int])
         return ConfiguredTopology(topology.epoch, problem=problem)
     missing = {name: topic for name, topic in internal.items() if name not in existing}
     if missing:
-        detail = f"Internal topics are missing: {', '.join(missing)}"
+        detail = f"Internal topics are missing: {names_of_few(list(missing))}"
         problem = TopicProblem(TopicProblemKind.MISSING_INTERNAL_TOPICS, detail)
+    elif sum(subtopology.task_count for subtopology in configured.values()) > TASKS_MAX:
+        raise InvalidTopologyError(f"There are more than {TASKS_MAX} tasks.")
     counts = {name: topic.partition_count for name, topic in internal.items()}
     return ConfiguredTopology(topology.epoch, configured, counts, problem, missing)
 
@@ -208,10 +214,13 @@ def _missing_source_topics(subtopologies: Iterable[Subtopology], existing: Mappi
     )
     if not missing:
         return None
-    detail = f"Source topics {', '.join(missing[:NAMED_MISSING_TOPICS])}"
-    if len(missing) > NAMED_MISSING_TOPICS:
-        detail += f" and {len(missing) - NAMED_MISSING_TOPICS} additional topics"
-    return TopicProblem(TopicProblemKind.MISSING_SOURCE_TOPICS, f"{detail} are missing.")
+    return TopicProblem(TopicProblemKind.MISSING_SOURCE_TOPICS, f"Source topics {names_of_few(missing)} are missing.")
+
+
+def names_of_few(names: Sequence[str]) -> str:
+    """Return the first of these names, and how many others there are."""
+    told = ", ".join(names[:NAMED_TOPICS])
+    return told if len(names) <= NAMED_TOPICS else f"{told} and {len(names) - NAMED_TOPICS} additional topics"
 
 
 class _Decision:
@@ -275,6 +284,15 @@ class _Decision:
         counts += [self._existing.get(name) for name in subtopology.source_topics]
         return max((count for count in counts if count is not None), default=None)
 
+    @cached_property
+    def _count_of_fixed(self) -> int | TopicProblem:
+        """How many partitions all topics have that the topology fixes. Copartition groups leave that as it is."""
+        counts = {name: self._existing.get(name, count) for name, count in self._fixed.items()}
+        count, *different = dict.fromkeys(counts.values())
+        if different:
+            return _wrongly_partitioned(f"Repartition topics have different counts: {_listed(counts)}.")
+        return count
+
     def copartition(self, names: tuple[str, ...]) -> TopicProblem | None:
         """Give the topics of a copartition group the same number of partitions, or return why they can't have it."""
         if not names:
@@ -291,10 +309,9 @@ class _Decision:
                         f"Repartition topic {name} has {self._count(name)} partitions, but [{count}] were expected."
                     )
         elif self._fixed:
-            fixed = {name: self._count(name) or 0 for name in self._fixed}
-            count, *different = dict.fromkeys(fixed.values())
-            if different:
-                return _wrongly_partitioned(f"Repartition topics have different counts: {_listed(fixed)}.")
+            if isinstance(self._count_of_fixed, TopicProblem):
+                return self._count_of_fixed
+            count = self._count_of_fixed
         else:
             count = max(self._count(name) or 0 for name in repartition)
         self._decided.update(dict.fromkeys(repartition, count))
@@ -348,4 +365,4 @@ def _wrongly_partitioned(detail: str) -> TopicProblem:
 
 
 def _listed(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{name}: {count}" for name, count in counts.items())
+    return names_of_few([f"{name}: {count}" for name, count in counts.items()])

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from groupcoord import ErrorCode
+from groupcoord.core.streams.heartbeat import TASK_OFFSETS_MAX
 from groupcoord.messages import Endpoint, KeyValue, StreamsStatusCode, TaskOffset
 from groupcoord.testing.topics import Topics
 from tests.core.driver import Driver
@@ -177,6 +178,14 @@ def test_offsets_name_each_task_once(threads: Threads, field: str) -> None:
     once, twice = (TaskOffset("9", 9, -1),), (TaskOffset("0", 0, 1), TaskOffset("0", 0, 1))
     assert answered(threads.beat("a", 2, **{field: once})).error_code is ErrorCode.NONE
     assert answered(threads.beat("a", 2, **{field: twice})).error_code is ErrorCode.INVALID_REQUEST
+
+
+def test_offsets_of_very_many_tasks_are_refused(threads: Threads) -> None:
+    """They are kept in memory, for each member."""
+    threads.join("a")
+    many = tuple(TaskOffset("0", number, 1) for number in range(TASK_OFFSETS_MAX + 1))
+    assert answered(threads.beat("a", 2, task_offsets=many)).error_code is ErrorCode.INVALID_REQUEST
+    assert answered(threads.beat("a", 2, task_offsets=many[1:])).error_code is ErrorCode.NONE
 
 
 def test_tags_are_named_once(threads: Threads) -> None:

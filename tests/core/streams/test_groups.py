@@ -6,7 +6,9 @@ import pytest
 
 from groupcoord import Config, ErrorCode, GroupCoordinator
 from groupcoord.assignors import MemberTasks, StreamsGroupSpec
+from groupcoord.core.modern.membership import STEADY_ENTRIES_MAX
 from groupcoord.core.questions import CreateInternalTopics
+from groupcoord.core.streams.group import StreamsGroup
 from groupcoord.errors import ConfigError
 from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import (
@@ -267,3 +269,14 @@ def test_an_assignor_that_is_not_there_is_refused() -> None:
     """A coordinator with a name that nobody has is not made."""
     with pytest.raises(ConfigError, match=r"group\.streams\.assignors"):
         GroupCoordinator(config=Config(group_streams_assignors=("nobody",)))
+
+
+def test_a_heartbeat_that_names_very_much_is_not_remembered(threads: Threads) -> None:
+    """Its sender decides how long it is; what others send is compared with the last."""
+    threads.join("a")
+    group = threads.driver.coordinator.partition(0).groups["group"]  # type: ignore[union-attr]
+    assert isinstance(group, StreamsGroup)
+    threads.beat("a", 2, {"0": (0,) * STEADY_ENTRIES_MAX})
+    assert not group.steady
+    threads.beat("a", 2, {"0": (0, 1, 2, 3)})
+    assert list(group.steady) == ["a"]

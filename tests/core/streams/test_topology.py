@@ -18,6 +18,7 @@ from groupcoord.core.streams.records import (
     TopicInfo,
 )
 from groupcoord.core.streams.topology import (
+    TASKS_MAX,
     BrokenTopologyError,
     InvalidTopologyError,
     TopicProblemKind,
@@ -164,3 +165,23 @@ def test_a_long_chain_is_followed_in_one_go() -> None:
 
     assert len(found.partition_counts) == length + 1
     assert set(found.partition_counts.values()) == {7}
+
+
+def _topology(*subtopologies: Subtopology) -> StreamsGroupTopologyRecord:
+    return StreamsGroupTopologyRecord("g", 0, subtopologies)
+
+
+def test_few_topics_are_told_by_name() -> None:
+    """A text that names thousands would fit into no answer."""
+    changelogs = tuple(TopicInfo(f"store-{number}") for number in range(1_000))
+    problem = configure(_topology(Subtopology("0", ("a",), state_changelog_topics=changelogs)), {"a": 1}).problem
+    assert problem is not None
+    assert problem.detail == "Internal topics are missing: store-0, store-1, store-10 and 997 additional topics"
+
+
+def test_topologies_are_no_larger_than_can_be_assigned() -> None:
+    """All tasks are assigned in one go, so there is a largest number of them."""
+    parts = [Subtopology(str(number), ("a",)) for number in range(TASKS_MAX // 100)]
+    assert configure(_topology(*parts), {"a": 100}).is_ready
+    with pytest.raises(InvalidTopologyError, match="more than"):
+        configure(_topology(*parts, Subtopology("one more", ("a",))), {"a": 100})
