@@ -17,7 +17,7 @@ from tests.broker.driving import drain, feed
 from tests.wire.kio_client import read_response, request_frame
 
 START_MS = 1_700_000_000_000
-PRODUCE, SHARE_FETCH, SHARE_ACKNOWLEDGE, INITIALIZE = 0, 78, 79, 83
+PRODUCE, SHARE_FETCH, SHARE_ACKNOWLEDGE, INITIALIZE, WRITE = 0, 78, 79, 83, 85
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 
 

@@ -13,7 +13,7 @@ from attrs import evolve
 from groupcoord.core.front.authorization import Operation, ResourceType
 from groupcoord.errors import ErrorCode
 from groupcoord.records.batches import encode_batch, iter_batches
-from tests.broker.sharing import ACCEPT, REJECT, RELEASE, RENEW, START_MS, SharingWorld
+from tests.broker.sharing import ACCEPT, REJECT, RELEASE, RENEW, START_MS, WRITE, SharingWorld
 
 LOCK_MS = 30_000
 
@@ -234,6 +234,34 @@ def test_what_compaction_took_is_given_out_with_the_rest(world: SharingWorld) ->
     first = next(iter_batches(b"".join(log.read(0, log.end_offset, 2**20, takes_first=True).parts)))
     assert first.base_offset > 10
     assert world.client().fetch(max_records=2) == [(0, first.next_offset - 1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("state", "fetched"),
+    [
+        ((0, 3, 1, 1), [(0, 3, 2)]),  # who had them is gone
+        ((0, 3, 0, 32_767), [(0, 0, 32_767)]),  # more are not told; at its last attempt a record comes alone
+        ((0, 2**62, 0, 1), [(0, 3, 2)]),
+        ((2**62, 2**63 - 1, 2, 1), [(0, 3, 1)]),
+        ((0, 3, 9, 1), ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_whatever_others_have_written(world: SharingWorld, state: tuple[int, ...], fetched: Any) -> None:
+    """Any client may write states where it may do anything: these are told or refused, and take no memory."""
+    world.produce(4)
+    names = ("first_offset", "last_offset", "delivery_state", "delivery_count")
+    partition = {
+        "partition": 0,
+        "state_epoch": 1,
+        "leader_epoch": 0,
+        "start_offset": 0,
+        "delivery_complete_count": 0,
+        "state_batches": [dict(zip(names, state, strict=True))],
+    }
+    body = {"group_id": "g", "topics": [{"topic_id": world.topic_id, "partitions": [partition]}]}
+    world.client("stranger").ask(WRITE, 1, body)
+    assert world.client().fetch(max_records=1_000) == fetched
+    world.broker.reload_failed()
 
 
 def test_a_limit_is_a_limit(world: SharingWorld) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from groupcoord.broker.configs.definitions import ALLOWS_DEAD_LETTERS
+from groupcoord.broker.rate_limited_logger import RateLimitedLogger
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import Topic, TopicError
 from groupcoord.config.group_settings import ShareGroupSettings
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 READ_BYTES = 1024 * 1024
 _REJECTED, _TOO_OFTEN = "Offset rejected by client.", "Offset delivery count exceeded the threshold."
-logger = logging.getLogger("groupcoord.host")
-
 Content = tuple[bytes | None, bytes | None]
 
 
@@ -37,10 +36,12 @@ class DeadLetters:
 
     Args:
         data: what topics hold.
+        lines: what goes wrong is told there.
     """
 
-    def __init__(self, data: TopicData) -> None:
+    def __init__(self, data: TopicData, lines: RateLimitedLogger) -> None:
         self._data = data
+        self._lines = lines
 
     def send(
         self,
@@ -68,7 +69,9 @@ class DeadLetters:
                 contents = _contents(log, run) if settings.copies_dead_letters else {}
                 self._append(target, target_log, _letters(group_id, topic, index, run, contents), run.size)
         except (NoDeadLetterTopicError, TopicError, TopicLogError) as error:
-            logger.error("records that share group %r has given up go nowhere: %s", group_id, error)
+            message = "records that share group %r has given up go nowhere: %s"
+            now_s = self._data.clock.now_ms() / 1_000
+            self._lines.log(logging.ERROR, "dead letters", now_s, message, group_id, error)
 
     def _topic(self, name: str) -> Topic:
         """Return the topic where given up records go, made if need be and allowed."""

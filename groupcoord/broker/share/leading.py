@@ -6,11 +6,13 @@ knows; and it is dropped when that has another leader, or says that somebody els
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
+from groupcoord.broker.rate_limited_logger import RateLimitedLogger
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.share.dead_letters import DeadLetters
 from groupcoord.broker.share.persister import Persister
@@ -27,13 +29,15 @@ from groupcoord.core.messages.share_state import (
     WriteShareGroupState,
 )
 from groupcoord.core.share_partition.acknowledging import Acknowledgement, RefusedAcknowledgementError
-from groupcoord.core.share_partition.partition import SharePartition, StateWrite
+from groupcoord.core.share_partition.partition import SharePartition, StateWrite, UnknownStateError
 from groupcoord.core.share_state.records import NO_START_OFFSET, SharePartitionKey
 from groupcoord.errors import ErrorCode
 from groupcoord.storage.errors import FailedLogError, TopicLogError
 
 if TYPE_CHECKING:
     from groupcoord.storage.partition_log import PartitionLog
+
+logger = logging.getLogger("groupcoord.host")
 
 Done = Callable[[ErrorCode], None]
 """Is told what came of something."""
@@ -113,7 +117,15 @@ class SharePartitions:
         self._watched: dict[PartitionLog, dict[SharePartitionKey, LedPartition]] = {}
         self._locks: list[tuple[int, int, LedPartition]] = []
         self.lock_count = 0
-        self._dead_letters = DeadLetters(data)
+        self._lines = RateLimitedLogger(logger)
+        self._dead_letters = DeadLetters(data, self._lines)
+
+    def look_after(self) -> None:
+        """Write what was left out of the log. Worth calling every second."""
+        self._lines.report(self._now_s())
+
+    def _now_s(self) -> float:
+        return self._data.clock.now_ms() / 1_000
 
     # ------------------------------------------------------------ which there are
 
@@ -224,7 +236,22 @@ class SharePartitions:
                 self._drop(led, error.error_code)
                 return
         led.state_epoch = state.state_epoch
-        led.records = SharePartition(start_offset, state.state_batches)
+        end_offset = led.log.end_offset
+        try:
+            # Of what the log has lost, or never had, nothing is known: it may be written yet.
+            led.records = SharePartition(
+                start_offset,
+                [
+                    batch._replace(last_offset=min(batch.last_offset, end_offset - 1))
+                    for batch in state.state_batches
+                    if batch.first_offset < end_offset
+                ],
+            )
+        except UnknownStateError as error:
+            message = "the state of %s can't be used: %s"
+            self._lines.log(logging.ERROR, "unusable state", self._now_s(), message, led.key.text, error)
+            self._drop(led, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
         self._bury(led)
         led.tell()
 

@@ -33,6 +33,11 @@ class Acknowledgement(NamedTuple):
     acknowledge_types: Sequence[int]
 
 
+ACKNOWLEDGEMENTS_MAX = 20_000
+"""More of one partition come in no request: records that are next to each other may be named together, and no more than
+10,000 can be locked."""
+
+
 class RefusedAcknowledgementError(Exception):
     """Acknowledgements are refused, and nothing has changed."""
 
@@ -52,6 +57,8 @@ def check_acknowledgements(acknowledgements: Sequence[Acknowledgement], *, may_r
         RefusedAcknowledgementError: INVALID_REQUEST.
     """
     highest = AcknowledgeType.RENEW if may_renew else AcknowledgeType.REJECT
+    if len(acknowledgements) > ACKNOWLEDGEMENTS_MAX:
+        raise RefusedAcknowledgementError(ErrorCode.INVALID_REQUEST)
     behind = -1
     for first, last, types in acknowledgements:
         is_sound = behind <= first <= last and len(types) in (1, last - first + 1)

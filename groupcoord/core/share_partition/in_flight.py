@@ -16,6 +16,10 @@ FINISHED = frozenset((DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED))
 """What is finished is never given out again, and the start offset moves over it."""
 
 
+DELIVERIES_COUNTED = 2**15 - 1
+"""What is told has 16 bits."""
+
+
 class RecordState:
     """The state of a record, or of several.
 
@@ -46,7 +50,7 @@ class RecordState:
     def acquire(self, member_id: str, locked_until_ms: int) -> None:
         """Give them to a member, once more."""
         self.state = DeliveryState.ACQUIRED
-        self.count += 1
+        self.count = min(self.count + 1, DELIVERIES_COUNTED)
         self.member_id = member_id
         self.locked_until_ms = locked_until_ms
 

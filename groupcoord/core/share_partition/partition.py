@@ -9,7 +9,7 @@ Source: ``SharePartition`` of Apache Kafka 4.4, as recorded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 
 from attrs import define
@@ -28,11 +28,18 @@ from groupcoord.core.share_partition.acquiring import (
 from groupcoord.core.share_partition.in_flight import FINISHED, InFlightBatch, RecordState, Run
 from groupcoord.core.share_state.batches import merge_batches
 from groupcoord.core.share_state.records import DeliveryState, StateBatch
-from groupcoord.errors import ErrorCode, InvariantError
+from groupcoord.errors import ErrorCode, GroupcoordError, InvariantError
+
+KNOWN_STATES = {state.value: state for state in DeliveryState} | {DeliveryState.ACQUIRED.value: DeliveryState.AVAILABLE}
+"""By number, the state in which records are of which nobody has a lock. That they were acquired is never written."""
 
 STALE_LOCKS_LIMIT = 64
 PENDING_RETRY_MS = 1_000
 """Whose lock is over while something is being written about it is looked at again after this time."""
+
+
+class UnknownStateError(GroupcoordError):
+    """Somebody has written a state of records that there isn't."""
 
 
 @define(eq=False)
@@ -59,6 +66,9 @@ class SharePartition:
         start_offset: where the group is; all before it is finished.
         batches: what is known of the records behind it.
 
+    Raises:
+        UnknownStateError: of some it is known that they are in a state that there isn't.
+
     Attributes:
         start_offset: all before it is finished.
         end_offset: the last record that somebody has had; the start offset if there is none.
@@ -70,9 +80,12 @@ class SharePartition:
         self._batches: SortedDict[int, InFlightBatch] = SortedDict()
         self._next_offset: int | None = None  # as long as it is known
         self._locks: list[tuple[int, int]] = []  # when they are over at the earliest, and where the batch is
+        self._locks_limit = STALE_LOCKS_LIMIT
         for first, last, state, count in batches:
-            known = RecordState(DeliveryState(state), count)
-            self._batches[first] = InFlightBatch(first, last, known)
+            known = KNOWN_STATES.get(state)
+            if known is None:
+                raise UnknownStateError(f"{state} is no state of records")
+            self._batches[first] = InFlightBatch(first, last, RecordState(known, count))
             self.end_offset = max(self.end_offset, last)
         self._advance()
 
@@ -154,11 +167,13 @@ class SharePartition:
             return []
         acquired = _Acquisition(self, wanted, batches, settings, now_ms).run()
         self._next_offset = None
-        if len(self._locks) > 2 * len(self._batches) + STALE_LOCKS_LIMIT:
-            self._forget_stale_locks()
+        self._forget_stale_locks()
         return acquired
 
     def _forget_stale_locks(self) -> None:
+        """Forget the times of locks that are over or were renewed, if there are many."""
+        if len(self._locks) <= self._locks_limit:
+            return
         self._locks = [
             (until_ms, batch.first)
             for batch in self._batches.values()
@@ -169,6 +184,7 @@ class SharePartition:
             }
         ]
         heapify(self._locks)
+        self._locks_limit = 2 * len(self._locks) + STALE_LOCKS_LIMIT
 
     def lock(self, first: int, until_ms: int) -> None:
         """Have the lock of records looked at when it is over."""
@@ -199,12 +215,12 @@ class SharePartition:
                         run.state.is_rejected = kind is AcknowledgeType.REJECT
                         moved.append((run, run.state.pending))
         except RefusedAcknowledgementError:
-            for run, _ in moved:
-                run.state.pending = None
+            _take_back(run for run, _ in moved)
             raise
         for run in renewed:
             run.state.locked_until_ms = now_ms + settings.record_lock_duration_ms
             self.lock(run.first, run.state.locked_until_ms)
+        self._forget_stale_locks()
         return self._pend(moved) if moved else None
 
     def _judge(
@@ -214,14 +230,15 @@ class SharePartition:
         if last < self.start_offset:
             return
         begin = max(first, self.start_offset)
-        position = self._batches.bisect_right(begin) - 1
+        batches = self._batches
+        position = batches.bisect_right(begin) - 1
         if position < 0:
             raise RefusedAcknowledgementError(ErrorCode.INVALID_RECORD_STATE)
-        if begin > self.end_offset or last > self.end_offset:
+        end = batches.bisect_right(last)
+        behind = batches.values()[end - 1].last
+        if begin > behind or last > behind:
             raise RefusedAcknowledgementError(ErrorCode.INVALID_REQUEST)
-        for batch in list(self._batches.values()[position:]):
-            if batch.first > last:
-                break
+        for batch in batches.values()[position:end]:
             whole = batch.whole
             if whole is not None and batch.last >= begin:
                 _check_owner(whole, member_id)
@@ -260,11 +277,15 @@ class SharePartition:
         until_ms = now_ms if until_ms is None else until_ms
         written: list[Run] = []
         expired: list[tuple[Run, DeliveryState]] = []
+        due: dict[int, InFlightBatch] = {}
         while self._locks and self._locks[0][0] <= until_ms:
             _, first = heappop(self._locks)
             position = self._batches.bisect_right(first) - 1
-            batch = self._batches.values()[position] if position >= 0 else None
-            for run in () if batch is None else batch.runs(batch.first, batch.last):
+            if position >= 0:
+                batch: InFlightBatch = self._batches.values()[position]
+                due[batch.first] = batch
+        for batch in due.values():
+            for run in batch.runs(self.start_offset, batch.last):
                 state = run.state
                 if state.state is not DeliveryState.ACQUIRED or state.locked_until_ms > until_ms:
                     continue
@@ -307,8 +328,7 @@ class SharePartition:
     def refused(self, write: StateWrite) -> None:
         """A write isn't durable: records are what they were."""
         self._next_offset = None
-        for run in write.runs:
-            run.state.pending = None
+        _take_back(write.runs)
 
     def archiving(self) -> list[Run]:
         """Return the records that are on their way to where given up records go."""
@@ -391,6 +411,14 @@ def _check_owner(state: RecordState, member_id: str) -> None:
     """
     if state.state is not DeliveryState.ACQUIRED or state.member_id != member_id or state.pending is not None:
         raise RefusedAcknowledgementError(ErrorCode.INVALID_RECORD_STATE)
+
+
+def _take_back(runs: Iterable[Run]) -> None:
+    """What was to become of records does not."""
+    for run in runs:
+        run.state.pending = None
+        if run.state.state is DeliveryState.ACQUIRED:
+            run.state.is_rejected = False
 
 
 def _outcome(state: RecordState, kind: AcknowledgeType, settings: ShareGroupSettings) -> DeliveryState:

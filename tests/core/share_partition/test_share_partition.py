@@ -134,6 +134,51 @@ def test_a_log_that_begins_later() -> None:
     assert partition.next_fetch_offset() == 20
 
 
+def test_locks_that_are_renewed_again_and_again() -> None:
+    """They take no more memory than those that were not."""
+    partition = SharePartition(0)
+    acquire(partition, ONE)
+    for number in range(1_000):
+        renewed = [Acknowledgement(0, 9, [4] * 10)]
+        assert partition.acknowledge("ann", renewed, SETTINGS, number) is None
+    partition.check()
+    assert len(partition._locks) < 200
+    assert partition.expire_locks(SETTINGS, SETTINGS.record_lock_duration_ms + 998) is None
+    assert partition.expire_locks(SETTINGS, SETTINGS.record_lock_duration_ms + 999) is not None
+
+
+def test_a_lock_is_over_behind_the_start_of_the_log() -> None:
+    """Only what the log still has counts as finished, and is written."""
+    last_time = ShareGroupSettings.of(Config(group_share_delivery_count_limit=2))
+    partition = SharePartition(0)
+    assert acquire(partition, ONE) == [(0, 9, 1)]
+    partition.log_starts_at(6)
+    assert say(partition, (0, 9, [2])) is ErrorCode.NONE
+    assert acquire(partition, ONE) == [(6, 9, 2)]
+    partition.log_starts_at(8)
+    write = partition.expire_locks(last_time, SETTINGS.record_lock_duration_ms)
+    assert write is not None
+    assert (write.delivery_complete_count, write.batches) == (2, (StateBatch(8, 9, 4, 2),))
+
+
+def test_what_is_acknowledged_ends_in_a_hole() -> None:
+    """Behind the records before a hole there is nothing to speak of, whatever stands behind it (Kafka 4.4)."""
+    partition = SharePartition(0, [StateBatch(0, 1, 0, 1), StateBatch(8, 9, 0, 1)])
+    assert acquire(partition, [LogBatch(0, 1)]) == [(0, 1, 2)]
+    assert say(partition, (0, 4, [1])) is ErrorCode.INVALID_REQUEST
+    assert say(partition, (0, 1, [1])) is ErrorCode.NONE
+
+
+def test_who_rejected_a_record_is_forgotten_when_that_was_not_written() -> None:
+    """What is given up later for another reason is not said to be rejected."""
+    partition = SharePartition(0)
+    acquire(partition, ONE)
+    write = partition.acknowledge("ann", [Acknowledgement(0, 9, [3])], SETTINGS, 0)
+    assert write is not None
+    partition.refused(write)
+    assert not any(run.state.is_rejected for run in partition.runs())
+
+
 @as_one_test
 @pytest.mark.parametrize(
     ("said", "may_renew", "is_sound"),
@@ -148,6 +193,8 @@ def test_a_log_that_begins_later() -> None:
         ([(0, 2, [1, 1])], False, False),
         ([(0, 2, [])], False, False),
         ([(3, 4, [1]), (2, 2, [1])], False, False),
+        ([(3, 3, [4])] * 20_000, True, True),
+        ([(3, 3, [4])] * 20_001, True, False),
     ],
 )
 def test_forms(said: list[tuple[int, int, list[int]]], may_renew: bool, is_sound: bool) -> None:
