@@ -151,7 +151,7 @@ def group_tables(
     current_offsets: DataFrame,
     ends: DataFrame | None,
     now_ms: int | None = None,
-    looks: DataFrame | None = None,
+    end_offset_samples: DataFrame | None = None,
     record_times: DataFrame | None = None,
     retention_minutes: int | None = None,
     read_ms: int | None = None,
@@ -165,14 +165,21 @@ def group_tables(
         current_offsets: the table of this name.
         ends: :data:`groupcoord.spark.schemas.END_OFFSETS`.
         now_ms: the last timestamp of the records, if it is known.
-        looks: all that a cluster has answered where topics end, if that was more than once.
+        end_offset_samples: all that a cluster has answered where topics end, if that was more than once.
         record_times: what a cluster has answered how old the next records are, if it was asked.
         retention_minutes: how long offsets are kept that nobody uses, if that was told.
         read_ms: as for :func:`groupcoord.spark.lag`.
     """
     made = {
         "groups": groups(records, history=history, offsets=current_offsets),
-        "anomalies": anomalies(records, history=history, commits=commits, end_offsets=ends, looks=looks, now_ms=now_ms),
+        "anomalies": anomalies(
+            records,
+            history=history,
+            commits=commits,
+            end_offsets=ends,
+            end_offset_samples=end_offset_samples,
+            now_ms=now_ms,
+        ),
         "stale_groups": stale_groups(
             records,
             history=history,
@@ -186,7 +193,7 @@ def group_tables(
         made["lag"] = lag(
             current_offsets,
             ends,
-            looks=looks,
+            end_offset_samples=end_offset_samples,
             commits=commits,
             history=history,
             now_ms=now_ms,

@@ -34,7 +34,7 @@ def anomalies(
     history: DataFrame | History | None = None,
     commits: DataFrame | None = None,
     end_offsets: DataFrame | None = None,
-    looks: DataFrame | None = None,
+    end_offset_samples: DataFrame | None = None,
     now_ms: int | None = None,
     thresholds: Thresholds | None = None,
 ) -> DataFrame:
@@ -47,7 +47,8 @@ def anomalies(
         history: what :func:`groupcoord.spark.history` makes of it, if it is there already.
         commits: what :func:`groupcoord.spark.commits` makes of it, likewise.
         end_offsets: :data:`groupcoord.spark.schemas.END_OFFSETS`.
-        looks: as for :func:`groupcoord.spark.lag`: commits have not stopped where the group was at the end of late.
+        end_offset_samples: as for :func:`groupcoord.spark.lag`: commits have not stopped where the group was at the end
+            of late.
         now_ms: the moment to judge from; the last timestamp of the records if left out.
         thresholds: what is too much.
     """
@@ -61,7 +62,7 @@ def anomalies(
     of_offsets.append(packed_holders(folded))
     has_ends = end_offsets is not None
     if end_offsets is not None:
-        of_offsets += known_ends(end_offsets, looks)
+        of_offsets += known_ends(end_offsets, end_offset_samples)
 
     def tell_of_groups(known: Known) -> list[Row]:
         found = {kind: known.rows(kind) for kind in _JUDGED}

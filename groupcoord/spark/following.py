@@ -166,7 +166,7 @@ class Following:
         made = {name: tables.table(name) for name in ("read_counts", "corrupt")}
         made["partition_load"] = partition_load(records)
         made |= {name: tables.table(name) for name in TABLES_OF_KINDS.values()}
-        ends, looks = self._look(spark, current)
+        ends, samples = self._look(spark, current)
         times = None if ends is None else self._input.read_record_times(spark, current, ends)
         retention_minutes = self._input.offsets_retention_minutes()
         made |= group_tables(
@@ -176,7 +176,7 @@ class Following:
             current,
             ends,
             now_ms,
-            looks=looks,
+            end_offset_samples=samples,
             record_times=times,
             retention_minutes=retention_minutes,
             read_ms=read_ms,
@@ -203,11 +203,19 @@ class Following:
     def _look_again(self, spark: SparkSession, tables: FollowedTables, read_ms: int) -> FinishedTables:
         """Write the lag anew, where nothing but the ends of topics can have changed, and return that."""
         current, history = tables.table("current_offsets"), History(tables.table("history"))
-        ends, looks = self._look(spark, current)
+        ends, samples = self._look(spark, current)
         assert ends is not None
         times = self._input.read_record_times(spark, current, ends)
         commits = tables.table("commits")
-        table = lag(current, ends, looks=looks, commits=commits, history=history, record_times=times, read_ms=read_ms)
+        table = lag(
+            current,
+            ends,
+            end_offset_samples=samples,
+            commits=commits,
+            history=history,
+            record_times=times,
+            read_ms=read_ms,
+        )
         _, rows = self._replace(spark, "lag", table)
         ends.unpersist()
         return FinishedTables(self._output, {"lag": rows})

@@ -30,14 +30,14 @@ _OF_HOLDER = StructType(
 _HOLDERS = StructType([*(LAG[name] for name in ("group_id", "topic", "topic_partition")), *_OF_HOLDER])
 _CURRENT = pa.schema([arrow_schema(CURRENT_OFFSETS).field(name) for name in rules.OFFSET_COLUMNS])
 _OF_GROUP = ("group_id", "generation_or_epoch", "type", "state_timestamp_ms", "log_partition")
-_ENDS, _LOOKS, _TIMES, _HELD = "ends", "looks", "times", "holders"
+_ENDS, _SAMPLES, _TIMES, _HELD = "ends", "samples", "times", "holders"
 
 
 def lag(
     offsets: DataFrame,
     end_offsets: DataFrame,
     *,
-    looks: DataFrame | None = None,
+    end_offset_samples: DataFrame | None = None,
     commits: DataFrame | None = None,
     history: DataFrame | History | None = None,
     now_ms: int | None = None,
@@ -52,8 +52,8 @@ def lag(
         offsets: what :func:`groupcoord.spark.current_offsets` gives.
         end_offsets: :data:`groupcoord.spark.schemas.END_OFFSETS`: where the topics' partitions end, one row each; or
             what :func:`groupcoord.spark.read_end_offsets` gives.
-        looks: what that gave at several times, one below the other: with two there is a ``lag_ms``. The last 1,000 of
-            each partition count.
+        end_offset_samples: what that gave at several times, one below the other: with two there is a ``lag_ms``. The
+            last 1,000 of each partition count.
         commits: what :func:`groupcoord.spark.commits` gives, for ``status`` and ``complete``.
         history: what :func:`groupcoord.spark.history` gives, for who has the partition.
         now_ms: the moment to judge from where the cluster was not asked; the last commit if left out.
@@ -61,7 +61,10 @@ def lag(
         read_ms: when the log was read that the commits are from, in milliseconds since 1970, if the cluster was asked
             for the ends later: whoever has not committed since then may well have, so ``status`` goes by this moment.
     """
-    tables = [packed(CURRENT, offsets.select(*_CURRENT.names), BY_PARTITION), *known_ends(end_offsets, looks)]
+    tables = [
+        packed(CURRENT, offsets.select(*_CURRENT.names), BY_PARTITION),
+        *known_ends(end_offsets, end_offset_samples),
+    ]
     now: DataFrame | int | None = now_ms
     has_commits = commits is not None
     if commits is not None:
@@ -107,16 +110,16 @@ def known_holders(known: Known) -> Mapping[Place, Row]:
     }
 
 
-def known_ends(end_offsets: DataFrame, looks: DataFrame | None) -> list[DataFrame]:
+def known_ends(end_offsets: DataFrame, samples: DataFrame | None) -> list[DataFrame]:
     """Return where topics end, packed by partition, to be told by :func:`known_end_offsets`."""
     tables = [packed(_ENDS, end_offsets, BY_PARTITION)]
-    return tables if looks is None else [*tables, packed(_LOOKS, looks, BY_PARTITION)]
+    return tables if samples is None else [*tables, packed(_SAMPLES, samples, BY_PARTITION)]
 
 
 def known_end_offsets(known: Known) -> Ends:
     """Return where the topics' partitions of a bucket end."""
     ends = known.tables.get(_ENDS, arrow_schema(END_OFFSETS).empty_table())
-    return Ends(ends, known.tables.get(_LOOKS))
+    return Ends(ends, known.tables.get(_SAMPLES))
 
 
 def known_commits(known: Known) -> CommitFacts:

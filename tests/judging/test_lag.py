@@ -37,8 +37,8 @@ def committed(*partitions: tuple[int, list[int | None]]) -> CommitFacts:
     return fold.facts()
 
 
-def looks(*rows: tuple[int, int, int]) -> pa.Table:
-    """Return looks at ends: partition, time and end."""
+def samples(*rows: tuple[int, int, int]) -> pa.Table:
+    """Return samples of ends: partition, time and end."""
     names = ("topic_partition", "at_ms", "end_offset")
     told = [dict(zip(names, row, strict=True)) | {"topic": TOPIC, "last_stable_offset": row[2]} for row in rows]
     return pa.Table.from_pylist(told, arrow_schema(LIVE_END_OFFSETS))
@@ -62,7 +62,7 @@ def test_statuses_come_of_commits_and_looks() -> None:
         (90_000, [50]),
         (90_000, [10, 20]),  # of which no end is known
     )
-    seen = looks(
+    seen = samples(
         *[(0, 78_500 + 1_000 * second, 30 + 12 * second) for second in range(12)],
         *[(partition, 85_000, 60) for partition in (1, 2, 5)],
         *[(3, 61_000, 50), (4, 85_000, 30)],
@@ -115,7 +115,7 @@ def test_ends_without_times_tell_statuses() -> None:
 def test_a_group_that_was_at_the_end_of_late_has_not_stopped() -> None:
     """What has just come to an idle topic makes no anomaly of its consumers."""
     facts = committed((90_000, [30, 30, 30]), (90_000, [30, 30, 30]))
-    seen = looks((0, 700_000, 30), (0, 710_000, 31), (1, 710_000, 31))
+    seen = samples((0, 700_000, 30), (0, 710_000, 31), (1, 710_000, 31))
     ends = Ends(seen.filter(pc.equal(seen["at_ms"], 710_000)), seen)
     found = about_offsets(facts, {}, ends, 710_000, Thresholds())
 

@@ -69,8 +69,8 @@ def committed(commits: dict[int, list[tuple[int, int]]]) -> CommitFacts:
     return fold.facts()
 
 
-def looks(*rows: tuple[int, int, int, int]) -> Ends:
-    """Return looks at ends: when, partition, start and end."""
+def samples(*rows: tuple[int, int, int, int]) -> Ends:
+    """Return samples of ends: when, partition, start and end."""
     names = ("at_ms", "topic_partition", "log_start_offset", "end_offset")
     table = pa.Table.from_pylist(
         [dict(zip(names, row, strict=True)) | {"topic": "t"} for row in rows], arrow_schema(LIVE_END_OFFSETS)
@@ -87,7 +87,7 @@ def steps(last_ms: int, *offsets: int) -> list[tuple[int, int]]:
 def test_partitions_that_are_never_committed() -> None:
     """Those with records that a member has for long, one by one; not one that was empty until now."""
     views = [(1_000_000, {"a": [0, 1], "b": [2, 3]})]
-    ends = looks(
+    ends = samples(
         *[(1_990_000, 3, 5, 5)],
         *[(1_999_000, number, 5 * (number > 0), 9) for number in range(3)],
         (1_999_000, 3, 5, 6),
@@ -108,7 +108,7 @@ def test_groups_that_never_commit() -> None:
     evidence = "3 partitions of 2 members for 1,000 s, and no commit ever"
 
     assert told(views) == [("never committed", None, 1_000_000, 3, evidence)]
-    assert told(views, ends=looks((NOW_MS, 0, 0, 9)), group_type=CONSUMER, topic=None)[0][-1] == evidence
+    assert told(views, ends=samples((NOW_MS, 0, 0, 9)), group_type=CONSUMER, topic=None)[0][-1] == evidence
     assert told(views, {0: steps(NOW_MS, 1)}) == []
     assert told(views, group_type=SHARE) == []
     assert told([(1_000_000, {"a": []})]) == []

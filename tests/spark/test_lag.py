@@ -28,8 +28,8 @@ def _commits(partitions: tuple[tuple[int, list[int | None]], ...]) -> Iterator[t
             yield (*place, offset, -1, "", at_ms, -1, None, -1, None, offset is None, 10)
 
 
-def looks(spark: SparkSession, *rows: tuple[int, int, int]) -> DataFrame:
-    """Return looks at ends: partition, time and end."""
+def samples(spark: SparkSession, *rows: tuple[int, int, int]) -> DataFrame:
+    """Return samples of ends: partition, time and end."""
     made = [(TOPIC, partition, at_ms, 5, end, end, 0, 0) for partition, at_ms, end in rows]
     return spark.createDataFrame(made, LIVE_END_OFFSETS)
 
@@ -46,7 +46,7 @@ def test_statuses_come_of_commits_and_looks(spark: SparkSession) -> None:
         (90_000, [50]),
         (90_000, [10, 20]),  # of which no end is known
     )
-    seen = looks(
+    seen = samples(
         spark,
         *[(0, 78_500 + 1_000 * second, 30 + 12 * second) for second in range(12)],
         *[(partition, 85_000, 60) for partition in (1, 2, 5)],
@@ -56,7 +56,7 @@ def test_statuses_come_of_commits_and_looks(spark: SparkSession) -> None:
     now = seen.where(f"at_ms = {NOW_MS}")
     times = spark.createDataFrame([(TOPIC, 2, 30, 80_000), (TOPIC, 3, 30, 99_000), (TOPIC, 4, 10, 0)], RECORD_TIMES)
     current = pipeline.current_offsets(committed)
-    table = pipeline.lag(current, now, looks=seen, commits=committed, record_times=times).cache()
+    table = pipeline.lag(current, now, end_offset_samples=seen, commits=committed, record_times=times).cache()
     found = {row.topic_partition: row for row in table.collect()}
 
     assert {partition: (row.lag, row.status, row.lag_ms_method) for partition, row in found.items()} == {

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 WINDOW_COMMITS = 10
 """How many of a partition's last commits are looked at, and of the last looks at its end (Burrow's ``intervals``)."""
 
-LOOKS_MAX = 1_000
+SAMPLES_MAX = 1_000
 """So many of the last looks at a partition's end count."""
 
 

@@ -1,4 +1,4 @@
-"""Where topics end, as a file tells it once or a cluster told it at several looks."""
+"""Where topics end, as a file tells it once, or as samples of a cluster tell it at several times."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from groupcoord.analysis.history.lag import LOOKS_MAX, WINDOW_COMMITS
+from groupcoord.analysis.history.lag import SAMPLES_MAX, WINDOW_COMMITS
 
 Row = dict[str, Any]
 
@@ -23,11 +23,11 @@ class Behind(NamedTuple):
     Attributes:
         end: the row about the end; all of it None if that is not known.
         lag: records behind; None without an end.
-        first: the first look at the end; None: the cluster was not asked.
+        first: the first sample of the end; None: the cluster was not asked.
         last: the last one.
-        before: the last look at which the log ended at the committed offset or before it, with the one that followed
+        before: the last sample at which the log ended at the committed offset or before it, with the one that followed
             as ``next``.
-        was_at_end: that was one of the last looks.
+        was_at_end: that was one of the last samples.
     """
 
     end: Mapping[str, Any]
@@ -43,14 +43,14 @@ class Ends:
 
     Args:
         table: :data:`groupcoord.analysis.columns.tables.END_OFFSETS`, or what a cluster answered last.
-        looks: all that the cluster has answered; None: what it answered last.
+        samples: all that the cluster has answered; None: what it answered last.
     """
 
-    def __init__(self, table: pa.Table, looks: pa.Table | None = None) -> None:
+    def __init__(self, table: pa.Table, samples: pa.Table | None = None) -> None:
         self._rows: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
         for row in table.to_pylist():
             self._rows.setdefault((row["topic"], row["topic_partition"]), []).append(_NO_END | row)
-        self._looks = _looks(table if looks is None else looks)
+        self._samples = _samples(table if samples is None else samples)
 
     def topics(self) -> set[str]:
         """Return the topics of which something is told."""
@@ -59,17 +59,19 @@ class Ends:
     def of(self, topic: str, partition: int, committed_offset: int) -> list[Behind]:
         """Return how far a committed offset is behind, for each row about its partition, or one if there is none."""
         rows = self._rows.get((topic, partition), [_NO_END])
-        looks = self._looks.get((topic, partition), ())
-        number = next((one for one in reversed(range(len(looks))) if looks[one]["end_offset"] <= committed_offset), -1)
-        before = looks[number] if number >= 0 else None
-        first, last = (looks[0], looks[-1]) if looks else (None, None)
-        was_at_end = number >= 0 and len(looks) - number <= WINDOW_COMMITS
+        samples = self._samples.get((topic, partition), ())
+        number = next(
+            (one for one in reversed(range(len(samples))) if samples[one]["end_offset"] <= committed_offset), -1
+        )
+        before = samples[number] if number >= 0 else None
+        first, last = (samples[0], samples[-1]) if samples else (None, None)
+        was_at_end = number >= 0 and len(samples) - number <= WINDOW_COMMITS
         return [
             Behind(row, distance(row["end_offset"], committed_offset), first, last, before, was_at_end) for row in rows
         ]
 
     def records(self, topic: str, partition: int) -> int:
-        """Return how many records a partition has; 0: that is not known, or there was none at one of the last looks."""
+        """Return how many records a partition has; 0: that is not known, or there was none in a late sample."""
         counts = []
         for end in (behind.end for behind in self.of(topic, partition, 0)):
             start, end_offset = end["log_start_offset"] or 0, end["end_offset"]
@@ -78,31 +80,31 @@ class Ends:
         return max(counts)
 
     def lag_then(self, topic: str, partition: int, committed_offset: int | None, at_ms: int | None) -> int | None:
-        """Return how far behind an offset was when it was committed, by the look before that; None: there was none."""
-        looks = self._looks.get((topic, partition), ())
-        number = bisect_right(looks, at_ms, key=lambda look: look["at_ms"]) if at_ms is not None else 0
+        """Return how far behind an offset was when it was committed, by the sample before that; None without one."""
+        samples = self._samples.get((topic, partition), ())
+        number = bisect_right(samples, at_ms, key=lambda sample: sample["at_ms"]) if at_ms is not None else 0
         return (
             None
             if not number or committed_offset is None
-            else distance(looks[number - 1]["end_offset"], committed_offset)
+            else distance(samples[number - 1]["end_offset"], committed_offset)
         )
 
 
-def _looks(table: pa.Table) -> dict[tuple[str, int], list[Row]]:
-    """Return the last looks at each partition's end, each with the one that followed."""
+def _samples(table: pa.Table) -> dict[tuple[str, int], list[Row]]:
+    """Return the last samples of each partition's end, each with the one that followed."""
     if "at_ms" not in table.column_names:
         return {}
     found: dict[tuple[str, int], dict[int, Row]] = {}
     for row in table.select(["topic", "topic_partition", "at_ms", "end_offset"]).to_pylist():
         place, at_ms = (row["topic"], row["topic_partition"]), row["at_ms"]
         if at_ms is not None and row["topic_partition"] is not None and row["end_offset"] is not None:
-            look = {"at_ms": at_ms, "end_offset": row["end_offset"], "next": None}
-            found.setdefault(place, {}).setdefault(at_ms, look)
-    of_place = {place: sorted(some.values(), key=lambda look: look["at_ms"]) for place, some in found.items()}
-    for looks in of_place.values():
-        for look, following in pairwise(looks):
-            look["next"] = following
-    return {place: looks[-LOOKS_MAX:] for place, looks in of_place.items()}
+            sample = {"at_ms": at_ms, "end_offset": row["end_offset"], "next": None}
+            found.setdefault(place, {}).setdefault(at_ms, sample)
+    of_place = {place: sorted(some.values(), key=lambda sample: sample["at_ms"]) for place, some in found.items()}
+    for samples in of_place.values():
+        for sample, following in pairwise(samples):
+            sample["next"] = following
+    return {place: samples[-SAMPLES_MAX:] for place, samples in of_place.items()}
 
 
 def distance(end_offset: int | None, committed_offset: int) -> int | None:

@@ -33,7 +33,7 @@ from groupcoord.analysis.folding.records import RANGES, corrupt, of_partition
 from groupcoord.analysis.history import KINDS, REBALANCE, Row
 from groupcoord.analysis.judging.ends import Ends, behind_ends
 from groupcoord.analysis.report.model import Report
-from groupcoord.analysis.running.judged import Known, Looks, topics_of, write_groups, write_lag
+from groupcoord.analysis.running.judged import EndOffsetSamples, Known, topics_of, write_groups, write_lag
 from groupcoord.analysis.running.sources import LogSource, Source
 from groupcoord.analysis.running.tails import Tail
 from groupcoord.analysis.tables import END_OFFSETS_TABLE, TABLES_OF_KINDS, TableFiles
@@ -131,7 +131,7 @@ class LocalFollowing:
         self._rows: dict[str, deque[Row]] = {kind: deque(maxlen=ROWS_MAX) for kind in KINDS}
         self._load = LoadFold()
         self._corrupt: deque[pa.Table] = deque(maxlen=ROWS_MAX)
-        self._looks = Looks()
+        self._samples = EndOffsetSamples()
         self._row_count = 0
         self._earlier: Counter[tuple[str, str]] = Counter()
         self._retention_minutes: int | None = None
@@ -266,8 +266,8 @@ class LocalFollowing:
         told = self._source.read_ends(topics_of([known]))
         if told is None or "at_ms" not in told.column_names:
             return None if told is None else Ends(told)
-        ends = self._looks.take(told)
-        files.write(END_OFFSETS_TABLE, self._looks.table())
+        ends = self._samples.take(told)
+        files.write(END_OFFSETS_TABLE, self._samples.table())
         return ends
 
     def _write_page(self, tables: FinishedTables) -> Report:

@@ -24,7 +24,7 @@ from groupcoord.analysis.tables import TableFiles
 JUDGED = (GROUP, REBALANCE, DUPLICATE, REVOCATION, MEMBERSHIP)
 """Kinds of a history's rows that are needed, besides those of members."""
 
-LOOKS_MAX = 200_000
+SAMPLES_MAX = 200_000
 """So many answers where partitions end are kept."""
 
 
@@ -50,7 +50,7 @@ class Known:
         return cls(facts, facts.current_offsets(), {kind: rows[kind] for kind in JUDGED}, assigned(rows))
 
 
-class Looks:
+class EndOffsetSamples:
     """What a cluster has answered where its topics end, look by look; the newest answers are kept."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Looks:
     def take(self, told: pa.Table) -> Ends:
         """Return where topics end, by an answer (:data:`groupcoord.analysis.columns.tables.LIVE_END_OFFSETS`)."""
         self._kept.append(told)
-        while len(self._kept) > 1 and sum(one.num_rows for one in self._kept) > LOOKS_MAX:
+        while len(self._kept) > 1 and sum(one.num_rows for one in self._kept) > SAMPLES_MAX:
             self._kept.popleft()
         return Ends(told, self.table())
 

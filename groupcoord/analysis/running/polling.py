@@ -28,7 +28,7 @@ from groupcoord.analysis.polling.looking import LagLooks
 from groupcoord.analysis.polling.rows import Row
 from groupcoord.analysis.polling.views import topics_of
 from groupcoord.analysis.report.model import Report
-from groupcoord.analysis.running.judged import Looks
+from groupcoord.analysis.running.judged import EndOffsetSamples
 from groupcoord.analysis.running.shown import Figures
 from groupcoord.analysis.tables import END_OFFSETS_TABLE
 from groupcoord.clock import Clock, SystemClock
@@ -123,7 +123,7 @@ class Polling:
         self._figures = PolledFigures(inputs, self._groups)
         self._counts = dict.fromkeys((*REPLACED, *APPENDED), 0)
         self._number = 0
-        self._looks = Looks()
+        self._samples = EndOffsetSamples()
         self._lags = LagLooks(self._next_record_ms)
         self._rebalances: Counter[tuple[str, str]] = Counter()
 
@@ -179,7 +179,7 @@ class Polling:
     def _metrics(self, snapshot: Snapshot, groups: Sequence[Row], changes: Changes) -> Figures:
         """Return what metrics show: lag with statuses that several polls tell, and what happened to groups."""
         schema = arrow_schema(LIVE_END_OFFSETS)
-        self._ends = self._looks.take(pa.Table.from_pylist([one._asdict() for one in snapshot.ends], schema))
+        self._ends = self._samples.take(pa.Table.from_pylist([one._asdict() for one in snapshot.ends], schema))
         lag = [asdict(one) for one in self._lags.take(snapshot)]
         self._rebalances.update((row["group_id"], row["cause"]) for row in changes.rebalances)
         gone = {group_id for group_id, _ in self._rebalances} - {row["group_id"] for row in groups}
