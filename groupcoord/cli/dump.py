@@ -73,7 +73,7 @@ def dump(
 ) -> None:
     """Print every record of __consumer_offsets logs, those of a real broker as well, or what they tell of groups.
 
-    With --topic __share_group_state they are those of share groups' states, as JSON lines.
+    With --topic __share_group_state it is JSON lines of share groups' states; with --history, of share-partitions.
 
     With --bootstrap-server or --command-config they are read from a cluster that runs. Corrupt bytes are reported on
     stderr and skipped. Exit status: 0, 1 if anything could not be read, 2 if there is nothing to read.
@@ -92,9 +92,9 @@ def dump(
         _give_up(str(error))
     rows, lines = (_history_rows, _history_lines) if history else (_record_rows, _record_lines)
     if topic == SHARE_STATE_TOPIC:
-        if history or output_format is Format.table:
+        if output_format is Format.table:
             _give_up(f"records of {SHARE_STATE_TOPIC} are printed as JSON lines only")
-        lines = _share_state_lines
+        lines = _share_partition_lines if history else _share_state_lines
     if output_format is Format.table:
         reading.run(lambda: _print_table(rows(reading, selection)))
     else:
@@ -124,6 +124,14 @@ def _share_state_lines(reading: Reading, selection: Selection, raw: bool) -> _Li
     maker = ShareStateLines(selection)
     for partition, sound in reading.batches():
         yield maker.lines(partition, sound), sound.batch.size_bytes
+
+
+def _share_partition_lines(reading: Reading, selection: Selection, raw: bool) -> _Lines:
+    from groupcoord.cli.dump_share_state import share_partition_lines
+
+    for partition, files in reading.files():
+        lines = share_partition_lines(partition, files, selection)
+        yield lines, sum(map(len, lines))
 
 
 def _history_lines(reading: Reading, selection: Selection, raw: bool) -> _Lines:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
+from groupcoord.analysis.history.share_partitions import SHARE_PARTITION, SharePartitions
 from groupcoord.cli.dump_selection import SHARE_SNAPSHOT, SHARE_UPDATE, Selection
+from groupcoord.core.records import OpaqueRecord
 from groupcoord.core.share_state.records import (
     UNKNOWN_COUNT,
     SharePartitionKey,
@@ -56,6 +59,30 @@ class ShareStateLines:
         if not (self._selection.has_type(name) and self._selection.has_group(group_id)):
             return None
         return {"recordType": name, **told}
+
+
+def share_partition_lines(
+    log_partition: int | None, files: Iterable[Iterable[SoundBatch]], selection: Selection
+) -> list[str]:
+    """Return a line for each wanted share-partition of a log partition, without line ends.
+
+    Args:
+        log_partition: its number, if it is known.
+        files: the batches of each of its files, in the order of the log.
+        selection: what is wanted.
+    """
+    found = SharePartitions(log_partition)
+    for offset, timestamp_ms, key, value in (record for file in files for sound in file for record in sound.records):
+        record = decode_share_state(key or b"", value)
+        if not isinstance(record, OpaqueRecord):
+            found.add(offset, timestamp_ms, record)
+    return [
+        _encode({"kind": SHARE_PARTITION, **row})
+        for row in found.rows()
+        if selection.has_type(SHARE_PARTITION)
+        and selection.has_group(row["group_id"])
+        and selection.has_time(row["last_ms"])
+    ]
 
 
 def _unknown(key: bytes, value: bytes | None) -> dict[str, Any]:

@@ -84,3 +84,13 @@ def test_some_are_told(tmp_path: Path) -> None:
     assert [line["offset"] for line in dump(data_dir, "--group", "others")[1]] == [3]
     assert [line["offset"] for line in dump(data_dir, "--type", "share_update")[1]] == [1]
     assert dump(data_dir, "--format", "table") == (2, [])
+
+
+def test_share_partitions_are_told(tmp_path: Path) -> None:
+    """With --history there is one line for each."""
+    status, lines = dump(data_directory(tmp_path), "--history", "--group", "workers")
+    (line,) = lines
+
+    assert status == 0
+    assert (line["kind"], line["group_id"], line["topic_partition"]) == ("share partition", "workers", 3)
+    assert (line["start_offset"], line["acknowledged"], line["is_deleted"], line["log_offset"]) == (5, 2, True, 2)

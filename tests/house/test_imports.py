@@ -118,6 +118,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         # how consumers write subscriptions and assignments, which the group's record only carries
         "core.consumer_protocol",
         "core.consumer.votes",  # which assignor most members ask for
+        "core.share_state",  # what a share coordinator makes of its log
     ),
     "analysis.report": ("analysis.history.causes",),  # colours and words for each cause
     "analysis.live": (
