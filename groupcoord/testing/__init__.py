@@ -15,12 +15,22 @@ if TYPE_CHECKING:
     from groupcoord.testing.asserting.topics import TopicDescription
     from groupcoord.testing.assignor_contract import check_assignor
     from groupcoord.testing.clock_contract import check_clock
+    from groupcoord.testing.every_request import requests
     from groupcoord.testing.exams.as_tests import exam
     from groupcoord.testing.faulty_store import FaultyLogStore
     from groupcoord.testing.history import Exchange, History, histories
     from groupcoord.testing.log_store_contract import check_log_store
     from groupcoord.testing.machine import CoordinatorMachine
     from groupcoord.testing.server import ServerThread
+    from groupcoord.testing.share_strategies import (
+        alter_share_group_offsets_requests,
+        delete_share_group_offsets_requests,
+        describe_share_group_offsets_requests,
+        share_acknowledge_requests,
+        share_fetch_requests,
+        share_group_describe_requests,
+        share_group_heartbeats,
+    )
     from groupcoord.testing.strategies import (
         assignments,
         client_ids,
@@ -41,11 +51,15 @@ if TYPE_CHECKING:
         member_ids,
         offset_delete_requests,
         protocols,
-        requests,
         subscriptions,
         sync_requests,
         topic_names,
         transactional_commit_requests,
+    )
+    from groupcoord.testing.streams_strategies import (
+        streams_group_describe_requests,
+        streams_group_heartbeats,
+        topologies,
     )
 
 __all__ = [
@@ -64,6 +78,7 @@ __all__ = [
     "ServerThread",
     "Task",
     "TopicDescription",
+    "alter_share_group_offsets_requests",
     "assignments",
     "check_assignor",
     "check_clock",
@@ -73,7 +88,9 @@ __all__ = [
     "consumer_group_describe_requests",
     "consumer_group_heartbeats",
     "delete_requests",
+    "delete_share_group_offsets_requests",
     "describe_requests",
+    "describe_share_group_offsets_requests",
     "exam",
     "fetch_requests",
     "find_coordinator_requests",
@@ -89,6 +106,10 @@ __all__ = [
     "offset_delete_requests",
     "protocols",
     "requests",
+    "share_acknowledge_requests",
+    "share_fetch_requests",
+    "share_group_describe_requests",
+    "share_group_heartbeats",
     "streams_group_describe_requests",
     "streams_group_heartbeats",
     "subscriptions",
@@ -119,6 +140,14 @@ _ELSEWHERE = {
     "check_log_store": "log_store_contract",
     "exam": "exams.as_tests",
     "histories": "history",
+    "alter_share_group_offsets_requests": "share_strategies",
+    "delete_share_group_offsets_requests": "share_strategies",
+    "describe_share_group_offsets_requests": "share_strategies",
+    "requests": "every_request",
+    "share_acknowledge_requests": "share_strategies",
+    "share_fetch_requests": "share_strategies",
+    "share_group_describe_requests": "share_strategies",
+    "share_group_heartbeats": "share_strategies",
     "streams_group_describe_requests": "streams_strategies",
     "streams_group_heartbeats": "streams_strategies",
     "topologies": "streams_strategies",

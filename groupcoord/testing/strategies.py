@@ -34,7 +34,6 @@ from groupcoord.core.messages import (
     OffsetDelete,
     OffsetFetch,
     OffsetToCommit,
-    Request,
     SyncAssignment,
     SyncGroup,
     TopicPartitions,
@@ -65,7 +64,6 @@ __all__ = [
     "member_ids",
     "offset_delete_requests",
     "protocols",
-    "requests",
     "subscriptions",
     "sync_requests",
     "topic_names",
@@ -468,31 +466,6 @@ def find_coordinator_requests(
 ) -> Strategy[FindCoordinator]:
     """Return questions for the coordinator of up to ``max_size`` groups, by default of any id."""
     return st.builds(FindCoordinator, st.just(int(CoordinatorType.GROUP)), _several(group_ids, max_size))
-
-
-def requests(*, group_ids: Strategy[str] | None = None, topic_names: Strategy[str] | None = None) -> Strategy[Request]:
-    """Return requests of every kind that a client of a group sends.
-
-    Args:
-        group_ids: all of :func:`group_ids` by default.
-        topic_names: all of :func:`topic_names` by default.
-    """
-    return st.one_of(
-        join_requests(group_ids=group_ids),
-        sync_requests(group_ids=group_ids),
-        heartbeats(group_ids=group_ids),
-        consumer_group_heartbeats(group_ids=group_ids, topic_names=topic_names),
-        leave_requests(group_ids=group_ids),
-        commit_requests(group_ids=group_ids, topic_names=topic_names),
-        transactional_commit_requests(group_ids=group_ids, topic_names=topic_names),
-        fetch_requests(group_ids=group_ids, topic_names=topic_names),
-        offset_delete_requests(group_ids=group_ids, topic_names=topic_names),
-        describe_requests(group_ids=group_ids),
-        consumer_group_describe_requests(group_ids=group_ids),
-        delete_requests(group_ids=group_ids),
-        list_requests(),
-        find_coordinator_requests(group_ids=group_ids),
-    )
 
 
 # ---------------------------------------------------------------- parts, and what is wrong with arguments

@@ -14,15 +14,18 @@ from hypothesis.errors import InvalidArgument
 from groupcoord import ErrorCode, GroupCoordinator, ManualClock, messages, testing
 from groupcoord.broker.topics.registry import check_topic_name
 from groupcoord.core.consumer_protocol import subscribed_topics
+from groupcoord.core.share_partition.acknowledging import Acknowledgement, check_acknowledgements
 from groupcoord.messages import (
     ConsumerGroupHeartbeat,
     JoinGroup,
     LeaveGroup,
     OffsetCommit,
     Request,
+    ShareGroupHeartbeat,
     StreamsGroupHeartbeat,
 )
 from groupcoord.testing.registration import NAMES
+from groupcoord.wire.share_messages import FIRST_EPOCH, ShareAcknowledge, ShareFetch
 from tests.tables import as_one_test
 
 ORDERS = st.just("orders")
@@ -94,6 +97,37 @@ def test_heartbeats_of_consumer_groups_are_ones_that_clients_send(request: Consu
     elif request.member_epoch < 0:
         assert request.topic_partitions is None
         assert request.member_epoch == -1 or request.instance_id is not None
+
+
+@given(testing.share_group_heartbeats(group_ids=ORDERS, topic_names=st.just("t")))
+@settings(deadline=None)
+def test_heartbeats_of_share_groups_are_ones_that_clients_send(request: ShareGroupHeartbeat) -> None:
+    """They are answered, none for its form; arguments reach them."""
+    assert answered_without(request, ErrorCode.INVALID_REQUEST)
+    assert request.group_id == "orders"
+    assert set(request.subscribed_topic_names or ()) <= {"t"}
+
+
+@given(
+    testing.alter_share_group_offsets_requests(group_ids=ORDERS)
+    | testing.delete_share_group_offsets_requests(group_ids=ORDERS)
+    | testing.describe_share_group_offsets_requests(group_ids=ORDERS)
+    | testing.share_group_describe_requests(group_ids=ORDERS)
+)
+@settings(deadline=None)
+def test_requests_about_share_groups_are_answered(request: Request) -> None:
+    """Whatever administrators ask of a group that isn't there has an answer, which isn't that the form is wrong."""
+    assert answered_without(request, ErrorCode.INVALID_REQUEST)
+
+
+@given(testing.share_fetch_requests(group_ids=ORDERS) | testing.share_acknowledge_requests(group_ids=ORDERS))
+def test_what_is_said_of_records_has_the_right_form(request: ShareFetch | ShareAcknowledge) -> None:
+    """Batches follow each other, and types are those that the request may have; who opens a session says nothing."""
+    for topic in request.topics:
+        for partition in topic.partitions:
+            said = [Acknowledgement(*batch) for batch in partition.acknowledgement_batches]
+            check_acknowledgements(said, may_renew=request.is_renew_ack)
+            assert not said or request.share_session_epoch != FIRST_EPOCH
 
 
 @given(testing.streams_group_heartbeats(group_ids=ORDERS, topic_names=st.just("t")))

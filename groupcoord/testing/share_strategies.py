@@ -1,0 +1,249 @@
+"""Hypothesis strategies for what members of share groups send (KIP-932), to coordinators and to leaders of partitions.
+
+What :mod:`groupcoord.testing.strategies` says of its own holds for these.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from attrs import evolve
+from hypothesis import strategies as st
+
+from groupcoord.core.java.trimming import is_blank
+from groupcoord.core.messages import (
+    AlterShareGroupOffsets,
+    DeleteShareGroupOffsets,
+    DescribeShareGroupOffsets,
+    ShareGroupDescribe,
+    ShareGroupHeartbeat,
+)
+from groupcoord.core.messages.share_groups import (
+    ShareGroupToDescribe,
+    ShareOffsetToAlter,
+    ShareTopicToAlter,
+    ShareTopicToDescribe,
+    ShareTopicToForget,
+)
+from groupcoord.core.share_partition.acknowledging import AcknowledgeType
+from groupcoord.testing import strategies as common
+from groupcoord.wire.share_messages import (
+    FINAL_EPOCH,
+    FIRST_EPOCH,
+    AcknowledgementBatch,
+    ShareAcknowledge,
+    ShareFetch,
+    ShareFetchPartition,
+    ShareFetchTopic,
+)
+
+__all__ = [
+    "alter_share_group_offsets_requests",
+    "delete_share_group_offsets_requests",
+    "describe_share_group_offsets_requests",
+    "share_acknowledge_requests",
+    "share_fetch_requests",
+    "share_group_describe_requests",
+    "share_group_heartbeats",
+]
+
+FEW = 3
+INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
+JOIN, LEAVE = 0, -1
+_PARTITIONS_MAX = 20
+_MEMBER_ID_MAX = 36
+
+Strategy = common.Strategy
+T = TypeVar("T", bound=tuple[Any, ...])
+
+
+def _group_ids(given: Strategy[str] | None) -> Strategy[str]:
+    return common.group_ids().filter(lambda text: not is_blank(text)) if given is None else given
+
+
+def _topic_names(given: Strategy[str] | None) -> Strategy[str]:
+    return common.topic_names() if given is None else given
+
+
+# ---------------------------------------------------------------- the group
+
+
+def share_group_heartbeats(
+    *,
+    group_ids: Strategy[str] | None = None,
+    member_ids: Strategy[str] | None = None,
+    member_epochs: Strategy[int] | None = None,
+    topic_names: Strategy[str] | None = None,
+    max_size: int = FEW,
+) -> Strategy[ShareGroupHeartbeat]:
+    """Return heartbeats of share groups: joins, signs of life that say more or less, and departures.
+
+    Args:
+        group_ids: by default those of :func:`~groupcoord.testing.group_ids` that are not blank.
+        member_ids: UUIDs by default, as members make them.
+        member_epochs: by default 0 (join), -1 (leave), and all others that are not negative.
+        topic_names: of the topics that they read; all of :func:`~groupcoord.testing.topic_names` by default.
+        max_size: how many topics at most.
+    """
+    full = st.builds(
+        ShareGroupHeartbeat,
+        _group_ids(group_ids),
+        st.uuids().map(str) if member_ids is None else member_ids,
+        st.sampled_from((JOIN, LEAVE)) | st.integers(0, INT32_MAX) if member_epochs is None else member_epochs,
+        st.none() | st.text("abcxyz", min_size=1, max_size=8),
+        st.lists(_topic_names(topic_names), min_size=1, max_size=max_size, unique=True).map(tuple),
+        client_id=common.client_ids(),
+        client_host=st.ip_addresses(v=4).map("/{}".format),
+    )
+    return st.builds(_heartbeat, full, st.booleans())
+
+
+def _heartbeat(full: ShareGroupHeartbeat, is_short: bool) -> ShareGroupHeartbeat:
+    """Return a heartbeat that a client could send with this epoch: who joins says everything."""
+    is_whole = full.member_epoch == JOIN or not (is_short or full.member_epoch == LEAVE)
+    return full if is_whole else evolve(full, rack_id=None, subscribed_topic_names=None)
+
+
+def share_group_describe_requests(
+    *, group_ids: Strategy[str] | None = None, max_size: int = FEW
+) -> Strategy[ShareGroupDescribe]:
+    """Return descriptions of up to ``max_size`` share groups, by default of any id, the empty one included."""
+    ids = common.group_ids(min_size=0) if group_ids is None else group_ids
+    return st.builds(ShareGroupDescribe, st.lists(ids, max_size=max_size).map(tuple), st.booleans())
+
+
+# ---------------------------------------------------------------- where groups stand
+
+
+def describe_share_group_offsets_requests(
+    *, group_ids: Strategy[str] | None = None, topic_names: Strategy[str] | None = None, max_size: int = FEW
+) -> Strategy[DescribeShareGroupOffsets]:
+    """Return questions where up to ``max_size`` groups stand: everywhere, or in up to so many topics."""
+    partitions = st.lists(st.integers(0, _PARTITIONS_MAX), min_size=1, max_size=max_size, unique=True).map(tuple)
+    topics = _each_once(st.builds(ShareTopicToDescribe, _topic_names(topic_names), partitions), max_size)
+    groups = st.builds(ShareGroupToDescribe, _group_ids(group_ids), st.none() | topics)
+    return st.builds(
+        DescribeShareGroupOffsets,
+        st.lists(groups, max_size=max_size, unique_by=lambda group: group.group_id).map(tuple),
+    )
+
+
+def alter_share_group_offsets_requests(
+    *, group_ids: Strategy[str] | None = None, topic_names: Strategy[str] | None = None, max_size: int = FEW
+) -> Strategy[AlterShareGroupOffsets]:
+    """Return requests that let a group stand elsewhere, in up to ``max_size`` topics and partitions of each."""
+    offset = st.builds(ShareOffsetToAlter, st.integers(0, _PARTITIONS_MAX), st.integers(-1, INT64_MAX))
+    partitions = st.lists(offset, min_size=1, max_size=max_size, unique_by=lambda each: each.partition_index).map(tuple)
+    topics = _each_once(st.builds(ShareTopicToAlter, _topic_names(topic_names), partitions), max_size)
+    return st.builds(AlterShareGroupOffsets, _group_ids(group_ids), topics)
+
+
+def delete_share_group_offsets_requests(
+    *, group_ids: Strategy[str] | None = None, topic_names: Strategy[str] | None = None, max_size: int = FEW
+) -> Strategy[DeleteShareGroupOffsets]:
+    """Return requests that let a group stand nowhere any more in up to ``max_size`` topics."""
+    topics = _each_once(st.builds(ShareTopicToForget, _topic_names(topic_names)), max_size)
+    return st.builds(DeleteShareGroupOffsets, _group_ids(group_ids), topics)
+
+
+def _each_once(topics: Strategy[T], max_size: int) -> Strategy[tuple[T, ...]]:
+    """Return up to so many topics, each by another name."""
+    return st.lists(topics, min_size=1, max_size=max_size, unique_by=lambda topic: topic[0]).map(tuple)
+
+
+# ---------------------------------------------------------------- records
+
+
+def share_fetch_requests(
+    *,
+    group_ids: Strategy[str] | None = None,
+    member_ids: Strategy[str] | None = None,
+    session_epochs: Strategy[int] | None = None,
+    max_size: int = FEW,
+) -> Strategy[ShareFetch]:
+    """Return requests for records, with what becomes of others; one that opens a session says nothing of records.
+
+    Args:
+        group_ids, member_ids: as of :func:`share_group_heartbeats`.
+        session_epochs: by default 0 (open), -1 (end), and all that are positive.
+        max_size: how many topics, partitions of each, and batches of records of each, at most.
+    """
+    sizes = st.integers(0, INT32_MAX)
+    full = st.builds(
+        ShareFetch,
+        _group_ids(group_ids),
+        st.uuids().map(str) if member_ids is None else member_ids,
+        _session_epochs(FIRST_EPOCH) if session_epochs is None else session_epochs,
+        max_wait_ms=sizes,
+        min_bytes=sizes,
+        max_bytes=sizes,
+        max_records=st.integers(1, INT32_MAX),
+        batch_size=st.integers(1, INT32_MAX),
+        topics=_topics(max_size, may_renew=False),
+        share_acquire_mode=st.integers(0, 1),
+    )
+    return full.map(_fetch)
+
+
+def _fetch(full: ShareFetch) -> ShareFetch:
+    if full.share_session_epoch != FIRST_EPOCH:
+        return full
+    topics = [
+        ShareFetchTopic(topic_id, tuple(ShareFetchPartition(partition.partition_index) for partition in partitions))
+        for topic_id, partitions in full.topics
+    ]
+    return evolve(full, topics=tuple(topics))
+
+
+def share_acknowledge_requests(
+    *,
+    group_ids: Strategy[str] | None = None,
+    member_ids: Strategy[str] | None = None,
+    session_epochs: Strategy[int] | None = None,
+    max_size: int = FEW,
+) -> Strategy[ShareAcknowledge]:
+    """Return what members say of records, and some that renew locks (KIP-1222).
+
+    Args:
+        group_ids, member_ids: as of :func:`share_group_heartbeats`.
+        session_epochs: by default -1 (end), and all that are positive.
+        max_size: as of :func:`share_fetch_requests`.
+    """
+
+    def of(may_renew: bool) -> Strategy[ShareAcknowledge]:
+        return st.builds(
+            ShareAcknowledge,
+            _group_ids(group_ids),
+            st.uuids().map(str) if member_ids is None else member_ids,
+            _session_epochs(FIRST_EPOCH + 1) if session_epochs is None else session_epochs,
+            _topics(max_size, may_renew=may_renew),
+            st.just(may_renew),
+        )
+
+    return st.booleans().flatmap(of)
+
+
+def _session_epochs(first: int) -> Strategy[int]:
+    return st.sampled_from((first, FINAL_EPOCH)) | st.integers(first, INT32_MAX)
+
+
+def _topics(max_size: int, *, may_renew: bool) -> Strategy[tuple[ShareFetchTopic, ...]]:
+    highest = AcknowledgeType.RENEW if may_renew else AcknowledgeType.REJECT
+    kinds = st.lists(st.integers(AcknowledgeType.GAP, highest), min_size=1, max_size=max_size)
+    said = st.tuples(st.integers(0, _PARTITIONS_MAX), kinds, st.booleans())
+    partition = st.builds(
+        ShareFetchPartition, st.integers(0, _PARTITIONS_MAX), st.lists(said, max_size=max_size).map(_batches)
+    )
+    partitions = st.lists(partition, min_size=1, max_size=max_size, unique_by=lambda each: each.partition_index)
+    topic = st.builds(ShareFetchTopic, st.uuids(), partitions.map(tuple))
+    return st.lists(topic, max_size=max_size, unique_by=lambda each: each.topic_id).map(tuple)
+
+
+def _batches(said: list[tuple[int, list[int], bool]]) -> tuple[AcknowledgementBatch, ...]:
+    """Return batches one behind the other: after so many others, what is said of each record, or once of all."""
+    batches, offset = [], 0
+    for skipped, kinds, is_same in said:
+        first = offset + skipped
+        offset = first + len(kinds)
+        batches.append(AcknowledgementBatch(first, offset - 1, tuple(kinds[:1] if is_same else kinds)))
+    return tuple(batches)
