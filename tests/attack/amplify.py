@@ -49,7 +49,22 @@ NAMES = {
     49: "AlterClientQuotas",
     57: "UpdateFeatures",
     65: "DescribeTransactions",
+    68: "ConsumerGroupHeartbeat",
+    69: "ConsumerGroupDescribe",
+    76: "ShareGroupHeartbeat",
+    77: "ShareGroupDescribe",
+    88: "StreamsGroupHeartbeat",
+    89: "StreamsGroupDescribe",
 }
+PART: dict[str, Any] = {
+    "source_topics": [],
+    "source_topic_regex": [],
+    "state_changelog_topics": [],
+    "repartition_sink_topics": [],
+    "repartition_source_topics": [],
+    "copartition_groups": [],
+}
+"""A subtopology of nothing."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +94,62 @@ def _filled(request: Layout, array: int, size_bytes: int) -> Callable[[], bytes]
     return lambda: repeated(request, max((size_bytes - len(request.data)) // (end - start), 1), array)
 
 
+def _internal(name: str, partitions: int = 0) -> dict[str, Any]:
+    return {"name": name, "partitions": partitions, "replication_factor": 0, "topic_configs": []}
+
+
+def _joins_application(*parts: dict[str, Any]) -> Callable[[], bytes]:
+    """Let a member of a streams group join with a topology of these parts."""
+    named = [{**PART, "subtopology_id": str(number), **part} for number, part in enumerate(parts)]
+    values = {
+        **dict.fromkeys(("instance_id", "rack_id", "user_endpoint", "task_offsets", "task_end_offsets")),
+        **{name: [] for name in ("active_tasks", "standby_tasks", "warmup_tasks", "client_tags")},
+        "member_epoch": 0,
+        "rebalance_timeout": 60_000,
+        "topology": {"epoch": 0, "subtopologies": named},
+        "shutdown_application": False,
+    }
+    return lambda: layout(88, 0, _group_values(88, values)).data
+
+
+def topologies() -> Iterator[Amplification]:
+    """Yield joins with topologies that are large, or lead to much work."""
+    name, count = "StreamsGroupHeartbeat", 20_000
+    yield Amplification(
+        f"{name}, {count} subtopologies of a topic of 2,000 partitions",
+        _joins_application(*[{"source_topics": [WIDE]}] * count),
+    )
+    stores = [_internal(f"store-{number}-{'x' * 40}") for number in range(count)]
+    yield Amplification(
+        f"{name}, {count} changelogs that are missing",
+        _joins_application({"source_topics": [WIDE], "state_changelog_topics": stores}),
+    )
+    fixed = [_internal(f"r{number}", 3) for number in range(count)]
+    one_each = {"source_topics": [], "source_topic_regex": []}
+    groups = [{**one_each, "repartition_source_topics": [number]} for number in range(count)]
+    sinks = [topic["name"] for topic in fixed]
+    yield Amplification(
+        f"{name}, {count} copartition groups",
+        _joins_application(
+            {
+                "source_topics": [WIDE],
+                "repartition_sink_topics": sinks,
+                "repartition_source_topics": fixed,
+                "copartition_groups": groups,
+            }
+        ),
+    )
+    for label, first in (("a chain", {"source_topics": [WIDE]}), ("a ring", {})):
+        chain = [
+            {"repartition_sink_topics": [f"r{number}"], "repartition_source_topics": [_internal(f"r{number - 1}")]}
+            for number in range(1, count)
+        ]
+        last = [] if first else [_internal(f"r{count - 1}")]
+        begin = {**first, "repartition_sink_topics": ["r0"], "repartition_source_topics": last}
+        end = {"repartition_source_topics": [_internal(f"r{count - 1}")]}
+        yield Amplification(f"{name}, {label} of {count} subtopologies", _joins_application(begin, *chain, end))
+
+
 def amplifications(request_mib: float) -> Iterator[Amplification]:
     """Yield all of them; those that are filled up are so large."""
     groups = {"groups": [{"group_id": WIDE, "member_id": None, "member_epoch": -1, "topics": None}]}
@@ -99,6 +170,7 @@ def amplifications(request_mib: float) -> Iterator[Amplification]:
             f"CreatePartitions up to {count}",
             lambda counts=counts: layout(37, 1, _group_values(37, counts)).data,  # type: ignore[misc]
         )
+    yield from topologies()
     for api_key in sorted(NAMES):
         request = layout(api_key, _newest(api_key), BODIES[api_key])
         for array, found in enumerate(request.arrays):
