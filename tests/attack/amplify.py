@@ -114,7 +114,7 @@ def _joins_application(*parts: dict[str, Any]) -> Callable[[], bytes]:
 
 def topologies() -> Iterator[Amplification]:
     """Yield joins with topologies that are large, or lead to much work."""
-    name, count = "StreamsGroupHeartbeat", 20_000
+    name, count = "StreamsGroupHeartbeat", 10_000
     yield Amplification(
         f"{name}, {count} subtopologies of a topic of 2,000 partitions",
         _joins_application(*[{"source_topics": [WIDE]}] * count),

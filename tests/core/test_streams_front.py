@@ -10,6 +10,7 @@ from attrs import evolve
 from groupcoord import Config, ErrorCode, GroupCoordinator, ManualClock
 from groupcoord.config import RebalanceProtocol
 from groupcoord.core.front.authorization import Operation, Resource, ResourceType
+from groupcoord.core.front.streams_groups import TOPOLOGY_VALUES_MAX
 from groupcoord.messages import (
     DescribedStreamsGroup,
     StreamsGroupDescribe,
@@ -197,6 +198,16 @@ def test_changelogs_have_no_number_of_partitions(coordinator: GroupCoordinator) 
     assert coordinator.call(evolve(JOIN, topology=wrong)) == refused
     assert coordinator.call(evolve(JOIN, topology=wrong, rebalance_timeout_ms=-1)).error_code is (
         ErrorCode.INVALID_REQUEST
+    )
+
+
+def test_a_topology_that_says_too_much_is_refused(coordinator: GroupCoordinator) -> None:
+    """All of it is looked at in one go, so that comes before anything else about it."""
+    many = evolve(JOIN, topology=topology(*["__consumer_offsets"] * TOPOLOGY_VALUES_MAX))
+    response = coordinator.call(many)
+    assert (response.error_code, response.error_message) == (
+        ErrorCode.STREAMS_INVALID_TOPOLOGY,
+        "The topology is too large.",
     )
 
 

@@ -26,8 +26,12 @@ from groupcoord.core.messages import (
     Subtopology,
     TopologyDescriptionStatus,
 )
+from groupcoord.core.sizes import says_more
 from groupcoord.core.topic_names import INTERNAL_TOPICS, illegal_name_reason
 from groupcoord.errors import ErrorCode
+
+TOPOLOGY_VALUES_MAX = 200_000
+"""So much may be said of a topology: all of it is looked at in one go. Some 20,000 subtopologies have room in that."""
 
 _NO_PLUGIN = "The broker has no streams group topology description plugin configured."
 
@@ -48,6 +52,8 @@ def refuse_topics(
     """
     if request.topology is None:
         return None
+    if says_more(request.topology, TOPOLOGY_VALUES_MAX):
+        return StreamsGroupHeartbeatResponse(ErrorCode.STREAMS_INVALID_TOPOLOGY, "The topology is too large.")
     names = list(dict.fromkeys(_topics_of(request.topology.subtopologies)))
     internal = [name for name in names if name in INTERNAL_TOPICS]
     if internal:

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
-from attrs import define, fields
+from attrs import astuple, define
 
 from groupcoord.core.context import HandlerContext
 from groupcoord.core.creation import Creation
@@ -26,14 +26,15 @@ from groupcoord.core.modern.group import SteadyHeartbeat
 from groupcoord.core.modern.member_timers import GroupT, MemberTimers
 from groupcoord.core.modern.refusal import RefusedError
 from groupcoord.core.replies import Reply, Token, Waiting
+from groupcoord.core.sizes import says_more
 from groupcoord.core.timers import TimerKey, TimerKind
 from groupcoord.errors import ErrorCode
 
 RECORDS_PER_WRITE_MAX = 1_000
 """Requests that waited share a write until it has so many records."""
 
-STEADY_ENTRIES_MAX = 10_000
-"""A heartbeat that names more than this is not remembered: its sender decides how much that is."""
+STEADY_VALUES_MAX = 10_000
+"""A heartbeat that says more than this is not remembered."""
 
 DraftT = TypeVar("DraftT", bound=Draft[Any])
 
@@ -196,7 +197,7 @@ class ModernMembership(ABC, Generic[GroupT, DraftT]):
         if request.member_epoch <= JOIN_GROUP_MEMBER_EPOCH or state.assignment_epoch < state.epoch:
             return
         until_ms = self.steady_until_ms(group)
-        if until_ms is None or _has_more_entries(request, STEADY_ENTRIES_MAX):
+        if until_ms is None or says_more(astuple(request, recurse=False), STEADY_VALUES_MAX):
             return
         settings = self._settings_of(group.group_id)
         group.steady[request.member_id] = SteadyHeartbeat(
@@ -331,16 +332,3 @@ class ModernMembership(ABC, Generic[GroupT, DraftT]):
         draft.begin_epoch(group.state.metadata_hash, Trigger(Cause.METADATA_CHANGE))
         self.write(group, draft, now_ms)
         return True
-
-
-def _has_more_entries(request: Any, limit: int) -> bool:
-    """Tell whether the lists of a request, and those in them, have more entries than this together."""
-    left = limit
-    lists = [value for field in fields(type(request)) if isinstance(value := getattr(request, field.name), tuple)]
-    while lists:
-        entries = lists.pop()
-        left -= len(entries)
-        if left < 0:
-            return True
-        lists += (entry for entry in entries if isinstance(entry, tuple))
-    return False

@@ -6,7 +6,7 @@ import pytest
 
 from groupcoord import Config, ErrorCode, GroupCoordinator
 from groupcoord.assignors import MemberTasks, StreamsGroupSpec
-from groupcoord.core.modern.membership import STEADY_ENTRIES_MAX
+from groupcoord.core.modern.membership import STEADY_VALUES_MAX
 from groupcoord.core.questions import CreateInternalTopics
 from groupcoord.core.streams.group import StreamsGroup
 from groupcoord.errors import ConfigError
@@ -276,7 +276,7 @@ def test_a_heartbeat_that_names_very_much_is_not_remembered(threads: Threads) ->
     threads.join("a")
     group = threads.driver.coordinator.partition(0).groups["group"]  # type: ignore[union-attr]
     assert isinstance(group, StreamsGroup)
-    threads.beat("a", 2, {"0": (0,) * STEADY_ENTRIES_MAX})
+    threads.beat("a", 2, {"0": (0,) * STEADY_VALUES_MAX})
     assert not group.steady
     threads.beat("a", 2, {"0": (0, 1, 2, 3)})
     assert list(group.steady) == ["a"]
