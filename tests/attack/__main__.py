@@ -21,6 +21,7 @@ from tests.attack.fuzz import ROUND_FRAMES, fuzz
 from tests.attack.logins import attack_logins
 from tests.attack.logs import attack_logs
 from tests.attack.report import Result, print_table, write_json
+from tests.attack.sharing import SHARING, attack_sharing
 from tests.attack.siege import Bounds, Siege
 
 PROGRAM = "python -m tests.attack"
@@ -52,6 +53,12 @@ def _flood(siege: Siege, options: argparse.Namespace) -> Iterator[Result]:
     for case in FLOODS:
         if _is_wanted(case.name, options):
             yield flood(siege, case, f"{PROGRAM} flood --case {case.name!r}")
+
+
+def _sharing(siege: Siege, options: argparse.Namespace) -> Iterator[Result]:
+    for name in SHARING:
+        if _is_wanted(name, options):
+            yield attack_sharing(siege, name, f"{PROGRAM} sharing --case {name!r}")
 
 
 def _simple(kind: str, cases: dict[str, Callable[[Siege, str], Result]]) -> Kind:
@@ -87,6 +94,7 @@ KINDS: dict[str, Kind] = {
     "amplify": _amplify,
     "batches": _batches,
     "flood": _flood,
+    "sharing": _sharing,
     "connections": _connections,
     "descriptors": _simple("descriptors", {"no descriptor left": connections.descriptors}),
     "disk": _simple(

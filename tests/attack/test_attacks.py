@@ -23,6 +23,7 @@ from tests.attack.layouts import layout, repeated
 from tests.attack.logins import attack_logins
 from tests.attack.preparation import CROWDED
 from tests.attack.report import Result
+from tests.attack.sharing import SHARING, attack_sharing
 from tests.attack.siege import Attack, Bounds, Siege
 from tests.attack.target import Target
 from tests.wire.sample_requests import BODIES
@@ -84,6 +85,17 @@ def test_hostile_batches() -> None:
     result = together.carry_out(SIEGE)
     assert not result.faults, result.faults
     assert result.inputs["requests"] > 40
+
+
+@pytest.mark.ci
+def test_share_groups() -> None:
+    """Waiting sessions, locks and states without end and without sense are answered, and harm nobody."""
+    together = Together(SIEGE.bounds)
+    for name in SHARING:
+        attack_sharing(together, name, "again")
+    result = together.carry_out(SIEGE)
+    assert not result.faults, result.faults
+    assert result.inputs["locks renewed"] > 100_000
 
 
 @pytest.mark.ci

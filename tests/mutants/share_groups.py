@@ -44,8 +44,8 @@ SHARE_MUTANTS = (
     Mutant(
         "a refused acknowledgement counts in part",
         "share_partition/partition.py",
-        "            for run, _ in moved:\n                run.state.pending = None\n            raise",
-        "            raise",
+        "            _take_back(run for run, _ in moved)\n",
+        "",
     ),
     Mutant(
         "a record comes more often than the limit",
@@ -86,8 +86,8 @@ SHARE_MUTANTS = (
     Mutant(
         "a new leader takes what is finished for available",
         "share_partition/partition.py",
-        "known = RecordState(DeliveryState(state), count)",
-        "known = RecordState(DeliveryState.AVAILABLE, count)",
+        "known = KNOWN_STATES.get(state)",
+        "known = KNOWN_STATES.get(state) and DeliveryState.AVAILABLE",
     ),
     Mutant(
         "what is accepted is not written down",

@@ -1,0 +1,211 @@
+"""Share groups under attack: sessions that are never satisfied, acquisitions and renewals without end, huge answers to
+what was acquired, and states that nobody can have written.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from groupcoord.records.batches import encode_batch
+from tests.attack.amplify import exchange
+from tests.attack.report import Result
+from tests.attack.siege import Siege
+from tests.attack.target import TOPICS, Target
+from tests.wire.kio_client import read_response, request_frame
+
+GROUP, WIDE, NARROW = "hoard", "wide", "bills"
+PRODUCE, METADATA, SHARE_FETCH, SHARE_ACKNOWLEDGE, INITIALIZE, WRITE = 0, 3, 78, 79, 83, 85
+VERSIONS = {PRODUCE: 9, METADATA: 12, SHARE_FETCH: 2, SHARE_ACKNOWLEDGE: 2, INITIALIZE: 0, WRITE: 1}
+PATIENCE_S = 60.0
+SESSIONS, APPENDS = 40, 300
+RECORDS, RENEWALS = 500, 2_000
+NEVER_ENOUGH = 2**31 - 1
+RENEW, ACCEPT, RELEASE = 4, 1, 2
+
+
+class Peer:
+    """One connection of somebody who means harm, and a share session on it."""
+
+    def __init__(self, target: Target, member_id: str = "peer") -> None:
+        self.member_id = member_id
+        self.epoch = 0
+        self._sock = target.connect(PATIENCE_S)
+        self._target = target
+
+    def ask(self, api_key: int, values: dict[str, Any]) -> Any:
+        """Send a request and return its answer."""
+        self.send(api_key, values)
+        return self.receive(api_key)
+
+    def send(self, api_key: int, values: dict[str, Any]) -> None:
+        """Send a request."""
+        frame = request_frame(api_key, VERSIONS[api_key], values)
+        self._sock.sendall(struct.pack(">i", len(frame)) + frame)
+
+    def receive(self, api_key: int) -> Any:
+        """Return the next answer."""
+        length = self._read(4)
+        return read_response(api_key, VERSIONS[api_key], length + self._read(int.from_bytes(length, "big")))
+
+    def _read(self, size: int) -> bytes:
+        parts = b""
+        while len(parts) < size:
+            part = self._sock.recv(size - len(parts))
+            assert part, "the connection was closed"
+            parts += part
+        return parts
+
+    def topic_id(self, name: str) -> UUID:
+        """Return the id of a topic."""
+        asked = {"topics": [{"topic_id": None, "name": name}], "include_topic_authorized_operations": False}
+        (topic,) = self.ask(METADATA, asked)["topics"]
+        found: UUID = topic["topic_id"]
+        return found
+
+    def begin(self, topic_id: UUID, count: int) -> None:
+        """Let the group have states of a topic's partitions."""
+        partitions = [{"partition": index, "state_epoch": 0, "start_offset": 0} for index in range(count)]
+        topics = [{"topic_id": topic_id, "partitions": partitions}]
+        self.ask(INITIALIZE, {"group_id": GROUP, "topics": topics})
+
+    def append(self, topic: str, partition: int, count: int) -> None:
+        """Produce a batch."""
+        batch = encode_batch(0, [(None, b"value", 0)] * count)
+        partitions = [{"index": partition, "records": batch}]
+        topics = [{"name": topic, "partition_data": partitions}]
+        self.ask(PRODUCE, {"transactional_id": None, "acks": -1, "timeout": 10_000, "topic_data": topics})
+
+    def fetching(self, topic_id: UUID, count: int, **changes: Any) -> dict[str, Any]:
+        """Return the next fetch of the session, which names partitions if it is the first."""
+        partitions = [{"partition_index": index, "acknowledgement_batches": []} for index in range(count)]
+        self.epoch += 1
+        return {
+            "group_id": GROUP,
+            "member_id": self.member_id,
+            "share_session_epoch": self.epoch - 1,
+            "max_wait": 0,
+            "min_bytes": 1,
+            "max_bytes": 2**20,
+            "max_records": RECORDS,
+            "batch_size": RECORDS,
+            "share_acquire_mode": 0,
+            "is_renew_ack": False,
+            "topics": [{"topic_id": topic_id, "partitions": partitions}] if self.epoch == 1 else [],
+            "forgotten_topics_data": [],
+            **changes,
+        }
+
+    def acknowledging(self, topic_id: UUID, *batches: tuple[int, int, list[int]]) -> dict[str, Any]:
+        """Return the next acknowledgement of partition 0."""
+        named = [{"first_offset": a, "last_offset": z, "acknowledge_types": types} for a, z, types in batches]
+        partitions = [{"partition_index": 0, "acknowledgement_batches": named}]
+        self.epoch += 1
+        return {
+            "group_id": GROUP,
+            "member_id": self.member_id,
+            "share_session_epoch": self.epoch - 1,
+            "is_renew_ack": any(RENEW in types for _, _, types in batches),
+            "topics": [{"topic_id": topic_id, "partitions": partitions}],
+        }
+
+    def close(self) -> None:
+        """Be gone."""
+        self._sock.close()
+
+
+def never_satisfied(target: Target, result: Result) -> None:
+    """Sessions of 2,000 partitions each wait for more bytes than there will be, while records come in."""
+    producer = Peer(target)
+    topic_id, count = producer.topic_id(WIDE), TOPICS[WIDE]
+    producer.begin(topic_id, count)
+    peers = [Peer(target, f"peer-{number}") for number in range(SESSIONS)]
+    for peer in peers:
+        peer.send(SHARE_FETCH, peer.fetching(topic_id, count, max_wait=int(PATIENCE_S) * 1_000, min_bytes=NEVER_ENOUGH))
+    for number in range(APPENDS):
+        producer.append(WIDE, number % count, 1)
+    result.count("sessions", len(peers))
+    result.count("appends", APPENDS)
+    for peer in (*peers, producer):
+        peer.close()
+
+
+def renewed_without_end(target: Target, result: Result) -> None:
+    """Somebody has 500 records, renews their locks one by one, again and again, and gives them back at last."""
+    peer = Peer(target)
+    topic_id = peer.topic_id(NARROW)
+    peer.begin(topic_id, 1)
+    peer.append(NARROW, 0, RECORDS)
+    peer.ask(SHARE_FETCH, peer.fetching(topic_id, 1))
+    for _ in range(RENEWALS):
+        peer.ask(SHARE_ACKNOWLEDGE, peer.acknowledging(topic_id, (0, RECORDS - 1, [RENEW] * RECORDS)))
+    answer = peer.ask(SHARE_ACKNOWLEDGE, peer.acknowledging(topic_id, (0, RECORDS - 1, [RELEASE])))
+    result.count("locks renewed", RENEWALS * RECORDS)
+    if answer["responses"][0]["partitions"][0]["error_code"] != 0:
+        result.fault(f"the last acknowledgement is answered {answer}")
+    peer.close()
+
+
+def acknowledged_at_length(target: Target, result: Result) -> None:
+    """Acknowledgements of a record by the hundred thousand, and one with a million types."""
+    peer = Peer(target)
+    topic_id = peer.topic_id(NARROW)
+    peer.begin(topic_id, 1)
+    peer.append(NARROW, 0, RECORDS)
+    peer.ask(SHARE_FETCH, peer.fetching(topic_id, 1))
+    for batches in (
+        [(5, 5, [RENEW])] * 100_000,
+        [(number, number, [RENEW]) for number in range(RECORDS)] * 30,
+        [(0, 999_999, [ACCEPT] * 1_000_000)],
+        [(0, 2**63 - 1, [ACCEPT])],
+    ):
+        request = request_frame(SHARE_ACKNOWLEDGE, 2, peer.acknowledging(topic_id, *batches))
+        answered, is_whole = exchange(target, request, PATIENCE_S)  # on another connection, in the same session
+        result.count("bytes asked", len(request))
+        if is_whole is False:
+            result.fault(f"no whole answer ({answered} bytes) to {len(batches)} acknowledgements")
+    peer.close()
+
+
+def states_of_others(target: Target, result: Result) -> None:
+    """States are written that no leader writes: of records that there will never be, in states that there aren't."""
+    peer = Peer(target)
+    topic_id = peer.topic_id(NARROW)
+    peer.append(NARROW, 0, RECORDS)
+    for number, state in enumerate(
+        [(0, 2**62, 0, 1), (2**62, 2**63 - 1, 0, 32_767), (0, 9, 77, 1), (0, 2**63 - 1, 1, -1)]
+    ):
+        peer.begin(topic_id, 1)
+        names = ("first_offset", "last_offset", "delivery_state", "delivery_count")
+        partition = {
+            "partition": 0,
+            "state_epoch": 0,
+            "leader_epoch": 0,
+            "start_offset": 0,
+            "delivery_complete_count": 0,
+            "state_batches": [dict(zip(names, state, strict=True))],
+        }
+        peer.ask(WRITE, {"group_id": GROUP, "topics": [{"topic_id": topic_id, "partitions": [partition]}]})
+        reader = Peer(target, f"reader-{number}")
+        for most in (1, 100, 2**31 - 1):
+            reader.ask(SHARE_FETCH, reader.fetching(topic_id, 1, max_records=most, share_acquire_mode=1))
+        reader.close()
+        time.sleep(0.1)  # its session ends with the connection, and what is known of the partition with that
+    result.count("states", 4)
+    peer.close()
+
+
+SHARING: dict[str, Callable[[Target, Result], None]] = {
+    "sessions that are never satisfied": never_satisfied,
+    "locks that are renewed without end": renewed_without_end,
+    "acknowledgements by the hundred thousand": acknowledged_at_length,
+    "states that nobody can have written": states_of_others,
+}
+
+
+def attack_sharing(siege: Siege, name: str, replay: str) -> Result:
+    """Carry out one of these attacks."""
+    return siege.run(Result("sharing", name, replay), SHARING[name])
