@@ -10,12 +10,12 @@ that runs a broker in the foreground when given a port, a folder and settings, e
 franz-go's broker for tests (``tests/bench/kfake``, Go, built first), which holds its records in memory; its answers to
 what the other modes than heartbeat, produce and consume ask are not what these expect.
 
-The modes: heartbeats of consumer, share and classic groups, commits of ten partitions by classic members and by members
-of consumer groups, without metadata and with 40 characters, by 400 groups of one member on 16 connections; batches of
-100 records of 1 KiB and single small ones, produced with ``acks=1`` to one partition for each of 16 connections, and
-consumed from where they were just written; ``share``: 100 records of 1 KiB that a share consumer takes and accepts, two
-requests that count as one; and ``ramp``: a thousand members of one consumer group, which join within ten seconds and
-live as clients do until each has one of a thousand partitions and all have the same epoch.
+The modes: heartbeats of consumer, share, streams and classic groups, commits of ten partitions by classic members and
+by members of consumer groups, without metadata and with 40 characters, by 400 groups of one member on 16 connections;
+batches of 100 records of 1 KiB and single small ones, produced with ``acks=1`` to one partition for each of 16
+connections, and consumed from where they were just written; ``share``: 100 records of 1 KiB that a share consumer takes
+and accepts, two requests that count as one; and ``ramp``: a thousand members of one consumer group, which join within
+ten seconds and live as clients do until each has one of a thousand partitions and all have the same epoch.
 """
 
 from __future__ import annotations
@@ -38,12 +38,13 @@ from tests.storage.real_broker import ask, connected, started, wait_for_groups
 
 LOADGEN, KFAKE = (Path(__file__).resolve().parent / name for name in ("loadgen", "kfake"))
 OWN = f"{Path(sys.executable).with_name('groupcoord')} serve --port {{port}} --data-dir {{directory}} {{settings}}"
-SETTINGS = "--set group.initial.rebalance.delay.ms=0"
+SETTINGS = "--set group.initial.rebalance.delay.ms=0 --set group.streams.initial.rebalance.delay.ms=0"
 TOPICS = {"t": 1_000, "few": 10}
 
 MODES: dict[str, tuple[str, ...]] = {
     "heartbeat": ("-mode", "heartbeat"),
     "share-heartbeat": ("-mode", "heartbeat", "-protocol", "share"),
+    "streams-heartbeat": ("-mode", "heartbeat", "-protocol", "streams"),
     "classic-heartbeat": ("-mode", "heartbeat", "-protocol", "classic"),
     "commit": ("-mode", "commit"),
     "commit-metadata": ("-mode", "commit", "-metadata", "40"),

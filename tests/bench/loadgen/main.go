@@ -37,7 +37,7 @@ func main() {
 	flag.StringVar(&o.address, "address", "127.0.0.1:9092", "the server")
 	flag.IntVar(&o.process, "process", 0, "the server's process id")
 	flag.StringVar(&o.mode, "mode", "heartbeat", "heartbeat, commit, ramp, produce, consume or share")
-	flag.StringVar(&o.protocol, "protocol", "consumer", "of the groups: classic, consumer or share")
+	flag.StringVar(&o.protocol, "protocol", "consumer", "of the groups: classic, consumer, share or streams")
 	flag.StringVar(&o.prefix, "prefix", "", "of group names")
 	flag.IntVar(&o.groups, "groups", 400, "how many groups of one member")
 	flag.IntVar(&o.connections, "connections", 16, "with one request in flight on each")

@@ -16,6 +16,8 @@ func steadyRequest(o options, m member) []byte {
 		return beatOf(m, nil)
 	case o.mode == "heartbeat" && o.protocol == "share":
 		return beatOfShare(m)
+	case o.mode == "heartbeat" && o.protocol == "streams":
+		return beatOfStreams(m)
 	case o.mode == "heartbeat":
 		w.string(m.group)
 		w.int32(m.epoch)
@@ -64,6 +66,9 @@ func firstError(o options, r *reader) int {
 		return produceError(r)
 	case o.mode == "consume":
 		return fetchError(r)
+	case o.mode == "heartbeat" && o.protocol == "streams":
+		errorCode, _ := readStreamsBeaten(r)
+		return errorCode
 	case o.mode == "heartbeat" && o.protocol != "classic":
 		return readBeaten(r).errorCode
 	case o.mode == "heartbeat":
@@ -84,7 +89,7 @@ func firstError(o options, r *reader) int {
 // memberRequests returns what the members of a connection's groups ask again and again.
 func memberRequests(o options, c *connection, number int) (requests [][]byte) {
 	join := map[string]func(*connection, string) member{
-		"classic": joinClassic, "consumer": joinConsumer, "share": joinShare,
+		"classic": joinClassic, "consumer": joinConsumer, "share": joinShare, "streams": joinStreams,
 	}[o.protocol]
 	for group := number; group < o.groups; group += o.connections {
 		name := fmt.Sprintf("%sgroup-%d", o.prefix, group)

@@ -21,6 +21,7 @@ const (
 	shareGroupHeartbeat    = 76
 	shareFetch             = 78
 	shareAcknowledge       = 79
+	streamsGroupHeartbeat  = 88
 	alterShareGroupOffsets = 91
 
 	produceVersion        = 7
@@ -32,6 +33,7 @@ const (
 	syncVersion           = 2
 	consumerVersion       = 1
 	shareVersion          = 1
+	streamsVersion        = 1
 	alterShareVersion     = 0
 )
 

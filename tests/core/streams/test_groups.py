@@ -111,11 +111,12 @@ def test_a_new_group_waits_for_more_members(topics: Topics) -> None:
 
 def test_a_topology_can_not_be_replaced(threads: Threads) -> None:
     """A newer topology is refused, an older one is told to be stale, and the same in another order is the same."""
-    newer = Topology(1, (Subtopology("0", ("lines", "more")),))
+    other = Topology(1, (Subtopology("0", ("lines", "more")),))
     two = Topology(1, (Subtopology("0", ("lines",)), Subtopology("1", ("lines",))))
     threads.topology = two
     threads.join("a")
-    assert answered(threads.join("b", topology=newer)).error_code is ErrorCode.INVALID_REQUEST
+    for topology in (other, two._replace(epoch=2)):
+        assert answered(threads.join("b", topology=topology)).error_code is ErrorCode.INVALID_REQUEST
     assert statuses(threads.join("b", topology=LINES)) == [StreamsStatusCode.STALE_TOPOLOGY]
     turned = Topology(1, two.subtopologies[::-1])
     assert answered(threads.join("c", topology=turned)).error_code is ErrorCode.NONE
@@ -180,6 +181,7 @@ def test_missing_internal_topics_are_asked_for(topics: Topics) -> None:
     assert statuses(first) == [StreamsStatusCode.MISSING_INTERNAL_TOPICS]
     assert [(topic.name, topic.partition_count) for topic in creator.asked[0].topics] == [("counts", 4), ("words", 4)]
     assert threads.described.group_state == "NotReady"
+    assert answered(threads.beat("a", 2, {"9": (9,)})).error_code is ErrorCode.NONE  # nobody looks yet what is a task
     topics.create("words", 4)
     topics.create("counts", 4)
     driver.coordinator.topics_created(["words", "counts"])

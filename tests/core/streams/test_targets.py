@@ -50,6 +50,18 @@ def test_who_beats_in_anothers_name_takes_its_tasks_along() -> None:
     assert comes_back(threads) == {}
 
 
+def test_who_has_no_tasks_when_the_group_rests_gets_them_with_another_epoch() -> None:
+    """The target of the log stays as it is: what it was made for grows with the epoch."""
+    threads = resting_static_members()
+    threads.join("c", instance_id="i")
+    assert comes_back(threads) == {}
+    before = [member.target_assignment for member in threads.described.members]
+    told = answered(threads.beat("a", 3, instance_id="i"))
+    assert (told.member_epoch, dict(told.active_tasks or ())) == (4, {"0": (0, 1)})
+    assert [member.target_assignment for member in threads.described.members] == before
+    assert threads.described.assignment_epoch == 4
+
+
 def test_a_group_that_rests_goes_by_the_log_again() -> None:
     """A heartbeat of anybody while the group rests is enough for what was taken along to be forgotten."""
     threads = resting_static_members()
