@@ -43,8 +43,8 @@ CONSUMER_GROUP_MUTANTS = (
     Mutant(
         "who knows an epoch is a member",
         "modern/identity.py",
-        "if joins and member_id not in state.members:",
-        "if member_id not in state.members:",
+        "if joins and instance_id is None and member_id not in state.members:",
+        "if instance_id is None and member_id not in state.members:",
     ),
     Mutant(
         "a change of names is no new epoch",

@@ -95,8 +95,8 @@ STREAMS_GROUP_MUTANTS = (
     Mutant(
         "an error of a creation is told for ever",
         "streams/internal_topics.py",
-        "if asked.until_ms <= now_ms]",
-        "if False]",
+        "if name in self._asked and self._asked[name].until_ms <= now_ms:",
+        "if False:",
     ),
     Mutant(
         "a task goes on before it was given up",

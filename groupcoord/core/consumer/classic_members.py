@@ -36,7 +36,7 @@ from groupcoord.core.consumer_protocol import (
 )
 from groupcoord.core.java.hashing import HashTable, uuid_hash, uuid_sort_key
 from groupcoord.core.messages import Heartbeat, JoinGroup, JoinGroupResponse, JoinProtocol, SyncGroup, SyncGroupResponse
-from groupcoord.core.modern.identity import find_member, find_static_member
+from groupcoord.core.modern.identity import find_sender, find_static_member
 from groupcoord.core.modern.refusal import RefusedError
 from groupcoord.errors import ErrorCode
 
@@ -172,7 +172,7 @@ def identify(state: ConsumerState, member_id: str, instance_id: str | None) -> C
     Raises:
         RefusedError: UNKNOWN_MEMBER_ID, also for members of the consumer protocol, or FENCED_INSTANCE_ID.
     """
-    member = find_member(state, member_id) if instance_id is None else find_static_member(state, instance_id, member_id)
+    member = find_sender(state, member_id, instance_id)
     if not member.uses_classic_protocol:
         raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
     return member

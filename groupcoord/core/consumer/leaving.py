@@ -25,7 +25,7 @@ from groupcoord.core.messages import (
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatResponse,
 )
-from groupcoord.core.modern.identity import find_member, find_static_member
+from groupcoord.core.modern.identity import find_sender
 from groupcoord.core.records import GroupTombstone
 from groupcoord.errors import ErrorCode
 
@@ -39,10 +39,7 @@ def leave(
         RefusedError: it is no member, or another has its place.
     """
     state = draft.state
-    if request.instance_id is None:
-        member = find_member(state, request.member_id)
-    else:
-        member = find_static_member(state, request.instance_id, request.member_id)
+    member = find_sender(state, request.member_id, request.instance_id)
     if request.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:
         assigned = {topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.assignment.assigned.items()}
         assignment = evolve(member.assignment, member_epoch=LEFT_MEMBER_EPOCH, assigned=assigned, pending_revocation={})

@@ -75,6 +75,17 @@ def find_static_member(state: StateOfMembers[MemberT], instance_id: str, member_
     return state.members[member_id]
 
 
+def find_sender(state: StateOfMembers[MemberT], member_id: str, instance_id: str | None) -> MemberT:
+    """Return whom a request is from that names a member, and its instance if it is static and says so.
+
+    Raises:
+        RefusedError: it is nobody's, or not this one's.
+    """
+    if instance_id is None:
+        return find_member(state, member_id)
+    return find_static_member(state, instance_id, member_id)
+
+
 def check_epoch(member: MemberT, epoch: int, lost_nothing: Callable[[MemberT], bool]) -> None:
     """Check the epoch that a member sends.
 
@@ -127,14 +138,10 @@ def identify(
         RefusedError: it is nobody's, or not this one's.
     """
     joins = epoch == JOIN_GROUP_MEMBER_EPOCH
-    if instance_id is None:
-        if joins and member_id not in state.members:
-            return None, False
-        member = find_member(state, member_id)
-        check_epoch(member, epoch, lost_nothing)
-        return member, False
-    if not joins:
-        member = find_static_member(state, instance_id, member_id)
+    if joins and instance_id is None and member_id not in state.members:
+        return None, False
+    if instance_id is None or not joins:
+        member = find_sender(state, member_id, instance_id)
         check_epoch(member, epoch, lost_nothing)
         return member, False
     known_id = state.static_members.get(instance_id)

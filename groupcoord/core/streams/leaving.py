@@ -16,7 +16,7 @@ from groupcoord.core.messages import (
     StreamsGroupHeartbeat,
     StreamsGroupHeartbeatResponse,
 )
-from groupcoord.core.modern.identity import find_member, find_static_member
+from groupcoord.core.modern.identity import find_sender
 from groupcoord.core.streams.draft import StreamsDraft
 from groupcoord.core.streams.reconciliation import NO_TASKS, HeldTasks
 from groupcoord.core.streams.records import StreamsGroupTargetAssignmentMetadataRecord
@@ -31,10 +31,7 @@ def leave(draft: StreamsDraft, request: StreamsGroupHeartbeat) -> StreamsGroupHe
         RefusedError: it is no member, or another has its place.
     """
     state = draft.state
-    if request.instance_id is None:
-        member = find_member(state, request.member_id)
-    else:
-        member = find_static_member(state, request.instance_id, request.member_id)
+    member = find_sender(state, request.member_id, request.instance_id)
     if request.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:
         had = member.assignment.assigned
         assigned = HeldTasks(dict.fromkeys(had.active, 0), had.standby, had.warmup)
