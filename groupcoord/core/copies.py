@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable
 from enum import Enum
+from operator import attrgetter
 from types import MappingProxyType, MethodType
 from typing import Any
 
@@ -30,7 +31,7 @@ from groupcoord.core.streams.memory import UsedTarget
 from groupcoord.core.streams.reconciliation import HeldTasks, TaskAssignment
 from groupcoord.core.streams.state import StreamsMember
 from groupcoord.core.streams.topology import ConfiguredTopology
-from groupcoord.core.timers import TimerKey
+from groupcoord.core.timers import Timer, TimerKey
 
 Memo = dict[int, Any]
 """By ``id()`` of what was copied, its copy; and by that of a part of a coordinator, the same part of another one."""
@@ -98,12 +99,24 @@ def _mapping(value: Any, memo: Memo) -> Any:
     made = memo.get(id(value))
     if made is None:
         made = memo[id(value)] = type(value)()
-        if value:
-            hows = {type(each) for each in value.values()}
-            if all((_HOWS.get(kind) or _learn(kind)) is _same for kind in hows):
-                made.update(value)
-            else:
-                made.update([(key, copied(each, memo)) for key, each in value.items()])
+        hows = _HOWS
+        for key, each in value.items():
+            how = hows.get(type(each)) or _learn(type(each))
+            made[key] = each if how is _same else how(each, memo)
+    return made
+
+
+def _sorted_mapping(value: Any, memo: Memo) -> Any:
+    """Copy a mapping that will be put in order when it is put where it belongs."""
+    return {key: copied(each, memo) for key, each in value.items()}
+
+
+def _timer(value: Any, memo: Memo) -> Any:
+    """Copy a timer, of which there are many."""
+    made = memo.get(id(value))
+    if made is None:
+        made = memo[id(value)] = Timer(value.key)
+        made.deadline_ms, made._sequence, made._entry = value.deadline_ms, value._sequence, value._entry
     return made
 
 
@@ -121,21 +134,23 @@ def attributes_of(kind: type) -> tuple[str, ...]:
     return tuple(name for name in dict.fromkeys(names) if name not in ("__weakref__", "__dict__"))
 
 
-def _instance_with(names: tuple[str, ...]) -> How:
-    """Return what copies instances with these slots."""
+def _instance_with(kind: type) -> How:
+    """Return what copies instances of a class that has slots."""
+    names = attributes_of(kind)
+    values_of: Callable[[Any], Any] = attrgetter(*names) if len(names) > 1 else lambda value: [getattr(value, names[0])]
+    put = object.__setattr__ if "__setattr__" in vars(kind) else setattr
 
     def copy(value: Any, memo: Memo) -> Any:
         made = memo.get(id(value))
         if made is None:
-            made = memo[id(value)] = object.__new__(type(value))
-            hows, put = _HOWS, object.__setattr__
-            for name in names:
-                each = getattr(value, name)
+            made = memo[id(value)] = object.__new__(kind)
+            hows = _HOWS
+            for name, each in zip(names, values_of(value), strict=True):
                 how = hows.get(type(each)) or _learn(type(each))
                 put(made, name, each if how is _same else how(each, memo))
         return made
 
-    return copy
+    return copy if names else _same
 
 
 def _instance(value: Any, memo: Memo) -> Any:
@@ -154,11 +169,12 @@ _HOWS: dict[type, How] = {
     deque: _elements,
     dict: _mapping,
     Counter: _mapping,
-    SortedDict: _mapping,
+    SortedDict: _sorted_mapping,
     set: _set,
     tuple: _tuple,
     MethodType: _method,
-    Counters: _instance_with(attributes_of(Counters)),
+    Timer: _timer,
+    Counters: _instance_with(Counters),
 }
 
 
@@ -174,6 +190,6 @@ def _learn(kind: type) -> How:
         elif issubclass(kind, tuple):
             how = _tuple
         else:
-            how = _instance if kind.__dictoffset__ else _instance_with(attributes_of(kind))
+            how = _instance if kind.__dictoffset__ else _instance_with(kind)
     _HOWS[kind] = how
     return how

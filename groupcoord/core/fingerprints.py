@@ -61,10 +61,12 @@ class Names:
     Attributes:
         age_max_ms: moments further back are all alike; for where nothing expires.
         far_ms: moments further ahead than this are all alike.
+        epochs_max: epochs that are further away from their group's than this are all alike.
     """
 
     age_max_ms = 2**62
     far_ms = 2**62
+    epochs_max = 2**62
 
     def text(self, text: str) -> Any:
         """Return what stands for a text: the id of a member or a group, the name of a topic, or any other."""
@@ -91,6 +93,15 @@ def fingerprint_of(partitions: Sequence[Partition], now_ms: int, names: Names) -
     """Return what stands for the state of log partitions; see :meth:`.GroupCoordinator.fingerprint`."""
     found = tuple([_Walk(partition, now_ms, names).of_partition() for partition in partitions])
     return blake2b(marshal.dumps(found, 2), digest_size=DIGEST_BYTES).digest()
+
+
+def newest_epoch(partition: Partition, group_id: str) -> int:
+    """Return the epoch or generation of a group from which its others count; 0 if there is no group."""
+    group = partition.groups.get(group_id)
+    if isinstance(group, ModernGroup):
+        return group.newest_state.epoch
+    record = partition.hard.classic_record(group_id)
+    return getattr(group, "generation_id", 0) or (0 if record is None else record.generation_id)
 
 
 class _Walk:
@@ -136,13 +147,8 @@ class _Walk:
         """What comes is of this group: its epoch is that from which epochs count."""
         if group_id == self._group_id:
             return
-        group = self._partition._context.groups.get(group_id)
-        record = self._partition.writer.hard.classic_record(group_id)
-        self._group_id, self._group = group_id, group
-        if isinstance(group, ModernGroup):
-            self._epoch = group.newest_state.epoch
-        else:
-            self._epoch = getattr(group, "generation_id", 0) or (0 if record is None else record.generation_id)
+        self._group_id, self._group = group_id, self._partition._context.groups.get(group_id)
+        self._epoch = newest_epoch(self._partition, group_id)
 
     def _of_group(self, group_id: str) -> Any:
         self._turn_to(group_id)
@@ -248,13 +254,15 @@ class _Walk:
 
     def _epoch_of(self, value: Any) -> Any:
         if type(value) is int:
-            return value - self._epoch if value > 0 else (value,)
+            most = self._names.epochs_max
+            return max(min(value - self._epoch, most), -most) if value > 0 else (value,)
         if isinstance(value, dict) or hasattr(value, "items"):
             return tuple([(self.of(key), self._epoch_of(each)) for key, each in value.items()])
         return tuple([self._epoch_of(each) for each in value]) if isinstance(value, tuple) else self.of(value)
 
     def _number(self, value: Any) -> Any:
-        return value - self._next_append if value >= 0 else value
+        """Return which append it is of those to come; of those that are durable none differs from another."""
+        return value - self._next_append if value > self._partition.writer.last_durable else None
 
     def _token_of(self, value: Any) -> Any:
         return self._names.token(value)

@@ -229,14 +229,19 @@ class Partition:
         append.held.clear()
 
     def _go_on_as_before(self, groups: Collection[Group], now_ms: int) -> None:
-        """Groups stay as they were; timers that have fired meanwhile do so now."""
-        overdue = [key for group in groups for key in self._writings[group.group_id].overdue]
+        """Groups stay as they were; timers that have fired meanwhile do so now, if what waited leaves them armed."""
+        timers, fired = self._context.timers, []
         for group in groups:
-            self._writings[group.group_id].overdue.clear()
+            overdue = self._writings[group.group_id].overdue
+            fired += sorted((t for t in group.timers() if t.key in overdue), key=lambda timer: overdue.index(timer.key))
+            overdue.clear()
+        for timer in fired:
+            timers.arm(timer, now_ms)
         self._end_writings(groups, now_ms)
-        for key in overdue:
-            if key.group_id in self._context.groups:
-                self.on_timer(key, now_ms)
+        for timer in fired:
+            if timer.deadline_ms == now_ms:
+                timers.cancel(timer)
+                self.on_timer(timer.key, now_ms)
 
     def _end_writings(self, groups: Iterable[Group], now_ms: int) -> None:
         """The log has answered what the requests of these groups waited for."""

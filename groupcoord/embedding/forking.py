@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Self
 
 from attrs import frozen
+from sortedcontainers import SortedDict
 
 from groupcoord.core.copies import Memo, copied
 from groupcoord.core.fingerprints import AS_THEY_ARE, Names, fingerprint_of
@@ -21,6 +22,9 @@ from groupcoord.core.share.kind import ShareGroups
 
 if TYPE_CHECKING:
     from groupcoord.clock import Clock
+
+LARGE = frozenset({dict, list, deque, SortedDict})
+"""What others refer to, of all that can change at a place."""
 
 Place = tuple[Any, tuple[str, ...]]
 """A part of a coordinator, and which attributes of it can change."""
@@ -96,7 +100,7 @@ class Forkable:
         memo: Memo = {id(theirs): ours for theirs, ours in zip(saved.parts, parts(self), strict=True)}
         for (part, names), values in zip(places(self), saved.values, strict=True):
             for name, value in zip(names, values, strict=True):
-                _put(part, name, copied(value, memo))
+                _put(part, name, value, memo)
 
     def fingerprint(self, names: Names = AS_THEY_ARE) -> bytes:
         """Return what stands for the state that this coordinator is in: 16 bytes, in every process the same.
@@ -112,19 +116,20 @@ class Forkable:
         return fingerprint_of(list(self._partitions), self.clock.now_ms(), names)
 
 
-def _put(part: Any, name: str, value: Any) -> None:
-    """Let an attribute have a value. What is large stays the object that it is, as others refer to it."""
+def _put(part: Any, name: str, value: Any, memo: Memo) -> None:
+    """Let an attribute have a copy of a value. What is large stays the object that it is, as others refer to it."""
     there = getattr(part, name)
-    if isinstance(there, dict) and isinstance(value, dict):
+    if type(value) in LARGE and type(there) in LARGE:
         if there:
             there.clear()
         if value:
-            there.update(value)
-    elif isinstance(there, list | deque) and isinstance(value, list | deque):
-        there.clear()
-        there.extend(value)
-    else:
-        setattr(part, name, value)
+            found = copied(value, memo)
+            if isinstance(there, dict):
+                there.update(found)
+            else:
+                there.extend(found)
+    elif value is not there:
+        setattr(part, name, copied(value, memo))
 
 
 def parts(coordinator: Any) -> Iterator[Any]:

@@ -25,6 +25,13 @@ class PromisedOffsets:
         self._groups: set[str] = set()
         self._topics: set[str] = set()
 
+    def copy(self) -> PromisedOffsets:
+        """Return the same promises, to go on with apart from these."""
+        copy = PromisedOffsets()
+        copy._open = {transaction: set(keys) for transaction, keys in self._open.items()}
+        copy._groups, copy._topics = set(self._groups), set(self._topics)
+        return copy
+
     def note_request(self, request: Request) -> None:
         """Take note of who asks for a deletion."""
         if isinstance(request, DeleteGroups):

@@ -11,11 +11,13 @@ from attrs import field, fields, fields_dict, frozen
 from groupcoord.config import Config, MigrationPolicy
 from groupcoord.errors import ConfigError
 from groupcoord.testing.consumers import PARTITIONS, TOPIC, ClassicConsumer, Consumer
-from groupcoord.testing.exploring.words import HistoryError, Step
+from groupcoord.testing.exploring.words import WORDS, HistoryError, Step
 from groupcoord.testing.heartbeat_members import ShareMember, StreamsMember
 from groupcoord.testing.history import CONSUMERS
 
 __all__ = ["Process", "Scope", "Trace"]
+
+WORDS_TO_EXPLORE = ("commit", "leave", "die", "time", "refuse", "crash", "move")
 
 MEMBERS: Mapping[str, Callable[[str, str, str | None], Consumer]] = MappingProxyType(
     {**CONSUMERS, "share": ShareMember, "streams": StreamsMember}
@@ -100,6 +102,7 @@ class Scope:
         topics: the topics that there are at first, with their numbers of partitions.
         group_id: the group.
         step_ms: how much time passes where a step doesn't say.
+        words: what may happen where every history is looked for, besides that consumers go on and the log writes.
     """
 
     processes: tuple[Process, ...] = (Process("c1"), Process("c2"))
@@ -108,6 +111,7 @@ class Scope:
     topics: Mapping[str, int] = field(factory=lambda: {TOPIC: PARTITIONS})
     group_id: str = GROUP
     step_ms: int = STEP_MS
+    words: tuple[str, ...] = WORDS_TO_EXPLORE
 
     def config(self) -> Config:
         """Return the coordinator's settings.
@@ -137,7 +141,11 @@ class Scope:
         unknown = values.keys() - {attribute.name for attribute in fields(cls)}
         if unknown:
             raise HistoryError(f"a scope has no {', '.join(map(repr, sorted(unknown)))}")
-        return cls(**values)
+        words = tuple(values.get("words", WORDS_TO_EXPLORE))
+        for word in words:
+            if word not in WORDS:
+                raise HistoryError(f"words: there is no word {word!r}; there are {', '.join(WORDS)}")
+        return cls(**{**values, "words": words})
 
     def table(self) -> dict[str, Any]:
         """Return the scope as plain values, for TOML or JSON."""
@@ -146,7 +154,13 @@ class Scope:
             for process in self.processes
         }
         values = {attribute.name: getattr(self, attribute.name) for attribute in fields(type(self))}
-        return {**values, "processes": processes, "settings": dict(self.settings), "topics": dict(self.topics)}
+        return {
+            **values,
+            "processes": processes,
+            "settings": dict(self.settings),
+            "topics": dict(self.topics),
+            "words": list(self.words),
+        }
 
 
 @frozen

@@ -1,0 +1,344 @@
+"""Every history up to a bound, breadth first: the states that there are, and the shortest way to break a law."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from attrs import define, field, frozen
+
+from groupcoord.coordinator import GroupCoordinator
+from groupcoord.log_store import LogStore
+from groupcoord.testing.exploring.playing import BrokenLaw
+from groupcoord.testing.exploring.scope import Scope, Trace
+from groupcoord.testing.exploring.stage import Law, MakeCoordinator
+from groupcoord.testing.exploring.turns import BrokenTurnError, Turn, Turns
+from groupcoord.testing.exploring.words import Step
+
+__all__ = ["Exploration", "Level", "Violation", "explore"]
+
+State = tuple[int, tuple[int, ...]]
+"""The number of the state of the coordinator, and that of the form of each process's consumer, in order."""
+
+DEPTH_MAX = 1_000
+STATES_BETWEEN_LOOKS = 500
+"""So many states are left behind before somebody looks at the time."""
+
+
+@frozen
+class Level:
+    """What there is after so many steps.
+
+    Attributes:
+        depth: how many.
+        new: states that no shorter history leads to.
+        states: all so far.
+        transitions: steps that were taken so far, each from a state of its own.
+        cpu_s: seconds of CPU so far.
+        is_whole: every history of this length was looked at.
+    """
+
+    depth: int
+    new: int
+    states: int
+    transitions: int
+    cpu_s: float
+    is_whole: bool = True
+
+
+@frozen
+class Violation:
+    """A law that is broken, and the shortest history that does it.
+
+    Attributes:
+        trace: the history.
+        broken: the law.
+    """
+
+    trace: Trace
+    broken: BrokenLaw
+
+
+@define
+class Exploration:
+    """What was found.
+
+    Attributes:
+        scope: in which.
+        levels: by the length of histories, from 0 on.
+        is_closed: there is no other state, however long histories are.
+        violations: the laws that are broken, one history each.
+        coordinator_steps: how many steps coordinators took for that, as they take none twice.
+    """
+
+    scope: Scope
+    levels: list[Level] = field(factory=list)
+    is_closed: bool = False
+    violations: list[Violation] = field(factory=list)
+    coordinator_steps: int = 0
+
+    @property
+    def states(self) -> int:
+        """How many states there are."""
+        return self.levels[-1].states
+
+    @property
+    def new_states(self) -> list[int]:
+        """How many new states there are at each level: what stands for the behaviour of all that was looked at."""
+        return [level.new for level in self.levels]
+
+
+def explore(
+    scope: Scope,
+    *,
+    make_log_store: Callable[[], LogStore] | None = None,
+    make_coordinator: MakeCoordinator = GroupCoordinator,
+    laws: Iterable[Law] = (),
+    max_depth: int = DEPTH_MAX,
+    max_cpu_s: float = float("inf"),
+    max_states: int | None = None,
+    on_level: Callable[[Level], Any] = lambda level: None,
+) -> Exploration:
+    """Look at every history there is in a scope, the short ones first, and at every law after each step.
+
+    Processes with one protocol and no instance id are interchangeable, and states are the same in which they have
+    changed places. Where the text of a member's id decides ties, as in Kafka, one of the two ways is looked at.
+
+    Args:
+        scope: what there is, and what may happen.
+        make_log_store: makes the log store under test; one in memory if left out. It is copied by ``copy.deepcopy``.
+        make_coordinator: makes the coordinator under test of keyword arguments; groupcoord's own if left out.
+        laws: more laws than those of :mod:`groupcoord.laws`. They see the coordinator and its log in each new state.
+        max_depth: the longest history.
+        max_cpu_s: seconds of CPU after which no other state is looked at.
+        max_states: how many states are enough; None: all.
+        on_level: is called with each level when it is done.
+
+    Returns:
+        What was found: of each law that is broken the first history that breaks it.
+
+    Raises:
+        HistoryError: the scope names what there is not.
+    """
+    search = _Search(Turns(scope, make_log_store=make_log_store, make_coordinator=make_coordinator, laws=laws))
+    exploration = Exploration(scope)
+    limits = _Limits(time.process_time(), max_cpu_s, max_states)
+    frontier: list[int] = [0]
+    try:
+        while True:
+            level = search.level(len(exploration.levels), len(frontier), limits.cpu_s())
+            exploration.levels.append(level)
+            on_level(level)
+            exploration.is_closed = not frontier
+            if not frontier or level.depth >= max_depth:
+                break
+            following: list[int] = []
+            for place, number in enumerate(frontier):
+                if place % STATES_BETWEEN_LOOKS == 0 and limits.are_reached(len(search.states)):
+                    break
+                following += search.expand(number)
+            else:
+                frontier = following
+                continue
+            last = search.level(level.depth + 1, len(following), limits.cpu_s(), is_whole=False)
+            exploration.levels.append(last)
+            on_level(last)
+            break
+    finally:
+        gc.unfreeze()
+    exploration.violations = [search.violation(*found) for found in search.broken.values()]
+    exploration.coordinator_steps = search.turns.steps
+    return exploration
+
+
+@frozen
+class _Limits:
+    """When to stop."""
+
+    begun_s: float
+    max_cpu_s: float
+    max_states: int | None
+
+    def cpu_s(self) -> float:
+        """Return how many seconds of CPU have passed."""
+        return time.process_time() - self.begun_s
+
+    def are_reached(self, states: int) -> bool:
+        """Tell whether there are enough states, or enough time has passed; what there is will stay till the end."""
+        gc.freeze()
+        return (self.max_states is not None and states >= self.max_states) or self.cpu_s() > self.max_cpu_s
+
+
+class _Search:
+    """The states that were found, and how.
+
+    Attributes:
+        turns: what steps come to.
+        states: by state, its number.
+        transitions: how many steps were taken.
+        broken: by law, the state and the step that broke it, whose it was, and what the law says.
+    """
+
+    def __init__(self, turns: Turns) -> None:
+        self.turns = turns
+        self._scope = turns.scope
+        processes = turns.scope.processes
+        alike: dict[Any, list[int]] = {}
+        for place, process in enumerate(processes):
+            key = place if process.instance_id else (process.protocol, str(sorted(process.options.items())))
+            alike.setdefault(key, []).append(place)
+        self._groups = [places for places in alike.values() if len(places) > 1]
+        self._first = {place: places[0] for places in alike.values() for place in places}
+        self._steps_of = [_steps_of(processes[self._first[place]].name, turns.scope) for place in range(len(processes))]
+        self._may_end = [process.instance_id is not None or len(alike) == len(processes) for process in processes]
+        first: State = 0, (0,) * len(processes)
+        self.states: dict[State, int] = {first: 0}
+        self._listed: list[State] = [first]
+        self._came_from: list[tuple[int, Step, int]] = [(-1, Step("start"), -1)]
+        self.transitions = 0
+        self.broken: dict[str, tuple[int, Step, int, BrokenLaw]] = {}
+
+    def level(self, depth: int, new: int, cpu_s: float, *, is_whole: bool = True) -> Level:
+        """Return what there is now."""
+        return Level(depth, new, len(self.states), self.transitions, cpu_s, is_whole)
+
+    # ------------------------------------------------------------ what can happen next
+
+    def _steps(self, core: int, forms: tuple[int, ...]) -> Iterator[tuple[Step, int]]:
+        """Yield what can happen: the step, and whose it is; -1: nobody's."""
+        all_forms, words = self.turns.forms, self._scope.words
+        for place, form in enumerate(forms):
+            if place != self._first[place] and form in forms[self._first[place] : place]:
+                continue  # one of those who stand alike is enough
+            steps = self._steps_of[place]
+            if not form:
+                yield steps["start"], place
+                continue
+            _, waits, phase, member_id, _, owned, *_ = all_forms[form]
+            if waits < 0:
+                yield steps["go"], place
+                if phase == "stable" and owned:
+                    if "commit" in words:
+                        yield steps["commit"], place
+                    if "txn" in words and self._may_end[place]:
+                        yield steps["txn"], place
+                if "leave" in words and member_id is not None and phase != "joining":
+                    yield steps["leave"], place
+            elif "retry" in words:
+                yield steps["retry"], place
+            if "die" in words:
+                yield steps["die"], place
+        yield from ((step, -1) for step in self._steps_of_nobody(core))
+
+    def _steps_of_nobody(self, core: int) -> Iterator[Step]:
+        words, in_flight = self._scope.words, self.turns.cores[core].in_flight
+        if "time" in words:
+            yield Step("time")
+        if in_flight:
+            yield Step("ack")
+            yield from (Step(word) for word in ("refuse", "lose") if word in words)
+        if "crash" in words:
+            yield from (Step("crash", (written,)) for written in range(in_flight + 1))
+        yield from (Step(word) for word in ("move", "sweep", "delete") if word in words)
+        if "topic" in words:
+            yield from (Step("topic", (change, name)) for name in self._scope.topics for change in ("create", "delete"))
+        if "txn" in words:
+            for place, may_end in enumerate(self._may_end):
+                if may_end:
+                    yield from (self._steps_of[place][outcome] for outcome in ("commit it", "abort it"))
+
+    # ------------------------------------------------------------ what comes of it
+
+    def expand(self, number: int) -> list[int]:
+        """Take every step that is possible in a state, and return the numbers of new states."""
+        core, forms = self._listed[number]
+        states, found = self.states, []
+        for step, place in self._steps(core, forms):
+            self.transitions += 1
+            try:
+                state = self._sorted(*self._after(core, forms, step, place))
+                if state in states:
+                    continue
+                self._check(state)
+            except BrokenTurnError as error:
+                self.broken.setdefault(error.broken.law, (number, step, place, error.broken))
+                continue
+            states[state] = len(self._listed)
+            found.append(len(self._listed))
+            self._listed.append(state)
+            self._came_from.append((number, step, place))
+        return found
+
+    def _after(self, core: int, forms: tuple[int, ...], step: Step, place: int) -> tuple[int, list[int]]:
+        """Return what a step comes to, each process where it was."""
+        if step.word == "die":
+            return core, [0 if other == place else form for other, form in enumerate(forms)]
+        turns = self.turns
+        turn: Turn = turns.turn(core, step, forms[place] if place >= 0 else 0)
+        if turn.is_quiet:
+            after = list(forms)
+        else:
+            after = [form if other == place else turns.beside(turn, form) for other, form in enumerate(forms)]
+        if place >= 0:
+            after[place] = turn.form
+        return turn.core, after
+
+    def _sorted(self, core: int, forms: list[int]) -> State:
+        for places in self._groups:
+            for place, form in zip(places, sorted([forms[place] for place in places]), strict=True):
+                forms[place] = form
+        return core, tuple(forms)
+
+    def _check(self, state: State) -> None:
+        """Look at what clients believe, each by itself and all together."""
+        core, forms = state
+        owners: dict[tuple[Any, int], int] = {}
+        for place, form in enumerate(forms):
+            if not form:
+                continue
+            self.turns.check_seen(core, form)
+            if self._scope.processes[place].protocol == "classic":
+                _, _, _, _, epoch, owned, *_ = self.turns.forms[form]
+                for index in owned or ():
+                    if owners.setdefault((epoch, index), place) != place:
+                        message = f"in one generation two members own partition {index}"
+                        raise BrokenTurnError(BrokenLaw(0, "one_owner_in_a_generation", message))
+
+    # ------------------------------------------------------------ the way there
+
+    def violation(self, number: int, step: Step, place: int, broken: BrokenLaw) -> Violation:
+        """Return the history that leads to a state and breaks a law by one step more."""
+        way = [(number, step, place)]
+        while way[-1][0]:
+            way.append(self._came_from[way[-1][0]])
+        names = [process.name for process in self._scope.processes]
+        steps: list[Step] = []
+        for before, taken, whose in reversed(way):
+            own = names[whose] if whose >= 0 else None
+            steps.append(_renamed(taken, own))
+            if (before, taken, whose) != way[0]:
+                names = self._names_after(before, taken, whose, names)
+        trace = Trace(self._scope, tuple(steps))
+        return Violation(trace, BrokenLaw(len(steps) - 1, broken.law, broken.message))
+
+    def _names_after(self, before: int, step: Step, place: int, names: list[str]) -> list[str]:
+        """Return which process is where, after a step and after those that stand alike were put in order."""
+        core, forms = self._listed[before]
+        _, after = self._after(core, forms, step, place)
+        names = list(names)
+        for places in self._groups:
+            ordered = sorted(places, key=lambda other: after[other])
+            for other, name in zip(places, [names[other] for other in ordered], strict=True):
+                names[other] = name
+        return names
+
+
+def _steps_of(name: str, scope: Scope) -> dict[str, Step]:
+    steps = {word: Step(word, (name,)) for word in ("start", "go", "commit", "leave", "retry", "die", "txn")}
+    return {**steps, **{f"{outcome} it": Step("marker", (name, outcome)) for outcome in ("commit", "abort")}}
+
+
+def _renamed(step: Step, name: str | None) -> Step:
+    return step if name is None else Step(step.word, (name, *step.operands[1:]))

@@ -1,0 +1,185 @@
+"""What a client knows, apart from how its coordinator calls it: the same for all clients that stand alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from groupcoord.core.fingerprints import Names
+from groupcoord.testing.consumers import ClassicConsumer, Consumer, decode_share
+from groupcoord.testing.exploring.scope import Process
+from groupcoord.testing.heartbeat_members import ShareMember, StreamsMember
+from groupcoord.testing.kip848_consumers import Kip848Consumer
+
+__all__ = ["Form", "Labels", "View", "consumer_of", "form_of"]
+
+NOBODYS = -1
+"""Stands for an id that the coordinator doesn't know, and for no token."""
+
+NOBODY = "nobody"
+
+EPOCHS_MAX = 4
+"""An epoch that is further away than this is not the group's, and that is all there is to it."""
+
+Form = tuple[Any, ...]
+
+
+class View(NamedTuple):
+    """How a coordinator calls clients, and from which epoch theirs count.
+
+    Attributes:
+        ids: of members, in the order in which they come up in its state.
+        tokens: of requests that wait, likewise.
+        epoch: the group's newest.
+    """
+
+    ids: tuple[str, ...]
+    tokens: tuple[int, ...]
+    epoch: int
+
+
+class Labels(Names):
+    """Names that are numbers, given in the order in which ids and tokens come up.
+
+    Args:
+        issued: every id that was ever given to a member.
+        age_max_ms: see :class:`~groupcoord.core.fingerprints.Names`.
+    """
+
+    far_ms = 10_000_000
+    epochs_max = EPOCHS_MAX
+
+    def __init__(self, issued: Mapping[str, None], age_max_ms: int) -> None:
+        self.age_max_ms = age_max_ms
+        self._issued = issued
+        self.ids: dict[str, int] = {}
+        self.tokens: dict[Any, int] = {}
+
+    def text(self, text: str) -> Any:
+        """Return the number of a member's id; any other text as it is."""
+        return self.ids.setdefault(text, len(self.ids)) if text in self._issued else text
+
+    def token(self, token: Any) -> Any:
+        """Return the number of a token, also of one that the coordinator has wrapped."""
+        while hasattr(token, "token"):
+            token = token.token
+        return self.tokens.setdefault(token, len(self.tokens))
+
+    def assignment(self, data: bytes, epoch: int) -> Any:
+        """Return the generation that an assignment names, as it stands to the group's, and the partitions."""
+        generation_id, owned = _share(data)
+        return (None if generation_id is None else generation_id - epoch), owned
+
+
+@lru_cache(maxsize=10_000)
+def _share(data: bytes) -> tuple[int | None, Any]:
+    generation_id, owned = decode_share(data)
+    return generation_id, data if generation_id is None else tuple(sorted(owned))
+
+
+Encode = Callable[[Any, View], Any]
+"""What stands for a value in a form; or the way back."""
+
+
+def _epoch_to(epoch: int, view: View) -> Any:
+    return max(min(epoch - view.epoch, EPOCHS_MAX), -EPOCHS_MAX) if epoch > 0 else (epoch,)
+
+
+def _epoch_from(stands: Any, view: View) -> int:
+    return int(stands[0] if isinstance(stands, tuple) else max(stands + view.epoch, 1))
+
+
+def _id_to(member_id: str, view: View) -> Any:
+    if not member_id:
+        return None
+    return view.ids.index(member_id) if member_id in view.ids else NOBODYS
+
+
+def _id_from(stands: Any, view: View) -> str:
+    if stands is None:
+        return ""
+    return view.ids[stands] if stands != NOBODYS else NOBODY
+
+
+def _as_it_is(value: Any, view: View) -> Any:
+    return value
+
+
+_PLAIN = (_as_it_is, _as_it_is)
+_EPOCH = (_epoch_to, _epoch_from)
+_ID = (_id_to, _id_from)
+_IDS = (
+    lambda ids, view: tuple([_id_to(member_id, view) for member_id in ids]),
+    lambda stands, view: tuple([_id_from(each, view) for each in stands]),
+)
+_MAPPING = (
+    lambda value, view: None if value is None else tuple(value.items()),
+    lambda stands, view: None if stands is None else dict(stands),
+)
+_COUNT = (lambda value, view: value % 2, _as_it_is)
+"""Offsets that are committed come in turn: that one is another than the last is all that counts."""
+
+_OF_HEARTBEATS: Mapping[str, tuple[Encode, Encode]] = MappingProxyType(
+    {"phase": _PLAIN, "member_id": _ID, "epoch": _EPOCH, "owned": _MAPPING, "told": _MAPPING}
+)
+
+ATTRIBUTES: Mapping[type, Mapping[str, tuple[Encode, Encode]]] = MappingProxyType(
+    {
+        ClassicConsumer: {
+            "phase": _PLAIN,
+            "member_id": _ID,
+            "generation_id": _EPOCH,
+            "owned": _PLAIN,
+            "members": _IDS,
+            "last_offset": _COUNT,
+        },
+        Kip848Consumer: {
+            "phase": _PLAIN,
+            "member_id": _ID,
+            "epoch": _EPOCH,
+            "owned": _MAPPING,
+            "assigned": _MAPPING,
+            "told": _MAPPING,
+            "asked": _PLAIN,
+            "last_offset": _COUNT,
+        },
+        ShareMember: _OF_HEARTBEATS,
+        StreamsMember: _OF_HEARTBEATS,
+    }
+)
+"""What changes of a consumer of each class, and how it gets into a form and out of it."""
+
+
+def form_of(consumer: Consumer, token: int | None, view: View) -> Form:
+    """Return what stands for a consumer.
+
+    Args:
+        consumer: what it is.
+        token: of its request under way; None if there is none.
+        view: how the coordinator calls it.
+    """
+    waits = NOBODYS if token is None or token not in view.tokens else view.tokens.index(token)
+    attributes = ATTRIBUTES[type(consumer)]
+    return waits, *[encode(getattr(consumer, name), view) for name, (encode, _) in attributes.items()]
+
+
+def consumer_of(process: Process, group_id: str, form: Form, view: View, new_id: Callable[[str], str]) -> Consumer:
+    """Return the consumer for which a form stands.
+
+    Args:
+        process: which runs it.
+        group_id: its group.
+        form: what stands for it.
+        view: how the coordinator calls it.
+        new_id: makes an id that was never given, for one that the coordinator doesn't know.
+    """
+    waits, *values = form
+    consumer = process.consumer(group_id, NOBODY)
+    consumer.is_waiting = waits != NOBODYS
+    for (name, (_, decode)), value in zip(ATTRIBUTES[type(consumer)].items(), values, strict=True):
+        setattr(consumer, name, decode(value, view))
+    if consumer.member_id == NOBODY:
+        consumer.member_id = new_id(process.name)
+    return consumer

@@ -1,0 +1,469 @@
+"""What each step comes to in each state: worked out by the coordinator once, for whatever stands around it.
+
+A state of the world is that of a coordinator with its log, and a form for each client. What a coordinator in some state
+does with a request doesn't depend on the clients that wait beside it. So it is asked once, and what it answered is
+given to any of them later. Coordinators' states are known by their fingerprints, in which ids and tokens are numbers:
+clients with one protocol are interchangeable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
+from typing import Any, NamedTuple
+
+from attrs import define, field
+
+from groupcoord.coordinator import GroupCoordinator
+from groupcoord.core.fingerprints import newest_epoch
+from groupcoord.core.messages import Response
+from groupcoord.errors import ErrorCode
+from groupcoord.laws import (
+    check_acknowledged_commits,
+    check_compaction_rebuilds,
+    check_epochs_grow,
+    check_fenced,
+    check_fetch_is_the_log,
+    check_generations_grow,
+    check_hard_state_is_the_log,
+    check_member_sees_what_is_durable,
+    check_members_are_durable,
+    check_nobody_waits_for_nobody,
+    check_restart_writes_the_same,
+    check_size,
+    check_snapshot_rebuilds,
+    check_timers,
+    check_tokens,
+    check_writes_in_flight,
+    error_codes,
+    stranger,
+)
+from groupcoord.log_store import LogRecords, LogStore, MemoryLogStore
+from groupcoord.testing.consumers import TOPIC, Consumer
+from groupcoord.testing.exploring.forms import Form, Labels, View, consumer_of, form_of
+from groupcoord.testing.exploring.playing import BrokenLaw
+from groupcoord.testing.exploring.scope import Scope
+from groupcoord.testing.exploring.stage import LOG_PARTITION, Law, MakeCoordinator, Stage
+from groupcoord.testing.exploring.words import Step
+from groupcoord.testing.fleet import Sent
+from groupcoord.testing.kip848_consumers import Kip848Consumer
+
+MS_PER_MINUTE = 60_000
+KEPT_MAX = 60_000
+"""So many states of coordinators are kept whole; older ones are made again of the one before when they are wanted."""
+
+
+class Recipe(NamedTuple):
+    """How a state came to be: by a step in another one, of a client that stood like this."""
+
+    core: int
+    step: Step
+    form: int
+
+
+@define(eq=False)
+class Core:
+    """A state of a coordinator and its log.
+
+    Attributes:
+        view: how it calls clients.
+        recipe: how it came to be; None for the first.
+        in_flight: how many appends wait.
+        saved: all of it; None if it has to be made again.
+    """
+
+    view: View
+    recipe: Recipe | None
+    in_flight: int
+    saved: tuple[Any, ...] | None
+
+
+@define(eq=False)
+class Turn:
+    """What a step comes to.
+
+    Attributes:
+        core: the number of the state that the coordinator is in then.
+        form: the number of the form of the client whose step it was; 0: there is none any more.
+        is_quiet: the other clients are as they were.
+        answers: those that others were given, by the number that their token had.
+        is_lost: nobody is answered any more who waits.
+        before, after: how clients were called, and are called then.
+        fenced: tokens of those that must not be alive, as they are fenced and nobody has taken their place.
+        others: by the number of another client's form before, that of its form after.
+    """
+
+    core: int
+    form: int
+    is_quiet: bool
+    answers: Mapping[int, Response | None]
+    is_lost: bool
+    before: View
+    after: View
+    fenced: frozenset[int]
+    others: dict[int, int] = field(factory=dict)
+
+
+class BrokenTurnError(Exception):
+    """A step has broken a law.
+
+    Attributes:
+        broken: the law.
+    """
+
+    def __init__(self, broken: BrokenLaw) -> None:
+        super().__init__(broken.message)
+        self.broken = broken
+
+
+class Turns:
+    """States of coordinators, forms of clients, and what steps come to.
+
+    Args:
+        scope: what there is.
+        make_log_store: makes the log store under test.
+        make_coordinator: makes the coordinator under test.
+        laws: more laws, for each new state of a coordinator.
+
+    Attributes:
+        cores: the states.
+        forms: the forms, each with the number of the process that it is of; the first stands for no consumer.
+        steps: how many steps coordinators have taken.
+    """
+
+    def __init__(
+        self,
+        scope: Scope,
+        *,
+        make_log_store: Callable[[], LogStore] | None = None,
+        make_coordinator: MakeCoordinator = GroupCoordinator,
+        laws: Iterable[Law] = (),
+    ) -> None:
+        self.scope = scope
+        self.cores: list[Core] = []
+        self.forms: list[Form] = [()]
+        self.steps = 0
+        self._stage = Stage(scope, make_log_store=make_log_store, make_coordinator=make_coordinator)
+        self._laws = tuple(laws)
+        self._issued: dict[str, None] = {}
+        self._stage.new_member_id = self._new_member_id  # type: ignore[method-assign]
+        self._stage.boot()
+        self._blank = self._stage.coordinator.save()
+        self._stage.boot = self._boot  # type: ignore[method-assign]
+        self._stage.coordinator.load_all()
+        self._age_max_ms = self._stage.config.offsets_retention_minutes * MS_PER_MINUTE if "sweep" in scope.words else 0
+        self._numbers: dict[bytes, int] = {}
+        self._form_numbers: dict[Form, int] = {(): 0}
+        self._turns: dict[tuple[int, Step, int], Turn | BrokenTurnError] = {}
+        self._seen: dict[tuple[int, int], None] = {}
+        self._kept: list[int] = []
+        self._intern(None, Labels(self._issued, self._age_max_ms))
+
+    def _boot(self) -> None:
+        """A process starts: what it has in memory is what another one had that started."""
+        self._stage.coordinator.restore(self._blank)
+
+    def _new_member_id(self, prefix: str) -> str:
+        member_id = Stage.new_member_id(self._stage, prefix)
+        self._issued[member_id] = None
+        return member_id
+
+    # ------------------------------------------------------------ states
+
+    def _save(self) -> tuple[Any, ...]:
+        stage = self._stage
+        store = stage.store
+        outstanding = {token: sent.request for token, sent in stage.fleet.outstanding.items()}
+        return (
+            stage.coordinator.save(),
+            _copy_of(store.store),
+            list(store._held),
+            stage.clock.now_ms(),
+            outstanding,
+            set(stage._taken_back),
+            stage.promised.copy(),
+            deepcopy(stage.topics) if "topic" in self.scope.words else None,
+        )
+
+    def _put(self, core: Core) -> None:
+        """Let the stage be in a state."""
+        stage = self._stage
+        assert core.saved is not None
+        coordinator, log, held, now_ms, outstanding, taken_back, promised, topics = core.saved
+        stage.clock._now_ms = now_ms
+        stage.store.store = _copy_of(log)
+        stage.store._held = [(ticket, LogRecords(records.values, records.timestamp_ms)) for ticket, records in held]
+        stage.store.mend()
+        stage.store.forget_reads()
+        if topics is not None:
+            vars(stage.topics).update(vars(deepcopy(topics)))
+        stage.coordinator.restore(coordinator)
+        stage._taken_back, stage.promised = set(taken_back), promised.copy()
+        stage.acknowledged.clear()
+        stage.happenings.clear()
+        fleet = stage.fleet
+        fleet._owners.clear()
+        fleet.outstanding.clear()
+        for token, request in outstanding.items():
+            fleet.outstanding[token] = Sent(token, request, None)
+        fleet.consumers.clear()
+        stage.consumers.clear()
+
+    def _bring(self, number: int) -> Core:
+        """Return a state with all of it at hand."""
+        core = self.cores[number]
+        if core.saved is None:
+            assert core.recipe is not None
+            self._do(self._bring(core.recipe.core), core.recipe.step, core.recipe.form)
+            labels = Labels(self._issued, self._age_max_ms)
+            self._fingerprint(labels)
+            core.view, core.saved = self._view(labels), self._save()
+            self._keep(number)
+        return core
+
+    def _keep(self, number: int) -> None:
+        self._kept.append(number)
+        if len(self._kept) > KEPT_MAX:
+            half = KEPT_MAX // 2
+            for old in self._kept[:half]:
+                if self.cores[old].recipe is not None:
+                    self.cores[old].saved = None
+            del self._kept[:half]
+
+    def _fingerprint(self, labels: Labels) -> bytes:
+        stage = self._stage
+        found = stage.coordinator.fingerprint(labels)
+        for token in stage.fleet.outstanding:
+            labels.token(token)
+        if "topic" in self.scope.words:
+            found += repr((stage.topics.partition_counts, stage.topics.ids)).encode()
+        if stage.promised._open:
+            found += repr(sorted((key, sorted(keys)) for key, keys in stage.promised._open.items())).encode()
+        if stage.coordinator.partition(LOG_PARTITION) is None:
+            found += repr([entry.record for entry in stage.store.read(LOG_PARTITION)]).encode()
+        return found
+
+    def _view(self, labels: Labels) -> View:
+        partition = self._stage.coordinator.partition(LOG_PARTITION)
+        epoch = 0 if partition is None else newest_epoch(partition, self.scope.group_id)
+        return View(tuple(labels.ids), tuple(labels.tokens), epoch)
+
+    def _intern(self, recipe: Recipe | None, labels: Labels) -> int:
+        """Return the number of the state that the stage is in, which is looked at if it is new."""
+        key = self._fingerprint(labels)
+        number = self._numbers.get(key)
+        if number is None:
+            self._check()
+            number = self._numbers[key] = len(self.cores)
+            in_flight = len(self._stage.store.waiting())
+            self.cores.append(Core(self._view(labels), recipe, in_flight, self._save()))
+            self._keep(number)
+        return number
+
+    def number_of(self, form: Form) -> int:
+        """Return the number of a form."""
+        number = self._form_numbers.get(form)
+        if number is None:
+            number = self._form_numbers[form] = len(self.forms)
+            self.forms.append(form)
+        return number
+
+    # ------------------------------------------------------------ steps
+
+    def _do(self, core: Core, step: Step, form: int) -> tuple[Consumer | None, dict[int, Sent]]:
+        """Take a step in a state, and return whose it was, and what waited before."""
+        stage = self._stage
+        self._put(core)
+        fleet = stage.fleet
+        sent = dict(fleet.outstanding)
+        actor: Consumer | None = None
+        if form:
+            place, *own = self.forms[form]
+            process = self.scope.processes[place]
+            actor = self._consumer(place, tuple(own), core.view)
+            stage.consumers[process.name] = actor
+            fleet.consumers.append(actor)
+            if actor.is_waiting:
+                token = core.view.tokens[own[0]]
+                fleet.outstanding[token].consumer = actor
+                del sent[token]
+        self.steps += 1
+        stage.do(step)
+        return actor, sent
+
+    def _consumer(self, place: int, form: Form, view: View) -> Consumer:
+        process = self.scope.processes[place]
+        return consumer_of(process, self.scope.group_id, form, view, self._new_member_id)
+
+    def turn(self, number: int, step: Step, form: int) -> Turn:
+        """Return what a step comes to.
+
+        Args:
+            number: of the state of the coordinator.
+            step: what is done.
+            form: the number of the form of the client that does it; 0 if it is none's, or one's that is started.
+
+        Raises:
+            BrokenTurnError: it breaks a law.
+        """
+        key = number, step, form
+        found = self._turns.get(key)
+        if found is None:
+            try:
+                found = self._work_out(number, step, form)
+            except BrokenTurnError as error:
+                found = error
+            except Exception as error:  # one of the core is a broken law as well
+                found = BrokenTurnError(BrokenLaw.of(error, 0))
+            self._turns[key] = found
+        if isinstance(found, BrokenTurnError):
+            raise found
+        return found
+
+    def _work_out(self, number: int, step: Step, form: int) -> Turn:
+        stage = self._stage
+        core = self._bring(number)
+        before = core.view
+        _, sent = self._do(core, step, form)
+        after_step = stage.fleet.outstanding
+        answers = {
+            place: sent[token].answers[0]
+            for place, token in enumerate(before.tokens)
+            if token in sent and sent[token].answers
+        }
+        is_lost = any(not each.answers and token not in after_step for token, each in sent.items())
+        labels = Labels(self._issued, self._age_max_ms)
+        if stage.acknowledged:
+            check_acknowledged_commits(stage.store, [LOG_PARTITION], stage.acknowledged)
+        if len(stage.store.waiting()) < core.in_flight or not self.scope.log_is_late:
+            check_generations_grow(stage.store, LOG_PARTITION)
+            check_epochs_grow(stage.store, LOG_PARTITION)
+        fenced = frozenset(
+            place for place, answer in answers.items() if self._is_fenced_wrongly(sent, before, place, answer)
+        )
+        reached = self._intern(Recipe(number, step, form), labels)
+        after = self._view(labels)
+        mine = self._form_after(step, after)
+        is_quiet = (
+            not (answers or is_lost)
+            and after.epoch == before.epoch
+            and after.ids[: len(before.ids)] == before.ids
+            and after.tokens[: len(before.tokens)] == before.tokens
+        )
+        return Turn(reached, mine, is_quiet, answers, is_lost, before, after, frozenset(fenced))
+
+    def _is_fenced_wrongly(self, sent: dict[int, Sent], view: View, place: int, answer: Response | None) -> bool:
+        if answer is None or ErrorCode.FENCED_INSTANCE_ID not in error_codes(answer):
+            return False
+        partition = self._stage.coordinator.partition_of(self.scope.group_id)
+        member_id = sent[view.tokens[place]].member_id
+        try:
+            check_fenced(self._stage.store, partition, self.scope.group_id, member_id)
+        except AssertionError:
+            return True
+        return False
+
+    def _form_after(self, step: Step, view: View) -> int:
+        """Return the number of the form of the client whose step it was."""
+        for place, process in enumerate(self.scope.processes):
+            consumer = self._stage.consumers.get(process.name)
+            if consumer is not None and consumer.is_alive:
+                return self._number(place, consumer, view)
+        return 0
+
+    def _number(self, place: int, consumer: Consumer, view: View) -> int:
+        outstanding = self._stage.fleet.outstanding.items()
+        token = next((token for token, sent in outstanding if sent.consumer is consumer), None)
+        return self.number_of((place, *form_of(consumer, token, view)))
+
+    def beside(self, turn: Turn, form: int) -> int:
+        """Return the number of the form of a client that was there when somebody else did something.
+
+        Args:
+            turn: what that came to.
+            form: the number of the client's form before.
+
+        Raises:
+            BrokenTurnError: it was told what must not be.
+        """
+        if not form or turn.is_quiet:
+            return form
+        number = turn.others.get(form)
+        if number is None:
+            number = turn.others[form] = self._beside(turn, form)
+        return number
+
+    def _beside(self, turn: Turn, form: int) -> int:
+        place, *own = self.forms[form]
+        consumer = self._consumer(place, tuple(own), turn.before)
+        waits = own[0]
+        token: int | None = turn.before.tokens[waits] if consumer.is_waiting else None
+        if consumer.is_waiting and (waits in turn.answers or turn.is_lost):
+            if waits in turn.fenced:
+                raise BrokenTurnError(
+                    BrokenLaw(0, "check_fenced", f"{consumer} is fenced, and nobody has taken its place")
+                )
+            try:
+                consumer.receive(turn.answers.get(waits))
+            except Exception as error:
+                raise BrokenTurnError(BrokenLaw.of(error, 0)) from error
+            token = None
+        return self.number_of((place, *form_of(consumer, token, turn.after))) if consumer.is_alive else 0
+
+    # ------------------------------------------------------------ laws
+
+    def _check(self) -> None:
+        """Look at the laws of coordinators and their logs."""
+        stage = self._stage
+        coordinator = stage.coordinator
+        stage._note_taken_back()
+        coordinator.check()
+        check_hard_state_is_the_log(coordinator)
+        check_tokens(coordinator, stage.fleet.outstanding)
+        check_timers(coordinator)
+        check_size(coordinator)
+        check_members_are_durable(coordinator, stage._taken_back)
+        check_nobody_waits_for_nobody(coordinator)
+        check_fetch_is_the_log(coordinator, stage.group_ids)
+        check_snapshot_rebuilds(coordinator)
+        check_compaction_rebuilds(coordinator, 0.5)
+        if any(process.protocol != "classic" for process in self.scope.processes):
+            check_writes_in_flight(coordinator)
+            check_restart_writes_the_same(coordinator, [stranger(self.scope.group_id, (TOPIC,))])
+        for law in self._laws:
+            law(stage)
+
+    def check_seen(self, number: int, form: int) -> None:
+        """Look at what a client sees of a coordinator: nobody else is given what it believes to have.
+
+        Raises:
+            BrokenTurnError: somebody is.
+        """
+        key = number, form
+        if key in self._seen:
+            return
+        self._seen[key] = None
+        place, *own = self.forms[form]
+        if self.scope.processes[place].protocol != "consumer":
+            return
+        core = self._bring(number)
+        consumer = self._consumer(place, tuple(own), core.view)
+        if isinstance(consumer, Kip848Consumer) and consumer.epoch > 0:
+            self._put(core)
+            owned = [(topic_id, index) for topic_id, indexes in consumer.owned.items() for index in indexes]
+            try:
+                check_member_sees_what_is_durable(
+                    self._stage.coordinator, self.scope.group_id, consumer.member_id, consumer.epoch, owned
+                )
+            except Exception as error:
+                raise BrokenTurnError(BrokenLaw.of(error, 0)) from error
+
+
+def _copy_of(log_store: Any) -> Any:
+    """Return a copy of a log store: one in memory by hand, another one as deep as it goes."""
+    if type(log_store) is not MemoryLogStore:
+        return deepcopy(log_store)
+    copy = MemoryLogStore()
+    copy._logs = {partition: list(records) for partition, records in log_store._logs.items()}
+    copy._end_offsets = dict(log_store._end_offsets)
+    return copy

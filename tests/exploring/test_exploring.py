@@ -1,0 +1,183 @@
+"""Every history up to a bound: how many states there are, that none is missed, and what is found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from groupcoord.core.fingerprints import newest_epoch
+from groupcoord.laws import require
+from groupcoord.log_store import MemoryLogStore
+from groupcoord.testing.exploring.exploration import explore
+from groupcoord.testing.exploring.forms import Labels, View, form_of
+from groupcoord.testing.exploring.playing import play
+from groupcoord.testing.exploring.scope import Process, Scope, Trace, steps_of
+from groupcoord.testing.exploring.stage import LOG_PARTITION, Stage
+from groupcoord.testing.exploring.words import Step
+from tests.mutants.historic import HISTORIC_MUTANTS
+from tests.mutants.plant import plant
+from tests.tables import as_one_test
+
+ALL_WORDS = ("commit", "leave", "die", "time", "refuse", "crash", "move")
+QUIET_WORDS = ("commit", "leave", "die", "time", "move")
+
+
+def one(protocol: str, instance_id: str | None = None, words: tuple[str, ...] = ALL_WORDS) -> Scope:
+    """Return a scope with one process, whose log answers at once where nothing goes wrong with it."""
+    return Scope((Process("c1", protocol, instance_id),), log_is_late="refuse" in words, words=words)
+
+
+TWO = Scope((Process("c1"), Process("c2")), log_is_late=True)
+MIXED = Scope((Process("c1"), Process("c2", "consumer")), log_is_late=True)
+
+GOLDEN: list[tuple[str, Scope, list[int]]] = [
+    ("static", one("classic", "i1", QUIET_WORDS), [1, 1, 5, 10, 16, 22, 33, 41, 42, 30, 17, 9, 7, 4, 1, 0]),
+    ("dynamic", one("classic", None, QUIET_WORDS), [1, 1, 4, 9, 13, 29, 50, 80, 128, 185]),
+    ("two", TWO, [1, 1, 8, 30, 70, 168, 369]),
+    ("consumer", one("consumer"), [1, 1, 5, 12, 32, 72, 154]),
+    ("mixed", MIXED, [1, 2, 14, 48, 123]),
+    ("share", one("share"), [1, 1, 5, 14, 33, 73]),
+    ("streams", one("streams"), [1, 1, 5, 13, 38, 88]),
+]
+"""How many new states there are after each number of steps: another number tells of another behaviour."""
+
+
+@as_one_test
+@pytest.mark.parametrize(("name", "scope", "new_states"), GOLDEN, ids=[name for name, *_ in GOLDEN])
+def test_golden_numbers(name: str, scope: Scope, new_states: list[int]) -> None:
+    """The states that there are at each level are as many as ever, and no law is broken in any."""
+    found = explore(scope, max_depth=len(new_states) - 1)
+
+    assert found.new_states == new_states
+    assert found.violations == []
+    assert found.is_closed == (new_states[-1] == 0)
+
+
+def played(scope: Scope, steps: tuple[Step, ...]) -> tuple[Stage, list[str]]:
+    """Return a stage on which steps were played, and the ids that members were given."""
+    stage, issued = Stage(scope), []
+    stage.new_member_id = lambda prefix: issued.append(Stage.new_member_id(stage, prefix)) or issued[-1]  # type: ignore
+    stage.boot()
+    stage.coordinator.load_all()
+    for step in steps:
+        stage.do(step)
+    return stage, issued
+
+
+def key_of(stage: Stage, issued: list[str]) -> object:
+    """Return what stands for all of a stage."""
+    labels = Labels(dict.fromkeys(issued), 0)
+    found = stage.coordinator.fingerprint(labels)
+    partition = stage.coordinator.partition(LOG_PARTITION)
+    assert partition is not None
+    epoch = newest_epoch(partition, stage.scope.group_id)
+    for token in stage.fleet.outstanding:
+        labels.token(token)
+    view = View(tuple(labels.ids), tuple(labels.tokens), epoch)
+    clients = []
+    for name in stage.processes:
+        consumer = stage.consumers.get(name)
+        tokens = [token for token, sent in stage.fleet.outstanding.items() if sent.consumer is consumer]
+        is_there = consumer is not None and consumer.is_alive
+        clients.append(form_of(consumer, tokens[0] if tokens else None, view) if consumer and is_there else None)
+    return found, tuple(clients)
+
+
+def possible(stage: Stage) -> list[Step]:
+    """Return every step that makes sense."""
+    lines = ["time", "move", *(f"crash {written}" for written in range(len(stage.store.waiting()) + 1))]
+    lines += ["ack", "refuse"] if stage.store.waiting() else []
+    for name in stage.processes:
+        consumer = stage.consumers.get(name)
+        if consumer is None or not consumer.is_alive:
+            lines.append(f"start {name}")
+            continue
+        lines.append(f"die {name}")
+        if not consumer.is_waiting:
+            is_in = consumer.phase != "joining" and consumer.member_id
+            lines += [f"go {name}", f"commit {name}", *([f"leave {name}"] if is_in else [])]
+    return list(steps_of(lines))
+
+
+@as_one_test
+@pytest.mark.parametrize(("scope", "depth"), [(one("classic"), 4), (MIXED, 3)], ids=["classic", "mixed"])
+def test_no_state_is_missed(scope: Scope, depth: int) -> None:
+    """As many states are found as by playing every history from its beginning, with nothing remembered of another."""
+    levels, seen = [[()]], {key_of(*played(scope, ()))}
+    for _ in range(depth):
+        following: list[tuple[Step, ...]] = []
+        for steps in levels[-1]:
+            for step in possible(played(scope, steps)[0]):
+                key = key_of(*played(scope, (*steps, step)))
+                if key not in seen:
+                    seen.add(key)
+                    following.append((*steps, step))
+        levels.append(following)
+
+    assert explore(scope, max_depth=depth).new_states == [len(level) for level in levels]
+
+
+def test_the_shortest_history_breaks_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted bug is found, and the history that is told breaks the same law when it is played by itself."""
+    plant(monkeypatch, HISTORIC_MUTANTS[0])
+
+    (violation,) = explore(one("classic", "i1", QUIET_WORDS), max_depth=4).violations
+
+    assert violation.broken.law == "check_members_are_durable"
+    assert list(map(str, violation.trace.steps)) == ["start c1", "go c1", "die c1", "start c1"]
+    again = play(Trace.of(violation.trace.table())).broken
+    assert again is not None
+    assert (again.step, again.law) == (violation.broken.step, violation.broken.law)
+
+
+def test_who_took_which_step() -> None:
+    """A history names the process of each step, although those that are alike have changed places on the way."""
+
+    def nobody_commits(stage: Stage) -> None:
+        partition = stage.coordinator.partition(LOG_PARTITION)
+        require(partition is None or not partition.offset_count(), "somebody has committed")
+
+    scope = Scope((Process("c1"), Process("c2")), words=("commit", "die"))
+    (violation,) = explore(scope, laws=[nobody_commits], max_depth=6).violations
+    broken = play(violation.trace, laws=[nobody_commits]).broken
+
+    assert broken is not None
+    assert (broken.law, broken.step) == ("nobody_commits", len(violation.trace.steps) - 1) == ("nobody_commits", 3)
+
+
+def test_users_explore_their_own_log_store() -> None:
+    """A store that loses what it says it has written breaks a law, in the shortest history."""
+
+    class Forgetful(MemoryLogStore):
+        def _write(self, partition: int, records: Any) -> int:
+            base_offset = super()._write(partition, records)
+            self._logs[partition] = self._logs[partition][:1]
+            return base_offset
+
+    (violation,) = explore(one("classic", "i1", QUIET_WORDS), make_log_store=Forgetful, max_depth=3).violations
+
+    assert violation.broken.law == "check_replay"
+
+
+def test_enough_is_enough() -> None:
+    """A search ends in the middle of a level when there are states enough, and says so."""
+    found = explore(one("classic"), max_states=1)
+
+    assert not found.is_closed
+    assert not found.levels[-1].is_whole
+
+
+FOUND = {
+    "leaves, is silent, and the conversion is refused": [
+        *("start c1", "go c1", "time", "ack", "start c2", "leave c1", "time", "refuse"),
+    ],
+}
+"""Histories that broke a law when they were found."""
+
+
+@as_one_test
+@pytest.mark.parametrize("name", FOUND)
+def test_what_was_found_is_mended(name: str) -> None:
+    """No law is broken any more in histories that were found by looking at all of them."""
+    assert play(Trace(MIXED, steps_of(FOUND[name]))).broken is None
