@@ -51,6 +51,7 @@ TABLES: Mapping[str, Columns] = {
     "groups": group_tables.GROUPS,
     "anomalies": group_tables.ANOMALIES,
     "stale_groups": group_tables.STALE_GROUPS,
+    "share_partitions": group_tables.SHARE_PARTITIONS,
     "differences": group_tables.DIFFERENCES,
 }
 """By name of a table its columns; ``records`` and ``commits`` lie in a folder for each log partition."""

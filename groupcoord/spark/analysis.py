@@ -29,6 +29,7 @@ from groupcoord.analysis.history.anomalies import OFFSETS_RETENTION_MINUTES
 from groupcoord.analysis.report.model import (
     Report,
 )
+from groupcoord.analysis.running.share_states import write_share_partitions
 from groupcoord.analysis.tables import END_OFFSETS_TABLE, TABLES_OF_KINDS, TableFiles
 from groupcoord.clock import Clock, SystemClock
 from groupcoord.spark.anomalies import anomalies, stale_groups
@@ -135,6 +136,9 @@ class Analysis:
         self._output.remove(_WORKING)
         begin(REPORT)
         finished = FinishedTables(self._output, tables.counts)
+        files = TableFiles(self._output)
+        write_share_partitions(self._input, finished, files)
+        tables.counts |= files.counts
         report = gather_report(finished, self._input.names, self._clock, retention_minutes)
         write_report(self._output, report)
         return report

@@ -154,7 +154,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "analysis.report.text",  # how evidence writes durations
         *("core.offsets.retention", "core.consumer_protocol"),  # by which rules offsets expire
     ),
-    "analysis.running": ("analysis", "errors", "clock"),
+    "analysis.running": ("analysis", "errors", "clock", "core.topic_names"),
     "analysis.running.metrics": ("analysis", "clock"),
     "testing": (EVERYTHING,),
     "conformance": (EVERYTHING,),

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import pytest
 
@@ -16,14 +17,27 @@ from groupcoord.analysis.columns.errors import RunFailedError
 from groupcoord.analysis.columns.results import ResultDirectory
 from groupcoord.analysis.judging.differences import Told, told_of_groups
 from groupcoord.analysis.live.settings import ClusterAddress
+from groupcoord.analysis.running import sources
 from groupcoord.analysis.running.analysis import LocalAnalysis
 from groupcoord.analysis.running.sources import ClusterSource
 from groupcoord.analysis.tables import END_OFFSETS_TABLE, TABLES
 from groupcoord.cli import USAGE_ERROR
 from groupcoord.cli import analyze as command
 from groupcoord.clock import ManualClock
-from groupcoord.core.records import OffsetCommitRecord
+from groupcoord.core.records import (
+    NamedTopicPartitions,
+    OffsetCommitRecord,
+    ShareGroupCurrentMemberAssignmentRecord,
+    ShareGroupMemberMetadataRecord,
+    ShareGroupMetadataRecord,
+    ShareGroupStatePartitionMetadataRecord,
+    TopicPartitions,
+)
+from groupcoord.core.share_state.records import SharePartitionKey, ShareSnapshot, ShareUpdate, StateBatch
+from groupcoord.core.topic_names import SHARE_STATE_TOPIC
+from groupcoord.records.batches import encode_batch
 from groupcoord.records.codec import encode_record
+from groupcoord.records.share_state import encode_share_state
 from groupcoord.testing import ProducerRecord, ServerThread
 
 from ..history.consumer_story import CREW, crew, write_story
@@ -60,7 +74,11 @@ def analyzed(broker_log: Path, tmp_path_factory: pytest.TempPathFactory) -> Anal
 
 def test_every_table_is_there(analyzed: Analyzed) -> None:
     """Each has as many rows as the summary says, and the columns that are declared, the large ones by log partition."""
-    assert table_names(analyzed.folder) == set(TABLES) - {END_OFFSETS_TABLE} == set(analyzed.summary["tables"])
+    assert (
+        table_names(analyzed.folder)
+        == set(TABLES) - {END_OFFSETS_TABLE, "share_partitions"}
+        == set(analyzed.summary["tables"])
+    )
     for name in table_names(analyzed.folder):
         table = read_table(analyzed.folder, name)
         assert table.num_rows == analyzed.summary["tables"][name], name
@@ -306,3 +324,38 @@ def test_the_page_begins_with_the_groups_that_misbehave(tmp_path: Path) -> None:
         STORM: "commit storm",
     }
     assert [story.row.group_id for story in report.troubled] == list(worst)
+
+
+def test_share_partitions_have_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where their log lies beside the groups' one, in a data directory or in a cluster; else there is none."""
+    topic_id = UUID(int=7)
+    key = SharePartitionKey("workers", topic_id, 3)
+    states = [ShareSnapshot(key, 0, 1, 2, 0, 10, 11, -1, ()), ShareUpdate(key, 0, 2, 0, -1, (StateBatch(0, 4, 0, 3),))]
+    of_states = [encode_share_state(record) for record in states]
+    of_group = [
+        encode_record(record)
+        for record in (
+            ShareGroupMemberMetadataRecord("workers", "m", None, "c", "/h", ("jobs",)),
+            ShareGroupMetadataRecord("workers", 1),
+            ShareGroupStatePartitionMetadataRecord("workers", (), (NamedTopicPartitions(topic_id, "jobs", (3,)),)),
+            ShareGroupCurrentMemberAssignmentRecord("workers", "m", 1, 0, 0, (TopicPartitions(topic_id, (3,)),)),
+        )
+    ]
+    for topic, records in (("__consumer_offsets-0", of_group), (f"{SHARE_STATE_TOPIC}-4", of_states)):
+        segment = tmp_path / "log" / topic / f"{0:020d}.log"
+        segment.parent.mkdir(parents=True)
+        segment.write_bytes(encode_batch(0, [(*record, 1_000) for record in records]))
+    LocalAnalysis([tmp_path / "log"], tmp_path / "files").run()
+    monkeypatch.setattr(sources, "SHARE_STATE_TOPIC", "states")  # nobody may write to Kafka's own topics
+    with ServerThread(topics={"offsets": 1, "states": 1}) as server:
+        for topic, records in (("offsets", of_group), ("states", of_states)):
+            server.produce(topic, [ProducerRecord(value=value, key=key) for key, value in records])
+        source = ClusterSource(frozenset(), None, ClusterAddress(server.bootstrap), "offsets")
+        LocalAnalysis(source, tmp_path / "cluster").run()
+    names = ("group_id", "topic", "topic_partition", "start_offset", "released", "redeliveries", "log_partition")
+
+    for out, partition in (("files", 4), ("cluster", 0)):
+        (row,) = read_table(tmp_path / out, "share_partitions").to_pylist()
+        (member,) = read_table(tmp_path / out, "members").to_pylist()
+        assert [row[name] for name in names] == ["workers", "jobs", 3, 0, 5, 10, partition]
+        assert [(one["topic"], one["partitions"]) for one in member["assignment"]] == [("jobs", [3])]

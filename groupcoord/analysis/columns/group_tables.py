@@ -266,6 +266,31 @@ STALE_GROUPS: Columns = (
 )
 """Groups that lose offsets if nobody uses them, by the rules of KIP-211; checks of retention come some minutes late."""
 
+SHARE_PARTITIONS: Columns = (
+    Column("group_id", _STRING, "the group"),
+    Column("topic", _STRING, "its name; null if the log of groups does not tell it"),
+    Column("topic_id", _STRING, "its id"),
+    Column("topic_partition", _INT, "goes with it"),
+    Column("start_offset", _LONG, "all before it is finished; null: where the group begins was not decided yet"),
+    Column("delivery_complete_count", _LONG, "records at and behind it that are finished; null: not told"),
+    Column("acknowledged", _LONG, "records at and behind it that were accepted"),
+    Column("archived", _LONG, "likewise, given up: rejected, or delivered too often"),
+    Column("released", _LONG, "likewise, delivered and waiting to be again, or acquired by somebody"),
+    Column("delivery_count_max", _LONG, "how often one of them was delivered; null: there are none"),
+    Column("redeliveries", _LONG, "deliveries that were not the first, as far as the log tells"),
+    Column("archived_records", _LONG, "records that were given up, as far as the log tells"),
+    Column("snapshots", _LONG, "records of its whole state in the log"),
+    Column("updates", _LONG, "and of changes"),
+    Column("state_epoch", _INT, "of the group coordinator that has it initialized"),
+    Column("leader_epoch", _INT, "of the partition's leader"),
+    Column("first_ms", _LONG, "when the first record about it was written"),
+    Column("last_ms", _LONG, "and the last one"),
+    Column("is_deleted", pa.bool_(), "its last record is a tombstone; the state is the one before"),
+    Column("log_partition", _INT, "of __share_group_state"),
+    Column("log_offset", _LONG, "of the last record about it"),
+)
+"""Partitions of topics as share groups see them. Who holds a record for the moment is never written."""
+
 DIFFERENCES: Columns = (
     Column("group_id", _STRING, "the group"),
     Column("topic", _STRING, "of an offset; null: about the group"),

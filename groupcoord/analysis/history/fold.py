@@ -333,6 +333,9 @@ class GroupFold:
         if record.type is types.group:
             self._epoch(modern, log_offset, timestamp_ms, record.value)
             return
+        if record.type is RecordType.SHARE_GROUP_STATE_PARTITION_METADATA and record.value is not None:
+            for info in record.value["initializedTopics"]:
+                self.name_topic(info["topicId"], info["topicName"])
         old_id, new_id = modern.apply(log_offset, timestamp_ms, record)
         if self._trace is not None:
             self._trace.complete_from = self.options.complete_from

@@ -37,6 +37,7 @@ from groupcoord.analysis.judging.ends import Ends, behind_ends
 from groupcoord.analysis.judging.groups import Row
 from groupcoord.analysis.report.model import Report
 from groupcoord.analysis.running.judged import Known, topics_of, write_groups, write_lag
+from groupcoord.analysis.running.share_states import write_share_partitions
 from groupcoord.analysis.running.sources import LogSource, Source
 from groupcoord.analysis.tables import END_OFFSETS_TABLE, TABLES_OF_KINDS, TableFiles
 from groupcoord.clock import Clock, SystemClock
@@ -140,6 +141,7 @@ class LocalAnalysis:
                     add("differences", self._differences(one))
         begin(REPORT)
         tables = FinishedTables(self._results, files.counts)
+        write_share_partitions(self._source, tables, files)
         report = gather_report(tables, self._source.names, self._clock, retention_minutes)
         write_report(self._results, report)
         return report

@@ -27,6 +27,7 @@ from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.live.tasks import check_topic, cluster_tasks, ends_now
 from groupcoord.analysis.running.tails import ClusterTail, LogTail, Tail
 from groupcoord.clock import SystemClock
+from groupcoord.core.topic_names import SHARE_STATE_TOPIC
 
 RECORD_BYTES = 106
 """What a committed offset takes in a log, about, in batches of a dozen."""
@@ -109,6 +110,14 @@ class Source(ABC):
     def tasks(self) -> Sequence[RecordTask]:
         """Return what there is to read now, cut into tasks."""
 
+    @abstractmethod
+    def share_state_tasks(self) -> Sequence[RecordTask]:
+        """Return what there is to read now of the states of share groups; nothing if there is no log of them.
+
+        Raises:
+            InputError: there is one, and it may not be read; or there is no such topic.
+        """
+
     @property
     def cluster_name(self) -> str:
         """The id of the cluster that is read; empty for files."""
@@ -145,6 +154,17 @@ class LogSource(Source):
     def tail(self) -> Tail:
         """See :class:`Source`."""
         return LogTail(partial(self.find, may_be_empty=True))
+
+    def share_state_tasks(self) -> Sequence[RecordTask]:
+        """See :class:`Source`: folders of that topic lie in data directories beside the others."""
+        folders = []
+        for path in self.paths:
+            with refusals_told(path):
+                file_system, root = url_to_fs(path)
+                found = file_system.glob(f"{root.rstrip('/')}/{SHARE_STATE_TOPIC}-*")
+            numbered = (one for one in found if one.rpartition("-")[2].isdecimal())
+            folders += [file_system.unstrip_protocol(one) for one in numbered]
+        return log_tasks(find_segments(sorted(folders), may_be_empty=True)) if folders else []
 
     def find(self, *, may_be_empty: bool) -> list[FileSet]:
         """Return the files."""
@@ -210,6 +230,10 @@ class ClusterSource(Source):
     def cluster_name(self) -> str:
         """See :class:`Source`."""
         return self.ends().cluster_id
+
+    def share_state_tasks(self) -> Sequence[RecordTask]:
+        """See :class:`Source`."""
+        return cluster_tasks(self.address, SHARE_STATE_TOPIC, (), SPLIT_BYTES)
 
     def tail(self) -> Tail:
         """See :class:`Source`."""
