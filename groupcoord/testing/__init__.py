@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         share_group_describe_requests,
         share_group_heartbeats,
     )
+    from groupcoord.testing.slot_log_contract import check_slot_log
     from groupcoord.testing.strategies import (
         assignments,
         client_ids,
@@ -90,6 +91,7 @@ __all__ = [
     "check_assignor",
     "check_clock",
     "check_log_store",
+    "check_slot_log",
     "client_ids",
     "commit_requests",
     "consumer_group_describe_requests",
@@ -151,6 +153,7 @@ _ELSEWHERE = {
     "check_assignor": "assignor_contract",
     "check_clock": "clock_contract",
     "check_log_store": "log_store_contract",
+    "check_slot_log": "slot_log_contract",
     "exam": "exams.as_tests",
     "explore": "exploring.exploration",
     "histories": "history",

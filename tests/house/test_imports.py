@@ -48,6 +48,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "share_coordinator": (*("core", "errors", "config", "clock", "log_store", "embedding.loading"),),
     "embedding": ("coordinator", "share_coordinator", "clock", "config", "log_store", "errors", "core"),
+    "cluster": ("errors",),
     "aio": ("coordinator", "share_coordinator", "embedding", "log_store", "errors", *EMBEDDED),
     "laws": ("coordinator", "core", "errors", "log_store"),
     "storage": (

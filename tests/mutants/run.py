@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from tests.mutants.broker import BROKER_MUTANTS
 from tests.mutants.catalogue import MUTANTS, Mutant
+from tests.mutants.cluster import CLUSTER_MUTANTS
 from tests.mutants.consumer_groups import CONSUMER_GROUP_MUTANTS
 from tests.mutants.historic import HISTORIC_MUTANTS
 from tests.mutants.owners import OWNER_MUTANTS
@@ -32,7 +33,8 @@ from tests.mutants.streams_groups import STREAMS_GROUP_MUTANTS
 ROOT = Path(__file__).parents[2]
 OF_CONSUMER_GROUPS = CONSUMER_GROUP_MUTANTS + RARELY_MET_MUTANTS
 OF_NEWER_GROUPS = SHARE_MUTANTS + STREAMS_GROUP_MUTANTS
-ALL_MUTANTS = MUTANTS + HISTORIC_MUTANTS + OF_CONSUMER_GROUPS + OWNER_MUTANTS + BROKER_MUTANTS + OF_NEWER_GROUPS
+OF_SEVERAL_OWNERS = OWNER_MUTANTS + CLUSTER_MUTANTS
+ALL_MUTANTS = MUTANTS + HISTORIC_MUTANTS + OF_CONSUMER_GROUPS + OF_SEVERAL_OWNERS + BROKER_MUTANTS + OF_NEWER_GROUPS
 SUITES = ("tests/core", "tests/conformance/test_packaged.py", "tests/laws")
 SUITES_OF_CONSUMER_GROUPS = (
     "tests/core/consumer",
@@ -99,6 +101,8 @@ def suites_of(mutant: Mutant) -> tuple[str, ...]:
         return SUITES_OF_THE_BROKER
     if mutant in STREAMS_GROUP_MUTANTS:
         return SUITES_OF_STREAMS_GROUPS
+    if mutant in CLUSTER_MUTANTS:
+        return ("tests/cluster",)
     if mutant in OWNER_MUTANTS:
         return SUITES_OF_OWNERS
     return SUITES_OF_CONSUMER_GROUPS if mutant in OF_CONSUMER_GROUPS else SUITES
