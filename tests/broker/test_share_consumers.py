@@ -33,6 +33,18 @@ def test_accepted_records_never_come_again(world: SharingWorld) -> None:
     assert world.client("ben").fetch() == [(2, 3, 1)]
 
 
+def test_an_answer_that_never_came(world: SharingWorld) -> None:
+    """Who is told nothing of an acknowledgement, since the broker was killed, finds it written, or may repeat it."""
+    world.produce(4)
+    ann = world.client()
+    assert ann.fetch() == [(0, 3, 1)]
+    ann.send_acknowledgement((0, 1, [ACCEPT]))
+    world.restart()
+    ben = world.client("ben")
+    assert ben.fetch() == [(2, 3, 1)]
+    assert ben.acknowledge((0, 1, [ACCEPT])) is ErrorCode.NONE  # what is finished already is passed over
+
+
 def test_waiting_fetches_are_woken_by_new_records(world: SharingWorld) -> None:
     """A fetch that finds nothing waits, and has what comes at once; another one gets what comes after that."""
     ann, ben = world.client("ann"), world.client("ben")
