@@ -128,6 +128,23 @@ def test_members_of_streams_groups() -> None:
     assert taken_over().rows(REBALANCE)[-1]["target_ms"] == 20_000
 
 
+def test_topics_of_share_groups_have_names() -> None:
+    """Nothing is committed that would tell them; the record of what is initialized does."""
+    log = Log()
+    value = {"rackId": None, "clientId": "a", "clientHost": "/h", "subscribedTopicNames": ["t"]}
+    log.add(RecordType.SHARE_GROUP_MEMBER_METADATA, value, memberId="a")
+    log.add(RecordType.SHARE_GROUP_METADATA, {"epoch": 1, "metadataHash": 7})
+    known = [{"topicId": TOPIC_ID, "topicName": "t", "partitions": [0]}]
+    states = {"initializingTopics": [], "initializedTopics": known, "deletingTopics": []}
+    log.add(RecordType.SHARE_GROUP_STATE_PARTITION_METADATA, states)
+    partitions = [{"topicId": TOPIC_ID, "partitions": [0]}]
+    current = {"memberEpoch": 1, "previousMemberEpoch": 0, "state": 0, "assignedPartitions": partitions}
+    log.add(RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT, current, memberId="a")
+    (row,) = log.rows(MEMBER)
+
+    assert row["assignment"] == [{"topic": "t", "topic_id": TOPIC_ID, "partitions": [0]}]
+
+
 def test_share_groups_share_partitions() -> None:
     """They have epochs and members' lives, and no moves: several members may have a partition."""
     log = Log()
