@@ -65,6 +65,7 @@ class Recording:
         refuses: how many of the next appends the log refuses.
         topic_ids: name → id of each topic.
         wanted: name → what is known of an internal topic that streams groups lack.
+        log_end: behind the last record of the log.
 
     Args:
         oracle: the process.
@@ -82,11 +83,15 @@ class Recording:
         self.now_ms: int = end["now"]
         self.refuses = 0
         self.wanted: dict[str, Any] = {}
+        self.log_end = 0
 
     def do(self, command: Command) -> list[dict[str, Any]]:
         """Do a command, and write down what came of it; return the events with answers as Kafka's JSON."""
         events, end = self._oracle.do(command)
         self.now_ms = end["now"]
+        for event in events:
+            if "append" in event:
+                self.log_end = event["offset"] + len(event.get("records", ["a marker"]))
         self.refuses = command.get("refuse", self.refuses) - sum("refused" in event for event in events)
         self.timers = {name: self.now_ms + left_ms for left_ms, name in end["timers"] if name != METRICS_TIMER}
         self.wanted |= end.get("wanted", {})

@@ -277,7 +277,7 @@ class StreamsMembership(ModernMembership[StreamsGroup, StreamsDraft]):
             super().fence(group, draft, key, now_ms)
             return
         configured = group.memory.configured
-        if draft.state.members and configured is not None and draft.state.assignment_epoch < draft.state.epoch:
+        if configured is not None and draft.state.assignment_epoch < draft.state.epoch:
             draft.mark()
             try:
                 assign_target(draft, group.memory, configured, self._environment, now_ms)

@@ -159,6 +159,7 @@ def test_a_delay_is_that_of_the_first() -> None:
     """Neither the next member nor one that comes when all have left begins it anew."""
     threads = started(group_streams_initial_rebalance_delay_ms=3_000)
     threads.join("a")
+    assert threads.described.group_state == "Assigning"
     threads.driver.advance(1_000)
     threads.join("b")
     threads.driver.advance(1_000)
