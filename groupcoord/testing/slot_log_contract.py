@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from typing import TypeVar
 
 from groupcoord.cluster.slot_log import SlotLog
@@ -31,7 +32,7 @@ def check_slot_log(
     other.
 
     Args:
-        connect: returns an engine in which nothing was put yet.
+        connect: returns an engine in which nothing was put yet; what it has as ``close()``, a coroutine, is called.
         connect_again: returns another connection to the same engine, as another process has one.
 
     Raises:
@@ -43,13 +44,22 @@ def check_slot_log(
 async def _check(
     connect: Callable[[], Awaitable[SlotLogT]], connect_again: Callable[[SlotLogT], Awaitable[SlotLogT]]
 ) -> None:
-    one = await connect()
-    other = await connect_again(one)
-    await _check_puts(one, other)
-    await _check_reads(one, other)
-    await _check_purges(one, other)
-    await _check_races(one, other)
-    await _check_beats(one, other)
+    async with AsyncExitStack() as stack:
+        one = await connect()
+        _close_at_the_end(one, stack)
+        other = await connect_again(one)
+        _close_at_the_end(other, stack)
+        await _check_puts(one, other)
+        await _check_reads(one, other)
+        await _check_purges(one, other)
+        await _check_races(one, other)
+        await _check_beats(one, other)
+
+
+def _close_at_the_end(slot_log: SlotLog, stack: AsyncExitStack) -> None:
+    close = getattr(slot_log, "close", None)
+    if close is not None:
+        stack.push_async_callback(close)
 
 
 async def _put(slot_log: SlotLog, partition: int, slot: int, payload: bytes, expected: int | None) -> None:

@@ -1,0 +1,179 @@
+"""A slot log in a database of PostgreSQL, by psycopg 3: a table with the primary key (log partition, slot).
+
+A put is one statement, which the primary key decides when two come at a time. How durable it is, and what becomes of it
+when the database fails over, is the database's business: ``synchronous_commit`` must be on, and who manages replicas
+must promote none that lags behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import zlib
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from groupcoord.cluster.slot_log import Beat, Slot, SlotLogError
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+
+logger = logging.getLogger("groupcoord")
+
+CONNECTIONS_MAX = 4
+SLOTS_AT_ONCE = 20
+FORGOTTEN_AFTER = "1 day"
+"""Of a node that is silent for so long nothing is left: others have heard what it knew."""
+
+_NAME = re.compile(r"[a-z_][a-z0-9_]{0,40}")
+
+
+class PostgresSlotLog:
+    """Has slots in a table of PostgreSQL (``pip install 'groupcoord[postgres]'``). ``async with`` opens and closes it.
+
+    A connection that is lost is opened anew at the next call; what was on its way is a :class:`SlotLogError`.
+
+    Args:
+        conninfo: which database, as libpq has it. The tables are made in the schema that its ``search_path`` begins
+            with.
+        name: what the names of the tables begin with.
+        connections_max: how many calls may be on their way at a time; more wait.
+
+    Raises:
+        ModuleNotFoundError: psycopg isn't installed.
+        ValueError: the name is none, or there may be no connection.
+    """
+
+    def __init__(self, conninfo: str, *, name: str = "groupcoord", connections_max: int = CONNECTIONS_MAX) -> None:
+        try:
+            import psycopg
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(
+                "PostgresSlotLog needs psycopg: pip install 'groupcoord[postgres]'", name=error.name
+            ) from error
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no name of a table: {_NAME.pattern}")
+        if connections_max < 1:
+            raise ValueError(f"connections_max={connections_max} must be at least 1")
+        self._psycopg = psycopg
+        self._conninfo = conninfo
+        self._slots, self._nodes = f"{name}_slots", f"{name}_nodes"
+        self._free: list[AsyncConnection[Any]] = []
+        self._turns = asyncio.Semaphore(connections_max)
+
+    async def __aenter__(self) -> PostgresSlotLog:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Make the tables that aren't there, and say in the log what keeps acknowledged records from being safe.
+
+        Raises:
+            SlotLogError: the database can't be reached, or doesn't let this user make tables.
+        """
+        # Two that make the same table at once would get an error in spite of IF NOT EXISTS.
+        await self._ask(
+            "BEGIN",
+            f"SELECT pg_advisory_xact_lock({zlib.crc32(self._slots.encode())})",
+            f"CREATE TABLE IF NOT EXISTS {self._slots} (log_partition INTEGER NOT NULL, slot BIGINT NOT NULL, "
+            "payload BYTEA NOT NULL, PRIMARY KEY (log_partition, slot))",
+            f"CREATE TABLE IF NOT EXISTS {self._nodes} (node_id TEXT PRIMARY KEY, said_at TIMESTAMPTZ NOT NULL, "
+            "content BYTEA NOT NULL)",
+            f"DELETE FROM {self._nodes} WHERE said_at < clock_timestamp() - INTERVAL '{FORGOTTEN_AFTER}'",
+            "COMMIT",
+        )
+        for setting in ("synchronous_commit", "fsync"):
+            ((value,),) = await self._ask(f"SHOW {setting}")
+            if value == "off":
+                logger.warning("%s is off: a crash of the database may take back what was acknowledged", setting)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        while self._free:
+            await self._free.pop().close()
+
+    # ------------------------------------------------------------ slots
+
+    async def put(self, partition: int, slot: int, payload: bytes) -> int | None:
+        """See :class:`~groupcoord.cluster.slot_log.SlotLog`."""
+        end = f"SELECT coalesce(max(slot), -1) FROM {self._slots} WHERE log_partition = %(partition)s"
+        filled = await self._ask(
+            f"INSERT INTO {self._slots} (log_partition, slot, payload) "
+            f"SELECT %(partition)s, %(slot)s, %(payload)s WHERE %(slot)s = ({end}) + 1 "
+            "ON CONFLICT DO NOTHING RETURNING slot",
+            partition=partition,
+            slot=slot,
+            payload=payload,
+        )
+        if filled:
+            return None
+        ((last,),) = await self._ask(end, partition=partition)
+        return int(last)
+
+    async def read(self, partition: int, from_slot: int) -> list[Slot]:
+        """See :class:`~groupcoord.cluster.slot_log.SlotLog`."""
+        rows = await self._ask(
+            f"SELECT slot, payload FROM {self._slots} WHERE log_partition = %(partition)s AND slot >= %(first)s "
+            f"ORDER BY slot LIMIT {SLOTS_AT_ONCE}",
+            partition=partition,
+            first=from_slot,
+        )
+        return [Slot(slot, bytes(payload)) for slot, payload in rows]
+
+    async def purge(self, partition: int, before_slot: int) -> None:
+        """See :class:`~groupcoord.cluster.slot_log.SlotLog`."""
+        await self._ask(
+            f"DELETE FROM {self._slots} WHERE log_partition = %(partition)s AND slot < %(before)s RETURNING slot",
+            partition=partition,
+            before=before_slot,
+        )
+
+    async def beat(self, node_id: str, content: bytes) -> list[Beat]:
+        """See :class:`~groupcoord.cluster.slot_log.SlotLog`. Ages are by the clock of the database."""
+        await self._ask(
+            f"INSERT INTO {self._nodes} VALUES (%(node)s, clock_timestamp(), %(content)s) ON CONFLICT (node_id) "
+            "DO UPDATE SET said_at = excluded.said_at, content = excluded.content RETURNING node_id",
+            node=node_id,
+            content=content,
+        )
+        rows = await self._ask(
+            "SELECT node_id, greatest(extract(epoch FROM clock_timestamp() - said_at) * 1000, 0)::bigint, content "
+            f"FROM {self._nodes} ORDER BY node_id"
+        )
+        return [Beat(node, int(age_ms), bytes(said)) for node, age_ms, said in rows]
+
+    # ------------------------------------------------------------ connections
+
+    async def _ask(self, *statements: str, **values: object) -> Sequence[Any]:
+        """Execute statements on one connection, and return the rows of the last, if it has some.
+
+        Raises:
+            SlotLogError: the database can't be asked, or did not answer.
+        """
+        async with self._turns:
+            try:
+                connection = self._free.pop() if self._free else await self._connect()
+            except self._psycopg.Error as error:
+                raise SlotLogError(str(error)) from error
+            try:
+                for statement in statements:
+                    cursor = await connection.execute(statement, values, binary=True)
+                rows: Sequence[Any] = await cursor.fetchall() if cursor.description else ()
+            except self._psycopg.Error as error:
+                await connection.close()
+                raise SlotLogError(str(error)) from error
+            except BaseException:  # somebody waits no more, and an answer may be on its way
+                await connection.close()
+                raise
+            self._free.append(connection)
+            return rows
+
+    async def _connect(self) -> AsyncConnection[Any]:
+        return await self._psycopg.AsyncConnection.connect(self._conninfo, autocommit=True)

@@ -1,0 +1,3 @@
+"""A server of PostgreSQL for slot logs, too."""
+
+from tests.storage.sql.conftest import postgres as postgres

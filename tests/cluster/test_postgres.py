@@ -1,0 +1,138 @@
+"""A slot log in PostgreSQL: the contract, connections that are lost, and owners that take over from each other."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from groupcoord.cluster.carrying_out import carry_out
+from groupcoord.cluster.postgres import PostgresSlotLog
+from groupcoord.cluster.slot_log import SlotLogError
+from groupcoord.cluster.slot_writer import Acknowledged, Event, Failed, Loaded, Lost, SlotWriter
+from groupcoord.testing import check_slot_log
+from tests.storage.sql.postgres_server import PostgresServer
+
+pytestmark = pytest.mark.ci
+
+APPENDS = 60
+
+_numbers = itertools.count()
+
+
+def run(postgres: PostgresServer, act: Callable[[PostgresSlotLog, PostgresSlotLog], Awaitable[None]]) -> None:
+    """Do something with two connections to an engine of its own."""
+    name = f"slots_{next(_numbers)}"
+
+    async def work() -> None:
+        one, other = (PostgresSlotLog(postgres.conninfo, name=name) for _ in range(2))
+        async with one, other:
+            await act(one, other)
+
+    asyncio.run(work())
+
+
+async def break_connections(of_others: PostgresSlotLog) -> None:
+    """Break all connections to the database but the one that is used for it."""
+    await of_others._ask(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
+        "AND backend_type = 'client backend'"
+    )
+
+
+def test_it_keeps_the_contract(postgres: PostgresServer) -> None:
+    """Clause by clause, also where two put at a time."""
+    opened: list[PostgresSlotLog] = []
+    name = f"slots_{next(_numbers)}"
+
+    async def connect() -> PostgresSlotLog:
+        slot_log = PostgresSlotLog(postgres.conninfo, name=name)
+        await slot_log.open()
+        opened.append(slot_log)
+        return slot_log
+
+    check_slot_log(connect, connect_again=lambda one: connect())
+    assert len(opened) == 2
+
+
+def test_a_connection_that_is_lost_is_opened_again(postgres: PostgresServer) -> None:
+    """What was on its way may have been done or not; the next call finds out."""
+
+    async def act(one: PostgresSlotLog, other: PostgresSlotLog) -> None:
+        assert await one.put(0, 0, b"first") is None
+        await break_connections(other)
+        with pytest.raises(SlotLogError):
+            await one.put(0, 1, b"second")
+        assert await one.put(0, 1, b"second") is None
+
+    run(postgres, act)
+
+
+def test_a_database_that_is_not_there_is_an_error() -> None:
+    """It says where it was looked for."""
+
+    async def act() -> None:
+        with pytest.raises(SlotLogError, match="port 1 failed"):
+            await PostgresSlotLog("host=127.0.0.1 port=1").open()
+
+    asyncio.run(act())
+
+
+@pytest.mark.parametrize("options", [{"name": "no name"}, {"name": ""}, {"connections_max": 0}])
+def test_what_can_not_be_is_refused(options: dict[str, object]) -> None:
+    """Names become part of statements."""
+    with pytest.raises(ValueError, match=r"."):
+        PostgresSlotLog("", **options)  # type: ignore[arg-type]
+
+
+def test_settings_that_are_not_safe_are_told(postgres: PostgresServer, caplog: pytest.LogCaptureFixture) -> None:
+    """The tests' server runs without fsync: who opens a log there is warned."""
+
+    async def act(one: PostgresSlotLog, other: PostgresSlotLog) -> None:
+        return
+
+    with caplog.at_level(logging.WARNING):
+        run(postgres, act)
+    assert "fsync is off: a crash of the database may take back what was acknowledged" in caplog.messages
+
+
+async def work(slot_log: PostgresSlotLog, writer: SlotWriter) -> list[Event]:
+    """Do what an owner wants to have done, and return what came of it."""
+    events: list[Event] = []
+    while (operation := writer.next_operation()) is not None:
+        writer.done(operation, await carry_out(slot_log, 3, operation))
+        events += writer.take_events()
+    return events
+
+
+def test_owners_take_over_from_each_other(postgres: PostgresServer) -> None:
+    """Each finds what was acknowledged before, its connections may break, and who was fenced appends nothing more."""
+
+    async def act(one: PostgresSlotLog, other: PostgresSlotLog) -> None:
+        acknowledged: list[bytes] = []
+        former: SlotWriter | None = None
+        for life, slot_log in enumerate((one, other, one)):
+            writer = SlotWriter(life.to_bytes(16, "big"))
+            writer.take_over()
+            (loaded,) = await work(slot_log, writer)
+            assert isinstance(loaded, Loaded)
+            assert loaded.appends == acknowledged
+            if former is not None:
+                former.append("late", b"late")
+                events = await work(slot_log, former)
+                assert [type(event) for event in events] == [Failed, Lost]
+            for number in range(APPENDS):
+                body = b"%d-%d" % (life, number)
+                writer.append(body, body)
+                if number == APPENDS // 2:
+                    await break_connections(other if slot_log is one else one)
+                events = await work(slot_log, writer)
+                assert events == [Acknowledged(body)]
+                acknowledged.append(body)
+            former = writer
+        assert len(acknowledged) == 3 * APPENDS
+
+    run(postgres, act)
