@@ -256,7 +256,7 @@ class ShareMembership(ModernMembership[ShareGroup, ShareDraft]):
             if isinstance(response, AlterShareGroupOffsetsResponse):
                 response = altered(response, error_codes)
         else:
-            left = known.without_topics(deleted_topics(error_codes))
+            left = known.forgotten(deleted_topics(error_codes))
             if isinstance(response, DeleteShareGroupOffsetsResponse):
                 response = forgotten(response, error_codes)
         self._write_state_partitions(draft, left)

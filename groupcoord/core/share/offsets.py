@@ -138,7 +138,8 @@ def draft_deletion(
             responses.append(ForgottenShareTopic(name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             continue
         responses.append(ForgottenShareTopic(name, topic.topic_id))
-    draft.write(_deleting(known, partitions, topics).to_record(state.group_id))
+    deleting = evolve(_deleting(known, partitions, topics), initializing=known.initializing)
+    draft.write(deleting.to_record(state.group_id))
     if partitions:
         draft.changes.append(StateChange(_delete_request(state.group_id, partitions), is_awaited=True))
     return DeleteShareGroupOffsetsResponse(responses=tuple(responses))

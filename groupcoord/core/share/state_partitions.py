@@ -86,6 +86,13 @@ class StatePartitions:
         """Return what is when it could not make them."""
         return evolve(self, initializing=_without(self.initializing, partitions))
 
+    def forgotten(self, topic_ids: Iterable[UUID]) -> StatePartitions:
+        """Return what is when it has forgotten what it was asked to forget."""
+        gone = set(topic_ids)
+        return evolve(
+            self, deleting={topic_id: name for topic_id, name in self.deleting.items() if topic_id not in gone}
+        )
+
     def without_topics(self, topic_ids: Iterable[UUID]) -> StatePartitions:
         """Return what is without topics that are gone."""
         gone = set(topic_ids)

@@ -296,6 +296,16 @@ def test_a_group_forgets_topics(driver: ShareDriver, members: Members) -> None:
     assert unknown.error_code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
+def test_a_topic_of_which_a_partition_was_asked_for_that_is_not_there(driver: ShareDriver, members: Members) -> None:
+    """That none of its partitions begins is still written when the group has forgotten the topic (Kafka 4.4)."""
+    members.alter("orders", p0=7, p1=3)
+    assert codes(members.alter("orders", p9=1)) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert codes(members.forget("orders")) == [ErrorCode.NONE]
+    last = state_records(driver)[-1]
+    assert [(topic.topic_name, topic.partitions) for topic in last.initializing_topics] == [("orders", ())]
+    assert (last.initialized_topics, last.deleting_topics) == ((), ())
+
+
 def test_what_the_share_coordinator_refuses(driver: ShareDriver, members: Members) -> None:
     """The answer says so, and a topic that could not be forgotten is tried again."""
     driver.host.is_slow = True
