@@ -68,7 +68,6 @@ def _looks(
     address: ClusterAddress, group_ids: list[str], stop: StopRequest | None, interval_s: float
 ) -> Iterator[tuple[list[PartitionLag], list[str]]]:
     """Yield what each look shows, and what it doesn't tell: one look, or until somebody asks to stop."""
-    from groupcoord.analysis.live.cluster import TopicPartition
     from groupcoord.analysis.live.connection import connection
     from groupcoord.analysis.live.record_times import BACKOFF_MS, WAIT_MS, next_record_ms
     from groupcoord.analysis.live.retries import Patience
@@ -76,6 +75,7 @@ def _looks(
     from groupcoord.analysis.polling.looking import LagLooks, problems_of
     from groupcoord.analysis.polling.views import topics_of
     from groupcoord.clock import SystemClock
+    from groupcoord.core.consumer_protocol import TopicPartition
 
     with connection(address, begins_run=True) as (cluster, patience):
         for_records = Patience(WAIT_MS, BACKOFF_MS)

@@ -189,6 +189,8 @@ class Counters:
             records larger than it takes are not among them.
         consumer_group_rebalances: epochs of consumer groups that began since subscriptions or topics had changed. As in
             Kafka those are not among them that began since a member was gone.
+        share_group_rebalances: the same of share groups.
+        streams_group_rebalances: the same of streams groups.
         group_completed_rebalances: generations of classic groups that became stable.
         offset_commits: committed offsets, one for each partition.
         offset_expirations: offsets removed by retention (KIP-211).
@@ -208,6 +210,8 @@ class Counters:
         "partition_load_ms",
         "partition_loads",
         "session_expirations",
+        "share_group_rebalances",
+        "streams_group_rebalances",
     )
 
     def __init__(self) -> None:
@@ -220,6 +224,13 @@ class Counters:
         self.partition_load_ms = 0
         self.partition_loads = 0
         self.session_expirations = 0
+        self.share_group_rebalances = 0
+        self.streams_group_rebalances = 0
+
+    def count_rebalance(self, group_type: str) -> None:
+        """Count an epoch of a group of a kind."""
+        name = f"{group_type}_group_rebalances"
+        setattr(self, name, getattr(self, name) + 1)
 
     def as_dict(self) -> dict[str, int]:
         """Return all totals by name."""

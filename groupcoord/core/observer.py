@@ -157,11 +157,12 @@ class Observer:
                 )
             )
 
-    def announce(self, group_id: str, drafted: Iterable[DraftedEvent], now_ms: int) -> None:
-        """What was drafted for a consumer group is durable.
+    def announce(self, group_id: str, group_type: str, drafted: Iterable[DraftedEvent], now_ms: int) -> None:
+        """What was drafted for a group is durable.
 
         Args:
             group_id: the group.
+            group_type: its kind, as ListGroups names it.
             drafted: what was drafted, in its order.
             now_ms: the time.
         """
@@ -169,8 +170,8 @@ class Observer:
             event = make_event(group_id, now_ms, *facts)
             if isinstance(event, MemberRemoved):
                 self.counters.session_expirations += event.cause is Cause.SESSION_EXPIRY
-            elif isinstance(event, RebalanceStarted):
-                self.counters.consumer_group_rebalances += event.trigger.cause not in CAUSES_OF_REMOVAL
+            elif isinstance(event, RebalanceStarted) and event.trigger.cause not in CAUSES_OF_REMOVAL:
+                self.counters.count_rebalance(group_type)
             if self.events is not None:
                 self.events.append(event)
                 if isinstance(event, RebalanceStarted):

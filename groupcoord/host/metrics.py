@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from http import HTTPStatus
 
@@ -12,18 +12,27 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from groupcoord.coordinator import ConsumerGroupState, GroupCoordinator, GroupState, PartitionStatus
+from groupcoord.core.share.group import ShareGroupState
+from groupcoord.core.streams.group import StreamsGroupState
 from groupcoord.host.http import HttpRequest, HttpResponse, HttpServer
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PREFIX = "kafka_server_group_coordinator_metrics_"
+STATES: Mapping[str, type[Enum]] = {
+    "classic": GroupState,
+    "consumer": ConsumerGroupState,
+    "share": ShareGroupState,
+    "streams": StreamsGroupState,
+}
+"""By kind, as ListGroups names it: the states of its groups."""
 
 
 class CoordinatorCollector(Collector):
     """Reads a coordinator whenever Prometheus asks: nothing is counted twice, and nothing costs anything in between.
 
-    Kafka's ``group-coordinator-metrics``: ``group-count`` by protocol, ``classic-group-count`` and
-    ``consumer-group-count`` by state, ``num-partitions`` by state, ``group-completed-rebalance-count``,
-    ``consumer-group-rebalance-count``, ``offset-commit-count``, ``offset-expiration-count``,
+    Kafka's ``group-coordinator-metrics``: ``group-count`` by protocol, that of each protocol by state
+    (``classic-group-count``, …), ``num-partitions`` by state, ``group-completed-rebalance-count``, that of each newer
+    protocol (``consumer-group-rebalance-count``, …), ``offset-commit-count``, ``offset-expiration-count``,
     ``offset-deletion-count``, ``partition-load-time``; sessions that expired and appends that failed are our own.
     """
 
@@ -47,10 +56,14 @@ def _totals(coordinator: GroupCoordinator) -> Iterator[Metric]:
             "Generations of classic groups that became stable",
             counters.group_completed_rebalances,
         ),
-        (
-            "consumer_group_rebalance_count",
-            "Epochs of consumer groups that began since subscriptions or topics had changed",
-            counters.consumer_group_rebalances,
+        *(
+            (
+                f"{kind}_group_rebalance_count",
+                f"Epochs of {kind} groups that began since subscriptions or topics had changed",
+                getattr(counters, f"{kind}_group_rebalances"),
+            )
+            for kind in STATES
+            if kind != "classic"
         ),
         ("offset_commit_count", "Committed offsets, one for each partition", counters.offset_commits),
         ("offset_expiration_count", "Offsets removed by retention", counters.offset_expirations),
@@ -65,15 +78,15 @@ def _totals(coordinator: GroupCoordinator) -> Iterator[Metric]:
 def _gauges(coordinator: GroupCoordinator) -> Iterator[Metric]:
     indexes = range(coordinator.config.offsets_topic_num_partitions)
     partitions = [partition for index in indexes if (partition := coordinator.partition(index)) is not None]
-    states: dict[str, Counter[str]] = {"classic": Counter(), "consumer": Counter()}
+    states: dict[str, Counter[str]] = {kind: Counter() for kind in STATES}
     for group in [group.listed() for partition in partitions for group in partition.groups.values()]:
         states[group.group_type][group.group_state] += 1
     by_protocol = GaugeMetricFamily(PREFIX + "group_count", "Groups by protocol", labels=["protocol"])
     for protocol, counts in states.items():
         by_protocol.add_metric([protocol], counts.total())
     yield by_protocol
-    yield _by_state("classic_group_count", "Classic groups by state", GroupState, states["classic"])
-    yield _by_state("consumer_group_count", "Consumer groups by state", ConsumerGroupState, states["consumer"])
+    for kind, names in STATES.items():
+        yield _by_state(f"{kind}_group_count", f"{kind.capitalize()} groups by state", names, states[kind])
     statuses = Counter(coordinator.status(index).value for index in indexes)
     yield _by_state("num_partitions", "Log partitions by state", PartitionStatus, statuses)
     offsets = sum(partition.offset_count() for partition in partitions)

@@ -18,8 +18,9 @@ logger = logging.getLogger(__name__)
 RETRY_MS = 10_000
 """How long a log is left alone after an error of the disk, which may be full for a while only."""
 
-TopicPartition = tuple[str, int]
-Logs = Mapping[TopicPartition, CompactableLog]
+LogKey = tuple[str, int]
+"""Topic and partition."""
+Logs = Mapping[LogKey, CompactableLog]
 
 
 class CleanerCheckpoint:
@@ -36,11 +37,11 @@ class CleanerCheckpoint:
         self._path = None if directory is None else directory / CLEANER_OFFSET_FILE
         self._offsets = {} if self._path is None else read_offset_checkpoint(self._path)
 
-    def get(self, partition: TopicPartition) -> int:
+    def get(self, partition: LogKey) -> int:
         """Return the first offset that is not compacted, as far as is known."""
         return self._offsets.get(partition, 0)
 
-    def note(self, partition: TopicPartition, first_dirty: int) -> None:
+    def note(self, partition: LogKey, first_dirty: int) -> None:
         """Note how far a log is compacted. What the file says of others, noted by somebody else too, stays.
 
         Raises:
@@ -67,7 +68,7 @@ class CleanerCheckpoint:
 class _Running(NamedTuple):
     """What is under way."""
 
-    partition: TopicPartition
+    partition: LogKey
     log: CompactableLog
     first_dirty: int
     compaction: CompactionPass
@@ -83,8 +84,8 @@ class Cleaner:
 
     def __init__(self, checkpoint: CleanerCheckpoint) -> None:
         self._checkpoint = checkpoint
-        self._stuck_at: dict[TopicPartition, int] = {}
-        self._retry_ms: dict[TopicPartition, int] = {}
+        self._stuck_at: dict[LogKey, int] = {}
+        self._retry_ms: dict[LogKey, int] = {}
         self._running: _Running | None = None
 
     def step(self, logs: Callable[[], Logs], now_ms: int, budget: int) -> bool:
@@ -162,7 +163,7 @@ class Cleaner:
         compaction = CompactionPass(log, first_dirty, now_ms)
         return _Running(worst, log, first_dirty, compaction, compaction.run())
 
-    def _first_dirty_of(self, partition: TopicPartition, log: CompactableLog) -> int:
+    def _first_dirty_of(self, partition: LogKey, log: CompactableLog) -> int:
         # A checkpoint beyond the log belongs to another one that was there before.
         first_dirty, bases = self._checkpoint.get(partition), log.bases()
         return first_dirty if not bases or bases[0] <= first_dirty <= bases[-1] else bases[0]

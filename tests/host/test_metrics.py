@@ -5,11 +5,21 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from attrs import evolve
 
 from groupcoord import Config, GroupCoordinator, ManualClock, MemoryLogStore
 from groupcoord.host.metrics import PREFIX, MetricsServer
 from groupcoord.log_store import StorageError
-from groupcoord.messages import ConsumerGroupHeartbeat, OffsetCommit, OffsetToCommit, TopicToCommit
+from groupcoord.messages import (
+    ConsumerGroupHeartbeat,
+    OffsetCommit,
+    OffsetToCommit,
+    ShareGroupHeartbeat,
+    StreamsGroupHeartbeat,
+    Subtopology,
+    TopicToCommit,
+    Topology,
+)
 
 
 def scrape(coordinator: GroupCoordinator, request: bytes) -> bytes:
@@ -61,6 +71,19 @@ def test_metrics_are_shown_in_prometheus_text_format(coordinator: GroupCoordinat
     assert f"{PREFIX}offset_commit_count_total 2.0" in lines
     assert f"{PREFIX}partition_load_count_total 3.0" in lines
     assert f"{PREFIX}append_failure_count_total 1.0" in lines
+
+
+def test_groups_of_every_kind_are_counted(coordinator: GroupCoordinator) -> None:
+    """Each by its own states, and its rebalances under its own name."""
+    coordinator.call(ShareGroupHeartbeat("workers", "worker", 0, subscribed_topic_names=("t",)))
+    heartbeat = StreamsGroupHeartbeat("streams", "thread", rebalance_timeout_ms=60_000, process_id="process")
+    topology = Topology(1, (Subtopology("0", source_topics=("t",)),))
+    coordinator.call(evolve(heartbeat, topology=topology, active_tasks=(), standby_tasks=(), warmup_tasks=()))
+    lines = scrape(coordinator, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").decode().splitlines()
+    assert f'{PREFIX}share_group_count{{state="Stable"}} 1.0' in lines
+    assert f"{PREFIX}share_group_rebalance_count_total 1.0" in lines
+    assert f'{PREFIX}group_count{{protocol="streams"}} 1.0' in lines
+    assert f"{PREFIX}consumer_group_rebalance_count_total 1.0" in lines
 
 
 @pytest.mark.parametrize("request_line", [b"GET /other HTTP/1.1", b"POST /metrics HTTP/1.1"])

@@ -75,6 +75,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "core.share_partition",
         *("embedding.loading", "embedding.random_ids"),
         "core.columns",  # offsets stay columns on all their way
+        "core.consumer_protocol",  # what one partition of a topic is called
         "core.front.request_router",  # which requests describe groups of a kind, and in which order they are told
         "core.java",  # topics are described in its order of names
         "core.topic_names",
@@ -84,6 +85,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "host": (
         *("broker", "coordinator", "wire", "storage", "clock", "config"),
+        *("core.share.group", "core.streams.group"),  # which states groups can be in
         "core.topic_names",
         "core.interpreter",  # a process of its own may pause the garbage collector; a library may not
         *("log_store", "core.messages", "core.records", "errors"),
@@ -129,6 +131,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "config",  # how clients reach a cluster and log in
         "wire",  # how requests are written, and answers read
         "core.records",  # of these only what stands for "no id"
+        "core.consumer_protocol",  # what one partition of a topic is called
     ),
     "analysis.figures": (
         *("analysis.columns", "analysis.tables", "analysis.history", "analysis.report"),

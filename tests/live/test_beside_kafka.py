@@ -25,7 +25,6 @@ from groupcoord.analysis.columns.chunks import RowSettings
 from groupcoord.analysis.live import fetching
 from groupcoord.analysis.live.broker_settings import offsets_retention_minutes
 from groupcoord.analysis.live.client import KafkaCluster
-from groupcoord.analysis.live.cluster import TopicPartition as PartitionOfTopic
 from groupcoord.analysis.live.connection import connection
 from groupcoord.analysis.live.errors import TransientClusterError
 from groupcoord.analysis.live.offset_ranges import topic_ends
@@ -33,6 +32,7 @@ from groupcoord.analysis.live.record_times import next_record_ms
 from groupcoord.analysis.live.requests import Request
 from groupcoord.analysis.live.rows import rows_of_offsets
 from groupcoord.analysis.live.settings import ClusterAddress
+from groupcoord.core.consumer_protocol import TopicPartition as PartitionOfTopic
 from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.errors import ErrorCode
 

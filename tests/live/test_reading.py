@@ -22,7 +22,7 @@ from groupcoord.analysis.columns.files import cut, find_segments
 from groupcoord.analysis.columns.reading import rows_of_files
 from groupcoord.analysis.live import fetching, offset_ranges
 from groupcoord.analysis.live.client import KafkaCluster
-from groupcoord.analysis.live.cluster import FetchedBytes, TopicPartition
+from groupcoord.analysis.live.cluster import FetchedBytes
 from groupcoord.analysis.live.end_offsets import PartitionEnds, list_ends
 from groupcoord.analysis.live.errors import ClusterError, LogCutError, TransientClusterError
 from groupcoord.analysis.live.fetching import Lost, sound_batches
@@ -31,6 +31,7 @@ from groupcoord.analysis.live.requests import Answer
 from groupcoord.analysis.live.retries import Patience
 from groupcoord.analysis.live.rows import rows_of_offsets
 from groupcoord.analysis.live.settings import ClusterAddress
+from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.errors import ErrorCode
 from groupcoord.records.salvage import SoundBatch
 from groupcoord.testing import ServerThread

@@ -36,7 +36,6 @@ from groupcoord.analysis.live.cluster import (
     LogEnd,
     OffsetOutOfRangeError,
     TopicMetadata,
-    TopicPartition,
 )
 from groupcoord.analysis.live.errors import AccessError, ClusterError, TransientClusterError, check_error, error_name
 from groupcoord.analysis.live.group_requests import (
@@ -53,6 +52,7 @@ from groupcoord.analysis.live.group_requests import (
 )
 from groupcoord.analysis.live.requests import Answer, Request
 from groupcoord.analysis.live.settings import ClientSettings
+from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.errors import ProtocolError

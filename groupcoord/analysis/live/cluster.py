@@ -9,14 +9,8 @@ from uuid import UUID
 
 from attrs import frozen
 
+from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.wire.schema import Values
-
-
-class TopicPartition(NamedTuple):
-    """A partition of a topic."""
-
-    topic: str
-    partition: int
 
 
 class LogEnd(IntEnum):

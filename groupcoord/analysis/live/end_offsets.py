@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
-from groupcoord.analysis.live.cluster import Cluster, ClusterMetadata, ListedOffset, LogEnd, TopicPartition
+from groupcoord.analysis.live.cluster import Cluster, ClusterMetadata, ListedOffset, LogEnd
 from groupcoord.analysis.live.errors import TRANSIENT, TransientClusterError
 from groupcoord.analysis.live.retries import Patience
+from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.errors import ErrorCode
 
 

@@ -17,9 +17,10 @@ from uuid import UUID
 from attrs import evolve, frozen
 
 from groupcoord.analysis.columns.errors import InputError
-from groupcoord.analysis.live.cluster import Cluster, LogEnd, OffsetOutOfRangeError, TopicMetadata, TopicPartition
+from groupcoord.analysis.live.cluster import Cluster, LogEnd, OffsetOutOfRangeError, TopicMetadata
 from groupcoord.analysis.live.errors import check_error
 from groupcoord.analysis.live.retries import Patience
+from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.errors import ErrorCode
 
 SPLIT_BYTES = 67_108_864

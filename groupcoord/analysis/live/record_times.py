@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from groupcoord.analysis.live.cluster import Cluster, OffsetOutOfRangeError, TopicPartition
+from groupcoord.analysis.live.cluster import Cluster, OffsetOutOfRangeError
 from groupcoord.analysis.live.connection import connection
 from groupcoord.analysis.live.errors import ClusterError
 from groupcoord.analysis.live.fetching import Portion
 from groupcoord.analysis.live.retries import Patience
 from groupcoord.analysis.live.settings import ClusterAddress
+from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.records.batches import BatchRecord
 from groupcoord.records.salvage import SoundBatch, salvage_batches
 

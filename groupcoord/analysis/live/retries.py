@@ -7,8 +7,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from groupcoord.analysis.live.cluster import Cluster, TopicPartition
+from groupcoord.analysis.live.cluster import Cluster
 from groupcoord.analysis.live.errors import TransientClusterError
+from groupcoord.core.consumer_protocol import TopicPartition
 
 BACKOFF_MAX_MS = 1_000
 """``retry.backoff.max.ms`` of Kafka's clients: waits double up to this."""

@@ -12,8 +12,9 @@ from uuid import UUID
 
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import Topic
-from groupcoord.broker.transactions.state import TopicPartition, Writer
+from groupcoord.broker.transactions.state import Writer
 from groupcoord.broker.work import Work, elsewhere, portions
+from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.core.interpreter import maker
 from groupcoord.errors import ErrorCode

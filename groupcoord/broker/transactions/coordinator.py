@@ -27,7 +27,6 @@ from groupcoord.broker.transactions.producer_ids import NoProducerIdError, Produ
 from groupcoord.broker.transactions.state import (
     CLIENT_VERSION,
     CLIENT_VERSION_OF_EPOCHS,
-    TopicPartition,
     Transaction,
     TransactionState,
     Writer,
@@ -35,6 +34,7 @@ from groupcoord.broker.transactions.state import (
 from groupcoord.broker.work import Work, each, each_long
 from groupcoord.clock import Clock
 from groupcoord.config import Config
+from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions, Principal
 from groupcoord.core.messages import CompleteTransaction, PartitionResult, TopicResult, TxnOffsetCommit
 from groupcoord.core.records import OFFSETS_TOPIC, ZERO_UUID, TransactionMarker
@@ -335,7 +335,7 @@ class TransactionCoordinator:
         return ErrorCode.NONE if self._exists(partition) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def _exists(self, partition: TopicPartition) -> bool:
-        return 0 <= partition.partition_index < (self._topics.partition_count(partition.topic) or 0)
+        return 0 <= partition.partition < (self._topics.partition_count(partition.topic) or 0)
 
     def add_offsets(self, request: AddOffsetsToTxn) -> AddOffsetsToTxnResponse:
         """Add a group, that is the log partition of its offsets, to a transaction."""

@@ -16,9 +16,9 @@ from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.cluster.neighbours import Asker, Neighbours, Question
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import TopicRegistry
-from groupcoord.broker.transactions.state import TopicPartition
 from groupcoord.broker.work import Work
 from groupcoord.coordinator import GroupCoordinator
+from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.front.authorization import Principal
 from groupcoord.core.messages import CompleteTransaction, PartitionResult, TopicResult
 from groupcoord.core.records import OFFSETS_TOPIC, ZERO_UUID, TransactionMarker
@@ -85,8 +85,8 @@ class MarkersElsewhere:
         found = {}
         for partition in partitions:
             topic = self._topics.get(partition.topic)
-            if topic is not None and topic.has_partition(partition.partition_index):
-                node_id = self._leadership.leader(topic, partition.partition_index).node_id
+            if topic is not None and topic.has_partition(partition.partition):
+                node_id = self._leadership.leader(topic, partition.partition).node_id
                 if node_id != self._neighbours.node_id:
                     found[partition] = node_id
         return found

@@ -19,10 +19,11 @@ from groupcoord.broker.transactions.permissions import (
     may_write_idempotently,
     results_of,
 )
-from groupcoord.broker.transactions.state import TopicPartition, Writer
+from groupcoord.broker.transactions.state import Writer
 from groupcoord.broker.transactions.verifying import Verifying
 from groupcoord.broker.work import Work, each, each_long
 from groupcoord.coordinator import GroupCoordinator
+from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.front.authorization import Operation, Permissions
 from groupcoord.core.messages import CoordinatorType, FindCoordinator, TxnOffsetCommit
 from groupcoord.core.records import OFFSETS_TOPIC

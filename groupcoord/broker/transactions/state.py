@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from attrs import evolve, frozen
 
+from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.cluster_messages import TopicPartitions
 from groupcoord.wire.transaction_messages import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -52,13 +53,6 @@ _STATES = tuple(TransactionState)
 
 CLIENT_VERSION, CLIENT_VERSION_OF_EPOCHS = 0, 2
 """How the log calls a client that goes on with its epoch, and one whose transactions have an epoch each (KIP-890)."""
-
-
-class TopicPartition(NamedTuple):
-    """One partition of a topic."""
-
-    topic: str
-    partition_index: int
 
 
 class Writer(NamedTuple):

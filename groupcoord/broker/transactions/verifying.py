@@ -13,8 +13,9 @@ from groupcoord.broker.cluster.leadership import NOBODY
 from groupcoord.broker.cluster.neighbours import Asker, Question
 from groupcoord.broker.cluster.nodes import Nodes
 from groupcoord.broker.transactions.coordinator import TransactionCoordinator
-from groupcoord.broker.transactions.state import TopicPartition, Writer
+from groupcoord.broker.transactions.state import Writer
 from groupcoord.broker.work import Answer, Work
+from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.errors import ErrorCode
 
 

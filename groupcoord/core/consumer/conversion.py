@@ -113,7 +113,7 @@ class ConsumerConversion(Conversion[ConsumerGroup]):
         before, observer = written.group, self._context.observer
         assert isinstance(before, GroupMetadata)
         self._announce_members_of(before, now_ms)
-        observer.announce(group.group_id, written.events, now_ms)
+        observer.announce(group.group_id, group.TYPE, written.events, now_ms)
         observer.assignments_changed(None, group.state, now_ms)
         observer.look_at_rebalance(group, now_ms)
         if written.question is not None:

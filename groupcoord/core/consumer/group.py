@@ -46,6 +46,7 @@ class ConsumerGroup(CommittingGroup[ConsumerState]):
         is_resolving: the host was asked to match regular expressions, and has not answered.
     """
 
+    TYPE = CONSUMER_GROUP_TYPE
     STATE = ConsumerState
     SESSION = TimerKind.CONSUMER_SESSION
     REVOCATION = TimerKind.REVOCATION

@@ -111,7 +111,7 @@ class Conversion(Generic[GroupT]):
         """The group is no more. What happened to it before that is told first, if it was no classic one."""
         context, group = self._context, written.group
         if isinstance(group, ModernGroup):
-            context.observer.announce(group.group_id, written.events, now_ms)
+            context.observer.announce(group.group_id, group.TYPE, written.events, now_ms)
         context.disarm(group)
         context.groups.pop(group.group_id, None)
         group.end(now_ms)
@@ -126,7 +126,7 @@ class Conversion(Generic[GroupT]):
 
     def go_on_as_modern_group(self, written: Any, group: GroupT, now_ms: int) -> None:
         """The group is no classic one any more."""
-        self._context.observer.announce(group.group_id, written.events, now_ms)
+        self._context.observer.announce(group.group_id, group.TYPE, written.events, now_ms)
         self._context.observer.look_at_rebalance(group, now_ms)
 
     def on_failure(self, written: WhenConverted, error_code: ErrorCode, now_ms: int) -> None:

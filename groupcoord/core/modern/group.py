@@ -66,6 +66,8 @@ class ModernGroup(ABC, Generic[StateT]):
         revoking_epochs: member id → its epoch when it was last told to give something back.
     """
 
+    TYPE: ClassVar[str]
+    """How ListGroups names this kind (KIP-848)."""
     STATE: ClassVar[type[Any]]
     """The class of its state."""
     SESSION: ClassVar[TimerKind]

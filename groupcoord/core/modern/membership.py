@@ -121,7 +121,7 @@ class ModernMembership(ABC, Generic[GroupT, DraftT]):
 
     def announce(self, draft: DraftT, now_ms: int) -> None:
         """Tell observers what was drafted, which is durable: before and after can be compared for the last time."""
-        self._context.observer.announce(draft.state.group_id, draft.events, now_ms)
+        self._context.observer.announce(draft.state.group_id, self.GROUP.TYPE, draft.events, now_ms)
 
     # ------------------------------------------------------------ requests that may write
 

@@ -45,6 +45,7 @@ class ShareGroup(ModernGroup[ShareState]):
         state_partitions_ms: when it was last written, or loaded, for which partitions there are states.
     """
 
+    TYPE = SHARE_GROUP_TYPE
     STATE = ShareState
     SESSION = TimerKind.SHARE_SESSION
     MEMBER_TIMERS = (TimerKind.SHARE_SESSION,)

@@ -55,6 +55,7 @@ class StreamsGroup(CommittingGroup[StreamsState]):
         memory: what it knows that a restart forgets.
     """
 
+    TYPE = STREAMS_GROUP_TYPE
     STATE = StreamsState
     SESSION = TimerKind.STREAMS_SESSION
     REVOCATION = TimerKind.TASK_REVOCATION

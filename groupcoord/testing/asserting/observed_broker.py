@@ -85,7 +85,7 @@ def _observed(usual: type[Connection]) -> type[Connection]:
     return ObservedConnection if usual is Connection else type(name, (ObservedConnection, usual), {})
 
 
-class Observer:
+class RequestRecorder:
     """The interceptor of an observed broker: keeps requests as they come, and asks another interceptor, if any.
 
     Attributes:
@@ -126,7 +126,7 @@ class ObservedBroker(Broker):
 
     def __init__(self, *, request_log: RequestLog, **options: Any) -> None:
         self.request_log = request_log
-        self._observer = Observer()
+        self._recorder = RequestRecorder()
         super().__init__(**options)
 
     def connect(self, client_host: str, listener: str = "") -> Connection:
@@ -143,8 +143,8 @@ class ObservedBroker(Broker):
     @property
     def interceptor(self) -> Interceptor | None:
         """The observer; what is set here comes behind it."""
-        return self._observer
+        return self._recorder
 
     @interceptor.setter
     def interceptor(self, following: Interceptor | None) -> None:
-        self._observer.following = following
+        self._recorder.following = following
