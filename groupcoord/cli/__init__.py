@@ -25,6 +25,7 @@ COMMANDS: dict[str, str] = {
     "analyze": "Turn __consumer_offsets logs of any size into tables and a report, on Spark.",
     "lag": "Show how far the groups of a cluster are behind, the worst first.",
     "exam": "Put a program that consumes through all that can go wrong, and say which laws it breaks.",
+    "museum": "Bugs of coordinators and clients that really happened, to read about, to play and to hunt.",
     "conformance": "Replay conversations recorded with a real Kafka broker against a server.",
 }
 """Name and one line of help for each subcommand."""

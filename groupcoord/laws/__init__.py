@@ -1,5 +1,6 @@
 """What must hold of every coordinator and its log, whoever drives them: for random tests, the simulator, and users."""
 
+from groupcoord.laws.answers import check_answer
 from groupcoord.laws.consumer_groups import (
     OF_NO_GROUP,
     STRANGER,
@@ -21,10 +22,10 @@ from groupcoord.laws.coordinator import (
     check_acknowledged_commits,
     check_bytes,
     check_compaction_rebuilds,
-    check_expiry,
     check_fetch_is_the_log,
     check_generations_grow,
     check_hard_state_is_the_log,
+    check_places,
     check_rebuilt,
     check_replay,
     check_size,
@@ -39,7 +40,9 @@ from groupcoord.laws.coordinator import (
     require,
     served_partitions,
 )
+from groupcoord.laws.expiry import check_expiry, check_forgets_topic, offsets_of_topic
 from groupcoord.laws.membership import (
+    check_every_wait_ends,
     check_fenced,
     check_members_are_durable,
     check_nobody_waits_for_nobody,
@@ -62,19 +65,23 @@ __all__ = [
     "OwnerLaws",
     "ShareLedger",
     "check_acknowledged_commits",
+    "check_answer",
     "check_append",
     "check_bytes",
     "check_compaction_rebuilds",
     "check_consumer_group_is_served",
     "check_epochs_grow",
+    "check_every_wait_ends",
     "check_expiry",
     "check_fenced",
     "check_fetch_is_the_log",
+    "check_forgets_topic",
     "check_generations_grow",
     "check_hard_state_is_the_log",
     "check_member_sees_what_is_durable",
     "check_members_are_durable",
     "check_nobody_waits_for_nobody",
+    "check_places",
     "check_rebuilt",
     "check_replay",
     "check_restart_writes_the_same",
@@ -92,6 +99,7 @@ __all__ = [
     "errors_in",
     "ids_taken_back",
     "offsets_in_log",
+    "offsets_of_topic",
     "replayed",
     "require",
     "served_partitions",

@@ -84,13 +84,34 @@ def check_append(records: Iterable[Record]) -> None:
             )
 
 
+def check_is_no_classic_group(coordinator: GroupCoordinator, group: ConsumerGroup) -> None:
+    """A group becomes a classic one with the last member that is not (KAFKA-17317), where it may.
+
+    Raises:
+        LawBrokenError: it didn't, and nothing is on its way to the log.
+    """
+    count, config = len(group.state.members), coordinator.config
+    is_classic = (
+        0 < count <= config.group_max_size
+        and group.state.classic_member_count == count
+        and config.group_consumer_migration_policy.allows_downgrade
+    )
+    require(not is_classic, f"all members of {group!r} use the classic protocol, and it is a consumer group")
+
+
 def check_sound_consumer_group(state: ConsumerState) -> None:
     """Members are whole, nobody has what is another's, and nothing is kept of who is gone.
+
+    A group without members is not ahead of its target (KAFKA-20442).
 
     Raises:
         LawBrokenError: it isn't so.
     """
     check_sound_epochs(state)
+    require(
+        bool(state.members) or state.assignment_epoch == state.epoch,
+        f"{state.group_id!r} is empty, of epoch {state.epoch}, and its target is of {state.assignment_epoch}",
+    )
     owners: dict[tuple[UUID, int], str] = {}
     for member_id, member in state.members.items():
         for partition in member.partitions():

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 from groupcoord.coordinator import GroupCoordinator
-from groupcoord.core.events import Cause
 from groupcoord.core.hard_state import HardState, RecordsOfGroup
 from groupcoord.core.messages import (
     ConsumerGroupDescribeResponse,
@@ -33,7 +33,6 @@ from groupcoord.core.messages import (
 )
 from groupcoord.core.messages.share_groups import DescribeOneShareGroupResponse
 from groupcoord.core.offsets.cache import OffsetsOfGroup
-from groupcoord.core.offsets.continuations import WhenDeleted
 from groupcoord.core.partition import Partition
 from groupcoord.core.records import (
     CLASSIC_GROUP_KEY,
@@ -55,10 +54,10 @@ __all__ = [
     "check_acknowledged_commits",
     "check_bytes",
     "check_compaction_rebuilds",
-    "check_expiry",
     "check_fetch_is_the_log",
     "check_generations_grow",
     "check_hard_state_is_the_log",
+    "check_places",
     "check_rebuilt",
     "check_replay",
     "check_size",
@@ -344,28 +343,6 @@ def _is_tombstone(record: Record) -> bool:
     return isinstance(record, OffsetTombstone | GroupTombstone)
 
 
-def check_expiry(coordinator: GroupCoordinator) -> None:
-    """Expiry neither ends a group with an open transaction nor takes an offset that one has put aside (KAFKA-19163).
-
-    So what was committed in a transaction is there when its marker comes. The law is about tombstones that are on their
-    way to the log: where the log answers at once, they are for as long as they are appended.
-
-    Raises:
-        LawBrokenError: it does.
-    """
-    for partition in served_partitions(coordinator):
-        offsets = partition.hard.offsets
-        for append in partition.writer.in_flight:
-            if not isinstance(append.continuation, WhenDeleted) or append.continuation.cause is not Cause.EXPIRY:
-                continue
-            for record in append.records:
-                if isinstance(record, OffsetTombstone):
-                    is_open = offsets.is_unstable(record.group_id, record.topic, record.partition)
-                else:
-                    is_open = isinstance(record, GroupTombstone) and offsets.has_open_transaction(record.group_id)
-                require(not is_open, f"expiry writes {record!r}, of which a transaction is open")
-
-
 def check_timers(coordinator: GroupCoordinator) -> None:
     """No timer without an owner: those of a log partition end with it.
 
@@ -416,6 +393,34 @@ def check_size(coordinator: GroupCoordinator) -> None:
         for group in partition.groups.values():
             limit, size = group.max_size(config), group.counted_size()
             require(size <= limit, f"{group!r} counts {size} members; {limit} may join")
+
+
+def check_places(log_store: LogStore, partition: int, partition_count: int) -> None:
+    """Every group lies in the log partition in which Kafka looks for it: that of its id's hash code in Java.
+
+    Args:
+        log_store: the log.
+        partition: one of its partitions.
+        partition_count: how many there are.
+
+    Raises:
+        LawBrokenError: one lies in another, where neither another broker nor a tool will find it.
+    """
+    for entry in log_store.read(partition):
+        group_id = getattr(entry.record, "group_id", None)
+        if group_id is not None:
+            expected = abs(_hash_code_in_java(group_id)) % partition_count
+            require(expected == partition, f"group {group_id!r} lies in log partition {partition}, not {expected}")
+
+
+@lru_cache
+def _hash_code_in_java(text: str) -> int:
+    """Return ``String.hashCode()``, 0 where the least number has no absolute value (``Utils.abs`` of Kafka)."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    code = 0
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        code = (31 * code + 256 * high + low) % 2**32
+    return 0 if code == 2**31 else code - 2**32 if code > 2**31 else code
 
 
 def check_generations_grow(log_store: LogStore, partition: int) -> None:

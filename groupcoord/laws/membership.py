@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from groupcoord.coordinator import GroupCoordinator
-from groupcoord.core.classic.continuations import WhenReplaced
+from groupcoord.core.classic.continuations import WhenAssigned, WhenReplaced
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.classic.states import GroupState
 from groupcoord.core.consumer.records import ConsumerGroupMemberMetadataRecord
@@ -20,7 +20,13 @@ from groupcoord.core.records import GroupMetadataRecord
 from groupcoord.laws.coordinator import require, served_partitions
 from groupcoord.log_store import LogStore
 
-__all__ = ["check_fenced", "check_members_are_durable", "check_nobody_waits_for_nobody", "ids_taken_back"]
+__all__ = [
+    "check_every_wait_ends",
+    "check_fenced",
+    "check_members_are_durable",
+    "check_nobody_waits_for_nobody",
+    "ids_taken_back",
+]
 
 
 def check_members_are_durable(coordinator: GroupCoordinator, taken_back: Collection[str] = ()) -> None:
@@ -88,6 +94,32 @@ def check_nobody_waits_for_nobody(coordinator: GroupCoordinator) -> None:
             require(not is_over, f"all of {[*group.members]} have joined, and {group!r} still waits")
 
 
+def check_every_wait_ends(coordinator: GroupCoordinator) -> None:
+    """Nobody is awaited for ever: whoever is silent is missed at some moment that is set (KAFKA-9752, KAFKA-12890).
+
+    A round to join ends at a moment, as does one to sync; an id that was handed out is good until one, and so is the
+    session of each member that waits for nothing. A new member is told of its first round, however long that takes, or
+    is gone after five minutes; from then on it is new no longer.
+
+    Raises:
+        LawBrokenError: somebody is.
+    """
+    for partition, group in _classic_groups(coordinator):
+        if group.group_id in partition._context.writings:
+            continue  # what has come due waits for the log
+        if group.state is GroupState.COMPLETING_REBALANCE:
+            has_end = group.sync_timer.deadline_ms is not None or _is_assigning(partition, group)
+            require(has_end, f"{group!r} waits for ever for its assignment")
+        for member_id, timer in group.pending_members.items():
+            require(timer.deadline_ms is not None, f"{group!r} waits for ever for {member_id!r} to come back")
+        for member in group.members.values():
+            if not member.keeps_session:
+                has_end = member.session_timer.deadline_ms is not None
+                require(has_end, f"the session of {member!r} in {group!r} never ends")
+            if group.state is GroupState.STABLE:
+                require(not member.is_new, f"{member!r} has a generation, and is new in {group!r} all the same")
+
+
 def check_fenced(log_store: LogStore, partition: int, group_id: str, member_id: str) -> None:
     """Who is fenced has a successor: somebody who is fenced although nobody came after it was never in the log.
 
@@ -124,6 +156,13 @@ def _has_had_member(log_store: LogStore, partition: int, group_id: str, member_i
 def _is_replacing(partition: Partition, group: GroupMetadata) -> bool:
     return any(
         isinstance(append.continuation, WhenReplaced) and append.continuation.group is group
+        for append in partition.writer.in_flight
+    )
+
+
+def _is_assigning(partition: Partition, group: GroupMetadata) -> bool:
+    return any(
+        isinstance(append.continuation, WhenAssigned) and append.continuation.group is group
         for append in partition.writer.in_flight
     )
 

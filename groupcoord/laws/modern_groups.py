@@ -7,6 +7,7 @@ from typing import Any
 
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.consumer.state import ConsumerState
+from groupcoord.core.kinds import as_consumer_group
 from groupcoord.core.modern.conversion import WhenConverted
 from groupcoord.core.modern.group import ModernGroup
 from groupcoord.core.modern.membership import WhenDrafted
@@ -16,7 +17,7 @@ from groupcoord.core.records import CLASSIC_GROUP_KEY, GroupRecord, GroupTombsto
 from groupcoord.core.share.membership import WhenTopicForgotten
 from groupcoord.core.share.state import ShareState
 from groupcoord.core.streams.state import StreamsState
-from groupcoord.laws.consumer_groups import OF_NO_GROUP, check_sound_consumer_group
+from groupcoord.laws.consumer_groups import OF_NO_GROUP, check_is_no_classic_group, check_sound_consumer_group
 from groupcoord.laws.coordinator import require, served_partitions
 from groupcoord.laws.epochs import check_sound_epochs
 from groupcoord.laws.streams_groups import check_sound_streams_group
@@ -57,6 +58,8 @@ def check_writes_in_flight(coordinator: GroupCoordinator) -> None:
                     (draft is not None) == (group_id in drafted) and (draft is None or draft.durable is group.state),
                     f"{group!r} does not write what it has drafted, or has drafted it on something that is not durable",
                 )
+            if (consumer_group := as_consumer_group(group)) is not None and group_id not in writes:
+                check_is_no_classic_group(coordinator, consumer_group)
         for group_id, records in writes.items():
             _check_sound_records(group_id, partition.hard.groups.get(group_id, {}).values(), records)
 

@@ -28,34 +28,33 @@ from groupcoord.core.replies import Reply
 from groupcoord.errors import ErrorCode
 from groupcoord.laws import (
     check_acknowledged_commits,
+    check_answer,
+    check_append,
     check_bytes,
     check_compaction_rebuilds,
+    check_consumer_group_is_served,
+    check_epochs_grow,
+    check_every_wait_ends,
     check_expiry,
+    check_fenced,
     check_fetch_is_the_log,
     check_generations_grow,
     check_hard_state_is_the_log,
+    check_member_sees_what_is_durable,
+    check_members_are_durable,
+    check_nobody_waits_for_nobody,
+    check_places,
+    check_restart_writes_the_same,
     check_size,
     check_snapshot_rebuilds,
     check_timers,
     check_tokens,
     check_writes_in_flight,
-    error_codes,
-    require,
-)
-from groupcoord.laws.consumer_groups import (
-    check_append,
-    check_consumer_group_is_served,
-    check_epochs_grow,
-    check_member_sees_what_is_durable,
-    check_restart_writes_the_same,
     consumer_group_of,
-    stranger,
-)
-from groupcoord.laws.membership import (
-    check_fenced,
-    check_members_are_durable,
-    check_nobody_waits_for_nobody,
+    error_codes,
     ids_taken_back,
+    require,
+    stranger,
 )
 from groupcoord.log_store import LogRecord, LogStore, LogStoreError, MemoryLogStore
 from groupcoord.testing.consumers import PARTITIONS, TOPIC, ClassicConsumer, Consumer, decode_share
@@ -228,8 +227,8 @@ class World:
 
     def on_append(self, records: Sequence[LogRecord]) -> None:
         """Take note of what is to be written; some laws are about single appends."""
-        check_append([entry.record for entry in records])
-        check_expiry(self.coordinator)
+        check_append(written := [entry.record for entry in records])
+        check_expiry(self.coordinator, written)
 
     def on_event(self, event: Event) -> None:
         """Take note of what happened to a group."""
@@ -238,6 +237,7 @@ class World:
 
     def on_answer(self, sent: Sent, response: Response | None) -> None:
         """Take note of an answer, before it is given to who asked."""
+        check_answer(self.coordinator, sent.request, response)
         if isinstance(response, OffsetCommitResponse | TxnOffsetCommitResponse):
             for commit, error_code in self._answered_commits(sent.request, response):
                 self.on_commit_answered(commit, error_code)
@@ -462,6 +462,7 @@ class World:
         self._note_taken_back()
         check_members_are_durable(coordinator, self._taken_back)
         check_nobody_waits_for_nobody(coordinator)
+        check_every_wait_ends(coordinator)
         check_writes_in_flight(coordinator)
         check_restart_writes_the_same(coordinator, self._what_could_come())
         for consumer in self.fleet.consumers:
@@ -488,6 +489,7 @@ class World:
         check_generations_grow(self.store, partition)
         check_epochs_grow(self.store, partition)
         check_bytes(self.store, partition)
+        check_places(self.store, partition, self.config.offsets_topic_num_partitions)
 
     def check_acknowledged(self) -> None:
         """What a client was told is committed is in the log. Override it if your store compacts."""

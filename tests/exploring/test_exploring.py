@@ -15,7 +15,7 @@ from groupcoord.testing.exploring.playing import play
 from groupcoord.testing.exploring.scope import Process, Scope, Trace, steps_of
 from groupcoord.testing.exploring.stage import LOG_PARTITION, Stage
 from groupcoord.testing.exploring.words import Step
-from tests.mutants.historic import HISTORIC_MUTANTS
+from tests.mutants.museum import mutant_named
 from tests.mutants.plant import plant
 from tests.tables import as_one_test
 
@@ -120,7 +120,7 @@ def test_no_state_is_missed(scope: Scope, depth: int) -> None:
 
 def test_the_shortest_history_breaks_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted bug is found, and the history that is told breaks the same law when it is played by itself."""
-    plant(monkeypatch, HISTORIC_MUTANTS[0])
+    plant(monkeypatch, mutant_named("KAFKA-10284"))
 
     (violation,) = explore(one("classic", "i1", QUIET_WORDS), max_depth=4).violations
 

@@ -16,7 +16,7 @@ from groupcoord.testing.exploring.playing import Played, play
 from groupcoord.testing.exploring.scope import Scope, Trace, steps_of
 from groupcoord.testing.exploring.stage import Stage
 from groupcoord.testing.exploring.words import WORDS, HistoryError, Step
-from tests.mutants.historic import HISTORIC_MUTANTS
+from tests.mutants.museum import mutant_named
 from tests.mutants.plant import plant
 from tests.tables import as_one_test
 
@@ -95,7 +95,17 @@ def test_a_group_grows() -> None:
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_every_word_is_played(protocol: str) -> None:
     """Each word can stand anywhere, and laws hold after it; some two of them."""
-    lines = [*GROWS, "commit c1", "txn c2", "fetch c1", "retry c1", "topic create audit 1", "topic grow orders"]
+    lines = [
+        *GROWS,
+        "beat c1",
+        "commit c1",
+        "txn c2",
+        "txn",
+        "fetch c1",
+        "retry c1",
+        "topic create audit 1",
+        "topic grow orders",
+    ]
     lines += ["fail", "commit c1", "marker c2 commit", "pause c1", "start c1", "time 100", "go c1", "delete orders"]
     lines += ["move 1", "go c1", "unload", "load", "read_breaks 1", "crash", "crash", "go c2", "refuse", "ack 2"]
     lines += ["lose", "load", "leave c2", "die c1", "sweep", "delete", "commit", "topic delete orders", "start c1"]
@@ -112,7 +122,7 @@ def test_the_bug_breaks_a_law(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = Trace.of(tomllib.loads(STATIC))
 
     assert play(trace).broken is None
-    plant(monkeypatch, HISTORIC_MUTANTS[0])
+    plant(monkeypatch, mutant_named("KAFKA-10284"))
     broken = play(trace).broken
 
     assert broken is not None

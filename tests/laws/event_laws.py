@@ -5,7 +5,6 @@ from __future__ import annotations
 from groupcoord import GroupCoordinator, GroupState
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.consumer.group import ConsumerGroup, ConsumerGroupState
-from groupcoord.core.records import OffsetTombstone, Record
 from groupcoord.events import (
     Cause,
     Event,
@@ -19,11 +18,6 @@ from groupcoord.events import (
     RebalanceStarted,
 )
 from groupcoord.messages import Heartbeat, LeaveGroup, OffsetCommit, Request, SyncGroup
-from groupcoord.testing.consumers import subscription
-
-TOPICS_OF_METADATA = {
-    subscription(*topics): frozenset(topics) for topics in [(), ("orders",), ("audit",), ("orders", "audit")]
-}
 
 AnyGroup = GroupMetadata | ConsumerGroup
 
@@ -202,37 +196,3 @@ class EventLaws:
                 event = told.get(classic.member_id)
                 if event is not None:
                     assert (event.assignment, event.generation_id) == (classic.assignment, group.generation_id)
-
-
-class RetainedOffsets:
-    """Which offsets must survive a moment in which only time passes."""
-
-    def __init__(self, coordinator: GroupCoordinator) -> None:
-        self._topics: dict[str, frozenset[str] | None] = {}
-        for index in range(coordinator.config.offsets_topic_num_partitions):
-            partition = coordinator.partition(index)
-            for group in partition.groups.values() if partition is not None else ():
-                if isinstance(group, ConsumerGroup):
-                    self._topics[group.group_id] = frozenset(group.state.subscribed_topics())
-                elif group.members:
-                    self._topics[group.group_id] = _subscribed(group)
-
-    def check(self, coordinator: GroupCoordinator, records: list[Record]) -> None:
-        """Expiry never removes an offset of a topic that a live group subscribes to, or may subscribe to."""
-        still_alive = RetainedOffsets(coordinator)._topics.keys()
-        for record in records:
-            if isinstance(record, OffsetTombstone) and record.group_id in self._topics.keys() & still_alive:
-                topics = self._topics[record.group_id]
-                assert topics is not None
-                assert record.topic not in topics
-
-
-def _subscribed(group: GroupMetadata) -> frozenset[str] | None:
-    """Return the topics of a group's members, or None where they can't be known."""
-    topics: set[str] = set()
-    for member in group.members.values():
-        found = TOPICS_OF_METADATA.get(member.metadata(group.protocol_name))
-        if found is None or group.protocol_type != "consumer" or group.state is not GroupState.STABLE:
-            return None
-        topics |= found
-    return frozenset(topics)

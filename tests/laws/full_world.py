@@ -19,7 +19,7 @@ from groupcoord.testing.consumers import PARTITIONS, ClassicConsumer, Consumer
 from groupcoord.testing.fleet import Sent
 from groupcoord.testing.topics import Topics
 from groupcoord.testing.world import LOG_PARTITIONS, Commit, World
-from tests.laws.event_laws import EventLaws, RetainedOffsets
+from tests.laws.event_laws import EventLaws
 
 WORKERS = "workers"
 GROUPS = ("alpha", "beta", WORKERS)
@@ -186,14 +186,6 @@ class FullWorld(World):
         is_served = self.coordinator.partition(self.coordinator.partition_of(commit[0])) is not None
         if error_code is not ErrorCode.NONE and is_served:
             self.refused.update({commit} - commits_among(self.store.waiting_records()))
-
-    def tick(self) -> None:
-        """Let the coordinator do what is due; offsets that a live group needs survive it."""
-        appended = self.observed_store.appended
-        retained, start = RetainedOffsets(self.coordinator), len(appended)
-        self.coordinator.tick()
-        retained.check(self.coordinator, appended[start:])
-        self.deliver()
 
     # ------------------------------------------------------------ laws
 

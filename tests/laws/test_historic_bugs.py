@@ -13,12 +13,14 @@ from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import CompleteTransaction, OffsetToCommit, TopicToCommit, TxnOffsetCommit
 from groupcoord.testing.consumers import REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS, ClassicConsumer
 from tests.laws.test_scenarios import Scenario
-from tests.mutants.historic import HISTORIC_MUTANTS
+from tests.mutants.museum import mutant_named
 from tests.mutants.plant import plant
 
 GROUP = "alpha"
 SWEEP_MS = 30_000
-RETURNS_UNWRITTEN, NOBODY_LOOKS, EXPIRY_ENDS_A_TRANSACTION = HISTORIC_MUTANTS
+RETURNS_UNWRITTEN, NOBODY_LOOKS, EXPIRY_ENDS_A_TRANSACTION = map(
+    mutant_named, ("KAFKA-10284", "KAFKA-7909", "KAFKA-19163")
+)
 
 
 def group_of(world: Scenario) -> GroupMetadata:

@@ -21,10 +21,10 @@ class Mutant(NamedTuple):
 MUTANTS = (
     # ---------------------------------------------------------------- rebalances
     Mutant(
-        "sync is answered before the assignment is durable",
-        "classic/membership.py",
-        "self._context.writer.begin([group.to_record(assignments)], written)",
-        "self._rebalance.assign(written, 0); self._context.writer.begin([group.to_record(assignments)], written)",
+        "the size limit is not looked at",
+        "classic/group.py",
+        "is_counted, count = member is not None, len(self.members)",
+        "is_counted, count = True, 0",
     ),
     Mutant(
         "a late acknowledgement of an older generation is taken",
@@ -63,23 +63,11 @@ MUTANTS = (
         "        group.remove(member)",
     ),
     Mutant(
-        "nobody waits for a sync that never comes",
-        "classic/rebalance.py",
-        "        self._timers.arm(group.sync_timer, now_ms + max(group.rebalance_timeout_ms, 0))\n",
-        "",
-    ),
-    Mutant(
         "sessions do not restart with a generation",
         "classic/rebalance.py",
         "                self._effects.reply(join.token, self.joined_response(group, member))\n"
         "            self.renew_session(member, now_ms)",
         "                self._effects.reply(join.token, self.joined_response(group, member))",
-    ),
-    Mutant(
-        "a new member keeps its five minutes",
-        "classic/rebalance.py",
-        "            member.is_new = False\n",
-        "",
     ),
     Mutant(
         "followers see the members too",
@@ -116,12 +104,6 @@ MUTANTS = (
         "classic/rebalance.py",
         "            self.reset_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, now_ms)\n        self.clear",
         "            pass\n        self.clear",
-    ),
-    Mutant(
-        "a failed assignment does not start over",
-        "classic/rebalance.py",
-        "            self.start(written.group, Trigger(Cause.ASSIGNMENT_FAILED), now_ms)\n",
-        "",
     ),
     Mutant(
         "a waiting member expires",
@@ -162,12 +144,6 @@ MUTANTS = (
     ),
     # ---------------------------------------------------------------- joins
     Mutant(
-        "the size limit is not looked at",
-        "classic/group.py",
-        "is_counted, count = member is not None, len(self.members)",
-        "is_counted, count = True, 0",
-    ),
-    Mutant(
         "waiting joins may exceed the size limit",
         "classic/group.py",
         "is_counted, count = member is not None and member.parked_join is not None, self.waiting_joins",
@@ -203,18 +179,6 @@ MUTANTS = (
         "classic/membership.py",
         "            self._context.writer.begin([record], WhenCreated(group))",
         "            group.members and self._context.writer.begin([record], WhenCreated(group))",
-    ),
-    Mutant(
-        "a handed-out id never expires",
-        "classic/membership.py",
-        "            self._timers.arm(timer, now_ms + request.session_timeout_ms)\n",
-        "",
-    ),
-    Mutant(
-        "a first join waits for ever",
-        "classic/membership.py",
-        "        self._timers.arm(timer, now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)\n",
-        "",
     ),
     # ---------------------------------------------------------------- sync, heartbeat, leave
     Mutant(
@@ -345,12 +309,6 @@ MUTANTS = (
         "                if False:",
     ),
     Mutant(
-        "a fetch answers with a commit of other partitions",
-        "offsets/cache.py",
-        "known is not None and known.columns[0] == indexes and is_of_topic",
-        "known is not None and is_of_topic",
-    ),
-    Mutant(
         "the metadata limit counts characters, not UTF-16 units",
         "offsets/drafting.py",
         'return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2',
@@ -367,24 +325,6 @@ MUTANTS = (
         "offsets/retention.py",
         "return now_ms - base_ms >= self._context",
         "return now_ms - base_ms > self._context",
-    ),
-    Mutant(
-        "offsets of subscribed topics expire",
-        "classic/group.py",
-        "return None if commit.topic in topics else commit.commit_timestamp_ms",
-        "return commit.commit_timestamp_ms",
-    ),
-    Mutant(
-        "offsets expire during a rebalance",
-        "classic/group.py",
-        "or self.state is not GroupState.STABLE or topics is None",
-        "or topics is None",
-    ),
-    Mutant(
-        "offsets of open transactions expire",
-        "offsets/retention.py",
-        "                    and not offsets.is_unstable(group_id, *key)\n",
-        "",
     ),
     Mutant(
         "a deleted group leaves its offsets behind",
@@ -410,12 +350,6 @@ MUTANTS = (
         "offsets/cache.py",
         "            if marker.committed:\n",
         "            if True:\n",
-    ),
-    Mutant(
-        "a transaction beats a newer plain commit",
-        "offsets/cache.py",
-        "if current is None or log_offset > current.log_offset + current.place_of(partition):",
-        "if True:",
     ),
     Mutant(
         "a tombstone spares open transactions",
@@ -459,12 +393,6 @@ MUTANTS = (
         "partition.py",
         "            self._effects.replies += group.refuse_waiting(ErrorCode.NOT_COORDINATOR)\n",
         "",
-    ),
-    Mutant(
-        "the hash of -2^31 is masked instead of 0",
-        "java/hashing.py",
-        "return 0 if value == -(2**31) else abs(value) % partition_count",
-        "return (value & 0x7FFFFFFF) % partition_count",
     ),
     Mutant(
         "the hash counts code points instead of UTF-16 units",

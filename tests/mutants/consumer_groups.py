@@ -35,12 +35,6 @@ CONSUMER_GROUP_MUTANTS = (
         "if epoch != previous_epoch:",
     ),
     Mutant(
-        "a member that lost its place can't join again under its id",
-        "modern/identity.py",
-        "if epoch in (JOIN_GROUP_MEMBER_EPOCH, known_epoch):",
-        "if epoch == known_epoch:",
-    ),
-    Mutant(
         "who knows an epoch is a member",
         "modern/identity.py",
         "if joins and instance_id is None and member_id not in state.members:",
@@ -81,12 +75,6 @@ CONSUMER_GROUP_MUTANTS = (
         "consumer/heartbeat.py",
         "if reason is not None or metadata_hash != state.metadata_hash:",
         "if True:",
-    ),
-    Mutant(
-        "an empty group has members to assign to",
-        "consumer/leaving.py",
-        "    if not state.members:\n        draft.write(",
-        "    if False:\n        draft.write(",
     ),
     Mutant("a group begins with epoch 0", "modern/state.py", "FIRST_EPOCH = 1\n", "FIRST_EPOCH = 0\n"),
     # ---------------------------------------------------------------- targets
@@ -198,12 +186,6 @@ CONSUMER_GROUP_MUTANTS = (
         "consumer/reconciliation.py",
         "return step.without_unsubscribed() if has_subscription_changed else current",
         "return current",
-    ),
-    Mutant(
-        "a member's own partitions are in its way",
-        "consumer/reconciliation.py",
-        "return self.is_free(topic_id, partition) or partition in self.current.pending_revocation.get(topic_id, ())",
-        "return self.is_free(topic_id, partition)",
     ),
     Mutant(
         "a state that a newer broker wrote is taken for settled",

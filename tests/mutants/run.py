@@ -24,7 +24,7 @@ from tests.mutants.broker import BROKER_MUTANTS
 from tests.mutants.catalogue import MUTANTS, Mutant
 from tests.mutants.cluster import CLUSTER_MUTANTS
 from tests.mutants.consumer_groups import CONSUMER_GROUP_MUTANTS
-from tests.mutants.historic import HISTORIC_MUTANTS
+from tests.mutants.museum import MUSEUM_MUTANTS
 from tests.mutants.owners import OWNER_MUTANTS
 from tests.mutants.rarely_met import RARELY_MET_MUTANTS
 from tests.mutants.share_groups import SHARE_MUTANTS
@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[2]
 OF_CONSUMER_GROUPS = CONSUMER_GROUP_MUTANTS + RARELY_MET_MUTANTS
 OF_NEWER_GROUPS = SHARE_MUTANTS + STREAMS_GROUP_MUTANTS
 OF_SEVERAL_OWNERS = OWNER_MUTANTS + CLUSTER_MUTANTS
-ALL_MUTANTS = MUTANTS + HISTORIC_MUTANTS + OF_CONSUMER_GROUPS + OF_SEVERAL_OWNERS + BROKER_MUTANTS + OF_NEWER_GROUPS
+ALL_MUTANTS = MUTANTS + MUSEUM_MUTANTS + OF_CONSUMER_GROUPS + OF_SEVERAL_OWNERS + BROKER_MUTANTS + OF_NEWER_GROUPS
 SUITES = ("tests/core", "tests/conformance/test_packaged.py", "tests/laws")
 SUITES_OF_CONSUMER_GROUPS = (
     "tests/core/consumer",
@@ -64,6 +64,7 @@ SUITES_OF_SHARE_GROUPS = (
     "tests/conformance/test_packaged.py",
     "tests/laws/test_share_machine.py",
 )
+SUITES_OF_MEMBERS = ("tests/member", "tests/sim")
 SUITES_OF_THE_BROKER = ("tests/conformance/test_packaged.py", "tests/broker", "tests/host")
 """In this order, so that what notices a bug soonest comes first."""
 TIMEOUT_S = 300
@@ -105,7 +106,10 @@ def suites_of(mutant: Mutant) -> tuple[str, ...]:
         return ("tests/cluster",)
     if mutant in OWNER_MUTANTS:
         return SUITES_OF_OWNERS
-    return SUITES_OF_CONSUMER_GROUPS if mutant in OF_CONSUMER_GROUPS else SUITES
+    if mutant.file.startswith("../member/"):
+        return SUITES_OF_MEMBERS
+    is_of_consumer_groups = mutant in OF_CONSUMER_GROUPS or mutant.file.startswith(("consumer/", "modern/"))
+    return SUITES_OF_CONSUMER_GROUPS if is_of_consumer_groups else SUITES
 
 
 def try_mutant(mutant: Mutant, *suites: str) -> Result:

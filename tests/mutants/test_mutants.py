@@ -13,7 +13,7 @@ from tests.tables import as_one_test
 
 CONSUMER_GROUP_MUTANTS_MIN = 80
 SAMPLE = {
-    "sync is answered before the assignment is durable": "tests/core/test_h_sync.py",
+    "KAFKA-2017: Members are answered before the generation is durable": "tests/core/test_h_sync.py",
     "an abort commits": "tests/core/test_transactions.py",
     "a lost answer fences its member": "tests/scripts",
 }

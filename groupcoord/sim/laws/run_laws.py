@@ -39,7 +39,11 @@ from groupcoord.laws.consumer_groups import (
     consumer_group_of,
     stranger,
 )
-from groupcoord.laws.membership import check_members_are_durable, check_nobody_waits_for_nobody
+from groupcoord.laws.membership import (
+    check_every_wait_ends,
+    check_members_are_durable,
+    check_nobody_waits_for_nobody,
+)
 from groupcoord.log_store import LogRecord
 from groupcoord.messages import (
     ConsumerGroupDescribe,
@@ -362,11 +366,12 @@ class RunLaws:
 
     def _check_append(self, entries: Sequence[LogRecord]) -> None:
         """Look at what is about to be written; what expiry leaves of a group is told by the node that swept it."""
-        check_append(entry.record for entry in entries)
-        if any(isinstance(entry.record, OffsetTombstone | GroupTombstone) for entry in entries):
+        records = [entry.record for entry in entries]
+        check_append(records)
+        if any(isinstance(record, OffsetTombstone | GroupTombstone) for record in records):
             for node in self._cluster.nodes:
                 if node.coordinator is not None:
-                    check_expiry(node.coordinator)
+                    check_expiry(node.coordinator, records)
 
     # ------------------------------------------------------------ the costly ones
 
@@ -447,6 +452,7 @@ class RunLaws:
         check_tokens(coordinator, node.outstanding)
         check_size(coordinator)
         check_nobody_waits_for_nobody(coordinator)
+        check_every_wait_ends(coordinator)
         check_members_are_durable(coordinator, self._taken_back)
         for index in touched:
             served = coordinator.partition(index)

@@ -22,9 +22,9 @@ from groupcoord.core.messages import (
     TopicToDelete,
     TxnOffsetCommit,
 )
-from groupcoord.laws import require, served_partitions
+from groupcoord.laws import check_forgets_topic, offsets_of_topic, require, served_partitions
 from groupcoord.log_store import LogRecord, LogStore
-from groupcoord.testing.consumers import TOPIC, Consumer
+from groupcoord.testing.consumers import TOPIC, ClassicConsumer, Consumer
 from groupcoord.testing.exploring.scope import Process, Scope
 from groupcoord.testing.exploring.words import HistoryError, Step, refusal
 from groupcoord.testing.fleet import Sent
@@ -38,6 +38,9 @@ __all__ = ["Happening", "Law", "MakeCoordinator", "Stage"]
 LOG_PARTITION = 0
 FIRST_PRODUCER_ID = 7
 PRODUCER_EPOCH = 0
+OUTSIDERS_ID = 6
+ONE_OFFSET = (TopicToCommit(TOPIC, (OffsetToCommit(0, 1),)),)
+"""What somebody commits who is no member."""
 
 Law = Callable[["Stage"], None]
 """What must hold after each step; it raises :class:`~groupcoord.laws.LawBrokenError` where it doesn't."""
@@ -139,6 +142,13 @@ class Stage(World):
         who = "" if consumer is None else consumer.name
         self.happenings.append(Happening(self.step, self.clock.now_ms(), who, what, value))
 
+    def delete_topic(self, name: str) -> None:
+        """A topic goes, and its offsets with it."""
+        committed, asked_before = offsets_of_topic(self.coordinator, self.topics.ids[name]), len(self.happenings)
+        super().delete_topic(name)
+        asked = [seen.value for seen in self.happenings[asked_before:] if seen.what == "is asked"]
+        check_forgets_topic(committed, (record for records in asked for record in records))
+
     # ------------------------------------------------------------ steps
 
     def do(self, step: Step) -> None:
@@ -190,9 +200,14 @@ class Stage(World):
         if consumer is not None:
             self.go_on(consumer)
 
+    def _beat(self, name: str) -> None:
+        consumer = self._ready(name)
+        if isinstance(consumer, ClassicConsumer | Kip848Consumer) and consumer.member_id:
+            self.submit(consumer.heartbeat())
+
     def _commit(self, name: str | None = None) -> None:
         if name is None:
-            self.submit(OffsetCommit(self.scope.group_id, (TopicToCommit(TOPIC, (OffsetToCommit(0, 1),)),)))
+            self.submit(OffsetCommit(self.scope.group_id, ONE_OFFSET))
             return
         consumer = self._ready(name)
         if consumer is not None:
@@ -258,10 +273,12 @@ class Stage(World):
         self.store.write(written)
         self._load()
 
-    def _unload(self) -> None:
+    def _unload(self, what: str = "leader") -> None:
+        """Give the log partition away; who has no replica of it any more isn't told an epoch."""
         self.leader_epoch += 1
-        self.coordinator.unload(LOG_PARTITION, self.leader_epoch)
+        self.coordinator.unload(LOG_PARTITION, self.leader_epoch if what == "leader" else None)
         self.deliver()
+        require(self.coordinator.partition(LOG_PARTITION) is None, "the log partition has gone, and is served")
 
     def _load(self) -> None:
         self.store.lose()
@@ -286,7 +303,10 @@ class Stage(World):
 
     # ------------------------------------------------------------ transactions, administrators
 
-    def _txn(self, name: str) -> None:
+    def _txn(self, name: str | None = None) -> None:
+        if name is None:
+            self.submit(TxnOffsetCommit(self.scope.group_id, ONE_OFFSET, OUTSIDERS_ID, PRODUCER_EPOCH))
+            return
         consumer = self._ready(name)
         if consumer is not None:
             commit: Any = consumer.next_request(commits=True)
@@ -324,6 +344,7 @@ class Stage(World):
 _DOES: dict[str, Callable[..., None]] = {
     "start": Stage._start,
     "go": Stage._go,
+    "beat": Stage._beat,
     "commit": Stage._commit,
     "leave": Stage._leave,
     "pause": Stage._pause,

@@ -47,6 +47,7 @@ WORDS = MappingProxyType(
     {
         "start": Word("a process starts a consumer, anew if it has one, and sends its first request", ("process",)),
         "go": Word("a consumer sends what its protocol wants next: a join, a sync, a heartbeat", ("process",)),
+        "beat": Word("a member heartbeats, whatever its protocol wants next", ("process",)),
         "commit": Word("a consumer commits what it owns; without a process, somebody who is no member", ("[process]",)),
         "leave": Word("a consumer leaves its group in good order", ("process",)),
         "pause": Word("a static member leaves for a while: its place is kept (KIP-848)", ("process",)),
@@ -60,10 +61,12 @@ WORDS = MappingProxyType(
         "fail": Word("the log will refuse the next append at once", ("[error]",)),
         "crash": Word("the coordinator dies; another one loads the log, with so many of the appends", ("[number]",)),
         "move": Word("the log partition goes away, and comes back with so many of the appends", ("[number]",)),
-        "unload": Word("the log partition goes away"),
+        "unload": Word("the log partition goes away: to another leader, or its replica with it", ("[leader|replica]",)),
         "load": Word("the log partition comes back"),
         "read_breaks": Word("the next load will break off after so many records", ("number",)),
-        "txn": Word("a consumer's producer commits what it owns in a transaction", ("process",)),
+        "txn": Word(
+            "a consumer's producer commits what it owns; without one, a producer that is no member", ("[process]",)
+        ),
         "marker": Word("the transaction of a consumer's producer ends", ("process", "commit|abort")),
         "sweep": Word("time passes until expired offsets and groups are looked for"),
         "delete": Word("an administrator deletes the group, or its offsets of a topic", ("[topic]",)),

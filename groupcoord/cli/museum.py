@@ -1,0 +1,193 @@
+"""``groupcoord museum``: bugs of group coordination that really happened, to read about, to play and to hunt."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+from attrs import asdict
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from groupcoord.testing.museum import Exhibit
+
+FAILED = 1
+USAGE_ERROR = 2
+WIDTH = 100
+
+
+class Action(StrEnum):
+    """What to do in the museum."""
+
+    LIST = "list"
+    SHOW = "show"
+    PLAY = "play"
+    HUNT = "hunt"
+
+
+What = Annotated[
+    Action,
+    typer.Argument(
+        help="list: name all exhibits; show: tell one; play: let its history happen, without the bug and with it; "
+        "hunt: look for the bug without knowing it."
+    ),
+]
+Name = Annotated[str, typer.Argument(metavar="EXHIBIT", help="An exhibit's id, or a report among its references.")]
+With = Annotated[
+    str,
+    typer.Option("--with", metavar="SEARCHERS", help="Ways of looking, with commas between: machine,swarm,explore."),
+]
+CpuSeconds = Annotated[float, typer.Option("--cpu", min=0.1, metavar="SECONDS", help="For each way of looking.")]
+All = Annotated[bool, typer.Option("--all", help="With play or hunt: every exhibit that has its bug in this package.")]
+Page = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="With play: write it as one HTML page.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print an object a line.")]
+
+
+def museum(
+    action: What = Action.LIST,
+    name: Name = "",
+    searchers: With = "machine,swarm",
+    cpu: CpuSeconds = 60.0,
+    whole: All = False,
+    html: Page = None,
+    as_json: AsJson = False,
+) -> None:
+    """Bugs of coordinators, clients and monitors that really happened.
+
+    Exit status: 0; 1 if a bug that is played breaks no law, or the package without it breaks one; 2 if the command
+    can't be carried out. A hunt that finds nothing is no failure.
+    """
+    from groupcoord.cli.console import open_console
+    from groupcoord.testing.museum import UnknownExhibitError, exhibit, exhibits
+
+    console = open_console()
+    if action is Action.LIST:
+        _list(console, exhibits(), as_json=as_json)
+        return
+    if bool(name) == (whole and action is not Action.SHOW):
+        _give_up(f"name one exhibit to {action.value}" + ("" if action is Action.SHOW else ", or say --all"))
+    try:
+        chosen = [exhibit(name)] if name else [shown for shown in exhibits() if shown.plant is not None]
+    except UnknownExhibitError as error:
+        _give_up(str(error))
+    if action is Action.SHOW:
+        _show(console, chosen[0], as_json=as_json)
+        return
+    if chosen[0].plant is None:
+        _give_up(f"{chosen[0].id} has no place in this package: {chosen[0].absent}")
+    if action is Action.HUNT:
+        _hunt(console, chosen, searchers.split(","), cpu, as_json=as_json)
+        return
+    if name and chosen[0].play is None:
+        _give_up(f"no short history of {chosen[0].id} is known; hunt it")
+    _play(console, [shown for shown in chosen if shown.play is not None], html, as_json=as_json, is_short=whole)
+
+
+def _give_up(message: str) -> NoReturn:
+    typer.echo(f"groupcoord museum: {message}", err=True)
+    raise typer.Exit(USAGE_ERROR)
+
+
+def _list(console: Console, shown: tuple[Exhibit, ...], *, as_json: bool) -> None:
+    if as_json:
+        for one in shown:
+            print(json.dumps(asdict(one)))
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    for one in shown:
+        style = "" if one.plant is not None else "dim"
+        table.add_row(Text(one.id, style=style or "bold"), Text(one.title, style=style), Text(one.room, style="dim"))
+    console.print(table)
+    console.print(f"\n{len(shown)} exhibits; those in bold can be played and hunted.", style="dim")
+
+
+def _show(console: Console, shown: Exhibit, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(asdict(shown)))
+        return
+    console.print(f"{shown.id}: {shown.title}", style="bold")
+    console.print(f"{shown.room}; {shown.versions}", style="dim")
+    told = {
+        "What was wrong": shown.story,
+        "What has to happen": shown.history,
+        "What users lost": shown.loses,
+        "The law": shown.law,
+        "Reports": ", ".join(shown.references),
+        "Not in this package": shown.absent,
+    }
+    for title, text in told.items():
+        if text:
+            console.print(f"\n{title}", style="bold")
+            for line in textwrap.wrap(text, WIDTH):
+                console.print(f"  {line}")
+    if shown.plant is not None:
+        console.print(f"\nThe same bug in groupcoord/{shown.plant.file}", style="bold")
+        for sign, text, style in (("-", shown.plant.old, "red"), ("+", shown.plant.new, "green")):
+            for line in text.splitlines():
+                console.print(f"  {sign}{line}", style=style)
+
+
+def _hunt(console: Console, chosen: list[Exhibit], searchers: list[str], cpu_s: float, *, as_json: bool) -> None:
+    from groupcoord.testing.museum import SEARCHERS, TaskFailedError, hunt_for
+
+    for searcher in searchers:
+        if searcher not in SEARCHERS:
+            _give_up(f"there is no way of looking {searcher!r}; there are {', '.join(SEARCHERS)}")
+    for shown in chosen:
+        for searcher in searchers:
+            try:
+                hunt = hunt_for(shown, searcher, cpu_s)
+            except TaskFailedError as error:
+                _give_up(str(error))
+            if as_json:
+                print(json.dumps({"exhibit": shown.id, **asdict(hunt)}), flush=True)
+                continue
+            line = f"{shown.id:<20} {searcher:<8} {hunt.cpu_s:6.1f} CPU s {hunt.histories:>8,} histories  "
+            if hunt.found is None:
+                console.print(f"{line}nothing", style="dim")
+            else:
+                console.print(f"{line}{hunt.found}", style="" if hunt.is_law else "yellow", soft_wrap=True)
+
+
+def _play(console: Console, chosen: list[Exhibit], html: Path | None, *, as_json: bool, is_short: bool) -> None:
+    """Let histories happen twice: all laws hold without the bug, and one is broken with it."""
+    from groupcoord.testing.exploring.telling import in_lines
+    from groupcoord.testing.museum import TaskFailedError, play_of
+    from groupcoord.testing.museum.page import museum_page
+
+    played, is_as_told = [], True
+    for shown in chosen:
+        try:
+            shipping, planted = (play_of(shown, is_planted=is_planted) for is_planted in (False, True))
+        except TaskFailedError as error:
+            _give_up(str(error))
+        played.append((shown, planted))
+        is_as_told = is_as_told and not shipping.law and bool(planted.law)
+        if as_json:
+            print(json.dumps({"exhibit": shown.id, "shipping": asdict(shipping), "planted": asdict(planted)}))
+        elif is_short:
+            style = "bold red" if shipping.law or not planted.law else ""
+            console.print(f"{shown.id:<20} {planted.law or 'no law is broken'}: {planted.message}", style=style)
+        else:
+            console.print(f"{shown.id}: {shown.title}", style="bold")
+            console.print("\nwithout the bug" if not shipping.law else f"\nwithout the bug {shipping.law} is broken")
+            for title, story in (("", shipping), ("\nwith the bug", planted)):
+                console.print(title) if title else None
+                for line in in_lines(story):
+                    console.print(line, style="bold red" if line.lstrip().startswith("BROKEN") else "", soft_wrap=True)
+    if html is not None:
+        try:
+            html.write_text(museum_page(played), "utf-8")
+        except OSError as error:
+            _give_up(f"{html} can't be written: {error.strerror}")
+    if not is_as_told:
+        raise typer.Exit(FAILED)

@@ -1,0 +1,88 @@
+"""What no answer may say, whoever asks: for random tests and histories."""
+
+from __future__ import annotations
+
+from groupcoord.coordinator import GroupCoordinator
+from groupcoord.core.classic.group import GroupMetadata
+from groupcoord.core.consumer.group import ConsumerGroup
+from groupcoord.core.consumer.reconciliation import MemberState
+from groupcoord.core.kinds import as_classic_group
+from groupcoord.core.messages import (
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatResponse,
+    JoinGroup,
+    JoinGroupResponse,
+    Request,
+    Response,
+    TxnOffsetCommit,
+)
+from groupcoord.errors import ErrorCode
+from groupcoord.laws.consumer_groups import consumer_group_of
+from groupcoord.laws.coordinator import error_codes, require
+
+__all__ = ["check_answer"]
+
+OF_MEMBERS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH})
+
+
+def check_answer(coordinator: GroupCoordinator, request: Request, response: Response | None) -> None:
+    """Who joins is not held against its past, and who waits does not wait for itself.
+
+    A join of a consumer group is not fenced for its epoch (KAFKA-19233); the leader that a member is told is a member
+    (KIP-814); a producer that names no member is not refused for one (KAFKA-18060); and a member of a consumer group
+    waits for partitions of others, not for those that it has to give back itself (KAFKA-19449). A classic member has
+    the time-outs that it has joined with.
+
+    Args:
+        coordinator: who has answered, as it is now.
+        request: what was asked.
+        response: the answer; None: there will be none.
+
+    Raises:
+        LawBrokenError: the answer says something else.
+    """
+    match request, response:
+        case JoinGroup(supports_skip_assignment=True), JoinGroupResponse(error_code=ErrorCode.NONE):
+            partition = coordinator.partition(coordinator.partition_of(request.group_id))
+            group = None if partition is None else as_classic_group(partition.groups.get(request.group_id))
+            if group is not None and group.generation_id == response.generation_id:
+                is_member = response.leader in group.members or not response.leader  # after a conversion nobody leads
+                require(is_member, f"the leader of {group!r} is said to be {response.leader!r}, which is no member")
+                _check_time_outs(group, response.member_id, request)
+        case TxnOffsetCommit(member_id="", generation_id=-1, group_instance_id=None), _ if response is not None:
+            refused = OF_MEMBERS.intersection(error_codes(response))
+            require(not refused, f"{request!r} names no member, and is answered {refused}")
+        case ConsumerGroupHeartbeat(member_epoch=0), ConsumerGroupHeartbeatResponse():
+            is_fenced = response.error_code is ErrorCode.FENCED_MEMBER_EPOCH
+            require(not is_fenced, f"{request!r} joins, and is fenced for its epoch")
+        case ConsumerGroupHeartbeat(), ConsumerGroupHeartbeatResponse(error_code=ErrorCode.NONE):
+            joined = consumer_group_of(coordinator, request.group_id)
+            if joined is not None and joined.writing is None and response.member_id:
+                _check_waits_for_others(joined, response.member_id)
+
+
+def _check_time_outs(group: GroupMetadata, member_id: str, request: JoinGroup) -> None:
+    """What a member said last holds (KAFKA-14009)."""
+    member = group.members.get(member_id)
+    if member is not None:
+        kept = (member.session_timeout_ms, member.rebalance_timeout_ms)
+        said = (request.session_timeout_ms, request.rebalance_timeout_ms)
+        require(kept == said, f"{member!r} of {group!r} has the time-outs {kept} ms; it has said {said} ms")
+
+
+def _check_waits_for_others(group: ConsumerGroup, member_id: str) -> None:
+    """A member that has just been told to wait waits for what somebody else has."""
+    member = group.state.members.get(member_id)
+    if member is None or member.assignment.state is not MemberState.UNRELEASED_PARTITIONS:
+        return
+    of_others = {
+        partition
+        for other_id, other in group.state.members.items()
+        if other_id != member_id
+        for partition in other.partitions()
+    }
+    target = {
+        (topic_id, index) for topic_id, indexes in group.state.targets.get(member_id, {}).items() for index in indexes
+    }
+    is_waiting = not target.isdisjoint(of_others)
+    require(is_waiting, f"{member_id!r} of {group!r} waits for partitions that nobody else has")

@@ -1,0 +1,106 @@
+"""The laws of expiry (KIP-211): what it must leave alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from uuid import UUID
+
+from groupcoord.coordinator import GroupCoordinator
+from groupcoord.core.classic.states import GroupState
+from groupcoord.core.events import Cause
+from groupcoord.core.groups import Group
+from groupcoord.core.kinds import as_classic_group
+from groupcoord.core.offsets.continuations import WhenDeleted
+from groupcoord.core.partition import Partition
+from groupcoord.core.records import NO_TIMESTAMP, GroupTombstone, OffsetTombstone, Record
+from groupcoord.laws.coordinator import require, served_partitions
+
+__all__ = ["check_expiry", "check_forgets_topic", "offsets_of_topic"]
+
+MS_PER_MINUTE = 60_000
+
+
+def check_expiry(coordinator: GroupCoordinator, records: Iterable[Record]) -> None:
+    """Expiry takes what is old and used by nobody.
+
+    It neither ends a group with an open transaction nor takes an offset that one has put aside (KAFKA-19163), so what
+    was committed in a transaction is there when its marker comes. It never takes an offset of a topic that members use
+    (KAFKA-4682), whatever state their group is in (KAFKA-13636), and none before its time (KAFKA-8069).
+
+    Args:
+        coordinator: the one that sweeps.
+        records: what it is about to append to a log partition.
+
+    Raises:
+        LawBrokenError: it does.
+    """
+    about_to_be_written = list(records)
+    for partition in served_partitions(coordinator):
+        for append in partition.writer.in_flight:
+            if (
+                isinstance(append.continuation, WhenDeleted)
+                and append.continuation.cause is Cause.EXPIRY
+                and list(append.records) == about_to_be_written
+            ):
+                groups = partition.groups | {group.group_id: group for group in append.continuation.groups}
+                for record in append.records:
+                    _check_expired(coordinator, partition, groups, record)
+
+
+def offsets_of_topic(coordinator: GroupCoordinator, topic_id: UUID) -> set[tuple[str, str, int]]:
+    """Return what is committed in a topic, as group, topic and partition, wherever it is served here."""
+    return {
+        (group_id, topic, index)
+        for partition in served_partitions(coordinator)
+        for group_id, topics in partition.hard.offsets.committed.items()
+        for topic, commits in topics.items()
+        for index, commit in commits.items()
+        if commit.kind.topic_id == topic_id
+    }
+
+
+def check_forgets_topic(committed: Iterable[tuple[str, str, int]], records: Iterable[Record]) -> None:
+    """What is committed in a topic goes with it: one of the same name that comes later begins at its beginning.
+
+    Args:
+        committed: the offsets before the topic was deleted, see :func:`offsets_of_topic`.
+        records: what the coordinator has asked the log to write, when it was told of that.
+
+    Raises:
+        LawBrokenError: an offset stays.
+    """
+    ends = {(one.group_id, one.topic, one.partition) for one in records if isinstance(one, OffsetTombstone)}
+    left = sorted(set(committed) - ends)
+    require(not left, f"the topic is deleted, and its offsets {left} stay")
+
+
+def _check_expired(
+    coordinator: GroupCoordinator, partition: Partition, groups: Mapping[str, Group], record: Record
+) -> None:
+    offsets = partition.hard.offsets
+    if isinstance(record, GroupTombstone):
+        is_open = offsets.has_open_transaction(record.group_id)
+        require(not is_open, f"expiry writes {record!r}, of which a transaction is open")
+    if not isinstance(record, OffsetTombstone):
+        return
+    is_open = offsets.is_unstable(record.group_id, record.topic, record.partition)
+    require(not is_open, f"expiry writes {record!r}, of which a transaction is open")
+    group = groups.get(record.group_id)
+    commit = offsets.of_group(record.group_id).get(record.topic, {}).get(record.partition)
+    if group is None or commit is None:
+        return
+    require(not _uses(group, record.topic), f"expiry writes {record!r}, a topic that members use")
+    now_ms, retention_ms = coordinator.clock.now_ms(), coordinator.config.offsets_retention_minutes * MS_PER_MINUTE
+    if commit.kind.expire_timestamp_ms != NO_TIMESTAMP:
+        is_old = now_ms >= commit.kind.expire_timestamp_ms
+    else:
+        base_ms = group.offset_age_base_ms(commit.kind)
+        is_old = base_ms is None or now_ms - base_ms >= retention_ms
+    require(is_old, f"expiry writes {record!r} before the offset's time: {commit!r}")
+
+
+def _uses(group: Group, topic: str) -> bool:
+    """Tell whether members use a topic, or may: in a round of a classic group nobody knows what they subscribe to."""
+    classic = as_classic_group(group)
+    is_in_a_round = classic is not None and classic.state is not GroupState.STABLE
+    return not group.is_empty and (is_in_a_round or group.uses_topic(topic))

@@ -1,0 +1,29 @@
+"""Bugs of group coordination that really happened: told, played on this package, and hunted.
+
+    from groupcoord.testing.museum import exhibit, hunt_for, play_of
+
+    play_of(exhibit("KAFKA-16147"), is_planted=True).law
+    hunt_for(exhibit("KAFKA-16147"), "machine", cpu_s=60)
+
+Each exhibit that has a place here has a *plant*: the same bug as a small change of this package. It is put into a
+process of its own while that imports the module, so nothing is written and nothing else is touched.
+"""
+
+from __future__ import annotations
+
+from groupcoord.testing.museum.exhibit import Exhibit, Plant, UnknownExhibitError, exhibit, exhibits
+from groupcoord.testing.museum.findings import SEARCHERS, Hunt
+from groupcoord.testing.museum.processes import TaskFailedError, hunt_for, play_of
+
+__all__ = [
+    "SEARCHERS",
+    "Exhibit",
+    "Hunt",
+    "Plant",
+    "TaskFailedError",
+    "UnknownExhibitError",
+    "exhibit",
+    "exhibits",
+    "hunt_for",
+    "play_of",
+]

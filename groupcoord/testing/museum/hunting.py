@@ -1,0 +1,94 @@
+"""Looks for a bug without knowing it, in the ways that this package has: which one finds it, and how soon?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from traceback import walk_tb
+
+from groupcoord.errors import InvariantError
+from groupcoord.laws import LawBrokenError
+from groupcoord.testing.museum.findings import Hunt
+
+LIVES_A_ROUND = 25
+STEPS_A_LIFE = 60
+
+LAWS_BROKEN = (LawBrokenError, InvariantError)
+"""What is raised when a law doesn't hold."""
+
+OF_THE_PACKAGE = ("groupcoord.core", "groupcoord.coordinator", "groupcoord.embedding", "groupcoord.member")
+"""No exception leaves these for what clients, logs or time do: that is a law as well."""
+
+
+def _machine(number: int) -> None:
+    """Let the published machine live a few random lives."""
+    from hypothesis import HealthCheck, Phase, seed, settings
+    from hypothesis.stateful import run_state_machine_as_test
+
+    from groupcoord.testing.machine import CoordinatorMachine
+
+    class Machine(CoordinatorMachine):
+        """One of its own for each round, so that each has a seed."""
+
+    options = settings(
+        max_examples=LIVES_A_ROUND,
+        stateful_step_count=STEPS_A_LIFE,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+        report_multiple_bugs=False,
+        print_blob=False,
+    )
+    run_state_machine_as_test(seed(number)(Machine), settings=options)
+
+
+def _swarm(number: int) -> None:
+    """Let the simulator run one small fleet with everything going wrong."""
+    from groupcoord.sim import World, swarm_options
+
+    World(number, swarm_options(number)).run()
+
+
+_ROUNDS: dict[str, tuple[Callable[[int], None], int]] = {"machine": (_machine, LIVES_A_ROUND), "swarm": (_swarm, 1)}
+"""Each way of looking: one round of it, by its number, and how many histories that is."""
+
+
+def hunt(searcher: str, cpu_s: float, clock: Callable[[], float] = time.process_time) -> Hunt:
+    """Look for a broken law in this process, round after round.
+
+    Args:
+        searcher: which way, one of :data:`~groupcoord.testing.museum.findings.SEARCHERS`.
+        cpu_s: no further round begins after so many CPU seconds.
+        clock: tells CPU seconds.
+    """
+    look, histories = _ROUNDS[searcher]
+    begun = clock()
+    for number in count():
+        try:
+            look(number)
+        except Exception as error:  # whatever goes wrong is what was looked for
+            broken = next((found for found in _chain(error) if _is_law(found)), None)
+            text = f"{type(broken or error).__name__}: {broken or error}".splitlines()[0]
+            return Hunt(searcher, text, broken is not None, clock() - begun, (number + 1) * histories)
+        if clock() - begun >= cpu_s:
+            return Hunt(searcher, None, False, clock() - begun, (number + 1) * histories)
+    raise AssertionError("unreachable")
+
+
+def _is_law(error: BaseException) -> bool:
+    """Tell whether it says that a law is broken. Whatever else goes wrong may be noticed, but breaks none."""
+    if isinstance(error, LAWS_BROKEN):
+        return True
+    frames = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)]
+    return bool(frames) and frames[-1].startswith(OF_THE_PACKAGE)
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        if isinstance(error, BaseExceptionGroup):
+            for inner in error.exceptions:
+                yield from _chain(inner)
+        error = error.__cause__ or error.__context__

@@ -1,0 +1,106 @@
+"""The museum's exhibits: what each tells, how one is found, and that its history breaks a law with the bug alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from groupcoord.cli import main
+from groupcoord.testing.exploring.playing import play
+from groupcoord.testing.exploring.scope import Trace
+from groupcoord.testing.museum import Exhibit, UnknownExhibitError, exhibit, exhibits, hunt_for, play_of
+from tests.docs.museum import PAGE, page
+from tests.tables import as_one_test
+
+PLAYED = [shown for shown in exhibits() if shown.play is not None]
+PLANTED_MIN, PLAYED_MIN = 45, 40
+SAMPLE = ("KAFKA-10284", "redpanda-17673")
+
+
+@as_one_test
+@pytest.mark.parametrize("shown", exhibits(), ids=lambda shown: shown.id)
+def test_every_exhibit_is_told(shown: Exhibit) -> None:
+    """It says what was wrong, what has to happen, who lost what, and by which reports one can know."""
+    for told in (shown.title, shown.room, shown.versions, shown.story, shown.history, shown.loses, shown.law):
+        assert told.strip() == told != ""
+    assert shown.references
+    assert (shown.plant is None) == bool(shown.absent)
+    assert shown.play is None or shown.plant is not None
+
+
+def test_there_are_enough() -> None:
+    """As many as were asked for have their bug in this package, and a short history; each has its own number and id."""
+    assert sum(shown.plant is not None for shown in exhibits()) >= PLANTED_MIN
+    assert len(PLAYED) >= PLAYED_MIN
+    assert [shown.number for shown in exhibits()] == list(range(1, len(exhibits()) + 1))
+    assert len({shown.id.lower() for shown in exhibits()}) == len(exhibits())
+
+
+def test_an_exhibit_is_found_by_its_reports() -> None:
+    """One asks for its id or for a report, in small letters as well; a part of a name leads to what is near."""
+    assert exhibit("kafka-16147") is exhibit("apache/kafka#15212") is exhibit("KAFKA-16147")
+    assert exhibit("kop-380") is exhibit("KAFKA-7909")
+    with pytest.raises(UnknownExhibitError, match="did you mean KAFKA-16147"):
+        exhibit("16147")
+    with pytest.raises(UnknownExhibitError, match="museum list"):
+        exhibit("KAFKA-1")
+
+
+@as_one_test
+@pytest.mark.parametrize("shown", PLAYED, ids=lambda shown: shown.id)
+def test_nothing_breaks_without_the_bug(shown: Exhibit) -> None:
+    """The history of an exhibit keeps every law on the package as it is."""
+    assert shown.play is not None
+    played = play(Trace.of(shown.play))
+    assert played.broken is None, played.broken
+
+
+@pytest.mark.ci
+@as_one_test
+@pytest.mark.parametrize("shown", PLAYED, ids=lambda shown: shown.id)
+def test_a_law_breaks_with_the_bug(shown: Exhibit) -> None:
+    """The same history breaks a law in a process that has the bug, in its last steps."""
+    story = play_of(shown, is_planted=True)
+    assert shown.play is not None
+    assert story.law
+    assert len(story.steps) >= len(shown.play["steps"]) - 1, "the history could be shorter"
+
+
+def test_the_command_plays(capsys: pytest.CaptureFixture[str]) -> None:
+    """``museum play`` tells both runs step by step, and which law the bug breaks."""
+    with pytest.raises(SystemExit) as ended:
+        main(["museum", "play", "redpanda-4900"])
+    told = capsys.readouterr().out
+
+    assert ended.value.code == 0
+    assert "every law holds" in told
+    assert "BROKEN check" in told
+    assert "somebody sends DeleteGroups" in told
+
+
+def test_the_command_says_what_it_can_not_do(capsys: pytest.CaptureFixture[str]) -> None:
+    """An exhibit without a place here can't be played, one that isn't there can't be shown, and no name is no wish."""
+    for words, why in (
+        (["play", "sarama-2940"], "sarama-2940 has no place in this package: one member has one connection"),
+        (["show", "KAFKA-1"], "the museum has no 'KAFKA-1'"),
+        (["play"], "name one exhibit to play, or say --all"),
+        (["hunt", "KAFKA-8500", "--with", "luck"], "there is no way of looking 'luck'"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(["museum", *words])
+        assert ended.value.code == 2
+        assert why in capsys.readouterr().err
+
+
+@pytest.mark.ci
+def test_a_hunt_finds_and_says_what() -> None:
+    """A searcher that knows nothing of a bug finds the law that it breaks; without time it finds nothing."""
+    found = hunt_for(exhibit("redpanda-4900"), "machine", 60.0)
+
+    assert found.is_law
+    assert found.found is not None
+    assert found.histories > 0
+
+
+def test_the_page_is_up_to_date() -> None:
+    """docs/museum.md is made from the exhibits: ``python -m tests.docs.museum``."""
+    assert PAGE.read_text("utf-8") == page()
