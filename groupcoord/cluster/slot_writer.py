@@ -155,6 +155,11 @@ class SlotWriter:
         else:
             self._waiting.append(_Waiting(token, body))
 
+    def give_up(self, reason: str) -> None:
+        """Be the owner no more. What is on its way may be written, all else that waits is not."""
+        if self.state is not State.LOST:
+            self._lose(reason, is_unknown=self._is_out or self._putting is not None)
+
     def snapshot(self, chunks: Sequence[bytes]) -> None:
         """Write what all that is acknowledged comes to, and forget the slots that it stands for. One at a time.
 

@@ -89,6 +89,15 @@ class HardState:
         records = self.groups.get(group_id, {})
         return bool(records) and CLASSIC_GROUP_KEY not in records
 
+    def snapshot(self) -> Iterator[tuple[int, Record]]:
+        """Return the fewest records that rebuild it, with their log offsets, in order."""
+        found: list[tuple[int, Record]] = list(self.group_records())
+        for topics in self.offsets.committed_records().values():
+            found += [entry for partitions in topics.values() for entry in partitions.values()]
+        for keys in self.offsets.transactions.values():
+            found += keys.values()
+        return iter(sorted(found, key=lambda entry: entry[0]))
+
     def group_records(self) -> Iterator[LoggedGroupRecord]:
         """Return the last record of each key of each group, with its log offset."""
         for records in self.groups.values():

@@ -314,13 +314,7 @@ class Partition:
 
     def snapshot(self) -> Iterator[tuple[int, Record]]:
         """Return the fewest records that rebuild hard state, with their log offsets: what compaction would leave."""
-        hard = self.writer.hard
-        found: list[tuple[int, Record]] = list(hard.group_records())
-        for topics in hard.offsets.committed_records().values():
-            found += [entry for partitions in topics.values() for entry in partitions.values()]
-        for keys in hard.offsets.transactions.values():
-            found += keys.values()
-        return iter(sorted(found, key=lambda entry: entry[0]))
+        return self.writer.hard.snapshot()
 
     def parked_tokens(self) -> list[Token]:
         """Return the token of every request that waits here, for joins, syncs and the log."""

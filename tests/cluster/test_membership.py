@@ -171,4 +171,4 @@ class LeaseMachine(RuleBasedStateMachine):
 
 
 TestLeases = LeaseMachine.TestCase
-TestLeases.settings = settings(max_examples=100, stateful_step_count=50)
+TestLeases.settings = settings(max_examples=60, stateful_step_count=40)

@@ -249,7 +249,7 @@ class SlotLogMachine(RuleBasedStateMachine):
 
 
 TestSlotLog = SlotLogMachine.TestCase
-TestSlotLog.settings = settings(max_examples=150, stateful_step_count=60)
+TestSlotLog.settings = settings(max_examples=80, stateful_step_count=60)
 
 
 # ---------------------------------------------------------------- what chance reaches too rarely

@@ -48,7 +48,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "share_coordinator": (*("core", "errors", "config", "clock", "log_store", "embedding.loading"),),
     "embedding": ("coordinator", "share_coordinator", "clock", "config", "log_store", "errors", "core"),
-    "cluster": ("errors",),
+    "cluster": (
+        *("errors", "log_store", "records", "core.records"),
+        "storage.segments",  # how records of batches are read
+    ),
     "aio": ("coordinator", "share_coordinator", "embedding", "log_store", "errors", *EMBEDDED),
     "laws": ("coordinator", "core", "errors", "log_store"),
     "storage": (

@@ -1,0 +1,264 @@
+"""A log store for the log partitions that this process owns, of a log that several processes share. No I/O.
+
+Whoever drives it takes log partitions over and gives them up, has done what :meth:`SlotStore.next_operations` names,
+and tells the coordinator of answers (:meth:`SlotStore.take_answers`) and of what has changed
+(:meth:`SlotStore.take_changes`): a log partition that is taken is to be loaded, one that is lost to be unloaded.
+
+An append is one batch of records in Kafka's format; so is what a snapshot has, with the offsets that its records had.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from struct import error as StructError  # noqa: N812
+from typing import NamedTuple
+
+from groupcoord.cluster.slot_log import Slot
+from groupcoord.cluster.slot_writer import (
+    BODY_BYTES_MAX,
+    Acknowledged,
+    Failed,
+    Loaded,
+    Operation,
+    SlotWriter,
+    State,
+    Unknown,
+)
+from groupcoord.core.records import NO_PRODUCER_ID, Record
+from groupcoord.log_store import (
+    AppendOutcomeUnknownError,
+    LogRecord,
+    LogStoreError,
+    NotLeaderError,
+    RecordTooLargeError,
+    Ticket,
+)
+from groupcoord.records.batches import encode_batch, iter_batches
+from groupcoord.records.codec import RecordEncodingError
+from groupcoord.storage.segments import all_records
+
+_NEXT_OFFSET = struct.Struct(">q")
+
+
+class Taken(NamedTuple):
+    """A log partition is this process's: load it, with this leader's epoch."""
+
+    partition: int
+    epoch: int
+
+
+class Gone(NamedTuple):
+    """A log partition is somebody else's, or was given up: unload it."""
+
+    partition: int
+    reason: str
+
+
+class _Owned:
+    """A log partition that this process owns, or wants."""
+
+    def __init__(self, writer: SlotWriter) -> None:
+        self.writer = writer
+        self.next_offset = 0
+        self.loaded: Loaded | None = None
+
+
+class SlotStore:
+    """Keeps the records of the log partitions that are owned: a :class:`~groupcoord.log_store.LogStore`.
+
+    Args:
+        new_tag: returns 16 bytes that it never returned before, in any process.
+        body_bytes_max: no put has more than this, unless a single append has.
+    """
+
+    def __init__(self, new_tag: Callable[[], bytes], body_bytes_max: int = BODY_BYTES_MAX) -> None:
+        self._new_tag = new_tag
+        self._body_bytes_max = body_bytes_max
+        self._owned: dict[int, _Owned] = {}
+        self._answers: list[tuple[Ticket, int | LogStoreError]] = []
+        self._changes: list[Taken | Gone] = []
+
+    # ------------------------------------------------------------ for the coordinator
+
+    def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> None:
+        """Let records be written; the answer comes later. See :meth:`groupcoord.log_store.LogStore.append`.
+
+        Raises:
+            NotLeaderError: the log partition isn't owned.
+            RecordTooLargeError: a string is longer than 32,767 bytes.
+        """
+        owned = self._owned.get(partition)
+        if owned is None or owned.writer.state is not State.OWNER:
+            raise NotLeaderError(f"log partition {partition} is not owned here")
+        base_offset = owned.next_offset
+        body = _encoded(base_offset, records)
+        owned.next_offset += len(records)
+        owned.writer.append((ticket, base_offset), body)
+
+    def read(self, partition: int) -> Iterator[LogRecord]:
+        """Yield what a log partition had when it was taken over, once.
+
+        Raises:
+            NotLeaderError: it isn't owned, or was read before.
+        """
+        owned = self._owned.get(partition)
+        if owned is None or owned.loaded is None:
+            raise NotLeaderError(f"log partition {partition} was not taken over")
+        loaded, owned.loaded = owned.loaded, None
+        return _records(loaded)
+
+    def snapshot(self, partition: int, records: Iterable[tuple[int, Record]], now_ms: int) -> None:
+        """Write what rebuilds the state of a log partition, and forget the slots that it stands for.
+
+        Nothing is done if the log partition isn't owned, or a snapshot is being written; nor while there are answers
+        that nobody has taken, since what they are about would not be among the records.
+
+        Args:
+            partition: the log partition.
+            records: with their offsets, in order, of all that was answered so far; a core's ``Partition.snapshot()``.
+            now_ms: the time that they get.
+        """
+        owned = self._owned.get(partition)
+        if owned is None or owned.writer.state is not State.OWNER or owned.writer.is_writing_snapshot or self._answers:
+            return
+        head = _NEXT_OFFSET.pack(owned.next_offset)
+        made = (LogRecord(record, now_ms, offset) for offset, record in records)
+        owned.writer.snapshot([head, *_chunks(made, self._body_bytes_max)])
+
+    # ------------------------------------------------------------ for who drives it
+
+    def take_over(self, partition: int) -> None:
+        """Begin to own a log partition, whoever owns it now; nothing happens if this process does, or has begun to."""
+        owned = self._owned.get(partition)
+        if owned is None:
+            owned = self._owned[partition] = _Owned(SlotWriter(self._new_tag(), body_bytes_max=self._body_bytes_max))
+            owned.writer.take_over()
+
+    def give_up(self, partition: int, reason: str) -> None:
+        """Own a log partition no more; what waits is not written, what is on its way may be."""
+        owned = self._owned.pop(partition, None)
+        if owned is not None:
+            owned.writer.give_up(reason)
+            self._take_events(partition, owned)
+
+    @property
+    def owned(self) -> dict[int, int]:
+        """The log partitions that are owned, with their epochs."""
+        found = sorted(self._owned.items())
+        return {partition: one.writer.epoch for partition, one in found if one.writer.state is State.OWNER}
+
+    def next_operations(self) -> list[tuple[int, Operation]]:
+        """Return what is to be done now: of each log partition one thing at a time."""
+        found = []
+        for partition, owned in self._owned.items():
+            operation = owned.writer.next_operation()
+            if operation is not None:
+                found.append((partition, operation))
+        return found
+
+    def done(self, partition: int, operation: Operation, result: int | list[Slot] | Unknown | None) -> None:
+        """Take what came of an operation, see :meth:`~groupcoord.cluster.slot_writer.SlotWriter.done`."""
+        owned = self._owned.get(partition)
+        if owned is not None:
+            owned.writer.done(operation, result)
+            self._take_events(partition, owned)
+
+    def take_answers(self) -> list[tuple[Ticket, int | LogStoreError]]:
+        """Return what came of appends, once: offset of the first record, or why it isn't in the log."""
+        answers, self._answers = self._answers, []
+        return answers
+
+    def take_changes(self) -> list[Taken | Gone]:
+        """Return which log partitions were taken and lost, once, in order."""
+        changes, self._changes = self._changes, []
+        return changes
+
+    def _take_events(self, partition: int, owned: _Owned) -> None:
+        for event in owned.writer.take_events():
+            if isinstance(event, Loaded):
+                owned.loaded, owned.next_offset = event, _end_offset(event)
+                self._changes.append(Taken(partition, event.epoch))
+            elif isinstance(event, Acknowledged):
+                self._answers.append(_asked(event.token))
+            elif isinstance(event, Failed):
+                kind = AppendOutcomeUnknownError if event.is_unknown else NotLeaderError
+                self._answers.append((_asked(event.token)[0], kind(f"log partition {partition} is not owned here")))
+            else:
+                self._owned.pop(partition, None)
+                self._changes.append(Gone(partition, event.reason))
+
+
+def _asked(token: object) -> tuple[Ticket, int]:
+    """Return the ticket of an append, and the offset that its first record has."""
+    assert isinstance(token, tuple), "what was given with the append"
+    ticket, base_offset = token
+    return ticket, base_offset
+
+
+# ---------------------------------------------------------------- bytes
+
+
+def _encoded(base_offset: int, records: Sequence[LogRecord]) -> bytes:
+    """Return records whose offsets follow each other as a batch.
+
+    Raises:
+        RecordTooLargeError: they have none.
+    """
+    first = records[0]
+    try:
+        return encode_batch(
+            base_offset,
+            [(*record.encoded(), record.timestamp_ms) for record in records],
+            producer_id=first.producer_id,
+            producer_epoch=first.producer_epoch,
+            is_transactional=first.producer_id != NO_PRODUCER_ID,
+            is_control=first.is_control,
+        )
+    except (RecordEncodingError, StructError) as error:
+        raise RecordTooLargeError(f"a record has no bytes: {error}") from error
+
+
+def _chunks(records: Iterable[LogRecord], bytes_max: int) -> Iterator[bytes]:
+    """Yield batches of records with gaps between them, put together as far as they fit."""
+    batches: list[bytes] = []
+    size = 0
+    for run in _runs(records):
+        batch = _encoded(run[0].offset, run)
+        if batches and size + len(batch) > bytes_max:
+            yield b"".join(batches)
+            batches, size = [], 0
+        batches.append(batch)
+        size += len(batch)
+    if batches:
+        yield b"".join(batches)
+
+
+def _runs(records: Iterable[LogRecord]) -> Iterator[list[LogRecord]]:
+    """Put records together that can be one batch: no gap is between them, and one producer wrote them."""
+    run: list[LogRecord] = []
+    for record in records:
+        if run and not _goes_on(run[-1], record):
+            yield run
+            run = []
+        run.append(record)
+    if run:
+        yield run
+
+
+def _goes_on(last: LogRecord, record: LogRecord) -> bool:
+    writers = [(one.producer_id, one.producer_epoch) for one in (last, record)]
+    has_marker = last.is_control or record.is_control
+    return record.offset == last.offset + 1 and writers[0] == writers[1] and not has_marker
+
+
+def _records(loaded: Loaded) -> Iterator[LogRecord]:
+    for body in (*loaded.chunks[1:], *loaded.appends):
+        yield from all_records(iter_batches(body))
+
+
+def _end_offset(loaded: Loaded) -> int:
+    """Return the offset of the next record."""
+    if loaded.appends:
+        return max(batch.next_offset for batch in iter_batches(loaded.appends[-1]))
+    return int(_NEXT_OFFSET.unpack(loaded.chunks[0])[0]) if loaded.chunks else 0

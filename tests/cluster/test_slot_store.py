@@ -1,0 +1,180 @@
+"""The log store of processes that share a log: what every log store promises, and what comes of taking over."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Any, TypeVar
+
+import pytest
+
+from groupcoord.cluster.carrying_out import carry_out
+from groupcoord.cluster.slot_log import MemorySlotLog
+from groupcoord.cluster.slot_store import Gone, SlotStore, Taken
+from groupcoord.cluster.slot_writer import UNKNOWN
+from groupcoord.core.hard_state import HardState
+from groupcoord.core.records import GroupTombstone, OffsetCommitRecord
+from groupcoord.log_store import (
+    AppendOutcomeUnknownError,
+    LogRecord,
+    LogStoreError,
+    NotLeaderError,
+    Ticket,
+)
+from groupcoord.testing import check_log_store
+
+T = TypeVar("T")
+
+_tags = itertools.count()
+
+
+def new_tag() -> bytes:
+    return next(_tags).to_bytes(16, "big")
+
+
+def at_once(work: Coroutine[Any, Any, T]) -> T:
+    """Return what a coroutine comes to that waits for nothing."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    raise AssertionError("it waits")
+
+
+class Process:
+    """A process with a slot store, on an engine in memory."""
+
+    def __init__(self, slot_log: MemorySlotLog, body_bytes_max: int = 1_000_000) -> None:
+        self.slot_log = slot_log
+        self.store = SlotStore(new_tag, body_bytes_max)
+
+    def work(self) -> None:
+        """Do all that is wanted."""
+        while operations := self.store.next_operations():
+            for partition, operation in operations:
+                self.store.done(partition, operation, at_once(carry_out(self.slot_log, partition, operation)))
+
+    def take_over(self, partition: int) -> list[LogRecord]:
+        """Take a log partition over, and return what is in it."""
+        self.store.take_over(partition)
+        self.work()
+        assert [type(change) for change in self.store.take_changes()] == [Taken]
+        return list(self.store.read(partition))
+
+
+class TakenOverAtEachLook:
+    """A log store in which whoever reads has just taken over: what it finds is what the next owner would."""
+
+    def __init__(self, slot_log: MemorySlotLog, body_bytes_max: int) -> None:
+        self.slot_log = slot_log
+        self.body_bytes_max = body_bytes_max
+        self.process = Process(slot_log, body_bytes_max)
+
+    def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> None:
+        if partition not in self.process.store.owned:
+            self.process.take_over(partition)
+        self.process.store.append(partition, ticket, records)
+
+    def read(self, partition: int) -> Iterable[LogRecord]:
+        self.process.work()
+        self.process = Process(self.slot_log, self.body_bytes_max)
+        return self.process.take_over(partition)
+
+    def settle(self) -> list[tuple[Ticket, int | LogStoreError]]:
+        self.process.work()
+        return self.process.store.take_answers()
+
+    def compact(self) -> None:
+        """Write a snapshot of what is there."""
+        hard = HardState()
+        for record in self.read(0):
+            hard.apply(record.record, record.offset)
+        self.process.store.snapshot(0, hard.snapshot(), 1)
+        self.process.work()
+
+
+@pytest.mark.parametrize("body_bytes_max", [100, 1_000_000])
+def test_it_keeps_the_contract_of_log_stores(body_bytes_max: int) -> None:
+    """Also when each process dies, and another takes over, and whatever was left to snapshots."""
+    check_log_store(
+        lambda: TakenOverAtEachLook(MemorySlotLog(read_max=3), body_bytes_max),
+        reopen=lambda store: TakenOverAtEachLook(store.slot_log, body_bytes_max),
+        compact=lambda store: store.compact(),
+        settle=lambda store: store.settle(),
+    )
+
+
+def commit(offset: int) -> list[LogRecord]:
+    return [LogRecord(OffsetCommitRecord("g", "t", 0, offset), 1)]
+
+
+def test_who_does_not_own_appends_nothing() -> None:
+    """Before it was taken over, after another one has, and after it was given up."""
+    slot_log = MemorySlotLog()
+    one, other = Process(slot_log), Process(slot_log)
+    with pytest.raises(NotLeaderError):
+        one.store.append(0, Ticket(0, 0), commit(1))
+    with pytest.raises(NotLeaderError):
+        one.store.read(0)
+    assert one.take_over(0) == []
+    one.store.append(0, Ticket(0, 0), commit(1))
+    one.work()
+    assert one.store.take_answers() == [(Ticket(0, 0), 0)]
+    assert [record.offset for record in other.take_over(0)] == [0]
+    one.store.append(0, Ticket(0, 1), commit(2))
+    one.work()
+    ((ticket, error),) = one.store.take_answers()
+    assert (ticket, type(error)) == (Ticket(0, 1), NotLeaderError)
+    assert [type(change) for change in one.store.take_changes()] == [Gone]
+    assert (one.store.owned, other.store.owned) == ({}, {0: 2})
+    other.store.give_up(0, "another is chosen")
+    assert other.store.take_changes() == [Gone(0, "another is chosen")]
+    with pytest.raises(NotLeaderError):
+        other.store.append(0, Ticket(0, 0), commit(3))
+
+
+def test_what_is_on_its_way_when_it_is_given_up_may_be_written() -> None:
+    """Nobody waits for what comes of it; all else that waits is not written."""
+    one = Process(MemorySlotLog())
+    one.take_over(0)
+    one.store.append(0, Ticket(0, 0), commit(1))
+    ((_, operation),) = one.store.next_operations()
+    one.store.append(0, Ticket(0, 1), commit(2))
+    one.store.give_up(0, "stopped")
+    one.store.done(0, operation, UNKNOWN)
+    errors = [(ticket.number, type(error)) for ticket, error in one.store.take_answers()]
+    assert errors == [(0, AppendOutcomeUnknownError), (1, NotLeaderError)]
+
+
+def test_offsets_grow_over_snapshots() -> None:
+    """A snapshot leaves out the last record, which was a tombstone: its offset is not given again."""
+    slot_log = MemorySlotLog()
+    one = Process(slot_log)
+    one.take_over(0)
+    for number, records in enumerate((commit(1), commit(2), [LogRecord(GroupTombstone("other"), 1)])):
+        one.store.append(0, Ticket(0, number), records)
+    one.work()
+    one.store.snapshot(0, [(1, OffsetCommitRecord("g", "t", 0, 2))], 5)  # refused: there are answers that nobody took
+    assert one.store.next_operations() == []
+    one.store.take_answers()
+    one.store.snapshot(0, [(1, OffsetCommitRecord("g", "t", 0, 2))], 5)
+    one.work()
+    other = Process(slot_log)
+    assert [record.offset for record in other.take_over(0)] == [1]
+    other.store.append(0, Ticket(0, 0), commit(3))
+    other.work()
+    assert other.store.take_answers() == [(Ticket(0, 0), 3)]
+
+
+def test_partitions_have_owners_of_their_own() -> None:
+    """Two processes share a log: each serves what it owns."""
+    slot_log = MemorySlotLog()
+    one, other = Process(slot_log), Process(slot_log)
+    one.take_over(0)
+    other.take_over(1)
+    for process, partition in ((one, 0), (other, 1)):
+        process.store.append(partition, Ticket(partition, 0), commit(partition))
+        process.work()
+        assert process.store.take_answers() == [(Ticket(partition, 0), 0)]
+    assert (one.store.owned, other.store.owned) == ({0: 0}, {1: 0})
