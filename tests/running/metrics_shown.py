@@ -15,9 +15,9 @@ LONG_AGO_MS = 1_700_000_000_000
 
 def commit(server: ServerThread, second: int, offset: int) -> None:
     """Put a commit into the topic that stands for ``__consumer_offsets``."""
-    record = OffsetCommitRecord("billing", "orders", 0, offset, commit_timestamp_ms=LONG_AGO_MS + 1_000 * second)
-    key, value = encode_record(record)
-    server.produce("offsets", [ProducerRecord(value=value, key=key, partition=0)])
+    at_ms = LONG_AGO_MS + 1_000 * second
+    key, value = encode_record(OffsetCommitRecord("billing", "orders", 0, offset, commit_timestamp_ms=at_ms))
+    server.produce("offsets", [ProducerRecord(value=value, key=key, partition=0, timestamp_ms=at_ms)])
 
 
 def shown(url: str) -> dict[tuple[str, str], float]:

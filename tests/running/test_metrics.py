@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from groupcoord.analysis.history.anomalies import COMMITS_STOPPED
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.running.following import LocalFollowing, Progress
 from groupcoord.analysis.running.metrics import GroupCollector, served
@@ -59,6 +60,26 @@ def test_metrics_follow_the_ends_of_topics(tmp_path: Path) -> None:
     check_falling_behind(seen)
     assert (seen[1]["groupcoord_follow_delay_seconds", ""], late["groupcoord_follow_delay_seconds", ""]) == (0, 2)
     assert read_table(tmp_path / "out", "end_offsets").num_rows == 2
+
+
+def test_a_group_stops_though_nothing_comes_to_the_log(tmp_path: Path) -> None:
+    """Of a cluster that runs the moment to judge from is now, not when the last record was written."""
+    clock = ManualClock(LONG_AGO_MS + 3_000)
+    found: list[list[str]] = []
+    with ServerThread(topics={"orders": 1, "offsets": 1}) as server:
+        server.produce("orders", [b"order"] * 30, partition=0)
+        for second, offset in enumerate((10, 15, 20)):
+            commit(server, second, offset)
+        source = ClusterSource(frozenset(), None, ClusterAddress(server.bootstrap), "offsets", False)
+
+        def is_stopped(wait_s: float) -> bool:
+            found.append(read_table(tmp_path / "out", "anomalies")["kind"].to_pylist())
+            clock.advance(400_000)
+            return len(found) == 2
+
+        LocalFollowing(source, tmp_path / "out", clock=clock).run(is_stopped, lambda progress: None)
+
+    assert found == [[], [COMMITS_STOPPED]]
 
 
 def test_metrics_tell_of_groups(tmp_path: Path) -> None:
