@@ -214,11 +214,21 @@ class LaunchedServer(SocketServer):
         self._process = None
 
     def _log_tail(self) -> str:
-        with (self._folder / "server.log").open("rb") as log:
-            log.seek(0, os.SEEK_END)
-            log.seek(max(log.tell() - _LOG_TAIL_BYTES, 0))
-            text = log.read().decode(errors="replace").strip()
+        text = last_words(self._folder / "server.log")
         return f"; its last words:\n{text}" if text else "; it printed nothing"
+
+
+def last_words(path: Path) -> str:
+    """Return the end of what a program has printed into a file; nothing if there is none.
+
+    Raises:
+        OSError: it can't be read.
+    """
+    if not path.exists():
+        return ""
+    with path.open("rb") as log:
+        log.seek(max(log.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES, 0))
+        return log.read().decode(errors="replace").strip()
 
 
 @contextmanager

@@ -12,17 +12,17 @@ from pathlib import Path
 
 from tests.attack.report import Result
 from tests.attack.siege import Attack, Siege
+from tests.attack.stepped_clock import STEPS_FILE, read_step
 from tests.attack.target import Target
 from tests.crash.harness import ask
 from tests.crash.requests import commit_errors, fetched_offsets, frame, offset_commit, offset_fetch
 
-STEPS_FILE = "GROUPCOORD_ATTACK_CLOCK"
 HOUR_S, DAY_S, YEAR_S = 3_600.0, 86_400.0, 31_536_000.0
 STEPS_S = (HOUR_S, -HOUR_S, DAY_S, -DAY_S, 10 * YEAR_S, -10 * YEAR_S, -0.001, 0.0)
 STEP_PAUSE_S = 0.5
 SLEEP_S = 3.0
 API_VERSIONS = 18
-COMMAND = [sys.executable, "-m", "tests.attack.clocks", "serve"]
+COMMAND = [sys.executable, "-m", "tests.attack.stepped_clock", "serve"]
 START_OFFSETS_S = (-DAY_S, DAY_S, -10 * YEAR_S)
 """Ten years ahead would be more than ``offsets.retention.minutes``, and offsets rightly gone."""
 
@@ -75,7 +75,7 @@ def other_years(siege: Siege, replay: str) -> Result:
 
 def _start_with_other_clock(folder: Path, path: Path, result: Result) -> None:
     """Commit now, start with the clock as it was before, look, commit, start again with the other clock."""
-    offset_s = _read_step(path)
+    offset_s = read_step(path)
     server = Target(folder, command=COMMAND)
     offset = 0
     try:
@@ -107,22 +107,3 @@ def _with_steps(siege: Siege, case: str, replay: str, attack: Attack) -> Result:
 
 def _step(path: Path, offset_s: float) -> None:
     path.write_text(repr(offset_s))
-
-
-def _read_step(path: Path) -> float:
-    return float(path.read_text() or 0)
-
-
-def main() -> None:
-    """Run ``groupcoord`` with a wall clock that is off by as many seconds as a file says."""
-    path = Path(os.environ[STEPS_FILE])
-    now, now_ns = time.time, time.time_ns
-    time.time = lambda: now() + _read_step(path)
-    time.time_ns = lambda: now_ns() + int(_read_step(path) * 1e9)
-    from groupcoord.cli import main as groupcoord_main
-
-    groupcoord_main(sys.argv[1:])
-
-
-if __name__ == "__main__":
-    main()

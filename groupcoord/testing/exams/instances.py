@@ -12,6 +12,7 @@ from pathlib import Path
 from string import Formatter
 from typing import IO
 
+from groupcoord.conformance.launched import last_words
 from groupcoord.errors import GroupcoordError
 
 PLACEHOLDERS = ("bootstrap", "group", "topic", "output", "instance", "protocol")
@@ -19,7 +20,6 @@ ENVIRONMENT_PREFIX = "EXAM_"
 RESTARTS_MAX = 10
 RESTART_AFTER_S = 0.5
 END_WITHIN_S = 20.0
-TAIL_BYTES = 2_000
 
 
 class CommandError(GroupcoordError, ValueError):
@@ -158,11 +158,7 @@ class Instance:
 
     def last_words(self) -> str:
         """Return the end of what it has printed."""
-        if not self._log_path.exists():
-            return ""
-        with self._log_path.open("rb") as log:
-            log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL_BYTES))
-            return log.read().decode(errors="replace").strip()
+        return last_words(self._log_path)
 
     def _signal(self, number: signal.Signals) -> None:
         assert self._process is not None
