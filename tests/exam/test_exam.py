@@ -20,12 +20,9 @@ from tests.tables import as_one_test
 
 from .worker import Worker
 
-PROGRAM = Path(__file__).with_name("worker.py")
-COMMAND = (
-    sys.executable,
-    str(PROGRAM),
-    *("{bootstrap}", "{group}", "{topic}", "{output}", "{instance}", "{protocol}"),
-)
+ARGUMENTS = ("{bootstrap}", "{group}", "{topic}", "{output}", "{instance}", "{protocol}")
+COMMAND = (sys.executable, str(Path(__file__).with_name("worker.py")), *ARGUMENTS)
+ONCE_COMMAND = (sys.executable, str(Path(__file__).with_name("transactional_worker.py")), *ARGUMENTS)
 BREACH = Breach(2.5, "worker1", "commits 9 of partition 0, and record 0-7 is not processed")
 
 
@@ -76,6 +73,9 @@ def test_scenarios_are_those_of_the_protocol() -> None:
     assert "errors-of-JoinGroup" in classic - consumer
     assert "errors-of-ConsumerGroupHeartbeat" in consumer - classic
     assert len({one.name for one in SCENARIOS}) == len(SCENARIOS)
+    once = {one.name for one in scenarios_for(Plan(("x",), declared="exactly-once"))}
+    assert once - classic == {"transaction-is-fenced", "transaction-coordinator-moves"}
+    assert classic - once == {"offsets-expire", "offsets-are-reset"}
     assert all(one.why.endswith(".") for one in SCENARIOS)
 
 
@@ -173,3 +173,5 @@ def test_a_right_program_passes_by_command(tmp_path: Path, capfd: pytest.Capture
 
 
 test_a_function_is_examined = pytest.mark.ci(exam(work, only=["^session-ends$"]))
+test_offsets_that_go_back_are_worked_off = pytest.mark.ci(exam(COMMAND, only=["^offsets", "^slow-processing$"]))
+test_transactions_survive = pytest.mark.ci(exam(ONCE_COMMAND, only=["^transaction"], declared="exactly-once"))

@@ -189,3 +189,15 @@ def test_requests_that_bring_news_are_events(stand: Stand) -> None:
         "Heartbeat exam, generation 1, member m -> UNKNOWN_MEMBER_ID",
         True,
     )
+
+
+def test_an_offset_that_was_set_back_is_no_breach(stand: Stand) -> None:
+    """After an administrator has set a group back, commits go on from there; lower ones are seen again."""
+    stand.produce("a", "0-0", "0-1")
+    stand.commit("a", 0, 2)
+    stand.trace.set_back("reset", {0: 1})
+    stand.commit("a", 0, 1)
+    assert stand.trace.backward == []
+
+    stand.commit("a", 0, 0)
+    assert [breach.text for breach in stand.trace.backward] == ["commits 0 of partition 0, and 1 was committed before"]

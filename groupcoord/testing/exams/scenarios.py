@@ -14,6 +14,9 @@ from groupcoord.testing.faults import Call
 
 ALL_PROTOCOLS: tuple[Protocol, ...] = ("classic", "consumer")
 KIP_848: tuple[Protocol, ...] = ("consumer",)
+LOADING = "COORDINATOR_LOAD_IN_PROGRESS"
+MOVED = "NOT_COORDINATOR"
+AWAY = "COORDINATOR_NOT_AVAILABLE"
 FOR_A_WHILE_S = 2.0
 SLOW_MS = 1_500
 
@@ -121,6 +124,70 @@ def _is_from(instance: Instance, call: Call) -> bool:
     return isinstance(call.connection, ObservedConnection) and call.connection.listener == instance.name.upper()
 
 
+@scenario("A database is slow, and a batch takes longer than max.poll.interval.ms: its member is out while it works.")
+def slow_processing(stage: Stage) -> None:
+    """What an instance writes waits, its member is put out, and the writes go on."""
+    instance = stage.first
+    with stage.server.hold("Produce", where=partial(_is_from, instance)) as held:
+        stage.meet(held)
+        stage.forget_member(instance)
+        stage.pause(FOR_A_WHILE_S)
+
+
+# ---------------------------------------------------------------- offsets
+
+
+AGAIN: tuple[Declared, ...] = ("at-least-once", "nothing")
+"""What is not said to be processed once may be processed again."""
+
+
+def _while_all_are_away(change: Callable[[], None], stage: Stage) -> None:
+    """End all instances, change something, and start them again."""
+    instances = stage.running
+    for instance in instances:
+        stage.end(instance)
+    change()
+    for instance in instances:
+        stage.start(instance)
+
+
+@scenario("A group was away for longer than offsets are kept, and begins anew.", declared=AGAIN)
+def offsets_expire(stage: Stage) -> None:
+    """All instances end, the group's offsets go, and they are started again."""
+    _while_all_are_away(stage.begin_anew, stage)
+
+
+@scenario("Something was processed wrongly, and an administrator sets the group back to do it again.", declared=AGAIN)
+def offsets_are_reset(stage: Stage) -> None:
+    """All instances end, offsets go back to half of what was done, and they are started again."""
+    _while_all_are_away(partial(stage.go_back, 0.5), stage)
+
+
+# ---------------------------------------------------------------- transactions
+
+
+ONCE: tuple[Declared, ...] = ("exactly-once",)
+
+
+@scenario(
+    "Another producer has taken a transactional id, or a transaction took too long: its end is refused.", declared=ONCE
+)
+def transaction_is_fenced(stage: Stage) -> None:
+    """The end of a transaction is answered with PRODUCER_FENCED; it stays open until its id is taken again."""
+    with stage.server.fail_next("EndTxn", "PRODUCER_FENCED") as fault:
+        stage.meet(fault)
+
+
+@scenario("The coordinator of transactions moves between the last record of one and its end.", declared=ONCE)
+def transaction_coordinator_moves(stage: Stage) -> None:
+    """Ends of transactions are answered with NOT_COORDINATOR, once and for a while."""
+    with stage.server.fail_next("EndTxn", MOVED) as fault:
+        stage.meet(fault)
+    with stage.server.fail_next("EndTxn", MOVED, times=None) as fault:
+        stage.meet(fault)
+        stage.pause(FOR_A_WHILE_S)
+
+
 # ---------------------------------------------------------------- answers
 
 
@@ -148,9 +215,6 @@ def _provoke(api: str, stage: Stage) -> None:
         stage.server.drop_connections()
 
 
-LOADING = "COORDINATOR_LOAD_IN_PROGRESS"
-MOVED = "NOT_COORDINATOR"
-AWAY = "COORDINATOR_NOT_AVAILABLE"
 ERRORS: dict[str, tuple[tuple[str, ...], tuple[Protocol, ...]]] = {
     "JoinGroup": ((MOVED, LOADING, AWAY), ("classic",)),
     "SyncGroup": ((MOVED, LOADING, AWAY, "REBALANCE_IN_PROGRESS"), ("classic",)),

@@ -12,6 +12,13 @@ from typing import Literal, get_args
 from attrs import field, frozen
 
 from groupcoord.core.consumer_protocol import TopicPartition
+from groupcoord.core.messages import (
+    OffsetCommit,
+    OffsetDelete,
+    OffsetToCommit,
+    TopicToCommit,
+    TopicToDelete,
+)
 from groupcoord.testing.asserting.groups import GroupDescription
 from groupcoord.testing.exams.instances import Instance, check_command
 from groupcoord.testing.exams.laws import Law
@@ -30,6 +37,7 @@ SPARE_INSTANCES = 1
 LOOK_AGAIN_S = 0.05
 FEED_EVERY_S = 0.1
 JOIN_WITHIN_S = 90.0
+ADMIN_WITHIN_S = 10.0
 
 
 def _in_words(command: Iterable[str]) -> tuple[str, ...]:
@@ -73,6 +81,17 @@ class Plan:
             raise ValueError(f"instances must be from 2 to {PARTITIONS}, not {self.instances}")
         if self.within_s <= 0:
             raise ValueError(f"within_s must be more than 0, not {self.within_s}")
+
+
+@frozen
+class _Told:
+    """Stands for the token of a request that nobody's connection has sent."""
+
+    answered: threading.Event
+
+    def answer(self, response: object) -> None:
+        """Take the answer."""
+        self.answered.set()
 
 
 class Stage:
@@ -191,6 +210,29 @@ class Stage:
         except LookupError:
             return  # it waits for others, and is alive for Kafka
         self.trace.note("", f"the session of {instance.name} is over")
+
+    # ------------------------------------------------------------ offsets
+
+    def begin_anew(self) -> None:
+        """Delete what the group has committed, as retention does when it was away for too long."""
+        places = tuple(range(self.partition_count))
+        self._ask(OffsetDelete(GROUP_ID, (TopicToDelete(TOPIC, places),)))
+        self.trace.set_back("its offsets have expired", {})
+
+    def go_back(self, share: float) -> None:
+        """Commit as an administrator does who sets a group back to a share of what it has done."""
+        offsets = {index: int(count * share) for index, count in enumerate(self.counts)}
+        places = tuple(OffsetToCommit(index, offset) for index, offset in offsets.items())
+        self._ask(OffsetCommit(GROUP_ID, (TopicToCommit(TOPIC, places),)))
+        self.trace.set_back("an administrator has reset its offsets", offsets)
+
+    def _ask(self, request: OffsetDelete | OffsetCommit) -> None:
+        """Let the group's coordinator carry out what an administrator asks for, and wait for it."""
+        answered = threading.Event()
+        token = _Told(answered)
+        self.server.control(lambda control: control.coordinating(GROUP_ID).coordinator.submit(request, token))
+        self.server.control(lambda control: control.coordinating(GROUP_ID).deliver_replies())
+        answered.wait(ADMIN_WITHIN_S)
 
     # ------------------------------------------------------------ records
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
 from typing import Any
 from uuid import UUID
@@ -166,6 +166,12 @@ class Trace:
         """A record need not be processed: nobody can read it."""
         with self._lock:
             self.processed[partition, offset] = 1
+
+    def set_back(self, text: str, offsets: Mapping[int, int]) -> None:
+        """What was committed is another offset now, in each partition, or none: that commits go back has a cause."""
+        with self._lock:
+            self._last = dict(offsets)
+        self.note("", text)
 
     def unprocessed(self, partition: int, end_offset: int) -> list[int]:
         """Return the offsets below ``end_offset`` that nobody has processed."""

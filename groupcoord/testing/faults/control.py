@@ -290,6 +290,17 @@ class Control:
         """Return the id of the node that coordinates a group."""
         return self.leader(OFFSETS_TOPIC, self.broker.coordinator.partition_of(group_id))
 
+    def coordinating(self, group_id: str) -> Broker:
+        """Return the node that coordinates a group.
+
+        Raises:
+            NoSuchNodeError: it doesn't run.
+        """
+        node_id = self.coordinator(group_id)
+        if node_id not in self._servers.running:
+            raise NoSuchNodeError(f"node {node_id}, which coordinates group {group_id!r}, does not run")
+        return self._servers.running[node_id].broker
+
     def transaction_coordinator(self, transactional_id: str) -> int:
         """Return the id of the node that coordinates the transactions of a transactional id."""
         return self._servers.nodes.leadership.leader(*self._place_of(transactional_id)).node_id
