@@ -173,6 +173,15 @@ def creating(topics: Topics) -> tuple[Driver, Creator]:
     return Creating(topics=topics, **SETTINGS), creator
 
 
+def changelog_partitions(threads: Threads) -> int:
+    """Return how many partitions administrators are told that the only changelog has."""
+    topology = threads.described.topology
+    assert topology is not None
+    assert topology.subtopologies is not None
+    (changelog,) = topology.subtopologies[1].state_changelog_topics
+    return changelog.partitions
+
+
 def test_missing_internal_topics_are_asked_for(topics: Topics) -> None:
     """The host is asked for them with their partitions; when they are there, tasks are assigned."""
     driver, creator = creating(topics)
@@ -182,14 +191,12 @@ def test_missing_internal_topics_are_asked_for(topics: Topics) -> None:
     assert [(topic.name, topic.partition_count) for topic in creator.asked[0].topics] == [("counts", 4), ("words", 4)]
     assert threads.described.group_state == "NotReady"
     assert answered(threads.beat("a", 2, {"9": (9,)})).error_code is ErrorCode.NONE  # nobody looks yet what is a task
+    assert changelog_partitions(threads) == 0
     topics.create("words", 4)
     topics.create("counts", 4)
     driver.coordinator.topics_created(["words", "counts"])
     assert active(threads.beat("a", 2)) == {"0": (0, 1, 2, 3), "1": (0, 1, 2, 3)}
-    assert threads.described.topology is not None
-    assert threads.described.topology.subtopologies is not None
-    (changelog,) = threads.described.topology.subtopologies[1].state_changelog_topics
-    assert changelog.partitions == 4
+    assert changelog_partitions(threads) == 4
 
 
 def test_a_topic_that_could_not_be_created_is_asked_for_again_later(topics: Topics) -> None:

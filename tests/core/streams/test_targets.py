@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from groupcoord import ErrorCode
+from groupcoord.messages import TaskOffset
 from groupcoord.testing.topics import Topics
 from tests.core.driver import Driver
 from tests.core.streams.members import COUNTS, SETTINGS, OwnSettings, Threads, active, answered
@@ -68,3 +69,15 @@ def test_a_group_that_rests_goes_by_the_log_again() -> None:
     threads.join("c", instance_id="i")
     threads.beat("b", 3, {"0": (2, 3)})
     assert comes_back(threads) == {"0": (0, 1)}
+
+
+def test_tasks_go_to_who_has_their_state() -> None:
+    """Offsets that a member tells of tasks say so, though it runs none of them."""
+    settings = {**SETTINGS, "group_streams_initial_rebalance_delay_ms": 3_000}
+    threads = Threads(Driver(topics=Topics(lines=4, counts=4), **settings), COUNTS)
+    for member_id in ("a", "b"):
+        threads.join(member_id)
+    threads.beat("b", 1, task_offsets=(TaskOffset("0", 0, 7), TaskOffset("0", 1, 7)))
+    threads.driver.advance(3_000)
+    assert active(threads.beat("b", 1)) == {"0": (0, 1)}
+    assert active(threads.beat("a", 1)) == {"0": (2, 3)}
