@@ -51,7 +51,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print an object a line.")]
 def museum(
     action: What = Action.LIST,
     name: Name = "",
-    searchers: With = "machine,swarm",
+    searchers: With = "explore,machine,swarm",
     cpu: CpuSeconds = 60.0,
     whole: All = False,
     html: Page = None,

@@ -26,12 +26,14 @@ def main() -> None:
     if core == "planted":
         assert shown.plant is not None
         plant(shown.plant)
-    sys.stdout.write(json.dumps(asdict(_hunt(*options) if task == "hunt" else _play(shown))) + "\n")
+    sys.stdout.write(json.dumps(asdict(_hunt(shown, *options) if task == "hunt" else _play(shown))) + "\n")
 
 
-def _hunt(searcher: str, cpu_s: str) -> Hunt:
-    from groupcoord.testing.museum.hunting import hunt
+def _hunt(shown: Exhibit, searcher: str, cpu_s: str) -> Hunt:
+    from groupcoord.testing.museum.hunting import explore_scope, hunt
 
+    if searcher == "explore":
+        return explore_scope(shown.play or {"steps": []}, float(cpu_s))
     return hunt(searcher, float(cpu_s))
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from attrs import frozen
 
-SEARCHERS = ("machine", "swarm")
-"""The ways of looking for a bug that nobody knows: the published machine, and the simulator's fleets."""
+SEARCHERS = ("explore", "machine", "swarm")
+"""The ways of looking for a bug that nobody knows: every history in the scope of the exhibit's, the shortest first; the
+published machine; and the simulator's fleets."""
 
 
 @frozen

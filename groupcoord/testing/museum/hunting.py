@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from traceback import walk_tb
+from typing import Any
 
 from groupcoord.errors import InvariantError
 from groupcoord.laws import LawBrokenError
@@ -55,11 +56,40 @@ _ROUNDS: dict[str, tuple[Callable[[int], None], int]] = {"machine": (_machine, L
 """Each way of looking: one round of it, by its number, and how many histories that is."""
 
 
+SHARES_OF_TIME = (1 / 16, 1 / 4, 11 / 16)
+"""An exploration goes on to its end whatever it finds: so there is a short one first."""
+
+
+def explore_scope(table: Mapping[str, Any], cpu_s: float, clock: Callable[[], float] = time.process_time) -> Hunt:
+    """Look at every history in which what a history is made of happens, in any order, the short ones first.
+
+    Args:
+        table: a history, of which the processes, the settings and the kinds of steps are taken.
+        cpu_s: how long, in CPU seconds.
+        clock: tells CPU seconds.
+    """
+    from groupcoord.testing.exploring.exploration import explore
+    from groupcoord.testing.exploring.scope import WORDS_TO_EXPLORE, Scope
+
+    words = dict.fromkeys(step.split()[0] for step in table["steps"])
+    scope = Scope.of({**table.get("scope", {}), "words": [*dict.fromkeys((*WORDS_TO_EXPLORE, *words))]})
+    begun, looked_at = clock(), 0
+    for share in SHARES_OF_TIME:
+        exploration = explore(scope, max_cpu_s=share * cpu_s)
+        looked_at += exploration.levels[-1].transitions
+        if exploration.violations:
+            broken = min(exploration.violations, key=lambda violation: len(violation.trace.steps)).broken
+            return Hunt("explore", broken.message.splitlines()[0], True, clock() - begun, looked_at)
+        if exploration.is_closed:
+            break
+    return Hunt("explore", None, False, clock() - begun, looked_at)
+
+
 def hunt(searcher: str, cpu_s: float, clock: Callable[[], float] = time.process_time) -> Hunt:
     """Look for a broken law in this process, round after round.
 
     Args:
-        searcher: which way, one of :data:`~groupcoord.testing.museum.findings.SEARCHERS`.
+        searcher: which way, ``machine`` or ``swarm``.
         cpu_s: no further round begins after so many CPU seconds.
         clock: tells CPU seconds.
     """
