@@ -81,3 +81,7 @@ __all__ = [
     "verify",
     "with_times",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

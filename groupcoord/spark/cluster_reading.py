@@ -98,7 +98,7 @@ def read_cluster_stream(
 
 def read_end_offsets(
     spark: SparkSession,
-    topics: Iterable[str],
+    topics: Iterable[str] | None = None,
     bootstrap_servers: str = "",
     *,
     command_config: str | os.PathLike[str] | None = None,
@@ -109,7 +109,7 @@ def read_end_offsets(
 
     Args:
         spark: any session; the format ``groupcoord-end-offsets`` is registered with it.
-        topics: their names.
+        topics: their names; None: all that the user may describe.
         bootstrap_servers: as for :func:`groupcoord.spark.read_cluster`.
         command_config: see there.
 
@@ -122,7 +122,7 @@ def read_end_offsets(
     options = {
         BOOTSTRAP_SERVERS: address.bootstrap_servers,
         COMMAND_CONFIG: address.command_config or "",
-        "topics": json.dumps(sorted(set(topics))),
+        "topics": "" if topics is None else json.dumps(sorted(set(topics))),
     }
     return spark.read.format(END_OFFSETS_FORMAT).options(**options).load()
 

@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 
 CLUSTER_FORMAT = "groupcoord-kafka"
 COMMAND_CONFIG = "command.config"
-_OPTIONS = (
-    *(BOOTSTRAP_SERVERS, COMMAND_CONFIG, "topic", "partitions", "columns", "raw_bytes", "split_bytes", "max_offsets"),
-)
+KAFKA = "kafka."
+_OPTIONS = ("topic", "partitions", "columns", "raw_bytes", "split_bytes", "max_offsets")
 
 
 def refuse_secrets(options: Mapping[str, str]) -> None:
@@ -37,9 +36,29 @@ def refuse_secrets(options: Mapping[str, str]) -> None:
     Raises:
         InputError: there is one.
     """
-    secret = [name for name in options if name.lower().removeprefix("kafka.") in SECRET_KEYS]
+    secret = [name for name in options if name.lower().removeprefix(KAFKA) in SECRET_KEYS]
     if secret:
         raise InputError(f"option {secret[0]} would be seen in plans and logs: put it into the command.config file")
+
+
+def cluster_and_options(options: Mapping[str, str], names: tuple[str, ...]) -> tuple[ClusterAddress, dict[str, str]]:
+    """Return which cluster is meant, and the other options by their names in small letters.
+
+    Options that begin with ``kafka.`` are settings of a client, as Spark's connector to Kafka takes them.
+
+    Args:
+        options: as Spark passes them.
+        names: which there are besides.
+
+    Raises:
+        InputError: one is unknown, or a secret.
+    """
+    refuse_secrets(options)
+    lowered = {name.lower(): value for name, value in options.items()}
+    settings = {name.removeprefix(KAFKA): lowered.pop(name) for name in list(lowered) if name.startswith(KAFKA)}
+    given = known_options(lowered, (BOOTSTRAP_SERVERS, COMMAND_CONFIG, *names))
+    servers = settings.pop(BOOTSTRAP_SERVERS, "")
+    return ClusterAddress(given.get(BOOTSTRAP_SERVERS) or servers, given.get(COMMAND_CONFIG) or None, settings), given
 
 
 class ClusterOptions:
@@ -55,9 +74,7 @@ class ClusterOptions:
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        refuse_secrets(options)
-        given = known_options(options, _OPTIONS)
-        self.address = ClusterAddress(given.get(BOOTSTRAP_SERVERS, ""), given.get(COMMAND_CONFIG) or None)
+        self.address, given = cluster_and_options(options, _OPTIONS)
         self.topic = given.get("topic") or OFFSETS_TOPIC
         columns = chosen_columns(given.get("columns", ""))
         self.settings = RowSettings(columns, flag("raw_bytes", given.get("raw_bytes", "")))
@@ -190,9 +207,10 @@ def _offsets(told: Mapping[str, Any]) -> dict[int, int]:
 class ClusterDataSource(DataSource):
     """``spark.read.format("groupcoord-kafka")``: every record of a cluster's ``__consumer_offsets``.
 
-    Options: ``bootstrap.servers``, ``command.config`` (the path of a file of properties, on every machine), ``topic``
-    (a copy of ``__consumer_offsets`` by another name), ``partitions`` (numbers with commas between them), ``columns``
-    (names with commas between them), ``raw_bytes``, ``split_bytes``, and for streams ``max_offsets``.
+    Options: ``bootstrap.servers``, ``command.config`` (the path of a file of properties, on every machine), settings of
+    a client with ``kafka.`` before their names, ``topic`` (a copy of ``__consumer_offsets`` by another name),
+    ``partitions`` (numbers with commas between them), ``columns`` (names with commas between them), ``raw_bytes``,
+    ``split_bytes``, and for streams ``max_offsets``.
     """
 
     @classmethod

@@ -8,16 +8,14 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from groupcoord.analysis.columns.options import json_value, known_options
+from groupcoord.analysis.columns.options import json_value
 from groupcoord.analysis.live.connection import connection
 from groupcoord.analysis.live.end_offsets import list_ends
-from groupcoord.analysis.live.settings import BOOTSTRAP_SERVERS, ClusterAddress
 from groupcoord.clock import SystemClock
-from groupcoord.spark.cluster_source import COMMAND_CONFIG, refuse_secrets
+from groupcoord.spark.cluster_source import cluster_and_options
 from groupcoord.spark.schemas import LIVE_END_OFFSETS
 
 END_OFFSETS_FORMAT = "groupcoord-end-offsets"
-_OPTIONS = (BOOTSTRAP_SERVERS, COMMAND_CONFIG, "topics")
 _LONG, _INT, _SHORT = pa.int64(), pa.int32(), pa.int16()
 _ROWS = pa.schema(zip(LIVE_END_OFFSETS.fieldNames(), (pa.string(), _INT, *[_LONG] * 4, _INT, _SHORT), strict=True))
 
@@ -26,10 +24,9 @@ class EndOffsetsReader(DataSourceReader):
     """Asks for the ends, in one task."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        refuse_secrets(options)
-        given = known_options(options, _OPTIONS)
-        self._address = ClusterAddress(given.get(BOOTSTRAP_SERVERS, ""), given.get(COMMAND_CONFIG) or None)
-        self._topics: list[str] = json_value("topics", given.get("topics", "[]"), list)
+        self._address, given = cluster_and_options(options, ("topics",))
+        told = given.get("topics")
+        self._topics: list[str] | None = json_value("topics", told, list) if told else None
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows."""
@@ -41,8 +38,8 @@ class EndOffsetsReader(DataSourceReader):
 class EndOffsetsDataSource(DataSource):
     """``spark.read.format("groupcoord-end-offsets")``.
 
-    Options: ``bootstrap.servers``, ``command.config`` (the path of a file of properties, on every machine), ``topics``
-    (a JSON array of names).
+    Options: ``bootstrap.servers``, ``command.config`` (the path of a file of properties, on every machine), settings of
+    a client with ``kafka.`` before their names, ``topics`` (a JSON array of names; without it, all).
     """
 
     @classmethod

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
+from shutil import which
 from typing import TYPE_CHECKING, Final, Literal
 
 from groupcoord.analysis.columns.errors import PipelineError
@@ -14,7 +17,11 @@ from groupcoord.spark.java import java_home
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+ANSWER_S = 20
+_NEEDED = ("groupcoord", "pyarrow")
 _LOCAL = "local"
+_IS_KNOWN = "DATA_SOURCE_ALREADY_EXISTS"
+"""What Spark says of a format that it has found by itself."""
 
 # Arrow's checks of every single value that Spark takes from a worker's batch; Spark keeps within a batch anyway.
 _ARROW_OPTIONS = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
@@ -107,16 +114,59 @@ def session(
 def register(spark: SparkSession) -> SparkSession:
     """Make ``groupcoord`` and the other formats of this package known to a session, and return the session.
 
-    Workers need groupcoord with its ``spark`` extra, and the Python that runs them (``PYSPARK_PYTHON``) has to be the
-    one where it is installed.
+    Spark finds them by itself where groupcoord is installed for the Python that it runs (``PYSPARK_PYTHON``), and so it
+    has to be on all machines, with its ``spark`` extra.
+
+    Raises:
+        PipelineError: workers on this machine run another version of Python, or one without groupcoord.
     """
+    from pyspark.errors import AnalysisException
+
     from groupcoord.spark.cluster_source import ClusterDataSource
     from groupcoord.spark.end_offsets import EndOffsetsDataSource
     from groupcoord.spark.source import LogDataSource
 
+    _check_workers(spark)
     for source in (LogDataSource, ClusterDataSource, EndOffsetsDataSource):
-        spark.dataSource.register(source)
+        try:
+            spark.dataSource.register(source)
+        except AnalysisException as error:
+            if error.getCondition() != _IS_KNOWN:
+                raise
     return spark
+
+
+def _check_workers(spark: SparkSession) -> None:
+    """Make sure that workers can run what this process gives them, as far as that can be seen from here."""
+    worker_python = getattr(getattr(spark, "_sc", None), "pythonExec", None)
+    if worker_python is None:
+        return  # a session by Spark Connect: its workers are somewhere else
+    path = which(worker_python)
+    problem = None if path is None or path == which(sys.executable) else _problem_of(path)
+    if problem is not None:
+        here = ".".join(map(str, sys.version_info[:2]))
+        raise PipelineError(
+            f"Spark's workers run {path}, {problem}, and this program Python {here}: "
+            f"start the session with PYSPARK_PYTHON={sys.executable}"
+        )
+
+
+@cache
+def _problem_of(python: str) -> str | None:
+    """Return why another Python can't do the work; None if it can, or doesn't say."""
+    found = ", ".join(f"u.find_spec({name!r}) is not None" for name in _NEEDED)
+    asked = f"import sys, importlib.util as u; print(*sys.version_info[:2], {found})"
+    try:
+        told = subprocess.run(
+            [python, "-c", asked], capture_output=True, text=True, timeout=ANSWER_S, check=True
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    major, minor, *are_there = told.split()
+    if (int(major), int(minor)) != sys.version_info[:2]:
+        return f"which is Python {major}.{minor}"
+    missing = [name for name, is_there in zip(_NEEDED, are_there, strict=True) if is_there != "True"]
+    return f"which has no {' and no '.join(missing)}" if missing else None
 
 
 def _local_cores(master: str) -> int:

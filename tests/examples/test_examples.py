@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -22,6 +23,7 @@ EXAMPLES = ROOT / "examples"
 TIMEOUT_S = 60
 MAVEN_TIMEOUT_S = 600
 GO_TIMEOUT_S = 600
+SPARK_TIMEOUT_S = 300
 
 
 def run(*words: str | Path, cwd: Path) -> list[str]:
@@ -258,3 +260,26 @@ def test_scenarios(name: str, tmp_path: Path) -> None:
 
     assert "every law held" in lines[-1]
     assert "<svg" in page.read_text("utf-8")
+
+
+@pytest.mark.ci
+def test_the_notebook_runs(tmp_path: Path) -> None:
+    """Its cells run one after the other where nothing was registered, and show groups, causes and offsets of a log."""
+    notebook = json.loads((EXAMPLES / "why_groups_rebalance.ipynb").read_text("utf-8"))
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    program = tmp_path / "notebook.py"
+    program.write_text("\n\n".join(cells), "utf-8")
+    logs = unpack_broker_log(tmp_path / "logs")
+    done = subprocess.run(
+        [sys.executable, program],
+        env={**os.environ, "KAFKA_LOGS": str(logs)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=SPARK_TIMEOUT_S,
+    )
+
+    assert done.returncode == 0, done.stderr
+    for told in ("expiry or leave", "rebalance storm", "Stable", "committed_offset"):
+        assert told in done.stdout, told
+    assert all(cell["outputs"] == [] for cell in notebook["cells"] if cell["cell_type"] == "code")

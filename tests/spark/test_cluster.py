@@ -140,6 +140,21 @@ def test_lag_goes_by_the_next_record(spark: SparkSession) -> None:
     assert (at_end.lag, at_end.lag_ms) == (0, 0)
 
 
+def test_options_are_those_of_sparks_own_connector(spark: SparkSession) -> None:
+    """``kafka.`` settings are taken, unknown ones too; without topics the ends are those of all topics."""
+    with ServerThread(topics={"orders": 2, "payments": 1}) as server:
+        options = {"kafka.bootstrap.servers": server.bootstrap, "kafka.request.timeout.ms": "9000", "kafka.acks": "1"}
+        by_format = spark.read.format("groupcoord-end-offsets").options(**options).load().collect()
+        by_name = pipeline.read_end_offsets(spark, None, server.bootstrap).collect()
+        cluster = ClusterOptions({"Kafka.Bootstrap.Servers": server.bootstrap, "kafka.request.timeout.ms": "9000"})
+
+    places = {(row.topic, row.topic_partition) for row in by_format}
+    assert places == {(row.topic, row.topic_partition) for row in by_name}
+    assert places >= {("orders", 0), ("orders", 1), ("payments", 0)}
+    assert cluster.address.settings().request_timeout_ms == 9_000
+    assert cluster.address.bootstrap_servers == server.bootstrap
+
+
 def test_plans_and_tasks_have_no_secret(spark: SparkSession, server: ServerThread, tmp_path: Path) -> None:
     """They name the file of properties, which each worker reads, and hold nothing of what is in it."""
     config = tmp_path / "client.properties"

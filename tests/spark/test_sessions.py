@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -15,6 +17,8 @@ from groupcoord.spark import java
 from groupcoord.spark.java import java_home, java_version, packaged_java
 
 from .conftest import ENVIRONMENT
+
+HERE = "{} {}".format(*sys.version_info[:2])
 
 
 def fake_java(folder: Path, version: str) -> Path:
@@ -29,6 +33,35 @@ def fake_java(folder: Path, version: str) -> Path:
 def test_a_running_session_is_used(spark: SparkSession) -> None:
     """There is one session in a process; asking again gives the one that runs."""
     assert pipeline.session("local[1]").sparkContext is spark.sparkContext
+
+
+@pytest.mark.parametrize(
+    ("told", "problem"),
+    [
+        ("3 9 True True", "which is Python 3.9"),
+        (f"{HERE} False True", "which has no groupcoord"),
+        (f"{HERE} True False", "which has no pyarrow"),
+    ],
+)
+def test_an_interpreter_that_does_not_match_is_told(tmp_path: Path, told: str, problem: str) -> None:
+    """Which Python workers run, what is wrong with it, and what to set, in one line, before anything is registered."""
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\necho {told}\n")
+    program.chmod(0o755)
+    session: Any = SimpleNamespace(_sc=SimpleNamespace(pythonExec=str(program)))
+    here = ".".join(HERE.split())
+
+    with pytest.raises(pipeline.PipelineError) as caught:
+        pipeline.register(session)
+    assert str(caught.value) == (
+        f"Spark's workers run {program}, {problem}, and this program Python {here}: "
+        f"start the session with PYSPARK_PYTHON={sys.executable}"
+    )
+
+
+def test_only_public_names_are_listed() -> None:
+    """Whoever looks around finds the functions, not the modules that they are in."""
+    assert dir(pipeline) == sorted(pipeline.__all__)
 
 
 def test_wrong_compilers_are_refused() -> None:

@@ -113,9 +113,9 @@ class KafkaCluster:
         finally:
             self._end()
 
-    def metadata(self, topics: Sequence[str]) -> ClusterMetadata:
+    def metadata(self, topics: Sequence[str] | None) -> ClusterMetadata:
         """See :class:`groupcoord.analysis.live.cluster.Cluster`."""
-        wanted = [{"name": name, "topic_id": ZERO_UUID} for name in topics]
+        wanted = None if topics is None else [{"name": name, "topic_id": ZERO_UUID} for name in topics]
         answer = self._ask(
             self._any_broker(),
             Request(

@@ -175,8 +175,8 @@ class GroupOffsets(NamedTuple):
 class Cluster(Protocol):
     """A cluster that answers. Every call raises the errors of :mod:`groupcoord.analysis.live.errors`."""
 
-    def metadata(self, topics: Sequence[str]) -> ClusterMetadata:
-        """Ask for topics, from any broker, and remember who leads their partitions."""
+    def metadata(self, topics: Sequence[str] | None) -> ClusterMetadata:
+        """Ask for topics, None for all, from any broker, and remember who leads their partitions."""
 
     def list_offsets(
         self, partitions: Collection[TopicPartition], end: LogEnd, *, is_stable: bool = False

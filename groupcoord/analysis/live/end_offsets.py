@@ -37,14 +37,15 @@ class PartitionEnds(NamedTuple):
 
 
 def list_ends(
-    cluster: Cluster, patience: Patience, topics: Collection[str], now_ms: Callable[[], int]
+    cluster: Cluster, patience: Patience, topics: Collection[str] | None, now_ms: Callable[[], int]
 ) -> list[PartitionEnds]:
     """Ask for the ends of topics, at each broker with one request for each of three ends.
 
     Args:
         cluster: whom to ask.
         patience: how long to wait for leaders; whoever has none then is told with its error.
-        topics: their names. One that doesn't exist, or may not be described, is a row with an error.
+        topics: their names; None: all that may be described. One that doesn't exist, or may not be described, is a row
+            with an error.
         now_ms: gives the time, in milliseconds since 1970.
 
     Raises:
@@ -53,7 +54,7 @@ def list_ends(
     found: list[PartitionEnds] = []
 
     def ask() -> None:
-        metadata = cluster.metadata(sorted(topics))
+        metadata = cluster.metadata(None if topics is None else sorted(topics))
         found[:] = _rows(cluster, metadata, now_ms)
         if any(row.error_code in TRANSIENT and row.topic_partition is not None for row in found):
             raise TransientClusterError("some partitions have no leader")

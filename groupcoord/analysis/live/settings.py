@@ -42,10 +42,12 @@ class ClusterAddress:
     Attributes:
         bootstrap_servers: ``HOST:PORT`` with commas between; empty: as the file or the environment says.
         command_config: the path of a file of properties, as Kafka's commands take it; None: the environment alone.
+        properties: more settings of a client, none of them secret; they win over the file's.
     """
 
     bootstrap_servers: str = ""
     command_config: str | None = None
+    properties: Mapping[str, str] = {}
 
     def settings(self) -> ClientSettings:
         """Return the settings, read anew.
@@ -57,6 +59,7 @@ class ClusterAddress:
             given = by_names_of_kafka(dict(_of_environment(os.environ)))
             if self.command_config is not None:
                 given |= by_names_of_kafka(read_properties(self.command_config))
+            given |= by_names_of_kafka(dict(self.properties))
         except ConfigError as error:
             raise InputError(str(error)) from None
         if self.bootstrap_servers:

@@ -1,0 +1,8 @@
+"""The format ``groupcoord-end-offsets`` where Spark finds it: as ``DefaultSource`` of a module of such a name."""
+
+from contextlib import suppress
+
+with suppress(ImportError):  # of what groupcoord's extra for Spark brings: without it sessions go on without the format
+    from groupcoord.spark.end_offsets import EndOffsetsDataSource as DefaultSource
+
+__all__ = ["DefaultSource"]
