@@ -43,7 +43,7 @@ def whole_log(broker_log: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return folder
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.ci)])
 def test_tables_are_those_of_one_reading(whole_log: Path, tmp_path: Path, seed: int) -> None:
     """A log that grows by any bytes, batches and transactions that are cut among them."""
     growing, draw = Growing(whole_log, tmp_path / "data"), random.Random(seed)
@@ -97,6 +97,7 @@ def test_a_run_begins_anew_where_another_was(whole_log: Path, tmp_path: Path) ->
         LocalFollowing([whole_log], whole_log)
 
 
+@pytest.mark.ci
 def test_a_file_that_changes_while_it_is_read_is_read_again(
     whole_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
