@@ -22,6 +22,7 @@ COMMANDS: dict[str, str] = {
     "demo": "Watch a group at work: real clients join over TCP, one dies, offsets survive a kill.",
     "dump": "Print every record of __consumer_offsets logs, as JSON lines or a table.",
     "simulate": "Run a fleet of consumers over virtual time, with everything that can go wrong.",
+    "explore": "Look at every history of a coordinator up to a bound, and say which laws are broken.",
     "analyze": "Turn __consumer_offsets logs of any size into tables and a report, on Spark.",
     "lag": "Show how far the groups of a cluster are behind, the worst first.",
     "exam": "Put a program that consumes through all that can go wrong, and say which laws it breaks.",

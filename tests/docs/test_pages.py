@@ -20,6 +20,7 @@ EXECUTED = (
     "gaps.md",
     "contributing.md",
     "simulator.md",
+    "explore.md",
     "robustness.md",
     "login.md",
     "stores.md",

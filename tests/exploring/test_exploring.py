@@ -10,9 +10,10 @@ from groupcoord.core.fingerprints import newest_epoch
 from groupcoord.laws import require
 from groupcoord.log_store import MemoryLogStore
 from groupcoord.testing.exploring.exploration import explore
-from groupcoord.testing.exploring.forms import Labels, View, form_of
+from groupcoord.testing.exploring.forms import Labels, View, consumer_of, form_of
 from groupcoord.testing.exploring.playing import play
 from groupcoord.testing.exploring.scope import Process, Scope, Trace, steps_of
+from groupcoord.testing.exploring.scopes import NAMED
 from groupcoord.testing.exploring.stage import LOG_PARTITION, Stage
 from groupcoord.testing.exploring.words import Step
 from tests.mutants.museum import mutant_named
@@ -158,6 +159,23 @@ def test_users_explore_their_own_log_store() -> None:
     (violation,) = explore(one("classic", "i1", QUIET_WORDS), make_log_store=Forgetful, max_depth=3).violations
 
     assert violation.broken.law == "check_replay"
+
+
+def test_an_epoch_that_there_cannot_be_stays_apart() -> None:
+    """A client of an epoch before the group's first is not taken for one of the first."""
+    process, view = Process("c1"), View(("c1-1",), (), 1)
+    for away in range(-4, 5):
+        form = (-1, "stable", 0, away, frozenset({1}), (), 1)
+        consumer = consumer_of(process, "g", form, view, lambda prefix: f"{prefix}-new")
+
+        assert form_of(consumer, None, view) == form
+
+
+def test_the_scopes_that_have_names() -> None:
+    """Each of them can be written down and read again, and something happens in it."""
+    for scope in NAMED.values():
+        assert Scope.of(scope.table()) == scope
+        assert explore(scope, max_depth=2).new_states[:2] != [1, 0]
 
 
 def test_enough_is_enough() -> None:

@@ -23,6 +23,9 @@ NOBODY = "nobody"
 EPOCHS_MAX = 4
 """An epoch that is further away than this is not the group's, and that is all there is to it."""
 
+FOREIGN = 2**30
+"""Stands before epochs that there can't be, as the way to a state is the shortest, and its group young."""
+
 Form = tuple[Any, ...]
 
 
@@ -84,11 +87,16 @@ Encode = Callable[[Any, View], Any]
 
 
 def _epoch_to(epoch: int, view: View) -> Any:
-    return max(min(epoch - view.epoch, EPOCHS_MAX), -EPOCHS_MAX) if epoch > 0 else (epoch,)
+    if epoch <= 0:
+        return (epoch,)
+    return max(min(epoch - (FOREIGN if epoch > FOREIGN // 2 else 0) - view.epoch, EPOCHS_MAX), -EPOCHS_MAX)
 
 
 def _epoch_from(stands: Any, view: View) -> int:
-    return int(stands[0] if isinstance(stands, tuple) else max(stands + view.epoch, 1))
+    if isinstance(stands, tuple):
+        return int(stands[0])
+    epoch = int(stands + view.epoch)
+    return epoch if epoch > 0 else epoch + FOREIGN
 
 
 def _id_to(member_id: str, view: View) -> Any:

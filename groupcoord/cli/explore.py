@@ -1,0 +1,205 @@
+"""``groupcoord explore``: every history of a coordinator up to a bound, with every law looked at after each step."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+from attrs import asdict
+
+if TYPE_CHECKING:
+    from groupcoord.testing.exploring.exploration import Exploration, Level, Violation
+    from groupcoord.testing.exploring.scope import Scope
+    from groupcoord.testing.exploring.telling import Story
+
+FAILED = 1
+USAGE_ERROR = 2
+
+What = Annotated[
+    str | None,
+    typer.Argument(metavar="SCOPE", help="What there is: the name of a scope, or a file FILE.toml. All: --scopes."),
+]
+Scopes = Annotated[bool, typer.Option("--scopes", help="List the scopes that have names, and end.")]
+Protocol = Annotated[
+    str, typer.Option(metavar="PROTOCOL", help="Instead of SCOPE: classic, consumer, mixed, share or streams.")
+]
+Dynamic = Annotated[int, typer.Option(min=0, help="So many processes without an instance id.")]
+Static = Annotated[int, typer.Option(min=0, help="So many processes with one.")]
+Faults = Annotated[
+    str | None,
+    typer.Option(metavar="WORDS", help="What may happen besides that consumers go on, with commas between the words."),
+]
+Depth = Annotated[int, typer.Option(min=0, help="The longest history, in steps.")]
+CpuSeconds = Annotated[float, typer.Option("--cpu", min=0.1, metavar="SECONDS", help="Stop after so much CPU.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print an object a line: levels, violations, what was found.")]
+Page = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Draw the histories that break a law.")]
+Keep = Annotated[
+    Path | None, typer.Option(metavar="FOLDER", help="Write each history that breaks a law there, to be replayed.")
+]
+Replay = Annotated[Path | None, typer.Option(metavar="FILE", help="Play this history (JSON or TOML) instead.")]
+
+
+def explore(
+    what: What = None,
+    scopes: Scopes = False,
+    protocol: Protocol = "classic",
+    dynamic: Dynamic = 0,
+    static: Static = 0,
+    faults: Faults = None,
+    depth: Depth = 1_000,
+    cpu: CpuSeconds = 600.0,
+    as_json: AsJson = False,
+    html: Page = None,
+    keep: Keep = None,
+    replay: Replay = None,
+) -> None:
+    """Look at every history of a coordinator, the short ones first: members, a late log, crashes, time.
+
+    A line a level; "closed" if there is no other state, however long histories are. Of each law that is broken the
+    shortest history is told.
+
+    Exit status: 0 if every law holds, 1 if not, 2 if the command can't be carried out.
+    """
+    from groupcoord.testing.exploring.scopes import NAMED
+    from groupcoord.testing.exploring.telling import tell
+    from groupcoord.testing.exploring.words import HistoryError
+
+    if scopes:
+        for name, scope in NAMED.items():
+            typer.echo(f"{name:<16} {_in_words(scope)}")
+        return
+    try:
+        if replay is not None:
+            _show([_replayed(replay)], html, as_json=as_json)
+            return
+        scope = _scope(what, protocol, dynamic, static, faults)
+        found = _search(scope, depth, cpu, as_json=as_json)
+        stories = [tell(violation.trace) for violation in found.violations]
+    except HistoryError as error:
+        _give_up(str(error))
+    _end(found, as_json=as_json)
+    for violation in found.violations:
+        _tell_violation(violation, keep, as_json=as_json)
+    _show(stories, html, as_json=as_json)
+    if found.violations:
+        raise typer.Exit(FAILED)
+
+
+def _give_up(message: str) -> NoReturn:
+    typer.echo(f"groupcoord explore: {message}", err=True)
+    raise typer.Exit(USAGE_ERROR)
+
+
+def _scope(what: str | None, protocol: str, dynamic: int, static: int, faults: str | None) -> Scope:
+    """Return what is to be explored."""
+    from groupcoord.testing.exploring.scope import Scope
+    from groupcoord.testing.exploring.scopes import ALL, NAMED, scope_of
+
+    words = ALL if faults is None else tuple(filter(None, faults.split(",")))
+    if what is None:
+        if not dynamic + static:
+            _give_up("name a scope, or say how many processes there are: --dynamic 2")
+        return Scope.of(scope_of(protocol, dynamic, static, words).table())
+    if dynamic + static or faults is not None:
+        _give_up("--dynamic, --static and --faults are for those without a SCOPE")
+    if what in NAMED:
+        return NAMED[what]
+    if not what.endswith(".toml"):
+        _give_up(f"there is no scope {what!r}; there are {', '.join(NAMED)}")
+    return Scope.of(_read(Path(what)))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text("utf-8")
+        found: Any = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except OSError as error:
+        _give_up(f"{path} can't be read: {error.strerror}")
+    except ValueError as error:
+        _give_up(f"{path} can't be read: {error}")
+    if not isinstance(found, dict):
+        _give_up(f"{path} has no table")
+    return found
+
+
+def _replayed(path: Path) -> Story:
+    from groupcoord.testing.exploring.scope import Trace
+    from groupcoord.testing.exploring.telling import tell
+
+    return tell(Trace.of(_read(path)))
+
+
+def _in_words(scope: Scope) -> str:
+    processes = ", ".join(
+        f"{process.name}: {process.protocol}{' static' if process.instance_id else ''}" for process in scope.processes
+    )
+    return f"{processes}; {'late' if scope.log_is_late else 'prompt'} log; {', '.join(scope.words)}"
+
+
+def _search(scope: Scope, depth: int, cpu: float, *, as_json: bool) -> Exploration:
+    from groupcoord.testing.exploring.exploration import explore
+
+    def show(level: Level) -> None:
+        if as_json:
+            print(json.dumps(asdict(level)), flush=True)
+            return
+        numbers = f"{level.depth:>5} {level.new:>10,} {level.states:>12,} {level.transitions:>13,} {level.cpu_s:>9.1f}"
+        print(numbers + ("" if level.is_whole else "  in part"), flush=True)
+
+    if not as_json:
+        print(_in_words(scope))
+        print(f"{'steps':>5} {'new':>10} {'states':>12} {'transitions':>13} {'CPU s':>9}")
+    return explore(scope, max_depth=depth, max_cpu_s=cpu, on_level=show)
+
+
+def _end(found: Exploration, *, as_json: bool) -> None:
+    broken = [violation.broken.law for violation in found.violations]
+    if as_json:
+        print(json.dumps({"is_closed": found.is_closed, "states": found.states, "broken": broken}))
+        return
+    bound = "closed: there is no other state" if found.is_closed else "in part: longer histories were not looked at"
+    print(f"{bound}; " + (f"broken: {', '.join(broken)}" if broken else "every law holds"))
+
+
+def _tell_violation(violation: Violation, keep: Path | None, *, as_json: bool) -> None:
+    """Write a history that breaks a law where it is to be kept, and print it as an object if that is wanted."""
+    history = {**violation.trace.table(), "law": violation.broken.law, "message": violation.broken.message}
+    if as_json:
+        print(json.dumps(history))
+    if keep is not None:
+        path = keep / f"{violation.broken.law}.json"
+        try:
+            keep.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(history, indent=2) + "\n", "utf-8")
+        except OSError as error:
+            _give_up(f"{path} can't be written: {error.strerror}")
+        if not as_json:
+            print(f"play it again: groupcoord explore --replay {path}")
+
+
+def _show(stories: Sequence[Story], html: Path | None, *, as_json: bool) -> None:
+    """Tell histories that were played; a law that one of them breaks is the command's failure."""
+    from groupcoord.testing.exploring.telling import diagram, in_lines
+
+    for story in () if as_json else stories:
+        for line in in_lines(story):
+            print(line)
+    if html is not None:
+        from groupcoord.analysis.report.html import element
+        from groupcoord.analysis.report.layout import Section, page, paragraph
+
+        sections = [
+            Section(f"h{number}", story.law or "every law holds", element("div", diagram(story), class_="plot"))
+            for number, story in enumerate(stories, 1)
+        ]
+        lead = [paragraph(f"{len(stories)} histories: what was asked, answered and written, step by step.")]
+        try:
+            html.write_text(page("Histories of a coordinator", lead, sections), "utf-8")
+        except OSError as error:
+            _give_up(f"{html} can't be written: {error.strerror}")
+    if any(story.law for story in stories):
+        raise typer.Exit(FAILED)
