@@ -120,7 +120,7 @@ def serve(
     """
     with _errors_told():
         _set_up_logging(log_level)
-        worker_count = workers or len(os.sched_getaffinity(0))
+        worker_count = workers or _core_count()
         _check_together(worker_count, data_dir, nodes, metrics_port, control_port)
         config, is_set, secure = _parse_settings(setting or [], holds_records=not no_records)
         topics = [_parse_topic(text) for text in topic or []]
@@ -138,6 +138,11 @@ def serve(
             stack.callback(servers.forget)
             servers.prepare()
             _run(servers, pages, lambda: _announce(sockets, data_dir, told[0], servers.storage.topics))
+
+
+def _core_count() -> int:
+    """Return how many cores this process may use, as far as the system tells."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _check_together(
