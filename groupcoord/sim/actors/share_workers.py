@@ -135,6 +135,7 @@ class _Worker:
         is_alive: it runs.
         is_over: it has done all that there was to do.
         epoch: its member epoch.
+        is_unsure: the answer of its last heartbeat was lost, or an error.
         assigned: what it may read.
         sessions: by node.
         held: what it has got and nothing came of so far.
@@ -151,6 +152,7 @@ class _Worker:
     is_over: bool = False
     was_restarted: bool = False
     epoch: int = 0
+    is_unsure: bool = False
     assigned: tuple[SharePartitionKey, ...] = ()
     sessions: dict[int, _Session] = field(factory=dict)
     held: dict[SharePartitionKey, set[int]] = field(factory=dict)
@@ -181,14 +183,16 @@ class _Worker:
                 yield Pause(IDLE_MS)
                 continue
             life = self.life
-            request = ShareGroupHeartbeat(group, self._member_id, self.epoch, client_id=self._member_id)
-            if self.epoch == 0:
-                request.subscribed_topic_names = self.workers.topics
+            # Who doesn't know what has arrived says all of it, and is told all.
+            names = self.workers.topics if self.epoch == 0 or self.is_unsure else None
+            request = ShareGroupHeartbeat(
+                group, self._member_id, self.epoch, subscribed_topic_names=names, client_id=self._member_id
+            )
             answer = yield Ask(request, group)
             if life != self.life or not self.is_alive:
                 continue
             if isinstance(answer, ShareGroupHeartbeatResponse) and answer.error_code is ErrorCode.NONE:
-                self.epoch = answer.member_epoch
+                self.epoch, self.is_unsure = answer.member_epoch, False
                 if answer.assignment is not None:
                     self.assigned = tuple(
                         SharePartitionKey(group, topic.topic_id, index)
@@ -199,6 +203,7 @@ class _Worker:
                 continue
             if isinstance(answer, ShareGroupHeartbeatResponse) and answer.error_code is ErrorCode.UNKNOWN_MEMBER_ID:
                 self.epoch, self.assigned = 0, ()
+            self.is_unsure = True
             yield Pause(RETRY_MS)
 
     # ------------------------------------------------------------ records
