@@ -15,7 +15,7 @@ from uuid import UUID
 from attrs import frozen
 
 from groupcoord.core.modern.topic_partitions import TopicPartitions
-from groupcoord.core.record_keys import RecordKey
+from groupcoord.core.record_keys import MemberRecord, RecordKey
 
 
 class AssignedTopicPartitions(NamedTuple):
@@ -113,7 +113,7 @@ class ConsumerGroupPartitionMetadataRecord:
 
 
 @frozen
-class ConsumerGroupMemberMetadataRecord:
+class ConsumerGroupMemberMetadataRecord(MemberRecord):
     """What a member told of itself (record type 5).
 
     ``classic_member_metadata`` is None for members that use the consumer protocol. ``subscribed_topic_regex`` and
@@ -133,15 +133,7 @@ class ConsumerGroupMemberMetadataRecord:
     classic_member_metadata: ClassicMemberMetadata | None = None
     raw_value: bytes | None = None
 
-    @property
-    def key(self) -> RecordKey:
-        """The key of this member's records of this type."""
-        return 5, self.member_id
-
-    @staticmethod
-    def key_of(member_id: str) -> RecordKey:
-        """Return the key for a member."""
-        return 5, member_id
+    RECORD_TYPE = 5
 
 
 @frozen
@@ -160,7 +152,7 @@ class ConsumerGroupTargetAssignmentMetadataRecord:
 
 
 @frozen
-class ConsumerGroupTargetAssignmentMemberRecord:
+class ConsumerGroupTargetAssignmentMemberRecord(MemberRecord):
     """What a member is to have in the end (record type 7)."""
 
     group_id: str
@@ -168,19 +160,11 @@ class ConsumerGroupTargetAssignmentMemberRecord:
     topic_partitions: tuple[TopicPartitions, ...] = ()
     raw_value: bytes | None = None
 
-    @property
-    def key(self) -> RecordKey:
-        """The key of this member's records of this type."""
-        return 7, self.member_id
-
-    @staticmethod
-    def key_of(member_id: str) -> RecordKey:
-        """Return the key for a member."""
-        return 7, member_id
+    RECORD_TYPE = 7
 
 
 @frozen
-class ConsumerGroupCurrentMemberAssignmentRecord:
+class ConsumerGroupCurrentMemberAssignmentRecord(MemberRecord):
     """What a member has, and what it was told to give up (record type 8).
 
     ``state`` is 0 for STABLE, 1 for UNREVOKED_PARTITIONS, 2 for UNRELEASED_PARTITIONS; any other number is a state of
@@ -196,15 +180,7 @@ class ConsumerGroupCurrentMemberAssignmentRecord:
     partitions_pending_revocation: tuple[AssignedTopicPartitions, ...] = ()
     raw_value: bytes | None = None
 
-    @property
-    def key(self) -> RecordKey:
-        """The key of this member's records of this type."""
-        return 8, self.member_id
-
-    @staticmethod
-    def key_of(member_id: str) -> RecordKey:
-        """Return the key for a member."""
-        return 8, member_id
+    RECORD_TYPE = 8
 
 
 @frozen

@@ -13,7 +13,7 @@ from uuid import UUID
 from attrs import frozen
 
 from groupcoord.core.modern.topic_partitions import TopicPartitions
-from groupcoord.core.record_keys import RecordKey
+from groupcoord.core.record_keys import MemberRecord, RecordKey
 
 
 class NamedTopicPartitions(NamedTuple):
@@ -32,7 +32,7 @@ class NamedTopic(NamedTuple):
 
 
 @frozen
-class ShareGroupMemberMetadataRecord:
+class ShareGroupMemberMetadataRecord(MemberRecord):
     """What a member told of itself (record type 10)."""
 
     group_id: str
@@ -48,15 +48,7 @@ class ShareGroupMemberMetadataRecord:
     subscribed_topic_regex: ClassVar[None] = None
     """Nor do they subscribe by expressions."""
 
-    @property
-    def key(self) -> RecordKey:
-        """The key of this member's records of this type."""
-        return 10, self.member_id
-
-    @staticmethod
-    def key_of(member_id: str) -> RecordKey:
-        """Return the key for a member."""
-        return 10, member_id
+    RECORD_TYPE = 10
 
 
 @frozen
@@ -84,7 +76,7 @@ class ShareGroupTargetAssignmentMetadataRecord:
 
 
 @frozen
-class ShareGroupTargetAssignmentMemberRecord:
+class ShareGroupTargetAssignmentMemberRecord(MemberRecord):
     """What a member is to have (record type 13)."""
 
     group_id: str
@@ -92,19 +84,11 @@ class ShareGroupTargetAssignmentMemberRecord:
     topic_partitions: tuple[TopicPartitions, ...] = ()
     raw_value: bytes | None = None
 
-    @property
-    def key(self) -> RecordKey:
-        """The key of this member's records of this type."""
-        return 13, self.member_id
-
-    @staticmethod
-    def key_of(member_id: str) -> RecordKey:
-        """Return the key for a member."""
-        return 13, member_id
+    RECORD_TYPE = 13
 
 
 @frozen
-class ShareGroupCurrentMemberAssignmentRecord:
+class ShareGroupCurrentMemberAssignmentRecord(MemberRecord):
     """What a member has (record type 14). ``state`` is 0 for STABLE; there is no other."""
 
     group_id: str
@@ -115,15 +99,7 @@ class ShareGroupCurrentMemberAssignmentRecord:
     assigned_partitions: tuple[TopicPartitions, ...] = ()
     raw_value: bytes | None = None
 
-    @property
-    def key(self) -> RecordKey:
-        """The key of this member's records of this type."""
-        return 14, self.member_id
-
-    @staticmethod
-    def key_of(member_id: str) -> RecordKey:
-        """Return the key for a member."""
-        return 14, member_id
+    RECORD_TYPE = 14
 
 
 @frozen

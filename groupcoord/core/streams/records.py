@@ -11,7 +11,7 @@ from typing import ClassVar, NamedTuple
 
 from attrs import frozen
 
-from groupcoord.core.record_keys import RecordKey
+from groupcoord.core.record_keys import MemberRecord, RecordKey
 
 
 class KeyValue(NamedTuple):
@@ -131,7 +131,7 @@ class StreamsGroupMetadataRecord:
 
 
 @frozen
-class StreamsGroupMemberMetadataRecord:
+class StreamsGroupMemberMetadataRecord(MemberRecord):
     """What a member told of itself (record type 19)."""
 
     group_id: str
@@ -147,15 +147,7 @@ class StreamsGroupMemberMetadataRecord:
     client_tags: tuple[KeyValue, ...] = ()
     raw_value: bytes | None = None
 
-    @property
-    def key(self) -> RecordKey:
-        """The key of this member's records of this type."""
-        return 19, self.member_id
-
-    @staticmethod
-    def key_of(member_id: str) -> RecordKey:
-        """Return the key for a member."""
-        return 19, member_id
+    RECORD_TYPE = 19
 
 
 @frozen
@@ -174,7 +166,7 @@ class StreamsGroupTargetAssignmentMetadataRecord:
 
 
 @frozen
-class StreamsGroupTargetAssignmentMemberRecord:
+class StreamsGroupTargetAssignmentMemberRecord(MemberRecord):
     """What a member is to have in the end (record type 21)."""
 
     group_id: str
@@ -184,19 +176,11 @@ class StreamsGroupTargetAssignmentMemberRecord:
     warmup_tasks: tuple[TaskIds, ...] = ()
     raw_value: bytes | None = None
 
-    @property
-    def key(self) -> RecordKey:
-        """The key of this member's records of this type."""
-        return 21, self.member_id
-
-    @staticmethod
-    def key_of(member_id: str) -> RecordKey:
-        """Return the key for a member."""
-        return 21, member_id
+    RECORD_TYPE = 21
 
 
 @frozen
-class StreamsGroupCurrentMemberAssignmentRecord:
+class StreamsGroupCurrentMemberAssignmentRecord(MemberRecord):
     """What a member has, and what it was told to give up (record type 22).
 
     ``state`` is 1 for STABLE, 2 for UNREVOKED_TASKS, 3 for UNRELEASED_TASKS; any other number is a state of newer
@@ -216,15 +200,7 @@ class StreamsGroupCurrentMemberAssignmentRecord:
     warmup_tasks_pending_revocation: tuple[AssignedTaskIds, ...] = ()
     raw_value: bytes | None = None
 
-    @property
-    def key(self) -> RecordKey:
-        """The key of this member's records of this type."""
-        return 22, self.member_id
-
-    @staticmethod
-    def key_of(member_id: str) -> RecordKey:
-        """Return the key for a member."""
-        return 22, member_id
+    RECORD_TYPE = 22
 
 
 @frozen
