@@ -6,6 +6,7 @@ from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.core.consumer.reconciliation import MemberState
+from groupcoord.core.consumer.records import ConsumerGroupCurrentMemberAssignmentRecord
 from groupcoord.core.kinds import as_classic_group
 from groupcoord.core.messages import (
     ConsumerGroupHeartbeat,
@@ -58,7 +59,14 @@ def check_answer(coordinator: GroupCoordinator, request: Request, response: Resp
         case ConsumerGroupHeartbeat(), ConsumerGroupHeartbeatResponse(error_code=ErrorCode.NONE):
             joined = consumer_group_of(coordinator, request.group_id)
             if joined is not None and joined.writing is None and response.member_id:
-                _check_waits_for_others(joined, response.member_id)
+                partition = coordinator.partition(coordinator.partition_of(request.group_id))
+                records = {} if partition is None else partition.hard.groups.get(request.group_id, {})
+                offset, _ = records.get(
+                    ConsumerGroupCurrentMemberAssignmentRecord.key_of(response.member_id), (-1, None)
+                )
+                # What others have done since then, be it with the same append, isn't what it was told to wait for.
+                if all(other <= offset for other, _ in records.values()):
+                    _check_waits_for_others(joined, response.member_id)
 
 
 def _check_time_outs(group: GroupMetadata, member_id: str, request: JoinGroup) -> None:

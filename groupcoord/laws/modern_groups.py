@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from groupcoord.coordinator import GroupCoordinator
@@ -16,7 +16,8 @@ from groupcoord.core.record_keys import RecordKey
 from groupcoord.core.records import CLASSIC_GROUP_KEY, GroupRecord, GroupTombstone, Record
 from groupcoord.core.share.membership import WhenTopicForgotten
 from groupcoord.core.share.state import ShareState
-from groupcoord.core.streams.state import StreamsState
+from groupcoord.core.streams.reconciliation import Task
+from groupcoord.core.streams.state import StreamsMember, StreamsState
 from groupcoord.laws.consumer_groups import OF_NO_GROUP, check_is_no_classic_group, check_sound_consumer_group
 from groupcoord.laws.coordinator import require, served_partitions
 from groupcoord.laws.epochs import check_sound_epochs
@@ -62,6 +63,75 @@ def check_writes_in_flight(coordinator: GroupCoordinator) -> None:
                 check_is_no_classic_group(coordinator, consumer_group)
         for group_id, records in writes.items():
             _check_sound_records(group_id, partition.hard.groups.get(group_id, {}).values(), records)
+
+
+def check_holds_what_is_durable(
+    coordinator: GroupCoordinator, group_id: str, member_id: str, epoch: int, active: Iterable[Task]
+) -> None:
+    """A member of a streams or share group was told no epoch that isn't durable, and others can't get its active tasks.
+
+    Args:
+        coordinator: the coordinator.
+        group_id: a group; of one that isn't served here nothing is known.
+        member_id: a member; who isn't one will learn it.
+        epoch: the epoch that it was told last.
+        active: the active tasks that it has.
+
+    Raises:
+        LawBrokenError: it was, or they can.
+    """
+    partition = coordinator.partition(coordinator.partition_of(group_id))
+    group = None if partition is None else partition.groups.get(group_id)
+    member = group.state.members.get(member_id) if isinstance(group, ModernGroup) else None
+    if member is None or member.has_left:
+        return
+    require(epoch <= member.member_epoch, f"{member_id!r} was told epoch {epoch}; durable is {member}")
+    if isinstance(member, StreamsMember):
+        assignment = member.assignment
+        lost = set(active) - assignment.assigned.active.keys() - assignment.pending_revocation.active.keys()
+        require(not lost, f"{member_id!r} of group {group_id!r} has {lost}, which others can be given")
+
+
+def check_members_are_served(coordinator: GroupCoordinator, group_id: str, member_ids: Collection[str]) -> None:
+    """When faults have stopped, all who are alive are at the target, all tasks run, and somebody reads each partition.
+
+    Not so where a share group still has the states of a topic that was deleted while nobody served its log, and there
+    is another one of that name: in Kafka its epoch then grows with each heartbeat.
+
+    Args:
+        coordinator: the coordinator.
+        group_id: a streams or share group.
+        member_ids: who is alive: the members, but for those for whom there is no room.
+
+    Raises:
+        LawBrokenError: they aren't, or don't; or somebody else is a member.
+    """
+    partition = coordinator.partition(coordinator.partition_of(group_id))
+    group = None if partition is None else partition.groups.get(group_id)
+    if not member_ids:
+        require(group is None or group.is_empty, f"nobody is alive, and yet there is {group!r}")
+        return
+    assert isinstance(group, ModernGroup), f"{group!r} has members"
+    state = group.state
+    places = min(len(member_ids), group.max_size(coordinator.config))
+    require(
+        state.members.keys() <= set(member_ids) and len(state.members) == places,
+        f"the members of {group_id!r} are {sorted(state.members)}; alive are {sorted(member_ids)}",
+    )
+    if isinstance(state, ShareState) and not state.is_initialized_assigned():
+        return
+    epochs = {member.member_epoch for member in state.members.values()}
+    require(epochs == {state.epoch} == {state.assignment_epoch}, f"{group!r} does not come to rest: {state.facts()}")
+    if isinstance(state, ShareState):
+        topics = coordinator._environments.share.topics.existing(state.name_subscribers)
+        wanted = {(topic.topic_id, index) for topic in topics.values() for index in range(topic.partition_count)}
+        shares = [member.assignment.assigned.items() for member in state.members.values()]
+        given = {(topic_id, index) for share in shares for topic_id, indexes in share for index in indexes}
+        require(given == wanted, f"in {group!r} nobody reads {wanted - given}, and {given - wanted} are gone")
+    elif isinstance(state, StreamsState):
+        topics = coordinator._environments.streams.topics.existing(state.sources)
+        count = max((topic.partition_count for topic in topics.values()), default=0) if state.is_ready else 0
+        require(len(state.active) == count, f"of {count} tasks of {group!r} run {sorted(state.active)}")
 
 
 def _check_sound_records(group_id: str, durable: Iterable[tuple[int, GroupRecord]], written: Iterable[Record]) -> None:

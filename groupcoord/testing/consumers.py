@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from attrs import define, evolve, field
 
+from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.consumer_protocol import (
     Assignment,
     Subscription,
@@ -101,6 +102,14 @@ class Consumer(ABC):
         """Give up what it owns; its next request is a join."""
 
     @abstractmethod
+    def check(self, coordinator: GroupCoordinator) -> None:
+        """Hold what it was told against what is durable.
+
+        Raises:
+            LawBrokenError: it was told something else, or others can be given what it has.
+        """
+
+    @abstractmethod
     def behave(self) -> None:
         """From now on it does what its protocol asks for, as soon as it can."""
 
@@ -190,6 +199,9 @@ class ClassicConsumer(Consumer):
     def leave_request(self) -> LeaveGroup:
         """Return the request of an orderly departure."""
         return LeaveGroup(self.group_id, (LeavingMember(self.member_id, self.instance_id, "done"),))
+
+    def check(self, coordinator: GroupCoordinator) -> None:
+        """Where members assign partitions the coordinator knows nothing of these."""
 
     def behave(self) -> None:
         """It never did anything else."""

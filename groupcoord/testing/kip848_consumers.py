@@ -8,6 +8,7 @@ from uuid import UUID
 
 from attrs import define, evolve, field
 
+from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.messages import (
     LEAVE_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
@@ -23,7 +24,7 @@ from groupcoord.core.messages import (
     TopicToCommit,
 )
 from groupcoord.errors import ErrorCode
-from groupcoord.laws import errors_in, require
+from groupcoord.laws import check_member_sees_what_is_durable, errors_in, require
 from groupcoord.testing.consumers import REBALANCE_TIMEOUT_MS, TOPIC, Consumer
 
 MUST_JOIN_AGAIN = {
@@ -221,6 +222,11 @@ class Kip848Consumer(Consumer):
             self.regex, self.told = "", None
         elif error_code not in SAYS_NOTHING_OF_MEMBERSHIP:
             self.told = None
+
+    def check(self, coordinator: GroupCoordinator) -> None:
+        """Nobody else can be given what it has, and it was told no epoch that isn't durable."""
+        owned = [(topic_id, index) for topic_id, indexes in self.owned.items() for index in indexes]
+        check_member_sees_what_is_durable(coordinator, self.group_id, self.member_id, self.epoch, owned)
 
     def rejoin(self) -> None:
         """Give up what it owns; its next request is a join."""

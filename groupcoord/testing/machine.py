@@ -1,4 +1,4 @@
-"""A state machine for Hypothesis: random lives of consumer groups over your log store, under every fault there is.
+"""A state machine for Hypothesis: random lives of groups of every kind over your log store, under every fault there is.
 
 class TestMyStore(CoordinatorMachine.TestCase): ...
 
@@ -30,6 +30,7 @@ from groupcoord.core.messages import (
 )
 from groupcoord.errors import ErrorCode
 from groupcoord.laws import require
+from groupcoord.laws.modern_groups import check_members_are_served
 from groupcoord.log_store import (
     LogStoreError,
     NotEnoughReplicasError,
@@ -39,11 +40,13 @@ from groupcoord.log_store import (
 )
 from groupcoord.testing.consumers import PARTITIONS, TOPIC, ClassicConsumer, Consumer
 from groupcoord.testing.kip848_consumers import Kip848Consumer
+from groupcoord.testing.modern_members import ShareMember, StreamsMember
 from groupcoord.testing.world import LOG_PARTITIONS, OTHER_TOPICS, World
 
 __all__ = ["CoordinatorMachine"]
 
 GROUPS = ("alpha", "beta")
+STREAMS_GROUP, SHARE_GROUP = "word-count", "queue"
 PRODUCERS = (7, 8)
 CONSUMERS_MAX = 8
 ERRORS = (NotEnoughReplicasError, NotLeaderError, RecordTooLargeError)
@@ -179,6 +182,40 @@ class CoordinatorMachine(World, RuleBasedStateMachine):
         )
         return self.start_consumer(started)
 
+    @rule(
+        target=consumers,
+        instance_id=st.sampled_from(INSTANCES),
+        process_id=st.sampled_from(["p1", "p2"]),
+        lags=st.sampled_from([0, 0, 1, 3]),
+    )
+    def streams_member_starts(self, instance_id: str | None, process_id: str, lags: int) -> Any:
+        """A thread of an application of Kafka Streams is started (KIP-1071)."""
+        if self._is_crowded():
+            return self.fleet.consumers[-1]
+        name = f"t{len(self.fleet.consumers)}"
+        return self.start_consumer(StreamsMember(name, STREAMS_GROUP, instance_id, process_id=process_id, lags=lags))
+
+    @rule(
+        processes=st.lists(st.sampled_from(["p1", "p2"]), min_size=1, max_size=3),
+        lags=st.sampled_from([0, 0, 1, 3]),
+        share_count=st.integers(0, 2),
+        rounds=st.integers(1, 8),
+    )
+    def newer_groups_come_to_be(self, processes: list[str], lags: int, share_count: int, rounds: int) -> None:
+        """Threads of an application, and members of a share group, start together and go on for a while."""
+        for process_id in processes:
+            self.streams_member_starts(None, process_id, lags)
+        for _ in range(share_count):
+            self.share_member_starts((TOPIC,))
+        self.live_on(rounds, 1_000)
+
+    @rule(target=consumers, topics=st.sampled_from([(TOPIC,), (TOPIC, "audit")]))
+    def share_member_starts(self, topics: tuple[str, ...]) -> Any:
+        """A member of a share group is started (KIP-932)."""
+        if self._is_crowded():
+            return self.fleet.consumers[-1]
+        return self.start_consumer(ShareMember(f"s{len(self.fleet.consumers)}", SHARE_GROUP, topics=topics))
+
     @rule(consumer=consumers, commits=st.booleans())
     def consumer_goes_on(self, consumer: Consumer, commits: bool) -> None:
         """A consumer sends what comes next: a join, a sync, a heartbeat, or a commit in its place."""
@@ -204,9 +241,8 @@ class CoordinatorMachine(World, RuleBasedStateMachine):
         """A static member comes back without its member id (KIP-345); its old self may still wait."""
         if not (consumer.is_alive and consumer.instance_id and consumer.member_id):
             return consumer
-        if isinstance(consumer, Kip848Consumer):
-            return self.restart_static(consumer)
-        return self.restart_static(consumer, protocols=protocols)
+        changes = {"protocols": protocols} if isinstance(consumer, ClassicConsumer) else {}
+        return self.restart_static(consumer, **changes)
 
     @rule(
         group_id=st.sampled_from(GROUPS),
@@ -231,7 +267,7 @@ class CoordinatorMachine(World, RuleBasedStateMachine):
     @rule(target=consumers, consumer=consumers, says=st.sampled_from(["goodbye", "see you", "nothing"]))
     def consumer_changes_its_protocol(self, consumer: Consumer, says: str) -> Any:
         """A consumer is started again with the other protocol, as in a rolling upgrade or its way back."""
-        if not consumer.is_alive or consumer.is_waiting:
+        if not consumer.is_alive or consumer.is_waiting or consumer.group_id not in GROUPS:
             return consumer
         if says == "goodbye":
             self.leave(consumer)
@@ -411,8 +447,19 @@ class CoordinatorMachine(World, RuleBasedStateMachine):
             self.check_laws()
             for group_id in self.group_ids:
                 self.check_all_are_served(group_id)
+            self.check_all_members_are_served()
         finally:
             close_store(self.store.store)
+
+    def check_all_members_are_served(self) -> None:
+        """The living members of the streams group and of the share group are at the target, and all tasks run.
+
+        Raises:
+            LawBrokenError: they aren't, or don't.
+        """
+        for group_id in (STREAMS_GROUP, SHARE_GROUP):
+            member_ids = [member.member_id for member in self.fleet.living(group_id)]
+            check_members_are_served(self.coordinator, group_id, member_ids)
 
 
 def _one_offset(partition: int, offset: int) -> tuple[TopicToCommit, ...]:

@@ -40,7 +40,6 @@ from groupcoord.laws import (
     check_fetch_is_the_log,
     check_generations_grow,
     check_hard_state_is_the_log,
-    check_member_sees_what_is_durable,
     check_members_are_durable,
     check_nobody_waits_for_nobody,
     check_places,
@@ -148,6 +147,9 @@ class World:
             group_initial_rebalance_delay_ms=initial_delay_ms,
             group_max_size=MAX_SIZE,
             group_consumer_max_size=MAX_SIZE,
+            group_share_max_size=MAX_SIZE,
+            group_streams_max_size=MAX_SIZE,
+            group_streams_num_standby_replicas=1,
             offsets_topic_num_partitions=LOG_PARTITIONS,
             offsets_retention_minutes=1,
             offsets_retention_check_interval_ms=30_000,
@@ -466,11 +468,8 @@ class World:
         check_writes_in_flight(coordinator)
         check_restart_writes_the_same(coordinator, self._what_could_come())
         for consumer in self.fleet.consumers:
-            if isinstance(consumer, Kip848Consumer) and consumer.is_alive and consumer.epoch > 0:
-                owned = [(topic_id, index) for topic_id, indexes in consumer.owned.items() for index in indexes]
-                check_member_sees_what_is_durable(
-                    coordinator, consumer.group_id, consumer.member_id, consumer.epoch, owned
-                )
+            if consumer.is_alive and consumer.phase == "stable":
+                consumer.check(coordinator)
         for partition in range(self.config.offsets_topic_num_partitions):
             self.check_log(partition)
         self.check_acknowledged()

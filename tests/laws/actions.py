@@ -262,10 +262,12 @@ class OutsiderActions(MemberActions):
         assert expected in (None, found.node)
         assert found.node in (HERE, ELSEWHERE) or expected is None
         if PartitionStatus.LOADING not in self.all_statuses():
-            by_type = [call(ListGroups((), (name,))).groups for name in ("Consumer", "classic")]
-            assert {group.group_type for group in by_type[0]} <= {"consumer"}
-            assert sorted(call(ListGroups()).groups) == sorted(by_type[0] + by_type[1])
-            listed = {group.group_id: group.group_state for group in by_type[1]}
+            by_type = {
+                name: call(ListGroups((), (name,))).groups for name in ("Consumer", "classic", "SHARE", "streams")
+            }
+            assert all(group.group_type == name.lower() for name, groups in by_type.items() for group in groups)
+            assert sorted(call(ListGroups()).groups) == sorted(group for groups in by_type.values() for group in groups)
+            listed = {group.group_id: group.group_state for group in by_type["classic"] + by_type["SHARE"]}
             for state in GROUP_STATES:
                 named = call(ListGroups((f" {state.upper()}",), ("Classic", "share"))).groups
                 assert {g.group_id for g in named} == {key for key, value in listed.items() if value == state}

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from groupcoord import GroupCoordinator, GroupState
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.consumer.group import ConsumerGroup, ConsumerGroupState
+from groupcoord.core.modern.group import ModernGroup
+from groupcoord.core.share.group import ShareGroup
 from groupcoord.events import (
     Cause,
     Event,
@@ -19,7 +23,7 @@ from groupcoord.events import (
 )
 from groupcoord.messages import Heartbeat, LeaveGroup, OffsetCommit, Request, SyncGroup
 
-AnyGroup = GroupMetadata | ConsumerGroup
+AnyGroup = GroupMetadata | ModernGroup[Any]
 
 
 AT_REST = (ConsumerGroupState.EMPTY, ConsumerGroupState.STABLE)
@@ -27,19 +31,28 @@ AT_REST = (ConsumerGroupState.EMPTY, ConsumerGroupState.STABLE)
 
 def members_of(group: AnyGroup) -> dict[str, str | None]:
     """Return the ids of a group's members, with their instance ids."""
-    if isinstance(group, ConsumerGroup):
-        return {member_id: member.metadata.instance_id for member_id, member in group.state.members.items()}
+    if isinstance(group, ModernGroup):
+        members = group.state.members.items()  # those of share groups have no instance ids
+        return {member_id: getattr(member.metadata, "instance_id", None) for member_id, member in members}
     return {member.member_id: member.group_instance_id for member in group.members.values()}
 
 
 def generation_of(group: AnyGroup) -> int:
     """Return a group's generation, or its epoch."""
-    return group.state.epoch if isinstance(group, ConsumerGroup) else group.generation_id
+    return group.state.epoch if isinstance(group, ModernGroup) else group.generation_id
 
 
 def is_dead(group: AnyGroup) -> bool:
     """Tell whether a group has come to its end."""
-    return group.is_dead if isinstance(group, ConsumerGroup) else group.state is GroupState.DEAD
+    return group.is_dead if isinstance(group, ModernGroup) else group.state is GroupState.DEAD
+
+
+def has_states_of_what_is_gone(group: object) -> bool:
+    """Tell whether a share group's epoch grows with each heartbeat, as in Kafka.
+
+    So it does where a topic was deleted while nobody served the group's log, and another one has its name.
+    """
+    return isinstance(group, ShareGroup) and not group.state.is_initialized_assigned()
 
 
 class EventLaws:
@@ -90,8 +103,8 @@ class EventLaws:
                 self._assigned.setdefault(group_id, {})[event.member_id] = event
             case MemberAdded():
                 assert event.member_id not in members
-                # Members of consumer groups make their ids themselves, and keep them when they were fenced.
-                assert event.member_id not in gone or isinstance(self._find(group_id, coordinator), ConsumerGroup)
+                # Members of all but classic groups make their ids themselves, and keep them when they were fenced.
+                assert event.member_id not in gone or isinstance(self._find(group_id, coordinator), ModernGroup)
                 gone.discard(event.member_id)
                 members[event.member_id] = event.group_instance_id
             case MemberRemoved():
@@ -107,7 +120,9 @@ class EventLaws:
                 gone.add(event.old_member_id)
                 gone.discard(event.member_id)
             case RebalanceStarted():
-                self.rebalances_started += 1
+                partition = coordinator.partition(coordinator.partition_of(group_id))
+                group = None if partition is None else partition.groups.get(group_id)
+                self.rebalances_started += not has_states_of_what_is_gone(group)
                 self._started_since_check.add(group_id)
                 self.is_rebalancing.add(group_id)
             case RebalanceCompleted():
@@ -191,7 +206,7 @@ class EventLaws:
                     assert not isinstance(event.assignment, bytes)
                     assert dict(event.assignment) == dict(member.assignment.by_topic())
                     assert event.generation_id == member.assignment.member_epoch
-        elif group.state is GroupState.STABLE:
+        elif isinstance(group, GroupMetadata) and group.state is GroupState.STABLE:
             for classic in group.members.values():
                 event = told.get(classic.member_id)
                 if event is not None:

@@ -110,6 +110,11 @@ class FullMachine(Actions, CoordinatorMachine):
         if hasattr(self, "coordinator"):
             self.come_to_rest()
 
+    def close(self) -> None:
+        """Before it ends, members of the newer kinds of groups are served as well."""
+        self.check_all_members_are_served()
+        super().close()
+
 
 TestCoordinatorMachine = FullMachine.TestCase
 TestCoordinatorMachine.settings = settings(max_examples=250, stateful_step_count=50, deadline=None, derandomize=True)

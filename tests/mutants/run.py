@@ -54,6 +54,8 @@ SUITES_OF_OWNERS = (
 SUITES_OF_STREAMS_GROUPS = (
     "tests/core/test_streams_front.py",
     "tests/core/streams",
+    "tests/testing/test_machine.py",
+    "tests/sim/test_streams_applications.py",
     "tests/conformance/test_packaged.py",
     "tests/beside_kafka/test_histories.py",
 )
@@ -63,6 +65,8 @@ SUITES_OF_SHARE_GROUPS = (
     "tests/broker/test_share_consumers.py",
     "tests/conformance/test_packaged.py",
     "tests/laws/test_share_machine.py",
+    "tests/testing/test_machine.py",
+    "tests/sim/test_share_workers.py",
 )
 SUITES_OF_MEMBERS = ("tests/member", "tests/sim")
 SUITES_OF_THE_BROKER = ("tests/conformance/test_packaged.py", "tests/broker", "tests/host")

@@ -95,4 +95,10 @@ SHARE_MUTANTS = (
         "        batches = merge_batches((), [run.batch(outcome) for run, outcome in moved], self.start_offset)\n",
         "        batches = merge_batches((), [run.batch(outcome) for run, outcome in moved], self.end_offset)\n",
     ),
+    Mutant(
+        "partitions that have a state are given to nobody",
+        "share/heartbeat.py",
+        "if state.assignment_epoch >= state.epoch and not state.is_initialized_assigned():",
+        "if state.assignment_epoch >= state.epoch and state.epoch < 0:",
+    ),
 )

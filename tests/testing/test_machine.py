@@ -165,6 +165,23 @@ def test_broken_stores_are_found(make_log_store: Callable[[], LogStore]) -> None
         run_state_machine_as_test(machine_over(make_log_store), settings=SETTINGS)
 
 
+@pytest.mark.ci
+@pytest.mark.parametrize(
+    ("rule", "bug"),
+    [
+        ("streams.reconciliation._Step._may_run", lambda self, task: True),
+        ("share.state.ShareState.is_initialized_assigned", lambda self: True),
+    ],
+)
+def test_broken_groups_of_newer_kinds_are_found(
+    monkeypatch: pytest.MonkeyPatch, rule: str, bug: Callable[..., bool]
+) -> None:
+    """A task that somebody has is given to another, or a partition is given to nobody."""
+    monkeypatch.setattr(f"groupcoord.core.{rule}", bug)
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(CoordinatorMachine, settings=SETTINGS)
+
+
 class LosesWhatWasJustWritten(CoordinatorMachine):
     """After a crash the store lacks its last append."""
 
