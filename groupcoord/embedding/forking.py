@@ -73,7 +73,7 @@ class Forkable:
     def save(self) -> SavedState:
         """Return a copy of all that can change in this coordinator, for :meth:`restore`.
 
-        It takes some ten microseconds for a small group, and grows with what there is in memory. What the host was
+        It takes some fifty microseconds for a small group, and grows with what there is in memory. What the host was
         asked and has not answered belongs to this coordinator alone.
 
         Raises:
