@@ -55,6 +55,7 @@ def test_clients_go_on_while_workers_are_killed(tmp_path: Path, run: Callable[[S
         assert set(service.booked) == set(kept)
 
 
+@pytest.mark.slow
 def test_transactions_over_workers_that_are_killed(tmp_path: Path) -> None:
     """A pipeline reads, writes to all partitions and commits its offsets in transactions: each record's copy is there
     once, whichever worker was killed meanwhile."""
@@ -71,9 +72,11 @@ def test_transactions_over_workers_that_are_killed(tmp_path: Path) -> None:
         settings = {"group.id": "pipeline", "auto.offset.reset": "earliest", "enable.auto.commit": False}
         consumer = Consumer({**quiet, **settings})
         consumer.subscribe(["in"])
-        done = 0
+        done = silent_s = 0
         while done < COUNT:
             messages = consumer.consume(COUNT // 6, timeout=1)
+            silent_s = 0 if messages else silent_s + 1
+            assert silent_s < 2 * DEADLINE_S, f"nothing comes any more, after {done} of {COUNT} records"
             if not messages:
                 continue
             producer.begin_transaction()
