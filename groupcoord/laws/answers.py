@@ -31,8 +31,8 @@ def check_answer(coordinator: GroupCoordinator, request: Request, response: Resp
 
     A join of a consumer group is not fenced for its epoch (KAFKA-19233); the leader that a member is told is a member
     (KIP-814); a producer that names no member is not refused for one (KAFKA-18060); and a member of a consumer group
-    waits for partitions of others, not for those that it has to give back itself (KAFKA-19449). A classic member has
-    the time-outs that it has joined with.
+    waits for partitions of others, not for those that it has to give back itself (KAFKA-19449). Who comes to a
+    classic group, or comes back, has the time-outs that it says.
 
     Args:
         coordinator: who has answered, as it is now.
@@ -49,7 +49,8 @@ def check_answer(coordinator: GroupCoordinator, request: Request, response: Resp
             if group is not None and group.generation_id == response.generation_id:
                 is_member = response.leader in group.members or not response.leader  # after a conversion nobody leads
                 require(is_member, f"the leader of {group!r} is said to be {response.leader!r}, which is no member")
-                _check_time_outs(group, response.member_id, request)
+                if not request.member_id:
+                    _check_time_outs(group, response.member_id, request)
         case TxnOffsetCommit(member_id="", generation_id=-1, group_instance_id=None), _ if response is not None:
             refused = OF_MEMBERS.intersection(error_codes(response))
             require(not refused, f"{request!r} names no member, and is answered {refused}")

@@ -13,12 +13,23 @@ from groupcoord.core.modern.group import ModernGroup
 from groupcoord.core.modern.membership import WhenDrafted
 from groupcoord.core.modern.state import ModernGroupState
 from groupcoord.core.record_keys import RecordKey
-from groupcoord.core.records import CLASSIC_GROUP_KEY, GroupRecord, GroupTombstone, Record
+from groupcoord.core.records import (
+    CLASSIC_GROUP_KEY,
+    ConsumerGroupMetadataRecord,
+    GroupRecord,
+    GroupTombstone,
+    Record,
+)
 from groupcoord.core.share.membership import WhenTopicForgotten
 from groupcoord.core.share.state import ShareState
 from groupcoord.core.streams.reconciliation import Task
 from groupcoord.core.streams.state import StreamsMember, StreamsState
-from groupcoord.laws.consumer_groups import OF_NO_GROUP, check_is_no_classic_group, check_sound_consumer_group
+from groupcoord.laws.consumer_groups import (
+    OF_NO_GROUP,
+    check_is_no_classic_group,
+    check_is_not_ahead_when_empty,
+    check_sound_consumer_group,
+)
 from groupcoord.laws.coordinator import require, served_partitions
 from groupcoord.laws.epochs import check_sound_epochs
 from groupcoord.laws.streams_groups import check_sound_streams_group
@@ -147,4 +158,7 @@ def _check_sound_records(group_id: str, durable: Iterable[tuple[int, GroupRecord
     kinds = [kind for kind in SOUND if any(type(record) in kind.APPLY for record in left.values())]
     require(len(kinds) <= 1, f"what is written makes group {group_id!r} one of two kinds: {sorted(left)}")
     for kind in kinds:
-        SOUND[kind](kind.of(group_id, left.values()))
+        state = kind.of(group_id, left.values())
+        SOUND[kind](state)
+        if isinstance(state, ConsumerState) and any(isinstance(r, ConsumerGroupMetadataRecord) for r in written):
+            check_is_not_ahead_when_empty(state)

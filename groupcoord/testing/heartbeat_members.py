@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from attrs import define, evolve, field
 
+from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.messages import (
     LEAVE_GROUP_MEMBER_EPOCH,
     OffsetCommit,
@@ -25,6 +26,7 @@ from groupcoord.core.messages import (
 from groupcoord.core.streams.records import Subtopology
 from groupcoord.errors import ErrorCode
 from groupcoord.laws import errors_in, require
+from groupcoord.laws.modern_groups import check_holds_what_is_durable
 from groupcoord.testing.consumers import REBALANCE_TIMEOUT_MS, TOPIC, Consumer
 
 __all__ = ["ShareMember", "StreamsMember"]
@@ -52,6 +54,10 @@ class HeartbeatMember(Consumer):
 
     def __attrs_post_init__(self) -> None:
         self.member_id = self.member_id or f"{self.name}-own-id"
+
+    def check(self, coordinator: GroupCoordinator) -> None:
+        """It was told no epoch that isn't durable."""
+        check_holds_what_is_durable(coordinator, self.group_id, self.member_id, self.epoch, ())
 
     @property
     def generation_id(self) -> int:

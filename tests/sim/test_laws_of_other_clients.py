@@ -106,7 +106,7 @@ def test_offsets_that_expire_while_they_are_in_use(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Retention, "_is_due", lambda *_: True)
     cluster = ClusterOptions(config=Config(offsets_topic_num_partitions=2, offsets_retention_check_interval_ms=20_000))
 
-    breaks("subscribes to", cluster=cluster)
+    breaks("a topic that members use", cluster=cluster)
 
 
 def test_a_group_that_is_listed_twice(monkeypatch: pytest.MonkeyPatch) -> None:

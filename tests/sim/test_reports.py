@@ -427,12 +427,12 @@ def test_a_failing_seed_is_told_with_its_command(simulate: Run, scenario: str, m
 
     status, table, _ = simulate(scenario, "--seeds", "1", "--first-seed", "7", "--jobs", "1")
     assert status == 1
-    assert "seed 7 FAILED: LawBrokenError: billing did not come to rest" in table
+    assert "seed 7 FAILED: LawBrokenError: GroupMetadata('billing', CompletingRebalance" in table
     assert f"replay it: groupcoord simulate {scenario} --seed 7" in table
 
     status, trace, _ = simulate(scenario, "--seed", "7")
     assert status == 1
-    assert trace.splitlines()[-1].startswith("LawBrokenError: billing did not come to rest")
+    assert trace.splitlines()[-1].startswith("LawBrokenError: GroupMetadata('billing', CompletingRebalance")
 
 
 def test_without_a_scenario(simulate: Run) -> None:

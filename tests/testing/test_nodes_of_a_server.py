@@ -66,6 +66,7 @@ class Asker:
 
     client_host = "/127.0.0.1"
     principal = "User:ANONYMOUS"
+    is_trusted = False
     nodes = None
 
     def __init__(self) -> None:
