@@ -22,6 +22,7 @@ from groupcoord.laws import (
     check_acknowledged_commits,
     check_compaction_rebuilds,
     check_epochs_grow,
+    check_every_wait_ends,
     check_fenced,
     check_fetch_is_the_log,
     check_generations_grow,
@@ -424,6 +425,7 @@ class Turns:
         check_size(coordinator)
         check_members_are_durable(coordinator, stage._taken_back)
         check_nobody_waits_for_nobody(coordinator)
+        check_every_wait_ends(coordinator)
         check_fetch_is_the_log(coordinator, stage.group_ids)
         check_snapshot_rebuilds(coordinator)
         check_compaction_rebuilds(coordinator, 0.5)
