@@ -69,7 +69,7 @@ def test_statuses_come_of_commits_and_looks(spark: SparkSession) -> None:
         6: (None, None, None),
     }
     rows = [row.asDict() for row in table.collect()]
-    assert lag_rows(rows) == (LagRow("g", TOPIC, 6, 900, 170, 11_000, "REWIND"),)
+    assert lag_rows(rows) == (LagRow("g", TOPIC, 6, 900, 170, 11_000, "REWIND", "bad"),)
     assert [(one.status, one.partitions, one.groups) for one in status_counts(rows)] == [
         *(("REWIND", 1, 1), ("STALL", 1, 1), ("STOP", 1, 1), ("WARN", 1, 1), ("OK", 2, 1)),
     ]
