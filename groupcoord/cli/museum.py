@@ -179,9 +179,8 @@ def _play(console: Console, chosen: list[Exhibit], html: Path | None, *, as_json
             console.print(f"{shown.id:<20} {planted.law or 'no law is broken'}: {planted.message}", style=style)
         else:
             console.print(f"{shown.id}: {shown.title}", style="bold")
-            console.print("\nwithout the bug" if not shipping.law else f"\nwithout the bug {shipping.law} is broken")
-            for title, story in (("", shipping), ("\nwith the bug", planted)):
-                console.print(title) if title else None
+            for title, story in (("without the bug", shipping), ("with the bug", planted)):
+                console.print(f"\n{title}")
                 for line in in_lines(story):
                     console.print(line, style="bold red" if line.lstrip().startswith("BROKEN") else "", soft_wrap=True)
     if html is not None:

@@ -12,6 +12,7 @@ import logging
 import pickle
 import socket
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import partial
 from itertools import count
@@ -28,7 +29,7 @@ UNANSWERED = 0
 """The number of a question that wants no answer; others are counted."""
 
 
-class _Frames(asyncio.Protocol):
+class _Frames(asyncio.Protocol, ABC):
     """One end of a connection: what comes are numbers with a pickle each."""
 
     def __init__(self) -> None:
@@ -52,9 +53,9 @@ class _Frames(asyncio.Protocol):
             del self._buffer[:end]
             self.take(number, pickle.loads(content))
 
+    @abstractmethod
     def take(self, number: int, value: Any) -> None:
         """Take what has come."""
-        raise NotImplementedError
 
     def send(self, number: int, value: Any) -> None:
         """Send something, unless the connection is gone."""

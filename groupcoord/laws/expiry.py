@@ -11,13 +11,12 @@ from groupcoord.core.events import Cause
 from groupcoord.core.groups import Group
 from groupcoord.core.kinds import as_classic_group
 from groupcoord.core.offsets.continuations import WhenDeleted
+from groupcoord.core.offsets.retention import MS_PER_MINUTE
 from groupcoord.core.partition import Partition
 from groupcoord.core.records import NO_TIMESTAMP, GroupTombstone, OffsetTombstone, Record
 from groupcoord.laws.coordinator import require, served_partitions
 
 __all__ = ["check_expiry", "check_forgets_topic", "offsets_of_topic"]
-
-MS_PER_MINUTE = 60_000
 
 
 def check_expiry(coordinator: GroupCoordinator, records: Iterable[Record]) -> None:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
 from attrs import define, evolve, field
 
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.messages import (
     LEAVE_GROUP_MEMBER_EPOCH,
-    OffsetCommit,
     OffsetToCommit,
     Request,
-    Response,
     ShareGroupHeartbeat,
     ShareGroupHeartbeatResponse,
     StreamsGroupHeartbeat,
@@ -24,10 +22,10 @@ from groupcoord.core.messages import (
     Topology,
 )
 from groupcoord.core.streams.records import Subtopology
-from groupcoord.errors import ErrorCode
-from groupcoord.laws import errors_in, require
+from groupcoord.laws import require
 from groupcoord.laws.modern_groups import check_holds_what_is_durable
-from groupcoord.testing.consumers import REBALANCE_TIMEOUT_MS, TOPIC, Consumer
+from groupcoord.testing.consumers import REBALANCE_TIMEOUT_MS, TOPIC
+from groupcoord.testing.modern_members import ModernMember
 
 __all__ = ["ShareMember", "StreamsMember"]
 
@@ -39,30 +37,20 @@ Owned = Mapping[Any, tuple[int, ...]]
 
 
 @define(eq=False)
-class HeartbeatMember(Consumer):
+class HeartbeatMember(ModernMember):
     """A member whose coordinator assigns, and that is told all of it.
 
     Attributes:
-        epoch: the one last told; 0: it (re)joins.
         owned: what it has: partitions by topic id, or active tasks by subtopology.
         told: what the coordinator knows it to have; None: it has to say everything.
     """
 
-    epoch: int = field(default=0, kw_only=True)
     owned: Owned = field(factory=dict, kw_only=True)
     told: Owned | None = field(default=None, kw_only=True)
-
-    def __attrs_post_init__(self) -> None:
-        self.member_id = self.member_id or f"{self.name}-own-id"
 
     def check(self, coordinator: GroupCoordinator) -> None:
         """It was told no epoch that isn't durable."""
         check_holds_what_is_durable(coordinator, self.group_id, self.member_id, self.epoch, ())
-
-    @property
-    def generation_id(self) -> int:
-        """Its epoch, which stands in commits where members of classic groups have their generation."""
-        return self.epoch
 
     @abstractmethod
     def heartbeat(self) -> Request:
@@ -75,66 +63,29 @@ class HeartbeatMember(Consumer):
             return self.commit_request((TopicToCommit(TOPIC, tuple(OffsetToCommit(index, 1) for index in indexes)),))
         return self.heartbeat()
 
-    def commit_request(self, topics: tuple[TopicToCommit, ...]) -> OffsetCommit:
-        """Return a commit in this member's name and epoch."""
-        return OffsetCommit(self.group_id, topics, self.epoch, self.member_id, self.instance_id)
-
     def leave_request(self) -> Request:
         """Return the request of an orderly departure."""
         request: Any = self.heartbeat()
         return evolve(request, member_epoch=LEAVE_GROUP_MEMBER_EPOCH)
 
-    def restarted(self, **changes: Any) -> Self:
-        """Return the static member that takes this one's place, under another member id."""
-        restarted = evolve(self, name=f"{self.name}+", member_id="", is_alive=True, **changes)
-        restarted.rejoin()
-        restarted.is_waiting = False
-        return restarted
-
-    def receive(self, response: Response | None) -> None:
-        """Take the answer of the last request; None: there will be none, and the next one says everything.
-
-        Raises:
-            LawBrokenError: it can't be the answer, such as an epoch that goes back.
-        """
-        self.is_waiting = False
-        if response is None:
-            self.told = None
-        elif (
-            isinstance(response, ShareGroupHeartbeatResponse | StreamsGroupHeartbeatResponse)
-            and response.error_code is ErrorCode.NONE
-        ):
-            if response.member_epoch >= 0:
-                self._follow(response)
-        else:
-            for error_code in errors_in(response):
-                self._react(error_code)
-
-    def _follow(self, response: ShareGroupHeartbeatResponse | StreamsGroupHeartbeatResponse) -> None:
+    def follow(self, answer: Any) -> None:
+        """Have what it is told, under its own id."""
         require(
-            response.member_epoch >= max(self.epoch, 1) and response.member_id == self.member_id,
-            f"{self.name} in epoch {self.epoch} is told {response!r}",
+            answer.member_epoch >= 1 and answer.member_id == self.member_id,
+            f"{self.name} in epoch {self.epoch} is told {answer!r}",
         )
         self.told = self.owned
-        self.epoch, self.phase = response.member_epoch, "stable"
-        given = _given_by(response)
+        given = _given_by(answer)
         if given is not None:
             self.owned = given
 
-    def _react(self, error_code: ErrorCode) -> None:
-        if error_code is ErrorCode.FENCED_INSTANCE_ID:
-            self.is_alive = False
-        elif error_code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND):
-            self.rejoin()
-        else:
-            self.told = None
+    def lose_answer(self) -> None:
+        """It has to say everything."""
+        self.told = None
 
     def rejoin(self) -> None:
         """Give up what it owns; its next request is a join."""
         self.phase, self.epoch, self.owned, self.told = "joining", 0, {}, None
-
-    def behave(self) -> None:
-        """It never did anything else."""
 
 
 @define(eq=False)

@@ -53,6 +53,10 @@ class ModernMember(Consumer):
         """Its epoch, which stands in commits where members of classic groups have their generation."""
         return self.epoch
 
+    def commit_request(self, topics: tuple[TopicToCommit, ...]) -> OffsetCommit:
+        """Return a commit in this member's name and epoch."""
+        return OffsetCommit(self.group_id, topics, self.epoch, self.member_id, self.instance_id)
+
     def receive(self, response: Response | None) -> None:
         """Take the answer of the last request; None: there will be none.
 
@@ -72,7 +76,7 @@ class ModernMember(Consumer):
             self.rejoin()
         elif ErrorCode.FENCED_INSTANCE_ID in errors:
             self.is_alive = False
-        elif not errors or errors - SAYS_NOTHING_OF_MEMBERSHIP:
+        elif answer is None or errors - SAYS_NOTHING_OF_MEMBERSHIP:
             self.lose_answer()
 
     @abstractmethod
@@ -131,10 +135,6 @@ class StreamsMember(ModernMember):
     def offsets(self) -> tuple[TopicToCommit, ...]:
         """Return offsets of ``orders`` for its tasks."""
         return (TopicToCommit(TOPIC, tuple(OffsetToCommit(index, 1) for index in sorted(self.owned))),)
-
-    def commit_request(self, topics: tuple[TopicToCommit, ...]) -> OffsetCommit:
-        """Return a commit in this member's name and epoch."""
-        return OffsetCommit(self.group_id, topics, self.epoch, self.member_id, self.instance_id)
 
     def leave_request(self) -> StreamsGroupHeartbeat:
         """Return the request of an orderly departure."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -97,6 +97,7 @@ class World:
     """
 
     coordinator: GroupCoordinator
+    coordinator_type: Callable[..., GroupCoordinator] = GroupCoordinator
     store: FaultyLogStore
     group_ids: tuple[str, ...] = ()
 
@@ -194,7 +195,7 @@ class World:
             config: its settings.
             log_store: the store to give it.
         """
-        return GroupCoordinator(
+        return self.coordinator_type(
             config=config,
             clock=self.clock,
             log_store=log_store,

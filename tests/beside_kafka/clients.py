@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 from uuid import UUID
@@ -59,7 +60,7 @@ class Story(Protocol):
         """Fetch offsets in the name of a client."""
 
 
-class Client:
+class Client(ABC):
     """A client of either protocol.
 
     Attributes:
@@ -86,21 +87,21 @@ class Client:
         self.session_timeout_ms = story.draw.choice([700, 3_000, 6_000, 10_000]) + 31 * number
 
     @property
+    @abstractmethod
     def is_at_home(self) -> bool:
         """True if it believes to be in its group."""
-        raise NotImplementedError
 
+    @abstractmethod
     def live(self) -> None:
         """Do what such a client does next."""
-        raise NotImplementedError
 
+    @abstractmethod
     def misbehave(self) -> None:
         """Do what no client should."""
-        raise NotImplementedError
 
+    @abstractmethod
     def hear(self, api: str, asked: Body, answer: Body) -> None:
         """Take the answer to a request."""
-        raise NotImplementedError
 
     def _topics(self) -> list[str]:
         draw, names = self.story.draw, sorted(self.story.topics)

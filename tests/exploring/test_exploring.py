@@ -132,6 +132,17 @@ def test_the_shortest_history_breaks_the_law(monkeypatch: pytest.MonkeyPatch) ->
     assert (again.step, again.law) == (violation.broken.step, violation.broken.law)
 
 
+def test_one_broken_law_can_be_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search ends with the first law that is broken, where that is asked for: other histories are not looked at."""
+    plant(monkeypatch, mutant_named("KAFKA-10284"))
+    scope = one("classic", "i1", QUIET_WORDS)
+
+    whole, short = (explore(scope, max_depth=6, stops_when_broken=stops) for stops in (False, True))
+
+    assert short.violations == whole.violations
+    assert short.levels[-1].transitions < whole.levels[-1].transitions
+
+
 def test_who_took_which_step() -> None:
     """A history names the process of each step, although those that are alike have changed places on the way."""
 

@@ -99,6 +99,7 @@ def explore(
     max_depth: int = DEPTH_MAX,
     max_cpu_s: float = float("inf"),
     max_states: int | None = None,
+    stops_when_broken: bool = False,
     on_level: Callable[[Level], Any] = lambda level: None,
 ) -> Exploration:
     """Look at every history there is in a scope, the short ones first, and at every law after each step.
@@ -114,6 +115,7 @@ def explore(
         max_depth: the longest history.
         max_cpu_s: seconds of CPU after which no other state is looked at.
         max_states: how many states are enough; None: all.
+        stops_when_broken: the first law that is broken is enough.
         on_level: is called with each level when it is done.
 
     Returns:
@@ -137,6 +139,8 @@ def explore(
             following: list[int] = []
             for place, number in enumerate(frontier):
                 if place % STATES_BETWEEN_LOOKS == 0 and limits.are_reached(len(search.states)):
+                    break
+                if stops_when_broken and search.broken:
                     break
                 following += search.expand(number)
             else:

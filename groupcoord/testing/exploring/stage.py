@@ -98,7 +98,7 @@ class Stage(World):
         self.step = 0
         self._breaks_after: int | None = None
         self._make_log_store = make_log_store
-        self._make_coordinator = make_coordinator
+        self.coordinator_type = make_coordinator
         self.begin(scope.config(), log_is_late=scope.log_is_late)
 
     # ------------------------------------------------------------ the world
@@ -110,18 +110,6 @@ class Stage(World):
     def make_log_store(self) -> LogStore:
         """Return the log store under test."""
         return super().make_log_store() if self._make_log_store is None else self._make_log_store()
-
-    def make_coordinator(self, config: Any, log_store: LogStore) -> GroupCoordinator:
-        """Return the coordinator under test, with nothing loaded."""
-        return self._make_coordinator(
-            config=config,
-            clock=self.clock,
-            log_store=log_store,
-            topics=self.topics,
-            regexes=self.topics,
-            new_member_id=self.new_member_id,
-            new_uuid=self.new_uuid,
-        )
 
     def submit(self, request: Request, consumer: Consumer | None = None) -> Sent:
         """Send a request, and take note of it."""

@@ -17,6 +17,7 @@ from attrs import define, field
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.fingerprints import newest_epoch
 from groupcoord.core.messages import Response
+from groupcoord.core.offsets.retention import MS_PER_MINUTE
 from groupcoord.errors import ErrorCode
 from groupcoord.laws import (
     check_acknowledged_commits,
@@ -49,7 +50,6 @@ from groupcoord.testing.exploring.words import Step
 from groupcoord.testing.fleet import Sent
 from groupcoord.testing.kip848_consumers import Kip848Consumer
 
-MS_PER_MINUTE = 60_000
 KEPT_MAX = 60_000
 """So many states of coordinators are kept whole; older ones are made again of the one before when they are wanted."""
 

@@ -56,10 +56,6 @@ _ROUNDS: dict[str, tuple[Callable[[int], None], int]] = {"machine": (_machine, L
 """Each way of looking: one round of it, by its number, and how many histories that is."""
 
 
-SHARES_OF_TIME = (1 / 16, 1 / 4, 11 / 16)
-"""An exploration goes on to its end whatever it finds: so there is a short one first."""
-
-
 def explore_scope(table: Mapping[str, Any], cpu_s: float, clock: Callable[[], float] = time.process_time) -> Hunt:
     """Look at every history in which what a history is made of happens, in any order, the short ones first.
 
@@ -73,16 +69,11 @@ def explore_scope(table: Mapping[str, Any], cpu_s: float, clock: Callable[[], fl
 
     words = dict.fromkeys(step.split()[0] for step in table["steps"])
     scope = Scope.of({**table.get("scope", {}), "words": [*dict.fromkeys((*WORDS_TO_EXPLORE, *words))]})
-    begun, looked_at = clock(), 0
-    for share in SHARES_OF_TIME:
-        exploration = explore(scope, max_cpu_s=share * cpu_s)
-        looked_at += exploration.levels[-1].transitions
-        if exploration.violations:
-            broken = min(exploration.violations, key=lambda violation: len(violation.trace.steps)).broken
-            return Hunt("explore", broken.message.splitlines()[0], True, clock() - begun, looked_at)
-        if exploration.is_closed:
-            break
-    return Hunt("explore", None, False, clock() - begun, looked_at)
+    begun = clock()
+    exploration = explore(scope, max_cpu_s=cpu_s, stops_when_broken=True)
+    broken = exploration.violations[0].broken if exploration.violations else None
+    found = None if broken is None else broken.message.splitlines()[0]
+    return Hunt("explore", found, broken is not None, clock() - begun, exploration.levels[-1].transitions)
 
 
 def hunt(searcher: str, cpu_s: float, clock: Callable[[], float] = time.process_time) -> Hunt:
