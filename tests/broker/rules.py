@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from groupcoord import ErrorCode, Operation, Resource, ResourceType
+from tests.core import denials
 
 GROUP, TOPIC, TRANSACTION = ResourceType.GROUP, ResourceType.TOPIC, ResourceType.TRANSACTIONAL_ID
 GROUP_DENIED, TOPIC_DENIED = "GROUP_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED"
@@ -13,16 +14,8 @@ UNKNOWN = "UNKNOWN_TOPIC_OR_PARTITION"
 NO_OPERATIONS = -(2**31)
 
 
-class Rules:
-    """Denies what it is told to deny, and remembers who asked."""
-
-    def __init__(self) -> None:
-        self.denied: set[tuple[Operation, Resource]] = set()
-        self.principals: set[object] = set()
-
-    def __call__(self, principal: object, operation: Operation, resource: Resource) -> bool:
-        self.principals.add(principal)
-        return (operation, resource) not in self.denied
+class Rules(denials.Rules):
+    """Denies what it is told to deny by the names that messages have."""
 
     def deny(self, operation: str, where: ResourceType | Resource, *names: str) -> None:
         resources = [where] if isinstance(where, Resource) else [Resource(where, name) for name in names]

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from groupcoord import Config, ErrorCode, GroupCoordinator, ManualClock, Operation, Resource, ResourceType
+from groupcoord import Config, ErrorCode, GroupCoordinator, ManualClock, Operation, ResourceType
 from groupcoord.core.front.authorization import CLUSTER
 from groupcoord.messages import (
     CoordinatorType,
@@ -38,25 +38,11 @@ from groupcoord.messages import (
     TopicToFetch,
     TxnOffsetCommit,
 )
+from tests.core.denials import Rules
 
 NO_ID = UUID(int=0)
 GROUP_FAILED = ErrorCode.GROUP_AUTHORIZATION_FAILED
 TOPIC_FAILED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-
-
-class Rules:
-    """Denies what it is told to deny, and remembers who asked."""
-
-    def __init__(self) -> None:
-        self.denied: set[tuple[Operation, Resource]] = set()
-        self.principals: set[object] = set()
-
-    def deny(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
-        self.denied.add((operation, Resource(resource_type, name)))
-
-    def __call__(self, principal: object, operation: Operation, resource: Resource) -> bool:
-        self.principals.add(principal)
-        return (operation, resource) not in self.denied
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from attrs import evolve
 
-from groupcoord import Config, ErrorCode, GroupCoordinator, ManualClock, Operation, Resource, ResourceType
+from groupcoord import Config, ErrorCode, GroupCoordinator, ManualClock, Operation, ResourceType
 from groupcoord.config import RebalanceProtocol
 from groupcoord.config.group_settings import ConsumerGroupSettings
 from groupcoord.core.front.authorization import Permissions
@@ -27,25 +27,13 @@ from groupcoord.messages import (
     TopicPartitions,
     TopicToCommit,
 )
+from tests.core.denials import Rules
 
 PARTITIONS = (TopicPartitions(UUID(int=1), (0,)),)
 JOIN = ConsumerGroupHeartbeat(
     "g", "m", 0, rebalance_timeout_ms=60_000, subscribed_topic_names=("open", "secret"), topic_partitions=()
 )
 MALFORMED = evolve(JOIN, member_id="")
-
-
-class Rules:
-    """Denies what it is told to deny."""
-
-    def __init__(self) -> None:
-        self.denied: set[tuple[Operation, Resource]] = set()
-
-    def deny(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
-        self.denied.add((operation, Resource(resource_type, name)))
-
-    def __call__(self, principal: object, operation: Operation, resource: Resource) -> bool:
-        return (operation, resource) not in self.denied
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from attrs import evolve
 
 from groupcoord import Config, ErrorCode, GroupCoordinator, ManualClock
 from groupcoord.config import RebalanceProtocol
-from groupcoord.core.front.authorization import Operation, Resource, ResourceType
+from groupcoord.core.front.authorization import Operation, ResourceType
 from groupcoord.core.front.streams_groups import TOPOLOGY_VALUES_MAX
 from groupcoord.messages import (
     DescribedStreamsGroup,
@@ -26,6 +26,7 @@ from groupcoord.messages import (
     TopologyDescriptionStatus,
 )
 from groupcoord.sim.cluster.topics import Topics
+from tests.core.denials import Rules
 from tests.tables import as_one_test
 
 TASKS = (TaskIds("0", (0,)),)
@@ -49,19 +50,6 @@ JOIN = StreamsGroupHeartbeat(
 MALFORMED = evolve(JOIN, member_id="")
 STAY = {"member_epoch": 3, "topology": None}
 NO_TASKS: dict[str, Any] = dict.fromkeys(("active_tasks", "standby_tasks", "warmup_tasks"))
-
-
-class Rules:
-    """Denies what it is told to deny."""
-
-    def __init__(self) -> None:
-        self.denied: set[tuple[Operation, Resource]] = set()
-
-    def deny(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
-        self.denied.add((operation, Resource(resource_type, name)))
-
-    def __call__(self, principal: object, operation: Operation, resource: Resource) -> bool:
-        return (operation, resource) not in self.denied
 
 
 @pytest.fixture
