@@ -57,7 +57,9 @@ def check_answer(coordinator: GroupCoordinator, request: Request, response: Resp
         case ConsumerGroupHeartbeat(member_epoch=0), ConsumerGroupHeartbeatResponse():
             is_fenced = response.error_code is ErrorCode.FENCED_MEMBER_EPOCH
             require(not is_fenced, f"{request!r} joins, and is fenced for its epoch")
-        case ConsumerGroupHeartbeat(), ConsumerGroupHeartbeatResponse(error_code=ErrorCode.NONE):
+        case ConsumerGroupHeartbeat(), ConsumerGroupHeartbeatResponse(error_code=ErrorCode.NONE) if (
+            response.member_epoch > 0
+        ):
             joined = consumer_group_of(coordinator, request.group_id)
             if joined is not None and joined.writing is None and response.member_id:
                 partition = coordinator.partition(coordinator.partition_of(request.group_id))

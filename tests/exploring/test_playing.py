@@ -117,6 +117,15 @@ def test_every_word_is_played(protocol: str) -> None:
     assert {step.word for step in steps} == WORDS.keys() - {"recover"}
 
 
+def test_who_pauses_is_told_nothing_of_waiting() -> None:
+    """A static member that waited for another's partitions pauses when those are free: no law is broken."""
+    holder, waits = {"protocol": "consumer", "gives_back": 0}, {"protocol": "consumer", "instance_id": "i1"}
+    scope = Scope.of({"processes": {"m1": holder, "s1": waits}})
+    steps = steps_of(["start m1", "start s1", "go m1", "go s1", "leave m1", "pause s1"])
+
+    assert play(Trace(scope, steps)).broken is None
+
+
 def test_the_bug_breaks_a_law(monkeypatch: pytest.MonkeyPatch) -> None:
     """A coordinator with a bug breaks a law, which is named, with the step; without it all are served at the end."""
     trace = Trace.of(tomllib.loads(STATIC))
