@@ -24,6 +24,7 @@ from groupcoord.core.events import Counters
 from groupcoord.core.modern.environment import GroupEnvironment
 from groupcoord.core.modern.known_topics import KnownTopics
 from groupcoord.core.modern.topics import Topic
+from groupcoord.core.observer import OpenRebalance
 from groupcoord.core.share.state import ShareMember
 from groupcoord.core.share.state_partitions import StatePartitions
 from groupcoord.core.streams.assignors import MemberTasks
@@ -41,7 +42,7 @@ How = Callable[[Any, Memo], Any]
 PACKAGE = "groupcoord.core."
 VALUES = (
     *(AssignedTopicPartitions, ConfiguredTopology, ConsumerMember, HeldTasks, MemberAssignment, MemberTasks),
-    *(ShareMember, StatePartitions, StreamsMember, TaskAssignment, TimerKey, Topic, UsedTarget),
+    *(OpenRebalance, ShareMember, StatePartitions, StreamsMember, TaskAssignment, TimerKey, Topic, UsedTarget),
 )
 """Classes of the core whose instances never change, besides those of :data:`MODULES_OF_VALUES`."""
 
@@ -91,7 +92,10 @@ def _elements(value: Any, memo: Memo) -> Any:
     made = memo.get(id(value))
     if made is None:
         made = memo[id(value)] = type(value)()
-        made.extend([copied(each, memo) for each in value])
+        hows = _HOWS
+        for each in value:
+            how = hows.get(type(each)) or _learn(type(each))
+            made.append(each if how is _same else how(each, memo))
     return made
 
 

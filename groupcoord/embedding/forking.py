@@ -119,17 +119,20 @@ class Forkable:
 def _put(part: Any, name: str, value: Any, memo: Memo) -> None:
     """Let an attribute have a copy of a value. What is large stays the object that it is, as others refer to it."""
     there = getattr(part, name)
-    if type(value) in LARGE and type(there) in LARGE:
-        if there:
-            there.clear()
-        if value:
-            found = copied(value, memo)
-            if isinstance(there, dict):
-                there.update(found)
-            else:
-                there.extend(found)
-    elif value is not there:
+    if value is there:
+        return
+    kind = type(value)
+    if kind not in LARGE or type(there) not in LARGE:
         setattr(part, name, copied(value, memo))
+        return
+    if there:
+        there.clear()
+    if value:
+        found = copied(value, memo)
+        if isinstance(there, dict):
+            there.update(found)
+        else:
+            there.extend(found)
 
 
 def parts(coordinator: Any) -> Iterator[Any]:

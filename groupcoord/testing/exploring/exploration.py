@@ -26,6 +26,9 @@ DEPTH_MAX = 1_000
 STATES_BETWEEN_LOOKS = 500
 """So many states are left behind before somebody looks at the time."""
 
+COLLECTION_THRESHOLD = 50_000
+"""Little of what is made becomes garbage in circles, so it is looked for less often than elsewhere."""
+
 
 @frozen
 class Level:
@@ -128,6 +131,8 @@ def explore(
     exploration = Exploration(scope)
     limits = _Limits(time.process_time(), max_cpu_s, max_states)
     frontier: list[int] = [0]
+    thresholds = gc.get_threshold()
+    gc.set_threshold(COLLECTION_THRESHOLD)
     try:
         while True:
             level = search.level(len(exploration.levels), len(frontier), limits.cpu_s())
@@ -151,6 +156,7 @@ def explore(
             on_level(last)
             break
     finally:
+        gc.set_threshold(*thresholds)
         gc.unfreeze()
     exploration.violations = [search.violation(*found) for found in search.broken.values()]
     exploration.coordinator_steps = search.turns.steps

@@ -104,6 +104,34 @@ class Turn:
     fenced: frozenset[int]
     others: dict[int, int] = field(factory=dict)
 
+    @classmethod
+    def of(
+        cls,
+        core: int,
+        form: int,
+        answers: Mapping[int, Response | None],
+        is_lost: bool,
+        before: View,
+        after: View,
+        fenced: frozenset[int] = frozenset(),
+    ) -> Turn:
+        """Return a turn, which is quiet if nobody is told anything, or called by another name."""
+        is_quiet = (
+            not (answers or is_lost)
+            and after.epoch == before.epoch
+            and after.ids[: len(before.ids)] == before.ids
+            and after.tokens[: len(before.tokens)] == before.tokens
+        )
+        return cls(core, form, is_quiet, answers, is_lost, before, after, fenced)
+
+
+class Start(NamedTuple):
+    """What a coordinator comes to that starts on a log: its state, how it calls clients, and the log, to be kept."""
+
+    core: int
+    view: View
+    log: tuple[Any, ...]
+
 
 class BrokenTurnError(Exception):
     """A step has broken a law.
@@ -158,6 +186,7 @@ class Turns:
         self._turns: dict[tuple[int, Step, int], Turn | BrokenTurnError] = {}
         self._seen: dict[tuple[int, int], None] = {}
         self._kept: list[int] = []
+        self._starts: dict[tuple[str, tuple[int, ...]], Start] = {}
         self._intern(None, Labels(self._issued, self._age_max_ms))
 
     def _boot(self) -> None:
@@ -321,11 +350,30 @@ class Turns:
             raise found
         return found
 
+    def _log_to_start_on(self, core: Core, step: Step) -> tuple[Any, ...] | None:
+        """Return what a coordinator that starts in this step will find in the log: all that it knows then.
+
+        None if none starts, or if something else counts as well: time, topics, or a store that isn't known.
+        """
+        assert core.saved is not None
+        _, log, held, _, _, _, promised, _ = core.saved
+        if step.word not in ("crash", "move") or type(log) is not MemoryLogStore or promised._open:
+            return None
+        if not {"sweep", "topic"}.isdisjoint(self.scope.words):
+            return None
+        written = int(step.operands[0]) if step.operands else 0
+        return (*log._logs.get(LOG_PARTITION, ()), *[records.values for _, records in held[:written]])
+
     def _work_out(self, number: int, step: Step, form: int) -> Turn:
         stage = self._stage
         core = self._bring(number)
         before = core.view
-        _, sent = self._do(core, step, form)
+        log = self._log_to_start_on(core, step)
+        key = step.word, tuple(map(id, log or ()))
+        start = None if log is None else self._starts.get(key)
+        if start is not None and step.word == "crash":  # without a word to anybody
+            return Turn.of(start.core, 0, {}, bool(before.tokens), before, start.view)
+        _, sent = self._do(core, step if start is None else Step("unload"), form)
         after_step = stage.fleet.outstanding
         answers = {
             place: sent[token].answers[0]
@@ -333,25 +381,22 @@ class Turns:
             if token in sent and sent[token].answers
         }
         is_lost = any(not each.answers and token not in after_step for token, each in sent.items())
+        fenced = frozenset(
+            place for place, answer in answers.items() if self._is_fenced_wrongly(sent, before, place, answer)
+        )
+        if start is not None:
+            return Turn.of(start.core, 0, answers, is_lost, before, start.view, fenced)
         labels = Labels(self._issued, self._age_max_ms)
         if stage.acknowledged:
             check_acknowledged_commits(stage.store, [LOG_PARTITION], stage.acknowledged)
         if len(stage.store.waiting()) < core.in_flight or not self.scope.log_is_late:
             check_generations_grow(stage.store, LOG_PARTITION)
             check_epochs_grow(stage.store, LOG_PARTITION)
-        fenced = frozenset(
-            place for place, answer in answers.items() if self._is_fenced_wrongly(sent, before, place, answer)
-        )
         reached = self._intern(Recipe(number, step, form), labels)
         after = self._view(labels)
-        mine = self._form_after(step, after)
-        is_quiet = (
-            not (answers or is_lost)
-            and after.epoch == before.epoch
-            and after.ids[: len(before.ids)] == before.ids
-            and after.tokens[: len(before.tokens)] == before.tokens
-        )
-        return Turn(reached, mine, is_quiet, answers, is_lost, before, after, frozenset(fenced))
+        if log is not None:
+            self._starts[key] = Start(reached, after, log)
+        return Turn.of(reached, self._form_after(step, after), answers, is_lost, before, after, fenced)
 
     def _is_fenced_wrongly(self, sent: dict[int, Sent], view: View, place: int, answer: Response | None) -> bool:
         if answer is None or ErrorCode.FENCED_INSTANCE_ID not in error_codes(answer):
