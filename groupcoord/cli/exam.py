@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from attrs import asdict
@@ -35,6 +35,10 @@ Declared = Annotated[
         help="What it promises of the output: at-least-once, exactly-once, or nothing: none is written.",
     ),
 ]
+SecurityProtocol = Annotated[
+    str, typer.Option(help="How its clients connect: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.")
+]
+Mechanism = Annotated[str, typer.Option(help="How its clients log in: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.")]
 Within = Annotated[float, typer.Option(metavar="SECONDS", help="How soon all must be caught up after a fault.")]
 Jobs = Annotated[int, typer.Option(min=1, help="How many scenarios at the same time.")]
 Only = Annotated[
@@ -59,6 +63,8 @@ def exam(
     only: Only = None,
     jobs: Jobs = 1,
     settings: Set = None,
+    security_protocol: SecurityProtocol = "PLAINTEXT",
+    mechanism: Mechanism = "SCRAM-SHA-256",
     html: HtmlFile = None,
     junit: Junit = None,
     list_only: ListOnly = False,
@@ -77,7 +83,16 @@ def exam(
     if list_only:
         _print_scenarios(console, SCENARIOS, as_json=as_json)
         return
-    plan = _plan(command or [], protocol, instances, declared, within, settings or [])
+    plan = _plan(
+        settings or [],
+        command=command or [],
+        instances=instances,
+        protocol=protocol,
+        declared=declared,
+        within_s=within,
+        security_protocol=security_protocol,
+        mechanism=mechanism,
+    )
     results: list[Result] = []
 
     try:
@@ -98,7 +113,7 @@ def exam(
         raise typer.Exit(FAILED)
 
 
-def _plan(command: list[str], protocol: str, instances: int, declared: str, within: float, settings: list[str]) -> Plan:
+def _plan(settings: list[str], **options: Any) -> Plan:
     from groupcoord.testing.exams import Plan
 
     own: dict[str, str | int | float] = {}
@@ -108,7 +123,7 @@ def _plan(command: list[str], protocol: str, instances: int, declared: str, with
             _give_up(f"--set takes KEY=VALUE, not {text!r}")
         own[key.strip()] = value.strip()
     try:
-        return Plan(command, instances, protocol, declared, within, own)  # type: ignore[arg-type]  # which checks them
+        return Plan(settings=own, **options)
     except ValueError as error:
         _give_up(str(error))
 

@@ -53,6 +53,8 @@ def result_of(*verdicts: Verdict, trouble: str = "") -> Result:
         (lambda: Plan(("x",), protocol="share"), "protocol is one of classic, consumer, not 'share'"),
         (lambda: Plan(("x",), declared="twice"), "declared is one of at-least-once, exactly-once, nothing"),
         (lambda: Plan(("x",), within_s=0), "within_s must be more than 0"),
+        (lambda: Plan(("x",), security_protocol="TLS"), "security_protocol is one of PLAINTEXT, SSL, SASL_PLAINTEXT"),
+        (lambda: Plan(("x",), mechanism="GSSAPI"), "mechanism is one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
         (lambda: scenarios_for(Plan(("x",)), ["nothing like it"]), "no scenario is called like that; there are quiet"),
         (lambda: scenarios_for(Plan(("x",)), ["("]), "'(' is no regular expression"),
         (lambda: command_for(lambda topic: None), "must be a function at the top of a file"),
@@ -75,7 +77,9 @@ def test_scenarios_are_those_of_the_protocol() -> None:
     assert len({one.name for one in SCENARIOS}) == len(SCENARIOS)
     once = {one.name for one in scenarios_for(Plan(("x",), declared="exactly-once"))}
     assert once - classic == {"transaction-is-fenced", "transaction-coordinator-moves"}
-    assert classic - once == {"offsets-expire", "offsets-are-reset"}
+    assert classic - once == {"offsets-expire", "offsets-are-reset", "topic-is-made-again"}
+    login = {one.name for one in scenarios_for(Plan(("x",), security_protocol="SASL_SSL"))}
+    assert login - classic == {"login-expires"}
     assert all(one.why.endswith(".") for one in SCENARIOS)
 
 
@@ -174,4 +178,6 @@ def test_a_right_program_passes_by_command(tmp_path: Path, capfd: pytest.Capture
 
 test_a_function_is_examined = pytest.mark.ci(exam(work, only=["^session-ends$"]))
 test_offsets_that_go_back_are_worked_off = pytest.mark.ci(exam(COMMAND, only=["^offsets", "^slow-processing$"]))
+test_a_topic_is_made_again = pytest.mark.ci(exam(COMMAND, only=["made-again"], protocol="consumer"))
+test_log_ins_are_renewed = pytest.mark.ci(exam(COMMAND, only=["^login"], security_protocol="SASL_SSL"))
 test_transactions_survive = pytest.mark.ci(exam(ONCE_COMMAND, only=["^transaction"], declared="exactly-once"))

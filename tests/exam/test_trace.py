@@ -191,6 +191,21 @@ def test_requests_that_bring_news_are_events(stand: Stand) -> None:
     )
 
 
+def test_a_topic_that_is_made_again_begins_anew(stand: Stand) -> None:
+    """Nothing of it is processed or committed yet: an offset of the topic before passes what was processed."""
+    stand.produce("a", "0-0", "0-1")
+    stand.commit("a", 0, 2)
+    stand.trace.begin_again("made again")
+    stand.produce("a", "0-0")
+    stand.commit("a", 0, 1)
+    assert stand.trace.backward == stand.trace.ahead == []
+
+    stand.commit("a", 0, 2)
+    assert [breach.text for breach in stand.trace.ahead] == [
+        "commits 2 of partition 0, and record 0-1 is not processed"
+    ]
+
+
 def test_an_offset_that_was_set_back_is_no_breach(stand: Stand) -> None:
     """After an administrator has set a group back, commits go on from there; lower ones are seen again."""
     stand.produce("a", "0-0", "0-1")

@@ -141,6 +141,18 @@ def test_topics_are_named_or_counted() -> None:
     assert counts == {"orders": 2, "bills": 2, "payments": 3, "refunds": 2}
 
 
+def test_topics_go_with_what_they_hold() -> None:
+    """A topic that is deleted, and made again, is empty; there is nothing to delete of one that isn't there."""
+    with ServerThread(topics={"orders": 1}) as server:
+        server.produce("orders", ["a"])
+        server.delete_topic("orders")
+        assert "orders" not in server.topics
+        with pytest.raises(TopicError):
+            server.delete_topic("orders")
+        server.create_topics({"orders": 1})
+        assert server.records("orders") == []
+
+
 @as_one_test
 @pytest.mark.parametrize(
     ("options", "error", "words"),

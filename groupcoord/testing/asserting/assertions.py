@@ -9,9 +9,10 @@ from functools import partial
 from typing import TypeVar
 
 from groupcoord.broker.broker import Broker
-from groupcoord.broker.topics.changes import answer_create_partitions, answer_create_topics
+from groupcoord.broker.topics.changes import answer_create_partitions, answer_create_topics, answer_delete_topics
 from groupcoord.broker.topics.registry import TopicError
 from groupcoord.core.consumer_protocol import TopicPartition
+from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.testing.asserting.differences import Committed, Expected, Owned, Owners, Produced, with_story
 from groupcoord.testing.asserting.groups import (
@@ -33,7 +34,13 @@ from groupcoord.testing.asserting.records import (
 from groupcoord.testing.asserting.requests import Requests
 from groupcoord.testing.asserting.topics import TopicDescription, Topics, checked_topics, creatable, describe_topics
 from groupcoord.testing.asserting.waiting import LOOK_AGAIN_S, WAIT_S, Attempts, Condition, Stability, Wanted
-from groupcoord.wire.broker_messages import CreatePartitions, CreatePartitionsTopic, CreateTopics
+from groupcoord.wire.broker_messages import (
+    CreatePartitions,
+    CreatePartitionsTopic,
+    CreateTopics,
+    DeleteTopics,
+    TopicReference,
+)
 
 T = TypeVar("T")
 
@@ -220,6 +227,14 @@ class Assertions(ABC):
         """
         self.run(partial(_create_partitions, wanted=CreatePartitionsTopic(topic, count)))
 
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic, what it holds, and what groups have committed in it.
+
+        Raises:
+            TopicError: there is no such topic.
+        """
+        self.run(partial(_delete_topic, topic=topic))
+
     def produce(
         self,
         topic: str,
@@ -268,6 +283,16 @@ def _create_partitions(broker: Broker, wanted: CreatePartitionsTopic) -> None:
     if answer.error_code is not ErrorCode.NONE:
         raise TopicError(answer.error_code, answer.error_message)
     broker.nodes.topics_changed([wanted.name])
+
+
+def _delete_topic(broker: Broker, topic: str) -> None:
+    answer, gone = answer_delete_topics(DeleteTopics((TopicReference(topic, ZERO_UUID),)), broker.topics)
+    result = answer.responses[0]
+    if result.error_code is not ErrorCode.NONE:
+        raise TopicError(result.error_code, result.error_message)
+    for each in gone:
+        broker.nodes.topic_deleted(each)
+        broker.data.delete(each)
 
 
 def _create_topics(broker: Broker, topics: Topics) -> None:

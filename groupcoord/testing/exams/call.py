@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from groupcoord.testing.exams.instances import PLACEHOLDERS
+from groupcoord.testing.exams.instances import LOGIN_PLACEHOLDERS, PLACEHOLDERS
 
 
 def command_for(function: Callable[..., Any]) -> list[str]:
@@ -24,8 +24,10 @@ def command_for(function: Callable[..., Any]) -> list[str]:
     name, taken = getattr(function, "__qualname__", ""), inspect.signature(function).parameters
     if not name.isidentifier():
         raise ValueError(f"{name or function!r} must be a function at the top of a file, so that others can call it")
-    if unknown := [key for key in taken if key not in PLACEHOLDERS]:
-        raise ValueError(f"{name}() takes {unknown[0]!r}; an instance is given {', '.join(PLACEHOLDERS)}")
+    if unknown := [key for key in taken if key not in PLACEHOLDERS + LOGIN_PLACEHOLDERS]:
+        raise ValueError(
+            f"{name}() takes {unknown[0]!r}; an instance is given {', '.join(PLACEHOLDERS + LOGIN_PLACEHOLDERS)}"
+        )
     path = Path(inspect.getfile(function)).resolve()
     module = path.stem if function.__module__ == "__main__" else function.__module__
     folder = str(path.parents[module.count(".")]).replace("{", "{{").replace("}", "}}")

@@ -72,6 +72,7 @@ def scenarios_for(plan: Plan, only: Sequence[str] = ()) -> list[Scenario]:
         for scenario in SCENARIOS
         if plan.protocol in scenario.protocols
         and (not scenario.declared or plan.declared in scenario.declared)
+        and (plan.logs_in or not scenario.needs_login)
         and (not patterns or any(pattern.search(scenario.name) for pattern in patterns))
     ]
     if not chosen:
@@ -110,7 +111,7 @@ def play(plan: Plan, scenario: Scenario) -> Result:
     start_s = time.monotonic()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="groupcoord-exam-")))
-        stage = stack.enter_context(Stage(plan, folder))
+        stage = stack.enter_context(Stage(plan, folder, scenario.settings))
         trouble, breaches = _act(stage, scenario)
         last_words = {name: instance.last_words() for name, instance in stage.instances.items()}
         verdicts = () if trouble else tuple(judge(breaches))

@@ -16,6 +16,8 @@ from groupcoord.conformance.launched import last_words
 from groupcoord.errors import GroupcoordError
 
 PLACEHOLDERS = ("bootstrap", "group", "topic", "output", "instance", "protocol")
+LOGIN_PLACEHOLDERS = ("security_protocol", "ca", "mechanism", "user", "password")
+"""What a client needs to know besides where it connects with TLS or logs in; empty where it doesn't."""
 ENVIRONMENT_PREFIX = "EXAM_"
 RESTARTS_MAX = 10
 RESTART_AFTER_S = 0.5
@@ -39,8 +41,8 @@ def check_command(command: Sequence[str]) -> None:
             names = {name for _, name, _, _ in Formatter().parse(word) if name is not None}
         except ValueError as error:
             raise CommandError(f"{word!r} can't be read: {error}") from None
-        if unknown := names.difference(PLACEHOLDERS):
-            known = " ".join(f"{{{name}}}" for name in PLACEHOLDERS)
+        if unknown := names.difference(PLACEHOLDERS + LOGIN_PLACEHOLDERS):
+            known = " ".join(f"{{{name}}}" for name in PLACEHOLDERS + LOGIN_PLACEHOLDERS)
             raise CommandError(f"unknown placeholder {{{min(unknown)}}} in {word!r}; there are {known}")
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
-from attrs import frozen
+from attrs import field, frozen
 
 from groupcoord.testing.asserting.observed_broker import ObservedConnection
 from groupcoord.testing.exams.instances import Instance
@@ -31,6 +31,8 @@ class Scenario:
         happen: lets it happen, and is back when it is over.
         protocols: which ones know it.
         declared: of which promises it can tell something; none given: of all.
+        needs_login: it is about clients that log in.
+        settings: of the server, under Kafka's keys.
     """
 
     name: str
@@ -38,6 +40,8 @@ class Scenario:
     happen: Callable[[Stage], None]
     protocols: Collection[Protocol] = ALL_PROTOCOLS
     declared: Collection[Declared] = ()
+    needs_login: bool = False
+    settings: Mapping[str, str | int | float] = field(factory=dict)
 
 
 SCENARIOS: list[Scenario] = []
@@ -349,6 +353,25 @@ def connections_break(stage: Stage) -> None:
     stage.server.drop_connections()
 
 
+LOGIN_LIFE_MS = 2_000
+
+
+def _login_expires(stage: Stage) -> None:
+    """Time passes in which each log-in is renewed, or its connection closed, several times."""
+    stage.pause(4 * LOGIN_LIFE_MS / 1_000)
+
+
+SCENARIOS.append(
+    Scenario(
+        "login-expires",
+        "Log-ins are good for a while (connections.max.reauth.ms): who doesn't log in again is cut off.",
+        _login_expires,
+        needs_login=True,
+        settings={"connections.max.reauth.ms": LOGIN_LIFE_MS},
+    )
+)
+
+
 # ---------------------------------------------------------------- topics
 
 
@@ -358,6 +381,15 @@ def partitions_are_added(stage: Stage) -> None:
     stage.server.create_partitions(TOPIC, stage.partition_count + 1)
     stage.counts.append(0)
     stage.pause(1.0)
+
+
+@scenario("A topic is deleted and made again: its name is the same, its offsets begin anew.", declared=AGAIN)
+def topic_is_made_again(stage: Stage) -> None:
+    """The topic goes, and so do its offsets; soon there is another one of the same name."""
+    stage.delete_topic()
+    stage.pause(FOR_A_WHILE_S)
+    stage.create_topic()
+    stage.pause(FOR_A_WHILE_S)
 
 
 @scenario("A producer writes what nobody can read.")

@@ -20,7 +20,7 @@ from groupcoord.core.messages import (
     TopicToDelete,
 )
 from groupcoord.testing.asserting.groups import GroupDescription
-from groupcoord.testing.exams.instances import Instance, check_command
+from groupcoord.testing.exams.instances import LOGIN_PLACEHOLDERS, Instance, check_command
 from groupcoord.testing.exams.laws import Law
 from groupcoord.testing.exams.trace import Breach, Trace
 from groupcoord.testing.fault_words import Fault
@@ -28,11 +28,14 @@ from groupcoord.testing.server import ServerThread
 
 Protocol = Literal["classic", "consumer"]
 Declared = Literal["at-least-once", "exactly-once", "nothing"]
+SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 GROUP_ID = "exam"
 TOPIC = "exam-input"
 OUTPUT = "exam-output"
 PARTITIONS = 4
+USER, PASSWORD = "exam-user", "exam-password"
 SPARE_INSTANCES = 1
 LOOK_AGAIN_S = 0.05
 FEED_EVERY_S = 0.1
@@ -50,12 +53,15 @@ class Plan:
 
     Attributes:
         command: the words that start an instance, with the placeholders ``{bootstrap}``, ``{group}``, ``{topic}``,
-            ``{output}``, ``{instance}`` and ``{protocol}``.
+            ``{output}``, ``{instance}`` and ``{protocol}``, and those of a log-in: ``{security_protocol}``, ``{ca}``,
+            ``{mechanism}``, ``{user}`` and ``{password}``.
         instances: how many are started.
         protocol: which one its groups speak.
         declared: what it promises of the records that it writes to the output; ``nothing``: it writes none.
         within_s: how soon all must be caught up after a fault, in seconds.
         settings: of the server, besides, under Kafka's keys.
+        security_protocol: how it connects; certificates for TLS are made, and need the extra ``login``.
+        mechanism: how it logs in, if it does.
 
     Raises:
         CommandError: the command can't be started like that.
@@ -68,12 +74,16 @@ class Plan:
     declared: Declared = "at-least-once"
     within_s: float = 30.0
     settings: Mapping[str, str | int | float] = field(factory=dict)
+    security_protocol: SecurityProtocol = "PLAINTEXT"
+    mechanism: Mechanism = "SCRAM-SHA-256"
 
     def __attrs_post_init__(self) -> None:
         check_command(self.command)
         for name, value, known in (
             ("protocol", self.protocol, get_args(Protocol)),
             ("declared", self.declared, get_args(Declared)),
+            ("security_protocol", self.security_protocol, get_args(SecurityProtocol)),
+            ("mechanism", self.mechanism, get_args(Mechanism)),
         ):
             if value not in known:
                 raise ValueError(f"{name} is one of {', '.join(known)}, not {value!r}")
@@ -81,6 +91,16 @@ class Plan:
             raise ValueError(f"instances must be from 2 to {PARTITIONS}, not {self.instances}")
         if self.within_s <= 0:
             raise ValueError(f"within_s must be more than 0, not {self.within_s}")
+
+    @property
+    def logs_in(self) -> bool:
+        """Whether clients say who they are."""
+        return self.security_protocol.startswith("SASL_")
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self.security_protocol.endswith("SSL")
 
 
 @frozen
@@ -99,7 +119,8 @@ class Stage:
 
     Args:
         plan: what is examined.
-        folder: where what the instances print is kept.
+        folder: where what the instances print is kept, and the authority's certificate.
+        settings: of the server, for this scenario.
 
     Attributes:
         server: the server.
@@ -109,15 +130,20 @@ class Stage:
         breaches: of laws that are looked at on the way.
     """
 
-    def __init__(self, plan: Plan, folder: Path) -> None:
+    def __init__(self, plan: Plan, folder: Path, settings: Mapping[str, str | int | float]) -> None:
         self.plan = plan
         names = [f"worker{number}" for number in range(1, plan.instances + SPARE_INSTANCES + 1)]
         listeners = {
             "listeners": ",".join(f"{name.upper()}://127.0.0.1:0" for name in names),
-            "listener.security.protocol.map": ",".join(f"{name.upper()}:PLAINTEXT" for name in names),
+            "listener.security.protocol.map": ",".join(f"{name.upper()}:{plan.security_protocol}" for name in names),
         }
+        login = {"sasl.enabled.mechanisms": plan.mechanism} if plan.logs_in else {}
         self.server = ServerThread(
-            topics={TOPIC: PARTITIONS, OUTPUT: 1}, nodes=3, settings={**listeners, **plan.settings}
+            topics={TOPIC: PARTITIONS, OUTPUT: 1},
+            nodes=3,
+            settings={**listeners, **login, **settings, **plan.settings},
+            users={USER: PASSWORD} if plan.logs_in else None,
+            tls=plan.uses_tls,
         )
         self.trace = Trace(GROUP_ID, TOPIC, OUTPUT, self._topic_name)
         self.breaches: dict[Law, list[Breach]] = {Law.LEAVING: []}
@@ -135,6 +161,7 @@ class Stage:
     def __enter__(self) -> Stage:
         self.server.start()
         self.server.watch(self.trace.watch)
+        login = self._login()
         for name in self._names:
             values = {
                 "bootstrap": self.server.bootstrap_of(name.upper()),
@@ -143,11 +170,22 @@ class Stage:
                 "output": OUTPUT,
                 "instance": name,
                 "protocol": self.plan.protocol,
+                **login,
             }
             log_path = self._folder / f"{name}.log"
             self.instances[name] = Instance(name, self.plan.command, values, log_path, self.trace.note)
         self._feeder.start()
         return self
+
+    def _login(self) -> dict[str, str]:
+        """Return what a client needs to know to connect and log in."""
+        login = dict.fromkeys(LOGIN_PLACEHOLDERS, "")
+        login["security_protocol"] = self.plan.security_protocol
+        if self.server.certificates is not None:
+            login["ca"] = str(self.server.certificates.write_to(self._folder) / "authority.pem")
+        if self.plan.logs_in:
+            login |= {"mechanism": self.plan.mechanism, "user": USER, "password": PASSWORD}
+        return login
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -260,6 +298,20 @@ class Stage:
             if value:
                 self.trace.excuse(index, self.counts[index])
             self.counts[index] += 1
+
+    def delete_topic(self) -> None:
+        """Delete the topic, and what the group has committed in it."""
+        with self._writing:
+            self.server.delete_topic(TOPIC)
+            self.counts.clear()
+        self.trace.note("", f"{TOPIC} is deleted")
+
+    def create_topic(self) -> None:
+        """Make the topic again; its records are others, with the numbers of the first ones."""
+        with self._writing:
+            self.trace.begin_again(f"{TOPIC} is made again")
+            self.server.create_topics({TOPIC: PARTITIONS})
+            self.counts.extend([0] * PARTITIONS)
 
     # ------------------------------------------------------------ how things stand
 

@@ -173,6 +173,15 @@ class Trace:
             self._last = dict(offsets)
         self.note("", text)
 
+    def begin_again(self, text: str) -> None:
+        """The topic is another one from now on: nothing of it is processed, and nothing committed."""
+        with self._lock:
+            self.processed.clear()
+            self._next.clear()
+            self._gaps.clear()
+            self._last.clear()
+        self.note("", text)
+
     def unprocessed(self, partition: int, end_offset: int) -> list[int]:
         """Return the offsets below ``end_offset`` that nobody has processed."""
         with self._lock:
