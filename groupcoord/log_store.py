@@ -67,6 +67,7 @@ __all__ = [
     "OwnershipLostError",
     "PrunableStore",
     "RecordTooLargeError",
+    "SharedStore",
     "StorageError",
     "TakesAnswers",
     "Ticket",
@@ -404,6 +405,18 @@ class OwnedStore(Protocol):
             OwnershipLostError: somebody else owns it.
             LogStoreError: nobody knows; the next look may tell.
         """
+
+
+@runtime_checkable
+class SharedStore(OwnedStore, Protocol):
+    """A log store that shares its log with those of other processes: each log partition has an owner of its own.
+
+    A log partition is read when it is taken over, before it is loaded. So here a load doesn't count as a look.
+    """
+
+    @property
+    def owned(self) -> Mapping[int, int]:
+        """The log partitions that this process owns, with the epochs of their leaders."""
 
 
 @runtime_checkable

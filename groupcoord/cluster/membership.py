@@ -28,16 +28,19 @@ class Announcement(NamedTuple):
         address: where it can be reached, in words that the program understands.
         owned: the log partitions that it owns, with their epochs.
         known: of each log partition the highest epoch that it has ever heard of, whoever had it, and has it no more.
+        leaves: this is its last word: it owns nothing, and takes nothing over any more.
     """
 
     address: str
     owned: Mapping[int, int]
     known: Mapping[int, int]
+    leaves: bool = False
 
     def encoded(self) -> bytes:
         """Return it as bytes."""
         owned, known = sorted(self.owned.items()), sorted(self.known.items())
-        return json.dumps({"address": self.address, "owned": owned, "known": known}).encode()
+        said = {"address": self.address, "owned": owned, "known": known, "leaves": self.leaves}
+        return json.dumps(said).encode()
 
     @classmethod
     def decoded(cls, content: bytes) -> Announcement:
@@ -49,7 +52,7 @@ class Announcement(NamedTuple):
         try:
             said = json.loads(content)
             owned, known = ({int(index): int(epoch) for index, epoch in said[name]} for name in ("owned", "known"))
-            return cls(str(said["address"]), owned, known)
+            return cls(str(said["address"]), owned, known, bool(said["leaves"]))
         except (KeyError, TypeError) as error:
             raise ValueError(f"no announcement: {error!r}") from None
 
@@ -97,22 +100,23 @@ class Membership:
         for one in said.values():
             self._learn(one.known)
         silent = {beat.node_id for beat in beats if beat.age_ms >= self._dead_ms} - {self.node_id}
-        self._live = {node_id: one for node_id, one in said.items() if node_id not in silent}
+        self._live = {node_id: one for node_id, one in said.items() if node_id not in silent and not one.leaves}
         self._lease_end_ms = max(self._lease_end_ms or began_ms, began_ms + self._lease_ms)
 
     def _learn(self, epochs: Mapping[int, int]) -> None:
         for partition, epoch in epochs.items():
             self._known[partition] = max(epoch, self._known.get(partition, epoch))
 
-    def announcement(self, address: str, owned: Mapping[int, int]) -> Announcement:
+    def announcement(self, address: str, owned: Mapping[int, int], *, leaves: bool = False) -> Announcement:
         """Return what this node is to say.
 
         Args:
             address: where it can be reached.
             owned: the log partitions that it owns, with their epochs.
+            leaves: it says nothing more after that.
         """
         self._learn(owned)
-        return Announcement(address, dict(owned), dict(self._known))
+        return Announcement(address, dict(owned), dict(self._known), leaves)
 
     def may_answer(self, now_ms: int) -> bool:
         """Tell whether what this node owns, as far as it knows, may be answered for."""

@@ -39,7 +39,7 @@ class PostgresSlotLog:
         conninfo: which database, as libpq has it. The tables are made in the schema that its ``search_path`` begins
             with.
         name: what the names of the tables begin with.
-        connections_max: how many calls may be on their way at a time; more wait.
+        connections_max: how many calls may be on their way at a time, beside one beat; more wait.
 
     Raises:
         ModuleNotFoundError: psycopg isn't installed.
@@ -62,6 +62,7 @@ class PostgresSlotLog:
         self._slots, self._nodes = f"{name}_slots", f"{name}_nodes"
         self._free: list[AsyncConnection[Any]] = []
         self._turns = asyncio.Semaphore(connections_max)
+        self._beat_turns = asyncio.Semaphore(1)  # who has much to write must be heard, too
 
     async def __aenter__(self) -> PostgresSlotLog:
         await self.open()
@@ -137,15 +138,17 @@ class PostgresSlotLog:
 
     async def beat(self, node_id: str, content: bytes) -> list[Beat]:
         """See :class:`~groupcoord.cluster.slot_log.SlotLog`. Ages are by the clock of the database."""
-        await self._ask(
+        await self._ask_in_turn(
+            self._beat_turns,
             f"INSERT INTO {self._nodes} VALUES (%(node)s, clock_timestamp(), %(content)s) ON CONFLICT (node_id) "
             "DO UPDATE SET said_at = excluded.said_at, content = excluded.content RETURNING node_id",
             node=node_id,
             content=content,
         )
-        rows = await self._ask(
+        rows = await self._ask_in_turn(
+            self._beat_turns,
             "SELECT node_id, greatest(extract(epoch FROM clock_timestamp() - said_at) * 1000, 0)::bigint, content "
-            f"FROM {self._nodes} ORDER BY node_id"
+            f"FROM {self._nodes} ORDER BY node_id",
         )
         return [Beat(node, int(age_ms), bytes(said)) for node, age_ms, said in rows]
 
@@ -157,7 +160,10 @@ class PostgresSlotLog:
         Raises:
             SlotLogError: the database can't be asked, or did not answer.
         """
-        async with self._turns:
+        return await self._ask_in_turn(self._turns, *statements, **values)
+
+    async def _ask_in_turn(self, turns: asyncio.Semaphore, *statements: str, **values: object) -> Sequence[Any]:
+        async with turns:
             try:
                 connection = self._free.pop() if self._free else await self._connect()
             except self._psycopg.Error as error:

@@ -9,12 +9,15 @@ An append is one batch of records in Kafka's format; so is what a snapshot has, 
 
 from __future__ import annotations
 
+import secrets
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from struct import error as StructError  # noqa: N812
 from typing import NamedTuple
 
+from groupcoord.cluster.membership import LEASE_MS
 from groupcoord.cluster.slot_log import Slot
+from groupcoord.cluster.slot_messages import TAG_BYTES
 from groupcoord.cluster.slot_writer import (
     BODY_BYTES_MAX,
     Acknowledged,
@@ -38,7 +41,19 @@ from groupcoord.records.batches import encode_batch, iter_batches
 from groupcoord.records.codec import RecordEncodingError
 from groupcoord.storage.segments import all_records
 
+CHUNK_BYTES_MAX = 250_000
+"""A chunk of a snapshot is made in one go, while everybody else waits: some tens of milliseconds."""
+
+SNAPSHOT_BYTES_MIN = 1_000_000
+APPEND_COST_BYTES = 500
+"""What an append costs whoever reads it, beside its bytes."""
+
 _NEXT_OFFSET = struct.Struct(">q")
+
+
+def random_tag() -> bytes:
+    """Return a tag that nobody else has."""
+    return secrets.token_bytes(TAG_BYTES)
 
 
 class Taken(NamedTuple):
@@ -62,19 +77,58 @@ class _Owned:
         self.writer = writer
         self.next_offset = 0
         self.loaded: Loaded | None = None
+        self.appended_bytes = 0  # since the last snapshot
+        self.snapshot_bytes = 0
+
+    def load(self, loaded: Loaded) -> None:
+        """Take what was there when it was taken over."""
+        self.loaded, self.next_offset = loaded, _end_offset(loaded)
+        self.appended_bytes = sum(len(body) + APPEND_COST_BYTES for body in loaded.appends)
+        self.snapshot_bytes = sum(map(len, loaded.chunks))
+
+    def append(self, ticket: Ticket, records: Sequence[LogRecord]) -> None:
+        """Let records be written."""
+        base_offset = self.next_offset
+        body = _encoded(base_offset, records)
+        self.next_offset += len(records)
+        self.appended_bytes += len(body) + APPEND_COST_BYTES
+        self.writer.append((ticket, base_offset), body)
+
+    def snapshot(self, records: Iterable[LogRecord], bytes_max: int) -> None:
+        """Let a snapshot be written."""
+        self.appended_bytes = self.snapshot_bytes = 0
+        self.writer.snapshot(self._measured([_NEXT_OFFSET.pack(self.next_offset)], _chunks(records, bytes_max)))
+
+    def _measured(self, *parts: Iterable[bytes]) -> Iterator[bytes]:
+        for part in parts:
+            for chunk in part:
+                self.snapshot_bytes += len(chunk)
+                yield chunk
 
 
 class SlotStore:
     """Keeps the records of the log partitions that are owned: a :class:`~groupcoord.log_store.LogStore`.
 
     Args:
-        new_tag: returns 16 bytes that it never returned before, in any process.
+        new_tag: returns 16 bytes that it never returned before, in any process; random ones if left out.
         body_bytes_max: no put has more than this, unless a single append has.
+        lease_ms: see :class:`~groupcoord.log_store.OwnedStore`; None: nobody looks whose a log partition is.
+
+    Attributes:
+        on_work: is called when something is to be done; it had better only make a note of that.
     """
 
-    def __init__(self, new_tag: Callable[[], bytes], body_bytes_max: int = BODY_BYTES_MAX) -> None:
+    def __init__(
+        self,
+        new_tag: Callable[[], bytes] = random_tag,
+        body_bytes_max: int = BODY_BYTES_MAX,
+        lease_ms: int | None = LEASE_MS,
+    ) -> None:
+        self.on_work: Callable[[], None] = _nobody_is_told
         self._new_tag = new_tag
         self._body_bytes_max = body_bytes_max
+        self._lease_ms = lease_ms
+        self._is_look_wanted = False
         self._owned: dict[int, _Owned] = {}
         self._answers: list[tuple[Ticket, int | LogStoreError]] = []
         self._changes: list[Taken | Gone] = []
@@ -91,10 +145,19 @@ class SlotStore:
         owned = self._owned.get(partition)
         if owned is None or owned.writer.state is not State.OWNER:
             raise NotLeaderError(f"log partition {partition} is not owned here")
-        base_offset = owned.next_offset
-        body = _encoded(base_offset, records)
-        owned.next_offset += len(records)
-        owned.writer.append((ticket, base_offset), body)
+        owned.append(ticket, records)
+        self.on_work()
+
+    @property
+    def lease_ms(self) -> int | None:
+        """How long an owner may answer after a look; see :class:`~groupcoord.log_store.OwnedStore`."""
+        return self._lease_ms
+
+    def check_ownership(self) -> bool:
+        """Let who drives this look what others own; the answer comes later."""
+        self._is_look_wanted = True
+        self.on_work()
+        return False
 
     def read(self, partition: int) -> Iterator[LogRecord]:
         """Yield what a log partition had when it was taken over, once.
@@ -117,14 +180,22 @@ class SlotStore:
         Args:
             partition: the log partition.
             records: with their offsets, in order, of all that was answered so far; a core's ``Partition.snapshot()``.
+                They are walked as the snapshot is written, so they must not change any more.
             now_ms: the time that they get.
         """
         owned = self._owned.get(partition)
         if owned is None or owned.writer.state is not State.OWNER or owned.writer.is_writing_snapshot or self._answers:
             return
-        head = _NEXT_OFFSET.pack(owned.next_offset)
         made = (LogRecord(record, now_ms, offset) for offset, record in records)
-        owned.writer.snapshot([head, *_chunks(made, self._body_bytes_max)])
+        owned.snapshot(made, min(self._body_bytes_max, CHUNK_BYTES_MAX))
+        self.on_work()
+
+    def is_snapshot_due(self, partition: int) -> bool:
+        """Tell whether a log partition has so many appends that a snapshot of it would spare whoever takes it over."""
+        owned = self._owned.get(partition)
+        if owned is None or owned.writer.state is not State.OWNER or owned.writer.is_writing_snapshot:
+            return False
+        return owned.appended_bytes > max(owned.snapshot_bytes, SNAPSHOT_BYTES_MIN)
 
     # ------------------------------------------------------------ for who drives it
 
@@ -134,6 +205,7 @@ class SlotStore:
         if owned is None:
             owned = self._owned[partition] = _Owned(SlotWriter(self._new_tag(), body_bytes_max=self._body_bytes_max))
             owned.writer.take_over()
+            self.on_work()
 
     def give_up(self, partition: int, reason: str) -> None:
         """Own a log partition no more; what waits is not written, what is on its way may be."""
@@ -147,6 +219,16 @@ class SlotStore:
         """The log partitions that are owned, with their epochs."""
         found = sorted(self._owned.items())
         return {partition: one.writer.epoch for partition, one in found if one.writer.state is State.OWNER}
+
+    @property
+    def is_look_wanted(self) -> bool:
+        """True if somebody waits for a look: see :meth:`check_ownership`."""
+        return self._is_look_wanted
+
+    def take_look(self) -> bool:
+        """Return whether a look is wanted, once: now it begins."""
+        is_wanted, self._is_look_wanted = self._is_look_wanted, False
+        return is_wanted
 
     def next_operations(self) -> list[tuple[int, Operation]]:
         """Return what is to be done now: of each log partition one thing at a time."""
@@ -177,7 +259,7 @@ class SlotStore:
     def _take_events(self, partition: int, owned: _Owned) -> None:
         for event in owned.writer.take_events():
             if isinstance(event, Loaded):
-                owned.loaded, owned.next_offset = event, _end_offset(event)
+                owned.load(event)
                 self._changes.append(Taken(partition, event.epoch))
             elif isinstance(event, Acknowledged):
                 self._answers.append(_asked(event.token))
@@ -187,6 +269,10 @@ class SlotStore:
             else:
                 self._owned.pop(partition, None)
                 self._changes.append(Gone(partition, event.reason))
+
+
+def _nobody_is_told() -> None:
+    """Nobody drives the store but by asking it."""
 
 
 def _asked(token: object) -> tuple[Ticket, int]:

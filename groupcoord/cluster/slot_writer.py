@@ -15,7 +15,7 @@ refused, and the next expects the fence's slot and is taken. So all that waits g
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Iterator
 from enum import Enum, auto
 from typing import NamedTuple
 
@@ -135,8 +135,8 @@ class SlotWriter:
         self._refused_by = -1
         self._read: list[Slot] = []
         self._waiting: deque[_Waiting] = deque()
-        self._control: deque[tuple[Kind, bytes]] = deque()  # chunks and a manifest that are to be put
-        self._is_control_next = False
+        self._snapshot: Iterator[tuple[Kind, bytes]] | None = None  # chunks and a manifest that are to be put
+        self._is_snapshot_next = False
         self._covered = -1
         self._purge_before = -1
         self._events: list[Event] = []
@@ -160,25 +160,23 @@ class SlotWriter:
         if self.state is not State.LOST:
             self._lose(reason, is_unknown=self._is_out or self._putting is not None)
 
-    def snapshot(self, chunks: Sequence[bytes]) -> None:
+    def snapshot(self, chunks: Iterable[bytes]) -> None:
         """Write what all that is acknowledged comes to, and forget the slots that it stands for. One at a time.
 
         Args:
-            chunks: what a load needs instead. All events must have been taken, so that nothing acknowledged is missing.
+            chunks: what a load needs instead, each asked for when it is to be put. All events must have been taken, so
+                that nothing acknowledged is missing.
         """
         assert self.state is State.OWNER, "only an owner knows what there is"
         assert not self._events, "an acknowledged append may not be among what is kept"
         assert not self.is_writing_snapshot, "one is being written"
-        snapshot, self._covered = self._count, self.last_slot
-        self._control += (
-            (Kind.CHUNK, Chunk(snapshot, index, content).encoded()) for index, content in enumerate(chunks)
-        )
-        self._control.append((Kind.MANIFEST, Manifest(snapshot, self._covered, len(chunks)).encoded()))
+        self._covered = self.last_slot
+        self._snapshot = _messages(self._count, self._covered, chunks)
 
     @property
     def is_writing_snapshot(self) -> bool:
         """True from :meth:`snapshot` until its slots are purged."""
-        return bool(self._control) or self._purge_before >= 0 or self._is_putting(Kind.MANIFEST)
+        return self._snapshot is not None or self._purge_before >= 0 or self._is_putting(Kind.MANIFEST)
 
     def _is_putting(self, kind: Kind) -> bool:
         return self._putting is not None and self._putting[0].kind is kind
@@ -208,13 +206,15 @@ class SlotWriter:
             return None
         if self._purge_before >= 0:
             return Purge(self._purge_before)
-        if self._control and (self._is_control_next or not self._waiting):
-            self._is_control_next = False
-            kind, body = self._control.popleft()
+        if self._snapshot is not None and (self._is_snapshot_next or not self._waiting):
+            self._is_snapshot_next = False
+            kind, body = next(self._snapshot)
+            if kind is Kind.MANIFEST:
+                self._snapshot = None
             return self._put(kind, body, [], self.last_slot + 1)
         if not self._waiting:
             return None
-        self._is_control_next = True
+        self._is_snapshot_next = True
         bodies: list[bytes] = []
         tokens: list[Hashable] = []
         size = 0
@@ -319,6 +319,13 @@ class SlotWriter:
         self._events += (Failed(token, is_unknown) for token in tokens)
         self._events += (Failed(waiting.token, is_unknown=False) for waiting in self._waiting)
         self._events.append(Lost(reason))
-        self._putting = self._current = None
+        self._putting = self._current = self._snapshot = None
         self._waiting.clear()
-        self._control.clear()
+
+
+def _messages(snapshot: int, covered: int, chunks: Iterable[bytes]) -> Iterator[tuple[Kind, bytes]]:
+    """Yield the messages of a snapshot; the last one makes it count."""
+    count = 0
+    for count, content in enumerate(chunks, 1):
+        yield Kind.CHUNK, Chunk(snapshot, count - 1, content).encoded()
+    yield Kind.MANIFEST, Manifest(snapshot, covered, count).encoded()

@@ -118,7 +118,7 @@ class Loader:
         self._observer.partition_loaded(now_ms - load.started_ms)
         self._partitions.serve(load.partition)
         if self._ownership is not None:
-            self._ownership.proven(load.started_ms)
+            self._ownership.loaded(load.started_ms)
         return True
 
     def _read(self, index: int) -> Iterable[LogRecord | LoadedCommits]:
@@ -135,6 +135,8 @@ class Loader:
             return False
         self._leader_epochs[index] = -1 if leader_epoch is None else leader_epoch
         self._loads.pop(index, None)
+        if self._ownership is not None:
+            self._ownership.disown_withheld()
         return True
 
     def abandon(self, index: int) -> None:

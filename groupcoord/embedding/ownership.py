@@ -9,7 +9,7 @@ from groupcoord.config import Config
 from groupcoord.core.front.refusals import disowned
 from groupcoord.core.replies import Reply
 from groupcoord.errors import ConfigError, LogStoreError, OwnershipLostError
-from groupcoord.log_store import LogStore, OwnedStore
+from groupcoord.log_store import LogStore, OwnedStore, SharedStore
 
 LOOKS_PER_LEASE = 3
 """So a lease outlasts two looks that come late or to nothing."""
@@ -77,9 +77,14 @@ class Ownership:
             if is_answered:
                 self.checked(None)
 
-    def proven(self, since_ms: int) -> None:
-        """The log was owned at some moment since then, as it could be loaded."""
+    def loaded(self, since_ms: int) -> None:
+        """Something was loaded that was read since then: so the log was owned, unless it was read before."""
         self.lost = None
+        if not isinstance(self._store, SharedStore):
+            self._proven(since_ms)
+
+    def _proven(self, since_ms: int) -> None:
+        """The log was owned at some moment since then."""
         self.lease_end_ms = max(self.lease_end_ms, since_ms + self._lease_ms)
         if self.next_look_ms is None:
             self.next_look_ms = since_ms + self._interval_ms
@@ -90,7 +95,7 @@ class Ownership:
         if isinstance(error, OwnershipLostError):
             self.lose(error)
         elif error is None and asked_ms is not None and self.next_look_ms is not None:
-            self.proven(asked_ms)
+            self._proven(asked_ms)
             if not self.may_answer():  # the answer took so long that it says nothing any more
                 self.next_look_ms = self._clock.now_ms()
 
@@ -104,6 +109,10 @@ class Ownership:
     def rest(self) -> None:
         """Nothing is served: there is nothing to look for, and what is withheld comes to nothing."""
         self.lease_end_ms, self.next_look_ms = _NEVER_MS, None
+        self.disown_withheld()
+
+    def disown_withheld(self) -> None:
+        """Some of the log is served no longer: what is withheld may be about that, and comes to nothing."""
         self.withheld = [disowned(reply) for reply in self.withheld]
 
     # ------------------------------------------------------------ what is said

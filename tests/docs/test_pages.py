@@ -23,6 +23,7 @@ EXECUTED = (
     "explore.md",
     "robustness.md",
     "login.md",
+    "replicas.md",
     "stores.md",
     "assigning.md",
 )

@@ -51,6 +51,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "cluster": (
         *("errors", "log_store", "records", "core.records"),
         "storage.segments",  # how records of batches are read
+        *("aio", "coordinator", "core.messages", "core.events", "core.front.authorization"),  # of a replica
     ),
     "aio": ("coordinator", "share_coordinator", "embedding", "log_store", "errors", *EMBEDDED),
     "laws": ("coordinator", "core", "errors", "log_store"),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from tests.mutants.catalogue import Mutant
 
-WRITER, MESSAGES, MEMBERSHIP = (f"../cluster/{name}.py" for name in ("slot_writer", "slot_messages", "membership"))
+WRITER, MESSAGES, MEMBERSHIP, SHARING = (
+    f"../cluster/{name}.py" for name in ("slot_writer", "slot_messages", "membership", "sharing")
+)
 
 CLUSTER_MUTANTS = (
     Mutant(
@@ -88,5 +90,29 @@ CLUSTER_MUTANTS = (
         MEMBERSHIP,
         "self._learn(one.known)",
         "self._learn(one.owned)",
+    ),
+    Mutant(
+        "a log partition is served before that is announced",
+        SHARING,
+        "if self._said.get(partition) == epoch != self._loaded.get(partition)",
+        "if epoch != self._loaded.get(partition)",
+    ),
+    Mutant(
+        "a load of what was read before counts as a look",
+        "../embedding/ownership.py",
+        "if not isinstance(self._store, SharedStore):",
+        "if True:",
+    ),
+    Mutant(
+        "answers that wait for a look outlive their log partition",
+        "../embedding/loading.py",
+        "            self._ownership.disown_withheld()",
+        "            pass",
+    ),
+    Mutant(
+        "a replica that leaves is chosen until it counts as dead",
+        MEMBERSHIP,
+        "if node_id not in silent and not one.leaves}",
+        "if node_id not in silent}",
     ),
 )

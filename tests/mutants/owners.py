@@ -17,8 +17,8 @@ OWNER_MUTANTS = (
     Mutant(
         "a lease begins with the answer to a look",
         OWNERSHIP,
-        "            self.proven(asked_ms)\n",
-        "            self.proven(self._clock.now_ms())\n",
+        "            self._proven(asked_ms)\n",
+        "            self._proven(self._clock.now_ms())\n",
     ),
     Mutant(
         "a lost log is answered for until the lease is over",

@@ -1,0 +1,205 @@
+"""A replica of a service: it shares the log partitions with the others, and coordinates the groups of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from groupcoord.aio import AsyncCoordinator
+from groupcoord.cluster.carrying_out import carry_out
+from groupcoord.cluster.membership import BEAT_MS, DEAD_MS, Membership, Owner
+from groupcoord.cluster.sharing import Sharing, ToLoad
+from groupcoord.cluster.slot_log import SlotLog, SlotLogError
+from groupcoord.cluster.slot_store import SlotStore
+from groupcoord.cluster.slot_writer import UNKNOWN, Operation
+from groupcoord.coordinator import GroupCoordinator, LoadError
+from groupcoord.core.events import Event
+from groupcoord.core.front.authorization import Principal
+from groupcoord.core.messages import Request
+from groupcoord.errors import StorageError
+
+logger = logging.getLogger("groupcoord")
+
+R = TypeVar("R")
+
+OPERATION_S = 10.0
+"""After so long without an answer the engine is asked again."""
+
+AGAIN_S = 0.1
+CLOSING_S = 1.0
+
+
+class Replica:
+    """One of several processes that share a log: ``async with Replica(GroupCoordinator(…), slot_log, address)``.
+
+    Entering begins to beat and to take log partitions over; leaving gives them up in order, so that the others have
+    them at once. Use it from the event loop's thread.
+
+    Whatever is asked about a group that another replica has is answered NOT_COORDINATOR, as it is while nobody has it;
+    :meth:`coordinator_of` says who has it. A replica that can't reach the engine, or was stopped, answers
+    NOT_COORDINATOR when its lease is over, before another one answers for what it had.
+
+    Args:
+        coordinator: belongs to this one from now on. Its log store must be a
+            :class:`~groupcoord.cluster.slot_store.SlotStore`.
+        slot_log: the engine; open.
+        address: where the others' clients find this replica, in words that the service understands.
+        node_id: tells this process from all others that there ever were; a random one if left out.
+        on_event: see :class:`~groupcoord.aio.AsyncCoordinator`.
+        dead_ms: after how long in silence others take over, in milliseconds; longer than the store's ``lease_ms``.
+        beat_ms: how often it says that it lives, in milliseconds.
+
+    Attributes:
+        coordinator: the coordinator in the event loop, for what isn't a request.
+        node_id: see above.
+
+    Raises:
+        ValueError: the log store is another one, or the lease is not shorter than ``dead_ms``.
+    """
+
+    def __init__(
+        self,
+        coordinator: GroupCoordinator,
+        slot_log: SlotLog,
+        address: str,
+        *,
+        node_id: str | None = None,
+        on_event: Callable[[Event], None] | None = None,
+        dead_ms: int = DEAD_MS,
+        beat_ms: int = BEAT_MS,
+    ) -> None:
+        store = coordinator.log_store
+        if not isinstance(store, SlotStore) or store.lease_ms is None:
+            raise ValueError("a replica's coordinator has a SlotStore with a lease: GroupCoordinator(log_store=…)")
+        self.node_id = node_id or str(uuid4())
+        membership = Membership(self.node_id, coordinator.config.offsets_topic_num_partitions, store.lease_ms, dead_ms)
+        self.coordinator = AsyncCoordinator(coordinator, on_event=on_event)
+        self._core, self._store, self._slot_log = coordinator, store, slot_log
+        self._sharing = Sharing(coordinator, store, membership, address)
+        self._beat_s, self._dead_s = beat_ms / 1000, dead_ms / 1000
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._beating: asyncio.Task[None] | None = None
+        self._beat_wanted = asyncio.Event()
+        self._is_heard = True
+        self._is_work_noted = False
+
+    async def __aenter__(self) -> Replica:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def ask(self, request: Request[R], principal: Principal = None, *, timeout_s: float | None = None) -> R:
+        """Return the answer to a request; see :meth:`groupcoord.aio.AsyncCoordinator.ask`."""
+        return await self.coordinator.ask(request, principal, timeout_s=timeout_s)
+
+    def coordinator_of(self, group_id: str) -> Owner | None:
+        """Return which replica has a group, this one included, as far as this one has heard.
+
+        Returns:
+            Its ``node_id`` and ``address``; None: nobody has it yet, so ask again in a moment.
+        """
+        return self._sharing.coordinator_of(group_id)
+
+    # ------------------------------------------------------------ life cycle
+
+    async def start(self) -> None:
+        """Begin to beat, and with that to take log partitions over."""
+        await self.coordinator.start(())
+        self._store.on_work = self._note_work
+        self._beating = asyncio.create_task(self._beat_on())
+
+    async def close(self) -> None:
+        """Give everything up: whoever waits is told NOT_COORDINATOR. The engine stays open."""
+        if self._beating is None:
+            return
+        self._beating.cancel()
+        await asyncio.wait((self._beating,))
+        await self.coordinator.close()
+        self._sharing.give_all_up()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CLOSING_S)
+        for task in self._tasks:
+            task.cancel()
+        with suppress(SlotLogError, TimeoutError):
+            async with asyncio.timeout(CLOSING_S):
+                await self._slot_log.beat(self.node_id, self._sharing.announcement(leaves=True))
+
+    # ------------------------------------------------------------ beats
+
+    async def _beat_on(self) -> None:
+        while True:
+            await self._beat()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._beat_s):
+                    await self._beat_wanted.wait()
+
+    async def _beat(self) -> None:
+        """Say what is owned, hear the others, and do what follows."""
+        self._beat_wanted.clear()
+        began_ms = self._core.clock.now_ms()
+        content = self._sharing.announcement()
+        try:
+            async with asyncio.timeout(self._dead_s):
+                beats = await self._slot_log.beat(self.node_id, content)
+            to_load = self.coordinator.change(lambda _: self._sharing.heard(beats, began_ms))
+        except Exception as error:  # an engine's own errors as well: whoever isn't heard has no lease, and beats again
+            if self._is_heard:
+                logger.warning("replica %s is not heard, and answers no more: %r", self.node_id, error)
+            self._is_heard, problem = False, StorageError(repr(error))
+            self.coordinator.change(lambda _: self._sharing.not_heard(problem))
+            return
+        if not self._is_heard:
+            logger.warning("replica %s is heard again", self.node_id)
+            self._is_heard = True
+        for each in to_load:
+            self._begin(self._load(each))
+
+    async def _load(self, what: ToLoad) -> None:
+        logger.info("replica %s serves log partition %d, epoch %d", self.node_id, what.partition, what.epoch)
+        try:
+            await self.coordinator.load(what.partition, what.epoch)
+        except LoadError as error:
+            logger.error("log partition %d can not be served: %s", what.partition, error)
+
+    # ------------------------------------------------------------ the store's work
+
+    def _note_work(self) -> None:
+        """Do what is to be done when this turn of the event loop is over: appends of one turn go together."""
+        if not self._is_work_noted:
+            self._is_work_noted = True
+            asyncio.get_running_loop().call_soon(self._work)
+
+    def _work(self) -> None:
+        self._is_work_noted = False
+        for partition, operation in self._store.next_operations():
+            self._begin(self._carry_out(partition, operation))
+        if self._store.is_look_wanted and not self._core.may_answer():
+            self._beat_wanted.set()  # answers wait for it
+
+    async def _carry_out(self, partition: int, operation: Operation) -> None:
+        try:
+            async with asyncio.timeout(OPERATION_S):
+                result = await carry_out(self._slot_log, partition, operation)
+        except TimeoutError:
+            result = UNKNOWN
+        if result is UNKNOWN:
+            await asyncio.sleep(AGAIN_S)
+        self._store.done(partition, operation, result)
+        if self.coordinator.change(lambda _: self._sharing.settle()):
+            self._beat_wanted.set()
+        self._sharing.snapshot(partition)
+        self._work()
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,290 @@
+"""Replicas that share a log: who serves what when, and that at most one answers for a log partition at a time."""
+
+from __future__ import annotations
+
+import pytest
+from attrs import define, field
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from groupcoord import ErrorCode, PartitionStatus
+from groupcoord.clock import ManualClock
+from groupcoord.cluster import slot_store
+from groupcoord.cluster.membership import BEAT_MS, DEAD_MS, LEASE_MS
+from groupcoord.cluster.slot_log import Beat, MemorySlotLog
+from groupcoord.laws import OwnerLaws
+from groupcoord.messages import (
+    GroupToFetch,
+    OffsetCommitResponse,
+    OffsetFetch,
+    OffsetFetchResponse,
+)
+
+from .nodes import PARTITIONS, Node, commit
+
+
+def cluster(*names: str) -> list[Node]:
+    """Return replicas that have shared the log partitions out among them."""
+    clock, slot_log = ManualClock(), MemorySlotLog()
+    nodes = [Node(name, slot_log, clock) for name in names]
+    settle(nodes)
+    return nodes
+
+
+def settle(nodes: list[Node]) -> None:
+    """Let replicas beat until each has what it is to have."""
+    for _ in range(8):
+        nodes[0].clock.advance(BEAT_MS)
+        for node in nodes:
+            node.beat()
+            node.work()
+
+
+def owners(nodes: list[Node]) -> dict[int, str]:
+    """Return who serves which log partition."""
+    return {
+        partition: node.name
+        for node in nodes
+        for partition in range(PARTITIONS)
+        if node.core.status(partition) is PartitionStatus.ACTIVE
+    }
+
+
+def group_in(node: Node, partition: int) -> str:
+    """Return a group of a log partition."""
+    return next(name for name in map(str, range(100)) if node.core.partition_of(name) == partition)
+
+
+def fetched(node: Node, group_id: str) -> int:
+    """Return what is committed for a group."""
+    (group,) = node.core.call(OffsetFetch((GroupToFetch(group_id),))).groups
+    assert group.error_code is ErrorCode.NONE
+    return group.topics[0].partitions[0].committed_offset
+
+
+def test_each_log_partition_is_served_by_one_and_all_know_by_whom() -> None:
+    """Whoever is asked for a group that it hasn't refuses, and names who has it."""
+    nodes = cluster("a", "b", "c")
+    served = owners(nodes)
+    assert sorted(served) == list(range(PARTITIONS))
+    for node in nodes:
+        for partition, name in served.items():
+            group_id = group_in(node, partition)
+            owner = node.sharing.coordinator_of(group_id)
+            assert owner is not None
+            assert (owner.node_id, owner.address) == (name, f"host-{name}")
+            (group,) = node.core.call(OffsetFetch((GroupToFetch(group_id),))).groups
+            assert group.error_code is (ErrorCode.NONE if name == node.name else ErrorCode.NOT_COORDINATOR)
+
+
+def test_who_dies_is_replaced_and_what_it_has_acknowledged_is_there() -> None:
+    """Nobody takes its log partitions before it counts as dead."""
+    nodes = cluster("a", "b", "c")
+    partition, name = next(iter(owners(nodes).items()))
+    (dead,) = [node for node in nodes if node.name == name]
+    others = [node for node in nodes if node is not dead]
+    group_id = group_in(dead, partition)
+    dead.core.submit(commit(group_id, 7))
+    dead.work()
+    assert dead.core.take_replies()
+    others[0].clock.advance(DEAD_MS - 1)
+    for node in others:
+        node.beat()
+        node.work()
+    assert partition not in owners(others)
+    settle(others)
+    (heir,) = [node for node in others if node.name == owners(others)[partition]]
+    assert fetched(heir, group_id) == 7
+
+
+def test_who_leaves_is_replaced_at_once() -> None:
+    """It says so: nobody waits until it counts as dead."""
+    nodes = cluster("a", "b")
+    other, leaver = nodes
+    lost = [partition for partition, name in owners(nodes).items() if name == leaver.name]
+    assert lost
+    leaver.leave()
+    other.run()
+    assert owners([other]) == dict.fromkeys(range(PARTITIONS), other.name)
+    assert leaver.sharing.coordinator_of(group_in(leaver, lost[0])) is None, "as far as it has heard"
+
+
+def test_nothing_is_loaded_before_it_was_announced() -> None:
+    """Another one may be about to take it over, who has not heard of it."""
+    node = Node("a", MemorySlotLog(), ManualClock())
+    assert node.beat() == []
+    node.work()
+    assert len(node.store.owned) == PARTITIONS
+    assert len(node.beat()) == PARTITIONS
+    assert node.beat() == []
+
+
+def test_who_was_stopped_answers_nothing_from_before() -> None:
+    """What was asked in the meantime waits for a look, and that finds that another one has taken over."""
+    nodes = cluster("a", "b")
+    partition, name = next(iter(owners(nodes).items()))
+    (stopped,) = [node for node in nodes if node.name == name]
+    (other,) = [node for node in nodes if node is not stopped]
+    group_id = group_in(stopped, partition)
+    stopped.core.submit(commit(group_id, 7))
+    stopped.work()
+    stopped.core.take_replies()
+    other.clock.advance(DEAD_MS)
+    other.run()
+    assert owners([other])[partition] == other.name
+    stopped.core.submit(OffsetFetch((GroupToFetch(group_id),)), "late")
+    assert stopped.core.take_replies() == [], "the lease is over"
+    stopped.beat()
+    ((token, answer),) = stopped.core.take_replies()
+    assert (token, answer.groups[0].error_code) == ("late", ErrorCode.NOT_COORDINATOR)
+    assert fetched(other, group_id) == 7
+
+
+def test_a_long_log_becomes_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What later commits have replaced is gone from the slots, and whoever takes over finds what counts."""
+    monkeypatch.setattr(slot_store, "SNAPSHOT_BYTES_MIN", 5_000)
+    nodes = cluster("a", "b")
+    partition, name = next(iter(owners(nodes).items()))
+    (owner,) = [node for node in nodes if node.name == name]
+    (other,) = [node for node in nodes if node is not owner]
+    group_id = group_in(owner, partition)
+    for offset in range(100):
+        owner.core.submit(commit(group_id, offset))
+        owner.work()
+    assert len(owner.slot_log._slots[partition]) < 20
+    other.clock.advance(DEAD_MS)
+    other.run()
+    assert fetched(other, group_id) == 99
+
+
+# ---------------------------------------------------------------- chance
+
+
+@define(eq=False)
+class Process:
+    """A life of a replica.
+
+    Attributes:
+        node: what it is.
+        beats: answers to beats that are on their way back, and when the beats began.
+        epochs: of each log partition that it ever owned the last.
+    """
+
+    node: Node
+    beats: list[tuple[int, list[Beat]]] = field(factory=list)
+    epochs: dict[int, int] = field(factory=dict)
+
+
+class SharingMachine(RuleBasedStateMachine):
+    """Replicas that stand still, beat late and are killed: one answers at a time, and knows all that was acknowledged.
+
+    A rule moves one replica, and that is all that happens: the others stand still, for as long as chance wants."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock, self.slot_log = ManualClock(), MemorySlotLog()
+        self.laws = [OwnerLaws(LEASE_MS) for _ in range(PARTITIONS)]
+        self.count = 0
+        self.acknowledged: dict[str, int] = {}
+        self.processes: list[Process] = []
+
+    @initialize()
+    def begin(self) -> None:
+        self.processes = [self.start(), self.start(), self.start()]
+        self.groups = [group_in(self.processes[0].node, partition) for partition in range(PARTITIONS)]
+        self.go_well(0)
+
+    def start(self) -> Process:
+        self.count += 1
+        return Process(Node(str(self.count), self.slot_log, self.clock))
+
+    @rule(number=st.integers(0, 2))
+    def kill(self, number: int) -> None:
+        self.processes[number] = self.start()
+
+    @rule(duration_ms=st.sampled_from([1, BEAT_MS, LEASE_MS - 1, LEASE_MS, DEAD_MS]))
+    def advance(self, duration_ms: int) -> None:
+        self.clock.advance(duration_ms)
+
+    @rule(number=st.integers(0, 2))
+    def begin_beat(self, number: int) -> None:
+        process = self.processes[number]
+        if not process.beats:
+            process.beats.append(process.node.begin_beat())
+
+    @rule(number=st.integers(0, 2))
+    def end_beat(self, number: int) -> None:
+        process = self.processes[number]
+        if process.beats:
+            began_ms, beats = process.beats.pop()
+            process.node.end_beat(beats, began_ms)
+            for partition, epoch in process.node.store.owned.items():
+                self.laws[partition].looked(epoch, began_ms)
+            self.hear(process)
+
+    @rule(number=st.integers(0, 2))
+    def work(self, number: int) -> None:
+        process = self.processes[number]
+        process.node.work()
+        self.hear(process)
+
+    @rule(number=st.integers(0, 2))
+    def ask(self, number: int) -> None:
+        """Commit and fetch, in each group."""
+        process = self.processes[number]
+        for group_id in self.groups:
+            self.count += 1
+            process.node.core.submit(commit(group_id, self.count), (group_id, self.count))
+            at_least = self.acknowledged.get(group_id, -1)
+            process.node.core.submit(OffsetFetch((GroupToFetch(group_id),)), (group_id, at_least))
+        self.hear(process)
+
+    @precondition(lambda self: self.processes)
+    @rule(number=st.integers(0, 2))
+    def go_well(self, number: int) -> None:
+        """Nothing goes wrong with this replica for a while."""
+        for _ in range(3):
+            self.begin_beat(number)
+            self.end_beat(number)
+            self.work(number)
+
+    def hear(self, process: Process) -> None:
+        """Listen to what a replica says."""
+        now_ms = self.clock.now_ms()
+        process.epochs.update(process.node.store.owned)
+        for token, answer in process.node.core.take_replies():
+            group_id, number = token
+            partition = process.node.core.partition_of(group_id)
+            self.laws[partition].told(process.epochs.get(partition, -1), answer, now_ms)
+            if isinstance(answer, OffsetCommitResponse):
+                if answer.topics[0].partitions[0].error_code is ErrorCode.NONE:
+                    self.acknowledged[group_id] = max(number, self.acknowledged.get(group_id, -1))
+            else:
+                assert isinstance(answer, OffsetFetchResponse)
+                (group,) = answer.groups
+                if group.error_code is ErrorCode.NONE and number >= 0:
+                    found = group.topics[0].partitions[0].committed_offset
+                    assert found >= number, f"{number} was acknowledged to {group_id}, and {found} is told"
+
+    def teardown(self) -> None:
+        """When all goes well again, each log partition has one owner, who knows what was acknowledged."""
+        if not self.processes:
+            return
+        for _ in range(8):
+            self.clock.advance(BEAT_MS)
+            for number in range(3):
+                self.end_beat(number)
+                self.begin_beat(number)
+                self.end_beat(number)
+                self.work(number)
+        nodes = [process.node for process in self.processes]
+        served = owners(nodes)
+        assert sorted(served) == list(range(PARTITIONS))
+        for group_id, offset in self.acknowledged.items():
+            (node,) = [one for one in nodes if one.name == served[one.core.partition_of(group_id)]]
+            assert fetched(node, group_id) >= offset
+
+
+TestSharing = SharingMachine.TestCase
+TestSharing.settings = settings(max_examples=50, stateful_step_count=40)
