@@ -78,13 +78,13 @@ def test_others_take_over(fault: NodeCrash | Migration) -> None:
 
 def test_who_answers_after_its_lease_breaks_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
     """An owner that believes in a longer lease than its successor waits for is caught."""
-    proven = Ownership.proven
+    proven = Ownership._proven
 
     def proven_for_long(self: Ownership, since_ms: int) -> None:
         self._lease_ms = self._interval_ms = 60_000
         proven(self, since_ms)
 
-    monkeypatch.setattr(Ownership, "proven", proven_for_long)
+    monkeypatch.setattr(Ownership, "_proven", proven_for_long)
     with pytest.raises(LawBrokenError, match="its lease is over"):
         World(1, small_world(A_STALL, cluster=OWNED)).run()
 
