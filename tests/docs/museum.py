@@ -59,7 +59,7 @@ def _table(shown: tuple[Exhibit, ...]) -> Iterator[str]:
 
 def _times(shown: tuple[Exhibit, ...]) -> Iterator[str]:
     yield "CPU seconds until a law broke, in brackets: until the bug was noticed in another way."
-    yield "`-` stands for: not in 30 s; where nothing stands, nobody has hunted yet."
+    yield "`-` stands for: not in 60 s; where nothing stands, nobody has hunted yet."
     yield "One run each on two busy cores, so take them as an order of magnitude."
     yield ""
     yield f"| exhibit | {' | '.join(SEARCHERS)} |"

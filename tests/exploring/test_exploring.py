@@ -15,7 +15,7 @@ from groupcoord.testing.exploring.playing import play
 from groupcoord.testing.exploring.scope import Process, Scope, Trace, steps_of
 from groupcoord.testing.exploring.scopes import NAMED
 from groupcoord.testing.exploring.stage import LOG_PARTITION, Stage
-from groupcoord.testing.exploring.words import Step
+from groupcoord.testing.exploring.words import HistoryError, Step
 from tests.mutants.museum import mutant_named
 from tests.mutants.plant import plant
 from tests.tables import as_one_test
@@ -130,6 +130,29 @@ def test_the_shortest_history_breaks_the_law(monkeypatch: pytest.MonkeyPatch) ->
     again = play(Trace.of(violation.trace.table())).broken
     assert again is not None
     assert (again.step, again.law) == (violation.broken.step, violation.broken.law)
+
+
+def test_memory_that_is_known_beside_another_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step breaks a law also where it leads to what memory was before, and the log alone is another one."""
+    plant(monkeypatch, mutant_named("KAFKA-5247"))
+    scope = Scope((Process("s1", instance_id="i1"),), words=("commit", "txn"))
+
+    (violation,) = explore(scope, max_depth=6).violations
+
+    assert violation.broken.law == "check_fetch_is_the_log"
+    assert [step.word for step in violation.trace.steps][-3:] == ["txn", "commit", "marker"]
+
+
+def test_steps_that_are_given_as_they_stand() -> None:
+    """Steps of nobody may have operands: a load that breaks off serves nothing, and the next one all there is."""
+    scope = Scope((Process("c1"),), words=("move",), also=("commit", "read_breaks 0", "topic grow orders 9"))
+    found = explore(scope, max_depth=4)
+
+    assert found.new_states[1] == 4
+    assert found.violations == []
+    assert Scope.of(scope.table()) == scope
+    with pytest.raises(HistoryError, match="no word 'jump'"):
+        Scope.of({"also": ["jump"]})
 
 
 def test_one_broken_law_can_be_enough(monkeypatch: pytest.MonkeyPatch) -> None:

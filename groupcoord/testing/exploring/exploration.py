@@ -12,7 +12,7 @@ from attrs import define, field, frozen
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.log_store import LogStore
 from groupcoord.testing.exploring.playing import BrokenLaw
-from groupcoord.testing.exploring.scope import Scope, Trace
+from groupcoord.testing.exploring.scope import Scope, Trace, steps_of
 from groupcoord.testing.exploring.stage import Law, MakeCoordinator
 from groupcoord.testing.exploring.turns import BrokenTurnError, Turn, Turns
 from groupcoord.testing.exploring.words import Step
@@ -21,6 +21,9 @@ __all__ = ["Exploration", "Level", "Violation", "explore"]
 
 State = tuple[int, tuple[int, ...]]
 """The number of the state of the coordinator, and that of the form of each process's consumer, in order."""
+
+OF_MEMBERS = ("leave", "beat", "pause", "fetch")
+"""What a member can do that waits for nothing, whatever else it is to do."""
 
 DEPTH_MAX = 1_000
 STATES_BETWEEN_LOOKS = 500
@@ -202,6 +205,7 @@ class _Search:
         self._groups = [places for places in alike.values() if len(places) > 1]
         self._first = {place: places[0] for places in alike.values() for place in places}
         self._steps_of = [_steps_of(processes[self._first[place]].name, turns.scope) for place in range(len(processes))]
+        self._also = steps_of(turns.scope.also)
         self._may_end = [process.instance_id is not None or len(alike) == len(processes) for process in processes]
         first: State = 0, (0,) * len(processes)
         self.states: dict[State, int] = {first: 0}
@@ -234,8 +238,8 @@ class _Search:
                         yield steps["commit"], place
                     if "txn" in words and self._may_end[place]:
                         yield steps["txn"], place
-                if "leave" in words and member_id is not None and phase != "joining":
-                    yield steps["leave"], place
+                if member_id is not None and phase != "joining":
+                    yield from ((steps[word], place) for word in OF_MEMBERS if word in words)
             elif "retry" in words:
                 yield steps["retry"], place
             if "die" in words:
@@ -258,6 +262,7 @@ class _Search:
             for place, may_end in enumerate(self._may_end):
                 if may_end:
                     yield from (self._steps_of[place][outcome] for outcome in ("commit it", "abort it"))
+        yield from self._also
 
     # ------------------------------------------------------------ what comes of it
 
@@ -346,7 +351,7 @@ class _Search:
 
 
 def _steps_of(name: str, scope: Scope) -> dict[str, Step]:
-    steps = {word: Step(word, (name,)) for word in ("start", "go", "commit", "leave", "retry", "die", "txn")}
+    steps = {word: Step(word, (name,)) for word in ("start", "go", "commit", "retry", "die", "txn", *OF_MEMBERS)}
     return {**steps, **{f"{outcome} it": Step("marker", (name, outcome)) for outcome in ("commit", "abort")}}
 
 

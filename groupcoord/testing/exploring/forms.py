@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from groupcoord.core.fingerprints import Names
 from groupcoord.testing.consumers import ClassicConsumer, Consumer, decode_share
-from groupcoord.testing.exploring.scope import Process
+from groupcoord.testing.exploring.scope import FAR_MS, Process
 from groupcoord.testing.heartbeat_members import ShareMember, StreamsMember
 from groupcoord.testing.kip848_consumers import Kip848Consumer
 
@@ -51,7 +51,7 @@ class Labels(Names):
         age_max_ms: see :class:`~groupcoord.core.fingerprints.Names`.
     """
 
-    far_ms = 10_000_000
+    far_ms = FAR_MS
     epochs_max = EPOCHS_MAX
 
     def __init__(self, issued: Mapping[str, None], age_max_ms: int) -> None:

@@ -26,6 +26,9 @@ MEMBERS: Mapping[str, Callable[[str, str, str | None], Consumer]] = MappingProxy
 
 GROUP = "g"
 STEP_MS = 5_000
+FAR_MS = 10_000_000
+"""What is further ahead than this never happens."""
+
 OF_CLASSIC_CONSUMERS = MappingProxyType({"rebalance_timeout_ms": 15_000})
 """Three steps; a session takes two."""
 
@@ -103,6 +106,8 @@ class Scope:
         group_id: the group.
         step_ms: how much time passes where a step doesn't say.
         words: what may happen where every history is looked for, besides that consumers go on and the log writes.
+        also: steps that may happen there as they stand, of nobody there is: ``commit`` (of who is no member),
+            ``time 60000``, ``read_breaks 0``.
     """
 
     processes: tuple[Process, ...] = (Process("c1"), Process("c2"))
@@ -112,6 +117,7 @@ class Scope:
     group_id: str = GROUP
     step_ms: int = STEP_MS
     words: tuple[str, ...] = WORDS_TO_EXPLORE
+    also: tuple[str, ...] = ()
 
     def config(self) -> Config:
         """Return the coordinator's settings.
@@ -123,6 +129,17 @@ class Scope:
             return Config.from_properties({**SETTINGS, **self.settings})
         except ConfigError as error:
             raise HistoryError(f"settings: {error}") from error
+
+    @property
+    def expires(self) -> bool:
+        """Expiry is looked for within the time that counts, so that what is there has an age."""
+        config = self.config()
+        return "sweep" in self.words or config.offsets_retention_check_interval_ms < FAR_MS
+
+    @property
+    def changes_topics(self) -> bool:
+        """Topics come and go."""
+        return any(step.split()[0] == "topic" for step in (*self.words, *self.also))
 
     @classmethod
     def of(cls, table: Mapping[str, Any]) -> Scope:
@@ -145,7 +162,8 @@ class Scope:
         for word in words:
             if word not in WORDS:
                 raise HistoryError(f"words: there is no word {word!r}; there are {', '.join(WORDS)}")
-        return cls(**{**values, "words": words})
+        also = tuple(map(str, steps_of(values.get("also", ()))))
+        return cls(**{**values, "words": words, "also": also})
 
     def table(self) -> dict[str, Any]:
         """Return the scope as plain values, for TOML or JSON."""
@@ -160,6 +178,7 @@ class Scope:
             "settings": dict(self.settings),
             "topics": dict(self.topics),
             "words": list(self.words),
+            "also": list(self.also),
         }
 
 

@@ -180,7 +180,7 @@ class Turns:
         self._blank = self._stage.coordinator.save()
         self._stage.boot = self._boot  # type: ignore[method-assign]
         self._stage.coordinator.load_all()
-        self._age_max_ms = self._stage.config.offsets_retention_minutes * MS_PER_MINUTE if "sweep" in scope.words else 0
+        self._age_max_ms = self._stage.config.offsets_retention_minutes * MS_PER_MINUTE if scope.expires else 0
         self._numbers: dict[bytes, int] = {}
         self._form_numbers: dict[Form, int] = {(): 0}
         self._turns: dict[tuple[int, Step, int], Turn | BrokenTurnError] = {}
@@ -212,19 +212,22 @@ class Turns:
             outstanding,
             set(stage._taken_back),
             stage.promised.copy(),
-            deepcopy(stage.topics) if "topic" in self.scope.words else None,
+            deepcopy(stage.topics) if self.scope.changes_topics else None,
+            (tuple(store.failures), stage._breaks_after),
         )
 
     def _put(self, core: Core) -> None:
         """Let the stage be in a state."""
         stage = self._stage
         assert core.saved is not None
-        coordinator, log, held, now_ms, outstanding, taken_back, promised, topics = core.saved
+        coordinator, log, held, now_ms, outstanding, taken_back, promised, topics, to_come = core.saved
         stage.clock._now_ms = now_ms
         stage.store.store = _copy_of(log)
         stage.store._held = [(ticket, LogRecords(records.values, records.timestamp_ms)) for ticket, records in held]
         stage.store.mend()
         stage.store.forget_reads()
+        failures, stage._breaks_after = to_come
+        stage.store.fail_next(*failures)
         if topics is not None:
             vars(stage.topics).update(vars(deepcopy(topics)))
         stage.coordinator.restore(coordinator)
@@ -265,7 +268,10 @@ class Turns:
         found = stage.coordinator.fingerprint(labels)
         for token in stage.fleet.outstanding:
             labels.token(token)
-        if "topic" in self.scope.words:
+        to_come = [error.error_code for error in stage.store.failures], stage._breaks_after
+        if to_come != ([], None):
+            found += repr(to_come).encode()
+        if self.scope.changes_topics:
             found += repr((stage.topics.partition_counts, stage.topics.ids)).encode()
         if stage.promised._open:
             found += repr(sorted((key, sorted(keys)) for key, keys in stage.promised._open.items())).encode()
@@ -280,6 +286,7 @@ class Turns:
 
     def _intern(self, recipe: Recipe | None, labels: Labels) -> int:
         """Return the number of the state that the stage is in, which is looked at if it is new."""
+        check_hard_state_is_the_log(self._stage.coordinator)  # a fingerprint tells of the log what memory knows of it
         key = self._fingerprint(labels)
         number = self._numbers.get(key)
         if number is None:
@@ -356,10 +363,10 @@ class Turns:
         None if none starts, or if something else counts as well: time, topics, or a store that isn't known.
         """
         assert core.saved is not None
-        _, log, held, _, _, _, promised, _ = core.saved
-        if step.word not in ("crash", "move") or type(log) is not MemoryLogStore or promised._open:
+        if step.word not in ("crash", "move") or self._age_max_ms or self.scope.changes_topics:
             return None
-        if not {"sweep", "topic"}.isdisjoint(self.scope.words):
+        _, log, held, _, _, _, promised, _, to_come = core.saved
+        if type(log) is not MemoryLogStore or promised._open or to_come != ((), None):
             return None
         written = int(step.operands[0]) if step.operands else 0
         return (*log._logs.get(LOG_PARTITION, ()), *[records.values for _, records in held[:written]])
@@ -392,6 +399,7 @@ class Turns:
         if len(stage.store.waiting()) < core.in_flight or not self.scope.log_is_late:
             check_generations_grow(stage.store, LOG_PARTITION)
             check_epochs_grow(stage.store, LOG_PARTITION)
+            check_fetch_is_the_log(stage.coordinator, stage.group_ids)
         reached = self._intern(Recipe(number, step, form), labels)
         after = self._view(labels)
         if log is not None:
@@ -464,7 +472,6 @@ class Turns:
         coordinator = stage.coordinator
         stage._note_taken_back()
         coordinator.check()
-        check_hard_state_is_the_log(coordinator)
         check_tokens(coordinator, stage.fleet.outstanding)
         check_timers(coordinator)
         check_size(coordinator)

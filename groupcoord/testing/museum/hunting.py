@@ -8,6 +8,8 @@ from itertools import count
 from traceback import walk_tb
 from typing import Any
 
+from attrs import evolve
+
 from groupcoord.errors import InvariantError
 from groupcoord.laws import LawBrokenError
 from groupcoord.testing.museum.findings import Hunt
@@ -52,6 +54,9 @@ def _swarm(number: int) -> None:
     World(number, swarm_options(number)).run()
 
 
+OF_NOBODY = ("ack", "time", "refuse", "lose", "crash", "move", "sweep", "delete")
+"""Words without a process that a search knows the steps of; other steps are taken as they stand."""
+
 _ROUNDS: dict[str, tuple[Callable[[int], None], int]] = {"machine": (_machine, LIVES_A_ROUND), "swarm": (_swarm, 1)}
 """Each way of looking: one round of it, by its number, and how many histories that is."""
 
@@ -65,10 +70,18 @@ def explore_scope(table: Mapping[str, Any], cpu_s: float, clock: Callable[[], fl
         clock: tells CPU seconds.
     """
     from groupcoord.testing.exploring.exploration import explore
-    from groupcoord.testing.exploring.scope import WORDS_TO_EXPLORE, Scope
+    from groupcoord.testing.exploring.scope import WORDS_TO_EXPLORE, Trace
 
-    words = dict.fromkeys(step.split()[0] for step in table["steps"])
-    scope = Scope.of({**table.get("scope", {}), "words": [*dict.fromkeys((*WORDS_TO_EXPLORE, *words))]})
+    trace = Trace.of(table)
+    names = {process.name for process in trace.scope.processes}
+    words = dict.fromkeys(WORDS_TO_EXPLORE)
+    also: dict[str, None] = {}
+    for step in trace.steps:
+        if names.intersection(step.operands) or (step.word in OF_NOBODY and not step.operands):
+            words[step.word] = None
+        else:
+            also[str(step)] = None
+    scope = evolve(trace.scope, words=tuple(words), also=tuple(also))
     begun = clock()
     exploration = explore(scope, max_cpu_s=cpu_s, stops_when_broken=True)
     broken = exploration.violations[0].broken if exploration.violations else None

@@ -91,6 +91,14 @@ def test_the_command_says_what_it_can_not_do(capsys: pytest.CaptureFixture[str])
         assert why in capsys.readouterr().err
 
 
+@pytest.mark.slow
+@as_one_test
+@pytest.mark.parametrize("shown", PLAYED, ids=lambda shown: shown.id)
+def test_every_bug_is_found(shown: Exhibit) -> None:
+    """Who looks at every history that is made of the same steps finds a law that each bug breaks, within a minute."""
+    assert hunt_for(shown, "explore", 60.0).is_law
+
+
 @pytest.mark.ci
 def test_a_hunt_finds_and_says_what() -> None:
     """A searcher that knows nothing of a bug finds the law that it breaks; without time it finds nothing."""
