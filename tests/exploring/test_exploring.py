@@ -143,6 +143,16 @@ def test_memory_that_is_known_beside_another_log(monkeypatch: pytest.MonkeyPatch
     assert [step.word for step in violation.trace.steps][-3:] == ["txn", "commit", "marker"]
 
 
+def test_who_is_told_while_a_known_log_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is answered when a log partition goes away counts, also if what comes of its log was seen before."""
+    plant(monkeypatch, mutant_named("KAFKA-20634"))
+    scope = Scope((Process("s1", instance_id="i1"),), log_is_late=True, words=("commit", "move"))
+
+    laws = {violation.broken.law for violation in explore(scope, max_depth=7).violations}
+
+    assert "check_acknowledged_commits" in laws
+
+
 def test_steps_that_are_given_as_they_stand() -> None:
     """Steps of nobody may have operands: a load that breaks off serves nothing, and the next one all there is."""
     scope = Scope((Process("c1"),), words=("move",), also=("commit", "read_breaks 0", "topic grow orders 9"))

@@ -391,11 +391,11 @@ class Turns:
         fenced = frozenset(
             place for place, answer in answers.items() if self._is_fenced_wrongly(sent, before, place, answer)
         )
+        if stage.acknowledged:
+            check_acknowledged_commits(stage.store, [LOG_PARTITION], stage.acknowledged)
         if start is not None:
             return Turn.of(start.core, 0, answers, is_lost, before, start.view, fenced)
         labels = Labels(self._issued, self._age_max_ms)
-        if stage.acknowledged:
-            check_acknowledged_commits(stage.store, [LOG_PARTITION], stage.acknowledged)
         if len(stage.store.waiting()) < core.in_flight or not self.scope.log_is_late:
             check_generations_grow(stage.store, LOG_PARTITION)
             check_epochs_grow(stage.store, LOG_PARTITION)
