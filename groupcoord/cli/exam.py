@@ -26,7 +26,9 @@ Command = Annotated[
         "environment: EXAM_BOOTSTRAP ….",
     ),
 ]
-Protocol = Annotated[str, typer.Option(help="What its consumers speak: classic, or consumer (KIP-848).")]
+Protocol = Annotated[
+    str, typer.Option(help="What its consumers speak: classic, consumer (KIP-848), or share (KIP-932).")
+]
 Instances = Annotated[int, typer.Option(min=2, max=4, help="How many are started.")]
 Declared = Annotated[
     str,

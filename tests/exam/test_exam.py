@@ -22,6 +22,7 @@ from .worker import Worker
 
 ARGUMENTS = ("{bootstrap}", "{group}", "{topic}", "{output}", "{instance}", "{protocol}")
 COMMAND = (sys.executable, str(Path(__file__).with_name("worker.py")), *ARGUMENTS)
+QUEUE_COMMAND = (sys.executable, str(Path(__file__).with_name("queue_worker.py")), *ARGUMENTS)
 ONCE_COMMAND = (sys.executable, str(Path(__file__).with_name("transactional_worker.py")), *ARGUMENTS)
 BREACH = Breach(2.5, "worker1", "commits 9 of partition 0, and record 0-7 is not processed")
 
@@ -50,7 +51,8 @@ def result_of(*verdicts: Verdict, trouble: str = "") -> Result:
         (lambda: Plan(("x", "{topik}")), "unknown placeholder {topik} in '{topik}'"),
         (lambda: Plan(("x", "{")), "'{' can't be read"),
         (lambda: Plan(("x",), instances=1), "instances must be from 2 to 4, not 1"),
-        (lambda: Plan(("x",), protocol="share"), "protocol is one of classic, consumer, not 'share'"),
+        (lambda: Plan(("x",), protocol="streams"), "protocol is one of classic, consumer, share, not 'streams'"),
+        (lambda: Plan(("x",), protocol="share", declared="exactly-once"), "share groups have no transactions"),
         (lambda: Plan(("x",), declared="twice"), "declared is one of at-least-once, exactly-once, nothing"),
         (lambda: Plan(("x",), within_s=0), "within_s must be more than 0"),
         (lambda: Plan(("x",), security_protocol="TLS"), "security_protocol is one of PLAINTEXT, SSL, SASL_PLAINTEXT"),
@@ -75,6 +77,9 @@ def test_scenarios_are_those_of_the_protocol() -> None:
     assert "errors-of-JoinGroup" in classic - consumer
     assert "errors-of-ConsumerGroupHeartbeat" in consumer - classic
     assert len({one.name for one in SCENARIOS}) == len(SCENARIOS)
+    share = {one.name for one in scenarios_for(Plan(("x",), protocol="share"))}
+    assert "locks-run-out" in share - classic - consumer
+    assert "offsets-expire" in consumer - share
     once = {one.name for one in scenarios_for(Plan(("x",), declared="exactly-once"))}
     assert once - classic == {"transaction-is-fenced", "transaction-coordinator-moves"}
     assert classic - once == {"offsets-expire", "offsets-are-reset", "topic-is-made-again"}
@@ -128,7 +133,7 @@ def test_the_command_says_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> N
     """What can't be examined ends with status 2 and a line; --list shows the scenarios."""
     for words, message in (
         ([], "say how the program is started"),
-        (["--protocol", "share", "--", "x"], "protocol is one of"),
+        (["--protocol", "streams", "--", "x"], "protocol is one of"),
         (["--set", "x", "--", "x"], "--set takes KEY=VALUE"),
         (["--only", "quiet", "--", "/nowhere/program"], "can't start /nowhere/program"),
     ):
@@ -180,4 +185,5 @@ test_a_function_is_examined = pytest.mark.ci(exam(work, only=["^session-ends$"])
 test_offsets_that_go_back_are_worked_off = pytest.mark.ci(exam(COMMAND, only=["^offsets", "^slow-processing$"]))
 test_a_topic_is_made_again = pytest.mark.ci(exam(COMMAND, only=["made-again"], protocol="consumer"))
 test_log_ins_are_renewed = pytest.mark.ci(exam(COMMAND, only=["^login"], security_protocol="SASL_SSL"))
+test_queue_workers_survive = pytest.mark.ci(exam(QUEUE_COMMAND, only=["^killed", "^locks"], protocol="share"))
 test_transactions_survive = pytest.mark.ci(exam(ONCE_COMMAND, only=["^transaction"], declared="exactly-once"))

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from groupcoord.testing.exams import Law, Plan, examine
 
-from .wrong_workers import WAYS
+from . import wrong_queue_workers, wrong_workers
 
-PROGRAM = Path(__file__).with_name("wrong_workers.py")
+HERE = Path(__file__).parent
 ARGUMENTS = ("{bootstrap}", "{group}", "{topic}", "{output}", "{instance}", "{protocol}")
 
 CAUGHT: dict[str, tuple[str, Law]] = {
@@ -32,6 +33,16 @@ CAUGHT: dict[str, tuple[str, Law]] = {
 }
 """By way of being wrong: in which scenario it shows, and the law that it breaks."""
 
+CAUGHT_IN_SHARE_GROUPS: dict[str, tuple[str, Law]] = {
+    "accepts-before-it-works": ("quiet", Law.ACCEPTED),
+    "leaves-out-what-it-does-not-know": ("quiet", Law.ACCEPTED),
+    "never-accepts": ("quiet", Law.GIVEN_UP),
+    "rejects-what-fails": ("quiet", Law.GIVEN_UP),
+    "books-again-what-it-could-not-accept": ("locks-run-out", Law.AFTERWARDS),
+    "does-not-say-that-it-leaves": ("scale-out-and-in", Law.LEAVING),
+}
+"""The same of programs whose groups are share groups."""
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CAUGHT)
@@ -39,7 +50,19 @@ def test_each_is_caught_by_its_law(name: str) -> None:
     """The law that is broken is that which is about the program's fault."""
     scenario, law = CAUGHT[name]
     declared = "exactly-once" if law is Law.ONCE else "at-least-once"
-    plan = Plan((sys.executable, str(PROGRAM), name, *ARGUMENTS), declared=declared, within_s=15.0)
+    _assert_caught("wrong_workers.py", name, scenario, law, declared=declared)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CAUGHT_IN_SHARE_GROUPS)
+def test_each_of_a_share_group_is_caught_by_its_law(name: str) -> None:
+    """The law that is broken is that which is about the program's fault."""
+    scenario, law = CAUGHT_IN_SHARE_GROUPS[name]
+    _assert_caught("wrong_queue_workers.py", name, scenario, law, protocol="share")
+
+
+def _assert_caught(program: str, name: str, scenario: str, law: Law, **options: Any) -> None:
+    plan = Plan((sys.executable, str(HERE / program), name, *ARGUMENTS), within_s=15.0, **options)
 
     (result,) = examine(plan, [f"^{scenario}$"])
 
@@ -49,4 +72,5 @@ def test_each_is_caught_by_its_law(name: str) -> None:
 
 def test_every_way_is_tried() -> None:
     """No wrong program is forgotten."""
-    assert set(CAUGHT) == set(WAYS)
+    assert set(CAUGHT) == set(wrong_workers.WAYS)
+    assert set(CAUGHT_IN_SHARE_GROUPS) == set(wrong_queue_workers.WAYS)

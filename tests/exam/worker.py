@@ -28,6 +28,12 @@ def login() -> dict[str, str]:
     return {key: value for key, name in keys.items() if (value := os.environ.get(name))}
 
 
+def is_number(message: Message) -> bool:
+    """Tell whether a record is a number such as ``2-17``."""
+    partition, _, offset = message.value().decode().partition("-")
+    return partition.isdecimal() and offset.isdecimal()
+
+
 class Worker:
     """One instance. What others may do otherwise is a method each.
 
@@ -79,8 +85,7 @@ class Worker:
 
     def is_readable(self, message: Message) -> bool:
         """Tell whether a record is what was expected."""
-        partition, _, offset = message.value().decode().partition("-")
-        return partition.isdecimal() and offset.isdecimal()
+        return is_number(message)
 
     def flush(self) -> None:
         """Wait until what was booked is written."""

@@ -19,10 +19,14 @@ LATE_S = 6.0
 WAYS: dict[str, type[Worker]] = {}
 
 
+def name_of(kind: type) -> str:
+    """Return the name of a way: ``CommitsFirst`` is ``commits-first``."""
+    return "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in kind.__name__).lstrip("-")
+
+
 def way(kind: type[Worker]) -> type[Worker]:
-    """Name a way after its class: ``CommitsFirst`` is ``commits-first``."""
-    name = "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in kind.__name__).lstrip("-")
-    WAYS[name] = kind
+    """Name a way after its class."""
+    WAYS[name_of(kind)] = kind
     return kind
 
 

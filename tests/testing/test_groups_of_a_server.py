@@ -15,6 +15,7 @@ from groupcoord.messages import (
     JoinProtocol,
     OffsetCommit,
     OffsetToCommit,
+    ShareGroupHeartbeat,
     StreamsGroupHeartbeat,
     Subtopology,
     TopicInfo,
@@ -99,6 +100,20 @@ def test_groups_are_described_while_they_rebalance() -> None:
     assert str(group) == "billing (classic): PreparingRebalance, generation 0, 1 member"
     assert (member.topics, member.assignment, member.epoch) == (("orders",), (), 0)
     assert str(member).endswith("(client '' at ): no partitions")
+
+
+def test_members_of_a_share_group_may_have_the_same_partition() -> None:
+    """A share group is described as others are: two members read one partition."""
+    with ServerThread(topics={"jobs": 1}, settings={"group.share.assignment.interval.ms": 0}) as server:
+        for member_id, epoch in (("a", 0), ("b", 0), ("a", 1)):
+            beat = ShareGroupHeartbeat("workers", member_id, epoch, subscribed_topic_names=("jobs",))
+            server.run(lambda broker, beat=beat: broker.coordinator.call(beat))
+        group = server.group("workers")
+        assert group is not None
+        assert [one.protocol for one in group.members] == ["share", "share"]
+
+    assert (group.type, group.state) == ("share", "Stable")
+    assert {one.topics for one in group.members} == {("jobs",)}
 
 
 def test_a_streams_group_has_tasks() -> None:

@@ -15,23 +15,25 @@ from groupcoord.core.consumer_protocol import (
     decode_assignment,
     decode_subscription,
 )
-from groupcoord.core.kinds import as_classic_group, as_consumer_group
+from groupcoord.core.kinds import as_classic_group, as_consumer_group, as_share_group
 from groupcoord.core.messages import (
     ConsumerGroupDescribe,
     DescribedConsumerMember,
     DescribedPartitions,
+    DescribedShareMember,
     DescribedStreamsMember,
     DescribeGroups,
     GroupToFetch,
     ListGroups,
     MemberType,
     OffsetFetch,
+    ShareGroupDescribe,
     StreamsGroupDescribe,
     TaskIds,
 )
 from groupcoord.testing.asserting.words import counted
 
-GroupType = Literal["classic", "consumer", "streams"]
+GroupType = Literal["classic", "consumer", "share", "streams"]
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
@@ -57,7 +59,8 @@ class MemberDescription:
         protocol: which one it speaks; both may meet in a group of type consumer.
         topics: the topics that it subscribes to by name; in a streams group the sources of its topology.
         topic_regex: the expression that it subscribes with (KIP-848).
-        assignment: the partitions that it has, by topic and number; none in a streams group, which deals in tasks.
+        assignment: the partitions that it has, by topic and number, in a share group perhaps with others; none in a
+            streams group, which deals in tasks.
         epoch: the generation of its group, or its own epoch in a group of another type.
         active_tasks: what it processes in a streams group (KIP-1071).
         standby_tasks: tasks whose state it keeps for others.
@@ -90,7 +93,7 @@ class GroupDescription:
 
     Attributes:
         group_id: its name.
-        type: that of its protocol: ``classic``, ``consumer`` (KIP-848) or ``streams`` (KIP-1071).
+        type: that of its protocol: ``classic``, ``consumer`` (KIP-848), ``share`` (KIP-932) or ``streams`` (KIP-1071).
         state: as Kafka names it: ``Stable``, ``PreparingRebalance``, ``Reconciling`` …
         epoch: its generation if it is of type classic, or its epoch.
         members: who is in it.
@@ -136,6 +139,8 @@ def describe_group(broker: Broker, group_id: str) -> GroupDescription | None:
     classic = as_classic_group(group)
     if classic is not None:
         return _classic(coordinator, classic)
+    if as_share_group(group) is not None:
+        return _share(coordinator, group_id)
     describe = _streams if as_consumer_group(group) is None else _consumer
     return describe(coordinator, group_id)
 
@@ -200,6 +205,28 @@ def _consumer_member(member: DescribedConsumerMember) -> MemberDescription:
         protocol="classic" if member.member_type is MemberType.CLASSIC else "consumer",
         topics=member.subscribed_topic_names,
         topic_regex=member.subscribed_topic_regex or None,
+        assignment=_flattened(member.assignment),
+        epoch=member.member_epoch,
+    )
+
+
+def _share(coordinator: GroupCoordinator, group_id: str) -> GroupDescription | None:
+    described = coordinator.call(ShareGroupDescribe((group_id,))).groups[0]
+    if described.error_code:
+        return None
+    members = tuple(map(_share_member, described.members))
+    return GroupDescription(group_id, "share", described.group_state, described.group_epoch, members)
+
+
+def _share_member(member: DescribedShareMember) -> MemberDescription:
+    return MemberDescription(
+        member_id=member.member_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        instance_id=None,
+        protocol="share",
+        topics=member.subscribed_topic_names,
+        topic_regex=None,
         assignment=_flattened(member.assignment),
         epoch=member.member_epoch,
     )

@@ -23,6 +23,8 @@ from groupcoord.core.messages import (
     OffsetCommit,
     OffsetFetch,
     OffsetFetchResponse,
+    ShareGroupHeartbeat,
+    ShareGroupHeartbeatResponse,
     StreamsGroupHeartbeat,
     StreamsGroupHeartbeatResponse,
     SyncGroup,
@@ -30,20 +32,33 @@ from groupcoord.core.messages import (
     TaskIds,
     TxnOffsetCommit,
 )
+from groupcoord.core.share_partition.acknowledging import AcknowledgeType
 from groupcoord.errors import ErrorCode
 from groupcoord.testing.asserting.requests import ReceivedRequest
 from groupcoord.testing.asserting.words import counted
 from groupcoord.wire.broker_messages import CreateTopics, Fetch, FetchResponse, Metadata, Produce, ProduceResponse
 from groupcoord.wire.feature_messages import ApiVersions
+from groupcoord.wire.share_messages import ShareAcknowledge, ShareFetch, ShareFetchResponse
 
 NameOf = Callable[[UUID], str | None]
 """Returns the name of a topic with an id."""
 
+ACKNOWLEDGED: dict[int, str] = {
+    AcknowledgeType.GAP: "skips",
+    AcknowledgeType.ACCEPT: "accepts",
+    AcknowledgeType.RELEASE: "releases",
+    AcknowledgeType.REJECT: "rejects",
+    AcknowledgeType.RENEW: "renews",
+}
+"""What members of a share group do with records, by Kafka's numbers."""
 PARTS_MAX = 4
 NODES_MAX = 1_000
 ID_LENGTH = 24
 
-ROUTINE = (ApiVersions, Metadata, Fetch, Heartbeat, ConsumerGroupHeartbeat, StreamsGroupHeartbeat)
+ROUTINE = (
+    *(ApiVersions, Metadata, Fetch, ShareFetch),
+    *(Heartbeat, ConsumerGroupHeartbeat, ShareGroupHeartbeat, StreamsGroupHeartbeat),
+)
 """What clients send again and again. What was answered of these without an error, and without news, is only counted."""
 
 
@@ -84,7 +99,9 @@ def is_routine(request: ReceivedRequest) -> bool:
     message, answer = request.message, request.answer
     if answer is None or not isinstance(message, ROUTINE) or errors_of(answer):
         return False
-    if isinstance(message, ConsumerGroupHeartbeat):
+    if isinstance(message, ShareFetch):
+        return not any(_acquired(answer, lambda _: None)) and not any(_acknowledged(message, lambda _: None))
+    if isinstance(message, ConsumerGroupHeartbeat | ShareGroupHeartbeat):
         return answer.assignment is None and message.member_epoch > 0
     if isinstance(message, StreamsGroupHeartbeat):
         return answer.active_tasks is None and not answer.status and message.member_epoch > 0
@@ -111,7 +128,7 @@ def describe_request(message: Any, name_of: NameOf) -> str:
             return f"{message.group_id}, generation {message.generation_id}, member {short(message.member_id)}"
         case LeaveGroup():
             return f"{message.group_id}, {some(short(m.member_id or m.group_instance_id) for m in message.members)}"
-        case ConsumerGroupHeartbeat() | StreamsGroupHeartbeat():
+        case ConsumerGroupHeartbeat() | ShareGroupHeartbeat() | StreamsGroupHeartbeat():
             return f"{message.group_id}, epoch {message.member_epoch}, member {short(message.member_id)}"
         case OffsetCommit() | TxnOffsetCommit():
             offsets = some(
@@ -124,6 +141,8 @@ def describe_request(message: Any, name_of: NameOf) -> str:
             return some(
                 f"{place} from {partition.fetch_offset}" for place, partition in _partitions(message.topics, name_of)
             )
+        case ShareFetch() | ShareAcknowledge():
+            return some(_acknowledged(message, name_of))
         case Produce():
             return some(
                 f"{place}: {counted(len(partition.records or b''), 'byte')}"
@@ -135,7 +154,7 @@ def describe_request(message: Any, name_of: NameOf) -> str:
 def _partitions(topics: Iterable[Any], name_of: NameOf) -> Iterator[tuple[str, Any]]:
     """Yield what a message says of each partition, behind the partition's name: ``orders-0``."""
     for topic in topics:
-        name = topic.name or name_of(topic.topic_id)
+        name = getattr(topic, "name", None) or name_of(topic.topic_id)
         for partition in topic.partitions:
             yield f"{name}-{partition.partition_index}", partition
 
@@ -158,7 +177,7 @@ def describe_answer(answer: Any, name_of: NameOf) -> str:
             return f"generation {answer.generation_id}, member {short(answer.member_id)}{leads}"
         case SyncGroupResponse():
             return _assignment(answer.assignment)
-        case ConsumerGroupHeartbeatResponse():
+        case ConsumerGroupHeartbeatResponse() | ShareGroupHeartbeatResponse():
             has = "" if answer.assignment is None else f", {_partitions_by_id(answer, name_of)}"
             return f"epoch {answer.member_epoch}{has}"
         case StreamsGroupHeartbeatResponse():
@@ -170,6 +189,8 @@ def describe_answer(answer: Any, name_of: NameOf) -> str:
                 for place, offset in _partitions(group.topics, name_of)
                 if offset.committed_offset >= 0
             )
+        case ShareFetchResponse():
+            return some(_acquired(answer, name_of), "no records")
         case FetchResponse():
             return f"{counted(_record_bytes(answer), 'byte')} of records"
         case ProduceResponse():
@@ -204,7 +225,23 @@ def _statuses(answer: StreamsGroupHeartbeatResponse) -> list[str]:
     return [status.code.name for status in answer.status or ()]
 
 
-def _partitions_by_id(answer: ConsumerGroupHeartbeatResponse, name_of: NameOf) -> str:
+def _acknowledged(message: ShareFetch | ShareAcknowledge, name_of: NameOf) -> Iterator[str]:
+    """Yield what becomes of records: ``accepts orders-0 from 3 to 5``."""
+    for place, partition in _partitions(message.topics, name_of):
+        for batch in partition.acknowledgement_batches:
+            verbs = [ACKNOWLEDGED.get(kind, f"{kind}") for kind in dict.fromkeys(batch.acknowledge_types)]
+            yield f"{' and '.join(verbs)} {place} from {batch.first_offset} to {batch.last_offset}"
+
+
+def _acquired(answer: ShareFetchResponse, name_of: NameOf) -> Iterator[str]:
+    """Yield what the asker has now: ``orders-0 from 3 to 5``."""
+    for place, partition in _partitions(answer.responses, name_of):
+        for run in partition.acquired_records:
+            again = f" (time {run.delivery_count})" if run.delivery_count > 1 else ""
+            yield f"{place} from {run.first_offset} to {run.last_offset}{again}"
+
+
+def _partitions_by_id(answer: ConsumerGroupHeartbeatResponse | ShareGroupHeartbeatResponse, name_of: NameOf) -> str:
     partitions = (
         f"{name_of(topic.topic_id)}-{index}" for topic in answer.assignment or () for index in topic.partitions
     )

@@ -14,12 +14,15 @@ from pathlib import Path
 
 from attrs import frozen
 
+from groupcoord.testing.exams.breach import Breach
 from groupcoord.testing.exams.laws import Law, Verdict, judge
 from groupcoord.testing.exams.scenarios import SCENARIOS, Scenario
-from groupcoord.testing.exams.stage import GROUP_ID, OUTPUT, Plan, Stage
-from groupcoord.testing.exams.trace import Breach, Event, numbers_in_value
+from groupcoord.testing.exams.stage import OUTPUT, Plan, Stage
+from groupcoord.testing.exams.trace import Event, Trace, numbers_in_value
 
 LISTED_MAX = 5
+NEED_AN_OUTPUT = (Law.AHEAD, Law.ACCEPTED, Law.AFTERWARDS)
+"""Laws that nothing can be said of if it isn't known what was processed."""
 
 
 @frozen
@@ -137,9 +140,7 @@ def _act(stage: Stage, scenario: Scenario) -> tuple[str, dict[Law, list[Breach]]
 def _breaches(stage: Stage) -> dict[Law, list[Breach]]:
     trace, now_s = stage.trace, stage.trace.now_s
     breaches: dict[Law, list[Breach]] = {
-        Law.OWNED: trace.trespasses,
-        Law.AHEAD: trace.ahead,
-        Law.BACKWARD: trace.backward,
+        **(_of_shared_records(stage) if stage.plan.protocol == "share" else _of_owned_partitions(trace)),
         Law.FENCED: [
             Breach(
                 now_s,
@@ -153,8 +154,7 @@ def _breaches(stage: Stage) -> dict[Law, list[Breach]]:
         **stage.breaches,
     }
     if stage.plan.declared == "nothing":
-        del breaches[Law.AHEAD]
-        return breaches
+        return {law: found for law, found in breaches.items() if law not in NEED_AN_OUTPUT}
     if stage.is_caught_up():
         breaches[Law.PROCESSED] = list(_missing(stage))
     if stage.plan.declared == "exactly-once":
@@ -162,14 +162,33 @@ def _breaches(stage: Stage) -> dict[Law, list[Breach]]:
     return breaches
 
 
+def _of_owned_partitions(trace: Trace) -> dict[Law, list[Breach]]:
+    return {Law.OWNED: trace.trespasses, Law.AHEAD: trace.ahead, Law.BACKWARD: trace.backward}
+
+
+def _of_shared_records(stage: Stage) -> dict[Law, list[Breach]]:
+    shared, reached = stage.trace.shared, stage.places()
+    given_up = [f"{index}-{offset}" for index, end in reached.items() for offset in shared.given_up(index, end)]
+    text = f"records {_some(given_up)} are given up, and nobody has accepted them"
+    return {
+        Law.ACCEPTED: shared.ahead,
+        Law.AFTERWARDS: shared.afterwards,
+        Law.GIVEN_UP: [Breach(stage.trace.now_s, "", text)] if given_up else [],
+    }
+
+
+def _some(records: Sequence[str]) -> str:
+    more = f" and {len(records) - LISTED_MAX} more" if len(records) > LISTED_MAX else ""
+    return ", ".join(records[:LISTED_MAX]) + more
+
+
 def _missing(stage: Stage) -> Iterator[Breach]:
     """Yield what is committed in each partition, and not processed."""
     for index, count in enumerate(stage.counts):
         missing = stage.trace.unprocessed(index, count)
         if missing:
-            listed = ", ".join(f"{index}-{offset}" for offset in missing[:LISTED_MAX])
-            more = f" and {len(missing) - LISTED_MAX} more" if len(missing) > LISTED_MAX else ""
-            yield Breach(stage.trace.now_s, "", f"records {listed}{more} are committed, and were never processed")
+            listed = _some([f"{index}-{offset}" for offset in missing])
+            yield Breach(stage.trace.now_s, "", f"records {listed} are done with, and were never processed")
 
 
 def _doubled(stage: Stage) -> Iterator[Breach]:
@@ -178,16 +197,14 @@ def _doubled(stage: Stage) -> Iterator[Breach]:
     counts = Counter(number for record in records for number in numbers_in_value(record.value, record.key))
     doubled = sorted(number for number, count in counts.items() if count > 1)
     if doubled:
-        listed = ", ".join(f"{index}-{offset}" for index, offset in doubled[:LISTED_MAX])
-        more = f" and {len(doubled) - LISTED_MAX} more" if len(doubled) > LISTED_MAX else ""
-        yield Breach(stage.trace.now_s, "", f"records {listed}{more} stand in the output more than once")
+        listed = _some([f"{index}-{offset}" for index, offset in doubled])
+        yield Breach(stage.trace.now_s, "", f"records {listed} stand in the output more than once")
 
 
 def _standing(stage: Stage) -> str:
     """Return how far the program is, in words."""
     group = stage.group()
-    committed = stage.server.committed_offsets(GROUP_ID)
-    by_partition = {one.partition: one.offset for one in committed}
-    places = ", ".join(f"{by_partition.get(index, 0)} of {count}" for index, count in enumerate(stage.counts))
+    reached = stage.places()
+    places = ", ".join(f"{reached.get(index, 0)} of {count}" for index, count in enumerate(stage.counts))
     ends = "".join(f"; {one.name} has ended by itself {one.ends} times" for one in stage.running if one.ends)
-    return f"{'there is no group' if group is None else group}; committed {places} records{ends}"
+    return f"{'there is no group' if group is None else group}; done {places} records{ends}"

@@ -10,7 +10,7 @@ from enum import Enum
 
 from attrs import frozen
 
-from groupcoord.testing.exams.trace import Breach
+from groupcoord.testing.exams.breach import Breach
 
 
 class Law(Enum):
@@ -19,9 +19,12 @@ class Law(Enum):
     OWNED = "nobody works on a partition that another owns"
     AHEAD = "no committed offset passes what was processed"
     BACKWARD = "no committed offset goes back without a cause"
+    ACCEPTED = "nothing is accepted before it is processed"
+    AFTERWARDS = "nothing is processed long after it was accepted"
     FENCED = "a fenced instance stops or comes back"
     PROCESSED = "every record is processed"
     ONCE = "no record is processed twice"
+    GIVEN_UP = "no record is given up that can be read"
     CAUGHT_UP = "all is caught up soon after the fault"
     LEAVING = "leaving is said"
 
@@ -30,9 +33,9 @@ class Law(Enum):
 
 
 EXPLAINS: dict[Law, tuple[Law, ...]] = {
-    Law.PROCESSED: (Law.AHEAD, Law.FENCED),
+    Law.PROCESSED: (Law.AHEAD, Law.ACCEPTED, Law.FENCED, Law.GIVEN_UP),
     Law.ONCE: (Law.OWNED,),
-    Law.CAUGHT_UP: (Law.FENCED, Law.PROCESSED, Law.AHEAD),
+    Law.CAUGHT_UP: (Law.FENCED, Law.PROCESSED, Law.AHEAD, Law.GIVEN_UP),
     Law.LEAVING: (Law.FENCED, Law.CAUGHT_UP),
 }
 """By law: which others explain that it is broken, if they are."""

@@ -12,13 +12,16 @@ from groupcoord.testing.exams.instances import Instance
 from groupcoord.testing.exams.stage import GROUP_ID, TOPIC, Declared, Protocol, Stage
 from groupcoord.testing.faults import Call
 
-ALL_PROTOCOLS: tuple[Protocol, ...] = ("classic", "consumer")
-KIP_848: tuple[Protocol, ...] = ("consumer",)
+ALL_PROTOCOLS: tuple[Protocol, ...] = ("classic", "consumer", "share")
+OF_PARTITIONS: tuple[Protocol, ...] = ("classic", "consumer")
+NOT_CLASSIC: tuple[Protocol, ...] = ("consumer", "share")
+OF_RECORDS: tuple[Protocol, ...] = ("share",)
 LOADING = "COORDINATOR_LOAD_IN_PROGRESS"
 MOVED = "NOT_COORDINATOR"
 AWAY = "COORDINATOR_NOT_AVAILABLE"
 FOR_A_WHILE_S = 2.0
 SLOW_MS = 1_500
+STILL_AT_IT_S = 5.0
 
 
 @frozen
@@ -115,7 +118,10 @@ def session_ends(stage: Stage) -> None:
     stage.forget_member(stage.first)
 
 
-@scenario("The session ends while a commit is under way: the commit is refused, and its sender is no member.")
+@scenario(
+    "The session ends while a commit is under way: the commit is refused, and its sender is no member.",
+    protocols=OF_PARTITIONS,
+)
 def session_ends_during_a_commit(stage: Stage) -> None:
     """A commit waits, its member is put out, and the commit goes on."""
     instance = stage.first
@@ -135,7 +141,24 @@ def slow_processing(stage: Stage) -> None:
     with stage.server.hold("Produce", where=partial(_is_from, instance)) as held:
         stage.meet(held)
         stage.forget_member(instance)
+        if stage.plan.protocol == "share":
+            stage.server.share(GROUP_ID).expire_locks()
         stage.pause(FOR_A_WHILE_S)
+
+
+@scenario(
+    "Work takes longer than records are locked for, and a member is taken for dead: others are given what it has.",
+    protocols=OF_RECORDS,
+)
+def locks_run_out(stage: Stage) -> None:
+    """All records that instances have are given to others, too; then there is time to see who works on them still."""
+    for _ in range(3):
+        stage.wait(stage.server.share(GROUP_ID).acquired, stage.plan.within_s)
+        stage.forget_member(stage.first)
+        stage.server.share(GROUP_ID).expire_locks()
+        stage.trace.note("", "the locks of all records are over")
+        stage.pause(1.0)
+    stage.pause(STILL_AT_IT_S)
 
 
 # ---------------------------------------------------------------- offsets
@@ -155,13 +178,19 @@ def _while_all_are_away(change: Callable[[], None], stage: Stage) -> None:
         stage.start(instance)
 
 
-@scenario("A group was away for longer than offsets are kept, and begins anew.", declared=AGAIN)
+@scenario(
+    "A group was away for longer than offsets are kept, and begins anew.", protocols=OF_PARTITIONS, declared=AGAIN
+)
 def offsets_expire(stage: Stage) -> None:
     """All instances end, the group's offsets go, and they are started again."""
     _while_all_are_away(stage.begin_anew, stage)
 
 
-@scenario("Something was processed wrongly, and an administrator sets the group back to do it again.", declared=AGAIN)
+@scenario(
+    "Something was processed wrongly, and an administrator sets the group back to do it again.",
+    protocols=OF_PARTITIONS,
+    declared=AGAIN,
+)
 def offsets_are_reset(stage: Stage) -> None:
     """All instances end, offsets go back to half of what was done, and they are started again."""
     _while_all_are_away(partial(stage.go_back, 0.5), stage)
@@ -224,8 +253,14 @@ ERRORS: dict[str, tuple[tuple[str, ...], tuple[Protocol, ...]]] = {
     "SyncGroup": ((MOVED, LOADING, AWAY, "REBALANCE_IN_PROGRESS"), ("classic",)),
     "Heartbeat": ((MOVED, LOADING, AWAY), ("classic",)),
     "ConsumerGroupHeartbeat": ((MOVED, LOADING, AWAY), ("consumer",)),
-    "OffsetCommit": ((MOVED, LOADING, AWAY, "REQUEST_TIMED_OUT"), ALL_PROTOCOLS),
-    "OffsetFetch": ((LOADING, MOVED), ALL_PROTOCOLS),
+    "OffsetCommit": ((MOVED, LOADING, AWAY, "REQUEST_TIMED_OUT"), OF_PARTITIONS),
+    "OffsetFetch": ((LOADING, MOVED), OF_PARTITIONS),
+    "ShareGroupHeartbeat": ((MOVED, LOADING, AWAY), OF_RECORDS),
+    "ShareFetch": (("SHARE_SESSION_NOT_FOUND", "INVALID_SHARE_SESSION_EPOCH", "NOT_LEADER_OR_FOLLOWER"), OF_RECORDS),
+    "ShareAcknowledge": (
+        ("SHARE_SESSION_NOT_FOUND", "INVALID_SHARE_SESSION_EPOCH", "NOT_LEADER_OR_FOLLOWER"),
+        OF_RECORDS,
+    ),
     "FindCoordinator": ((AWAY,), ALL_PROTOCOLS),
 }
 """What Kafka may answer to a healthy member at each API, and with which protocol it is asked."""
@@ -233,7 +268,10 @@ ERRORS: dict[str, tuple[tuple[str, ...], tuple[Protocol, ...]]] = {
 SCENARIOS += [
     Scenario(
         f"errors-of-{api}",
-        f"A coordinator that is loaded, moves or is not to be found answers {api} with an error, once or for a while.",
+        f"A broker that has forgotten a session, or leads no more, answers {api} with an error, once or for a while."
+        if api in ("ShareFetch", "ShareAcknowledge")
+        else f"A coordinator that is loaded, moves or is not to be found answers {api} with an error, once or for a "
+        "while.",
         partial(_errors, api, codes),
         protocols,
     )
@@ -241,18 +279,30 @@ SCENARIOS += [
 ]
 
 
+def _heartbeat(stage: Stage) -> str:
+    """Return with which request a member says that it lives."""
+    return {"classic": "Heartbeat", "consumer": "ConsumerGroupHeartbeat", "share": "ShareGroupHeartbeat"}[
+        stage.plan.protocol
+    ]
+
+
+def _about_records(stage: Stage) -> tuple[str, str]:
+    """Return with which requests a member reads, and says how far it is."""
+    return ("ShareFetch", "ShareAcknowledge") if stage.plan.protocol == "share" else ("Fetch", "OffsetCommit")
+
+
 @scenario("A connection breaks after a commit was written, and before its answer is there.")
 def lost_answers_to_commits(stage: Stage) -> None:
-    """Commits have their effect, and connections close instead of answers."""
-    with stage.server.disconnect_next("OffsetCommit", times=3, after=True) as fault:
+    """Commits, or acknowledgements, have their effect, and connections close instead of answers."""
+    api = "ShareAcknowledge" if stage.plan.protocol == "share" else "OffsetCommit"
+    with stage.server.disconnect_next(api, times=3, after=True) as fault:
         stage.meet(fault, 3)
 
 
 @scenario("A connection breaks after a join or a heartbeat had its effect, and before its answer is there.")
 def lost_answers_to_members(stage: Stage) -> None:
     """Members are known to the coordinator by what they were never told."""
-    apis = ("JoinGroup", "SyncGroup") if stage.plan.protocol == "classic" else ("ConsumerGroupHeartbeat",)
-    for api in apis:
+    for api in ("JoinGroup", "SyncGroup") if stage.plan.protocol == "classic" else (_heartbeat(stage),):
         with stage.server.disconnect_next(api, after=True) as fault:
             _provoke(api, stage)
             stage.meet(fault)
@@ -261,8 +311,7 @@ def lost_answers_to_members(stage: Stage) -> None:
 @scenario("A broker is busy: every answer takes its time.")
 def slow_broker(stage: Stage) -> None:
     """Commits, fetches and heartbeats wait before they are handled."""
-    apis = ("OffsetCommit", "Fetch", "Heartbeat" if stage.plan.protocol == "classic" else "ConsumerGroupHeartbeat")
-    delays = [stage.server.delay(api, SLOW_MS) for api in apis]
+    delays = [stage.server.delay(api, SLOW_MS) for api in (*_about_records(stage), _heartbeat(stage))]
     stage.pause(3 * SLOW_MS / 1_000)
     for delay in delays:
         delay.remove()
@@ -271,8 +320,7 @@ def slow_broker(stage: Stage) -> None:
 @scenario("A broker stands still for so long that sessions end, and then goes on.")
 def stalled_broker(stage: Stage) -> None:
     """Nothing is answered, a session ends meanwhile, and then everything at once."""
-    apis = ("OffsetCommit", "Fetch", "Produce", "Heartbeat", "ConsumerGroupHeartbeat")
-    holds = [stage.server.hold(api) for api in apis]
+    holds = [stage.server.hold(api) for api in ("Produce", *_about_records(stage), _heartbeat(stage))]
     stage.pause(FOR_A_WHILE_S)
     stage.forget_member(stage.first)
     for hold in holds:
@@ -309,7 +357,8 @@ SCENARIOS += [
         ("JoinGroup", ("classic",)),
         ("SyncGroup", ("classic",)),
         ("ConsumerGroupHeartbeat", ("consumer",)),
-        ("OffsetCommit", ALL_PROTOCOLS),
+        ("ShareGroupHeartbeat", OF_RECORDS),
+        ("OffsetCommit", OF_PARTITIONS),
     )
 ]
 
@@ -375,7 +424,7 @@ SCENARIOS.append(
 # ---------------------------------------------------------------- topics
 
 
-@scenario("A topic gets more partitions, since they were not enough.", protocols=KIP_848)
+@scenario("A topic gets more partitions, since they were not enough.", protocols=NOT_CLASSIC)
 def partitions_are_added(stage: Stage) -> None:
     """The topic has one partition more, with records from the first offset on."""
     stage.server.create_partitions(TOPIC, stage.partition_count + 1)
@@ -383,7 +432,11 @@ def partitions_are_added(stage: Stage) -> None:
     stage.pause(1.0)
 
 
-@scenario("A topic is deleted and made again: its name is the same, its offsets begin anew.", declared=AGAIN)
+@scenario(
+    "A topic is deleted and made again: its name is the same, its offsets begin anew.",
+    protocols=OF_PARTITIONS,
+    declared=AGAIN,
+)
 def topic_is_made_again(stage: Stage) -> None:
     """The topic goes, and so do its offsets; soon there is another one of the same name."""
     stage.delete_topic()

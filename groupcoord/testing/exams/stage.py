@@ -11,7 +11,6 @@ from typing import Literal, get_args
 
 from attrs import field, frozen
 
-from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.messages import (
     OffsetCommit,
     OffsetDelete,
@@ -20,13 +19,14 @@ from groupcoord.core.messages import (
     TopicToDelete,
 )
 from groupcoord.testing.asserting.groups import GroupDescription
+from groupcoord.testing.exams.breach import Breach
 from groupcoord.testing.exams.instances import LOGIN_PLACEHOLDERS, Instance, check_command
 from groupcoord.testing.exams.laws import Law
-from groupcoord.testing.exams.trace import Breach, Trace
+from groupcoord.testing.exams.trace import Trace
 from groupcoord.testing.fault_words import Fault
 from groupcoord.testing.server import ServerThread
 
-Protocol = Literal["classic", "consumer"]
+Protocol = Literal["classic", "consumer", "share"]
 Declared = Literal["at-least-once", "exactly-once", "nothing"]
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
@@ -35,8 +35,18 @@ GROUP_ID = "exam"
 TOPIC = "exam-input"
 OUTPUT = "exam-output"
 PARTITIONS = 4
+SHARE_SETTINGS: Mapping[str, str | int] = {
+    "group.share.heartbeat.interval.ms": 500,
+    "group.share.min.heartbeat.interval.ms": 100,
+    "group.share.assignment.interval.ms": 0,
+    "group.share.initialize.retry.interval.ms": 500,
+    "group.share.record.lock.duration.ms": 5_000,
+    "group.share.min.record.lock.duration.ms": 1_000,
+}
+"""What is to last seconds of an exam, and not minutes."""
 USER, PASSWORD = "exam-user", "exam-password"
 SPARE_INSTANCES = 1
+FROM_THE_FIRST = {"share.auto.offset.reset": "earliest"}
 LOOK_AGAIN_S = 0.05
 FEED_EVERY_S = 0.1
 JOIN_WITHIN_S = 90.0
@@ -89,6 +99,8 @@ class Plan:
                 raise ValueError(f"{name} is one of {', '.join(known)}, not {value!r}")
         if not 2 <= self.instances <= PARTITIONS:
             raise ValueError(f"instances must be from 2 to {PARTITIONS}, not {self.instances}")
+        if self.protocol == "share" and self.declared == "exactly-once":
+            raise ValueError("share groups have no transactions: declare at-least-once, or nothing")
         if self.within_s <= 0:
             raise ValueError(f"within_s must be more than 0, not {self.within_s}")
 
@@ -141,7 +153,7 @@ class Stage:
         self.server = ServerThread(
             topics={TOPIC: PARTITIONS, OUTPUT: 1},
             nodes=3,
-            settings={**listeners, **login, **settings, **plan.settings},
+            settings={**listeners, **login, **SHARE_SETTINGS, **settings, **plan.settings},
             users={USER: PASSWORD} if plan.logs_in else None,
             tls=plan.uses_tls,
         )
@@ -161,6 +173,7 @@ class Stage:
     def __enter__(self) -> Stage:
         self.server.start()
         self.server.watch(self.trace.watch)
+        self.server.run(lambda broker: broker.group_configs.replace({GROUP_ID: FROM_THE_FIRST}))
         login = self._login()
         for name in self._names:
             values = {
@@ -354,6 +367,8 @@ class Stage:
         if group is None or group.state != "Stable" or len(group.members) != len(self.running):
             return False
         owned = [index for member in group.members for topic, index in member.assignment if topic == TOPIC]
+        if self.plan.protocol == "share":
+            return set(owned) == set(range(self.partition_count))  # several may have one
         return sorted(owned) == list(range(self.partition_count))
 
     @property
@@ -362,13 +377,21 @@ class Stage:
         return self.server.topics[TOPIC].partition_count
 
     def has_begun(self) -> bool:
-        """Whether something of each partition was committed."""
-        return len(self.server.committed(GROUP_ID)) >= PARTITIONS
+        """Whether something of each partition is done."""
+        return all(self.places().get(index) for index in range(PARTITIONS))
 
     def is_caught_up(self) -> bool:
         """Whether all that came is processed and committed."""
+        places = self.places()
+        return all(places.get(index, 0) >= end for index, end in enumerate(self.counts))
+
+    def places(self) -> dict[int, int]:
+        """Return how far the group is, by partition: what is committed, or before which all is accepted or given up."""
+        if self.plan.protocol == "share":
+            done = self.server.share(GROUP_ID).progress()
+            return {each.partition: each.start_offset for each in done if each.topic == TOPIC}
         committed = self.server.committed(GROUP_ID)
-        return all(committed.get(TopicPartition(TOPIC, index), 0) >= end for index, end in enumerate(self.counts))
+        return {place.partition: offset for place, offset in committed.items() if place.topic == TOPIC}
 
     def fenced(self) -> list[str]:
         """Return the instances that run and were told that they are no members, and have not come back."""

@@ -22,6 +22,7 @@ from groupcoord.core.messages import (
     JoinGroup,
     LeaveGroup,
     OffsetCommit,
+    ShareGroupHeartbeat,
     SyncGroup,
     TxnOffsetCommit,
 )
@@ -31,7 +32,10 @@ from groupcoord.storage.batch_records import UNREADABLE
 from groupcoord.testing.asserting.record_bytes import decode_records
 from groupcoord.testing.asserting.requests import ReceivedRequest
 from groupcoord.testing.asserting.summaries import describe_answer, describe_request, errors_of, is_routine
+from groupcoord.testing.exams.breach import Breach
+from groupcoord.testing.exams.share_trace import ShareTrace
 from groupcoord.wire.broker_messages import Produce
+from groupcoord.wire.share_messages import ShareAcknowledge, ShareFetch
 
 EVENTS_MAX = 20_000
 NUMBER = re.compile(rb"(\d+)-(\d+)")
@@ -64,21 +68,6 @@ class Event:
     who: str
     text: str
     is_error: bool = False
-
-
-@frozen
-class Breach:
-    """A law that does not hold, at a moment.
-
-    Attributes:
-        at_s: when, in seconds since the beginning.
-        who: the instance that broke it; empty if it can't be told.
-        text: what it did, in words.
-    """
-
-    at_s: float
-    who: str
-    text: str
 
 
 @define
@@ -123,6 +112,7 @@ class Trace:
         ahead: commits that passed what was processed.
         backward: commits that went back.
         trespasses: work on partitions that were lost.
+        shared: what became of the records of a share group.
     """
 
     def __init__(
@@ -147,6 +137,7 @@ class Trace:
         self.ahead: list[Breach] = []
         self.backward: list[Breach] = []
         self.trespasses: list[Breach] = []
+        self.shared = ShareTrace(topic, name_of, self.processed, works_late_s)
 
     @property
     def now_s(self) -> float:
@@ -166,6 +157,7 @@ class Trace:
         """A record need not be processed: nobody can read it."""
         with self._lock:
             self.processed[partition, offset] = 1
+            self.shared.unreadable.add((partition, offset))
 
     def set_back(self, text: str, offsets: Mapping[int, int]) -> None:
         """What was committed is another offset now, in each partition, or none: that commits go back has a cause."""
@@ -198,17 +190,28 @@ class Trace:
             if request.answer is None:
                 if request.refusal is None and isinstance(request.message, OffsetCommit):
                     self._gaps[request.number] = list(self._ahead_of_work(request.message))
+                elif request.refusal is None and isinstance(request.message, ShareFetch | ShareAcknowledge):
+                    self.shared.came(request)
                 return
             self._answered(request, self.seats[request.listener])
 
     def _answered(self, request: ReceivedRequest, seat: Seat) -> None:
         message, answer = request.message, request.answer
         match message:
-            case JoinGroup() | SyncGroup() | Heartbeat() | LeaveGroup() | ConsumerGroupHeartbeat():
+            case (
+                JoinGroup()
+                | SyncGroup()
+                | Heartbeat()
+                | LeaveGroup()
+                | ConsumerGroupHeartbeat()
+                | ShareGroupHeartbeat()
+            ):
                 if message.group_id == self._group_id:
                     self._membership(request.listener, seat, message, answer)
             case OffsetCommit():
                 self._committed(request, seat)
+            case ShareFetch() | ShareAcknowledge():
+                self.shared.answered(request, self.now_s)
             case TxnOffsetCommit():
                 self._note_fencing(request.listener, seat, _errors_of_partitions(answer.topics))
             case Produce():
@@ -234,7 +237,7 @@ class Trace:
             seat.member_ids.add(answer.member_id)
         elif isinstance(message, SyncGroup):
             self._take(seat, self._partitions_of(answer.assignment))
-        elif isinstance(message, ConsumerGroupHeartbeat):
+        elif isinstance(message, ConsumerGroupHeartbeat | ShareGroupHeartbeat):
             seat.member_ids.add(answer.member_id)
             if answer.assignment is not None:
                 own = [t for t in answer.assignment if self._name_of(t.topic_id) == self._topic]
@@ -309,6 +312,7 @@ class Trace:
                     for index, offset in numbers_in(partition.records):
                         self.processed[index, offset] += 1
                         self._look_for_trespass(who, seat, index, offset)
+                        self.shared.worked(who, (index, offset), self.now_s)
                 else:
                     self._note_fencing(who, seat, [result.error_code])
 

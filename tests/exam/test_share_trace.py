@@ -1,0 +1,100 @@
+"""From fetches, acknowledgements and answers alone it is known what became of the records of a share group."""
+
+from __future__ import annotations
+
+from groupcoord import ErrorCode
+from groupcoord.messages import ShareGroupHeartbeat, ShareGroupHeartbeatResponse, TopicPartitions
+from groupcoord.wire.share_messages import (
+    AcknowledgementBatch,
+    AcquiredRecords,
+    ShareAcknowledge,
+    ShareAcknowledgedPartition,
+    ShareAcknowledgedTopic,
+    ShareAcknowledgeResponse,
+    ShareFetch,
+    ShareFetchPartition,
+    ShareFetchResponse,
+    ShareFetchTopic,
+    SharePartitionData,
+    ShareTopicData,
+)
+
+from .test_trace import TOPIC_ID, Stand
+
+ACCEPT, RELEASE = 1, 2
+
+
+class Queue(Stand):
+    """A trace, and what members of a share group say to leaders and are told."""
+
+    def acknowledge(
+        self,
+        who: str,
+        first: int,
+        *kinds: int,
+        code: ErrorCode = ErrorCode.NONE,
+        session: ErrorCode = ErrorCode.NONE,
+        last: int | None = None,
+    ) -> None:
+        """A member says what becomes of records of partition 0, a kind for each, or one for all up to the last."""
+        batch = AcknowledgementBatch(first, first + len(kinds) - 1 if last is None else last, kinds)
+        asked = ShareAcknowledge("exam", "m", 1, (ShareFetchTopic(TOPIC_ID, (ShareFetchPartition(0, (batch,)),)),))
+        topics = (ShareAcknowledgedTopic(TOPIC_ID, (ShareAcknowledgedPartition(0, code),)),)
+        self.say(who, asked, ShareAcknowledgeResponse(session, responses=() if session else topics))
+
+
+def test_what_is_accepted_before_it_is_processed_is_seen() -> None:
+    """The first record is told, and how many more; what is refused, or released, is none."""
+    queue = Queue()
+    queue.produce("a", "0-0", "0-1")
+    queue.acknowledge("a", 0, ACCEPT, ACCEPT, RELEASE)
+    queue.acknowledge("a", 2, ACCEPT, code=ErrorCode.INVALID_RECORD_STATE)
+    queue.acknowledge("a", 2, ACCEPT, session=ErrorCode.SHARE_SESSION_NOT_FOUND)
+    assert queue.trace.shared.ahead == []
+
+    queue.acknowledge("a", 2, ACCEPT, last=4)
+    (breach,) = queue.trace.shared.ahead
+    assert (breach.who, breach.text) == ("a", "accepts record 0-2 and 2 more, not processed")
+
+
+def test_work_after_acceptance_is_seen() -> None:
+    """Who was slow may finish in time; later it is a breach. What nobody has accepted is open."""
+    queue = Queue(works_late_s=0.0)
+    queue.produce("a", "0-0")
+    queue.acknowledge("b", 0, ACCEPT)
+    queue.produce("a", "0-0", "0-1")
+    (breach,) = queue.trace.shared.afterwards
+    assert (breach.who, breach.text.startswith("works on record 0-0 ")) == ("a", True)
+
+
+def test_what_nobody_has_accepted_is_given_up() -> None:
+    """Records that can't be read may be; what was accepted counts if the answer is lost, too."""
+    queue = Queue()
+    queue.trace.excuse(0, 1)
+    queue.acknowledge("a", 0, ACCEPT)
+    queue.acknowledge("a", 3, ACCEPT, code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert queue.trace.shared.given_up(0, 4) == [2, 3]
+
+
+def test_members_and_their_records_are_followed() -> None:
+    """Heartbeats tell what a member reads and that it leaves; fetches bring news if they acquire something."""
+    queue = Queue()
+    own = (TopicPartitions(TOPIC_ID, (0, 2)),)
+    joined = ShareGroupHeartbeatResponse(ErrorCode.NONE, member_id="m", member_epoch=1, assignment=own)
+    queue.say("a", ShareGroupHeartbeat("exam", "m", 0), joined)
+    assert queue.trace.seats["a"].owned == {0, 2}
+
+    asked = ShareFetch("exam", "m", 1, 0, 1, 1, 1, 1, ())
+    found = SharePartitionData(0, acquired_records=(AcquiredRecords(3, 5, 2),))
+    for partition in (SharePartitionData(0), found):
+        queue.say("a", asked, ShareFetchResponse(ErrorCode.NONE, 0, (ShareTopicData(TOPIC_ID, (partition,)),)))
+    queue.acknowledge("a", 3, RELEASE, RELEASE)
+    queue.say("a", ShareGroupHeartbeat("exam", "m", -1), ShareGroupHeartbeatResponse(ErrorCode.NONE, member_epoch=-1))
+
+    assert queue.trace.seats["a"].has_left
+    assert [event.text for event in queue.trace.events] == [
+        "ShareGroupHeartbeat exam, epoch 0, member m -> epoch 1, in-0, in-2",
+        "ShareFetch nothing -> in-0 from 3 to 5 (time 2)",
+        "ShareAcknowledge releases in-0 from 3 to 4 -> fine",
+        "ShareGroupHeartbeat exam, epoch -1, member m -> epoch -1",
+    ]
