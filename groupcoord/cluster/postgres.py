@@ -79,6 +79,20 @@ class PostgresSlotLog:
         Raises:
             SlotLogError: the database can't be reached, or doesn't let this user make tables.
         """
+        ((are_there,),) = await self._ask(
+            "SELECT to_regclass(%(slots)s) IS NOT NULL AND to_regclass(%(nodes)s) IS NOT NULL",
+            slots=self._slots,
+            nodes=self._nodes,
+        )
+        if not are_there:
+            await self._make_tables()
+        await self._ask(f"DELETE FROM {self._nodes} WHERE said_at < clock_timestamp() - INTERVAL '{FORGOTTEN_AFTER}'")
+        for setting in ("synchronous_commit", "fsync"):
+            ((value,),) = await self._ask(f"SHOW {setting}")
+            if value == "off":
+                logger.warning("%s is off: a crash of the database may take back what was acknowledged", setting)
+
+    async def _make_tables(self) -> None:
         # Two that make the same table at once would get an error in spite of IF NOT EXISTS.
         await self._ask(
             "BEGIN",
@@ -87,13 +101,8 @@ class PostgresSlotLog:
             "payload BYTEA NOT NULL, PRIMARY KEY (log_partition, slot))",
             f"CREATE TABLE IF NOT EXISTS {self._nodes} (node_id TEXT PRIMARY KEY, said_at TIMESTAMPTZ NOT NULL, "
             "content BYTEA NOT NULL)",
-            f"DELETE FROM {self._nodes} WHERE said_at < clock_timestamp() - INTERVAL '{FORGOTTEN_AFTER}'",
             "COMMIT",
         )
-        for setting in ("synchronous_commit", "fsync"):
-            ((value,),) = await self._ask(f"SHOW {setting}")
-            if value == "off":
-                logger.warning("%s is off: a crash of the database may take back what was acknowledged", setting)
 
     async def close(self) -> None:
         """Close all connections."""

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
 from groupcoord.aio import AsyncCoordinator
@@ -15,7 +15,7 @@ from groupcoord.cluster.carrying_out import carry_out
 from groupcoord.cluster.membership import BEAT_MS, DEAD_MS, Membership, Owner
 from groupcoord.cluster.sharing import Sharing, ToLoad
 from groupcoord.cluster.slot_log import SlotLog, SlotLogError
-from groupcoord.cluster.slot_store import SlotStore
+from groupcoord.cluster.slot_store import PartitionFigures, SlotStore
 from groupcoord.cluster.slot_writer import UNKNOWN, Operation
 from groupcoord.coordinator import GroupCoordinator, LoadError
 from groupcoord.core.events import Event
@@ -32,6 +32,24 @@ OPERATION_S = 10.0
 
 AGAIN_S = 0.1
 CLOSING_S = 1.0
+
+
+class ReplicaStatus(NamedTuple):
+    """What there is to be known of a replica, for metrics and probes.
+
+    Attributes:
+        may_answer: its lease lasts.
+        live: the replicas that it has heard lately.
+        partitions: the log partitions that it owns, by number.
+        take_overs: how many it has taken over so far, counted each time: fences that stood.
+        losses: how many it found to be another replica's when it wrote.
+    """
+
+    may_answer: bool
+    live: tuple[str, ...]
+    partitions: dict[int, PartitionFigures]
+    take_overs: int
+    losses: int
 
 
 class Replica:
@@ -108,6 +126,13 @@ class Replica:
             Its ``node_id`` and ``address``; None: nobody has it yet, so ask again in a moment.
         """
         return self._sharing.coordinator_of(group_id)
+
+    def status(self) -> ReplicaStatus:
+        """Return what there is to be known of this replica now."""
+        store = self._store
+        return ReplicaStatus(
+            self._core.may_answer(), self._sharing.live, store.figures(), store.take_overs, store.losses
+        )
 
     # ------------------------------------------------------------ life cycle
 

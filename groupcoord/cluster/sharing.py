@@ -133,6 +133,11 @@ class Sharing:
 
     # ------------------------------------------------------------ what others are told
 
+    @property
+    def live(self) -> tuple[str, ...]:
+        """The replicas that were heard lately, this one included if it was, in order."""
+        return self._membership.live
+
     def coordinator_of(self, group_id: str) -> Owner | None:
         """Return which replica has a group; None: nobody who lives, as far as this one has heard."""
         partition = self._coordinator.partition_of(group_id)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import secrets
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from struct import error as StructError  # noqa: N812
 from typing import NamedTuple
 
@@ -31,18 +32,23 @@ from groupcoord.cluster.slot_writer import (
 from groupcoord.core.records import NO_PRODUCER_ID, Record
 from groupcoord.log_store import (
     AppendOutcomeUnknownError,
+    LoadedCommits,
     LogRecord,
     LogStoreError,
     NotLeaderError,
     RecordTooLargeError,
     Ticket,
 )
-from groupcoord.records.batches import encode_batch, iter_batches
+from groupcoord.records.batches import Batch, encode_batch, iter_batches
 from groupcoord.records.codec import RecordEncodingError
+from groupcoord.storage.loading import last_records
 from groupcoord.storage.segments import all_records
 
 CHUNK_BYTES_MAX = 250_000
 """A chunk of a snapshot is made in one go, while everybody else waits: some tens of milliseconds."""
+
+BATCH_RECORDS_MAX = 1_000
+"""A batch of a snapshot is read in one go, too."""
 
 SNAPSHOT_BYTES_MIN = 1_000_000
 APPEND_COST_BYTES = 500
@@ -68,6 +74,20 @@ class Gone(NamedTuple):
 
     partition: int
     reason: str
+
+
+class PartitionFigures(NamedTuple):
+    """What there is to be known of a log partition that is owned.
+
+    Attributes:
+        epoch: of its leader.
+        unread_bytes: what was appended since the last snapshot: who takes over reads it besides that.
+        snapshot_bytes: how long the last snapshot is.
+    """
+
+    epoch: int
+    unread_bytes: int
+    snapshot_bytes: int
 
 
 class _Owned:
@@ -116,6 +136,8 @@ class SlotStore:
 
     Attributes:
         on_work: is called when something is to be done; it had better only make a note of that.
+        take_overs: how many log partitions were taken over so far, counted each time.
+        losses: how many were found to be somebody else's.
     """
 
     def __init__(
@@ -127,6 +149,7 @@ class SlotStore:
         self.on_work: Callable[[], None] = _nobody_is_told
         self._new_tag = new_tag
         self._body_bytes_max = body_bytes_max
+        self.take_overs = self.losses = 0
         self._lease_ms = lease_ms
         self._is_look_wanted = False
         self._owned: dict[int, _Owned] = {}
@@ -165,11 +188,18 @@ class SlotStore:
         Raises:
             NotLeaderError: it isn't owned, or was read before.
         """
+        return all_records(self._take_batches(partition))
+
+    def read_last(self, partition: int) -> Iterator[LogRecord | LoadedCommits]:
+        """Do as :meth:`read`, for a load: see :meth:`groupcoord.log_store.CondensingStore.read_last`."""
+        return last_records(self._take_batches(partition))
+
+    def _take_batches(self, partition: int) -> Iterator[Batch]:
         owned = self._owned.get(partition)
         if owned is None or owned.loaded is None:
             raise NotLeaderError(f"log partition {partition} was not taken over")
         loaded, owned.loaded = owned.loaded, None
-        return _records(loaded)
+        return chain.from_iterable(map(iter_batches, (*loaded.chunks[1:], *loaded.appends)))
 
     def snapshot(self, partition: int, records: Iterable[tuple[int, Record]], now_ms: int) -> None:
         """Write what rebuilds the state of a log partition, and forget the slots that it stands for.
@@ -220,6 +250,14 @@ class SlotStore:
         found = sorted(self._owned.items())
         return {partition: one.writer.epoch for partition, one in found if one.writer.state is State.OWNER}
 
+    def figures(self) -> dict[int, PartitionFigures]:
+        """Return what there is to be known of each log partition that is owned."""
+        found = ((partition, epoch, self._owned[partition]) for partition, epoch in self.owned.items())
+        return {
+            partition: PartitionFigures(epoch, one.appended_bytes, one.snapshot_bytes)
+            for partition, epoch, one in found
+        }
+
     @property
     def is_look_wanted(self) -> bool:
         """True if somebody waits for a look: see :meth:`check_ownership`."""
@@ -245,6 +283,7 @@ class SlotStore:
         if owned is not None:
             owned.writer.done(operation, result)
             self._take_events(partition, owned)
+            self.losses += owned.writer.state is State.LOST
 
     def take_answers(self) -> list[tuple[Ticket, int | LogStoreError]]:
         """Return what came of appends, once: offset of the first record, or why it isn't in the log."""
@@ -260,6 +299,7 @@ class SlotStore:
         for event in owned.writer.take_events():
             if isinstance(event, Loaded):
                 owned.load(event)
+                self.take_overs += 1
                 self._changes.append(Taken(partition, event.epoch))
             elif isinstance(event, Acknowledged):
                 self._answers.append(_asked(event.token))
@@ -324,7 +364,7 @@ def _runs(records: Iterable[LogRecord]) -> Iterator[list[LogRecord]]:
     """Put records together that can be one batch: no gap is between them, and one producer wrote them."""
     run: list[LogRecord] = []
     for record in records:
-        if run and not _goes_on(run[-1], record):
+        if run and (len(run) == BATCH_RECORDS_MAX or not _goes_on(run[-1], record)):
             yield run
             run = []
         run.append(record)
@@ -336,11 +376,6 @@ def _goes_on(last: LogRecord, record: LogRecord) -> bool:
     writers = [(one.producer_id, one.producer_epoch) for one in (last, record)]
     has_marker = last.is_control or record.is_control
     return record.offset == last.offset + 1 and writers[0] == writers[1] and not has_marker
-
-
-def _records(loaded: Loaded) -> Iterator[LogRecord]:
-    for body in (*loaded.chunks[1:], *loaded.appends):
-        yield from all_records(iter_batches(body))
 
 
 def _end_offset(loaded: Loaded) -> int:

@@ -58,6 +58,25 @@ def test_it_keeps_the_contract(postgres: PostgresServer) -> None:
     assert len(opened) == 2
 
 
+def test_a_user_who_may_not_make_tables_uses_those_that_are_there(postgres: PostgresServer) -> None:
+    """An administrator makes them, and grants what a replica needs."""
+    number = next(_numbers)
+    name, user = f"slots_{number}", f"service_{number}"
+
+    async def act() -> None:
+        async with PostgresSlotLog(postgres.conninfo, name=name) as administrator:
+            await administrator._ask(f"CREATE ROLE {user} LOGIN")
+            await administrator._ask(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {name}_slots, {name}_nodes TO {user}")
+        conninfo = postgres.conninfo.replace("user=postgres", f"user={user}")
+        async with PostgresSlotLog(conninfo, name=name) as service:
+            assert await service.put(0, 0, b"first") is None
+            assert [beat.node_id for beat in await service.beat("a", b"")] == ["a"]
+        with pytest.raises(SlotLogError, match="permission denied"):
+            await PostgresSlotLog(conninfo, name=f"{name}_other").open()
+
+    asyncio.run(act())
+
+
 def test_a_connection_that_is_lost_is_opened_again(postgres: PostgresServer) -> None:
     """What was on its way may have been done or not; the next call finds out."""
 

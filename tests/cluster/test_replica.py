@@ -80,6 +80,12 @@ def test_a_replica_hands_over_to_the_next() -> None:
             owner = one.coordinator_of("g")
             assert owner is not None
             assert (owner.node_id, owner.address) == ("a", "host-a")
+            status = one.status()
+            assert (status.may_answer, status.live, status.losses) == (True, ("a",), 0)
+            assert status.take_overs == len(status.partitions) == PARTITIONS
+            figures = status.partitions[one.coordinator.coordinator.partition_of("g")]
+            assert (figures.epoch, figures.snapshot_bytes) == (0, 0)
+            assert figures.unread_bytes > 0
         assert (await fetched(one))[0] is ErrorCode.COORDINATOR_NOT_AVAILABLE
         async with replica(slot_log, "b") as other:
             await until(lambda: other.coordinator_of("g") is not None)

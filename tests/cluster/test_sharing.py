@@ -114,10 +114,28 @@ def test_nothing_is_loaded_before_it_was_announced() -> None:
     """Another one may be about to take it over, who has not heard of it."""
     node = Node("a", MemorySlotLog(), ManualClock())
     assert node.beat() == []
+    began_ms, beats = node.begin_beat()
     node.work()
     assert len(node.store.owned) == PARTITIONS
+    assert node.end_beat(beats, began_ms) == [], "when the beat began, it had nothing to announce"
     assert len(node.beat()) == PARTITIONS
     assert node.beat() == []
+
+
+def test_a_load_is_no_look() -> None:
+    """Who was stopped before it loads has read the log long ago: whose it is now, the next beat must say."""
+    node = Node("a", MemorySlotLog(), ManualClock())
+    node.beat()
+    node.work()
+    began_ms, beats = node.begin_beat()
+    to_load = node.sharing.heard(beats, began_ms)
+    node.clock.advance(LEASE_MS)
+    for partition, epoch in to_load:
+        node.core.load(partition, epoch)
+    assert sorted(owners([node])) == list(range(PARTITIONS))
+    assert not node.core.may_answer()
+    node.beat()
+    assert node.core.may_answer()
 
 
 def test_who_was_stopped_answers_nothing_from_before() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Coroutine, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Sequence
 
 import pytest
 
@@ -23,23 +21,7 @@ from groupcoord.log_store import (
 )
 from groupcoord.testing import check_log_store
 
-T = TypeVar("T")
-
-_tags = itertools.count()
-
-
-def new_tag() -> bytes:
-    return next(_tags).to_bytes(16, "big")
-
-
-def at_once(work: Coroutine[Any, Any, T]) -> T:
-    """Return what a coroutine comes to that waits for nothing."""
-    try:
-        work.send(None)
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    raise AssertionError("it waits")
+from .nodes import at_once, new_tag
 
 
 class Process:

@@ -50,7 +50,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "embedding": ("coordinator", "share_coordinator", "clock", "config", "log_store", "errors", "core"),
     "cluster": (
         *("errors", "log_store", "records", "core.records"),
-        "storage.segments",  # how records of batches are read
+        *("storage.segments", "storage.loading"),  # how records of batches are read
         *("aio", "coordinator", "core.messages", "core.events", "core.front.authorization"),  # of a replica
     ),
     "aio": ("coordinator", "share_coordinator", "embedding", "log_store", "errors", *EMBEDDED),

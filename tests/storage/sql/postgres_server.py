@@ -23,11 +23,15 @@ class NoServerError(Exception):
 class PostgresServer:
     """A server on a free port of the loopback address, with a folder of its own.
 
+    Args:
+        syncs: it writes to the disk for good, as servers do that aren't for tests.
+
     Raises:
         NoServerError: there are no programs, or they don't run here.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, syncs: bool = False) -> None:
+        self._syncs = syncs
         # Not pytest's own folder, which only root may enter: the server doesn't run as root.
         self._folder = Path(tempfile.mkdtemp(prefix="groupcoord-postgres-"))
         self._user = "nobody" if os.getuid() == 0 else None
@@ -47,7 +51,8 @@ class PostgresServer:
 
     def start(self) -> None:
         """Start the server, and wait until it answers."""
-        options = f"-p {self._port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off"
+        options = f"-p {self._port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= "
+        options += f"-c fsync={'on' if self._syncs else 'off'}"
         self._run("pg_ctl", "start", "--wait", f"--log={self._folder / 'log'}", f"--options={options}")
 
     def crash(self) -> None:

@@ -1,0 +1,49 @@
+"""Copies of a log that replicas share, as segment files: for backups, and for programs that read Kafka's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from groupcoord.cluster.slot_log import Slot, SlotLog
+from groupcoord.cluster.slot_messages import contents
+from groupcoord.core.records import OFFSETS_TOPIC
+
+
+async def copy_log(slot_log: SlotLog, partition_count: int, folder: Path) -> int:
+    """Write what a log comes to as folders ``__consumer_offsets-N`` with a segment each. Owners go on meanwhile.
+
+    Each log partition is copied as it is at some moment. ``groupcoord dump`` and ``groupcoord analyze`` read the
+    folder, and so does a server's ``--data-dir``.
+
+    Args:
+        slot_log: the engine; open.
+        partition_count: how many log partitions there are.
+        folder: where; log partitions that have something get a folder of their own in it.
+
+    Returns:
+        How many bytes were written.
+
+    Raises:
+        SlotLogError: the engine can't be asked.
+        MalformedSlotError: a slot holds something else.
+        OSError: it can't be written.
+    """
+    size_bytes = 0
+    for partition in range(partition_count):
+        chunks, appends = contents(await _read_all(slot_log, partition))
+        content = b"".join((*chunks[1:], *appends))
+        if content:
+            inner = folder / f"{OFFSETS_TOPIC}-{partition}"
+            inner.mkdir(parents=True)
+            size_bytes += (inner / f"{0:020}.log").write_bytes(content)
+    return size_bytes
+
+
+async def _read_all(slot_log: SlotLog, partition: int) -> list[Slot]:
+    slots: list[Slot] = []
+    while found := await slot_log.read(partition, slots[-1].number + 1 if slots else 0):
+        if slots and found[0].number != slots[-1].number + 1:
+            slots = []  # what was to come was purged: a snapshot stands for it, and what was read
+        else:
+            slots += found
+    return slots
