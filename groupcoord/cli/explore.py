@@ -35,6 +35,7 @@ Faults = Annotated[
 ]
 Depth = Annotated[int, typer.Option(min=0, help="The longest history, in steps.")]
 CpuSeconds = Annotated[float, typer.Option("--cpu", min=0.1, metavar="SECONDS", help="Stop after so much CPU.")]
+Jobs = Annotated[int, typer.Option(min=1, metavar="N", help="So many processes take steps; what is found is the same.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print an object a line: levels, violations, what was found.")]
 Page = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Draw the histories that break a law.")]
 Keep = Annotated[
@@ -52,6 +53,7 @@ def explore(
     faults: Faults = None,
     depth: Depth = 1_000,
     cpu: CpuSeconds = 600.0,
+    jobs: Jobs = 1,
     as_json: AsJson = False,
     html: Page = None,
     keep: Keep = None,
@@ -77,7 +79,7 @@ def explore(
             _show([_replayed(replay)], html, as_json=as_json)
             return
         scope = _scope(what, protocol, dynamic, static, faults)
-        found = _search(scope, depth, cpu, as_json=as_json)
+        found = _search(scope, depth, cpu, jobs, as_json=as_json)
         stories = [tell(violation.trace) for violation in found.violations]
     except HistoryError as error:
         _give_up(str(error))
@@ -140,7 +142,7 @@ def _in_words(scope: Scope) -> str:
     return f"{processes}; {'late' if scope.log_is_late else 'prompt'} log; {', '.join(scope.words)}"
 
 
-def _search(scope: Scope, depth: int, cpu: float, *, as_json: bool) -> Exploration:
+def _search(scope: Scope, depth: int, cpu: float, jobs: int, *, as_json: bool) -> Exploration:
     from groupcoord.testing.exploring.exploration import explore
 
     def show(level: Level) -> None:
@@ -153,7 +155,7 @@ def _search(scope: Scope, depth: int, cpu: float, *, as_json: bool) -> Explorati
     if not as_json:
         print(_in_words(scope))
         print(f"{'steps':>5} {'new':>10} {'states':>12} {'transitions':>13} {'CPU s':>9}")
-    return explore(scope, max_depth=depth, max_cpu_s=cpu, on_level=show)
+    return explore(scope, max_depth=depth, max_cpu_s=cpu, jobs=jobs, on_level=show)
 
 
 def _end(found: Exploration, *, as_json: bool) -> None:

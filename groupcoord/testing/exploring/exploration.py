@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from attrs import define, field, frozen
 
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.log_store import LogStore
+from groupcoord.testing.exploring.crew import Asked, Crew
 from groupcoord.testing.exploring.playing import BrokenLaw
 from groupcoord.testing.exploring.scope import Scope, Trace, steps_of
 from groupcoord.testing.exploring.stage import Law, MakeCoordinator
@@ -26,6 +27,9 @@ OF_MEMBERS = ("leave", "beat", "pause", "fetch")
 """What a member can do that waits for nothing, whatever else it is to do."""
 
 DEPTH_MAX = 1_000
+STATES_TO_SHARE = 200
+"""A level with fewer states is not worth other processes."""
+
 STATES_BETWEEN_LOOKS = 500
 """So many states are left behind before somebody looks at the time."""
 
@@ -106,6 +110,7 @@ def explore(
     max_cpu_s: float = float("inf"),
     max_states: int | None = None,
     stops_when_broken: bool = False,
+    jobs: int = 1,
     on_level: Callable[[Level], Any] = lambda level: None,
 ) -> Exploration:
     """Look at every history there is in a scope, the short ones first, and at every law after each step.
@@ -122,17 +127,18 @@ def explore(
         max_cpu_s: seconds of CPU after which no other state is looked at.
         max_states: how many states are enough; None: all.
         stops_when_broken: the first law that is broken is enough.
+        jobs: so many processes take steps, where levels are large enough; what is found is the same.
         on_level: is called with each level when it is done.
 
     Returns:
         What was found: of each law that is broken the first history that breaks it.
 
     Raises:
-        HistoryError: the scope names what there is not.
+        HistoryError: the scope names what there is not, or the system can't fork processes for jobs.
     """
     search = _Search(Turns(scope, make_log_store=make_log_store, make_coordinator=make_coordinator, laws=laws))
     exploration = Exploration(scope)
-    limits = _Limits(time.process_time(), max_cpu_s, max_states)
+    limits = _Limits(time.process_time(), max_cpu_s, max_states, search)
     frontier: list[int] = [0]
     thresholds = gc.get_threshold()
     gc.set_threshold(COLLECTION_THRESHOLD)
@@ -145,9 +151,14 @@ def explore(
             if not frontier or level.depth >= max_depth:
                 break
             following: list[int] = []
+            if jobs > 1 and search.crew is None and len(frontier) >= STATES_TO_SHARE:
+                gc.freeze()
+                search.crew = Crew(search.turns, jobs)
             for place, number in enumerate(frontier):
-                if place % STATES_BETWEEN_LOOKS == 0 and limits.are_reached(len(search.states)):
-                    break
+                if place % STATES_BETWEEN_LOOKS == 0:
+                    if limits.are_reached(len(search.states)):
+                        break
+                    search.prepare(frontier[place : place + STATES_BETWEEN_LOOKS])
                 if stops_when_broken and search.broken:
                     break
                 following += search.expand(number)
@@ -161,6 +172,8 @@ def explore(
     finally:
         gc.set_threshold(*thresholds)
         gc.unfreeze()
+        if search.crew is not None:
+            search.crew.end()
     exploration.violations = [search.violation(*found) for found in search.broken.values()]
     exploration.coordinator_steps = search.turns.steps
     return exploration
@@ -173,10 +186,12 @@ class _Limits:
     begun_s: float
     max_cpu_s: float
     max_states: int | None
+    search: _Search
 
     def cpu_s(self) -> float:
-        """Return how many seconds of CPU have passed."""
-        return time.process_time() - self.begun_s
+        """Return how many seconds of CPU have passed, in all processes."""
+        crew = self.search.crew
+        return time.process_time() - self.begun_s + (0.0 if crew is None else crew.cpu_s)
 
     def are_reached(self, states: int) -> bool:
         """Tell whether there are enough states, or enough time has passed; what there is will stay till the end."""
@@ -189,6 +204,7 @@ class _Search:
 
     Attributes:
         turns: what steps come to.
+        crew: who works that out, if not this process alone.
         states: by state, its number.
         transitions: how many steps were taken.
         broken: by law, the state and the step that broke it, whose it was, and what the law says.
@@ -196,6 +212,7 @@ class _Search:
 
     def __init__(self, turns: Turns) -> None:
         self.turns = turns
+        self.crew: Crew | None = None
         self._scope = turns.scope
         processes = turns.scope.processes
         alike: dict[Any, list[int]] = {}
@@ -265,6 +282,29 @@ class _Search:
         yield from self._also
 
     # ------------------------------------------------------------ what comes of it
+
+    def prepare(self, numbers: Sequence[int]) -> None:
+        """Let the crew work out what steps come to in some states, and what clients see then."""
+        if self.crew is None:
+            return
+        turns, asked = self.turns, dict[Asked, None]()
+        for number in numbers:
+            core, forms = self._listed[number]
+            for step, place in self._steps(core, forms):
+                own = core, step, forms[place] if place >= 0 else 0
+                if step.word != "die" and not turns.knows(*own):
+                    asked[own] = None
+        self.crew.take(list(asked))
+        looks = dict[tuple[int, int], None]()
+        for number in numbers if any(process.protocol == "consumer" for process in self._scope.processes) else ():
+            core, forms = self._listed[number]
+            for step, place in self._steps(core, forms):
+                try:
+                    reached, after = self._after(core, forms, step, place)
+                except BrokenTurnError:
+                    continue
+                looks |= {(reached, form): None for form in after if turns.sees(form)}
+        self.crew.look([key for key in looks if key not in turns.seen])
 
     def expand(self, number: int) -> list[int]:
         """Take every step that is possible in a state, and return the numbers of new states."""

@@ -173,7 +173,9 @@ def form_of(consumer: Consumer, token: int | None, view: View) -> Form:
     return waits, *[encode(getattr(consumer, name), view) for name, (encode, _) in attributes.items()]
 
 
-def consumer_of(process: Process, group_id: str, form: Form, view: View, new_id: Callable[[str], str]) -> Consumer:
+def consumer_of(
+    process: Process, group_id: str, form: Form, view: View, new_id: Callable[[str], str] | None
+) -> Consumer:
     """Return the consumer for which a form stands.
 
     Args:
@@ -181,13 +183,13 @@ def consumer_of(process: Process, group_id: str, form: Form, view: View, new_id:
         group_id: its group.
         form: what stands for it.
         view: how the coordinator calls it.
-        new_id: makes an id that was never given, for one that the coordinator doesn't know.
+        new_id: makes an id that was never given, for one that the coordinator doesn't know; None: nobody will ask.
     """
     waits, *values = form
     consumer = process.consumer(group_id, NOBODY)
     consumer.is_waiting = waits != NOBODYS
     for (name, (_, decode)), value in zip(ATTRIBUTES[type(consumer)].items(), values, strict=True):
         setattr(consumer, name, decode(value, view))
-    if consumer.member_id == NOBODY:
+    if consumer.member_id == NOBODY and new_id is not None:
         consumer.member_id = new_id(process.name)
     return consumer

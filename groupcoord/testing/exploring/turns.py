@@ -8,6 +8,7 @@ clients with one protocol are interchangeable.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from typing import Any, NamedTuple
@@ -156,7 +157,9 @@ class Turns:
 
     Attributes:
         cores: the states.
+        keys: their fingerprints.
         forms: the forms, each with the number of the process that it is of; the first stands for no consumer.
+        seen: what clients see of a coordinator, by the numbers of its state and a form: a law that is broken, or None.
         steps: how many steps coordinators have taken.
     """
 
@@ -170,6 +173,8 @@ class Turns:
     ) -> None:
         self.scope = scope
         self.cores: list[Core] = []
+        self.keys: list[bytes] = []
+        self.seen: dict[tuple[int, int], BrokenLaw | None] = {}
         self.forms: list[Form] = [()]
         self.steps = 0
         self._stage = Stage(scope, make_log_store=make_log_store, make_coordinator=make_coordinator)
@@ -184,7 +189,6 @@ class Turns:
         self._numbers: dict[bytes, int] = {}
         self._form_numbers: dict[Form, int] = {(): 0}
         self._turns: dict[tuple[int, Step, int], Turn | BrokenTurnError] = {}
-        self._seen: dict[tuple[int, int], None] = {}
         self._kept: list[int] = []
         self._starts: dict[tuple[str, tuple[int, ...]], Start] = {}
         self._intern(None, Labels(self._issued, self._age_max_ms))
@@ -214,14 +218,16 @@ class Turns:
             stage.promised.copy(),
             deepcopy(stage.topics) if self.scope.changes_topics else None,
             (tuple(store.failures), stage._breaks_after),
+            dict(stage._ids),
         )
 
     def _put(self, core: Core) -> None:
         """Let the stage be in a state."""
         stage = self._stage
         assert core.saved is not None
-        coordinator, log, held, now_ms, outstanding, taken_back, promised, topics, to_come = core.saved
+        coordinator, log, held, now_ms, outstanding, taken_back, promised, topics, to_come, ids = core.saved
         stage.clock._now_ms = now_ms
+        stage._ids = Counter(ids)
         stage.store.store = _copy_of(log)
         stage.store._held = [(ticket, LogRecords(records.values, records.timestamp_ms)) for ticket, records in held]
         stage.store.mend()
@@ -288,13 +294,23 @@ class Turns:
         """Return the number of the state that the stage is in, which is looked at if it is new."""
         check_hard_state_is_the_log(self._stage.coordinator)  # a fingerprint tells of the log what memory knows of it
         key = self._fingerprint(labels)
-        number = self._numbers.get(key)
+        number = self.known(key)
         if number is None:
             self._check()
-            number = self._numbers[key] = len(self.cores)
             in_flight = len(self._stage.store.waiting())
-            self.cores.append(Core(self._view(labels), recipe, in_flight, self._save()))
+            number = self.add(key, Core(self._view(labels), recipe, in_flight, self._save()))
             self._keep(number)
+        return number
+
+    def known(self, key: bytes) -> int | None:
+        """Return the number of the state with this fingerprint; None if there is none."""
+        return self._numbers.get(key)
+
+    def add(self, key: bytes, core: Core) -> int:
+        """Add a state that is not known, and return its number."""
+        number = self._numbers[key] = len(self.cores)
+        self.cores.append(core)
+        self.keys.append(key)
         return number
 
     def number_of(self, form: Form) -> int:
@@ -317,7 +333,7 @@ class Turns:
         if form:
             place, *own = self.forms[form]
             process = self.scope.processes[place]
-            actor = self._consumer(place, tuple(own), core.view)
+            actor = self._consumer(place, tuple(own), core.view, self._new_member_id)
             stage.consumers[process.name] = actor
             fleet.consumers.append(actor)
             if actor.is_waiting:
@@ -328,9 +344,8 @@ class Turns:
         stage.do(step)
         return actor, sent
 
-    def _consumer(self, place: int, form: Form, view: View) -> Consumer:
-        process = self.scope.processes[place]
-        return consumer_of(process, self.scope.group_id, form, view, self._new_member_id)
+    def _consumer(self, place: int, form: Form, view: View, new_id: Callable[[str], str] | None = None) -> Consumer:
+        return consumer_of(self.scope.processes[place], self.scope.group_id, form, view, new_id)
 
     def turn(self, number: int, step: Step, form: int) -> Turn:
         """Return what a step comes to.
@@ -343,8 +358,7 @@ class Turns:
         Raises:
             BrokenTurnError: it breaks a law.
         """
-        key = number, step, form
-        found = self._turns.get(key)
+        found = self._turns.get((number, step, form))
         if found is None:
             try:
                 found = self._work_out(number, step, form)
@@ -352,10 +366,18 @@ class Turns:
                 found = error
             except Exception as error:  # one of the core is a broken law as well
                 found = BrokenTurnError(BrokenLaw.of(error, 0))
-            self._turns[key] = found
+            self.learn(number, step, form, found)
         if isinstance(found, BrokenTurnError):
             raise found
         return found
+
+    def learn(self, number: int, step: Step, form: int, found: Turn | BrokenTurnError) -> None:
+        """Keep what a step comes to."""
+        self._turns[number, step, form] = found
+
+    def knows(self, number: int, step: Step, form: int) -> bool:
+        """Tell whether it is known what a step comes to."""
+        return (number, step, form) in self._turns
 
     def _log_to_start_on(self, core: Core, step: Step) -> tuple[Any, ...] | None:
         """Return what a coordinator that starts in this step will find in the log: all that it knows then.
@@ -365,7 +387,7 @@ class Turns:
         assert core.saved is not None
         if step.word not in ("crash", "move") or self._age_max_ms or self.scope.changes_topics:
             return None
-        _, log, held, _, _, _, promised, _, to_come = core.saved
+        _, log, held, _, _, _, promised, _, to_come, _ = core.saved
         if type(log) is not MemoryLogStore or promised._open or to_come != ((), None):
             return None
         written = int(step.operands[0]) if step.operands else 0
@@ -494,12 +516,20 @@ class Turns:
             BrokenTurnError: somebody is.
         """
         key = number, form
-        if key in self._seen:
-            return
-        self._seen[key] = None
+        if key not in self.seen:
+            self.seen[key] = self._broken_for(number, form)
+        broken = self.seen[key]
+        if broken is not None:
+            raise BrokenTurnError(broken)
+
+    def sees(self, form: int) -> bool:
+        """Tell whether what a client sees is looked at."""
+        return form != 0 and self.scope.processes[self.forms[form][0]].protocol == "consumer"
+
+    def _broken_for(self, number: int, form: int) -> BrokenLaw | None:
         place, *own = self.forms[form]
-        if self.scope.processes[place].protocol != "consumer":
-            return
+        if not self.sees(form):
+            return None
         core = self._bring(number)
         consumer = self._consumer(place, tuple(own), core.view)
         if isinstance(consumer, Kip848Consumer) and consumer.epoch > 0:
@@ -510,7 +540,8 @@ class Turns:
                     self._stage.coordinator, self.scope.group_id, consumer.member_id, consumer.epoch, owned
                 )
             except Exception as error:
-                raise BrokenTurnError(BrokenLaw.of(error, 0)) from error
+                return BrokenLaw.of(error, 0)
+        return None
 
 
 def _copy_of(log_store: Any) -> Any:
