@@ -150,19 +150,11 @@ def explore(
             exploration.is_closed = not frontier
             if not frontier or level.depth >= max_depth:
                 break
-            following: list[int] = []
             if jobs > 1 and search.crew is None and len(frontier) >= STATES_TO_SHARE:
                 gc.freeze()
                 search.crew = Crew(search.turns, jobs)
-            for place, number in enumerate(frontier):
-                if place % STATES_BETWEEN_LOOKS == 0:
-                    if limits.are_reached(len(search.states)):
-                        break
-                    search.prepare(frontier[place : place + STATES_BETWEEN_LOOKS])
-                if stops_when_broken and search.broken:
-                    break
-                following += search.expand(number)
-            else:
+            following = list(search.following(frontier, limits, stops_when_broken=stops_when_broken))
+            if not search.was_stopped:
                 frontier = following
                 continue
             last = search.level(level.depth + 1, len(following), limits.cpu_s(), is_whole=False)
@@ -205,6 +197,7 @@ class _Search:
     Attributes:
         turns: what steps come to.
         crew: who works that out, if not this process alone.
+        was_stopped: there were more states to look at when it was enough.
         states: by state, its number.
         transitions: how many steps were taken.
         broken: by law, the state and the step that broke it, whose it was, and what the law says.
@@ -213,6 +206,7 @@ class _Search:
     def __init__(self, turns: Turns) -> None:
         self.turns = turns
         self.crew: Crew | None = None
+        self.was_stopped = False
         self._scope = turns.scope
         processes = turns.scope.processes
         alike: dict[Any, list[int]] = {}
@@ -282,6 +276,20 @@ class _Search:
         yield from self._also
 
     # ------------------------------------------------------------ what comes of it
+
+    def following(self, numbers: Sequence[int], limits: _Limits, *, stops_when_broken: bool) -> Iterator[int]:
+        """Yield the numbers of the new states one step after some states, until it is enough."""
+        self.was_stopped = False
+        for place, number in enumerate(numbers):
+            if place % STATES_BETWEEN_LOOKS == 0:
+                if limits.are_reached(len(self.states)):
+                    self.was_stopped = True
+                    return
+                self.prepare(numbers[place : place + STATES_BETWEEN_LOOKS])
+            if stops_when_broken and self.broken:
+                self.was_stopped = True
+                return
+            yield from self.expand(number)
 
     def prepare(self, numbers: Sequence[int]) -> None:
         """Let the crew work out what steps come to in some states, and what clients see then."""
