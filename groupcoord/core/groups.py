@@ -127,3 +127,8 @@ def check_group_size(member_count: int, max_size: int) -> ErrorCode:
         max_size: ``group.max.size`` (KIP-389) or ``group.consumer.max.size`` (KIP-848).
     """
     return ErrorCode.NONE if member_count <= max_size else ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def why_not_found(group: Group | None, group_id: str, kind: str) -> str:
+    """Say in Kafka's words why there is no group of a kind: there is none of this id, or it is of another kind."""
+    return f"Group {group_id} not found." if group is None else f"Group {group_id} is not a {kind} group."

@@ -398,6 +398,8 @@ FAILED = "The update failed for all features since the following feature had an 
         ("kraft.version", 0, 1, None),
         ("metadata.version", 34, 1, "Local controller 1 only supports versions 7-33"),
         ("nope", 1, 1, "Local controller 1 does not support this feature."),
+        ("nope", 0, 3, "Feature nope not found."),
+        ("kraft.version", 1, 2, "Can't downgrade to a newer version."),
         ("group.version", -1, 1, "A feature version cannot be less than 0."),
         ("group.version", 1, 9, "The controller does not support the given upgrade type."),
         (

@@ -241,6 +241,15 @@ def test_describe_producers(world: DataWorld) -> None:
     assert one.partitions[0].active_producers == ((7, 0, 0, START_MS, -1, 0),)
 
 
+@pytest.mark.parametrize(("policy", "error"), [("compact", "POLICY_VIOLATION"), ("compact,delete", "NONE")])
+def test_records_are_deleted_only_where_the_policy_deletes(world: DataWorld, policy: str, error: str) -> None:
+    """As Kafka refuses it for a topic that is compacted and nothing else."""
+    world.produce(batch(b"a"))
+    world.configure("one", cleanup_policy=policy)
+    request = DeleteRecords((DeleteRecordsTopic("one", (DeleteRecordsPartition(0, -1),)),))
+    assert world.ask(request).topics[0].partitions[0].error_code.name == error
+
+
 # ---------------------------------------------------------------- who may
 
 

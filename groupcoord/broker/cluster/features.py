@@ -179,6 +179,8 @@ def _refusal(update: FeatureUpdate, features: Features, node_id: int) -> str | N
         return f"{invalid} The controller does not support the given upgrade type."
     if level < 0:
         return f"{invalid} A feature version cannot be less than 0."
+    if feature is None and level == 0:
+        return f"{invalid} Feature {name} not found."
     if feature is None:
         return f"{invalid} Local controller {node_id} does not support this feature."
     if not feature.lowest <= level <= feature.level:
@@ -190,7 +192,7 @@ def _refusal(update: FeatureUpdate, features: Features, node_id: int) -> str | N
             "unsafe downgrade."
         )
     if level > in_use and upgrade_type != UpgradeType.UPGRADE:
-        return f"{invalid} Can't upgrade the version of this feature with the upgrade type of a downgrade."
+        return f"{invalid} Can't downgrade to a newer version."
     if level != in_use and not feature.can_change:
         return f"{invalid} The level of this feature stays {in_use} here."
     return None

@@ -53,6 +53,8 @@ def _delete(
         return DeletedRecordsPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if topic.is_internal:
         return DeletedRecordsPartition(index, ErrorCode.INVALID_TOPIC_EXCEPTION)
+    if not data.settings_of(topic).is_deleted:
+        return DeletedRecordsPartition(index, ErrorCode.POLICY_VIOLATION)
     try:
         log = data.log(topic, index)
         end_offset = 0 if log is None else log.end_offset

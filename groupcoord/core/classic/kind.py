@@ -17,7 +17,7 @@ from groupcoord.core.context import Handler, HandlerContext
 from groupcoord.core.creation import Creation
 from groupcoord.core.effects import Continuation, Outcome
 from groupcoord.core.events import Cause, Trigger
-from groupcoord.core.groups import Group, check_group_size
+from groupcoord.core.groups import Group, check_group_size, why_not_found
 from groupcoord.core.messages import (
     DescribedGroup,
     DescribeGroups,
@@ -74,7 +74,7 @@ class ClassicGroups:
         group = self._context.visible(group_id)
         if isinstance(group, GroupMetadata):
             return group.described()
-        error_message = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a classic group."
+        error_message = why_not_found(group, group_id, "classic")
         return DescribedGroup(group_id, ErrorCode.GROUP_ID_NOT_FOUND, error_message, GroupState.DEAD.value)
 
     def topic_deleted(self, topic_id: UUID, now_ms: int) -> None:

@@ -15,6 +15,7 @@ from groupcoord.core.consumer.membership import ConsumerMembership
 from groupcoord.core.context import Handler, HandlerContext
 from groupcoord.core.creation import Creation
 from groupcoord.core.effects import Outcome
+from groupcoord.core.groups import why_not_found
 from groupcoord.core.messages import (
     ConsumerGroupDescribe,
     ConsumerGroupHeartbeat,
@@ -57,7 +58,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup]):
         group = self._context.visible(group_id)
         if isinstance(group, ConsumerGroup):
             return group.described()
-        message = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a consumer group."
+        message = why_not_found(group, group_id, "consumer")
         return DescribedConsumerGroup(group_id, ErrorCode.GROUP_ID_NOT_FOUND, message)
 
     def make_of_records(self, group_id: str) -> ConsumerGroup:

@@ -56,6 +56,7 @@ class ConsumerMembership(ModernMembership[ConsumerGroup, ConsumerDraft]):
     """Handles the consumer groups of one log partition: heartbeats, joins and leaves with the classic protocol."""
 
     GROUP = ConsumerGroup
+    NOUN = "consumer"
     DRAFT = ConsumerDraft
     WHEN_DRAFTED = WhenConsumerGroupDrafted
     HEARTBEAT = ConsumerGroupHeartbeat
@@ -96,8 +97,7 @@ class ConsumerMembership(ModernMembership[ConsumerGroup, ConsumerDraft]):
         if isinstance(group, GroupMetadata) and request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
             self._conversion.upgrade(group, request, token, now_ms)
         else:
-            message = f"Consumer group {request.group_id} not found."
-            self.refuse(request, token, RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, message))
+            self.refuse_without_group(request, token)
 
     def join(self, request: JoinGroup, token: Token, now_ms: int) -> None:
         """Take a join with the classic protocol. If nobody is in the group, it ends, and the joiner begins another."""

@@ -17,7 +17,7 @@ from groupcoord.core.context import HandlerContext
 from groupcoord.core.creation import Creation
 from groupcoord.core.effects import Continuation
 from groupcoord.core.events import Cause, Trigger
-from groupcoord.core.groups import Group
+from groupcoord.core.groups import Group, why_not_found
 from groupcoord.core.messages import JOIN_GROUP_MEMBER_EPOCH, Response
 from groupcoord.core.messages.request import GroupRequest
 from groupcoord.core.modern.draft import Draft
@@ -53,16 +53,18 @@ class WhenDrafted(Continuation):
 class ModernMembership(ABC, Generic[GroupT, DraftT]):
     """Handles heartbeats and other requests that may write, of the groups of one kind of one log partition.
 
-    A kind names the classes of its groups, drafts and continuations, that of its heartbeats, what a request is answered
-    that is refused, and why a member is gone for whom a timer of each kind has fired. It gives by request a function
-    that judges it (:attr:`judges`), and overrides what is its own: :meth:`remove_members`, :meth:`steady_until_ms`,
-    and as far as it has more than that, :meth:`meet_no_group`, :meth:`take_answer`, :meth:`adopt`.
+    A kind has a noun, and names the classes of its groups, drafts and continuations, that of its heartbeats, what a
+    request is answered that is refused, and why a member is gone for whom a timer of each kind has fired. It gives by
+    request a function that judges it (:attr:`judges`), and overrides what is its own: :meth:`remove_members`,
+    :meth:`steady_until_ms`, and as far as it has more than that, :meth:`meet_no_group`, :meth:`take_answer`,
+    :meth:`adopt`.
 
     Attributes:
         judges: by request, who judges it on top of a draft, and returns the answer.
     """
 
     GROUP: ClassVar[type[Any]]
+    NOUN: ClassVar[str]
     DRAFT: ClassVar[type[Any]]
     WHEN_DRAFTED: ClassVar[type[WhenDrafted]]
     HEARTBEAT: ClassVar[type[Any]]
@@ -210,6 +212,15 @@ class ModernMembership(ABC, Generic[GroupT, DraftT]):
             until_ms,
             group.timer(group.SESSION, request.member_id),
         )
+
+    def refuse_without_group(self, request: Any, token: Token) -> None:
+        """Tell a client that there is no group of this kind."""
+        group_id = request.group_id
+        group = self._context.groups.get(group_id)
+        message = why_not_found(group, group_id, self.NOUN)
+        if group is None and isinstance(request, self.HEARTBEAT):
+            message = f"{self.NOUN.capitalize()} group {group_id} not found."
+        self.refuse(request, token, RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, message))
 
     def refuse(self, request: GroupRequest[Any], token: Token, error: RefusedError) -> None:
         """Tell a client that its request can't be granted."""

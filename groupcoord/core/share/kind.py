@@ -10,7 +10,7 @@ from groupcoord.core.administration import Deletion
 from groupcoord.core.classic.membership import allows_session_timeout
 from groupcoord.core.context import Handler, HandlerContext
 from groupcoord.core.creation import Creation
-from groupcoord.core.groups import Group
+from groupcoord.core.groups import Group, why_not_found
 from groupcoord.core.messages import (
     AlterShareGroupOffsets,
     DeleteShareGroupOffsets,
@@ -72,7 +72,7 @@ class ShareGroups(ModernGroups[ShareGroup]):
         group = self._context.visible(group_id)
         if isinstance(group, ShareGroup):
             return group.described()
-        message = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a share group."
+        message = why_not_found(group, group_id, "share")
         return DescribedShareGroup(group_id, ErrorCode.GROUP_ID_NOT_FOUND, message)
 
     def revive(self, group: ShareGroup, now_ms: int) -> None:

@@ -32,7 +32,6 @@ from groupcoord.core.messages import (
 from groupcoord.core.messages.share_state import InitializeShareGroupState
 from groupcoord.core.modern.identity import find_member
 from groupcoord.core.modern.membership import ModernMembership, WhenDrafted
-from groupcoord.core.modern.refusal import RefusedError
 from groupcoord.core.questions import AskShareCoordinator, ShareCoordinatorAnswered
 from groupcoord.core.records import Record
 from groupcoord.core.replies import Reply, Token
@@ -96,6 +95,7 @@ class ShareMembership(ModernMembership[ShareGroup, ShareDraft]):
     """Handles the share groups of one log partition, as far as something may be written for them."""
 
     GROUP = ShareGroup
+    NOUN = "share"
     DRAFT = ShareDraft
     WHEN_DRAFTED = WhenShareGroupDrafted
     HEARTBEAT = ShareGroupHeartbeat
@@ -137,8 +137,7 @@ class ShareMembership(ModernMembership[ShareGroup, ShareDraft]):
 
     def meet_no_group(self, request: Any, token: Token, now_ms: int) -> None:
         """Refuse a request that meets no share group."""
-        message = f"Share group {request.group_id} not found."
-        self.refuse(request, token, RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, message))
+        self.refuse_without_group(request, token)
 
     def _judge_heartbeat(
         self, group: ShareGroup, draft: ShareDraft, request: ShareGroupHeartbeat, now_ms: int

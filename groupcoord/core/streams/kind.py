@@ -9,6 +9,7 @@ from groupcoord.core.classic.kind import ClassicGroups
 from groupcoord.core.context import Handler, HandlerContext
 from groupcoord.core.creation import Creation
 from groupcoord.core.effects import Outcome
+from groupcoord.core.groups import why_not_found
 from groupcoord.core.messages import (
     DescribedStreamsGroup,
     JoinGroup,
@@ -55,7 +56,7 @@ class StreamsGroups(ModernGroups[StreamsGroup]):
         group = self._context.visible(group_id)
         if isinstance(group, StreamsGroup):
             return group.described(self._context.writer.last_durable)
-        message = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a streams group."
+        message = why_not_found(group, group_id, "streams")
         return DescribedStreamsGroup(group_id, ErrorCode.GROUP_ID_NOT_FOUND, message)
 
     def revive(self, group: StreamsGroup, now_ms: int) -> None:

@@ -49,6 +49,7 @@ class StreamsMembership(ModernMembership[StreamsGroup, StreamsDraft]):
     """Handles the streams groups of one log partition."""
 
     GROUP = StreamsGroup
+    NOUN = "streams"
     DRAFT = StreamsDraft
     WHEN_DRAFTED = WhenStreamsGroupDrafted
     HEARTBEAT = StreamsGroupHeartbeat
@@ -88,8 +89,7 @@ class StreamsMembership(ModernMembership[StreamsGroup, StreamsDraft]):
         if isinstance(group, GroupMetadata) and group.is_empty and joins:
             self._upgrade(group, request, token, now_ms)
         else:
-            message = f"Streams group {request.group_id} not found."
-            self.refuse(request, token, RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, message))
+            self.refuse_without_group(request, token)
 
     def _upgrade(self, classic: GroupMetadata, request: StreamsGroupHeartbeat, token: Token, now_ms: int) -> None:
         group = StreamsGroup(request.group_id, self._context.partition, self._environment)

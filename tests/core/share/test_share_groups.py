@@ -11,8 +11,10 @@ from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import (
     AlterShareGroupOffsets,
     AlterShareGroupOffsetsResponse,
+    ConsumerGroupHeartbeat,
     DeletedGroup,
     DeleteGroupsResponse,
+    DeleteShareGroupOffsets,
     DeleteShareGroupOffsetsResponse,
     Heartbeat,
     JoinGroup,
@@ -21,6 +23,9 @@ from groupcoord.messages import (
     ListGroups,
     OffsetCommit,
     OffsetToCommit,
+    ShareGroupHeartbeat,
+    ShareTopicToForget,
+    StreamsGroupHeartbeat,
     SyncGroup,
     TopicToCommit,
 )
@@ -226,6 +231,31 @@ def test_members_of_other_protocols_are_refused(driver: ShareDriver, members: Me
     assert result.error_code is ErrorCode.GROUP_ID_NOT_FOUND
     (listed,) = call(ListGroups((), ("SHARE",))).groups
     assert (listed.protocol_type, listed.group_state, listed.group_type) == ("share", "Stable", "share")
+
+
+def test_who_comes_to_a_group_of_another_kind_is_told_so(driver: ShareDriver, members: Members) -> None:
+    """And who says to be in one that isn't there is told that; administrators in other words (Kafka 4.4)."""
+    members.join("a")
+    call = driver.coordinator.call
+    call(JoinGroup("older", "", protocol_type="consumer", session_timeout_ms=10_000, rebalance_timeout_ms=10_000))
+    requests = [
+        kind(group_id, "m", 3)
+        for group_id in ("group", "older", "none")
+        for kind in (ShareGroupHeartbeat, ConsumerGroupHeartbeat, StreamsGroupHeartbeat)
+    ]
+    forgotten = [DeleteShareGroupOffsets(name, (ShareTopicToForget("orders"),)) for name in ("older", "none")]
+    assert [call(request).error_message for request in (*requests[1:], *forgotten)] == [
+        "Group group is not a consumer group.",
+        "Group group is not a streams group.",
+        "Group older is not a share group.",
+        "Group older is not a consumer group.",
+        "Group older is not a streams group.",
+        "Share group none not found.",
+        "Consumer group none not found.",
+        "Streams group none not found.",
+        "Group older is not a share group.",
+        "Group none not found.",
+    ]
 
 
 # ---------------------------------------------------------------- the share coordinator is slow, or out of reach

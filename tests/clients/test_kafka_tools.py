@@ -1,0 +1,77 @@
+"""Kafka's own tools print of the server what they print of Apache Kafka, command by command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.clients.kafka_tools import (
+    DIFFERENCES,
+    Difference,
+    Printed,
+    differing,
+    groupcoord,
+    kafka,
+    read_answers,
+    read_commands,
+    read_differences,
+    run_all,
+)
+from tests.storage.real_broker import LIBS, needs_kafka
+
+needs_java, needs_broker = needs_kafka
+needs_tools = pytest.mark.skipif(
+    not any(LIBS.glob("kafka-tools-4.*.jar")), reason=f"there is no kafka-tools of Kafka 4 in {LIBS}"
+)
+
+
+def test_every_command_has_an_answer_of_kafka() -> None:
+    """What was noted is of the commands that there are, in their order, and each tool takes some and refuses some."""
+    answers = read_answers()
+    assert [answer.command for answer in answers] == read_commands()
+    assert {answer.status for answer in answers} == {0, 1}
+
+
+def test_every_difference_is_of_some_command() -> None:
+    """None is left of a command that is gone, and each has its reason."""
+    commands = read_commands()
+    for entry in read_differences():
+        assert any(entry.is_about(command) for command in commands), entry
+        assert entry.kafka or entry.here, entry
+
+
+def test_what_is_not_excused_is_told() -> None:
+    """A line more, a line less and another status, unless they are permitted for this command."""
+    kafka_printed, ours = Printed("tool a", 0, ("same", "theirs")), Printed("tool a", 1, ("ours", "same"))
+    assert differing(kafka_printed, kafka_printed, []) == []
+    told = ["tool a", "    status 1 instead of 0", "    - theirs", "    + ours"]
+    assert differing(kafka_printed, ours, []) == told
+    assert differing(kafka_printed, ours, [Difference("tool b", "", ("theirs",), ("ours",), True)]) == told
+    assert differing(kafka_printed, ours, [Difference("tool", "", ("thei.*",), ("ours",), True)]) == []
+
+
+@pytest.mark.slow
+@needs_java
+@needs_tools
+def test_the_tools_print_the_same_of_the_server(tmp_path: Path) -> None:
+    """But for the lines that ``tools/differences.toml`` permits."""
+    permitted = read_differences()
+    with groupcoord(tmp_path) as bootstrap:
+        ours = list(run_all(bootstrap, tmp_path))
+    told = [
+        line for theirs, own in zip(read_answers(), ours, strict=True) for line in differing(theirs, own, permitted)
+    ]
+    assert not told, f"neither like Kafka nor in {DIFFERENCES.name}:\n" + "\n".join(told)
+
+
+@pytest.mark.slow
+@needs_java
+@needs_tools
+@needs_broker
+def test_a_broker_makes_them_print_what_was_noted(tmp_path: Path) -> None:
+    """So that what the server is held against is what Apache Kafka does, and not what it did once by chance."""
+    with kafka(tmp_path) as bootstrap:
+        again = list(run_all(bootstrap, tmp_path))
+    told = [line for noted, now in zip(read_answers(), again, strict=True) for line in differing(noted, now, [])]
+    assert not told, "\n".join(told)
