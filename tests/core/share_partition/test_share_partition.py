@@ -93,6 +93,27 @@ def test_a_hole_of_which_a_part_was_read() -> None:
     assert acquire(partition, [LogBatch(4, 7), LogBatch(8, 9)]) == [(4, 7, 1), (9, 9, 1)]
 
 
+def test_what_comes_again_as_a_whole_is_kept_as_a_whole() -> None:
+    """A batch has a state for each of its records only where they differ: so a large one that fails takes no memory."""
+    partition = SharePartition(0)
+    for count in (1, 2, 3):
+        assert acquire(partition, ONE) == [(0, 9, count)]
+        assert [(run.first, run.last) for run in partition.runs()] == [(0, 9)]
+        say(partition, (0, 9, [2]))
+
+
+def test_a_group_may_know_no_renewals() -> None:
+    """Then one is refused, and takes what else was said along (KIP-1222)."""
+    partition = SharePartition(0)
+    acquire(partition, ONE)
+    renewing = [Acknowledgement(0, 1, [1, 4])]
+    with pytest.raises(RefusedAcknowledgementError) as refused:
+        partition.acknowledge("ann", renewing, SETTINGS._replace(renew_acknowledge_enable=False), 0)
+    assert refused.value.error_code is ErrorCode.INVALID_RECORD_STATE
+    assert say(partition, (0, 1, [1, 4])) is ErrorCode.NONE
+    assert partition.start_offset == 1
+
+
 def test_records_that_fail_often_come_alone() -> None:
     """Half of a batch, then a quarter, and at their last attempt one by one (KIP-1240)."""
     partition = SharePartition(0, (StateBatch(0, 7, 0, 3),))
