@@ -100,7 +100,11 @@ class World:
             seed=seed,
             topics=Topics(options.topics),
             store_faults=[
-                StoreFault(START_MS + f.start_ms, START_MS + f.end_ms, f.flush_ms, f.refusal_percent) for f in troubles
+                StoreFault(
+                    *(START_MS + fault.start_ms, START_MS + fault.end_ms),
+                    *(fault.flush_ms, fault.refusal_percent, fault.broken_read_percent),
+                )
+                for fault in troubles
             ],
             has_share_groups=bool(share_workers),
         )

@@ -33,6 +33,7 @@ from groupcoord.sim import (
     TransactionalProducer,
     World,
     WorldOptions,
+    parse_scenario,
     rolling_restart,
     run_seed,
     swarm_options,
@@ -54,6 +55,10 @@ FAULTS: dict[str, list[Fault]] = {
     "lossy network": [LossyNetwork(start_ms=60_000, end_ms=80_000, probability=0.2)],
     "slow log": [LogTrouble(start_ms=60_000, end_ms=80_000, flush_ms=3_000)],
     "failing log": [LogTrouble(start_ms=60_000, end_ms=80_000, refusal_percent=60)],
+    "log that can't be read": [
+        *(NodeCrash(start_ms=60_000, end_ms=65_000, node_id=node_id) for node_id in (1, 2)),
+        LogTrouble(start_ms=60_000, end_ms=80_000, broken_read_percent=60),
+    ],
     "consumer crash": [ConsumerCrash(start_ms=60_000, end_ms=90_000, consumer=1, group="billing")],
     "death": [ConsumerCrash(start_ms=60_000, end_ms=60_000, consumer=1, group="billing", stays_dead=True)],
     "stop": [ConsumerStop(start_ms=60_000, end_ms=65_000, consumer=1, group="billing")],
@@ -93,6 +98,21 @@ def test_skipping_what_repeats_changes_nothing(name: str) -> None:
     first, second = skipping.run(), whole.run()
     assert evolve(first, events=0, looks=0) == evolve(second, events=0, looks=0)
     assert first.events < second.events
+
+
+def test_nothing_is_served_of_a_log_that_cannot_be_read() -> None:
+    """While loads break off nobody can commit; when the log is well again everybody can, and every law holds."""
+    crashes = [NodeCrash(start_ms=60_000, end_ms=62_000, node_id=node_id) for node_id in (1, 2)]
+    text = 'duration = "2m"\n[topics]\norders = 6\n[[groups]]\nname = "billing"\nmembers = 3\ntopics = ["orders"]\n'
+    event = '[[events]]\nkind = "unreadable-log"\npercent = 100\nat = "1m"\nfor = "30s"\n'
+    (trouble,) = parse_scenario(text + event).options_of(7).faults
+
+    last = []
+    for faults in (crashes, [*crashes, trouble]):
+        lines, _ = trace_of(7, small_world(*faults))
+        last.append(max(line.split()[0] for line in lines if "could not commit" in line or "loses" in line))
+
+    assert last[0] < "00:01:10" < "00:01:29" < last[1] < "00:01:40"
 
 
 def test_a_topic_that_grows_while_a_static_leader_is_away() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from attrs import frozen
@@ -46,18 +46,20 @@ NOBODY = Leader(-1, -1)
 
 @frozen
 class StoreFault:
-    """A time in which the log is slow or refuses to write.
+    """A time in which the log is slow, refuses to write, or can't be read to its end.
 
     Attributes:
         start_ms, end_ms: from and until when (milliseconds since the Unix epoch).
         flush_ms: how rarely it writes meanwhile; longer than the whole time: not until the end.
         refusal_percent: how many writes in a hundred fail.
+        broken_read_percent: how many reads in a hundred break off halfway.
     """
 
     start_ms: int
     end_ms: int
     flush_ms: int = 0
     refusal_percent: int = 0
+    broken_read_percent: int = 0
 
 
 class Answers(Protocol):
@@ -136,6 +138,20 @@ class ClusterLog:
             return None
         return REFUSALS[number // 100 % len(REFUSALS)]("injected")
 
+    def read(self, partition: int) -> Iterable[LogRecord]:
+        """Return the records of a log partition, in order: as they were written or as a cleaner left them.
+
+        Raises:
+            StorageError: while they are walked, if the read breaks off.
+        """
+        is_compacted = self.is_loaded_compacted(partition)
+        entries = self.compacted(partition) if is_compacted else self.memory.read(partition)
+        now_ms = self._scheduler.time_ms
+        percent = max((fault.broken_read_percent for fault in self._active(now_ms)), default=0)
+        if percent and mixed(self._chance_key + partition, now_ms) // 100 % 100 < percent:
+            return _broken_off(tuple(entries))
+        return entries
+
     def _active(self, now_ms: int) -> list[StoreFault]:
         return [fault for fault in self._faults if fault.start_ms <= now_ms < fault.end_ms] if self._faults else []
 
@@ -176,6 +192,11 @@ class ClusterLog:
             found = compacted(list(self.memory.read(partition)), 1.0, keeps_tombstones=True)
             self._compacted[partition] = end_offset, found
         return found
+
+
+def _broken_off(entries: Sequence[LogRecord]) -> Iterator[LogRecord]:
+    yield from entries[: len(entries) // 2]
+    raise StorageError("injected")
 
 
 def _ignore(*_: object) -> None:
@@ -263,12 +284,10 @@ class NodeLog:
         return None
 
     def read(self, partition: int) -> Iterable[LogRecord]:
-        """Return the records of a log partition, in order: as they were written or as a cleaner left them."""
+        """Return the records of a log partition, in order. See :meth:`ClusterLog.read`."""
         if self.lease_ms is not None:
             self.check_ownership()
-        if self._log.is_loaded_compacted(partition):
-            return self._log.compacted(partition)
-        return self._log.memory.read(partition)
+        return self._log.read(partition)
 
     def check_ownership(self) -> bool:
         """Look whose the log is. See :class:`groupcoord.log_store.OwnedStore`."""

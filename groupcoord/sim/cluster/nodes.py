@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from groupcoord.config.group_settings import ConsumerGroupSettings
-from groupcoord.coordinator import GroupCoordinator, PartitionStatus
+from groupcoord.coordinator import GroupCoordinator, LoadError, PartitionStatus
 from groupcoord.core.host import CreateTopics, create_no_topics
 from groupcoord.core.questions import ShareCoordinatorAnswered
 from groupcoord.errors import ErrorCode
@@ -417,14 +417,18 @@ class CoordinatorNode:
             self._loading[partition] = passed
             if is_loaded:
                 del self._loading[partition]
-                self.coordinator.continue_load(partition)
-            else:
-                self.coordinator.continue_load(partition, 1)
+            try:
+                self.coordinator.continue_load(partition, None if is_loaded else 1)
+            except LoadError:
+                self._loading.pop(partition, None)
+                self._failed(partition)
+                is_loaded = True
+            if not is_loaded:
                 self._scheduler.at(self._scheduler.time_ms + options.load_step_ms, self._rank, self._load_on, step)
         self._settle_after(partition)
 
     def _failed(self, partition: int) -> None:
-        """An append has an unknown outcome: the log partition is loaded again in a while, as a host does."""
+        """An append has an unknown outcome, or a load breaks off: it is loaded again in a while, as a host does."""
         self._scheduler.at(self._scheduler.time_ms + RELOAD_PAUSE_MS, self._rank, self._reload, (self._life, partition))
 
     def _reload(self, due: tuple[int, int]) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
+from attrs import evolve
+
 from groupcoord.broker.records.node_data import NotLeaderError
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
@@ -78,6 +80,7 @@ class SharedTopics:
         self.data = TopicData(options.config, scheduler, self.registry)
         for name in topics.names():
             self.set_partition_count(name)
+        faults = [evolve(fault, broken_read_percent=0) for fault in faults]
         self.state_log = ClusterLog(
             scheduler, 1, seed=seed, flush_ms=options.flush_ms, faults=faults, leaders=log.leaders, is_compacted=False
         )

@@ -190,6 +190,15 @@ def _failing_log(table: TableReader, targets: EventTargets) -> Make:
     return make
 
 
+def _unreadable_log(table: TableReader, targets: EventTargets) -> Make:
+    percent, bounds = table.number("percent", at_least=1, at_most=100), table.duration_range("for")
+
+    def make(chance: Random, at_ms: int) -> list[Fault]:
+        return [LogTrouble(start_ms=at_ms, end_ms=at_ms + chance.randint(*bounds), broken_read_percent=percent)]
+
+    return make
+
+
 def _grow_topic(table: TableReader, targets: EventTargets) -> Make:
     topic = table.text("topic")
     table.require_known("topic", topic, targets.topics)
@@ -238,6 +247,7 @@ FAULT_EVENTS: dict[str, Callable[[TableReader, EventTargets], Make]] = {
     "lose-messages": _lose_messages,
     "slow-log": _slow_log,
     "failing-log": _failing_log,
+    "unreadable-log": _unreadable_log,
     "grow-topic": _grow_topic,
     "create-topic": _create_topic,
     "delete-topic": _delete_topic,

@@ -91,14 +91,16 @@ class LossyNetwork(Fault):
 
 @frozen(kw_only=True)
 class LogTrouble(Fault):
-    """The log is slow, or refuses to write, or both (see :class:`groupcoord.sim.cluster.log.StoreFault`)."""
+    """The log is slow, refuses to write, can't be read (see :class:`groupcoord.sim.cluster.log.StoreFault`)."""
 
     flush_ms: int = 0
     refusal_percent: int = 0
+    broken_read_percent: int = 0
 
     def begin(self, stage: Stage, population: Population) -> None:
         """Say so; the log knows by itself."""
-        stage.record(f"the log writes every {self.flush_ms} ms and refuses {self.refusal_percent} %")
+        broken = f", {self.broken_read_percent} % of reads break off" if self.broken_read_percent else ""
+        stage.record(f"the log writes every {self.flush_ms} ms and refuses {self.refusal_percent} %{broken}")
 
     def end(self, stage: Stage, population: Population) -> None:
         """Say so."""

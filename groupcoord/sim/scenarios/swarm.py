@@ -73,6 +73,7 @@ def swarm_options(seed: int) -> WorldOptions:
     faults += _others(seed, duration_ms, cluster, topics, groups)
     cluster, applications = _with_applications(seed, duration_ms, cluster, topics)
     faults += applications
+    faults = _with_broken_reads(seed, faults)
     cluster, workers = _with_workers(seed, duration_ms, cluster, topics)
     faults += workers
     return WorldOptions(
@@ -83,6 +84,17 @@ def swarm_options(seed: int) -> WorldOptions:
         duration_ms=duration_ms,
         law_interval_ms=chance.choice((0, 100, 1_000, 1_000)),
     )
+
+
+def _with_broken_reads(seed: int, faults: list[Fault]) -> list[Fault]:
+    """Return the faults; while a log refuses to write, reads of it may break off as well."""
+    chance = stream(seed, "swarm", "reads")
+    return [
+        evolve(fault, broken_read_percent=chance.choice((0, 50, 100)))
+        if isinstance(fault, LogTrouble) and fault.refusal_percent
+        else fault
+        for fault in faults
+    ]
 
 
 def _others(
