@@ -1,4 +1,6 @@
-"""The example of three replicas as processes that are killed and stopped, and clients that write down what they hear.
+"""The example of three replicas as processes that are killed and stopped, as their database is, under commits.
+
+Clients write down what they hear.
 
     python -m tests.cluster.chaos FAULTS [SEED]
 
@@ -28,7 +30,9 @@ REPLICAS = 3
 GROUPS = 24
 ANSWER_S, AGAIN_S, WAIT_S = 2.0, 0.02, 60.0
 STOPPED_S = (0.3, 1.2, 2.0, 4.0)
-FAULTS = (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM)
+DATABASE = "the database crashes"
+FAULTS = (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM, DATABASE)
+DOWN_S = 1.0
 
 
 class LostError(AssertionError):
@@ -129,8 +133,8 @@ class Client:
 class Chaos:
     """Three replicas, clients, and what is done to the replicas."""
 
-    def __init__(self, conninfo: str, seed: int) -> None:
-        self._conninfo = conninfo
+    def __init__(self, server: PostgresServer, seed: int) -> None:
+        self._server = server
         self._random = random.Random(seed)
         self._free = FreePorts()
         self.ports = [self._free.first + number for number in range(REPLICAS)]
@@ -139,7 +143,7 @@ class Chaos:
         self.silent_s: dict[str, list[float]] = defaultdict(list)
 
     def _start(self, port: int) -> subprocess.Popen[bytes]:
-        return subprocess.Popen([sys.executable, EXAMPLE, self._conninfo, str(port)], stderr=subprocess.DEVNULL)
+        return subprocess.Popen([sys.executable, EXAMPLE, self._server.conninfo, str(port)], stderr=subprocess.DEVNULL)
 
     async def run(self, faults: int) -> None:
         """Do so many things to replicas under commits, then see that everything is there.
@@ -180,10 +184,25 @@ class Chaos:
         while any(client.answered_s < since_s for client in self.clients):
             await asyncio.sleep(AGAIN_S)
 
-    async def _fault(self, kind: signal.Signals) -> None:
-        place = self._random.randrange(REPLICAS)
+    async def _fault(self, kind: signal.Signals | str) -> None:
         for client in self.clients:
             client.longest_s = 0.0
+        if isinstance(kind, signal.Signals):
+            await self._send(kind)
+        else:
+            self._server.crash()
+            await asyncio.sleep(DOWN_S)
+            self._server.start()
+            await self._until_all_are_answered()
+            self.silent_s[f"{kind}, and is back {DOWN_S} s later"].append(self._longest_s())
+        await self._until_all_are_there()
+        await asyncio.sleep(self._random.uniform(0.5, 1.5))
+
+    def _longest_s(self) -> float:
+        return max(client.longest_s for client in self.clients)
+
+    async def _send(self, kind: signal.Signals) -> None:
+        place = self._random.randrange(REPLICAS)
         self.processes[place].send_signal(kind)
         name = kind.name
         if kind is signal.SIGSTOP:
@@ -194,11 +213,9 @@ class Chaos:
         else:
             await asyncio.to_thread(self.processes[place].wait)
         await self._until_all_are_answered()
-        self.silent_s[name].append(max(client.longest_s for client in self.clients))
+        self.silent_s[name].append(self._longest_s())
         if kind is not signal.SIGSTOP:
             self.processes[place] = self._start(self.ports[place])
-        await self._until_all_are_there()
-        await asyncio.sleep(self._random.uniform(0.5, 1.5))
 
     def close(self) -> None:
         """Kill what is there."""
@@ -214,7 +231,7 @@ def run_chaos(server: PostgresServer, faults: int, seed: int) -> Chaos:
     Raises:
         LostError: something that was acknowledged isn't there.
     """
-    chaos = Chaos(server.conninfo, seed)
+    chaos = Chaos(server, seed)
     try:
         asyncio.run(chaos.run(faults))
     finally:

@@ -241,6 +241,11 @@ class SharingMachine(RuleBasedStateMachine):
                 self.laws[partition].looked(epoch, began_ms)
             self.hear(process)
 
+    @rule(number=st.integers(0, 2), partition=st.integers(0, PARTITIONS - 1))
+    def take_over(self, number: int, partition: int) -> None:
+        """Take over what another one may have, as somebody does who is wrong about who lives."""
+        self.processes[number].node.store.take_over(partition)
+
     @rule(number=st.integers(0, 2))
     def work(self, number: int) -> None:
         process = self.processes[number]
