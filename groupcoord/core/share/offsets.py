@@ -119,12 +119,16 @@ def draft_deletion(
 ) -> DeleteShareGroupOffsetsResponse:
     """Draft that a group stands nowhere in some topics, and return what is answered if the share coordinator agrees.
 
+    Of a group that never stood anywhere nothing is said, whatever the topics (Kafka 4.4).
+
     Raises:
         RefusedError: NON_EMPTY_GROUP.
     """
     check_empty(draft)
     state = draft.state
     known = state.state_partitions
+    if not known.is_written:
+        return DeleteShareGroupOffsetsResponse()
     existing = topics.existing([topic.topic_name for topic in request.topics])
     responses: list[ForgottenShareTopic] = []
     partitions: dict[UUID, frozenset[int]] = {}
@@ -155,7 +159,10 @@ def forgotten(response: DeleteShareGroupOffsetsResponse, error_codes: ErrorCodes
 
 
 def draft_group_deletion(draft: ShareDraft, topics: KnownTopics) -> DeleteShareGroupState | None:
-    """Draft that a group stands nowhere any more; return what the share coordinator is asked, None if nothing."""
+    """Draft that a group stands nowhere any more; return what the share coordinator is asked, None if nothing.
+
+    Where it stands nowhere since its offsets were deleted, it writes that once more, and asks for nothing (Kafka 4.4).
+    """
     known = draft.state.state_partitions
     partitions: dict[UUID, frozenset[int]] = {}
     for topic_id, name in known.deleting.items():
@@ -165,7 +172,7 @@ def draft_group_deletion(draft: ShareDraft, topics: KnownTopics) -> DeleteShareG
     for entries in (known.initialized, known.initializing):
         for topic_id, entry in entries.items():
             partitions[topic_id] = partitions.get(topic_id, frozenset()) | entry.partitions
-    if not partitions:
+    if not known.is_written:
         return None
     draft.write(_deleting(known, partitions, topics).to_record(draft.state.group_id))
     return _delete_request(draft.state.group_id, partitions)

@@ -42,11 +42,13 @@ class StatePartitions:
         initializing: topic id → partitions for which the share coordinator was asked to make a state.
         initialized: topic id → partitions for which it has one.
         deleting: topic id → name of the topics whose states it was asked to forget.
+        is_written: the log has a record of it, if only one that says that there are none.
     """
 
     initializing: Mapping[UUID, NamedPartitions] = field(factory=dict)
     initialized: Mapping[UUID, NamedPartitions] = field(factory=dict)
     deleting: Mapping[UUID, str] = field(factory=dict)
+    is_written: bool = True
 
     @classmethod
     def of(cls, record: ShareGroupStatePartitionMetadataRecord) -> StatePartitions:
@@ -96,10 +98,11 @@ class StatePartitions:
     def without_topics(self, topic_ids: Iterable[UUID]) -> StatePartitions:
         """Return what is without topics that are gone."""
         gone = set(topic_ids)
-        return StatePartitions(
-            {topic_id: entry for topic_id, entry in self.initializing.items() if topic_id not in gone},
-            {topic_id: entry for topic_id, entry in self.initialized.items() if topic_id not in gone},
-            {topic_id: name for topic_id, name in self.deleting.items() if topic_id not in gone},
+        return evolve(
+            self,
+            initializing={topic_id: entry for topic_id, entry in self.initializing.items() if topic_id not in gone},
+            initialized={topic_id: entry for topic_id, entry in self.initialized.items() if topic_id not in gone},
+            deleting={topic_id: name for topic_id, name in self.deleting.items() if topic_id not in gone},
         )
 
     # ------------------------------------------------------------ questions
@@ -127,7 +130,7 @@ class StatePartitions:
         return frozenset(missing - _partitions_of(self.initializing, topic_id) if counts_initializing else missing)
 
 
-NO_STATE_PARTITIONS = StatePartitions()
+NO_STATE_PARTITIONS = StatePartitions(is_written=False)
 
 
 def _by_topic(topics: Iterable[NamedTopicPartitions]) -> dict[UUID, NamedPartitions]:

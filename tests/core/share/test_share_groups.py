@@ -356,6 +356,31 @@ def test_what_the_share_coordinator_refuses(driver: ShareDriver, members: Member
     assert codes(again) == [ErrorCode.NONE]
 
 
+def test_a_group_that_never_stood_anywhere_forgets_nothing(driver: ShareDriver, members: Members) -> None:
+    """Nothing is said of the topics, and nothing is written (Kafka 4.4)."""
+    members.join("a", "nowhere")
+    members.leave("a")
+    before = len(driver.written())
+    assert members.forget("orders", "nobody's").answer(DeleteShareGroupOffsetsResponse).responses == ()
+    assert len(driver.written()) == before
+
+
+def test_a_group_that_stands_nowhere_says_so_before_it_goes(driver: ShareDriver, members: Members) -> None:
+    """If it ever stood anywhere: in Kafka 4.4 that is an append of its own, before the one with the tombstones."""
+    members.alter("orders", p0=7)
+    members.forget("orders")
+    Members(driver, "other").join("a", "nowhere")
+    Members(driver, "other").leave("a")
+    before = len(driver.written())
+    assert driver.delete("group", "other").answer(DeleteGroupsResponse).results == (
+        DeletedGroup("group", ErrorCode.NONE),
+        DeletedGroup("other", ErrorCode.NONE),
+    )
+    written = [(type(record).__name__, record.group_id) for record in driver.written()[before:]]
+    assert written[0] == ("ShareGroupStatePartitionMetadataRecord", "group")
+    assert [record for record in written if record[0] == "ShareGroupStatePartitionMetadataRecord"] == written[:1]
+
+
 def test_groups_are_deleted_with_their_states(driver: ShareDriver, members: Members) -> None:
     """Nothing is left of one whose states are forgotten; else it stays, with the error (KIP-932)."""
     members.alter("orders", p0=7)
