@@ -160,7 +160,8 @@ class Following:
         """Write the tables that are made of others as a whole, and the page; return what it says, and the tables."""
         records, facts = tables.table("records"), facts_of(tables.table("commits")).persist()
         history = tables.table("history").persist()
-        (now_ms,) = last_moment(records).collect()[0]
+        (last_ms,) = last_moment(records).collect()[0]
+        now_ms = self._input.judged_at_ms(last_ms, read_ms)
         counts: dict[str, int] = {}
         current, counts["current_offsets"] = self._replace(spark, "current_offsets", tables.table("current_offsets"))
         made = {name: tables.table(name) for name in ("read_counts", "corrupt")}

@@ -11,9 +11,11 @@ import pytest
 from groupcoord.analysis.columns.errors import InputError
 from groupcoord.analysis.columns.tailing import LogChangedError
 from groupcoord.analysis.columns.tasks import LogTask, RecordTask
+from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.running import tails
 from groupcoord.analysis.running.analysis import LocalAnalysis
 from groupcoord.analysis.running.following import LocalFollowing, Progress
+from groupcoord.analysis.running.sources import ClusterSource, LogSource
 from groupcoord.analysis.running.tails import LogTail
 from groupcoord.clock import ManualClock
 
@@ -123,3 +125,14 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(
     changes = 4
     with pytest.raises(LogChangedError):
         LocalFollowing([whole_log], tmp_path / "again").run(lambda wait_s: True, lambda progress: None)
+
+
+def test_a_cluster_is_judged_as_of_now() -> None:
+    """Files tell nothing behind their last record; a cluster goes on though nothing comes to its log."""
+    of_files = LogSource(frozenset(), None, ["log"])
+    of_cluster = ClusterSource(frozenset(), None, ClusterAddress("localhost:1"), "__consumer_offsets")
+
+    assert of_files.judged_at_ms(1_000, 60_000) == 1_000
+    assert of_cluster.judged_at_ms(1_000, 60_000) == 60_000
+    assert of_cluster.judged_at_ms(61_000, 60_000) == 61_000
+    assert of_cluster.judged_at_ms(None, 60_000) is None

@@ -236,9 +236,8 @@ class LocalFollowing:
         for kind, name in TABLES_OF_KINDS.items():
             files.write_rows(name, rows[kind])
         times_ms = [log.last_timestamp_ms for log in self._logs.values()]
-        now_ms = max((one for one in times_ms if one is not None), default=None)
-        if now_ms is not None and self._source.asks_for_ends:
-            now_ms = max(now_ms, read_ms)  # a cluster goes on though nothing comes to its log
+        last_ms = max((one for one in times_ms if one is not None), default=None)
+        now_ms = self._source.judged_at_ms(last_ms, read_ms)
         known = Known.of(self._facts(), rows)
         files.write("current_offsets", known.current)
         files.write("commits", _as_commits(known.facts))

@@ -75,6 +75,17 @@ class Source(ABC):
         """Whether a cluster tells where they end, another time something else."""
         return False
 
+    def judged_at_ms(self, last_ms: int | None, read_ms: int) -> int | None:
+        """Return the moment to judge from, in milliseconds since 1970, where logs are followed; None: it isn't known.
+
+        Args:
+            last_ms: the last timestamp of the records, if there are any.
+            read_ms: when the logs were looked at.
+        """
+        if last_ms is None or not self.asks_for_ends:
+            return last_ms
+        return max(last_ms, read_ms)  # a cluster goes on though nothing comes to its log
+
     def read_ends(self, topics: Collection[str]) -> pa.Table | None:
         """Return where topics end, or None if that can't be told.
 
