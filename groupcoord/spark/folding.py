@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from fsspec import AbstractFileSystem
-from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -47,7 +45,8 @@ from groupcoord.spark.group_schemas import (
     REBALANCES,
     REVOCATIONS,
 )
-from groupcoord.spark.packing import BLOBS, ROWS_MAX, blob_rows
+from groupcoord.spark.output import task_file
+from groupcoord.spark.packing import BLOBS, batched, blob_rows, row_batches
 from groupcoord.spark.schemas import RECORDS
 from groupcoord.spark.tables import facts_tables, is_offset_record, with_transactions
 
@@ -158,8 +157,7 @@ def history(records: DataFrame, *, session_timeout_ms: int | None = None) -> Dat
 
     def fold(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tables = (pa.Table.from_batches([batch]) for batch in batches)
-        for rows in batched(map(as_row, folded_histories(tables, session_timeout_ms))):
-            yield pa.RecordBatch.from_pylist(rows, to_arrow_schema(HISTORY))
+        return row_batches(map(as_row, folded_histories(tables, session_timeout_ms)), HISTORY)
 
     return sorted_rows(records).mapInArrow(fold, HISTORY)
 
@@ -168,12 +166,6 @@ def as_row(found: HistoryRow) -> dict[str, Any]:
     """Return a row of the history as it is in :data:`groupcoord.spark.group_schemas.HISTORY`."""
     (partition, group_id), kind, row = found
     return {"group_id": group_id, "log_partition": partition, "kind": kind, kind: row}
-
-
-def batched(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """Yield rows together, so that there are enough for an Arrow batch."""
-    while some := list(islice(rows, ROWS_MAX)):
-        yield some
 
 
 # ---------------------------------------------------------------- tables of their own
@@ -228,8 +220,7 @@ def _writer(
     file_system: AbstractFileSystem, folders: Mapping[str, str]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        part = f"part-{0 if context is None else context.partitionId():05d}.snappy.parquet"
+        part = task_file()
         files: dict[str, TableFile] = {}
         commits = CommitFold()
         with ExitStack() as stack:

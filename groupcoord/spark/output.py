@@ -43,6 +43,12 @@ def task_attempt() -> int:
     return 0 if context is None else int(context.taskAttemptId())
 
 
+def task_file() -> str:
+    """Return the name of the file that the task writes which runs here."""
+    context = TaskContext.get()
+    return f"part-{0 if context is None else context.partitionId():05d}.snappy.parquet"
+
+
 @contextmanager
 def _times_in_micros(spark: SparkSession) -> Iterator[None]:
     """Let timestamps be written as Parquet has them: by itself Spark writes INT96, which tells others no time zone."""

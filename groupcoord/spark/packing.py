@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
-from itertools import groupby
+from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any
 from zlib import crc32
@@ -86,6 +86,19 @@ def table_of(blobs: Iterable[bytes]) -> pa.Table:
     return pa.concat_tables([pa.ipc.open_stream(blob).read_all() for blob in blobs])
 
 
+def batched(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """Yield rows together, so that there are enough for an Arrow batch."""
+    left = iter(rows)
+    while some := list(islice(left, ROWS_MAX)):
+        yield some
+
+
+def row_batches(rows: Iterable[Row], schema: StructType) -> Iterator[pa.RecordBatch]:
+    """Yield rows as Arrow batches; what one does not have is null."""
+    columns = to_arrow_schema(schema)
+    return (pa.RecordBatch.from_pylist(some, columns) for some in batched(rows))
+
+
 def packed(name: str, table: DataFrame, by: tuple[str, ...]) -> DataFrame:
     """Return the rows of a table in blobs by bucket.
 
@@ -131,11 +144,8 @@ def judged(
     ordered = together.repartition("bucket").sortWithinPartitions("bucket")
 
     def judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        arrow_schema = to_arrow_schema(schema)
         for known in _buckets(batches):
-            rows = list(tell(known))
-            for start in range(0, len(rows), ROWS_MAX):
-                yield pa.RecordBatch.from_pylist(rows[start : start + ROWS_MAX], arrow_schema)
+            yield from row_batches(tell(known), schema)
 
     return ordered.mapInArrow(judge, schema)
 

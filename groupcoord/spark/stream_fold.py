@@ -15,7 +15,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import evolve, fields, frozen
-from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -35,8 +34,8 @@ from groupcoord.records.schemas import RecordType
 from groupcoord.spark.decoding import new_file
 from groupcoord.spark.folding import FOLDED, as_row, folded_rows
 from groupcoord.spark.group_schemas import HISTORY
-from groupcoord.spark.output import task_attempt
-from groupcoord.spark.packing import ROWS_MAX
+from groupcoord.spark.output import task_attempt, task_file
+from groupcoord.spark.packing import row_batches
 from groupcoord.spark.schemas import CURRENT_OFFSETS
 from groupcoord.spark.state_buckets import bucket_column
 
@@ -121,13 +120,11 @@ def carrier(settings: CarrySettings) -> Callable[[Iterable[pa.RecordBatch]], Ite
 
 def _write_history(rows: Iterable[dict[str, Any]], settings: CarrySettings) -> int:
     """Write what a task adds to the history, and return how many rows that is; no file if there are none."""
-    batches = _in_batches(rows, HISTORY)
+    batches = row_batches(rows, HISTORY)
     first = next(batches, None)
     if first is None:
         return 0
-    context = TaskContext.get()
-    name = f"part-{0 if context is None else context.partitionId():05d}.snappy.parquet"
-    with new_file(settings.folder.file_system, f"{settings.history}/{name}", first.schema) as file:
+    with new_file(settings.folder.file_system, f"{settings.history}/{task_file()}", first.schema) as file:
         for batch in chain([first], batches):
             file.write(batch)
     return file.rows
@@ -219,18 +216,6 @@ def told_row(found: HistoryRow) -> dict[str, Any]:
     return row | {"log_partition": None if row["log_partition"] == NO_PARTITION else row["log_partition"]}
 
 
-def _in_batches(rows: Iterable[dict[str, Any]], schema: StructType) -> Iterator[pa.RecordBatch]:
-    made = to_arrow_schema(schema)
-    some: list[dict[str, Any]] = []
-    for row in rows:
-        some.append(row)
-        if len(some) >= ROWS_MAX:
-            yield pa.RecordBatch.from_pylist(some, made)
-            some = []
-    if some:
-        yield pa.RecordBatch.from_pylist(some, made)
-
-
 # ---------------------------------------------------------------- what states tell
 
 
@@ -273,7 +258,7 @@ def _told(
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def told(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         blobs = (blob for batch in batches for blob in batch.column("blob").to_pylist())
-        return _in_batches((row for blob in blobs for row in tell(decode_state(blob))), schema)
+        return row_batches((row for blob in blobs for row in tell(decode_state(blob))), schema)
 
     return told
 
