@@ -24,7 +24,6 @@ from groupcoord.core.records import (
     ZERO_UUID,
     GroupMetadataRecord,
     GroupTombstone,
-    MemberRecord,
     OffsetCommitRecord,
     OffsetTombstone,
     OpaqueRecord,
@@ -33,21 +32,20 @@ from groupcoord.core.records import (
 )
 from groupcoord.core.share_state.records import ShareStateRecord
 from groupcoord.errors import GroupcoordError
-from groupcoord.records.group_records import FORMATS, decode_group_record, encode_group_record, group_record_key
-from groupcoord.records.primitives import MalformedError, Reader, Writer, topic_id_of
+from groupcoord.records.group_records import TYPES, decode_group_record, encode_group_record, group_record_key
+from groupcoord.records.primitives import MalformedError, topic_id_of
+from groupcoord.records.record_classes import RECORD_CLASSES, read_value, value_writer
+from groupcoord.records.schemas import GROUP_AND_TOPIC, SCHEMAS, RecordType
 from groupcoord.records.share_state import encode_share_state
+from groupcoord.records.structures import MADE, reader_of, writer_of
 
 LEGACY_OFFSET_COMMIT_KEY = 0
 OFFSET_COMMIT_KEY = 1
-GROUP_METADATA_KEY = 2
 
 LEGACY_OFFSET_COMMIT_VALUE_VERSION = 0
 OFFSET_COMMIT_VALUE_VERSION = 4
 EXPIRING_OFFSET_COMMIT_VALUE_VERSION = 1
 GROUP_METADATA_VALUE_VERSION = 3
-NEWEST_VALUE_VERSION = 4
-FIRST_FLEXIBLE_VALUE_VERSION = 4
-TOPIC_ID_TAG = 0
 
 ABORT_MARKER = 0
 COMMIT_MARKER = 1
@@ -55,8 +53,13 @@ COMMIT_MARKER = 1
 _CACHED_NAMES_MAX = 8_192
 _CACHED_NAME_LENGTH_MAX = 256
 
+_OFFSET_KEY_START, _GROUP_KEY_START = (
+    record_type.to_bytes(2, "big") for record_type in (RecordType.OFFSET_COMMIT, RecordType.GROUP_METADATA)
+)
+_write_names, _read_names = writer_of(GROUP_AND_TOPIC, 0, False, MADE), reader_of(GROUP_AND_TOPIC, 0, False, MADE)
+_group_id = SCHEMAS[RecordType.GROUP_METADATA].key
+_write_group_id, _read_group_id = writer_of(_group_id, 0, False, MADE), reader_of(_group_id, 0, False, MADE)
 _pack_int32 = Struct(">i").pack
-_unpack_int16_from = Struct(">h").unpack_from
 _unpack_int32_from = Struct(">i").unpack_from
 # version, offset, leader epoch, length byte of empty metadata, commit timestamp, tags: none, or one with the topic id
 _offset_value_without_topic_id = Struct(">hqiBqB")
@@ -117,7 +120,7 @@ def decode_record(
         if key[:2] == b"\x00\x00":
             return _decode_legacy_offset_commit(key, value, producer_id, producer_epoch)
         return decode_group_record(key, value)
-    except (StructError, MalformedError, UnicodeDecodeError):
+    except (StructError, MalformedError, IndexError, UnicodeDecodeError):
         pass
     return OpaqueRecord(key, value, producer_id, producer_epoch)
 
@@ -198,11 +201,7 @@ def offset_key_names(group_id: str, topic: str) -> bytes:
 
 
 def _offset_key_names(group_id: str, topic: str) -> bytes:
-    writer = Writer(flexible=False)
-    writer.int16(OFFSET_COMMIT_KEY)
-    writer.string(group_id, "group")
-    writer.string(topic, "topic")
-    return writer.to_bytes()
+    return _OFFSET_KEY_START + _write_names((group_id, topic))
 
 
 # Long names stay out of the cache, so that its memory is bounded whatever clients send.
@@ -216,18 +215,7 @@ def _encode_offset_value(record: OffsetCommitRecord) -> bytes:
     elif version is None:
         expires = record.expire_timestamp_ms != NO_TIMESTAMP
         version = EXPIRING_OFFSET_COMMIT_VALUE_VERSION if expires else OFFSET_COMMIT_VALUE_VERSION
-    writer = _value_writer(version)
-    writer.int64(record.offset)
-    if version >= 3:
-        writer.int32(record.leader_epoch)
-    writer.string(record.metadata, "metadata")
-    writer.int64(record.commit_timestamp_ms)
-    if version == EXPIRING_OFFSET_COMMIT_VALUE_VERSION:
-        writer.int64(record.expire_timestamp_ms)
-    if version >= 4:
-        topic_id = record.topic_id
-        writer.tags({} if topic_id == ZERO_UUID else {TOPIC_ID_TAG: topic_id.bytes})
-    return writer.to_bytes()
+    return value_writer(RecordType.OFFSET_COMMIT, version)(record)
 
 
 def _decode_offset_commit(key: bytes, value: bytes | None, producer_id: int, producer_epoch: int) -> Record:
@@ -261,9 +249,7 @@ def _decode_offset_commit(key: bytes, value: bytes | None, producer_id: int, pro
                 producer_id,
                 producer_epoch,
             )
-    record = OffsetCommitRecord(group_id, topic, partition, -1, producer_id=producer_id, producer_epoch=producer_epoch)
-    _read_offset_value(record, value)
-    return record
+    return _read_offset_commit((group_id, topic, partition), value, producer_id, producer_epoch)
 
 
 def _decode_legacy_offset_commit(key: bytes, value: bytes | None, producer_id: int, producer_epoch: int) -> Record:
@@ -274,34 +260,21 @@ def _decode_legacy_offset_commit(key: bytes, value: bytes | None, producer_id: i
         return OffsetTombstone(group_id, topic, partition, LEGACY_OFFSET_COMMIT_KEY)
     if value[:2] != b"\x00\x00":
         raise MalformedError("a legacy offset has a value of version 0")
-    record = OffsetCommitRecord(group_id, topic, partition, -1, producer_id=producer_id, producer_epoch=producer_epoch)
-    record.key_version = LEGACY_OFFSET_COMMIT_KEY
-    _read_offset_value(record, value)
-    record.value_version = None
+    record = _read_offset_commit((group_id, topic, partition), value, producer_id, producer_epoch)
+    record.key_version, record.value_version = LEGACY_OFFSET_COMMIT_KEY, None
     return record
 
 
-def _read_offset_value(record: OffsetCommitRecord, value: bytes) -> None:
-    reader, version = _value_reader(value)
-    record.offset = reader.int64()
-    if version >= 3:
-        record.leader_epoch = reader.int32()
-    record.metadata = reader.string()
-    record.commit_timestamp_ms = reader.int64()
-    chosen_version = OFFSET_COMMIT_VALUE_VERSION
-    if version == EXPIRING_OFFSET_COMMIT_VALUE_VERSION:
-        record.expire_timestamp_ms = reader.int64()
-        if record.expire_timestamp_ms != NO_TIMESTAMP:
-            chosen_version = EXPIRING_OFFSET_COMMIT_VALUE_VERSION
-    topic_id = reader.tags().get(TOPIC_ID_TAG)
-    if topic_id is not None:
-        if len(topic_id) != 16:
-            raise MalformedError(f"a topic id has 16 bytes, not {len(topic_id)}")
-        record.topic_id = topic_id_of(topic_id)
-    reader.end()
+def _read_offset_commit(
+    key: tuple[str, str, int], value: bytes, producer_id: int, producer_epoch: int
+) -> OffsetCommitRecord:
+    version, fields, raw_value = read_value(RecordType.OFFSET_COMMIT, value)
+    record = OffsetCommitRecord(*(*key, *fields, producer_id, producer_epoch))
+    record.raw_value = raw_value
+    expires = version == EXPIRING_OFFSET_COMMIT_VALUE_VERSION and record.expire_timestamp_ms != NO_TIMESTAMP
+    chosen_version = EXPIRING_OFFSET_COMMIT_VALUE_VERSION if expires else OFFSET_COMMIT_VALUE_VERSION
     record.value_version = None if version == chosen_version else version
-    if version >= FIRST_FLEXIBLE_VALUE_VERSION and _encode_offset_value(record) != value:
-        record.raw_value = value
+    return record
 
 
 def offset_key_strings(names: bytes) -> tuple[str, str]:
@@ -316,14 +289,10 @@ def offset_key_strings(names: bytes) -> tuple[str, str]:
 
 
 def _names(names: bytes) -> tuple[str, str]:
-    (group_length,) = _unpack_int16_from(names, 2)
-    middle = 4 + group_length
-    if group_length < 0:
-        raise MalformedError("null in place of a group")
-    (topic_length,) = _unpack_int16_from(names, middle)
-    if topic_length < 0 or middle + 2 + topic_length != len(names):
-        raise MalformedError(f"a topic of {topic_length} bytes, {len(names) - middle - 2} left")
-    return names[4:middle].decode(), names[middle + 2 :].decode()
+    (group_id, topic), end = _read_names(names, 2)
+    if end != len(names):
+        raise MalformedError(f"{len(names) - end} bytes are left over")
+    return group_id, topic
 
 
 _cached_names = lru_cache(_CACHED_NAMES_MAX)(_names)
@@ -333,38 +302,10 @@ _cached_names = lru_cache(_CACHED_NAMES_MAX)(_names)
 
 
 def _encode_group_metadata(record: GroupMetadataRecord) -> tuple[bytes, bytes | None]:
-    value = _encode_group_value(record) if record.raw_value is None else record.raw_value
-    return _group_key(record.group_id), value
-
-
-def _encode_group_value(record: GroupMetadataRecord) -> bytes:
+    if record.raw_value is not None:
+        return _group_key(record.group_id), record.raw_value
     version = GROUP_METADATA_VALUE_VERSION if record.value_version is None else record.value_version
-    writer = _value_writer(version)
-    writer.string(record.protocol_type, "protocol type")
-    writer.int32(record.generation_id)
-    writer.nullable_string(record.protocol_name, "protocol name")
-    writer.nullable_string(record.leader, "leader")
-    if version >= 2:
-        writer.int64(record.state_timestamp_ms)
-    writer.array_length(len(record.members))
-    for member in record.members:
-        _write_member(writer, member, version)
-    writer.tags({})
-    return writer.to_bytes()
-
-
-def _write_member(writer: Writer, member: MemberRecord, version: int) -> None:
-    writer.string(member.member_id, "member id")
-    if version >= 3:
-        writer.nullable_string(member.group_instance_id, "group instance id")
-    writer.string(member.client_id, "client id")
-    writer.string(member.client_host, "client host")
-    if version >= 1:
-        writer.int32(member.rebalance_timeout_ms)
-    writer.int32(member.session_timeout_ms)
-    writer.sized_bytes(member.subscription)
-    writer.sized_bytes(member.assignment)
-    writer.tags({})
+    return _group_key(record.group_id), value_writer(RecordType.GROUP_METADATA, version)(record)
 
 
 def _encode_group_tombstone(record: GroupTombstone) -> tuple[bytes, None]:
@@ -374,50 +315,19 @@ def _encode_group_tombstone(record: GroupTombstone) -> tuple[bytes, None]:
 
 
 def _group_key(group_id: str) -> bytes:
-    writer = Writer(flexible=False)
-    writer.int16(GROUP_METADATA_KEY)
-    writer.string(group_id, "group")
-    return writer.to_bytes()
+    return _GROUP_KEY_START + _write_group_id((group_id,))
 
 
 def _decode_group_metadata(key: bytes, value: bytes | None) -> Record:
-    key_reader = Reader(key, 2, flexible=False)
-    group_id = key_reader.string()
-    key_reader.end()
+    """A member of version 0 has no rebalance timeout: it is -1 then, and the session timeout stands for it."""
+    (group_id,), end = _read_group_id(key, 2)
+    if end != len(key):
+        raise MalformedError(f"{len(key) - end} bytes are left over")
     if value is None:
         return GroupTombstone(group_id)
-    reader, version = _value_reader(value)
-    record = GroupMetadataRecord(
-        group_id=group_id,
-        protocol_type=reader.string(),
-        generation_id=reader.int32(),
-        protocol_name=reader.nullable_string(),
-        leader=reader.nullable_string(),
-        state_timestamp_ms=reader.int64() if version >= 2 else NO_TIMESTAMP,
-        members=tuple([_read_member(reader, version) for _ in range(reader.array_length())]),
-        value_version=None if version == GROUP_METADATA_VALUE_VERSION else version,
-    )
-    reader.tags()
-    reader.end()
-    if version >= FIRST_FLEXIBLE_VALUE_VERSION and _encode_group_value(record) != value:
-        record.raw_value = value
-    return record
-
-
-def _read_member(reader: Reader, version: int) -> MemberRecord:
-    """Version 0 has no rebalance timeout: it is -1 then, and the session timeout stands for it."""
-    member = MemberRecord(
-        member_id=reader.string(),
-        group_instance_id=reader.nullable_string() if version >= 3 else None,
-        client_id=reader.string(),
-        client_host=reader.string(),
-        rebalance_timeout_ms=reader.int32() if version >= 1 else -1,
-        session_timeout_ms=reader.int32(),
-        subscription=reader.sized_bytes(),
-        assignment=reader.sized_bytes(),
-    )
-    reader.tags()
-    return member
+    version, fields, raw_value = read_value(RecordType.GROUP_METADATA, value)
+    value_version = None if version == GROUP_METADATA_VALUE_VERSION else version
+    return GroupMetadataRecord(*(group_id, *fields, value_version, raw_value))
 
 
 # ---------------------------------------------------------------- the rest
@@ -432,21 +342,6 @@ def _encode_opaque(record: OpaqueRecord) -> tuple[bytes, bytes | None]:
     return record.key, record.value
 
 
-def _value_writer(version: int) -> Writer:
-    if not 0 <= version <= NEWEST_VALUE_VERSION:
-        raise MalformedError(f"value version {version} is unknown")
-    writer = Writer(flexible=version >= FIRST_FLEXIBLE_VALUE_VERSION)
-    writer.int16(version)
-    return writer
-
-
-def _value_reader(value: bytes) -> tuple[Reader, int]:
-    version = int.from_bytes(value[:2], "big", signed=True) if len(value) >= 2 else -1
-    if not 0 <= version <= NEWEST_VALUE_VERSION:
-        raise MalformedError(f"value version {version} is unknown")
-    return Reader(value, 2, flexible=version >= FIRST_FLEXIBLE_VALUE_VERSION), version
-
-
 _ENCODERS: dict[type, Callable[[Any], tuple[bytes, bytes | None]]] = {
     OffsetCommitRecord: _encode_offset_commit,
     OffsetTombstone: _encode_offset_tombstone,
@@ -454,6 +349,6 @@ _ENCODERS: dict[type, Callable[[Any], tuple[bytes, bytes | None]]] = {
     GroupTombstone: _encode_group_tombstone,
     TransactionMarker: _encode_marker,
     OpaqueRecord: _encode_opaque,
-    **dict.fromkeys((record_format.record_class for record_format in FORMATS), encode_group_record),
+    **dict.fromkeys((RECORD_CLASSES[record_type] for record_type in TYPES), encode_group_record),
     **dict.fromkeys(get_args(ShareStateRecord), encode_share_state),
 }

@@ -9,6 +9,26 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
+from groupcoord.core.records import (
+    NO_TIMESTAMP,
+    ZERO_UUID,
+    AssignedTaskIds,
+    AssignedTopicPartitions,
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    CopartitionGroup,
+    Endpoint,
+    KeyValue,
+    MemberRecord,
+    NamedTopic,
+    NamedTopicPartitions,
+    PartitionMetadata,
+    Subtopology,
+    TaskIds,
+    TopicInfo,
+    TopicMetadata,
+    TopicPartitions,
+)
 from groupcoord.records.structures import (
     BYTES,
     INT8,
@@ -73,26 +93,28 @@ _STRINGS, _NUMBERS, _INDEXES = Array(STRING), Array(INT32), Array(INT16)
 _group_key = structure(Field("groupId", STRING))
 _member_key = structure(Field("groupId", STRING), Field("memberId", STRING))
 _offset_key = structure(Field("group", STRING), Field("topic", STRING), Field("partition", INT32))
+GROUP_AND_TOPIC = structure(*_offset_key.fields[:2])
+"""An offset's key up to the number of the partition."""
 
-_topic_partitions = structure(Field("topicId", UUID), Field("partitions", _NUMBERS))
-_key_value = structure(Field("key", STRING), Field("value", STRING))
+_topic_partitions = structure(Field("topicId", UUID), Field("partitions", _NUMBERS), made=TopicPartitions)
+_key_value = structure(Field("key", STRING), Field("value", STRING), made=KeyValue)
 
 # Tagged and nullable, but absent means empty, not null: Kafka's schemas give null as default without quotes.
-_assignment_epochs = Field("assignmentEpochs", _NUMBERS, nullable=True, tag=0)
+_assignment_epochs = Field("assignmentEpochs", _NUMBERS, nullable=True, tag=0, default=())
 
 _target_assignment_metadata = RecordSchema(
-    _group_key, structure(Field("assignmentEpoch", INT32), Field("assignmentTimestamp", INT64, tag=0))
+    _group_key, structure(Field("assignmentEpoch", INT32), Field("assignmentTimestamp", INT64, tag=0, default=0))
 )
 _target_assignment_member = RecordSchema(_member_key, structure(Field("topicPartitions", Array(_topic_partitions))))
 
 _legacy_offset_value = structure(Field("offset", INT64), Field("metadata", STRING), Field("commitTimestamp", INT64))
 _offset_value = structure(
     Field("offset", INT64),
-    Field("leaderEpoch", INT32, since=3),
+    Field("leaderEpoch", INT32, since=3, default=-1),
     Field("metadata", STRING),
     Field("commitTimestamp", INT64),
-    Field("expireTimestamp", INT64, since=1, until=1),
-    Field("topicId", UUID, since=4, tag=0),
+    Field("expireTimestamp", INT64, since=1, until=1, default=NO_TIMESTAMP),
+    Field("topicId", UUID, since=4, tag=0, default=ZERO_UUID),
 )
 
 _classic_member = structure(
@@ -100,30 +122,34 @@ _classic_member = structure(
     Field("groupInstanceId", STRING, since=3, nullable=True),
     Field("clientId", STRING),
     Field("clientHost", STRING),
-    Field("rebalanceTimeout", INT32, since=1),
+    Field("rebalanceTimeout", INT32, since=1, default=-1),
     Field("sessionTimeout", INT32),
     Field("subscription", BYTES),
     Field("assignment", BYTES),
+    made=MemberRecord,
 )
 _classic_group = structure(
     Field("protocolType", STRING),
     Field("generation", INT32),
     Field("protocol", STRING, nullable=True),
     Field("leader", STRING, nullable=True),
-    Field("currentStateTimestamp", INT64, since=2),
+    Field("currentStateTimestamp", INT64, since=2, default=NO_TIMESTAMP),
     Field("members", Array(_classic_member)),
 )
 
-_partition_racks = structure(Field("partition", INT32), Field("racks", _STRINGS))
+_partition_racks = structure(Field("partition", INT32), Field("racks", _STRINGS), made=PartitionMetadata)
 _topic_metadata = structure(
     Field("topicId", UUID),
     Field("topicName", STRING),
     Field("numPartitions", INT32),
     Field("partitionMetadata", Array(_partition_racks)),
+    made=TopicMetadata,
 )
-_classic_protocol = structure(Field("name", STRING), Field("metadata", BYTES))
+_classic_protocol = structure(Field("name", STRING), Field("metadata", BYTES), made=ClassicProtocol)
 _classic_member_metadata = structure(
-    Field("sessionTimeoutMs", INT32), Field("supportedProtocols", Array(_classic_protocol))
+    Field("sessionTimeoutMs", INT32),
+    Field("supportedProtocols", Array(_classic_protocol)),
+    made=ClassicMemberMetadata,
 )
 _consumer_member = structure(
     Field("instanceId", STRING, nullable=True),
@@ -135,9 +161,11 @@ _consumer_member = structure(
     Field("rebalanceTimeoutMs", INT32),
     Field("serverAssignor", STRING, nullable=True),
     # Absent means an empty structure, see above: null is written for members that use the consumer protocol.
-    Field("classicMemberMetadata", _classic_member_metadata, nullable=True, tag=0),
+    Field(
+        *("classicMemberMetadata", _classic_member_metadata), nullable=True, tag=0, default=ClassicMemberMetadata(0, ())
+    ),
 )
-_assigned = structure(*_topic_partitions.fields, _assignment_epochs)
+_assigned = structure(*_topic_partitions.fields, _assignment_epochs, made=AssignedTopicPartitions)
 _consumer_assignment = structure(
     Field("memberEpoch", INT32),
     Field("previousMemberEpoch", INT32),
@@ -158,8 +186,8 @@ _share_assignment = structure(
     Field("state", INT8),
     Field("assignedPartitions", Array(_topic_partitions)),
 )
-_topic_info = structure(Field("topicId", UUID), Field("topicName", STRING))
-_topic_partitions_info = structure(*_topic_info.fields, Field("partitions", _NUMBERS))
+_topic_info = structure(Field("topicId", UUID), Field("topicName", STRING), made=NamedTopic)
+_topic_partitions_info = structure(*_topic_info.fields, Field("partitions", _NUMBERS), made=NamedTopicPartitions)
 _share_state = structure(
     Field("initializingTopics", Array(_topic_partitions_info)),
     Field("initializedTopics", Array(_topic_partitions_info)),
@@ -169,12 +197,12 @@ _share_state = structure(
 _streams_group = structure(
     Field("epoch", INT32),
     Field("metadataHash", INT64),
-    Field("validatedTopologyEpoch", INT32, tag=0),
-    Field("lastAssignmentConfigs", Array(_key_value), nullable=True, tag=1),
-    Field("storedDescriptionTopologyEpoch", INT32, tag=2),
-    Field("failedDescriptionTopologyEpoch", INT32, tag=3),
+    Field("validatedTopologyEpoch", INT32, tag=0, default=-1),
+    Field("lastAssignmentConfigs", Array(_key_value), nullable=True, tag=1, default=()),
+    Field("storedDescriptionTopologyEpoch", INT32, tag=2, default=-1),
+    Field("failedDescriptionTopologyEpoch", INT32, tag=3, default=-1),
 )
-_endpoint = structure(Field("host", STRING), Field("port", UINT16))
+_endpoint = structure(Field("host", STRING), Field("port", UINT16), made=Endpoint)
 _streams_member = structure(
     Field("instanceId", STRING, nullable=True),
     Field("rackId", STRING, nullable=True),
@@ -186,8 +214,8 @@ _streams_member = structure(
     Field("userEndpoint", _endpoint, nullable=True),
     Field("clientTags", Array(_key_value)),
 )
-_task_ids = structure(Field("subtopologyId", STRING), Field("partitions", _NUMBERS))
-_epoch_task_ids = structure(*_task_ids.fields, _assignment_epochs)
+_task_ids = structure(Field("subtopologyId", STRING), Field("partitions", _NUMBERS), made=TaskIds)
+_epoch_task_ids = structure(*_task_ids.fields, _assignment_epochs, made=AssignedTaskIds)
 _streams_target = structure(
     Field("activeTasks", Array(_task_ids)),
     Field("standbyTasks", Array(_task_ids)),
@@ -209,9 +237,13 @@ _internal_topic = structure(
     Field("partitions", INT32),
     Field("replicationFactor", INT16),
     Field("topicConfigs", Array(_key_value)),
+    made=TopicInfo,
 )
 _copartition_group = structure(
-    Field("sourceTopics", _INDEXES), Field("sourceTopicRegex", _INDEXES), Field("repartitionSourceTopics", _INDEXES)
+    Field("sourceTopics", _INDEXES),
+    Field("sourceTopicRegex", _INDEXES),
+    Field("repartitionSourceTopics", _INDEXES),
+    made=CopartitionGroup,
 )
 _subtopology = structure(
     Field("subtopologyId", STRING),
@@ -221,6 +253,7 @@ _subtopology = structure(
     Field("repartitionSinkTopics", _STRINGS),
     Field("repartitionSourceTopics", Array(_internal_topic)),
     Field("copartitionGroups", Array(_copartition_group)),
+    made=Subtopology,
 )
 
 SCHEMAS: dict[RecordType, RecordSchema] = {
@@ -230,7 +263,7 @@ SCHEMAS: dict[RecordType, RecordSchema] = {
         structure(Field("group", STRING)), _classic_group, newest_version=4, first_flexible=4
     ),
     RecordType.CONSUMER_GROUP_METADATA: RecordSchema(
-        _group_key, structure(Field("epoch", INT32), Field("metadataHash", INT64, tag=0))
+        _group_key, structure(Field("epoch", INT32), Field("metadataHash", INT64, tag=0, default=0))
     ),
     RecordType.CONSUMER_GROUP_PARTITION_METADATA: RecordSchema(
         _group_key, structure(Field("topics", Array(_topic_metadata)))

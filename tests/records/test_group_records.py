@@ -40,7 +40,8 @@ from groupcoord.core.records import (
     TopicPartitions,
 )
 from groupcoord.records.codec import RecordEncodingError, decode_record, encode_record
-from groupcoord.records.group_records import FORMATS
+from groupcoord.records.group_records import TYPES
+from groupcoord.records.record_classes import RECORD_CLASSES
 from tests.tables import as_one_test
 
 from .broker_segment import segment_records
@@ -75,7 +76,7 @@ def test_golden(key: str, value: str, record: GroupRecord) -> None:
 
 def test_golden_bytes_of_every_kind() -> None:
     """There are golden bytes of each kind of record, under its own type."""
-    assert {type(record) for _, _, record in GOLDEN} == {record_format.record_class for record_format in FORMATS}
+    assert {type(record) for _, _, record in GOLDEN} == {RECORD_CLASSES[record_type] for record_type in TYPES}
     assert {(int(key[:4], 16), type(record)) for key, _, record in GOLDEN} == {
         (record.key[0], type(record)) for _, _, record in GOLDEN
     }
