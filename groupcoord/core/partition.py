@@ -162,7 +162,7 @@ class Partition:
     def begin_rebalance(self, group_id: str, now_ms: int) -> bool:
         """Let a group rebalance though nothing has happened to it: for those who test what its members do then.
 
-        A classic group collects joins, as when its leader joins again; a consumer group begins a new epoch.
+        A classic group collects joins, as when its leader joins again; a group of another kind begins a new epoch.
 
         Returns:
             False if there is no such group, nobody is in it, it rebalances already, or a write of it is in flight.

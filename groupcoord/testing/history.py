@@ -18,6 +18,7 @@ from groupcoord.log_store import LogRecord
 from groupcoord.testing.consumers import ClassicConsumer, Consumer
 from groupcoord.testing.fleet import Sent
 from groupcoord.testing.kip848_consumers import Kip848Consumer
+from groupcoord.testing.modern_members import ShareMember, StreamsMember
 from groupcoord.testing.world import World
 
 __all__ = ["Exchange", "History", "histories"]
@@ -28,6 +29,8 @@ CONSUMERS_MAX = 6
 CONSUMERS: dict[str, Callable[[str, str, str | None], Consumer]] = {
     "classic": ClassicConsumer,
     "consumer": Kip848Consumer,
+    "share": ShareMember,
+    "streams": StreamsMember,
 }
 """Values of ``group.protocol``, and what makes a consumer that uses it: of a name, a group and an instance id."""
 
@@ -72,16 +75,19 @@ def histories(
     max_consumers: int = CONSUMERS_MAX,
     max_steps: int = STEPS_MAX,
 ) -> History:
-    """Return histories of consumer groups: consumers come, share the topic ``orders``, commit, leave and die.
+    """Return histories of groups: consumers come, share the topic ``orders``, commit, leave and die.
 
     All of it is true to the protocol and to time: it was played by a coordinator on a virtual clock. The first
-    history is the empty one. Where consumers of both protocols meet in a group, it becomes a consumer group (KIP-848),
-    and a classic one again when the last one of that protocol has left.
+    history is the empty one. Where consumers of the classic protocol meet others of KIP-848 in a group, it becomes a
+    consumer group, and a classic one again when the last one of that protocol has left. Share groups (KIP-932) and
+    streams groups (KIP-1071) refuse whoever speaks another protocol, as others refuse their members; those have the
+    topic ``audit`` besides.
 
     Args:
         group_ids: the groups to choose from.
-        protocols: the values of ``group.protocol`` to choose from for each consumer: ``classic`` and ``consumer``.
-        static_members: let some consumers have instance ids (KIP-345).
+        protocols: the values of ``group.protocol`` to choose from for each consumer: ``classic``, ``consumer`` and
+            ``streams``, and ``share`` for members of share groups.
+        static_members: let some consumers have instance ids (KIP-345), but members of share groups.
         deaths: let some fall silent, so that their sessions expire.
         max_consumers: how many consumers come at most.
         max_steps: how many things happen at most; several requests can belong to one.

@@ -34,11 +34,13 @@ __all__ = ["ServerThread"]
 START_TIMEOUT_S = 30.0
 CALL_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
+_HEARTBEAT_KINDS = ("consumer", "share", "streams")
 SETTINGS: Mapping[str, int] = {
     "group.initial.rebalance.delay.ms": 0,
-    "group.consumer.assignment.interval.ms": 0,
-    "group.consumer.min.heartbeat.interval.ms": 100,
-    "group.consumer.heartbeat.interval.ms": 500,
+    "group.streams.initial.rebalance.delay.ms": 0,
+    **{f"group.{kind}.assignment.interval.ms": 0 for kind in _HEARTBEAT_KINDS},
+    **{f"group.{kind}.min.heartbeat.interval.ms": 100 for kind in _HEARTBEAT_KINDS},
+    **{f"group.{kind}.heartbeat.interval.ms": 500 for kind in _HEARTBEAT_KINDS},
 }
 """What a test wants otherwise than Kafka's defaults: nobody waits for company, or for 5 s until the next heartbeat."""
 
@@ -85,10 +87,10 @@ class ServerThread(FaultWords, Assertions):
 
     ``async with`` does the same without holding up the event loop, and :attr:`asyncio` has what is awaited then.
 
-    Settings are Kafka's defaults, but groups of both protocols assign at once (``group.initial.rebalance.delay.ms`` and
-    ``group.consumer.assignment.interval.ms`` are 0), and members of consumer groups hear of it soon
-    (``group.consumer.heartbeat.interval.ms`` is 500). Clients choose the protocol, as with any broker: those with
-    ``group.protocol=consumer`` get consumer groups (KIP-848).
+    Settings are Kafka's defaults, but groups of every kind assign at once (``group.initial.rebalance.delay.ms``,
+    ``group.consumer.assignment.interval.ms`` and their like for share and streams groups are 0), and members hear of it
+    soon (``group.consumer.heartbeat.interval.ms`` and its like are 500). Clients choose the protocol, as with any
+    broker: those with ``group.protocol=consumer`` get consumer groups (KIP-848).
 
     What can be made to go wrong is in the methods of :class:`~groupcoord.testing.fault_words.FaultWords`, what can be
     asked in those of :class:`~groupcoord.testing.asserting.assertions.Assertions`.

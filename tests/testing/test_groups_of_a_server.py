@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
+from attrs import evolve
 
 from groupcoord.broker.broker import Broker
 from groupcoord.messages import (
@@ -104,7 +106,7 @@ def test_groups_are_described_while_they_rebalance() -> None:
 
 def test_members_of_a_share_group_may_have_the_same_partition() -> None:
     """A share group is described as others are: two members read one partition."""
-    with ServerThread(topics={"jobs": 1}, settings={"group.share.assignment.interval.ms": 0}) as server:
+    with ServerThread(topics={"jobs": 1}) as server:
         for member_id, epoch in (("a", 0), ("b", 0), ("a", 1)):
             beat = ShareGroupHeartbeat("workers", member_id, epoch, subscribed_topic_names=("jobs",))
             server.run(lambda broker, beat=beat: broker.coordinator.call(beat))
@@ -116,12 +118,31 @@ def test_members_of_a_share_group_may_have_the_same_partition() -> None:
     assert {one.topics for one in group.members} == {("jobs",)}
 
 
+def test_members_of_no_kind_wait_for_seconds() -> None:
+    """Who joins has everything with the next heartbeat, which is to come in half a second."""
+    share = ShareGroupHeartbeat("workers", "a", 0, subscribed_topic_names=("jobs",))
+    streams = StreamsGroupHeartbeat(
+        "app", "a", 0, active_tasks=(), standby_tasks=(), warmup_tasks=(), rebalance_timeout_ms=60_000, process_id="p"
+    )
+    streams.topology = Topology(0, (Subtopology("0", ("jobs",)),))
+    with ServerThread(topics={"jobs": 1}) as server:
+
+        def told(request: ShareGroupHeartbeat | StreamsGroupHeartbeat, epoch: int = 0) -> Any:
+            return server.run(lambda broker: broker.coordinator.call(evolve(request, member_epoch=epoch)))
+
+        joined = told(share)
+        assert joined.heartbeat_interval_ms == told(streams).heartbeat_interval_ms == 500
+        share.subscribed_topic_names = streams.topology = None
+        assert [topic.partitions for topic in told(share, joined.member_epoch).assignment] == [(0,)]
+        (consumer,) = server.members("app")
+        assert consumer.active_tasks == (Task("0", 0),)
+
+
 def test_a_streams_group_has_tasks() -> None:
     """An application of Kafka Streams is told by the sources of its topology, and each member by its tasks."""
     store = TopicInfo("app-store-changelog")
     topology = Topology(0, (Subtopology("0", ("orders",), state_changelog_topics=(store,)),))
-    settings = {"group.streams.initial.rebalance.delay.ms": 0, "group.streams.assignment.interval.ms": 0}
-    settings["group.streams.num.standby.replicas"] = 1
+    settings = {"group.streams.num.standby.replicas": 1}
 
     def beat(member_id: str, epoch: int) -> StreamsGroupHeartbeat:
         joins = {"topology": topology, "rebalance_timeout_ms": 60_000, "process_id": member_id} if epoch == 0 else {}

@@ -18,6 +18,11 @@ from groupcoord.messages import (
     JoinGroup,
     JoinGroupResponse,
     LeaveGroup,
+    OffsetCommit,
+    ShareGroupHeartbeat,
+    ShareGroupHeartbeatResponse,
+    StreamsGroupHeartbeat,
+    StreamsGroupHeartbeatResponse,
     SyncGroup,
     SyncGroupResponse,
 )
@@ -114,6 +119,34 @@ def test_histories_get_somewhere() -> None:
     assert found == shared | {"left", "left a consumer group", "converted", "converted back"}
 
 
+def test_histories_of_newer_groups_get_somewhere() -> None:
+    """Several have records or tasks, some leave, and who comes to a group of another kind is refused."""
+    found: set[str] = set()
+
+    @settings(max_examples=40, database=None, derandomize=True)
+    @given(histories(group_ids=["only"], protocols=["share", "streams"], deaths=False))
+    def look(history: History) -> None:
+        for exchange in history.exchanges:
+            request, response = exchange.request, exchange.response
+            assert isinstance(request, ShareGroupHeartbeat | StreamsGroupHeartbeat | OffsetCommit)
+            if isinstance(request, OffsetCommit):
+                found.add("committed")
+                continue
+            assert isinstance(response, ShareGroupHeartbeatResponse | StreamsGroupHeartbeatResponse)
+            kind = "share" if isinstance(request, ShareGroupHeartbeat) else "streams"
+            if response.error_code is not ErrorCode.NONE:
+                found.add(f"{kind} refused")
+            elif request.member_epoch < 0:
+                found.add(f"{kind} left")
+            elif response.assignment if isinstance(response, ShareGroupHeartbeatResponse) else response.active_tasks:
+                found.add(f"{kind} assigned")
+
+    look()
+
+    both = {f"{kind} {what}" for kind in ("share", "streams") for what in ("refused", "left", "assigned")}
+    assert found == both | {"committed"}
+
+
 @as_one_test
 @pytest.mark.parametrize(
     ("arguments", "message"),
@@ -122,8 +155,8 @@ def test_histories_get_somewhere() -> None:
         ({"group_ids": ()}, r"group_ids=\(\) must be a collection"),
         ({"protocols": "consumer"}, "protocols='consumer' must be a collection"),
         (
-            {"protocols": ["streams"]},
-            r"protocols=\['streams'\] must be a collection of at least one of classic, consumer",
+            {"protocols": ["connect"]},
+            r"protocols=\['connect'\] must be a collection of at least one of classic, consumer, share, streams",
         ),
         ({"max_steps": -1}, "max_steps=-1 must be a whole number"),
         ({"max_consumers": 1.5}, "max_consumers=1.5 must be a whole number"),

@@ -175,7 +175,7 @@ class Assertions(ABC):
         raise AssertionError(self.run(tell))
 
     def group(self, group_id: str) -> GroupDescription | None:
-        """Return a group of either protocol; None if there is none."""
+        """Return a group of any kind; None if there is none."""
         return self.run(partial(describe_group, group_id=group_id))
 
     @property

@@ -36,9 +36,6 @@ TOPIC = "exam-input"
 OUTPUT = "exam-output"
 PARTITIONS = 4
 SHARE_SETTINGS: Mapping[str, str | int] = {
-    "group.share.heartbeat.interval.ms": 500,
-    "group.share.min.heartbeat.interval.ms": 100,
-    "group.share.assignment.interval.ms": 0,
     "group.share.initialize.retry.interval.ms": 500,
     "group.share.record.lock.duration.ms": 5_000,
     "group.share.min.record.lock.duration.ms": 1_000,

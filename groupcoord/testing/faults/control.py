@@ -337,8 +337,8 @@ class Control:
     def begin_rebalance(self, group_id: str) -> None:
         """Let a group rebalance though nothing has happened to it.
 
-        Members of a classic group are told to join again, as when their leader has. A consumer group (KIP-848) begins a
-        new epoch, whose target its assignor makes; partitions move only if it wants them to.
+        Members of a classic group are told to join again, as when their leader has. A group of another kind
+        begins a new epoch, whose target its assignor makes; partitions or tasks move only if it wants them to.
 
         Raises:
             NoSuchMemberError: nobody is in the group, it rebalances already, or a write of it is in flight.
