@@ -18,9 +18,9 @@ from groupcoord.core.replies import Reply
 from groupcoord.embedding.answers import resolve, sleep_s, tell_lost
 from groupcoord.embedding.loading import LoadError
 from groupcoord.embedding.share import EmbeddedShare
+from groupcoord.embedding.share_coordinator import ShareCoordinator
 from groupcoord.errors import OwnershipLostError
 from groupcoord.log_store import AnsweringStore, LogStoreError, Ticket
-from groupcoord.share_coordinator import ShareCoordinator
 
 __all__ = ["AsyncCoordinator"]
 

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.replies import Reply
+from groupcoord.embedding.share_coordinator import ShareCoordinator, StateReply
 from groupcoord.errors import OwnershipLostError, UnansweredError
-from groupcoord.share_coordinator import ShareCoordinator, StateReply
 
 logger = logging.getLogger("groupcoord")
 

@@ -10,7 +10,7 @@ from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.messages.share_state import ShareStateResponse
 from groupcoord.core.questions import AskShareCoordinator, ShareCoordinatorAnswered
 from groupcoord.core.share.host import AwaitedAnswer
-from groupcoord.share_coordinator import ShareCoordinator, StateReply
+from groupcoord.embedding.share_coordinator import ShareCoordinator, StateReply
 
 
 class EmbeddedShare:

@@ -18,6 +18,7 @@ from groupcoord.core.messages.share_state import (
 )
 from groupcoord.embedding.loading import LoadError
 from groupcoord.embedding.share import EmbeddedShare
+from groupcoord.embedding.share_coordinator import ShareCoordinator
 from groupcoord.log_store import NotEnoughReplicasError, StorageError
 from groupcoord.messages import (
     DescribeShareGroupOffsets,
@@ -25,7 +26,6 @@ from groupcoord.messages import (
     ShareGroupHeartbeatResponse,
     ShareGroupToDescribe,
 )
-from groupcoord.share_coordinator import ShareCoordinator
 from groupcoord.testing.topics import Topics
 
 from .test_coordinator import run

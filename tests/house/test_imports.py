@@ -46,14 +46,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "embedding.random_ids",
         "records",
     ),
-    "share_coordinator": (*("core", "errors", "config", "clock", "log_store", "embedding.loading"),),
-    "embedding": ("coordinator", "share_coordinator", "clock", "config", "log_store", "errors", "core"),
+    "embedding": ("coordinator", "clock", "config", "log_store", "errors", "core"),
     "cluster": (
         *("errors", "log_store", "records", "core.records"),
         *("storage.segments", "storage.loading"),  # how records of batches are read
         *("aio", "coordinator", "core.messages", "core.events", "core.front.authorization"),  # of a replica
     ),
-    "aio": ("coordinator", "share_coordinator", "embedding", "log_store", "errors", *EMBEDDED),
+    "aio": ("coordinator", "embedding", "log_store", "errors", *EMBEDDED),
     "laws": ("coordinator", "core", "errors", "log_store"),
     "storage": (
         *("records", "log_store", "errors", "config.settings"),
@@ -75,7 +74,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "records.batches",  # what it writes itself; and what the header of a batch says
         "records.transactions",
         # share groups have their own coordinator
-        *("share_coordinator", "core.share_state", "core.share.host", "records.share_state"),
+        *("embedding.share_coordinator", "core.share_state", "core.share.host", "records.share_state"),
         "core.share_partition",
         *("embedding.loading", "embedding.random_ids"),
         "core.columns",  # offsets stay columns on all their way
@@ -112,7 +111,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
             "broker.topics.registry",
             "broker.work",
         ),
-        *("share_coordinator", "core.share_partition", "core.share_state", "core.messages", "core.front.authorization"),
+        *("embedding.share_coordinator", "core.share_partition", "core.share_state"),
+        *("core.messages", "core.front.authorization"),
         *("storage", "records.batches", "wire.share_messages"),
     ),
     "analysis": (),

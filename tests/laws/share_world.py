@@ -13,10 +13,10 @@ from groupcoord.core.share_partition.acknowledging import Acknowledgement, Ackno
 from groupcoord.core.share_partition.acquiring import LogBatch, Wanted
 from groupcoord.core.share_partition.partition import SharePartition, StateWrite
 from groupcoord.core.share_state.records import DeliveryState
+from groupcoord.embedding.share_coordinator import ShareCoordinator
 from groupcoord.errors import ErrorCode
 from groupcoord.laws import ShareLedger, check_share_partition, check_states_are_the_log
 from groupcoord.log_store import NotEnoughReplicasError
-from groupcoord.share_coordinator import ShareCoordinator
 
 TOPIC = UUID(int=1)
 LOCK_MS = 30_000

@@ -29,7 +29,7 @@ from groupcoord.storage.log_settings import TopicLogSettings
 if TYPE_CHECKING:
     from groupcoord.broker.cluster.leadership import Leadership
     from groupcoord.broker.records.topic_data import TopicData
-    from groupcoord.share_coordinator import ShareCoordinator
+    from groupcoord.embedding.share_coordinator import ShareCoordinator
     from groupcoord.storage.partition_log import PartitionLog
 
 logger = logging.getLogger("groupcoord.host")
@@ -98,8 +98,8 @@ class ShareCoordination:
         return self._coordinator
 
     def _open(self) -> None:
+        from groupcoord.embedding.share_coordinator import ShareCoordinator
         from groupcoord.records.share_state import decode_share_state
-        from groupcoord.share_coordinator import ShareCoordinator
         from groupcoord.storage.topic_log_store import TopicLogStore
 
         self._coordinator = None
@@ -172,7 +172,7 @@ class ShareCoordination:
         """Ask on behalf of the server itself."""
         coordinator = self.coordinator
         if coordinator is None:
-            from groupcoord.share_coordinator import refuse_states
+            from groupcoord.embedding.share_coordinator import refuse_states
 
             token.answer(refuse_states(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return

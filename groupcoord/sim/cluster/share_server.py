@@ -20,9 +20,9 @@ from groupcoord.config.group_settings import ShareGroupSettings
 from groupcoord.core.front.authorization import Permissions
 from groupcoord.core.messages.share_state import ShareStateRequest, ShareStateResponse
 from groupcoord.core.questions import AskShareCoordinator, ShareCoordinatorAnswered
+from groupcoord.embedding.share_coordinator import ShareCoordinator, refuse_states
 from groupcoord.errors import ErrorCode
 from groupcoord.messages import Response
-from groupcoord.share_coordinator import ShareCoordinator, refuse_states
 from groupcoord.sim.cluster.log import NodeLog
 from groupcoord.sim.cluster.shared_topics import STATES, HeardData, SharedTopics
 from groupcoord.sim.kernel.network import Connection, Exchange

@@ -62,8 +62,8 @@ from groupcoord.core.messages import (
 from groupcoord.core.messages.commits import refused_partitions
 from groupcoord.core.messages.share_state import ShareStateRequest
 from groupcoord.core.records import ZERO_UUID
+from groupcoord.embedding.share_coordinator import refuse_states
 from groupcoord.errors import ErrorCode
-from groupcoord.share_coordinator import refuse_states
 from groupcoord.wire import API_VERSIONS, WireResponse
 from groupcoord.wire import acl_messages as acls
 from groupcoord.wire import broker_messages as broker

@@ -8,8 +8,8 @@ from uuid import UUID
 from groupcoord import Config, ManualClock, MemoryLogStore
 from groupcoord.core.messages import share_state as messages
 from groupcoord.core.share_state.records import StateBatch
+from groupcoord.embedding.share_coordinator import ShareCoordinator
 from groupcoord.errors import ErrorCode
-from groupcoord.share_coordinator import ShareCoordinator
 
 TOPIC = UUID(int=7)
 START_MS = 1_700_000_000_000

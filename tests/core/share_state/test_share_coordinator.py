@@ -11,9 +11,9 @@ from groupcoord import Config, ManualClock, MemoryLogStore
 from groupcoord.core.messages import share_state as messages
 from groupcoord.core.share_state.partition import BATCHES_MAX
 from groupcoord.core.share_state.records import SharePartitionKey
+from groupcoord.embedding.share_coordinator import ShareCoordinator, refuse_states
 from groupcoord.errors import ErrorCode
 from groupcoord.log_store import AppendOutcomeUnknownError, NotEnoughReplicasError
-from groupcoord.share_coordinator import ShareCoordinator, refuse_states
 
 from .driver import START_MS, TOPIC, Driver, code, written
 
