@@ -17,6 +17,7 @@ from attrs import frozen
 
 from groupcoord.cli.cluster_options import BootstrapServer, CommandConfig, Topic, given_address
 from groupcoord.cli.interrupts import BeforeTheEnd
+from groupcoord.cli.replica_logs import as_files, is_of_replicas
 from groupcoord.core.records import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ Paths = Annotated[
     typer.Argument(
         metavar="PATH",
         help="Segment files, folders of a log partition, or data directories with __consumer_offsets-N inside; "
-        "patterns of these; local, or URLs that fsspec understands.",
+        "patterns of these; local, or URLs that fsspec understands; or the URL of a database with a log that replicas "
+        "share: postgresql://USER@HOST/DATABASE.",
     ),
 ]
 Partition = Annotated[list[int] | None, typer.Option(help="Only this log partition; can be repeated.")]
@@ -149,6 +151,7 @@ Metrics = Annotated[
 
 
 def analyze(
+    context: typer.Context,
     paths: Paths = None,
     out: Out = None,
     bootstrap_server: BootstrapServer = "",
@@ -188,7 +191,8 @@ def analyze(
         with _folder(out) as place:
             _poll(address, place, interval if follow else None, metrics)
         return
-    source = _Source(paths or [], address, topic, frozenset(partition or ()), end_offsets, lag_from_records)
+    paths = _local(paths or [], context, follows=follow)
+    source = _Source(paths, address, topic, frozenset(partition or ()), end_offsets, lag_from_records)
     _check_follows(follow, metrics)
     if follow and verify:
         _give_up("--follow and --verify don't go together: verify in a run without --follow")
@@ -210,6 +214,14 @@ def analyze(
             return
         run = _analyze(work, verifies=verify) if is_on_spark else _analyze_here(source, place, verifies=verify)
         _end(run, place)
+
+
+def _local(paths: list[str], context: typer.Context, *, follows: bool) -> list[str]:
+    """Return the paths, with copies in place of logs that replicas share."""
+    if follows and any(map(is_of_replicas, paths)):
+        _give_up("--follow reads files that grow, or a cluster: of a log that replicas share there is a copy")
+    with _told_errors(Engine.LOCAL):
+        return as_files(paths, context)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from groupcoord.cli.dump_json import JsonLines
 from groupcoord.cli.dump_reading import OUTPUT_BYTES, Reading, open_reading
 from groupcoord.cli.dump_selection import Selection, SelectionError, parse_kinds, parse_time, parse_types
 from groupcoord.cli.dump_table import Row, TableRows, pages
+from groupcoord.cli.replica_logs import as_files
 from groupcoord.core.interpreter import collector_paused
 from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.core.topic_names import SHARE_STATE_TOPIC
@@ -32,11 +33,13 @@ class Format(StrEnum):
 
 
 def dump(
+    context: typer.Context,
     paths: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Argument(
             metavar="PATH",
-            help="Segment files, folders of a log partition, or data directories with __consumer_offsets-N inside.",
+            help="Segment files, folders of a log partition, data directories with __consumer_offsets-N inside, or the "
+            "URL of a database with a log that replicas share: postgresql://…",
         ),
     ] = None,
     bootstrap_server: BootstrapServer = "",
@@ -49,8 +52,7 @@ def dump(
         typer.Option(
             "--type",
             help="Only this record type: Kafka's name or number, control or unknown; of a history only this kind of "
-            "row: generation, member, rebalance, duplicate, epoch, membership, move, revocation or group; can be "
-            "repeated.",
+            "row: generation, member, rebalance, duplicate, epoch, membership, move, revocation, group; repeatable.",
         ),
     ] = None,
     since: Annotated[
@@ -74,7 +76,6 @@ def dump(
     """Print every record of __consumer_offsets logs, those of a real broker as well, or what they tell of groups.
 
     With --topic __share_group_state it is JSON lines of share groups' states; with --history, of share-partitions.
-
     With --bootstrap-server or --command-config they are read from a cluster that runs. Corrupt bytes are reported on
     stderr and skipped. Exit status: 0, 1 if anything could not be read, 2 if there is nothing to read.
     """
@@ -87,13 +88,13 @@ def dump(
             parse_time("--until", until),
         )
         address = given_address(bootstrap_server, command_config)
-        reading = open_reading(paths or [], address, topic, selection)
+        reading = open_reading([Path(path) for path in as_files(paths or [], context)], address, topic, selection)
     except (PathError, SelectionError, PipelineError) as error:
         _give_up(str(error))
     rows, lines = (_history_rows, _history_lines) if history else (_record_rows, _record_lines)
+    if topic == SHARE_STATE_TOPIC and output_format is Format.table:
+        _give_up(f"records of {SHARE_STATE_TOPIC} are printed as JSON lines only")
     if topic == SHARE_STATE_TOPIC:
-        if output_format is Format.table:
-            _give_up(f"records of {SHARE_STATE_TOPIC} are printed as JSON lines only")
         lines = _share_partition_lines if history else _share_state_lines
     if output_format is Format.table:
         reading.run(lambda: _print_table(rows(reading, selection)))

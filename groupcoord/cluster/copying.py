@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from groupcoord.cluster.layout import partition_count_of
 from groupcoord.cluster.slot_log import Slot, SlotLog
 from groupcoord.cluster.slot_messages import contents
 from groupcoord.core.records import OFFSETS_TOPIC
 
 
-async def copy_log(slot_log: SlotLog, partition_count: int, folder: Path) -> int:
+async def copy_log(slot_log: SlotLog, folder: Path) -> int:
     """Write what a log comes to as folders ``__consumer_offsets-N`` with a segment each. Owners go on meanwhile.
 
     Each log partition is copied as it is at some moment. ``groupcoord dump`` and ``groupcoord analyze`` read the
@@ -17,19 +18,19 @@ async def copy_log(slot_log: SlotLog, partition_count: int, folder: Path) -> int
 
     Args:
         slot_log: the engine; open.
-        partition_count: how many log partitions there are.
         folder: where; log partitions that have something get a folder of their own in it.
 
     Returns:
         How many bytes were written.
 
     Raises:
+        NoLogError: no replica has ever shared this log.
         SlotLogError: the engine can't be asked.
         MalformedSlotError: a slot holds something else.
         OSError: it can't be written.
     """
     size_bytes = 0
-    for partition in range(partition_count):
+    for partition in range(await partition_count_of(slot_log)):
         chunks, appends = contents(await _read_all(slot_log, partition))
         content = b"".join((*chunks[1:], *appends))
         if content:

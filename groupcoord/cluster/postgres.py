@@ -11,7 +11,7 @@ import asyncio
 import logging
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,16 @@ CONNECTIONS_MAX = 4
 SLOTS_AT_ONCE = 20
 FORGOTTEN_AFTER = "1 day"
 """Of a node that is silent for so long nothing is left: others have heard what it knew."""
+
+_UNSAFE = {
+    ("fsync", "off"): "a power failure may take back what was acknowledged, and damage the database",
+    ("full_page_writes", "off"): "a power failure may damage the database",
+    ("synchronous_commit", "off"): "a crash of the database may take back what was acknowledged",
+    ("synchronous_commit", "local"): "a fail-over may take back what was acknowledged",
+    ("synchronous_commit", "remote_write"): "a crash of the standby at a fail-over may take back what was acknowledged",
+}
+_STANDBYS = "synchronous_standby_names"
+_OF_STANDBYS = ("local", "remote_write")
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,40}")
 
@@ -63,6 +73,7 @@ class PostgresSlotLog:
         self._free: list[AsyncConnection[Any]] = []
         self._turns = asyncio.Semaphore(connections_max)
         self._beat_turns = asyncio.Semaphore(1)  # who has much to write must be heard, too
+        self._ending: set[asyncio.Task[Sequence[Any]]] = set()
 
     async def __aenter__(self) -> PostgresSlotLog:
         await self.open()
@@ -87,10 +98,13 @@ class PostgresSlotLog:
         if not are_there:
             await self._make_tables()
         await self._ask(f"DELETE FROM {self._nodes} WHERE said_at < clock_timestamp() - INTERVAL '{FORGOTTEN_AFTER}'")
-        for setting in ("synchronous_commit", "fsync"):
-            ((value,),) = await self._ask(f"SHOW {setting}")
-            if value == "off":
-                logger.warning("%s is off: a crash of the database may take back what was acknowledged", setting)
+        names = ", ".join(f"'{name}'" for name in {_STANDBYS, *(name for name, _ in _UNSAFE)})
+        settings = dict(await self._ask(f"SELECT name, setting FROM pg_settings WHERE name IN ({names})"))
+        for problem in unsafe_settings(settings):
+            logger.warning("%s", problem)
+        unlogged = "SELECT relname FROM pg_class WHERE oid = to_regclass(%(slots)s) AND relpersistence <> 'p'"
+        for (name,) in await self._ask(unlogged, slots=self._slots):
+            logger.warning("table %s is not permanent: a crash of the database empties it", name)
 
     async def _make_tables(self) -> None:
         # Two that make the same table at once would get an error in spite of IF NOT EXISTS.
@@ -106,6 +120,10 @@ class PostgresSlotLog:
 
     async def close(self) -> None:
         """Close all connections."""
+        for asking in self._ending:
+            asking.cancel()
+        if self._ending:
+            await asyncio.wait(tuple(self._ending))
         while self._free:
             await self._free.pop().close()
 
@@ -117,7 +135,7 @@ class PostgresSlotLog:
         filled = await self._ask(
             f"INSERT INTO {self._slots} (log_partition, slot, payload) "
             f"SELECT %(partition)s, %(slot)s, %(payload)s WHERE %(slot)s = ({end}) + 1 "
-            "ON CONFLICT DO NOTHING RETURNING slot",
+            "ON CONFLICT (log_partition, slot) DO NOTHING RETURNING slot",
             partition=partition,
             slot=slot,
             payload=payload,
@@ -177,18 +195,50 @@ class PostgresSlotLog:
                 connection = self._free.pop() if self._free else await self._connect()
             except self._psycopg.Error as error:
                 raise SlotLogError(str(error)) from error
+            asking = asyncio.create_task(self._execute(connection, statements, values))
             try:
-                for statement in statements:
-                    cursor = await connection.execute(statement, values, binary=True)
-                rows: Sequence[Any] = await cursor.fetchall() if cursor.description else ()
-            except self._psycopg.Error as error:
-                await connection.close()
-                raise SlotLogError(str(error)) from error
-            except BaseException:  # somebody waits no more, and an answer may be on its way
-                await connection.close()
+                await asyncio.wait((asking,))
+            except asyncio.CancelledError:
+                # psycopg asks the server to stop, which takes seconds if that can't be reached. Nobody waits for it.
+                asking.cancel()
+                self._ending.add(asking)
+                asking.add_done_callback(self._has_ended)
                 raise
-            self._free.append(connection)
-            return rows
+            try:
+                return asking.result()
+            except self._psycopg.Error as error:
+                raise SlotLogError(str(error)) from error
+
+    async def _execute(
+        self, connection: AsyncConnection[Any], statements: Sequence[str], values: Mapping[str, object]
+    ) -> Sequence[Any]:
+        """Execute statements, and keep the connection for others, or close it: an answer may be on its way."""
+        try:
+            for statement in statements:
+                cursor = await connection.execute(statement, values, binary=True)
+            rows: Sequence[Any] = await cursor.fetchall() if cursor.description else ()
+        except BaseException:
+            await connection.close()
+            raise
+        self._free.append(connection)
+        return rows
+
+    def _has_ended(self, asking: asyncio.Task[Sequence[Any]]) -> None:
+        self._ending.discard(asking)
+        if not asking.cancelled():
+            asking.exception()  # nobody waits for that either
 
     async def _connect(self) -> AsyncConnection[Any]:
         return await self._psycopg.AsyncConnection.connect(self._conninfo, autocommit=True)
+
+
+def unsafe_settings(settings: Mapping[str, str]) -> Iterator[str]:
+    """Yield what keeps acknowledged records from being safe, a line each.
+
+    Args:
+        settings: of PostgreSQL, by name, as ``pg_settings`` has them.
+    """
+    has_standbys = bool(settings.get(_STANDBYS))
+    for (name, value), what in _UNSAFE.items():
+        if settings.get(name) == value and (has_standbys or value not in _OF_STANDBYS):
+            yield f"{name} is {value}: {what}"

@@ -12,11 +12,12 @@ from uuid import uuid4
 
 from groupcoord.aio import AsyncCoordinator
 from groupcoord.cluster.carrying_out import carry_out
+from groupcoord.cluster.layout import agree_on_partition_count
 from groupcoord.cluster.membership import BEAT_MS, DEAD_MS, Membership, Owner
 from groupcoord.cluster.sharing import Sharing, ToLoad
-from groupcoord.cluster.slot_log import SlotLog, SlotLogError
+from groupcoord.cluster.slot_log import Slot, SlotLog, SlotLogError
 from groupcoord.cluster.slot_store import PartitionFigures, SlotStore
-from groupcoord.cluster.slot_writer import UNKNOWN, Operation
+from groupcoord.cluster.slot_writer import UNKNOWN, Operation, Unknown
 from groupcoord.coordinator import GroupCoordinator, LoadError
 from groupcoord.core.events import Event
 from groupcoord.core.front.authorization import Principal
@@ -105,6 +106,8 @@ class Replica:
         self._beat_wanted = asyncio.Event()
         self._is_heard = True
         self._is_work_noted = False
+        self._unknown: set[int] = set()
+        self._patience: set[asyncio.Timeout] = set()
 
     async def __aenter__(self) -> Replica:
         await self.start()
@@ -137,7 +140,15 @@ class Replica:
     # ------------------------------------------------------------ life cycle
 
     async def start(self) -> None:
-        """Begin to beat, and with that to take log partitions over."""
+        """Begin to beat, and with that to take log partitions over.
+
+        Raises:
+            LayoutError: the log has another number of log partitions than this coordinator.
+            SlotLogError: the engine can't be asked.
+            TimeoutError: it does not answer.
+        """
+        async with asyncio.timeout(OPERATION_S):
+            await agree_on_partition_count(self._slot_log, self._core.config.offsets_topic_num_partitions)
         await self.coordinator.start(())
         self._store.on_work = self._note_work
         self._beating = asyncio.create_task(self._beat_on())
@@ -181,12 +192,19 @@ class Replica:
                 logger.warning("replica %s is not heard, and answers no more: %r", self.node_id, error)
             self._is_heard, problem = False, StorageError(repr(error))
             self.coordinator.change(lambda _: self._sharing.not_heard(problem))
+            self._lose_patience()
             return
         if not self._is_heard:
             logger.warning("replica %s is heard again", self.node_id)
             self._is_heard = True
         for each in to_load:
             self._begin(self._load(each))
+
+    def _lose_patience(self) -> None:
+        """Wait no longer for what the engine was asked: who isn't heard is cut off, and the way there may be lost."""
+        for patience in self._patience:
+            if not patience.expired():
+                patience.reschedule(asyncio.get_running_loop().time())
 
     async def _load(self, what: ToLoad) -> None:
         logger.info("replica %s serves log partition %d, epoch %d", self.node_id, what.partition, what.epoch)
@@ -211,11 +229,7 @@ class Replica:
             self._beat_wanted.set()  # answers wait for it
 
     async def _carry_out(self, partition: int, operation: Operation) -> None:
-        try:
-            async with asyncio.timeout(OPERATION_S):
-                result = await carry_out(self._slot_log, partition, operation)
-        except TimeoutError:
-            result = UNKNOWN
+        result = await self._outcome(partition, operation)
         if result is UNKNOWN:
             await asyncio.sleep(AGAIN_S)
         self._store.done(partition, operation, result)
@@ -223,6 +237,23 @@ class Replica:
             self._beat_wanted.set()
         self._sharing.snapshot(partition)
         self._work()
+
+    async def _outcome(self, partition: int, operation: Operation) -> int | list[Slot] | Unknown | None:
+        """Have something done, and return what came of it. A log partition's troubles are told once."""
+        try:
+            async with asyncio.timeout(OPERATION_S) as patience:
+                self._patience.add(patience)
+                try:
+                    result = await carry_out(self._slot_log, partition, operation)
+                finally:
+                    self._patience.discard(patience)
+        except Exception as error:  # an engine's own errors as well: whatever has happened, asking again is right
+            if partition not in self._unknown:
+                self._unknown.add(partition)
+                logger.warning("log partition %d: the engine is asked again, until it answers: %r", partition, error)
+            return UNKNOWN
+        self._unknown.discard(partition)
+        return result
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

@@ -140,7 +140,10 @@ class Sharing:
 
     def coordinator_of(self, group_id: str) -> Owner | None:
         """Return which replica has a group; None: nobody who lives, as far as this one has heard."""
-        partition = self._coordinator.partition_of(group_id)
+        return self.owner_of(self._coordinator.partition_of(group_id))
+
+    def owner_of(self, partition: int) -> Owner | None:
+        """Return which replica has a log partition; None: nobody who lives, as far as this one has heard."""
         owner = self._membership.owner(partition)
         if owner is not None and owner.node_id == self._membership.node_id and partition not in self._store.owned:
             return None

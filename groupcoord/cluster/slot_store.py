@@ -133,6 +133,7 @@ class SlotStore:
         new_tag: returns 16 bytes that it never returned before, in any process; random ones if left out.
         body_bytes_max: no put has more than this, unless a single append has.
         lease_ms: see :class:`~groupcoord.log_store.OwnedStore`; None: nobody looks whose a log partition is.
+        snapshot_bytes_min: a snapshot is due when that was appended since the last one, and more than that one has.
 
     Attributes:
         on_work: is called when something is to be done; it had better only make a note of that.
@@ -145,12 +146,14 @@ class SlotStore:
         new_tag: Callable[[], bytes] = random_tag,
         body_bytes_max: int = BODY_BYTES_MAX,
         lease_ms: int | None = LEASE_MS,
+        snapshot_bytes_min: int = SNAPSHOT_BYTES_MIN,
     ) -> None:
         self.on_work: Callable[[], None] = _nobody_is_told
         self._new_tag = new_tag
         self._body_bytes_max = body_bytes_max
         self.take_overs = self.losses = 0
         self._lease_ms = lease_ms
+        self._snapshot_bytes_min = snapshot_bytes_min
         self._is_look_wanted = False
         self._owned: dict[int, _Owned] = {}
         self._answers: list[tuple[Ticket, int | LogStoreError]] = []
@@ -225,7 +228,7 @@ class SlotStore:
         owned = self._owned.get(partition)
         if owned is None or owned.writer.state is not State.OWNER or owned.writer.is_writing_snapshot:
             return False
-        return owned.appended_bytes > max(owned.snapshot_bytes, SNAPSHOT_BYTES_MIN)
+        return owned.appended_bytes > max(owned.snapshot_bytes, self._snapshot_bytes_min)
 
     # ------------------------------------------------------------ for who drives it
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from groupcoord.core.classic.group import GroupMetadata
@@ -198,10 +198,10 @@ class Observer:
         count = 1 if before is None else before.count + 1
         self.append_failures[partition] = AppendFailures(count, reason, next_log_offset)
 
-    def forget_untold(self) -> None:
-        """What was not told by now may not be true any more."""
+    def forget_untold(self, is_meant: Callable[[Event], bool] = lambda event: True) -> None:
+        """What was not told by now may not be true any more, of all that is meant."""
         if self.events is not None:
-            self.events = []
+            self.events = [event for event in self.events if not is_meant(event)]
 
     def ownership_lost(self, now_ms: int) -> None:
         """The log is somebody else's."""

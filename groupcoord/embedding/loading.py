@@ -137,6 +137,8 @@ class Loader:
         self._loads.pop(index, None)
         if self._ownership is not None:
             self._ownership.disown_withheld()
+            if self._partitions.active[index] is not None and not self._ownership.may_answer():
+                self._observer.forget_untold(lambda event: self._partitions.index_of(event.group_id) == index)
         return True
 
     def abandon(self, index: int) -> None:

@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 from groupcoord import Config, GroupCoordinator
 from groupcoord.clock import ManualClock
 from groupcoord.cluster.carrying_out import carry_out
+from groupcoord.cluster.layout import agree_on_partition_count
 from groupcoord.cluster.membership import Membership
 from groupcoord.cluster.sharing import Sharing, ToLoad
 from groupcoord.cluster.slot_log import Beat, MemorySlotLog
-from groupcoord.cluster.slot_store import SlotStore
+from groupcoord.cluster.slot_store import SNAPSHOT_BYTES_MIN, SlotStore
 from groupcoord.messages import OffsetCommit, OffsetToCommit, TopicToCommit
 
 T = TypeVar("T")
@@ -44,11 +45,14 @@ def commit(group_id: str, offset: int) -> OffsetCommit:
 class Node:
     """A replica, on an engine in memory, whose clock is the nodes'."""
 
-    def __init__(self, name: str, slot_log: MemorySlotLog, clock: ManualClock) -> None:
+    def __init__(
+        self, name: str, slot_log: MemorySlotLog, clock: ManualClock, snapshot_bytes_min: int = SNAPSHOT_BYTES_MIN
+    ) -> None:
         self.name = name
         self.slot_log = slot_log
         self.clock = clock
-        self.store = SlotStore(new_tag)
+        at_once(agree_on_partition_count(slot_log, PARTITIONS))
+        self.store = SlotStore(new_tag, snapshot_bytes_min=snapshot_bytes_min)
         config = Config(offsets_topic_num_partitions=PARTITIONS)
         self.core = GroupCoordinator(config=config, clock=clock, log_store=self.store)
         self.sharing = Sharing(self.core, self.store, Membership(name, PARTITIONS), f"host-{name}")

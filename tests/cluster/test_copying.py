@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from groupcoord import Config, GroupCoordinator
 from groupcoord.clock import ManualClock
-from groupcoord.cluster import slot_store
 from groupcoord.cluster.copying import copy_log
 from groupcoord.cluster.slot_log import MemorySlotLog, Slot
 from groupcoord.messages import GroupToFetch, OffsetFetch
@@ -31,16 +28,15 @@ class PurgedMeanwhile(MemorySlotLog):
         return found
 
 
-def test_a_coordinator_loads_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_coordinator_loads_a_copy(tmp_path: Path) -> None:
     """It has snapshots and what was appended since, of each log partition that has something."""
-    monkeypatch.setattr(slot_store, "SNAPSHOT_BYTES_MIN", 5_000)
-    node = Node("a", MemorySlotLog(), ManualClock())
+    node = Node("a", MemorySlotLog(), ManualClock(), snapshot_bytes_min=5_000)
     node.run()
     for offset in range(100):
         for group_id in ("0", "1", "2"):
             node.core.submit(commit(group_id, offset))
             node.work()
-    size_bytes = at_once(copy_log(node.slot_log, PARTITIONS, tmp_path))
+    size_bytes = at_once(copy_log(node.slot_log, tmp_path))
     files = list(tmp_path.glob("__consumer_offsets-*/*.log"))
     assert files
     assert sum(file.stat().st_size for file in files) == size_bytes
@@ -55,7 +51,7 @@ def test_a_coordinator_loads_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     store.close()
 
 
-def test_what_is_purged_while_it_is_copied_is_in_the_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_purged_while_it_is_copied_is_in_the_snapshot(tmp_path: Path) -> None:
     """The copy begins anew with what is left."""
     slot_log = PurgedMeanwhile()
     node = Node("a", slot_log, ManualClock())
@@ -64,7 +60,7 @@ def test_what_is_purged_while_it_is_copied_is_in_the_snapshot(tmp_path: Path, mo
     for offset in range(20):
         node.core.submit(commit("g", offset))
         node.work()
-    monkeypatch.setattr(slot_store, "SNAPSHOT_BYTES_MIN", 0)
+    node.store._snapshot_bytes_min = 0
     node.sharing.snapshot(partition)
     operations = node.store.next_operations()
     for _ in range(3):  # all but the purge
@@ -73,5 +69,5 @@ def test_what_is_purged_while_it_is_copied_is_in_the_snapshot(tmp_path: Path, mo
         operations = node.store.next_operations()
     ((_, purge),) = operations
     slot_log.purges.append((partition, purge.before_slot))  # type: ignore[union-attr]
-    copied = at_once(copy_log(slot_log, PARTITIONS, tmp_path / "copy"))
+    copied = at_once(copy_log(slot_log, tmp_path / "copy"))
     assert 0 < copied < 200, "one batch of the snapshot"

@@ -9,6 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from groupcoord import Config, ErrorCode, GroupCoordinator
+from groupcoord.cluster import replica as replica_module
+from groupcoord.cluster.layout import LayoutError
 from groupcoord.cluster.replica import Replica
 from groupcoord.cluster.slot_log import Beat, MemorySlotLog, SlotLogError
 from groupcoord.cluster.slot_store import SlotStore
@@ -25,8 +27,10 @@ class FailingSlotLog(MemorySlotLog):
     def __init__(self) -> None:
         super().__init__()
         self.is_away = False
+        self.puts = 0
 
     async def put(self, partition: int, slot: int, payload: bytes) -> int | None:
+        self.puts += 1
         self._fail()
         return await super().put(partition, slot, payload)
 
@@ -37,6 +41,35 @@ class FailingSlotLog(MemorySlotLog):
     def _fail(self) -> None:
         if self.is_away:
             raise SlotLogError("it is away")
+
+
+class BrokenSlotLog(FailingSlotLog):
+    """An engine that fails with errors of its own now and then, which no contract names."""
+
+    async def put(self, partition: int, slot: int, payload: bytes) -> int | None:
+        self.is_away = not self.is_away
+        if self.is_away:
+            raise OSError("broken")
+        return await MemorySlotLog.put(self, partition, slot, payload)
+
+    async def beat(self, node_id: str, content: bytes) -> list[Beat]:
+        return await MemorySlotLog.beat(self, node_id, content)
+
+
+class SilentSlotLog(FailingSlotLog):
+    """An engine that says nothing while it is out of reach, and what it was asked then it never answers."""
+
+    async def put(self, partition: int, slot: int, payload: bytes) -> int | None:
+        await self._hang()
+        return await super().put(partition, slot, payload)
+
+    async def beat(self, node_id: str, content: bytes) -> list[Beat]:
+        await self._hang()
+        return await super().beat(node_id, content)
+
+    async def _hang(self) -> None:
+        if self.is_away:
+            await asyncio.Event().wait()
 
 
 def coordinator(lease_ms: int = 1_000) -> GroupCoordinator:
@@ -113,6 +146,77 @@ def test_who_is_not_heard_answers_no_more(caplog: pytest.LogCaptureFixture) -> N
         asyncio.run(act())
     told = [record.message for record in caplog.records if record.message.startswith("replica a ")]
     assert [message.split(",")[0] for message in told] == ["replica a is not heard", "replica a is heard again"]
+
+
+def test_whatever_an_engine_raises_it_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
+    """No log partition is left alone after an error that nobody has thought of; each tells of its troubles."""
+
+    async def act() -> None:
+        slot_log = BrokenSlotLog()
+        slot_log.is_away = True  # what it does next, it does
+        async with replica(slot_log, "a") as one:
+            for offset in range(3):
+                await commit_until_taken(one, offset)
+            assert await fetched(one) == (ErrorCode.NONE, 2)
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(act())
+    told = [message for message in caplog.messages if "the engine is asked again" in message]
+    assert told
+    assert all("OSError('broken')" in message for message in told)
+
+
+def test_who_was_cut_off_does_not_wait_for_what_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica that is heard again asks the engine anew, and not when its patience with each question has ended."""
+    monkeypatch.setattr(replica_module, "OPERATION_S", 60.0)
+
+    async def act() -> None:
+        slot_log = SilentSlotLog()
+        async with Replica(coordinator(50), slot_log, "here", node_id="a", dead_ms=200, beat_ms=BEAT_MS) as one:
+            await commit_until_taken(one, 1)
+            slot_log.is_away = True
+            asked = asyncio.ensure_future(one.ask(commit("g", 2)))
+            await until(lambda: not one.status().may_answer)
+            slot_log.is_away = False
+            await asked
+            await commit_until_taken(one, 3)
+            assert await fetched(one) == (ErrorCode.NONE, 3)
+
+    asyncio.run(act())
+
+
+def test_troubles_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """While the engine is away, the log does not grow with each time that it is asked."""
+
+    async def act() -> None:
+        slot_log = FailingSlotLog()
+        async with replica(slot_log, "a", lease_ms=1_400) as one:
+            await commit_until_taken(one, 1)
+            slot_log.is_away = True
+            asked = asyncio.ensure_future(one.ask(commit("g", 2)))
+            puts_before = slot_log.puts
+            await until(lambda: slot_log.puts >= puts_before + 3)
+            slot_log.is_away = False
+            await asked
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(act())
+    assert len([message for message in caplog.messages if "the engine is asked again" in message]) == 1
+
+
+def test_another_number_of_log_partitions_is_refused() -> None:
+    """Groups would be looked for in other log partitions: such a replica does not begin."""
+
+    async def act() -> None:
+        slot_log = MemorySlotLog()
+        async with replica(slot_log, "a"):
+            config = Config(offsets_topic_num_partitions=PARTITIONS + 1)
+            other = Replica(GroupCoordinator(config=config, log_store=SlotStore()), slot_log, "there")
+            with pytest.raises(LayoutError):
+                await other.start()
+            await other.close()
+
+    asyncio.run(act())
 
 
 def test_it_needs_a_slot_store_with_a_lease() -> None:

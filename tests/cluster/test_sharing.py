@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from attrs import define, field
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -10,24 +9,31 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from groupcoord import ErrorCode, PartitionStatus
 from groupcoord.clock import ManualClock
-from groupcoord.cluster import slot_store
 from groupcoord.cluster.membership import BEAT_MS, DEAD_MS, LEASE_MS
 from groupcoord.cluster.slot_log import Beat, MemorySlotLog
+from groupcoord.cluster.slot_store import SNAPSHOT_BYTES_MIN
+from groupcoord.events import GroupRemoved, RebalanceCompleted
 from groupcoord.laws import OwnerLaws
 from groupcoord.messages import (
     GroupToFetch,
+    JoinGroup,
+    JoinGroupResponse,
+    JoinProtocol,
     OffsetCommitResponse,
     OffsetFetch,
     OffsetFetchResponse,
+    SyncGroup,
 )
 
 from .nodes import PARTITIONS, Node, commit
 
+SESSION_MS = 10_000
 
-def cluster(*names: str) -> list[Node]:
+
+def cluster(*names: str, snapshot_bytes_min: int = SNAPSHOT_BYTES_MIN) -> list[Node]:
     """Return replicas that have shared the log partitions out among them."""
     clock, slot_log = ManualClock(), MemorySlotLog()
-    nodes = [Node(name, slot_log, clock) for name in names]
+    nodes = [Node(name, slot_log, clock, snapshot_bytes_min) for name in names]
     settle(nodes)
     return nodes
 
@@ -159,10 +165,39 @@ def test_who_was_stopped_answers_nothing_from_before() -> None:
     assert fetched(other, group_id) == 7
 
 
-def test_a_long_log_becomes_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What later commits have replaced is gone from the slots, and whoever takes over finds what counts."""
-    monkeypatch.setattr(slot_store, "SNAPSHOT_BYTES_MIN", 5_000)
+def test_who_was_stopped_tells_of_no_session_that_ended_meanwhile() -> None:
+    """What it finds out when it goes on is not told any more: the group is another one's, and the member lives."""
     nodes = cluster("a", "b")
+    partition, name = next(iter(owners(nodes).items()))
+    (stopped,) = [node for node in nodes if node.name == name]
+    (other,) = [node for node in nodes if node is not stopped]
+    stopped.core.observe()
+    group_id = group_in(stopped, partition)
+    protocols = (JoinProtocol("range", b""),)
+    stopped.core.submit(
+        JoinGroup(group_id, "", "consumer", protocols, SESSION_MS, SESSION_MS, requires_known_member_id=False)
+    )
+    for _ in range(3):
+        settle(nodes)
+    ((_, joined),) = stopped.core.take_replies()
+    assert isinstance(joined, JoinGroupResponse)
+    stopped.core.submit(SyncGroup(group_id, joined.generation_id, joined.member_id))
+    stopped.work()
+    assert RebalanceCompleted in map(type, stopped.core.take_events())
+    for _ in range(2):
+        other.clock.advance(SESSION_MS)
+        other.run()
+    assert owners([other])[partition] == other.name
+    stopped.core.tick()
+    assert stopped.core.has_events
+    assert stopped.core.take_events() == []
+    stopped.run()
+    assert [type(event) for event in stopped.core.take_events() if event.group_id == group_id] == [GroupRemoved]
+
+
+def test_a_long_log_becomes_a_snapshot() -> None:
+    """What later commits have replaced is gone from the slots, and whoever takes over finds what counts."""
+    nodes = cluster("a", "b", snapshot_bytes_min=5_000)
     partition, name = next(iter(owners(nodes).items()))
     (owner,) = [node for node in nodes if node.name == name]
     (other,) = [node for node in nodes if node is not owner]

@@ -1,0 +1,62 @@
+"""Logs that replicas share in PostgreSQL, for commands that read segment files: copies, until the command ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import urlsplit
+
+import typer
+
+from groupcoord.analysis.columns.errors import PipelineError, first_line
+
+SCHEMES = ("postgresql://", "postgres://")
+
+
+def is_of_replicas(path: str) -> bool:
+    """Tell whether a path is the URL of a database with a log that replicas share."""
+    return path.startswith(SCHEMES)
+
+
+def as_files(paths: Iterable[str], context: typer.Context) -> list[str]:
+    """Return the paths, with a folder in place of each URL: a copy of that log, until the command ends.
+
+    Args:
+        paths: of files, and URLs.
+        context: of the command.
+
+    Raises:
+        PipelineError: a log can't be copied.
+    """
+    return [_copied(path, context) if is_of_replicas(path) else path for path in paths]
+
+
+def _copied(url: str, context: typer.Context) -> str:
+    folder = context.with_resource(TemporaryDirectory(prefix="groupcoord-"))
+    conninfo, _, name = url.partition("#")
+    try:
+        asyncio.run(_copy(conninfo, name or "groupcoord", Path(folder)))
+    except ModuleNotFoundError:
+        raise
+    except Exception as error:
+        raise PipelineError(f"{_without_secrets(url)}: {first_line(error)}") from error
+    return folder
+
+
+async def _copy(conninfo: str, name: str, folder: Path) -> None:
+    from groupcoord.cluster.copying import copy_log
+    from groupcoord.cluster.postgres import PostgresSlotLog
+
+    slot_log = PostgresSlotLog(conninfo, name=name)
+    try:
+        await copy_log(slot_log, folder)
+    finally:
+        await slot_log.close()
+
+
+def _without_secrets(url: str) -> str:
+    """Return which database and log a URL names, without user, password and settings."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()

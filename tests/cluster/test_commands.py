@@ -1,0 +1,77 @@
+"""``groupcoord dump`` and ``groupcoord analyze`` read a log that replicas share in PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from groupcoord.cli import make_app
+from groupcoord.cluster.postgres import PostgresSlotLog
+from groupcoord.cluster.replica import Replica
+from tests.storage.sql.postgres_server import PostgresServer
+
+from .test_replica import commit_until_taken, coordinator
+
+pytestmark = pytest.mark.ci
+
+NAME = "commands"
+
+
+@pytest.fixture(scope="module")
+def url(postgres: PostgresServer) -> str:
+    """Where there is a log in which a group has committed twice."""
+
+    async def act() -> None:
+        slot_log = PostgresSlotLog(postgres.conninfo, name=NAME)
+        async with slot_log, Replica(coordinator(), slot_log, "here") as one:
+            for offset in (7, 8):
+                await commit_until_taken(one, offset)
+
+    asyncio.run(act())
+    told = dict(word.split("=") for word in postgres.conninfo.split())
+    return f"postgresql://{told['user']}:secret@{told['host']}:{told['port']}/{told['dbname']}"
+
+
+def run(*words: str) -> int:
+    """Run a command in this process; return its exit status."""
+    with pytest.raises(SystemExit) as ended:
+        make_app(words)(args=list(words), prog_name="groupcoord")
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def test_dump_prints_it(url: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """Every record, as of segment files; the copy is gone in the end."""
+    assert run("dump", f"{url}#{NAME}") == 0
+    offsets = [json.loads(line)["value"]["data"]["offset"] for line in capfd.readouterr().out.splitlines()]
+    assert offsets == [7, 8]
+
+
+def test_analyze_reports_of_it(url: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The group is in the report, and coordinators that loaded the log agree with it."""
+    assert run("analyze", "--engine", "local", "--verify", "--out", str(tmp_path), f"{url}#{NAME}") == 0
+    told = capfd.readouterr().out
+    assert "2 records of 1 log partitions: 1 groups" in told
+    assert "verified" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("dump",), 'relation "other_slots" does not exist'),
+        (("analyze", "--engine", "local"), 'relation "other_slots" does not exist'),
+        (("analyze", "--follow"), "of a log that replicas share there is a copy"),
+    ],
+)
+def test_what_can_not_be_read_is_told(
+    url: str, words: tuple[str, ...], reason: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """In one line without secrets, with exit status 2."""
+    assert run(*words, f"{url}#other") == 2
+    told = capfd.readouterr().err
+    assert reason in told
+    assert "secret" not in told
+    assert "Traceback" not in told
