@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from groupcoord.analysis.report.model import Report
     from groupcoord.analysis.running.metrics import GroupCollector
     from groupcoord.analysis.running.sources import Source
-    from groupcoord.spark.inputs import Input as SparkInput
 
 FAILED, USAGE_ERROR = 1, 2
 POLL_S = 0.5
@@ -300,20 +299,12 @@ class _Source:
     lag_from_records: bool
 
     def open(self) -> Source:
-        """Return it as this process reads it."""
+        """Return it as the pipeline knows it."""
         from groupcoord.analysis.running.sources import ClusterSource, LogSource
 
         if self.address is None:
             return LogSource(self.partitions, self.end_offsets, self.paths)
         return ClusterSource(self.partitions, self.end_offsets, self.address, self.topic, self.lag_from_records)
-
-    def open_on_spark(self) -> SparkInput:
-        """Return it as the pipeline on Spark knows it."""
-        from groupcoord.spark.inputs import ClusterInput, LogInput
-
-        if self.address is None:
-            return LogInput(self.partitions, self.end_offsets, self.paths)
-        return ClusterInput(self.partitions, self.end_offsets, self.address, self.topic, self.lag_from_records)
 
 
 @frozen
@@ -379,7 +370,7 @@ def _analyze(work: _Work, *, verifies: bool) -> Report:
         from groupcoord.spark.analysis import Analysis
         from groupcoord.spark.running import end_java, one_run, task_counter
 
-        analysis = Analysis(work.source.open_on_spark(), work.out, verifies=verifies)
+        analysis = Analysis(work.source.open(), work.out, verifies=verifies)
         with (
             BeforeTheEnd(end_java),
             one_run(work.master, work.memory, work.settings, work.compiler.choice or analysis.compiler) as spark,
@@ -396,7 +387,7 @@ def _follow(work: _Work, interval_s: float, metrics: str | None) -> None:
         from groupcoord.spark.running import one_run
         from groupcoord.spark.sessions import C2
 
-        following = Following(work.source.open_on_spark(), work.out, interval_s=interval_s)
+        following = Following(work.source.open(), work.out, interval_s=interval_s)
         begin = partial(one_run, work.master, work.memory, work.settings, work.compiler.choice or C2)
         with _shown_metrics(lambda: following.cluster_name, metrics) as collector:
             run_on_spark(following, work.out, begin, collector)

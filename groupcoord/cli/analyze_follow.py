@@ -12,8 +12,9 @@ from groupcoord.cli.interrupts import AtTheFirstSignal, BeforeTheEnd, StopReques
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from groupcoord.analysis.running.following import LocalFollowing, Progress
+    from groupcoord.analysis.running.following import LocalFollowing
     from groupcoord.analysis.running.metrics import GroupCollector
+    from groupcoord.analysis.running.runs import Progress
     from groupcoord.spark.following import Following
 
 IsStopped = Callable[[float], bool]

@@ -3,44 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
+from attrs import frozen
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from groupcoord.analysis.columns.commits import Written
 from groupcoord.analysis.columns.tasks import RecordTask
 from groupcoord.analysis.figures.finished import FinishedTables
-from groupcoord.analysis.figures.gathering import gather_report
-from groupcoord.analysis.figures.page import (
-    ANOMALIES,
-    COUNT,
-    HISTORY,
-    LAG,
-    READ,
-    REPORT,
-    VERIFY,
-    steps,
-    write_report,
-)
+from groupcoord.analysis.figures.page import ANOMALIES, COUNT, HISTORY, LAG, READ, REPORT, VERIFY
 from groupcoord.analysis.folding.records import corrupt
 from groupcoord.analysis.history.anomalies import OFFSETS_RETENTION_MINUTES
-from groupcoord.analysis.report.model import (
-    Report,
-)
-from groupcoord.analysis.running.share_states import write_share_partitions
+from groupcoord.analysis.report.model import Report
+from groupcoord.analysis.running.runs import AnalysisRun
+from groupcoord.analysis.running.sources import ClusterSource, Source
 from groupcoord.analysis.tables import END_OFFSETS_TABLE, TABLES_OF_KINDS, TableFiles
-from groupcoord.clock import Clock, SystemClock
 from groupcoord.spark.anomalies import anomalies, stale_groups
 from groupcoord.spark.decoding import Folders, write_records
 from groupcoord.spark.folding import FACTS, OFFSETS, UNPACKED, WRITTEN, write_fold
 from groupcoord.spark.groups import History, groups
-from groupcoord.spark.inputs import Input, LogInput
 from groupcoord.spark.lag import lag
 from groupcoord.spark.load import KEY_COLUMNS, load_of
 from groupcoord.spark.output import OutputDirectory, write_counted
 from groupcoord.spark.packing import BLOBS
+from groupcoord.spark.record_times import read_record_times
 from groupcoord.spark.schemas import CURRENT_OFFSETS, RECORDS
 from groupcoord.spark.sessions import C1, C2
 from groupcoord.spark.tables import transactional_commits
@@ -53,42 +41,20 @@ _STEPS = {"anomalies": ANOMALIES, "lag": LAG}
 """By the table with which it begins, a step that makes tables about groups."""
 
 
-class Analysis:
-    """One run over some logs into one directory.
+class Analysis(AnalysisRun):
+    """One run over some logs into one directory, on Spark.
 
-    Args:
-        paths: as :func:`groupcoord.spark.read_log` takes them, or a
-            :class:`groupcoord.spark.inputs.Input`, such as a cluster that runs.
-        out: an empty directory, or one that does not exist yet; a URL for Spark and fsspec is fine.
-        partitions: only these log partitions; all if empty.
-        end_offsets: a CSV file with a header and the columns of :data:`groupcoord.spark.schemas.END_OFFSETS`.
-        verifies: load the log into coordinators too, and compare.
-        clock: says when the report is made.
-
-    Attributes:
-        steps: the names of what :meth:`run` does, in order.
-        compiler: of Java, that suits logs of this size; see :func:`groupcoord.spark.session`.
-
-    Raises:
-        InputError: an input can't be read or holds nothing, or the directory can't be used.
+    The arguments are those of :class:`groupcoord.analysis.running.runs.AnalysisRun`; ``out`` is for Spark and fsspec.
     """
 
-    def __init__(
-        self,
-        paths: Sequence[str | os.PathLike[str]] | Input,
-        out: str | os.PathLike[str],
-        *,
-        partitions: Iterable[int] = (),
-        end_offsets: str | None = None,
-        verifies: bool = False,
-        clock: Clock | None = None,
-    ) -> None:
-        self._input = paths if isinstance(paths, Input) else LogInput(frozenset(partitions), end_offsets, paths)
-        self._verifies = verifies
-        self._clock = clock or SystemClock()
-        self.compiler: Literal["c1", "c2"] = C1 if self._input.check() <= C1_BYTES_MAX else C2
+    @property
+    def compiler(self) -> Literal["c1", "c2"]:
+        """Java's compiler that suits logs of this size; see :func:`groupcoord.spark.session`."""
+        return C1 if self._size_bytes <= C1_BYTES_MAX else C2
+
+    def _open(self, out: str | os.PathLike[str]) -> OutputDirectory:
         self._output = OutputDirectory(out)
-        self.steps = steps(has_ends=self._input.has_ends, verifies=verifies)
+        return self._output
 
     def run(self, spark: SparkSession, begin: Callable[[str], None] = lambda step: None) -> Report:
         """Write the tables, the page and its figures.
@@ -104,107 +70,108 @@ class Analysis:
         tables = Tables(spark, self._output)
         begin(READ)
         read_ms = self._clock.now_ms()
-        records, keys, found = tables.decode(self._input.tasks())
+        records, keys, found = tables.decode(self._source.tasks())
         begin(COUNT)
         tables.write("partition_load", load_of(keys))
         begin(HISTORY)
         tables.add_commits(records, found)
-        folded, current, facts = tables.fold(records)
-        ends = self._input.read_end_offsets(spark, current)
+        history, current, facts = tables.fold(records)
+        ends = read_ends(self._source, current)
         if ends is not None and was_asked(ends):
             ends = tables.write(END_OFFSETS_TABLE, ends)  # what the lag is told from
-        times = None if ends is None else self._input.read_record_times(spark, current, ends)
-        now_ms, retention_minutes = found.last_timestamp_ms, self._input.offsets_retention_minutes()
-        of_groups = group_tables(
-            records,
-            folded,
-            facts,
-            current,
-            ends,
-            now_ms,
-            record_times=times,
-            retention_minutes=retention_minutes,
-            read_ms=read_ms,
-        )
-        for name, table in of_groups.items():
+        known = Known(records, history, facts, current, ends, None, found.last_timestamp_ms, read_ms)
+        for name, table in known.tables(self._source, self._retention_minutes).items():
             if name in _STEPS:
                 begin(_STEPS[name])
             tables.write(name, table)
         if self._verifies:
             begin(VERIFY)
-            tables.write("differences", verify(records, history=folded, offsets=current))
+            tables.write("differences", verify(records, history=history, offsets=current))
         self._output.remove(_WORKING)
         begin(REPORT)
-        finished = FinishedTables(self._output, tables.counts)
-        files = TableFiles(self._output)
-        write_share_partitions(self._input, finished, files)
-        tables.counts |= files.counts
-        report = gather_report(finished, self._input.names, self._clock, retention_minutes)
-        write_report(self._output, report)
-        return report
+        return self._write_page(FinishedTables(self._output, tables.counts))
 
 
 _WORKING = "working"
 """The folder for what is needed on the way alone."""
 
 
-def group_tables(
-    records: DataFrame,
-    history: History,
-    commits: DataFrame,
-    current_offsets: DataFrame,
-    ends: DataFrame | None,
-    now_ms: int | None = None,
-    end_offset_samples: DataFrame | None = None,
-    record_times: DataFrame | None = None,
-    retention_minutes: int | None = None,
-    read_ms: int | None = None,
-) -> dict[str, DataFrame]:
-    """Return the tables about groups that are made of others as a whole, by name: with ``lag`` if the ends are known.
+@frozen
+class Known:
+    """What tables about groups are made of that are made of others as a whole.
 
-    Args:
+    Attributes:
         records: the table of records.
         history: of its groups.
-        commits: the table of this name, or what is known of them.
-        current_offsets: the table of this name.
-        ends: :data:`groupcoord.spark.schemas.END_OFFSETS`.
-        now_ms: the last timestamp of the records, if it is known.
-        end_offset_samples: all that a cluster has answered where topics end, if that was more than once.
-        record_times: what a cluster has answered how old the next records are, if it was asked.
-        retention_minutes: how long offsets are kept that nobody uses, if that was told.
-        read_ms: as for :func:`groupcoord.spark.lag`.
+        facts: what is known of their commits.
+        current: the table of current offsets.
+        ends: :data:`groupcoord.spark.schemas.END_OFFSETS`; None: they are not known.
+        samples: all that a cluster has answered where topics end, if that was more than once.
+        now_ms: the moment to judge from; None: it isn't known.
+        read_ms: when the log was read; see :func:`groupcoord.spark.lag`.
     """
-    made = {
-        "groups": groups(records, history=history, offsets=current_offsets),
-        "anomalies": anomalies(
-            records,
-            history=history,
-            commits=commits,
-            end_offsets=ends,
-            end_offset_samples=end_offset_samples,
-            now_ms=now_ms,
-        ),
-        "stale_groups": stale_groups(
-            records,
-            history=history,
-            commits=commits,
-            offsets=current_offsets,
-            now_ms=now_ms,
-            offsets_retention_minutes=retention_minutes or OFFSETS_RETENTION_MINUTES,
-        ),
-    }
-    if ends is not None:
-        made["lag"] = lag(
-            current_offsets,
+
+    records: DataFrame
+    history: History
+    facts: DataFrame
+    current: DataFrame
+    ends: DataFrame | None
+    samples: DataFrame | None
+    now_ms: int | None
+    read_ms: int
+
+    def tables(self, source: Source, retention_minutes: int | None) -> dict[str, DataFrame]:
+        """Return the tables by name: with ``lag`` if it is known where topics end.
+
+        Args:
+            source: what is read.
+            retention_minutes: how long offsets are kept that nobody uses, if that was told.
+        """
+        made = {
+            "groups": groups(self.records, history=self.history, offsets=self.current),
+            "anomalies": anomalies(
+                self.records,
+                history=self.history,
+                commits=self.facts,
+                end_offsets=self.ends,
+                end_offset_samples=self.samples,
+                now_ms=self.now_ms,
+            ),
+            "stale_groups": stale_groups(
+                self.records,
+                history=self.history,
+                commits=self.facts,
+                offsets=self.current,
+                now_ms=self.now_ms,
+                offsets_retention_minutes=retention_minutes or OFFSETS_RETENTION_MINUTES,
+            ),
+        }
+        return made if self.ends is None else made | {"lag": self.lag(source, self.ends)}
+
+    def lag(self, source: Source, ends: DataFrame) -> DataFrame:
+        """Return how far groups are behind, by the age of their next records if the source is to tell it."""
+        times = None
+        if isinstance(source, ClusterSource) and source.lag_from_records and source.asks_for_ends:
+            servers, config = source.address.bootstrap_servers, source.address.command_config
+            spark = self.current.sparkSession
+            times = read_record_times(spark, self.current, ends, servers, command_config=config)
+        return lag(
+            self.current,
             ends,
-            end_offset_samples=end_offset_samples,
-            commits=commits,
-            history=history,
-            now_ms=now_ms,
-            record_times=record_times,
-            read_ms=read_ms,
+            end_offset_samples=self.samples,
+            commits=self.facts,
+            history=self.history,
+            now_ms=self.now_ms,
+            record_times=times,
+            read_ms=self.read_ms,
         )
-    return made
+
+
+def read_ends(source: Source, offsets: DataFrame) -> DataFrame | None:
+    """Return where the topics of committed offsets end, as the source tells it; None if it can't."""
+    topics = [row.topic for row in offsets.select("topic").distinct().collect()] if source.asks_for_ends else ()
+    told = source.read_ends(topics)
+    return None if told is None else offsets.sparkSession.createDataFrame(told)
 
 
 def was_asked(ends: DataFrame) -> bool:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Hashable
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -13,20 +12,19 @@ from pyspark.sql import DataFrame, SparkSession
 from groupcoord.analysis.columns.errors import InputError
 from groupcoord.analysis.columns.tailing import LogChangedError
 from groupcoord.analysis.figures.finished import FinishedTables
-from groupcoord.analysis.figures.gathering import gather_report
-from groupcoord.analysis.figures.page import write_report
 from groupcoord.analysis.report.model import Report
-from groupcoord.analysis.running.following import ATTEMPTS_MAX, INTERVAL_S, REPORT_SHARE, Progress
+from groupcoord.analysis.running.runs import FollowingRun, Progress
+from groupcoord.analysis.running.sources import ClusterSource, LogSource
+from groupcoord.analysis.running.tails import ATTEMPTS_MAX
 from groupcoord.analysis.tables import END_OFFSETS_TABLE, TABLES_OF_KINDS
-from groupcoord.clock import Clock, SystemClock
-from groupcoord.spark.analysis import group_tables, was_asked
+from groupcoord.spark.analysis import Known, read_ends, was_asked
+from groupcoord.spark.cluster_reading import read_cluster_stream
 from groupcoord.spark.groups import History
-from groupcoord.spark.inputs import Input, LogInput
-from groupcoord.spark.lag import lag
 from groupcoord.spark.load import partition_load
 from groupcoord.spark.output import OutputDirectory, write_counted
+from groupcoord.spark.reading import log_options
 from groupcoord.spark.stream_store import CHECKPOINT
-from groupcoord.spark.streaming import FollowedTables, check_version, follow
+from groupcoord.spark.streaming import FollowedTables, check_version, follow, stream_of
 from groupcoord.spark.tables import facts_of, last_moment
 
 _PASSING = (
@@ -39,49 +37,23 @@ _INPUT = f"{CHECKPOINT}/input.json"
 _STAGED = f"{CHECKPOINT}/staged"
 
 
-class Following:
-    """Follows some logs into one directory.
+class Following(FollowingRun):
+    """Follows some logs into one directory, on Spark.
 
-    Args:
-        paths: as :func:`groupcoord.spark.read_log` takes them, or a
-            :class:`groupcoord.spark.inputs.Input`, such as a cluster that runs.
-        out: an empty directory, one that does not exist yet, or one where these logs were followed before; a URL for
-            Spark and fsspec is fine.
-        partitions: only these log partitions; all if empty.
-        end_offsets: as for :class:`groupcoord.spark.analysis.Analysis`; read anew for each report.
-        interval_s: seconds from the end of an update to the next look at the logs.
-        clock: says when a report is made, and how long that took.
-
-    Raises:
-        InputError: an input can't be read, the directory can't be used, other logs were followed into it, or another
-            process follows logs into it now.
+    The arguments are those of :class:`groupcoord.analysis.running.runs.FollowingRun`; ``out`` is for Spark and fsspec.
     """
 
-    def __init__(
-        self,
-        paths: Sequence[str | os.PathLike[str]] | Input,
-        out: str | os.PathLike[str],
-        *,
-        partitions: Iterable[int] = (),
-        end_offsets: str | None = None,
-        interval_s: float = INTERVAL_S,
-        clock: Clock | None = None,
-    ) -> None:
+    _goes_on = CHECKPOINT
+
+    def _open(self, out: str | os.PathLike[str]) -> OutputDirectory:
         check_version("following logs")
-        self._input = paths if isinstance(paths, Input) else LogInput(frozenset(partitions), end_offsets, paths)
-        self._interval_s = interval_s
-        self._clock = clock or SystemClock()
-        self._input.check(may_be_empty=True)
         self._output = OutputDirectory(out, goes_on=CHECKPOINT)
-        with self._alone():
-            self._remember_input()
+        return self._output
 
     def run(
         self, spark: SparkSession, is_stopped: Callable[[float], bool], tell: Callable[[Progress], None]
     ) -> Report | None:
         """Keep everything up to date until it is stopped, and return what the page says then; None if there is none.
-
-        An update that has begun is completed.
 
         Args:
             spark: any session.
@@ -94,136 +66,90 @@ class Following:
         """
         self._output.check_reach(spark)
         with self._alone():
-            return self._run(spark, is_stopped, tell)
+            self._spark, self._tables = spark, FollowedTables(spark, self._output.name)
+            self._seen: Hashable = None
+            return self._follow(is_stopped, tell)
 
-    def _run(
-        self, spark: SparkSession, is_stopped: Callable[[float], bool], tell: Callable[[Progress], None]
-    ) -> Report | None:
-        tables = FollowedTables(spark, self._output.name)
-        report: Report | None = None
-        seen, reported, next_report_ms = None, -1, 0
-        while True:
-            found, seen_ms = self._input.state(), self._clock.now_ms()
-            is_new = found != seen
-            if is_new:
-                self._update(spark)
-                seen = found
-            made, finished, is_look = None, None, False
-            started_ms = self._clock.now_ms()
-            if (is_behind := tables.refresh() > reported) and started_ms >= next_report_ms:
-                made, finished = self._report(spark, tables, seen_ms)
-                report, reported = made, tables.update
-            elif self._input.asks_for_ends and not is_behind and started_ms >= next_report_ms and reported >= 0:
-                finished, is_look = self._look_again(spark, tables, seen_ms), True
-            if made is not None or is_look:
-                ended_ms = self._clock.now_ms()
-                next_report_ms = ended_ms + REPORT_SHARE * (ended_ms - started_ms)
-            if made is not None or is_look or (is_new and tables.update >= 0):
-                tell(Progress(tables.update, tables.row_count("records"), made, seen_ms, is_look, finished))
-            if is_stopped(self._interval_s):
-                break
-        return self._report(spark, tables, seen_ms)[0] if tables.update > reported else report
-
-    def _alone(self) -> AbstractContextManager[None]:
-        """Keep others from following into the same directory."""
-        return self._output.locked(CHECKPOINT, "follows logs into it")
-
-    def _update(self, spark: SparkSession) -> None:
-        """Read what is new; from the start again if compaction takes files away meanwhile, or the machine is busy."""
-        for attempts_left in reversed(range(ATTEMPTS_MAX)):
-            records = self._input.stream(spark)
-            try:
-                follow(records, self._output.name, until_end=True).awaitTermination()
-            except StreamingQueryException as error:
-                if not attempts_left or not any(told in str(error) for told in _PASSING):
-                    raise
-            else:
-                return
-
-    def _remember_input(self) -> None:
-        """Make sure that a directory goes with one set of logs."""
-        wanted = self._input.identity()
+    def _claim(self) -> None:
+        """See :class:`FollowingRun`."""
+        wanted = self._source.identity()
         if not self._output.has(_INPUT):
             self._output.replace_text(_INPUT, json.dumps(wanted) + "\n")
         elif (known := json.loads(self._output.read_text(_INPUT))) != wanted:
             of = f", partitions {known['partitions']}" if known["partitions"] else ""
             raise InputError(f"{self._output.name} follows {', '.join(json.loads(known['paths']))}{of}")
 
-    @property
-    def cluster_name(self) -> str:
-        """The id of the cluster that is followed; empty for files."""
-        return self._input.cluster_name
+    def _update(self) -> int:
+        """See :class:`FollowingRun`; from the start again if files change meanwhile, or the machine is busy."""
+        found = self._source.state()
+        for attempts_left in reversed(range(ATTEMPTS_MAX if found != self._seen else 0)):
+            try:
+                follow(self._records(), self._output.name, until_end=True).awaitTermination()
+            except StreamingQueryException as error:
+                if not attempts_left or not any(told in str(error) for told in _PASSING):
+                    raise
+            else:
+                break
+        self._seen = found
+        return self._tables.refresh()
 
-    # ------------------------------------------------------------ the page
+    def _records(self) -> DataFrame:
+        """Return the table of records as a stream."""
+        source = self._source
+        if isinstance(source, ClusterSource):
+            servers, config = source.address.bootstrap_servers, source.address.command_config
+            return read_cluster_stream(
+                self._spark, servers, command_config=config, topic=source.topic, partitions=source.partitions
+            )
+        assert isinstance(source, LogSource)
+        return stream_of(self._spark, log_options(source.paths, partitions=source.partitions))
 
-    def _report(self, spark: SparkSession, tables: FollowedTables, read_ms: int) -> tuple[Report, FinishedTables]:
-        """Write the tables that are made of others as a whole, and the page; return what it says, and the tables."""
+    def _rows(self) -> int:
+        """See :class:`FollowingRun`."""
+        return self._tables.row_count("records")
+
+    # ------------------------------------------------------------ tables
+
+    def _write(self, read_ms: int) -> FinishedTables:
+        """See :class:`FollowingRun`: the tables that are made of others as a whole."""
+        tables = self._tables
         records, facts = tables.table("records"), facts_of(tables.table("commits")).persist()
         history = tables.table("history").persist()
         (last_ms,) = last_moment(records).collect()[0]
-        now_ms = self._input.judged_at_ms(last_ms, read_ms)
-        counts: dict[str, int] = {}
-        current, counts["current_offsets"] = self._replace(spark, "current_offsets", tables.table("current_offsets"))
-        made = {name: tables.table(name) for name in ("read_counts", "corrupt")}
-        made["partition_load"] = partition_load(records)
-        made |= {name: tables.table(name) for name in TABLES_OF_KINDS.values()}
-        ends, samples = self._look(spark, current)
-        times = None if ends is None else self._input.read_record_times(spark, current, ends)
-        retention_minutes = self._input.offsets_retention_minutes()
-        made |= group_tables(
-            records,
-            History(history),
-            facts,
-            current,
-            ends,
-            now_ms,
-            end_offset_samples=samples,
-            record_times=times,
-            retention_minutes=retention_minutes,
-            read_ms=read_ms,
-        )
-        written = {name: self._replace(spark, name, table) for name, table in made.items()}
-        counts |= {name: rows for name, (_, rows) in written.items()}
-        counts |= {name: tables.row_count(name) for name in ("commits", "records")}
-        for held in (history, facts, ends):
-            if held is not None:
-                held.unpersist()
-        finished = FinishedTables(self._output, counts, {"commits": tables.folders("commits")})
-        report = gather_report(finished, self._input.names, self._clock, retention_minutes)
-        write_report(self._output, report)
-        return report, finished
+        counts = {name: tables.row_count(name) for name in ("commits", "records")}
+        current, counts["current_offsets"] = self._replace("current_offsets", tables.table("current_offsets"))
+        ends, samples = self._ends(current)
+        now_ms = self._source.judged_at_ms(last_ms, read_ms)
+        known = Known(records, History(history), facts, current, ends, samples, now_ms, read_ms)
+        made = {name: tables.table(name) for name in ("read_counts", "corrupt", *TABLES_OF_KINDS.values())}
+        made |= {"partition_load": partition_load(records)} | known.tables(self._source, self._retention_minutes)
+        counts |= {name: self._replace(name, table)[1] for name, table in made.items()}
+        for held in (history, facts):
+            held.unpersist()
+        return FinishedTables(self._output, counts, {"commits": tables.folders("commits")})
 
-    def _look(self, spark: SparkSession, current: DataFrame) -> tuple[DataFrame | None, DataFrame | None]:
+    def _look(self, read_ms: int) -> FinishedTables:
+        """See :class:`FollowingRun`: the lag."""
+        tables = self._tables
+        current, history = tables.table("current_offsets"), History(tables.table("history"))
+        ends, samples = self._ends(current)
+        assert ends is not None
+        facts = facts_of(tables.table("commits"))
+        known = Known(tables.table("records"), history, facts, current, ends, samples, None, read_ms)
+        return FinishedTables(self._output, {"lag": self._replace("lag", known.lag(self._source, ends))[1]})
+
+    def _ends(self, current: DataFrame) -> tuple[DataFrame | None, DataFrame | None]:
         """Return where the committed topics end now, and all that a cluster has told of that so far."""
-        ends = self._input.read_end_offsets(spark, current)
+        ends = read_ends(self._source, current)
         if ends is None or not was_asked(ends):
             return ends, None
         write_counted(ends, self._output.path(f"tables/{END_OFFSETS_TABLE}"), mode="append")
-        return ends, spark.read.schema(ends.schema).parquet(self._output.reading_path(f"tables/{END_OFFSETS_TABLE}"))
+        path = self._output.reading_path(f"tables/{END_OFFSETS_TABLE}")
+        return ends, self._spark.read.schema(ends.schema).parquet(path)
 
-    def _look_again(self, spark: SparkSession, tables: FollowedTables, read_ms: int) -> FinishedTables:
-        """Write the lag anew, where nothing but the ends of topics can have changed, and return that."""
-        current, history = tables.table("current_offsets"), History(tables.table("history"))
-        ends, samples = self._look(spark, current)
-        assert ends is not None
-        times = self._input.read_record_times(spark, current, ends)
-        commits = tables.table("commits")
-        table = lag(
-            current,
-            ends,
-            end_offset_samples=samples,
-            commits=commits,
-            history=history,
-            record_times=times,
-            read_ms=read_ms,
-        )
-        _, rows = self._replace(spark, "lag", table)
-        ends.unpersist()
-        return FinishedTables(self._output, {"lag": rows})
-
-    def _replace(self, spark: SparkSession, name: str, table: DataFrame) -> tuple[DataFrame, int]:
+    def _replace(self, name: str, table: DataFrame) -> tuple[DataFrame, int]:
         """Write a table beside the one that is there, and put it in its place; return it and its row count."""
         rows = write_counted(table, self._output.path(f"{_STAGED}/{name}"), mode="overwrite")
         self._output.replace_folder(f"{_STAGED}/{name}", f"tables/{name}")
         path = self._output.reading_path(f"tables/{name}")
-        return spark.read.schema(table.schema).parquet(path).select(*table.columns), rows
+        return self._spark.read.schema(table.schema).parquet(path).select(*table.columns), rows

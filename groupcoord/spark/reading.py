@@ -15,6 +15,7 @@ from pyspark.sql.types import LongType, TimestampType
 from groupcoord.analysis.columns.errors import InputError
 from groupcoord.analysis.columns.files import SPLIT_BYTES
 from groupcoord.analysis.columns.messages import accounts_of_messages, rows_of_messages
+from groupcoord.analysis.running.sources import absolute
 from groupcoord.spark.schemas import MESSAGES, RECORDS
 from groupcoord.spark.sessions import register
 from groupcoord.spark.source import FORMAT, LogOptions
@@ -65,9 +66,8 @@ def log_options(
     storage_options: Mapping[str, Any] | None = None,
 ) -> dict[str, str]:
     """Return the arguments of :func:`read_log` as the format's options."""
-    given = [text if "://" in (text := os.fspath(path)) else os.path.abspath(text) for path in paths]
     return {
-        "paths": json.dumps(given),
+        "paths": json.dumps(absolute(paths)),
         "columns": ",".join(columns or ()),
         "raw_bytes": str(raw_bytes).lower(),
         "split_bytes": str(split_bytes),

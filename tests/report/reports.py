@@ -17,6 +17,7 @@ from groupcoord.analysis.report.standing import (
     WARNING,
     MemberShare,
     PartitionShare,
+    ShareGroupRow,
     Standing,
 )
 
@@ -134,7 +135,7 @@ def row(group_id: str, trouble: int, rebalances: int = 9) -> model.GroupRow:
 
 
 def consumer_groups(name: str, is_large: bool) -> dict[str, Any]:
-    """What a report says of consumer groups alone, by the names of its attributes."""
+    """What a report says of consumer and share groups alone, by the names of its attributes."""
     groups, slow = (model.CONSUMER_GROUPS_MAX, model.SLOW_MEMBERS_MAX) if is_large else (2, 2)
     return {
         "consumer_groups": tuple(consumer_group(f"{name}{number}") for number in range(groups)),
@@ -143,6 +144,8 @@ def consumer_groups(name: str, is_large: bool) -> dict[str, Any]:
             model.AssignorRow("range", 1, 4, 8, 4, 2_000, 1_000),
         ),
         "slow_members": tuple(slow_member(f"{name}{number}") for number in range(slow)),
+        "share_groups": (ShareGroupRow(f"{name}shared", name, 3, 5, 4, 7, 2, START_MS),)
+        * (model.SHARE_GROUPS_MAX if is_large else 1),
     }
 
 

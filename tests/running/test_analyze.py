@@ -17,8 +17,10 @@ from groupcoord.analysis.columns.errors import RunFailedError
 from groupcoord.analysis.columns.results import ResultDirectory
 from groupcoord.analysis.judging.differences import Told, told_of_groups
 from groupcoord.analysis.live.settings import ClusterAddress
+from groupcoord.analysis.report.standing import ShareGroupRow
 from groupcoord.analysis.running import sources
 from groupcoord.analysis.running.analysis import LocalAnalysis
+from groupcoord.analysis.running.following import LocalFollowing
 from groupcoord.analysis.running.sources import ClusterSource
 from groupcoord.analysis.tables import END_OFFSETS_TABLE, TABLES
 from groupcoord.cli import USAGE_ERROR
@@ -327,7 +329,10 @@ def test_the_page_begins_with_the_groups_that_misbehave(tmp_path: Path) -> None:
 
 
 def test_share_partitions_have_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where their log lies beside the groups' one, in a data directory or in a cluster; else there is none."""
+    """Where their log lies beside the groups' one, in a data directory or in a cluster; else there is none.
+
+    A run that follows both logs has read what came meanwhile.
+    """
     topic_id = UUID(int=7)
     key = SharePartitionKey("workers", topic_id, 3)
     states = [ShareSnapshot(key, 0, 1, 2, 0, 10, 11, -1, ()), ShareUpdate(key, 0, 2, 0, -1, (StateBatch(0, 4, 0, 3),))]
@@ -346,6 +351,18 @@ def test_share_partitions_have_a_table(tmp_path: Path, monkeypatch: pytest.Monke
         segment.parent.mkdir(parents=True)
         segment.write_bytes(encode_batch(0, [(*record, 1_000) for record in records]))
     LocalAnalysis([tmp_path / "log"], tmp_path / "files").run()
+    rounds = iter([False, True])
+
+    def is_stopped(wait_s: float) -> bool:
+        later = encode_share_state(ShareUpdate(key, 0, 2, 5, -1, (StateBatch(5, 5, 0, 2),)))
+        for folder, record, offset in ((SHARE_STATE_TOPIC + "-4", later, 2), ("__consumer_offsets-0", of_group[1], 4)):
+            with open(tmp_path / "log" / folder / f"{0:020d}.log", "ab") as file:
+                file.write(encode_batch(offset, [(*record, 2_000)]))
+        return next(rounds)
+
+    followed = LocalFollowing([tmp_path / "log"], tmp_path / "followed", clock=ManualClock(0)).run(
+        is_stopped, lambda progress: None
+    )
     monkeypatch.setattr(sources, "SHARE_STATE_TOPIC", "states")  # nobody may write to Kafka's own topics
     with ServerThread(topics={"offsets": 1, "states": 1}) as server:
         for topic, records in (("offsets", of_group), ("states", of_states)):
@@ -359,3 +376,8 @@ def test_share_partitions_have_a_table(tmp_path: Path, monkeypatch: pytest.Monke
         (member,) = read_table(tmp_path / out, "members").to_pylist()
         assert [row[name] for name in names] == ["workers", "jobs", 3, 0, 5, 10, partition]
         assert [(one["topic"], one["partitions"]) for one in member["assignment"]] == [("jobs", [3])]
+    (row,) = read_table(tmp_path / "followed", "share_partitions").to_pylist()
+    assert [row[name] for name in names] == ["workers", "jobs", 3, 5, 1, 11, 4]
+    assert followed is not None
+    assert followed.share_groups == (ShareGroupRow("workers", "jobs", 1, 1, 2, 11, 0, 2_000),)
+    assert "Deliveries to share groups" in (tmp_path / "followed" / "report.html").read_text("utf-8")

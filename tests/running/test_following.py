@@ -14,7 +14,8 @@ from groupcoord.analysis.columns.tasks import LogTask, RecordTask
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.running import tails
 from groupcoord.analysis.running.analysis import LocalAnalysis
-from groupcoord.analysis.running.following import LocalFollowing, Progress
+from groupcoord.analysis.running.following import LocalFollowing
+from groupcoord.analysis.running.runs import Progress
 from groupcoord.analysis.running.sources import ClusterSource, LogSource
 from groupcoord.analysis.running.tails import LogTail
 from groupcoord.clock import ManualClock

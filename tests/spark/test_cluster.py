@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 import groupcoord.spark as pipeline
 from groupcoord.analysis.live.errors import LogCutError
 from groupcoord.analysis.live.settings import ClusterAddress
+from groupcoord.analysis.running.sources import ClusterSource
 from groupcoord.cli import USAGE_ERROR
 from groupcoord.clock import SystemClock
 from groupcoord.core.records import OffsetCommitRecord
@@ -25,7 +26,6 @@ from groupcoord.spark.cluster_reading import cluster_options
 from groupcoord.spark.cluster_source import ClusterOptions, ClusterPartition, ClusterStreamReader
 from groupcoord.spark.folding import complete_from
 from groupcoord.spark.following import Following
-from groupcoord.spark.inputs import ClusterInput
 from groupcoord.testing import ProducerRecord, ServerThread
 
 from ..live.recorded import TOPIC, recorded_server
@@ -109,7 +109,7 @@ def test_tables_follow_a_cluster(
     config.write_text(f"{SECRET_LINE}\n")
     address = ClusterAddress(server.bootstrap, str(config))
     out = tmp_path / "out"
-    Following(ClusterInput(frozenset(), None, address, TOPIC), out).run(spark, lambda wait_s: True, lambda told: None)
+    Following(ClusterSource(frozenset(), None, address, TOPIC), out).run(spark, lambda wait_s: True, lambda told: None)
     tables = pipeline.FollowedTables(spark, out)
 
     for name, table in batch_tables(broker_records).items():

@@ -111,14 +111,20 @@ def test_the_page_takes_a_fifth_of_the_time(tmp_path: Path, monkeypatch: pytest.
         def row_count(self, name: str) -> int:
             return 0
 
-    def page(*_: object) -> tuple[object, None]:
+    class Query:
+        def awaitTermination(self) -> None:  # noqa: N802
+            updates.append(clock.now_ms())
+
+    def page(*_: object) -> object:
         pages.append(len(updates))
         clock.advance(1_000)
-        return object(), None
+        return object()
 
     monkeypatch.setattr("groupcoord.spark.following.FollowedTables", Tables)
-    monkeypatch.setattr(Following, "_update", lambda *_: updates.append(clock.now_ms()))
-    monkeypatch.setattr(Following, "_report", page)
+    monkeypatch.setattr("groupcoord.spark.following.follow", lambda *_, **__: Query())
+    monkeypatch.setattr(Following, "_records", lambda _: None)
+    monkeypatch.setattr(Following, "_write", lambda *_: None)
+    monkeypatch.setattr(Following, "_write_page", page)
     grows = iter([True, False, True, True, True, None])
 
     def is_stopped(wait_s: float) -> bool:
@@ -202,7 +208,8 @@ def test_a_directory_is_held_as_long_as_it_is_followed_into(tmp_path: Path, monk
     """Whoever was made before but runs later is refused too; other directories are free, and at the end this one."""
     data, out = tmp_path / "data", tmp_path / "out"
     Log(data).add(commit(0, 5))
-    monkeypatch.setattr(Following, "_run", lambda _, spark, is_stopped, tell: is_stopped(0.0))
+    monkeypatch.setattr("groupcoord.spark.following.FollowedTables", lambda *_: None)
+    monkeypatch.setattr(Following, "_follow", lambda _, is_stopped, tell: is_stopped(0.0))
     first, second, elsewhere = Following([data], out), Following([data], out), Following([data], tmp_path / "other")
 
     def is_stopped(wait_s: float) -> bool:

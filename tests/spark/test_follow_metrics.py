@@ -8,11 +8,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from groupcoord.analysis.live.settings import ClusterAddress
-from groupcoord.analysis.running.following import Progress
 from groupcoord.analysis.running.metrics import GroupCollector, served
+from groupcoord.analysis.running.runs import Progress
+from groupcoord.analysis.running.sources import ClusterSource
 from groupcoord.clock import ManualClock
 from groupcoord.spark.following import Following
-from groupcoord.spark.inputs import ClusterInput
 from groupcoord.testing import ServerThread
 
 from ..running.metrics_shown import LONG_AGO_MS, check_falling_behind, commit, shown
@@ -29,7 +29,7 @@ def test_metrics_follow_the_ends_of_topics(spark: SparkSession, tmp_path: Path) 
         for second, offset in enumerate((10, 15, 20)):
             commit(server, second, offset)
         following = Following(
-            ClusterInput(frozenset(), None, ClusterAddress(server.bootstrap), "offsets"), tmp_path / "out", clock=clock
+            ClusterSource(frozenset(), None, ClusterAddress(server.bootstrap), "offsets"), tmp_path / "out", clock=clock
         )
         collector = GroupCollector(following.cluster_name, clock)
 

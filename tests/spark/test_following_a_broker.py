@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 
 import groupcoord.spark as pipeline
 from groupcoord.analysis.live.settings import ClusterAddress
+from groupcoord.analysis.running.sources import ClusterSource
 from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.spark.following import Following
-from groupcoord.spark.inputs import ClusterInput
 
 from ..live.real_kafka import KafkaProcess, commit_offsets, needs_kafka, ports_in_a_row, wait_until
 from .programs import Process
@@ -238,7 +238,7 @@ def test_tables_are_those_of_one_reading_whatever_dies(
     groups = wait_until_empty(broker.bootstrap)
     held = leave_transaction_open(broker.bootstrap)
     address = ClusterAddress(broker.bootstrap)
-    source = ClusterInput(frozenset(), None, address, OFFSETS_TOPIC, lag_from_records=True)
+    source = ClusterSource(frozenset(), None, address, OFFSETS_TOPIC, lag_from_records=True)
     Following(source, out).run(spark, lambda wait_s: True, lambda told: None)
 
     tables = pipeline.FollowedTables(spark, out)

@@ -12,7 +12,7 @@ from groupcoord.analysis.figures.values import Row, at_ms, by_group, cut, known,
 from groupcoord.analysis.history.lag import LagStatus
 from groupcoord.analysis.report import model
 from groupcoord.analysis.report.rows import difference_told
-from groupcoord.analysis.report.standing import SEVERITIES
+from groupcoord.analysis.report.standing import SEVERITIES, ShareGroupRow
 
 # ---------------------------------------------------------------- what was read
 
@@ -78,6 +78,28 @@ def status_counts(lag: Iterable[Row]) -> tuple[model.StatusCount, ...]:
 
 def _statuses(rows: Iterable[Row]) -> list[LagStatus]:
     return [LagStatus[row["status"]] for row in rows if row.get("status") is not None]
+
+
+def share_group_rows(share_partitions: Iterable[Row]) -> tuple[ShareGroupRow, ...]:
+    """Return how records were delivered to share groups, the most troubled first; what was deleted is left out."""
+    by_topic: defaultdict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in share_partitions:
+        if not row["is_deleted"]:
+            by_topic[row["group_id"], row["topic"] or row["topic_id"]].append(row)
+    rows = [
+        ShareGroupRow(
+            *place,
+            len(some),
+            sum(row["released"] for row in some),
+            max(known(row["delivery_count_max"] for row in some), default=None),
+            sum(row["redeliveries"] for row in some),
+            sum(row["archived_records"] for row in some),
+            max(known(at_ms(row["last_ms"]) for row in some), default=None),
+        )
+        for place, some in by_topic.items()
+    ]
+    rows.sort(key=lambda row: (-row.given_up, -row.redeliveries, row.group_id, row.topic))
+    return tuple(rows[: model.SHARE_GROUPS_MAX])
 
 
 # ---------------------------------------------------------------- anomalies and forecasts

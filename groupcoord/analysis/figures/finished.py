@@ -21,15 +21,19 @@ class FinishedTables:
         results: the directory.
         counts: how many rows each table has; one that isn't named does not exist.
         folders: where the parts of a table lie, if not in ``tables/NAME`` alone.
+
+    Attributes:
+        results: as given.
+        counts: likewise.
     """
 
     def __init__(
         self,
         results: ResultDirectory,
-        counts: Mapping[str, int],
+        counts: dict[str, int],
         folders: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        self._results = results
+        self.results = results
         self._folders = folders or {}
         self.counts = counts
 
@@ -49,12 +53,12 @@ class FinishedTables:
         """
         if not self.counts.get(name):
             return
-        file_system, _ = self._results.place("tables")
+        file_system, _ = self.results.place("tables")
         schema = arrow_schema(TABLES[name])
         files = [
             path
             for folder in self._folders.get(name, (f"tables/{name}",))
-            for path in file_system.find(self._results.place(folder)[1])
+            for path in file_system.find(self.results.place(folder)[1])
             if path.endswith(".parquet") and not path.rpartition("/")[2].startswith((".", "_"))
         ]
         found = ds.dataset(files, schema=schema, format="parquet", filesystem=PyFileSystem(FSSpecHandler(file_system)))

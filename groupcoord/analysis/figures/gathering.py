@@ -70,6 +70,7 @@ def gather_report(
         consumer_groups=consumers.consumer_rows(*map(tables.rows, ("epochs", "memberships", "moves", "revocations"))),
         assignors=consumers.assignor_rows(tables.rows("moves")),
         slow_members=consumers.slow_rows(tables.rows("revocations")),
+        share_groups=findings.share_group_rows(tables.rows("share_partitions")),
         groups=tuple(rows[:GROUPS_MAX]),
         severities=groups.severities(rows),
         troubled=_stories(tables, worst, overview, anomalies, lag or ()),

@@ -11,7 +11,7 @@ from typing import Any
 
 from attrs import asdict, frozen
 
-from groupcoord.analysis.report.standing import FINE, UNTROUBLED, WARNING, MemberShare, Standing
+from groupcoord.analysis.report.standing import FINE, UNTROUBLED, WARNING, MemberShare, ShareGroupRow, Standing
 
 FORMAT_VERSION = 1
 """Of ``summary.json``; it grows when a name there changes its meaning or goes away."""
@@ -41,6 +41,7 @@ DIFFERENCES_MAX = 50
 CONSUMER_GROUPS_MAX = 20
 ASSIGNORS_MAX = 20
 SLOW_MEMBERS_MAX = 10
+SHARE_GROUPS_MAX = 20
 EPOCHS_OF_GROUP_MAX = 60
 PROBLEMS_MAX = 50
 
@@ -525,6 +526,7 @@ class Report:
         consumer_groups: those with fenced and slow members first.
         assignors: what they moved.
         slow_members: who took longest to give partitions up.
+        share_groups: those with most records given up, then with most redeliveries, first.
         groups: the worst first.
         severities: how many groups stand how.
         troubled: stories of the first of those with which something is wrong.
@@ -549,6 +551,7 @@ class Report:
     consumer_groups: tuple[ConsumerGroupRow, ...] = ()
     assignors: tuple[AssignorRow, ...] = ()
     slow_members: tuple[SlowMemberRow, ...] = ()
+    share_groups: tuple[ShareGroupRow, ...] = ()
     groups: tuple[GroupRow, ...] = ()
     severities: Mapping[str, int] = {}
     troubled: tuple[GroupStory, ...] = ()

@@ -14,6 +14,7 @@ from groupcoord.analysis.report.consumers import consumer_groups
 from groupcoord.analysis.report.html import EMPTY, Html, element, joined, name, text
 from groupcoord.analysis.report.layout import Section, listing, paragraph, soft, tile
 from groupcoord.analysis.report.model import Polls, Report
+from groupcoord.analysis.report.shares import deliveries
 from groupcoord.analysis.report.text import counted, format_number, format_size, format_span, format_time, noun
 from groupcoord.analysis.report.worst import worst
 
@@ -27,6 +28,7 @@ _SECTIONS: tuple[tuple[str, str, Callable[[Report], Html]], ...] = (
     ("rebalances", "Rebalances", sections.rebalances),
     ("churn", "Churn", sections.churn),
     ("consumer", "Consumer, share and streams groups", consumer_groups),
+    ("deliveries", "Deliveries to share groups", deliveries),
     ("states", "Groups by state", sections.states),
     ("stale", "Expiring offsets", sections.stale),
     ("load", "Log load", sections.load),

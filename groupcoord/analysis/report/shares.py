@@ -1,12 +1,12 @@
-"""Who has what of a group: its members and their partitions, with commits and lag of each."""
+"""Who has what of a group, with commits and lag of each partition; and how records were delivered to share groups."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from groupcoord.analysis.report.html import EMPTY, Html, element, joined, name, text
-from groupcoord.analysis.report.layout import pill, table
-from groupcoord.analysis.report.model import GroupStory
+from groupcoord.analysis.report.layout import pill, soft, table
+from groupcoord.analysis.report.model import GroupStory, Report
 from groupcoord.analysis.report.standing import MemberShare
 from groupcoord.analysis.report.text import counted, format_number, format_span, format_time
 
@@ -45,3 +45,37 @@ def _member(share: MemberShare) -> Html:
     behind = "" if share.lag is None else f", {share.lag:,} behind"
     told = f"{host}{counted(share.partition_count, 'partition')}, {counted(share.commits, 'commit')}{behind}"
     return joined((who, element("div", told, class_="soft")))
+
+
+def deliveries(report: Report) -> Html:
+    """Return how records were delivered to share groups."""
+    if not report.share_groups:
+        return EMPTY
+    rows = [
+        (
+            name(row.group_id),
+            name(row.topic),
+            format_number(row.partitions),
+            format_number(row.given_up),
+            format_number(row.redeliveries),
+            format_number(row.waiting),
+            format_number(row.delivered_max),
+            format_time(row.last_ms),
+        )
+        for row in report.share_groups
+    ]
+    head = (
+        "group",
+        "topic",
+        "#partitions",
+        "#given up",
+        "#redeliveries",
+        "#waiting",
+        "#most deliveries",
+        "@last change",
+    )
+    told = (
+        "Given up are records that were rejected or delivered too often; waiting are those that go to somebody again, "
+        "or that somebody has. Compaction leaves the last state of a partition, so the first two may be too low."
+    )
+    return joined((table(head, rows), soft(told)))

@@ -1,4 +1,7 @@
-"""How a group stands: in a colour, a word and a sentence, how far it is behind, and who has what of its partitions."""
+"""How a group stands: in a colour, a word and a sentence, how far it is behind, and who has what of its partitions.
+
+Of share groups it is told how records were delivered.
+"""
 
 from __future__ import annotations
 
@@ -82,3 +85,26 @@ class MemberShare:
     commits: int
     lag: int | None
     partitions: tuple[PartitionShare, ...]
+
+
+@frozen
+class ShareGroupRow:
+    """What a share group's states tell of a topic.
+
+    Attributes:
+        partitions: of the topic, which have a state.
+        waiting: records that were delivered and wait to be again, or are acquired by somebody.
+        delivered_max: how often one of them was delivered; None: there are none.
+        redeliveries: deliveries that were not the first.
+        given_up: records that were rejected, or delivered too often.
+        last_ms: when something changed last.
+    """
+
+    group_id: str
+    topic: str
+    partitions: int
+    waiting: int
+    delivered_max: int | None
+    redeliveries: int
+    given_up: int
+    last_ms: int | None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 
@@ -13,11 +12,9 @@ from attrs import frozen
 from groupcoord.analysis.columns.commits import WRITTEN_COMMITS
 from groupcoord.analysis.columns.errors import RunFailedError, first_line
 from groupcoord.analysis.columns.parquet import TableFile
-from groupcoord.analysis.columns.results import ResultDirectory
 from groupcoord.analysis.columns.schema import KIND_CONTROL, KIND_RECORD
 from groupcoord.analysis.figures.finished import FinishedTables
-from groupcoord.analysis.figures.gathering import gather_report
-from groupcoord.analysis.figures.page import ANOMALIES, COUNT, HISTORY, LAG, READ, REPORT, VERIFY, steps, write_report
+from groupcoord.analysis.figures.page import ANOMALIES, COUNT, HISTORY, LAG, READ, REPORT, VERIFY
 from groupcoord.analysis.folding.commits import CommitFacts, CommitFold
 from groupcoord.analysis.folding.histories import feed_history
 from groupcoord.analysis.folding.load import partition_load
@@ -37,10 +34,8 @@ from groupcoord.analysis.judging.ends import Ends, behind_ends
 from groupcoord.analysis.judging.groups import Row
 from groupcoord.analysis.report.model import Report
 from groupcoord.analysis.running.judged import Known, topics_of, write_groups, write_lag
-from groupcoord.analysis.running.share_states import write_share_partitions
-from groupcoord.analysis.running.sources import LogSource, Source
+from groupcoord.analysis.running.runs import AnalysisRun
 from groupcoord.analysis.tables import END_OFFSETS_TABLE, TABLES_OF_KINDS, TableFiles
-from groupcoord.clock import Clock, SystemClock
 
 _FOLDED = (
     *("kind", "record_type", "problem", "log_offset", "log_timestamp_ms", "group_id", "key", "value", "tombstone"),
@@ -64,45 +59,17 @@ class _Folded:
     told: Told
 
 
-class LocalAnalysis:
+class LocalAnalysis(AnalysisRun):
     """One run over some logs into one directory, in this process.
 
-    Log partitions are folded one after the other, and memory is that of their groups.
-
-    Args:
-        paths: segment files, folders of a log partition, data directories, or patterns of these; local, or URLs; or a
-            :class:`groupcoord.analysis.running.sources.Source`, such as a cluster that runs.
-        out: an empty directory, or one that does not exist yet; a URL for fsspec is fine.
-        partitions: only these log partitions; all if empty.
-        end_offsets: a CSV file with a header and the columns of :data:`groupcoord.analysis.columns.tables.END_OFFSETS`.
-        verifies: load the log into coordinators too, and compare.
-        clock: says when the report is made.
+    Log partitions are folded one after the other, and memory is that of their groups. The arguments are those of
+    :class:`groupcoord.analysis.running.runs.AnalysisRun`.
 
     Attributes:
-        steps: the names of what :meth:`run` does, in order.
         tasks: how many pieces of the logs are read, and how many there are; (0, 0) before and behind that.
-
-    Raises:
-        InputError: an input can't be read or holds nothing, or the directory can't be used.
     """
 
-    def __init__(
-        self,
-        paths: Sequence[str | os.PathLike[str]] | Source,
-        out: str | os.PathLike[str],
-        *,
-        partitions: Iterable[int] = (),
-        end_offsets: str | None = None,
-        verifies: bool = False,
-        clock: Clock | None = None,
-    ) -> None:
-        self._source = paths if isinstance(paths, Source) else LogSource(frozenset(partitions), end_offsets, paths)
-        self._verifies = verifies
-        self._clock = clock or SystemClock()
-        self._source.check()
-        self._results = ResultDirectory(out)
-        self.steps = steps(has_ends=self._source.has_ends, verifies=verifies)
-        self.tasks = (0, 0)
+    tasks = (0, 0)
 
     def run(self, begin: Callable[[str], None] = lambda step: None) -> Report:
         """Write the tables, the page and its figures.
@@ -132,19 +99,14 @@ class LocalAnalysis:
         begin(HISTORY)
         folded = self._fold(decoded, files)
         self.tasks = (0, 0)
-        retention_minutes = self._source.offsets_retention_minutes()
-        self._judge(folded, files, decoded.written.last_timestamp_ms, read_ms, retention_minutes, begin)
+        self._judge(folded, files, decoded.written.last_timestamp_ms, read_ms, begin)
         if self._verifies:
             begin(VERIFY)
             with files.growing(["differences"]) as add:
                 for one in folded:
                     add("differences", self._differences(one))
         begin(REPORT)
-        tables = FinishedTables(self._results, files.counts)
-        write_share_partitions(self._source, tables, files)
-        report = gather_report(tables, self._source.names, self._clock, retention_minutes)
-        write_report(self._results, report)
-        return report
+        return self._write_page(FinishedTables(self._results, files.counts))
 
     def _note(self, done: int, total: int) -> None:
         self.tasks = (done, total)
@@ -199,7 +161,6 @@ class LocalAnalysis:
         files: TableFiles,
         now_ms: int | None,
         read_ms: int,
-        retention_minutes: int | None,
         begin: Callable[[str], None],
     ) -> None:
         """Write the tables about groups."""
@@ -209,7 +170,7 @@ class LocalAnalysis:
             files.write(END_OFFSETS_TABLE, told)  # what the lag is told from
         ends = None if told is None else Ends(told)
         begin(ANOMALIES)
-        write_groups(known, ends, files, now_ms, retention_minutes)
+        write_groups(known, ends, files, now_ms, self._retention_minutes)
         if ends is not None:
             begin(LAG)
             times = self._source.read_times(behind_ends([one.current for one in known], ends))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -31,6 +32,11 @@ from groupcoord.core.topic_names import SHARE_STATE_TOPIC
 
 RECORD_BYTES = 106
 """What a committed offset takes in a log, about, in batches of a dozen."""
+
+
+def absolute(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
+    """Return paths as they are the same in any directory; URLs stay as they are."""
+    return [text if "://" in text else os.path.abspath(text) for text in _texts(paths)]
 
 
 def _texts(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
@@ -121,14 +127,6 @@ class Source(ABC):
     def tasks(self) -> Sequence[RecordTask]:
         """Return what there is to read now, cut into tasks."""
 
-    @abstractmethod
-    def share_state_tasks(self) -> Sequence[RecordTask]:
-        """Return what there is to read now of the states of share groups; nothing if there is no log of them.
-
-        Raises:
-            InputError: there is one, and it may not be read; or there is no such topic.
-        """
-
     @property
     def cluster_name(self) -> str:
         """The id of the cluster that is read; empty for files."""
@@ -137,6 +135,27 @@ class Source(ABC):
     @abstractmethod
     def tail(self) -> Tail:
         """Return what reads it as it grows, from the start."""
+
+    @abstractmethod
+    def share_state_tail(self) -> Tail:
+        """Return what reads the states of share groups as they grow, from the start.
+
+        Its ``look`` raises :class:`groupcoord.analysis.columns.errors.InputError` where there is no topic of them, or
+        it may not be read.
+        """
+
+    def identity(self) -> dict[str, str]:
+        """Return what tells this input from others, whose tables don't go into the same directory."""
+        partitions = ",".join(str(partition) for partition in sorted(self.partitions))
+        return {"paths": json.dumps(self._places()), "partitions": partitions}
+
+    @abstractmethod
+    def state(self) -> Hashable:
+        """Return what shows that there is more to read than at another time: that a log has grown or changed."""
+
+    @abstractmethod
+    def _places(self) -> list[str]:
+        """Return what is read by names that are the same wherever one is."""
 
     @abstractmethod
     def _check_records(self, *, may_be_empty: bool) -> int: ...
@@ -166,8 +185,11 @@ class LogSource(Source):
         """See :class:`Source`."""
         return LogTail(partial(self.find, may_be_empty=True))
 
-    def share_state_tasks(self) -> Sequence[RecordTask]:
+    def share_state_tail(self) -> Tail:
         """See :class:`Source`: folders of that topic lie in data directories beside the others."""
+        return LogTail(self._find_share_states)
+
+    def _find_share_states(self) -> list[FileSet]:
         folders = []
         for path in self.paths:
             with refusals_told(path):
@@ -175,7 +197,15 @@ class LogSource(Source):
                 found = file_system.glob(f"{root.rstrip('/')}/{SHARE_STATE_TOPIC}-*")
             numbered = (one for one in found if one.rpartition("-")[2].isdecimal())
             folders += [file_system.unstrip_protocol(one) for one in numbered]
-        return log_tasks(find_segments(sorted(folders), may_be_empty=True)) if folders else []
+        return find_segments(sorted(folders), may_be_empty=True) if folders else []
+
+    def state(self) -> Hashable:
+        """See :class:`Source`."""
+        found = self.find(may_be_empty=True)
+        return tuple((one.name, one.size_bytes, one.identity) for files in found for one in files.segments)
+
+    def _places(self) -> list[str]:
+        return absolute(self.paths)
 
     def find(self, *, may_be_empty: bool) -> list[FileSet]:
         """Return the files."""
@@ -242,9 +272,17 @@ class ClusterSource(Source):
         """See :class:`Source`."""
         return self.ends().cluster_id
 
-    def share_state_tasks(self) -> Sequence[RecordTask]:
+    def share_state_tail(self) -> Tail:
         """See :class:`Source`."""
-        return cluster_tasks(self.address, SHARE_STATE_TOPIC, (), SPLIT_BYTES)
+        return ClusterTail(self.address, lambda: ends_now(self.address, SHARE_STATE_TOPIC, ()))
+
+    def state(self) -> Hashable:
+        """See :class:`Source`: where the logs end."""
+        return tuple(sorted(self.ends().ends.items()))
+
+    def _places(self) -> list[str]:
+        # A cluster may be reached by other addresses another time; its id stays.
+        return [f"kafka://{self.cluster_name}/{self.topic}"]
 
     def tail(self) -> Tail:
         """See :class:`Source`."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from groupcoord.analysis.columns.files import FileSet, cut_ranges
 from groupcoord.analysis.columns.tailing import (
     Cursors,
+    LogChangedError,
     advance,
     changes_told,
     check_unchanged,
@@ -22,6 +23,25 @@ from groupcoord.analysis.live.tasks import check_same, tasks_between
 
 SPLIT_BYTES = 16_777_216
 """How much of a file is read at a time, about: the rows of it are held until it is known that it is the same one."""
+
+ATTEMPTS_MAX = 4
+"""So often reading is begun if files change meanwhile."""
+
+
+def attempted(read: Callable[[], None]) -> None:
+    """Do what reads files, and again if they change meanwhile.
+
+    Raises:
+        LogChangedError: they changed each time.
+    """
+    for attempts_left in reversed(range(ATTEMPTS_MAX)):
+        try:
+            read()
+        except LogChangedError:
+            if not attempts_left:
+                raise
+        else:
+            return
 
 
 class Tail(ABC):
