@@ -51,9 +51,14 @@ class ShareClient:
         return self.receive()
 
     def fetch(self, max_wait_ms: int = 0, acknowledged: Any = (), **changes: Any) -> Any:
-        """Ask for records; return those of partition 0 as (first, last, count), or what else is answered."""
+        """Ask for records; return those of the partition as (first, last, count), or what else is answered."""
+        self.send_fetch(max_wait_ms, acknowledged, **changes)
+        return self.fetched()
+
+    def send_fetch(self, max_wait_ms: int = 0, acknowledged: Any = (), **changes: Any) -> None:
+        """Ask for records, and don't wait for the answer."""
         batches = [{"first_offset": a, "last_offset": z, "acknowledge_types": list(t)} for a, z, t in acknowledged]
-        partitions = [{"partition_index": 0, "acknowledgement_batches": batches}]
+        partitions = [{"partition_index": self.world.index, "acknowledgement_batches": batches}]
         topics = [{"topic_id": self.world.topic_id, "partitions": partitions}]
         body = {
             "group_id": "g",
@@ -72,7 +77,6 @@ class ShareClient:
         }
         self.send(SHARE_FETCH, 2, body)
         self.epoch += 1
-        return self.fetched()
 
     def fetched(self) -> Any:
         """Return what the fetch that was sent last has brought; None: it waits."""
@@ -90,12 +94,12 @@ class ShareClient:
         return []
 
     def acknowledge(self, *acknowledged: Any, **changes: Any) -> ErrorCode:
-        """Say what becomes of records; return the error of partition 0, or of the whole."""
+        """Say what becomes of records; return the error of the partition, or of the whole."""
         self.send_acknowledgement(*acknowledged, **changes)
         return self.acknowledged()
 
     def acknowledged(self) -> ErrorCode:
-        """Return what became of records: the error of partition 0, or of the whole."""
+        """Return what became of records: the error of the partition, or of the whole."""
         response = self.receive()
         for topic in response["responses"]:
             return ErrorCode(topic["partitions"][0]["error_code"])
@@ -104,7 +108,7 @@ class ShareClient:
     def send_acknowledgement(self, *acknowledged: Any, **changes: Any) -> None:
         """Say what becomes of records, and don't wait for the answer."""
         batches = [{"first_offset": a, "last_offset": z, "acknowledge_types": list(t)} for a, z, t in acknowledged]
-        partitions = [{"partition_index": 0, "acknowledgement_batches": batches}]
+        partitions = [{"partition_index": self.world.index, "acknowledgement_batches": batches}]
         body = {
             "group_id": "g",
             "member_id": self.member_id,
@@ -122,16 +126,23 @@ class ShareClient:
 
 
 class SharingWorld:
-    """A broker whose topic ``jobs`` has one partition, and the share group ``g``."""
+    """A broker with the topic ``jobs``, and the share group ``g``.
 
-    def __init__(self, group: dict[str, str] | None = None, **settings: Any) -> None:
+    Args:
+        group: the group's own settings.
+        index: the partition of the topic that the group reads, its last.
+        settings: those of the broker.
+    """
+
+    def __init__(self, group: dict[str, str] | None = None, index: int = 0, **settings: Any) -> None:
         authorize = settings.pop("authorize", None)
         bounds = {"group_share_min_record_lock_duration_ms": 1_000}
         self.config = Config(share_coordinator_state_topic_num_partitions=2, **bounds, **settings)
         self.clock = ManualClock(START_MS)
         self.topics = TopicRegistry()
+        self.index = index
         with self.topics.edit() as edit:
-            self.topic_id: UUID = edit.create("jobs", 1).topic_id
+            self.topic_id: UUID = edit.create("jobs", index + 1).topic_id
         self.group_configs = GroupConfigs(self.config)
         self.group_configs.replace({"g": {"share.auto.offset.reset": "earliest", **(group or {})}})
         self.data = TopicData(self.config, self.clock, self.topics)
@@ -158,10 +169,10 @@ class SharingWorld:
         """Return a new connection of a member."""
         return ShareClient(self, member_id)
 
-    def initialize(self, state_epoch: int = 1, start_offset: int = -1) -> None:
+    def initialize(self, state_epoch: int = 1, start_offset: int = -1, topic_id: UUID | None = None) -> None:
         """Let the group begin (anew)."""
-        partition = {"partition": 0, "state_epoch": state_epoch, "start_offset": start_offset}
-        topics = [{"topic_id": self.topic_id, "partitions": [partition]}]
+        partition = {"partition": self.index, "state_epoch": state_epoch, "start_offset": start_offset}
+        topics = [{"topic_id": topic_id or self.topic_id, "partitions": [partition]}]
         self.client().ask(INITIALIZE, 0, {"group_id": "g", "topics": topics})
 
     def produce(self, count: int, topic: str = "jobs") -> None:
@@ -171,9 +182,9 @@ class SharingWorld:
         batch = encode_batch(log.end_offset, [(b"k", b"v%d" % number, now_ms) for number in range(count)])
         log.append_encoded(batch, count, now_ms, self.data.settings_of(self.topics.get(topic)))
 
-    def log(self, topic: str = "jobs") -> Any:
-        """Return the log of partition 0 of a topic."""
-        return self.data.log(self.topics.get(topic), 0)  # type: ignore[arg-type]
+    def log(self, topic: str = "jobs", index: int | None = None) -> Any:
+        """Return the log of the partition that the group reads, or of another."""
+        return self.data.log(self.topics.get(topic), self.index if index is None else index)  # type: ignore[arg-type]
 
     def pass_time(self, duration_ms: int) -> None:
         """Let time pass."""

@@ -6,16 +6,28 @@ What a real broker answers in the same situations is in the transcripts; here is
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 from attrs import evolve
 
+from groupcoord.broker.share.persister import Persister
 from groupcoord.core.front.authorization import Operation, ResourceType
+from groupcoord.core.messages.share_state import (
+    InitializeShareGroupState,
+    InitializeShareGroupStateResponse,
+    StateResult,
+    StateToInitialize,
+    StateTopicResult,
+    StateTopicToInitialize,
+)
+from groupcoord.core.records import TransactionMarker
 from groupcoord.errors import ErrorCode
 from groupcoord.records.batches import encode_batch, iter_batches
 from tests.broker.sharing import ACCEPT, REJECT, RELEASE, RENEW, START_MS, WRITE, SharingWorld
 
 LOCK_MS = 30_000
+DELETE_TOPICS = 20
 
 
 @pytest.fixture
@@ -138,6 +150,115 @@ def test_who_begins_anew_fences_who_was_before(world: SharingWorld) -> None:
     world.initialize(state_epoch=2, start_offset=1)
     assert ann.acknowledge((0, 0, [ACCEPT])) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert ann.fetch() == [(1, 2, 1)]
+
+
+def test_partitions_take_turns(world: SharingWorld) -> None:
+    """What is wanted at most is wanted of all partitions together, and each is first at times."""
+    with world.topics.edit() as edit:
+        more = edit.create("more", 1).topic_id
+    world.initialize(topic_id=more)
+    for topic in ("jobs", "more"):
+        world.produce(6, topic)
+    ann = world.client()
+    partitions = [{"partition_index": 0, "acknowledgement_batches": []}]
+    both = [{"topic_id": topic_id, "partitions": partitions} for topic_id in (world.topic_id, more)]
+    found = []
+    for _ in range(2):
+        ann.send_fetch(max_records=3, share_acquire_mode=1, topics=both)
+        read = [
+            (topic["topic_id"], [tuple(records.values()) for records in topic["partitions"][0]["acquired_records"]])
+            for topic in ann.receive()["responses"]
+        ]
+        found += [(topic_id, acquired) for topic_id, acquired in read if acquired]
+    assert found == [(world.topic_id, [(0, 2, 1)]), (more, [(0, 2, 1)])]
+
+
+def test_epochs_of_sessions(world: SharingWorld) -> None:
+    """Each request of a session has the next one; behind the last comes 1, since 0 opens another session."""
+    ann = world.client()
+    assert ann.fetch() == []
+    ann.epoch = 7
+    assert ann.fetch() is ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    session = world.broker.share_requests.sessions.of_connection(ann.connection)[0]
+    session.epoch = ann.epoch = 2**31 - 1
+    assert ann.fetch() == []
+    ann.epoch = 1
+    assert ann.fetch() == []
+
+
+def test_who_comes_back_on_another_connection(world: SharingWorld) -> None:
+    """Its session is that of the new connection: when the old one closes, it keeps what it has."""
+    world.produce(2)
+    before, ann = world.client("ann"), world.client("ann")
+    assert before.fetch() == [(0, 1, 1)]
+    assert ann.fetch() == []
+    before.close()
+    assert ann.acknowledge((0, 1, [ACCEPT])) is ErrorCode.NONE
+
+
+def test_open_transactions_are_waited_for() -> None:
+    """With ``share.isolation.level=read_committed`` records come when their transaction is over."""
+    world = SharingWorld({"share.isolation.level": "read_committed"})
+    log = world.log()
+    records = [(b"k", b"v", START_MS)] * 2
+    batch = encode_batch(0, records, producer_id=7, producer_epoch=0, is_transactional=True, base_sequence=0)
+    log.append_encoded(batch, 2, START_MS, world.data.settings_of(world.topics.get("jobs")))
+    ann = world.client()
+    assert ann.fetch(5_000) is None
+    assert log.append_marker(TransactionMarker(7, 0, committed=True), START_MS) is ErrorCode.NONE
+    assert ann.fetched() == [(0, 2, 1)]
+
+
+def test_records_are_deleted_that_nobody_has_had(world: SharingWorld) -> None:
+    """The group goes on where the log begins now."""
+    ann = world.client()
+    assert ann.fetch() == []
+    world.produce(4)
+    world.produce(4)
+    world.log().delete_before(4)
+    assert ann.fetch() == [(4, 7, 1)]
+
+
+def test_where_a_group_begins_by_time() -> None:
+    """With no record that is young enough it begins at the end."""
+    world = SharingWorld({"share.auto.offset.reset": "by_duration:PT1H"})
+    world.produce(2)
+    world.pass_time(2 * 3_600_000)
+    ann = world.client()
+    assert ann.fetch() == []
+    world.produce(1)
+    assert ann.fetch() == [(2, 2, 1)]
+
+
+def test_a_deleted_topic_takes_its_states_along(world: SharingWorld) -> None:
+    """The share coordinator keeps nothing of a topic that is no more."""
+    ann = world.client()
+    assert ann.fetch() == []
+    coordinator = world.broker._share.known_coordinator
+    assert coordinator is not None
+    partitions = [coordinator.partition(index) for index in range(coordinator.partition_count)]
+    assert any(each.hard.states for each in partitions if each is not None)
+    ann.ask(DELETE_TOPICS, 5, {"topic_names": ["jobs"], "timeout": 1_000})
+    assert not any(each.hard.states for each in partitions if each is not None)
+
+
+def test_only_what_was_not_done_is_asked_for_again() -> None:
+    """Who asks of two partitions is told of both when the second is done as well."""
+    topic_id, asked, told = UUID(int=7), [], []
+
+    def submit(request: Any, token: Any) -> None:
+        asked.append([entry.partition for entry in request.topics[0].partitions])
+        trouble = ErrorCode.NOT_COORDINATOR if len(asked) == 1 else ErrorCode.NONE
+        results = [StateResult(index, trouble if index else ErrorCode.NONE) for index in asked[-1]]
+        token.answer(InitializeShareGroupStateResponse((StateTopicResult(topic_id, tuple(results)),)))
+
+    persister = Persister(submit, lambda: 0)
+    topic = StateTopicToInitialize(topic_id, (StateToInitialize(0, 1, 0), StateToInitialize(1, 1, 0)))
+    persister.ask(InitializeShareGroupState("g", (topic,)), told.append)
+    persister.tick(1_000)
+    assert asked == [[0, 1], [1]]
+    (response,) = told
+    assert [tuple(result)[:2] for result in response.results[0].partitions] == [(0, 0), (1, 0)]
 
 
 def test_a_topic_is_deleted_while_somebody_waits(world: SharingWorld) -> None:
@@ -317,12 +438,30 @@ def test_records_that_are_given_up_go_where_the_group_says() -> None:
 def test_records_are_given_up_also_where_they_can_go_nowhere(name: str, caplog: pytest.LogCaptureFixture) -> None:
     """A topic without the prefix, or that isn't there, gets nothing; that is said, and the records are done with."""
     world = SharingWorld({"errors.deadletterqueue.topic.name": name})
+    with world.topics.edit() as edit:
+        edit.create("jobs.dead", 1, configs={"errors.deadletterqueue.group.enable": "true"})
     world.produce(1)
     ann = world.client()
     assert ann.fetch() == [(0, 0, 1)]
     assert ann.acknowledge((0, 0, [REJECT])) is ErrorCode.NONE
     assert ann.fetch() == []
     assert "go nowhere" in caplog.text
+    assert world.log("jobs.dead").end_offset == 0
+
+
+def test_given_up_records_go_to_a_partition_by_their_own() -> None:
+    """That of the same number, modulo how many there are (KIP-1191)."""
+    world = SharingWorld(
+        {"errors.deadletterqueue.topic.name": "dlq.jobs"},
+        index=3,
+        errors_deadletterqueue_auto_create_topics_enable=True,
+        num_partitions=2,
+    )
+    world.produce(1)
+    ann = world.client()
+    assert ann.fetch() == [(0, 0, 1)]
+    assert ann.acknowledge((0, 0, [REJECT])) is ErrorCode.NONE
+    assert [world.log("dlq.jobs", index).end_offset for index in (0, 1)] == [0, 1]
 
 
 def test_memory_is_bounded(world: SharingWorld) -> None:

@@ -144,3 +144,18 @@ def test_another_node_leads_what_is_shared() -> None:
         assert workers.progress() == (SharedRecords("jobs", 0, 3, 0, 0, 0),)
         for member in (ann, ben):
             member.close()
+
+
+@pytest.mark.ci
+def test_who_leads_again_has_forgotten_who_had_what() -> None:
+    """What was acquired before another node led can't be accepted after that, though nobody else had it."""
+    with ServerThread(nodes=2, topics={"jobs": 1}) as server:
+        server.produce("jobs", ["a"])
+        ports = [int(address.rsplit(":", 1)[1]) for address in server.bootstrap.split(",")]
+        ann = Member(server, ports[server.leader("jobs") - 1])
+        ann.initialize()
+        ann.fetch()
+        for _ in range(2):
+            server.move_leader("jobs")
+        assert ann.accept(0, 0) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        ann.close()

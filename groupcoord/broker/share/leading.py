@@ -305,7 +305,6 @@ class SharePartitions:
         except RefusedAcknowledgementError as error:
             done(error.error_code)
             return
-        self.watch_locks(led)
         if write is None:
             done(ErrorCode.NONE)
         else:

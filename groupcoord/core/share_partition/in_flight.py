@@ -61,10 +61,8 @@ class RecordState:
         self.pending = None
 
     def copy(self) -> RecordState:
-        """Return the same state, for records that are to have their own."""
-        copied = RecordState(self.state, self.count, self.member_id, self.locked_until_ms)
-        copied.pending, copied.is_rejected = self.pending, self.is_rejected
-        return copied
+        """Return the same state, for records that are to have their own. Nothing is being written of them then."""
+        return RecordState(self.state, self.count, self.member_id, self.locked_until_ms)
 
     def __repr__(self) -> str:
         pending = "" if self.pending is None else f" -> {self.pending.name}"

@@ -327,7 +327,6 @@ class SharePartition:
 
     def refused(self, write: StateWrite) -> None:
         """A write isn't durable: records are what they were."""
-        self._next_offset = None
         _take_back(write.runs)
 
     def archiving(self) -> list[Run]:
@@ -357,7 +356,6 @@ class SharePartition:
         if offset <= self.start_offset:
             return
         self.start_offset = offset
-        self.end_offset = max(self.end_offset, offset)
         self._advance()
 
     def _advance(self) -> None:

@@ -102,6 +102,26 @@ def test_what_comes_again_as_a_whole_is_kept_as_a_whole() -> None:
         say(partition, (0, 9, [2]))
 
 
+def test_what_was_given_out_differently_often_is_told_apart() -> None:
+    """Records of one batch that come for the third time are another range than those that come for the second."""
+    partition = SharePartition(0)
+    acquire(partition, ONE)
+    say(partition, (0, 4, [2]))
+    assert acquire(partition, ONE) == [(0, 4, 2)]
+    say(partition, (0, 9, [2]))
+    assert acquire(partition, ONE) == [(0, 4, 3), (5, 9, 2)]
+
+
+def test_what_is_not_to_be_seen_is_done_with_at_once() -> None:
+    """The start offset passes over records of an aborted transaction, and the others of their batch stay acquired."""
+    partition = SharePartition(0)
+    acquire(partition, ONE)
+    partition.archive_unseen([(0, 3)])
+    partition.check()
+    assert partition.start_offset == 4
+    assert say(partition, (4, 9, [1])) is ErrorCode.NONE
+
+
 def test_a_group_may_know_no_renewals() -> None:
     """Then one is refused, and takes what else was said along (KIP-1222)."""
     partition = SharePartition(0)
@@ -143,12 +163,12 @@ def test_locks_bound_what_is_given_out() -> None:
 
 
 def test_a_log_that_begins_later() -> None:
-    """What is before the log is forgotten, and what is said of it is fine."""
+    """What is before the log is forgotten, and what is said of it is fine, whoever says it."""
     partition = SharePartition(0)
     acquire(partition, ONE)
     partition.log_starts_at(5)
     partition.check()
-    assert say(partition, (0, 4, [1])) is ErrorCode.NONE
+    assert say(partition, (0, 4, [1]), member="ben") is ErrorCode.NONE
     assert say(partition, (3, 9, [1])) is ErrorCode.NONE
     assert partition.start_offset == 10
     partition.log_starts_at(20)

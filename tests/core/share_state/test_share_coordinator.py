@@ -71,6 +71,28 @@ def test_who_waits_for_the_log_too_long_is_told() -> None:
     assert driver.coordinator.next_deadline_ms() == START_MS + 300_000
 
 
+def test_who_was_told_of_the_log_is_told_once() -> None:
+    """What the log answers after that brings no answer of a request that waits for another share-partition."""
+    driver = Driver(share_coordinator_write_timeout_ms=5_000)
+    for index in (0, 1):
+        driver.initialize(partition=index)
+    driver.store.acknowledge_late = True
+    entries = tuple(messages.StateToWrite(index, 0, 0, 0, (), 0) for index in (0, 1))
+    request = messages.WriteShareGroupState("g", (messages.StateTopicToWrite(TOPIC, entries),))
+    steps = driver.coordinator.submit_in_steps(request, "both", None)
+    next(steps)
+    driver.clock.advance(1_000)
+    assert list(steps)
+    driver.clock.advance(4_000)
+    driver.coordinator.tick()
+    (first, offset), _ = driver.store.write_waiting()
+    driver.coordinator.appended(first, offset)
+    assert results(driver) == []
+    driver.clock.advance(1_000)
+    driver.coordinator.tick()
+    assert results(driver) == [("both", ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+
+
 def test_a_write_that_the_log_refuses_changes_nothing() -> None:
     """The answer is the coordinator's trouble, the next write goes on from what is durable."""
     driver = Driver()
@@ -140,6 +162,30 @@ def test_what_is_redundant_is_deleted() -> None:
     driver.restart()
     assert driver.coordinator.partition(0).hard.facts() == facts  # type: ignore[union-attr]
     assert driver.read().state_batches == ((0, 5, 2, 1),)
+
+
+def test_what_a_load_needs_is_not_deleted() -> None:
+    """Updates build on their snapshot, so that the log begins there as long as it isn't written anew."""
+    driver = Driver(share_coordinator_cold_partition_snapshot_interval_ms=60 * MINUTE_MS)
+    driver.initialize(start_offset=3)
+    for offset in range(3, 6):
+        driver.write((offset, offset, 2, 1))
+    driver.clock.advance(5 * MINUTE_MS)
+    driver.coordinator.tick()
+    driver.restart()
+    assert driver.summarize().start_offset == 3
+    assert driver.read().state_batches == ((3, 5, 2, 1),)
+
+
+def test_young_snapshots_stay_as_they_are() -> None:
+    """Only those are written anew that are as old as ``share.coordinator.cold.partition.snapshot.interval.ms``."""
+    driver = Driver()
+    driver.initialize(partition=0)
+    driver.clock.advance(4 * MINUTE_MS)
+    driver.initialize(partition=1)
+    driver.clock.advance(MINUTE_MS)
+    driver.coordinator.tick()
+    assert [record.offset for record in driver.store.read(0)] == [1, 2]
 
 
 def test_old_snapshots_are_not_written_again_and_again() -> None:
