@@ -48,6 +48,10 @@ def named(topic: str, *indexes: int) -> Body:
     return {"name": topic, "topic_id": TOPIC_ID, "partition_indexes": indexes}
 
 
+def share_topic(topic: str, indexes: Sequence[int]) -> Body:
+    return {"topic_name": topic, "partitions": tuple(indexes)}
+
+
 BY_ID: tuple[tuple[UUID, Sequence[int]], ...] = (
     (OTHER_ID, ()),
     (TOPIC_ID, ()),
@@ -111,6 +115,21 @@ REQUESTS: dict[str, tuple[int, int, Body]] = {
         69,
         1,
         {"group_ids": ["g", "", "denied", "h"] * MANY, "include_authorized_operations": True},
+    ),
+    "offsets of share groups": (
+        90,
+        1,
+        {
+            "groups": [
+                {"group_id": group, "topics": None if topics is None else [share_topic(*topic) for topic in topics]}
+                for group, topics in (
+                    ("g", (("denied", (0, 1)), ("t", range(MANY)), ("missing", ()), ("u", range(MANY)))),
+                    ("", (("missing", range(MANY)), ("t", range(MANY)))),
+                    ("denied", None),
+                    *(("h", ()), ("h", None), ("", None)) * MANY,
+                )
+            ]
+        },
     ),
     "settings": (
         32,
@@ -219,7 +238,7 @@ def test_the_answer_is_that_of_one_go(name: str, monkeypatch: pytest.MonkeyPatch
         answers.append(drain(connection))
     in_portions, at_once = (read_response(api_key, version, answer) for answer in answers)
     assert sort(in_portions) == sort(at_once)
-    if api_key in (9, 15, 32, 69):  # the order of these is known from Kafka
+    if api_key in (9, 15, 32, 69, 90):  # the order of these is known from Kafka
         assert in_portions == at_once
 
 

@@ -26,8 +26,13 @@ from groupcoord.core.messages import (
     DeleteGroups,
     DeleteGroupsResponse,
     DescribedGroup,
+    DescribedShareGroupOffsets,
+    DescribedShareOffset,
+    DescribedShareTopic,
     DescribeGroups,
     DescribeGroupsResponse,
+    DescribeShareGroupOffsets,
+    DescribeShareGroupOffsetsResponse,
     FindCoordinator,
     FindCoordinatorResponse,
     FoundCoordinator,
@@ -39,6 +44,8 @@ from groupcoord.core.messages import (
     OffsetDeleteResponse,
     OffsetFetch,
     PartitionResult,
+    ShareGroupToDescribe,
+    ShareTopicToDescribe,
     TopicResult,
     TopicToDelete,
 )
@@ -52,6 +59,7 @@ FEW_GROUPS = 8
 MANY_MEMBERS = 1_000
 """So many leave in one go."""
 
+NameT = TypeVar("NameT")
 FoundT = TypeVar("FoundT")
 
 
@@ -188,6 +196,37 @@ class GroupRequests:
         response: WireResponse = DESCRIBED_KINDS[type(request)].answer(groups)
         return response
 
+    @answers(DescribeShareGroupOffsets)
+    def describe_share_offsets(
+        self, connection: Connection, request: DescribeShareGroupOffsets
+    ) -> Work[WireResponse | None]:
+        """Tell where share groups stand."""
+
+        def ask(group_id: str, topics: tuple[ShareTopicToDescribe, ...] | None) -> Work[DescribedShareGroupOffsets]:
+            asked = DescribeShareGroupOffsets((ShareGroupToDescribe(group_id, topics),))
+            group: DescribedShareGroupOffsets = (yield from self._ask(connection, asked)).groups[0]
+            return group
+
+        def describe(wanted: ShareGroupToDescribe) -> Work[DescribedShareGroupOffsets]:
+            group_id, topics = wanted
+            if topics is None or sum(1 + len(topic.partitions) for topic in topics) <= MANY_OFFSETS:
+                return (yield from ask(group_id, topics))
+            described: list[DescribedShareTopic] = []
+            for name, partitions in topics:
+                found: list[DescribedShareOffset] = []
+                for start in range(0, max(len(partitions), 1), MANY_OFFSETS):
+                    some = ShareTopicToDescribe(name, partitions[start : start + MANY_OFFSETS])
+                    group = yield from ask(group_id, (some,))
+                    if group.error_code is not ErrorCode.NONE:
+                        return group
+                    found += group.topics[0].partitions
+                    yield None
+                described.append(DescribedShareTopic(name, group.topics[0].topic_id, tuple(found)))
+            described.sort(key=_is_refused)
+            return DescribedShareGroupOffsets(group_id, tuple(described))
+
+        return DescribeShareGroupOffsetsResponse(tuple((yield from _each_once(request.groups, describe))))
+
     @answers(DeleteGroups)
     def delete_groups(self, connection: Connection, request: DeleteGroups) -> Work[WireResponse | None]:
         """Delete groups."""
@@ -222,7 +261,12 @@ class GroupRequests:
         return LeaveGroupResponse(ErrorCode.NONE, tuple(left))
 
 
-def _each_once(names: Sequence[str | None], ask_about: Callable[[Any], Work[FoundT]]) -> Work[list[FoundT]]:
+def _is_refused(topic: DescribedShareTopic) -> bool:
+    """Tell whether the asker may not see a topic: as in Kafka, such topics come last."""
+    return bool(topic.partitions) and topic.partitions[0].error_code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def _each_once(names: Sequence[NameT], ask_about: Callable[[NameT], Work[FoundT]]) -> Work[list[FoundT]]:
     """Ask once about each name, and return what was found for all of them, in their order."""
     once = dict.fromkeys(names)
     found = dict(zip(once, (yield from each_long(once, ask_about)), strict=True))

@@ -388,7 +388,7 @@ class RequestRouter:
             is_allowed = error_code is ErrorCode.NONE
             groups.append(None if is_allowed else DescribedShareGroupOffsets(wanted.group_id, (), error_code))
         whole = self._split_requests.description(token, groups)
-        if None not in groups:
+        if not whole.missing:
             self._effects.reply(token, DescribeShareGroupOffsetsResponse(tuple(filter(None, groups))))
         for place, wanted in enumerate(request.groups):
             if groups[place] is None:

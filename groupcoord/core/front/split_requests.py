@@ -52,10 +52,12 @@ class SplitDescription:
     Attributes:
         token: of the request.
         groups: in its order; None for those that are not answered yet.
+        missing: how many are None.
     """
 
     token: Token
     groups: list[DescribedShareGroupOffsets | None]
+    missing: int
 
 
 @define(eq=False)
@@ -103,8 +105,9 @@ class SplitRequests:
 
     def description(self, token: Token, groups: list[DescribedShareGroupOffsets | None]) -> SplitDescription:
         """Return the token for a description of groups, of which those that are None are still to be described."""
-        self.awaited += groups.count(None)
-        return SplitDescription(token, groups)
+        missing = groups.count(None)
+        self.awaited += missing
+        return SplitDescription(token, groups, missing)
 
     def join(self, replies: list[Reply]) -> Iterator[Reply]:
         """Return the replies, those of split requests as one; one that still lacks a part is left out."""
@@ -134,7 +137,8 @@ def _joined(part: PartOfDescription, group: DescribedShareGroupOffsets) -> Itera
         group = hide_offsets(group, part.permissions)
     whole = part.whole
     whole.groups[part.place] = group._replace(topics=group.topics + part.refused)
-    if None not in whole.groups:
+    whole.missing -= 1
+    if not whole.missing:
         groups = [described for described in whole.groups if described is not None]
         yield Reply(whole.token, DescribeShareGroupOffsetsResponse(tuple(groups)))
 
