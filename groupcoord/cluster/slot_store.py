@@ -253,6 +253,11 @@ class SlotStore:
         found = sorted(self._owned.items())
         return {partition: one.writer.epoch for partition, one in found if one.writer.state is State.OWNER}
 
+    def last_slot(self, partition: int) -> int:
+        """Return the last slot of a log partition that is known to be this process's; -1: none is."""
+        owned = self._owned.get(partition)
+        return -1 if owned is None else owned.writer.last_slot
+
     def figures(self) -> dict[int, PartitionFigures]:
         """Return what there is to be known of each log partition that is owned."""
         found = ((partition, epoch, self._owned[partition]) for partition, epoch in self.owned.items())

@@ -10,7 +10,7 @@ from groupcoord.sim.actors.share_workers import ShareWorkers
 from groupcoord.sim.actors.simple_consumers import SimpleConsumer
 from groupcoord.sim.actors.stage import ClientOperation
 from groupcoord.sim.actors.streams_applications import StreamsApplication
-from groupcoord.sim.cluster.options import ClusterOptions
+from groupcoord.sim.cluster.options import ClusterOptions, ReplicaOptions
 from groupcoord.sim.reports.comparison import Comparison, Difference
 from groupcoord.sim.reports.comparison_page import comparison_page
 from groupcoord.sim.reports.page import report_page
@@ -70,6 +70,7 @@ __all__ = [
     "NodeStall",
     "Outcome",
     "ProtocolChange",
+    "ReplicaOptions",
     "Run",
     "Scenario",
     "ScenarioError",

@@ -193,7 +193,7 @@ class World:
             starts = [START_MS + chance.randint(0, group.options.start_spread_ms) for _ in group.consumers]
             for consumer, start_ms in zip(group.consumers, starts, strict=True):
                 self.scheduler.at(start_ms, rank_of_deadline(consumer.number), _start, consumer)
-            if self.options.fast_forwards:
+            if self.options.fast_forwards and self.options.cluster.replicas is None:
                 windows = [
                     (START_MS + fault.start_ms, START_MS + fault.end_ms)
                     for fault in self.options.faults

@@ -94,7 +94,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("log_store", "core.messages", "core.records", "errors"),
     ),
     "sim": (
-        *("coordinator", "member", "log_store", "clock", "config", "messages", "events", "errors", "laws"),
+        *("cluster", "coordinator", "member", "log_store", "clock", "config", "messages", "events", "errors", "laws"),
         "core.consumer_protocol",
         "assignors",  # whether a scenario names what there is
         "analysis.report",  # how it tells what came of it

@@ -107,7 +107,7 @@ def suites_of(mutant: Mutant) -> tuple[str, ...]:
     if mutant in STREAMS_GROUP_MUTANTS:
         return SUITES_OF_STREAMS_GROUPS
     if mutant in CLUSTER_MUTANTS:
-        return ("tests/cluster",)
+        return ("tests/cluster", "tests/sim/test_replicas.py")
     if mutant in OWNER_MUTANTS:
         return SUITES_OF_OWNERS
     if mutant.file.startswith("../member/"):

@@ -16,6 +16,7 @@ SAMPLE = {
     "KAFKA-2017: Members are answered before the generation is durable": "tests/core/test_h_sync.py",
     "an abort commits": "tests/core/test_transactions.py",
     "a lost answer fences its member": "tests/scripts",
+    "who takes over does not read up to its fence": "tests/sim/test_replicas.py",
 }
 """A few bugs, and for each the part of the suite that notices it first: all that comes before would be run in vain."""
 

@@ -93,6 +93,8 @@ class ClusterLog:
         fresh: log partition → records written since somebody last took them (the laws follow the log with them).
         on_append: called with the records of each append, before they are durable.
         on_look: called with the epoch of an owner, when it looks and finds the log its own.
+        late: log partition → what was written last, of which answers may be late: they waited for a look.
+        has_snapshot: the log partitions whose loads begin with a snapshot.
         unwritten_empties: groups that have become empty, but the record that says so was refused.
     """
 
@@ -113,6 +115,8 @@ class ClusterLog:
         self.fresh: list[list[LogRecord]] = [[] for _ in range(partition_count)]
         self.on_append: Callable[[Sequence[LogRecord]], None] = _ignore
         self.on_look: Callable[[int, int], None] = _ignore
+        self.late: list[list[LogRecord]] = [[] for _ in range(partition_count)]
+        self.has_snapshot: set[int] = set()
         self.unwritten_empties: set[str] = set()
         self._scheduler = scheduler
         self._flush_ms = flush_ms
@@ -182,7 +186,8 @@ class ClusterLog:
 
     def is_loaded_compacted(self, partition: int) -> bool:
         """Tell whether the leader of a log partition finds it as a cleaner has left it: every other leader does."""
-        return self._is_compacted and self.leaders[partition].epoch % 2 == 1
+        is_left_by_cleaner = self._is_compacted and self.leaders[partition].epoch % 2 == 1
+        return is_left_by_cleaner or partition in self.has_snapshot
 
     def compacted(self, partition: int) -> list[LogRecord]:
         """Return what a cleaner would leave of a log partition, tombstones too."""

@@ -13,9 +13,11 @@ from groupcoord.core.host import CreateTopics, create_no_topics
 from groupcoord.core.questions import ShareCoordinatorAnswered
 from groupcoord.errors import ErrorCode
 from groupcoord.events import Event
+from groupcoord.log_store import LogStore
 from groupcoord.messages import Node, Request, Response, TxnOffsetCommit
 from groupcoord.sim.cluster.log import ClusterLog, NodeLog, StoreFault
 from groupcoord.sim.cluster.options import ClusterOptions
+from groupcoord.sim.cluster.replicas import SharedSlots, SharedWay
 from groupcoord.sim.cluster.share_server import ShareServer
 from groupcoord.sim.cluster.shared_topics import SharedTopics
 from groupcoord.sim.cluster.topics import Topics
@@ -36,6 +38,7 @@ class NodeEnvironment:
         config: the settings of all coordinators.
         network: carries requests and answers.
         log: what is durable.
+        slots: the engine of replicas; None: nodes aren't replicas.
         topics: the topics that there are.
         addresses: of all nodes, node 1 first.
         active: the nodes that may have changed since somebody last emptied this.
@@ -71,6 +74,8 @@ class NodeEnvironment:
             flush_ms=options.flush_ms,
             faults=store_faults,
         )
+        replicas = options.replicas
+        self.slots = None if replicas is None else SharedSlots(self.log, scheduler, replicas, seed)
         self.addresses = [Node(number, f"node-{number}", 9092) for number in range(1, options.node_count + 1)]
         self.active: dict[CoordinatorNode, None] = {}
         self.on_event: Callable[[CoordinatorNode, Event], None] = _ignore
@@ -118,7 +123,7 @@ class CoordinatorNode:
         self.address = environment.addresses[node_id - 1]
         self.is_up = False
         self.coordinator: GroupCoordinator | None = None
-        self.log: NodeLog | None = None
+        self.log: NodeLog | SharedWay | None = None
         self.shares: ShareServer | None = None
         self.outstanding: dict[Exchange, None] = {}
         self.touched: set[int] = set()
@@ -140,15 +145,7 @@ class CoordinatorNode:
         """Start the process, leading nothing yet."""
         environment = self._environment
         self.is_up, self._life = True, self._life + 1
-        self.log = NodeLog(
-            environment.log,
-            self.node_id,
-            self.leads,
-            self._scheduler,
-            self._settle_after,
-            self._failed,
-            environment.options.lease_ms,
-        )
+        store = self._open_log()
         if environment.shared is not None:
             latency = environment.network.latency
             self.shares = ShareServer(
@@ -157,7 +154,7 @@ class CoordinatorNode:
         self.coordinator = GroupCoordinator(
             config=environment.config,
             clock=self._scheduler,
-            log_store=self.log,
+            log_store=store,
             topics=environment.topics,
             regexes=environment.topics,
             consumer_group_settings=environment.settings_of,
@@ -169,10 +166,33 @@ class CoordinatorNode:
             new_member_id=environment.new_member_id,
             new_uuid=environment.new_uuid,
         )
-        self.log.connect(self.coordinator)
         self.coordinator.observe()
         self._tick_ms, self._advances, self._knows_loss = None, -1, False
         self.leaders_known = [(-1, -1)] * environment.config.offsets_topic_num_partitions
+        if isinstance(self.log, SharedWay):
+            self.log.start(self.coordinator)
+        elif self.log is not None:
+            self.log.connect(self.coordinator)
+
+    def _open_log(self) -> LogStore:
+        """Return this life's way to the log."""
+        environment = self._environment
+        if environment.slots is not None:
+            name = f"{self.node_id}.{self._life}"
+            self.log = way = SharedWay(
+                self, name, environment.slots, environment.log, environment.network, self._scheduler
+            )
+            return way.store
+        self.log = log = NodeLog(
+            environment.log,
+            self.node_id,
+            self.leads,
+            self._scheduler,
+            self._settle_after,
+            self._failed,
+            environment.options.lease_ms,
+        )
+        return log
 
     def crash(self) -> None:
         """Kill the process: its memory is gone and its connections break."""
@@ -190,6 +210,8 @@ class CoordinatorNode:
         self._connections.clear()
 
     def _owner(self, partition: int) -> Node | None:
+        if isinstance(self.log, SharedWay):
+            return self._environment.address_of(self.log.owner_of(partition))
         node_id, _ = self.leaders_known[partition]
         return self._environment.address_of(node_id)
 
@@ -279,6 +301,11 @@ class CoordinatorNode:
         self.touched.add(partition)
         self.settle()
 
+    def settle_all(self) -> None:
+        """Settle after something has happened to any log partition."""
+        self._touch_all()
+        self.settle()
+
     def _touch_all(self) -> None:
         self.touched.update(range(len(self.leaders_known)))
 
@@ -326,8 +353,7 @@ class CoordinatorNode:
         next_ms = coordinator.next_deadline_ms()
         if next_ms is not None and next_ms <= self._scheduler.time_ms:
             coordinator.tick()
-            self._touch_all()
-            self.settle()
+            self.settle_all()
         self._schedule_tick()
 
     # ------------------------------------------------------------ topics
@@ -339,15 +365,13 @@ class CoordinatorNode:
                 self.coordinator.topics_created(names)
             else:
                 self.coordinator.topics_changed(names)
-            self._touch_all()
-            self.settle()
+            self.settle_all()
 
     def topic_deleted(self, name: str, topic_id: UUID) -> None:
         """Hear of a topic that is gone."""
         if self.coordinator is not None:
             self.coordinator.topic_deleted(name, topic_id)
-            self._touch_all()
-            self.settle()
+            self.settle_all()
 
     # ------------------------------------------------------------ leading log partitions
 
@@ -368,10 +392,25 @@ class CoordinatorNode:
             self.coordinator.unload(partition, epoch)
         elif self._environment.options.lease_ms is not None and not self.leads(partition):
             self._hear_later()  # it was taken over before it began
-        elif self.coordinator.begin_load(partition, epoch):
+        else:
+            self._begin_load(partition, epoch)
+        self._settle_after(partition)
+
+    def load_shared(self, partition: int, epoch: int) -> None:
+        """Begin to serve a log partition that was taken over, and announced."""
+        self.leaders_known[partition] = (self.node_id, epoch)
+        self._begin_load(partition, epoch)
+
+    def seize(self, partition: int) -> None:
+        """Take a log partition over from another replica that lives."""
+        if isinstance(self.log, SharedWay) and not self.is_stalled(self.seize, partition):
+            self.log.seize(partition)
+
+    def _begin_load(self, partition: int, epoch: int) -> None:
+        assert self.coordinator is not None
+        if self.coordinator.begin_load(partition, epoch):
             self._loading[partition] = 0
             self._load_on((self._life, partition))
-        self._settle_after(partition)
 
     def _hear_later(self) -> None:
         """The log is another node's: soon this one knows whose."""
@@ -383,9 +422,13 @@ class CoordinatorNode:
             if leader.node_id != self.node_id:
                 self.hear((partition, *leader))
 
-    @property
-    def owner(self) -> int:
-        """The epoch in which it owns the log, or has owned it; -1: it never has."""
+    def owner_of(self, partition: int) -> int:
+        """Return the epoch in which it owns a log partition, or has owned it; -1: it never has.
+
+        Where one node owns the whole log, each log partition is of the same owner.
+        """
+        if isinstance(self.log, SharedWay):
+            return self.log.epochs.get(partition, -1)
         return max((epoch for node_id, epoch in self.leaders_known if node_id == self.node_id), default=-1)
 
     def leads(self, partition: int) -> bool:
@@ -398,6 +441,7 @@ class CoordinatorNode:
         coordinator = self.coordinator
         return (
             coordinator is not None
+            and not (isinstance(self.log, SharedWay) and self.log.tells_late)
             and self.leads(partition)
             and coordinator.status(partition) is PartitionStatus.ACTIVE
         )

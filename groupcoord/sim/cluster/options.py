@@ -6,7 +6,28 @@ from collections.abc import Mapping
 
 from attrs import field, frozen
 
+from groupcoord.cluster.membership import BEAT_MS, DEAD_MS, LEASE_MS
+from groupcoord.cluster.slot_store import SNAPSHOT_BYTES_MIN
 from groupcoord.config import Config
+
+
+@frozen
+class ReplicaOptions:
+    """What nodes are like that share the log as replicas do (:mod:`groupcoord.cluster`).
+
+    Attributes:
+        lease_ms, dead_ms, beat_ms: see :class:`~groupcoord.cluster.replica.Replica`.
+        snapshot_bytes_min: see :class:`~groupcoord.cluster.slot_store.SlotStore`.
+        stale_percent: so many reads in a hundred don't see the last slots: a replica of the engine lags behind.
+        late_percent: so many puts in a hundred come to the engine once more, when who sent them has gone on.
+    """
+
+    lease_ms: int = LEASE_MS
+    dead_ms: int = DEAD_MS
+    beat_ms: int = BEAT_MS
+    snapshot_bytes_min: int = SNAPSHOT_BYTES_MIN
+    stale_percent: int = 0
+    late_percent: int = 0
 
 
 @frozen
@@ -23,6 +44,8 @@ class ClusterOptions:
         lease_ms: one node owns the whole log, until another takes it over, and the others stand by: an owner may answer
             for so long after it has found the log its own, and its successor waits for so long; None: log partitions
             have leaders, who hear when they aren't any more.
+        replicas: nodes share the log partitions over a slot log, and find out by beats who is to have which; None: a
+            controller says who leads. ``failure_detection_ms``, ``word_ms`` and ``lease_ms`` mean nothing then.
         group_configs: group id → the settings of its own that a consumer group has (KIP-848), by attribute of
             :class:`~groupcoord.config.group_settings.ConsumerGroupSettings`.
         load_step_records, load_step_ms: a load reads so many records in a step, and so long is a step.
@@ -36,6 +59,7 @@ class ClusterOptions:
     failure_detection_ms: int | None = None
     word_ms: int = 50
     lease_ms: int | None = None
+    replicas: ReplicaOptions | None = None
     group_configs: Mapping[str, Mapping[str, int]] = field(factory=dict)
     load_step_records: int = 1_000
     load_step_ms: int = 10

@@ -9,6 +9,7 @@ from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.groups import Group
 from groupcoord.core.questions import CreateInternalTopics
+from groupcoord.log_store import LogRecord
 from groupcoord.messages import Node
 from groupcoord.sim.cluster.log import NOBODY, Leader, StoreFault
 from groupcoord.sim.cluster.nodes import CoordinatorNode, NodeEnvironment
@@ -38,7 +39,7 @@ class SimulatedCluster:
 
     Attributes:
         environment: what the nodes share; its ``on_event`` and ``on_answer`` hear of what they do.
-        scheduler, options, config, network, log, topics: of the environment.
+        scheduler, options, config, network, log, slots, topics: of the environment.
         nodes: node 1 first.
         shared: what share groups work on; None: there are none.
         on_crash: called with each node that is killed.
@@ -70,6 +71,9 @@ class SimulatedCluster:
         self.config = options.config
         self.network = environment.network
         self.log = environment.log
+        self.slots = environment.slots
+        if self.slots is not None:
+            self.slots.on_fence = self._say_fence
         self.partition_count = options.config.offsets_topic_num_partitions
         self.nodes = [CoordinatorNode(number, environment) for number in range(1, options.node_count + 1)]
         self.on_crash: Callable[[CoordinatorNode], None] = _ignore
@@ -80,10 +84,13 @@ class SimulatedCluster:
         self._partition_of: dict[str, int] = {}
 
     def start(self) -> None:
-        """Start every node; the log partitions are dealt out to them in turn, or the first owns them all."""
+        """Start every node; the log partitions are dealt out to them in turn, or the first owns them all.
+
+        Replicas deal them out among themselves.
+        """
         for node in self.nodes:
             node.start()
-        for partition in range(self.partition_count):
+        for partition in range(0 if self.slots is not None else self.partition_count):
             place = 0 if self.options.lease_ms is not None else partition % len(self.nodes)
             self._elect(partition, self.nodes[place].node_id)
 
@@ -150,7 +157,17 @@ class SimulatedCluster:
         for node in self.nodes:
             node.topic_deleted(topic, topic_id)
 
+    def write_foreign(self, partition: int, entry: LogRecord) -> None:
+        """Let somebody write a record that no coordinator has asked for."""
+        if self.slots is None:
+            self.log.write_foreign(partition, entry)
+        else:
+            self.slots.write_foreign(partition, entry)
+
     # ------------------------------------------------------------ who leads
+
+    def _say_fence(self, node_id: int, partition: int) -> None:
+        self.on_change(f"node {node_id}", f"takes log partition {partition} over")
 
     def _elect(self, partition: int, node_id: int) -> None:
         """Make a node the leader of a log partition. The word reaches each node in its own time, after earlier ones.
@@ -178,8 +195,15 @@ class SimulatedCluster:
         node.hear((partition, leader_id, epoch))
 
     def migrate(self, partition: int, node_id: int) -> None:
-        """Let another node lead a log partition, if it is up; where the log is owned, it takes all of it over."""
-        if self.nodes[node_id - 1].is_up and self.log.leaders[partition].node_id != node_id:
+        """Let another node lead a log partition, if it is up; where the log is owned, it takes all of it over.
+
+        A replica takes it over, and then finds that it is another's to have.
+        """
+        if self.slots is not None:
+            if self.nodes[node_id - 1].is_up:
+                self.on_change("somebody", f"lets node {node_id} take log partition {partition} over")
+                self.nodes[node_id - 1].seize(partition)
+        elif self.nodes[node_id - 1].is_up and self.log.leaders[partition].node_id != node_id:
             moved = [partition] if self.options.lease_ms is None else list(range(self.partition_count))
             words = f"log partition {partition} moves" if len(moved) == 1 else f"log partitions {_listed(moved)} move"
             self.on_change("controller", f"{words} to node {node_id}")
@@ -193,7 +217,7 @@ class SimulatedCluster:
         self.on_change(node.name, "stands still")
         node.stalled_until_ms = until_ms
         detection_ms = self.options.failure_detection_ms
-        if self.options.lease_ms is not None and detection_ms is not None:
+        if self.options.lease_ms is not None and detection_ms is not None and self.slots is None:
             self.scheduler.at(self.scheduler.time_ms + detection_ms, WORLD_RANK, self._take_over, node)
 
     def crash(self, node: CoordinatorNode) -> None:
@@ -204,7 +228,7 @@ class SimulatedCluster:
         node.crash()
         self.on_crash(node)
         detection_ms = self.options.failure_detection_ms
-        if detection_ms is not None:
+        if detection_ms is not None and self.slots is None:
             self.scheduler.at(self.scheduler.time_ms + detection_ms, WORLD_RANK, self._take_over, node)
 
     def _take_over(self, dead: CoordinatorNode) -> None:
@@ -225,7 +249,7 @@ class SimulatedCluster:
             return
         self.on_change(node.name, "starts")
         node.start()
-        for partition, leader in enumerate(self.log.leaders):
+        for partition, leader in enumerate(() if self.slots is not None else self.log.leaders):
             if leader.node_id == node.node_id or leader == NOBODY:
                 self._elect(partition, node.node_id)
             else:

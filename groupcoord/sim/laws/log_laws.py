@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import chain
 
 from groupcoord.core.consumer.records import (
     ConsumerGroupCurrentMemberAssignmentRecord,
@@ -152,8 +153,8 @@ class LogLaws:
         yield from self._fresh[partition]
 
     def missing(self, partition: int, group_id: str, commits: dict[tuple[str, int], int]) -> dict[tuple[str, int], int]:
-        """Return those commits (by topic and partition) that were not written just now."""
-        for entry in reversed([*self._written_now(partition)]):
+        """Return those commits (by topic and partition) that were not written just now, or are told of late."""
+        for entry in chain(reversed([*self._written_now(partition)]), reversed(self._log.late[partition])):
             record = entry.record
             if type(record) is OffsetCommitRecord and record.group_id == group_id:
                 key = (record.topic, record.partition)
@@ -187,7 +188,7 @@ class LogLaws:
         """Tell whether the tombstone of a group was written just now."""
         return any(
             isinstance(entry.record, GroupTombstone) and entry.record.group_id == group_id
-            for entry in self._written_now(partition)
+            for entry in chain(self._written_now(partition), self._log.late[partition])
         )
 
     def describe(self) -> str:

@@ -108,10 +108,7 @@ class RunLaws:
         self.log = LogLaws(cluster)
         cluster.log.on_append = self._check_append
         self._transactions = transactions
-        lease_ms = cluster.options.lease_ms
-        self._owners = None if lease_ms is None else OwnerLaws(lease_ms)
-        if self._owners is not None:
-            cluster.log.on_look = self._owners.looked
+        self._owners = _owner_laws(cluster)
         self.shares: ShareLaws | None = None
         self.looks = 0
         self._cluster = cluster
@@ -199,8 +196,7 @@ class RunLaws:
 
     def on_event(self, node: CoordinatorNode, event: Event) -> None:
         """Remember who is gone, and see that only the log's owner says so."""
-        if self._owners is not None:
-            self._owners.told(node.owner, event, self._cluster.scheduler.time_ms)
+        self._check_owner(node, event, [event.group_id])
         gone = self._gone[node.node_id]
         if isinstance(event, GroupRemoved):
             gone.pop(event.group_id, None)
@@ -235,8 +231,8 @@ class RunLaws:
 
     def on_answer(self, node: CoordinatorNode, request: Request, response: Response, *, is_clean: bool) -> None:
         """Look at an answer before it travels; ``is_clean``: there is no error in it."""
-        if self._owners is not None and not isinstance(request, OF_NO_OWNER):
-            self._owners.told(node.owner, response, self._cluster.scheduler.time_ms)
+        if not isinstance(request, OF_NO_OWNER):
+            self._check_owner(node, response, _groups_of(request))
         if not is_clean and ErrorCode.FENCED_INSTANCE_ID in error_codes(response):
             self._note_fenced(node, request)
         if self.shares is not None:
@@ -275,6 +271,17 @@ class RunLaws:
                 assert isinstance(response, DeleteGroupsResponse)
                 check_deleted(response, self._has_just_removed)
 
+    def _check_owner(self, node: CoordinatorNode, said: Response | Event, group_ids: Sequence[str]) -> None:
+        """Who says something owns the log, or the log partition that it is about; of answers about several see others.
+
+        Where one node owns the whole log, it doesn't matter what it is about.
+        """
+        is_shared = self._cluster.slots is not None
+        partitions = {self._cluster.partition_of(group_id) if is_shared else 0 for group_id in group_ids}
+        if self._owners and (len(partitions) == 1 or not is_shared):
+            partition = partitions.pop() if is_shared else 0
+            self._owners[partition].told(node.owner_of(partition), said, self._cluster.scheduler.time_ms)
+
     def _check_heartbeat(self, node: CoordinatorNode, group_id: str, member_id: str, error_code: ErrorCode) -> None:
         """Who is out of its group is told so."""
         require(
@@ -293,11 +300,18 @@ class RunLaws:
         """Who is fenced has a successor, which was taken in where it was fenced.
 
         Not so who was told an id that the log has not heard of yet (:func:`~groupcoord.laws.membership.check_fenced`).
+        While something is on its way to the log, the successor may be in that: it is told when that is written.
         """
-        for node, group_id, member_id in self._fenced:
-            is_replaced = member_id in self._gone[node.node_id].get(group_id, ())
-            require(is_replaced, f"{member_id} is fenced, and nobody has taken its place in {group_id!r}")
-        self._fenced.clear()
+        fenced, self._fenced = self._fenced, []
+        for node, group_id, member_id in fenced:
+            partition = self._cluster.partition_of(group_id)
+            if member_id in self._gone[node.node_id].get(group_id, ()) or not node.is_up_to_date(partition):
+                continue
+            assert node.coordinator is not None
+            served = node.coordinator.partition(partition)
+            is_open = served is not None and bool(served.writer.in_flight)
+            require(is_open, f"{member_id} is fenced, and nobody has taken its place in {group_id!r}")
+            self._fenced.append((node, group_id, member_id))
 
     def _is_known(self, node: CoordinatorNode, group_id: str) -> bool | None:
         """Tell whether the log has a group; None if it need not, or if the node need not know.
@@ -422,7 +436,9 @@ class RunLaws:
         """
         for group_id, member_ids in members.items():
             coordinator = self._cluster.serving(group_id)
-            if coordinator is not None and consumer_group_of(coordinator, group_id) is not None:
+            if coordinator is None or not coordinator.may_answer():
+                continue  # a lease that is shorter than the way to the engine is over now and then
+            if consumer_group_of(coordinator, group_id) is not None:
                 check_consumer_group_is_served(coordinator, group_id, member_ids)
         for partition in range(self._cluster.partition_count):
             self.log.follow(partition)
@@ -489,6 +505,27 @@ class RunLaws:
                 if rebuilds:
                     newcomer = stranger(group.group_id, group.state.subscribed_topics())
                     check_restart_writes_the_same(coordinator, [newcomer])
+
+
+def _owner_laws(cluster: SimulatedCluster) -> list[OwnerLaws]:
+    """Return the laws of each log partition's owners, of the whole log's as those of the first; none if it has none."""
+    if cluster.slots is not None:
+        found = [OwnerLaws(cluster.slots.options.lease_ms) for _ in range(cluster.partition_count)]
+        cluster.slots.on_look = lambda partition, epoch, began_ms: found[partition].looked(epoch, began_ms)
+        return found
+    if cluster.options.lease_ms is None:
+        return []
+    laws = OwnerLaws(cluster.options.lease_ms)
+    cluster.log.on_look = laws.looked
+    return [laws]
+
+
+def _groups_of(request: Request) -> list[str]:
+    """Return the groups that a request is about, if it names them."""
+    if isinstance(request, OffsetFetch):
+        return [group.group_id for group in request.groups if group.group_id is not None]
+    group_id: str | None = getattr(request, "group_id", None)
+    return [] if group_id is None else [group_id]
 
 
 def _is_refused_for_metadata(response: OffsetCommitResponse | TxnOffsetCommitResponse) -> bool:

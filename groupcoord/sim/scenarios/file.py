@@ -11,6 +11,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from groupcoord.assignors import Assignor, choose_assignors
+from groupcoord.cluster.slot_store import SNAPSHOT_BYTES_MIN
 from groupcoord.config import Config
 from groupcoord.config.group_settings import bounds_of_consumer_groups
 from groupcoord.errors import ConfigError
@@ -18,7 +19,7 @@ from groupcoord.member import MemberConfig
 from groupcoord.member.assembly import chosen_assignors
 from groupcoord.sim.actors.fault import Fault
 from groupcoord.sim.actors.options import GroupOptions, GroupProtocol
-from groupcoord.sim.cluster.options import ClusterOptions
+from groupcoord.sim.cluster.options import ClusterOptions, ReplicaOptions
 from groupcoord.sim.kernel.randomness import stream
 from groupcoord.sim.scenarios.client_events import CLIENT_EVENTS, PROGRAMS, SIMPLE_CONSUMER
 from groupcoord.sim.scenarios.fault_events import FAULT_EVENTS, EventTargets
@@ -139,7 +140,7 @@ def _measure_from(root: TableReader, duration_ms: int) -> int:
 
 
 def _cluster(table: TableReader) -> ClusterOptions:
-    table.expect("nodes", "config", "latency", "flush", "failover", "lease")
+    table.expect("nodes", "config", "latency", "flush", "failover", "lease", "replicas")
     least_ms, most_ms = table.duration_range("latency", ["1ms", "20ms"])
     failover, lease = table.take("failover", "5s"), table.take("lease", "none")
     config = _settings(table, "config")
@@ -147,6 +148,9 @@ def _cluster(table: TableReader) -> ClusterOptions:
     session_ms = config.group_consumer_session_timeout_ms
     if lease_ms is not None and not 0 < lease_ms <= session_ms:
         table.fail("lease", f"must not be longer than group.consumer.session.timeout.ms ({session_ms})")
+    has_replicas = table.take("replicas", None) is not None
+    if has_replicas and lease_ms is not None:
+        table.fail("replicas", "have leases of their own: it is one or the other")
     return ClusterOptions(
         node_count=table.number("nodes", 1, at_least=1, at_most=100),
         config=config,
@@ -155,6 +159,24 @@ def _cluster(table: TableReader) -> ClusterOptions:
         flush_ms=table.duration("flush", "0ms"),
         failure_detection_ms=None if failover == "never" else table.duration("failover", "5s"),
         lease_ms=lease_ms,
+        replicas=_replicas(table.table("replicas"), session_ms) if has_replicas else None,
+    )
+
+
+def _replicas(table: TableReader, session_ms: int) -> ReplicaOptions:
+    table.expect("lease", "dead", "beat", "snapshot_bytes", "stale_percent", "late_percent")
+    lease_ms, dead_ms = table.positive_duration("lease", "1s"), table.positive_duration("dead", "1500ms")
+    if not lease_ms < dead_ms:
+        table.fail("lease", f"must be shorter than dead ({dead_ms} ms)")
+    if lease_ms > session_ms:
+        table.fail("lease", f"must not be longer than group.consumer.session.timeout.ms ({session_ms})")
+    return ReplicaOptions(
+        lease_ms=lease_ms,
+        dead_ms=dead_ms,
+        beat_ms=table.positive_duration("beat", "250ms"),
+        snapshot_bytes_min=table.number("snapshot_bytes", SNAPSHOT_BYTES_MIN, at_most=1_000_000_000),
+        stale_percent=table.number("stale_percent", 0, at_most=99),
+        late_percent=table.number("late_percent", 0, at_most=100),
     )
 
 

@@ -23,7 +23,8 @@ class WorldOptions:
         settle_ms: how long everything may take at most to come to rest after that.
         calm_ms: how long nothing may happen once it has.
         law_interval_ms: how much time passes between two looks at the costly laws; 0: after every event of a node.
-        fast_forwards: what steady groups repeat is skipped.
+        fast_forwards: what steady groups repeat is skipped; never where nodes are replicas, whose appends go together
+            with those that come at the same time.
     """
 
     cluster: ClusterOptions

@@ -7,6 +7,7 @@ from random import Random
 
 from attrs import evolve
 
+from groupcoord.cluster.slot_store import SNAPSHOT_BYTES_MIN
 from groupcoord.config import Config, MigrationPolicy
 from groupcoord.member import MemberConfig
 from groupcoord.sim.actors.administrators import AdminAction, Administrator
@@ -17,7 +18,7 @@ from groupcoord.sim.actors.producers import TransactionalProducer
 from groupcoord.sim.actors.share_workers import ShareWorkers
 from groupcoord.sim.actors.simple_consumers import SimpleConsumer
 from groupcoord.sim.actors.streams_applications import StreamsApplication
-from groupcoord.sim.cluster.options import ClusterOptions
+from groupcoord.sim.cluster.options import ClusterOptions, ReplicaOptions
 from groupcoord.sim.kernel.randomness import stream
 from groupcoord.sim.scenarios.faults import (
     BrokenConnections,
@@ -76,6 +77,8 @@ def swarm_options(seed: int) -> WorldOptions:
     faults = _with_broken_reads(seed, faults)
     cluster, workers = _with_workers(seed, duration_ms, cluster, topics)
     faults += workers
+    cluster, stalls = _replicated(seed, duration_ms, cluster, has_shares=bool(workers))
+    faults += stalls
     return WorldOptions(
         cluster=cluster,
         topics=topics,
@@ -244,12 +247,39 @@ def _owned(seed: int, duration_ms: int, cluster: ClusterOptions) -> tuple[Cluste
     chance = stream(seed, "swarm", "owners")
     if chance.random() >= 1 / 6:
         return cluster, []
+    stalls = _stalls(chance, duration_ms, cluster)
+    return evolve(cluster, lease_ms=chance.choice((600, 1_500, 4_000))), stalls
+
+
+def _stalls(chance: Random, duration_ms: int, cluster: ClusterOptions) -> list[Fault]:
     stalls: list[Fault] = []
     for _ in range(chance.randint(0, 4)):
         start_ms = chance.randint(5_000, duration_ms - 10_000)
         end_ms = start_ms + chance.choice((200, 2_000, 10_000))
         stalls.append(NodeStall(start_ms=start_ms, end_ms=end_ms, node_id=chance.randint(1, cluster.node_count)))
-    return evolve(cluster, lease_ms=chance.choice((600, 1_500, 4_000))), stalls
+    return stalls
+
+
+def _replicated(
+    seed: int, duration_ms: int, cluster: ClusterOptions, *, has_shares: bool
+) -> tuple[ClusterOptions, list[Fault]]:
+    """Return the cluster as one of replicas, which stall, in one world of four that has no owner of the whole log.
+
+    Replicas know nothing of the states of share groups.
+    """
+    chance = stream(seed, "swarm", "replicas")
+    if has_shares or cluster.lease_ms is not None or chance.random() >= 1 / 4:
+        return cluster, []
+    lease_ms, dead_ms = chance.choice(((600, 900), (1_000, 1_500), (3_000, 4_500)))
+    replicas = ReplicaOptions(
+        lease_ms=lease_ms,
+        dead_ms=dead_ms,
+        beat_ms=chance.choice((100, 250, 250)),
+        snapshot_bytes_min=chance.choice((0, 5_000, SNAPSHOT_BYTES_MIN)),
+        stale_percent=chance.choice((0, 30)),
+        late_percent=chance.choice((0, 20)),
+    )
+    return evolve(cluster, replicas=replicas), _stalls(chance, duration_ms, cluster)
 
 
 def _with_applications(

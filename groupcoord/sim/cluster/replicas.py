@@ -1,0 +1,366 @@
+"""Simulated nodes that share the log as replicas do (:mod:`groupcoord.cluster`): who owns what, they find out by beats.
+
+The engine is a slot log in memory, behind a network: what nodes ask of it takes time, is lost on the way there or back,
+comes twice, or is answered by a replica that lags behind. All that decides is what replicas run in production.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from groupcoord.cluster.carrying_out import carry_out
+from groupcoord.cluster.membership import Membership
+from groupcoord.cluster.sharing import Sharing
+from groupcoord.cluster.slot_log import Beat, MemorySlotLog, Slot
+from groupcoord.cluster.slot_messages import TAG_BYTES, Kind, Message, join, split
+from groupcoord.cluster.slot_store import SlotStore
+from groupcoord.cluster.slot_writer import UNKNOWN, Operation, Put, Read, Unknown
+from groupcoord.coordinator import GroupCoordinator
+from groupcoord.laws import require
+from groupcoord.log_store import LogRecord, StorageError, Ticket
+from groupcoord.records.batches import encode_batch, iter_batches
+from groupcoord.sim.cluster.log import ClusterLog, Leader
+from groupcoord.sim.cluster.options import ReplicaOptions
+from groupcoord.sim.kernel.network import Network
+from groupcoord.sim.kernel.randomness import mixed, stable_number
+from groupcoord.sim.kernel.scheduler import Scheduler, rank_of_node
+from groupcoord.storage.segments import all_records
+
+T = TypeVar("T")
+
+OPERATION_MS = 1_000
+"""After so long without an answer the engine is asked again."""
+
+AGAIN_MS = 100
+LATE_MS = 2_500
+LATE_RECORDS = 2_000
+"""More records are written to no log partition in the time for which an answer may wait for a look."""
+
+NOBODY_S_TAG = bytes(TAG_BYTES)
+
+Result = int | list[Slot] | Unknown | None
+
+
+def at_once(work: Coroutine[Any, Any, T]) -> T:
+    """Return what a coroutine comes to that waits for nothing."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    raise AssertionError("it waits")
+
+
+class Filled(NamedTuple):
+    """A slot that was filled, and what was appended by that."""
+
+    slot: int
+    appends: list[list[LogRecord]]
+
+
+class SharedSlots:
+    """The engine, and what its slots come to.
+
+    What is in a slot becomes part of the cluster's log when its owner hears that it is filled, or when the next fence
+    is put. Until then nobody can tell whether it is there.
+
+    Args:
+        log: the cluster's log.
+        scheduler: the clock.
+        options: what replicas are like.
+        seed: decides what is left to chance.
+
+    Attributes:
+        on_look: called with a log partition, its owner's epoch and since when that owner may answer for longer.
+        on_fence: called with a node and the log partition that it takes over.
+    """
+
+    def __init__(self, log: ClusterLog, scheduler: Scheduler, options: ReplicaOptions, seed: int) -> None:
+        self.options = options
+        self.on_look: Callable[[int, int, int], None] = _ignore
+        self.on_fence: Callable[[int, int], None] = _ignore
+        self._log = log
+        self._scheduler = scheduler
+        self._engine = MemorySlotLog()
+        self._chance_key = stable_number(seed, "chance of the engine")
+        self._node_of_tag: dict[bytes, int] = {}
+        self._filled: list[list[Filled]] = [[] for _ in log.leaders]
+        self._ends = [0] * len(log.leaders)
+
+    def new_tag(self, node_id: int) -> bytes:
+        """Return a tag that nobody else has, for a node."""
+        tag = (len(self._node_of_tag) + 1).to_bytes(TAG_BYTES, "big")
+        self._node_of_tag[tag] = node_id
+        return tag
+
+    def beat(self, name: str, content: bytes) -> list[Beat]:
+        """Do as :meth:`groupcoord.cluster.slot_log.SlotLog.beat`."""
+        self._engine.now_ms = self._scheduler.time_ms
+        return at_once(self._engine.beat(name, content))
+
+    def carry_out(self, partition: int, operation: Operation) -> Result:
+        """Do what an owner wants to have done; nobody knows what comes of it while the log refuses or can't be read."""
+        now_ms = self._scheduler.time_ms
+        error = self._log.refusal(partition, now_ms)
+        if error is not None and not (error.outcome_unknown and self._log.survivors(partition, 1)):
+            return UNKNOWN
+        result = at_once(carry_out(self._engine, partition, operation))
+        if isinstance(operation, Put) and result is None:
+            self._take(partition, operation)
+        elif isinstance(result, list) and self._lags(partition):
+            result = result[: len(result) // 2]
+        return UNKNOWN if error is not None else result
+
+    def _take(self, partition: int, put: Put) -> None:
+        message = Message.decoded(put.payload)
+        self._ends[partition] = put.slot + 1
+        if message.kind is Kind.FENCE:
+            node_id = self._node_of_tag[message.tag]
+            self.heard(partition, put.slot)
+            self._log.leaders[partition] = Leader(node_id, put.slot)
+            self.on_fence(node_id, partition)
+        elif message.kind is Kind.BATCHES:
+            appends = [list(all_records(iter_batches(body))) for body in split(message.body)]
+            self._filled[partition].append(Filled(put.slot, appends))
+        elif message.kind is Kind.MANIFEST:
+            self._log.has_snapshot.add(partition)
+
+    def heard(self, partition: int, last_slot: int) -> None:
+        """An owner knows that its slots are filled, up to this one."""
+        filled, late = self._filled[partition], self._log.late[partition]
+        while filled and filled[0].slot <= last_slot:
+            for records in filled.pop(0).appends:
+                base_offset = self._log.write(partition, Ticket(partition, -1), records)
+                require(base_offset == records[0].offset, f"{records[0]} was to be at offset {base_offset}")
+                late += records
+        del late[:-LATE_RECORDS]
+
+    def write_foreign(self, partition: int, entry: LogRecord) -> None:
+        """Fill the next slot with a record that no owner has asked for: whoever owns the log partition loses it."""
+        waiting = sum(len(records) for filled in self._filled[partition] for records in filled.appends)
+        offset = self._log.memory.end_offset(partition) + waiting
+        body = join([encode_batch(offset, [(*entry.encoded(), entry.timestamp_ms)])])
+        put = Put(self._ends[partition], Message(Kind.BATCHES, NOBODY_S_TAG, self._ends[partition], body).encoded())
+        at_once(carry_out(self._engine, partition, put))
+        self._take(partition, put)
+
+    def _lags(self, partition: int) -> bool:
+        return mixed(self._chance_key + partition, self._scheduler.time_ms) % 100 < self.options.stale_percent
+
+    def comes_late(self, moment: int) -> bool:
+        """Tell whether a put comes once more."""
+        return mixed(self._chance_key, ~moment) % 100 < self.options.late_percent
+
+
+class SharingNode(Protocol):
+    """What a node is to the part of it that shares the log."""
+
+    node_id: int
+
+    def is_stalled(self, act: Callable[[Any], None], argument: Any) -> bool:
+        """Tell whether the process stands still; then this is done when it goes on."""
+
+    def load_shared(self, partition: int, epoch: int) -> None:
+        """Begin to serve a log partition."""
+
+    def settle_all(self) -> None:
+        """Send out what there is to say, whatever log partition it is about."""
+
+
+class _Flight(NamedTuple):
+    partition: int
+    operation: Operation
+    key: int
+    result: Result = UNKNOWN
+
+
+class SharedWay:
+    """One node's way to the slots, for as long as its process lives: what :class:`~groupcoord.cluster.replica.Replica`
+    does in an event loop.
+
+    Args:
+        node: the node.
+        name: of this life of it.
+        slots: the engine.
+        log: says when the engine is slow.
+        network: how long messages take, and which are lost.
+        scheduler: the clock.
+
+    Attributes:
+        store: the coordinator's log store.
+        epochs: of each log partition that this process has ever owned the last epoch.
+        tells_late: answers that leave now may have waited for a look: they tell what was true when they were made.
+    """
+
+    def __init__(
+        self, node: SharingNode, name: str, slots: SharedSlots, log: ClusterLog, network: Network, scheduler: Scheduler
+    ) -> None:
+        options = slots.options
+        self.store = SlotStore(
+            lambda: slots.new_tag(node.node_id),
+            lease_ms=options.lease_ms,
+            snapshot_bytes_min=options.snapshot_bytes_min,
+        )
+        self.epochs: dict[int, int] = {}
+        self.tells_late = False
+        self._node, self._name, self._slots, self._log = node, name, slots, log
+        self._network, self._scheduler = network, scheduler
+        self._key = stable_number("way to the slots", name)
+        self._rank = rank_of_node(node.node_id)
+        self._sent = 0
+        self._beat_number = 0
+        self._is_beating = False
+        self._is_beat_wanted = False
+        self._is_work_noted = False
+        self._is_over = False
+        self._coordinator: GroupCoordinator | None = None
+        self._sharing: Sharing | None = None
+
+    def start(self, coordinator: GroupCoordinator) -> None:
+        """Begin to beat."""
+        options = self._slots.options
+        count = coordinator.config.offsets_topic_num_partitions
+        membership = Membership(self._name, count, options.lease_ms, options.dead_ms)
+        self._coordinator = coordinator
+        self._sharing = Sharing(coordinator, self.store, membership, str(self._node.node_id))
+        self.store.on_work = self._note_work
+        self._beat(0)
+
+    def cut(self) -> None:
+        """The process dies; what is on its way to the engine arrives."""
+        self._is_over = True
+
+    @property
+    def sharing(self) -> Sharing:
+        """What the node does about log partitions."""
+        assert self._sharing is not None, "it was started"
+        return self._sharing
+
+    def owner_of(self, partition: int) -> int:
+        """Return which node has a log partition, as far as this one has heard; -1: nobody."""
+        owner = self.sharing.owner_of(partition)
+        return -1 if owner is None else int(owner.address)
+
+    def seize(self, partition: int) -> None:
+        """Take a log partition over, whoever has it."""
+        self.store.take_over(partition)
+
+    # ------------------------------------------------------------ messages
+
+    def _moment(self) -> int:
+        self._sent += 1
+        return self._key + self._sent
+
+    def _arrival_ms(self, key: int) -> int:
+        now_ms = self._scheduler.time_ms
+        return now_ms + self._network.latency.at(key, now_ms)
+
+    def _is_lost(self, key: int) -> bool:
+        loss = self._network.loss
+        return loss is not None and loss.strikes(key + self._scheduler.time_ms)
+
+    # ------------------------------------------------------------ beats
+
+    def _beat(self, number: int) -> None:
+        if self._is_over or number != self._beat_number or self._node.is_stalled(self._beat, number):
+            return
+        self._beat_number, self._is_beating, self._is_beat_wanted = number + 1, True, False
+        now_ms, key, content = self._scheduler.time_ms, self._moment(), self.sharing.announcement()
+        due = self._beat_number, now_ms, key
+        if not self._is_lost(key):
+            self._scheduler.at(self._arrival_ms(key), self._rank, self._beat_arrives, (due, content))
+        self._scheduler.at(now_ms + self._slots.options.dead_ms, self._rank, self._beat_is_given_up, due[0])
+
+    def _beat_arrives(self, said: tuple[tuple[int, int, int], bytes]) -> None:
+        (number, began_ms, key), content = said
+        beats = self._slots.beat(self._name, content)
+        if not self._is_lost(~key):
+            self._scheduler.at(self._arrival_ms(~key), self._rank, self._beat_is_heard, (number, began_ms, beats))
+
+    def _beat_is_heard(self, heard: tuple[int, int, list[Beat]]) -> None:
+        number, began_ms, beats = heard
+        if self._is_over or number != self._beat_number or not self._is_beating:
+            return
+        if self._node.is_stalled(self._beat_is_heard, heard):
+            return
+        assert self._coordinator is not None, "it was started"
+        self.tells_late = not self._coordinator.may_answer()
+        to_load = self.sharing.heard(beats, began_ms)
+        for partition, epoch in self.store.owned.items():
+            self._slots.on_look(partition, epoch, began_ms)
+        for partition, epoch in to_load:
+            self._node.load_shared(partition, epoch)
+        self._end_beat(began_ms)
+
+    def _beat_is_given_up(self, number: int) -> None:
+        if self._is_over or number != self._beat_number or not self._is_beating:
+            return
+        if self._node.is_stalled(self._beat_is_given_up, number):
+            return
+        self.sharing.not_heard(StorageError("the beat was lost"))
+        self._end_beat(self._scheduler.time_ms)
+
+    def _end_beat(self, began_ms: int) -> None:
+        self._is_beating = False
+        self._node.settle_all()
+        self.tells_late = False
+        self._work(None)
+        next_ms = self._scheduler.time_ms if self._is_beat_wanted else began_ms + self._slots.options.beat_ms
+        self._scheduler.at(next_ms, self._rank, self._beat, self._beat_number)
+
+    def _want_beat(self) -> None:
+        if not self._is_beating and not self._is_beat_wanted:
+            self._scheduler.at(self._scheduler.time_ms, self._rank, self._beat, self._beat_number)
+        self._is_beat_wanted = True
+
+    # ------------------------------------------------------------ the store's work
+
+    def _note_work(self) -> None:
+        if not self._is_work_noted:
+            self._is_work_noted = True
+            self._scheduler.at(self._scheduler.time_ms, self._rank, self._work)
+
+    def _work(self, _: None) -> None:
+        if self._is_over or self._node.is_stalled(self._work, None):
+            return
+        self._is_work_noted = False
+        for partition, operation in self.store.next_operations():
+            self._send(_Flight(partition, operation, self._moment()))
+        assert self._coordinator is not None, "it was started"
+        if self.store.is_look_wanted and not self._coordinator.may_answer():
+            self._want_beat()
+
+    def _send(self, flight: _Flight) -> None:
+        now_ms = self._scheduler.time_ms
+        self._scheduler.at(now_ms + OPERATION_MS, self._rank, self._done, flight)
+        if not self._is_lost(flight.key):
+            arrival_ms = self._arrival_ms(flight.key)
+            if not isinstance(flight.operation, Read):
+                arrival_ms = self._log.durable_ms(arrival_ms)
+            self._scheduler.at(arrival_ms, self._rank, self._arrive, flight)
+        if isinstance(flight.operation, Put) and self._slots.comes_late(flight.key):
+            self._scheduler.at(now_ms + LATE_MS, self._rank, self._arrive, flight)
+
+    def _arrive(self, flight: _Flight) -> None:
+        result = self._slots.carry_out(flight.partition, flight.operation)
+        if not self._is_lost(~flight.key):
+            back_ms = self._arrival_ms(~flight.key) + (AGAIN_MS if result is UNKNOWN else 0)
+            self._scheduler.at(back_ms, self._rank, self._done, flight._replace(result=result))
+
+    def _done(self, flight: _Flight) -> None:
+        if self._is_over or self._node.is_stalled(self._done, flight):
+            return
+        partition = flight.partition
+        self.store.done(partition, flight.operation, flight.result)
+        self._slots.heard(partition, self.store.last_slot(partition))
+        self.epochs.update(self.store.owned)
+        if self.sharing.settle():
+            self._want_beat()
+        self.sharing.snapshot(partition)
+        self._node.settle_all()
+        self._work(None)
+
+
+def _ignore(*_: object) -> None:
+    """Nobody wants to know."""
