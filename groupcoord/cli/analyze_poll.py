@@ -57,7 +57,8 @@ def _print(console: Console, polled: Polled, seen: set[str]) -> None:
     found = polled.report.overview
     console.print(
         f"{datetime.now():%H:%M:%S}  poll {polled.number}: {found.groups:,} groups, {found.members:,} members, "
-        f"{found.current_offsets:,} offsets, {found.rebalances:,} rebalances, {polled.rebalances:,} of them new"
+        f"{found.current_offsets:,} offsets, {found.rebalances:,} rebalances, {polled.rebalances:,} of them new, "
+        f"{found.anomalies:,} anomalies"
     )
     problems = [f"{one.subject}: {one.text}" for one in polled.snapshot.problems]
     new = [one for one in problems if one not in seen]

@@ -224,7 +224,9 @@ def test_that_all_is_well_is_told() -> None:
         "What is wrong No anomaly was found and each group keeps up with its topics. "
         "Furthest behind: g2 (20 records behind) and g1 (10 records behind)."
     )
+    again = evolve(polled, polls=model.Polls(2, 0, 9, 0, ()))
     assert words_of("worst", polled).startswith("What is wrong Furthest behind: g2")
+    assert words_of("worst", again).startswith("What is wrong Polls show no anomaly. Furthest behind: g2")
     assert "<article" not in report_page(report)
 
 

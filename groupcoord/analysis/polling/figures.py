@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 
-from groupcoord.analysis.figures.findings import lag_rows
-from groupcoord.analysis.figures.groups import group_rows, most_churning, state_counts
+from groupcoord.analysis.figures.findings import anomaly_counts, anomaly_rows, lag_rows, status_counts
+from groupcoord.analysis.figures.groups import group_rows, most_churning, severities, state_counts
 from groupcoord.analysis.figures.rebalances import RebalanceFigures
+from groupcoord.analysis.figures.standings import standings
 from groupcoord.analysis.live.snapshots import Snapshot
 from groupcoord.analysis.polling.groups import Changes, PolledGroups
 from groupcoord.analysis.polling.rows import Row
@@ -40,7 +42,13 @@ class PolledFigures:
             self._rebalances.add(row)
 
     def report(
-        self, snapshot: Snapshot, groups: Iterable[Row], lag: Iterable[Row], tables: Mapping[str, int], made_ms: int
+        self,
+        snapshot: Snapshot,
+        groups: Iterable[Row],
+        lag: Sequence[Row],
+        anomalies: Sequence[Row],
+        tables: Mapping[str, int],
+        made_ms: int,
     ) -> model.Report:
         """Return what the page says.
 
@@ -48,6 +56,7 @@ class PolledFigures:
             snapshot: the last poll.
             groups: its rows of this table.
             lag: its rows of this table.
+            anomalies: likewise.
             tables: how many rows each table has.
             made_ms: when this is.
         """
@@ -56,10 +65,12 @@ class PolledFigures:
         rows = group_rows(
             now,
             {group_id: one.rebalances for group_id, one in seen.items()},
-            {},
+            Counter(row["group_id"] for row in anomalies),
             {group_id: one.commits for group_id, one in seen.items()},
             {group_id: one.type for group_id, one in seen.items()},
+            standings(anomalies, lag),
         )
+        ranks = {row.group_id: rank for rank, row in enumerate(rows)}
         states, lines = state_counts(now), self._rebalances.time_lines()
         problems = tuple(f"{one.subject}: {one.text}" for one in snapshot.problems[: model.PROBLEMS_MAX])
         return model.Report(
@@ -67,19 +78,23 @@ class PolledFigures:
             inputs=self._inputs,
             made_ms=made_ms,
             version=version("groupcoord"),
-            overview=self._overview(snapshot, now),
+            overview=self._overview(snapshot, now, len(anomalies)),
             states=states,
             causes=self._rebalances.causes(),
             rebalances=lines and lines[0],
             churn=lines and lines[1],
             churning=most_churning(rows),
             groups=tuple(rows[: model.GROUPS_MAX]),
+            severities=severities(rows),
+            anomaly_counts=anomaly_counts(anomalies),
+            anomalies=tuple(anomaly_rows(anomalies, model.ANOMALIES_OF_GROUP_MAX, model.ANOMALIES_MAX, ranks)),
             lag=lag_rows(lag),
+            statuses=status_counts(lag),
             tables=tables,
             polls=model.Polls(self._polls, self._first_ms, snapshot.at_ms, len(snapshot.problems), problems),
         )
 
-    def _overview(self, snapshot: Snapshot, now: Sequence[Row]) -> model.Overview:
+    def _overview(self, snapshot: Snapshot, now: Sequence[Row], anomalies: int) -> model.Overview:
         return model.Overview(
             first_timestamp_ms=self._first_ms,
             last_timestamp_ms=snapshot.at_ms,
@@ -90,7 +105,7 @@ class PolledFigures:
             members=sum(row["member_count"] or 0 for row in now),
             current_offsets=sum(row["offset_count"] or 0 for row in now),
             rebalances=self._rebalances.count,
-            anomalies=0,
+            anomalies=anomalies,
             corrupt_ranges=0,
             corrupt_bytes=0,
         )

@@ -71,17 +71,33 @@ class PartitionLag:
     client_host: str | None
 
 
+@frozen
+class Rewinds:
+    """How often an offset was lower than the look before, when, and the furthest: by how much, and to where."""
+
+    count: int
+    first_ms: int
+    last_ms: int
+    by: int
+    to: int
+
+
 class LagLooks:
     """Looks at groups again and again, and remembers which commits the looks have shown.
 
     Args:
         next_record_ms: returns when the next record of a partition was written that a row of ``lag`` is about, in
             milliseconds since 1970; None if that can't be told.
+
+    Attributes:
+        windows: by group, topic and partition, the last offsets that were others than the look before.
+        rewinds: those that went back.
     """
 
     def __init__(self, next_record_ms: Callable[[Row], int | None]) -> None:
         self._next_record_ms = next_record_ms
-        self._windows: dict[Place, deque[WindowCommit]] = defaultdict(lambda: deque(maxlen=WINDOW_COMMITS))
+        self.windows: dict[Place, deque[WindowCommit]] = defaultdict(lambda: deque(maxlen=WINDOW_COMMITS))
+        self.rewinds: dict[Place, Rewinds] = {}
         self._at_end: set[Place] = set()
 
     def take(self, snapshot: Snapshot, group_ids: Collection[str] = ()) -> list[PartitionLag]:
@@ -97,7 +113,17 @@ class LagLooks:
             for row in lag_rows(snapshot)
             if not group_ids or row["group_id"] in group_ids
         ]
+        self._forget({(one.group_id, one.topic, one.topic_partition) for one in found}, snapshot)
         return sorted(found, key=_order)
+
+    def _forget(self, seen: Collection[Place], snapshot: Snapshot) -> None:
+        """Forget the offsets that are gone; a group that did not tell them may have them still."""
+        for place in [place for place in self.windows if place not in seen]:
+            group = snapshot.groups.get(place[0])
+            if place[0] not in snapshot.missing if group is None else group.offsets is not None:
+                del self.windows[place]
+                self.rewinds.pop(place, None)
+                self._at_end.discard(place)
 
     def _of(self, row: Row, snapshot: Snapshot, owners: Mapping[tuple[str, int], MemberView]) -> PartitionLag:
         group = snapshot.groups[row["group_id"]]
@@ -126,9 +152,11 @@ class LagLooks:
         lag, place = row.get("lag"), (row["group_id"], row["topic"], row["topic_partition"])
         if lag is None:
             return UNKNOWN
-        window = self._windows[place]
-        if not window or window[-1].committed_offset != row["committed_offset"]:
-            window.append(WindowCommit(now_ms, row["committed_offset"], lag))
+        window, offset = self.windows[place], row["committed_offset"]
+        if window and offset < window[-1].committed_offset:
+            self._note_rewind(place, now_ms, window[-1].committed_offset - offset, offset)
+        if not window or window[-1].committed_offset != offset:
+            window.append(WindowCommit(now_ms, offset, lag))
         was_at_end = place in self._at_end
         (self._at_end.discard if lag else self._at_end.add)(place)
         if row["is_lost"]:
@@ -139,6 +167,11 @@ class LagLooks:
         if lag and not has_owner:
             return NO_OWNER
         return BEHIND if lag and len(window) < 2 else LagStatus.OK.name
+
+    def _note_rewind(self, place: Place, at_ms: int, by: int, to: int) -> None:
+        before = self.rewinds.get(place, Rewinds(0, at_ms, at_ms, 0, to))
+        furthest = (by, to) if by > before.by else (before.by, before.to)
+        self.rewinds[place] = Rewinds(before.count + 1, before.first_ms, at_ms, *furthest)
 
 
 def _owners(group: GroupSnapshot) -> dict[tuple[str, int], MemberView]:

@@ -65,10 +65,12 @@ def _span(report: Report) -> str:
 def _overview(report: Report, shown: Collection[str]) -> Html:
     """Return the figures, each leading to its section if that is ``shown``, and what to know before reading on."""
     found = report.overview
+    anomalies = (format_number(found.anomalies), noun(found.anomalies, "anomaly", "anomalies"))
     tiles = [
         tile(format_number(found.groups), noun(found.groups, "group"), "states", shown),
         tile(format_number(found.members), noun(found.members, "member"), "groups", shown),
         tile(format_number(found.rebalances), noun(found.rebalances, "rebalance"), "rebalances", shown),
+        tile(*anomalies, "anomalies", shown, is_bad=found.anomalies > 0),
         *(_tiles_of_log(report, shown) if report.polls is None else _tiles_of_polls(report, report.polls, shown)),
     ]
     notes = [_inputs(report), _verification(report), *_doubts(report)]
@@ -78,9 +80,7 @@ def _overview(report: Report, shown: Collection[str]) -> Html:
 def _tiles_of_log(report: Report, shown: Collection[str]) -> list[Html]:
     found = report.overview
     corrupt = (format_number(found.corrupt_ranges), noun(found.corrupt_ranges, "corrupt range"))
-    anomalies = (format_number(found.anomalies), noun(found.anomalies, "anomaly", "anomalies"))
     return [
-        tile(*anomalies, "anomalies", shown, is_bad=found.anomalies > 0),
         tile(format_number(found.current_offsets), noun(found.current_offsets, "committed offset"), "stale", shown),
         tile(format_number(found.records), noun(found.records, "record"), "read", shown),
         tile(format_size(found.size_bytes), f"in {counted(found.log_partitions, 'log partition')}", "load", shown),

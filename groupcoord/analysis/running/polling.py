@@ -7,29 +7,30 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 from attrs import asdict, frozen
 
-from groupcoord.analysis.columns.group_tables import EPOCHS, GROUPS, MEMBERS, REBALANCES
+from groupcoord.analysis.columns.group_tables import ANOMALIES, EPOCHS, GROUPS, MEMBERS, REBALANCES
 from groupcoord.analysis.columns.results import ResultDirectory
 from groupcoord.analysis.columns.schema import Column
 from groupcoord.analysis.columns.tables import CURRENT_OFFSETS, LAG, LIVE_END_OFFSETS, Columns, arrow_schema
 from groupcoord.analysis.figures.page import write_report
-from groupcoord.analysis.history.lag import judged
+from groupcoord.analysis.history.lag import LagStatus, judged
 from groupcoord.analysis.live.connection import connection
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.live.snapshots import Snapshot, take_snapshot
 from groupcoord.analysis.polling import rows
 from groupcoord.analysis.polling.figures import PolledFigures
 from groupcoord.analysis.polling.groups import GONE_MAX, Changes, PolledGroups
-from groupcoord.analysis.polling.looking import LagLooks
+from groupcoord.analysis.polling.looking import LagLooks, PartitionLag
 from groupcoord.analysis.polling.rows import Row
 from groupcoord.analysis.polling.views import topics_of
 from groupcoord.analysis.report.model import Report
 from groupcoord.analysis.running.judged import EndOffsetSamples
-from groupcoord.analysis.running.shown import Figures
+from groupcoord.analysis.running.polled_anomalies import PolledAnomalies
+from groupcoord.analysis.running.shown import Figures, RebalanceCounts
 from groupcoord.analysis.tables import END_OFFSETS_TABLE
 from groupcoord.clock import Clock, SystemClock
 
@@ -67,6 +68,7 @@ REPLACED = {
     "members": _polled(MEMBERS),
     "current_offsets": _polled(CURRENT_OFFSETS),
     "lag": _polled(LAG),
+    "anomalies": _polled(ANOMALIES),
 }
 """By name, the tables that hold the last poll."""
 
@@ -126,6 +128,7 @@ class Polling:
         self._samples = EndOffsetSamples()
         self._lags = LagLooks(self._next_record_ms)
         self._rebalances: Counter[tuple[str, str]] = Counter()
+        self._anomalies = PolledAnomalies()
 
     def cluster_name(self) -> str:
         """Ask for the id of the cluster.
@@ -159,11 +162,17 @@ class Polling:
         self._number += 1
         changes = self._groups.take(snapshot)
         self._figures.take(snapshot, changes)
-        groups, lag = list(rows.group_rows(snapshot)), list(rows.lag_rows(snapshot))
+        schema = arrow_schema(LIVE_END_OFFSETS)
+        self._ends = self._samples.take(pa.Table.from_pylist([one._asdict() for one in snapshot.ends], schema))
+        looks = self._lags.take(snapshot)
+        groups, members = list(rows.group_rows(snapshot)), list(rows.member_rows(snapshot))
+        lag = list(_judged_lag(rows.lag_rows(snapshot), looks))
+        anomalies = self._anomalies.take(snapshot, changes, groups, members, self._lags, self._ends)
         self._replace("groups", groups)
-        self._replace("members", rows.member_rows(snapshot))
+        self._replace("members", members)
         self._replace("current_offsets", rows.offset_rows(snapshot))
         self._replace("lag", lag)
+        self._replace("anomalies", (row | {"polled_ms": snapshot.at_ms} for row in anomalies))
         self._append("rebalances", changes.rebalances)
         under_way = self._groups.rebalances_under_way(snapshot.at_ms)
         self._write("rebalances", UNDER_WAY, under_way, APPENDED["rebalances"])
@@ -172,20 +181,25 @@ class Polling:
         self._append("problems", rows.problem_rows(snapshot))
         self._append("polls", [rows.poll_row(snapshot)])
         counts = self._counts | {"rebalances": self._counts["rebalances"] + len(under_way)}
-        report = self._figures.report(snapshot, groups, lag, counts, self._clock.now_ms())
+        report = self._figures.report(snapshot, groups, lag, anomalies, counts, self._clock.now_ms())
         write_report(self._output, report)
-        return Polled(self._number, snapshot, len(changes.rebalances), report, self._metrics(snapshot, groups, changes))
+        kinds = Counter((row["group_id"], row["kind"]) for row in anomalies)
+        figures = Figures(
+            snapshot.at_ms,
+            lag=[asdict(one) for one in looks],
+            groups=groups,
+            rebalances=self._rebalance_counts(groups, changes),
+            anomalies=kinds,
+        )
+        return Polled(self._number, snapshot, len(changes.rebalances), report, figures)
 
-    def _metrics(self, snapshot: Snapshot, groups: Sequence[Row], changes: Changes) -> Figures:
-        """Return what metrics show: lag with statuses that several polls tell, and what happened to groups."""
-        schema = arrow_schema(LIVE_END_OFFSETS)
-        self._ends = self._samples.take(pa.Table.from_pylist([one._asdict() for one in snapshot.ends], schema))
-        lag = [asdict(one) for one in self._lags.take(snapshot)]
+    def _rebalance_counts(self, groups: Sequence[Row], changes: Changes) -> RebalanceCounts:
+        """Return how many rebalances all polls have shown; those of too many groups that are gone are forgotten."""
         self._rebalances.update((row["group_id"], row["cause"]) for row in changes.rebalances)
         gone = {group_id for group_id, _ in self._rebalances} - {row["group_id"] for row in groups}
         if len(gone) > GONE_MAX:
             self._rebalances = Counter({of: count for of, count in self._rebalances.items() if of[0] not in gone})
-        return Figures(snapshot.at_ms, lag=lag, groups=groups, rebalances=dict(self._rebalances))
+        return dict(self._rebalances)
 
     def _next_record_ms(self, row: Row) -> int | None:
         """Return when the next record was written that a row of ``lag`` is about, as the polls' ends tell it."""
@@ -210,3 +224,12 @@ class Polling:
         with self._output.new_table_file(f"tables/{name}/{part}.parquet", schema) as file:
             file.write(rows)
         return int(rows.num_rows)
+
+
+def _judged_lag(lag: Iterable[Row], looks: Iterable[PartitionLag]) -> Iterator[Row]:
+    """Yield rows of ``lag`` with what several looks tell: Burrow's status, if it is one, lag as time, and the owner."""
+    found = {(one.group_id, one.topic, one.topic_partition): one for one in looks}
+    for row in lag:
+        one = found[row["group_id"], row["topic"], row["topic_partition"]]
+        told = {name: getattr(one, name) for name in ("lag_ms", "member_id", "client_id", "client_host")}
+        yield row | told | {"status": one.status if one.status in LagStatus.__members__ else None}
