@@ -18,14 +18,14 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-from kio.index import UnknownEntity
+from kio.index import UnknownEntity, load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map
 from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import SerialError
 
-from groupcoord.conformance.newer_entities import request_entity, response_entity
 from groupcoord.errors import GroupcoordError
+from groupcoord.wire.streams_group_entities import REQUESTS, RESPONSES
 
 Plain = Any  # what JSON holds: dict, list, str, int, float, bool or None
 
@@ -43,6 +43,16 @@ class BodyError(GroupcoordError):
 
 class ResponseError(GroupcoordError):
     """The bytes of a response can't be read as the response of its request."""
+
+
+def request_entity(api_key: int, version: int) -> Any:
+    """Return the class of a request; raises ``kio.index.UnknownEntity`` if there is none."""
+    return REQUESTS.get((api_key, version)) or load_request_schema(api_key, version)
+
+
+def response_entity(api_key: int, version: int) -> Any:
+    """Return the class of a response; raises ``kio.index.UnknownEntity`` if there is none."""
+    return RESPONSES.get((api_key, version)) or load_response_schema(api_key, version)
 
 
 def encode_request(api: str, version: int, correlation_id: int, client_id: str | None, body: dict[str, Plain]) -> bytes:

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from groupcoord.wire import streams_group_schemas as streams
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiVersionsRequestV5:
@@ -62,22 +60,22 @@ _STREAMS_GROUP_HEARTBEAT, _STREAMS_GROUP_DESCRIBE, _TOPOLOGY_DESCRIPTION_UPDATE 
 _REQUESTS: Mapping[tuple[int, int], type] = {
     (_API_VERSIONS, 5): ApiVersionsRequestV5,
     (_UNREGISTER_CONTROLLER, 0): UnregisterControllerRequestV0,
-    (_STREAMS_GROUP_DESCRIBE, 1): streams.StreamsGroupDescribeRequestV1,
-    (_TOPOLOGY_DESCRIPTION_UPDATE, 0): streams.TopologyDescriptionUpdateRequestV0,
 }
 _RESPONSES: Mapping[tuple[int, int], type] = {
     (_DELETE_GROUPS, 3): DeleteGroupsResponseV3,
     (_UNREGISTER_CONTROLLER, 0): UnregisterControllerResponseV0,
-    (_STREAMS_GROUP_HEARTBEAT, 1): streams.StreamsGroupHeartbeatResponseV1,
-    (_STREAMS_GROUP_DESCRIBE, 1): streams.StreamsGroupDescribeResponseV1,
-    (_TOPOLOGY_DESCRIPTION_UPDATE, 0): streams.TopologyDescriptionUpdateResponseV0,
 }
-_NEWEST_KNOWN = {_API_VERSIONS: 4, _DELETE_GROUPS: 2, _STREAMS_GROUP_HEARTBEAT: 0}
+_OF_STREAMS_GROUPS = {(_STREAMS_GROUP_HEARTBEAT, 1), (_STREAMS_GROUP_DESCRIBE, 1), (_TOPOLOGY_DESCRIPTION_UPDATE, 0)}
+_NEWEST_KNOWN = {_API_VERSIONS: 4, _DELETE_GROUPS: 2}
 """Newer versions are like this one, but for the schemas above."""
 
 
 def request_schema(api_key: int, version: int) -> type:
     """Return the schema of a request."""
+    if (api_key, version) in _OF_STREAMS_GROUPS:
+        from groupcoord.wire.streams_group_entities import REQUESTS
+
+        return REQUESTS[api_key, version]
     from kio.index import load_request_schema
 
     own = _REQUESTS.get((api_key, version))
@@ -86,6 +84,10 @@ def request_schema(api_key: int, version: int) -> type:
 
 def response_schema(api_key: int, version: int) -> type:
     """Return the schema of an answer."""
+    if (api_key, version) in _OF_STREAMS_GROUPS:
+        from groupcoord.wire.streams_group_entities import RESPONSES
+
+        return RESPONSES[api_key, version]
     from kio.index import load_response_schema
 
     own = _RESPONSES.get((api_key, version))

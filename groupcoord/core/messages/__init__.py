@@ -3,6 +3,9 @@
 A field has the meaning of its newest version in Kafka 4.4; what an older request version lacks is the field's
 default, and what an older version does differently is a named flag. Times are milliseconds. Names are Kafka's.
 What is listed here is public, as :mod:`groupcoord.messages`.
+
+Messages are values: nobody changes one that was sent. Those answers that are made for nearly every request are not
+frozen all the same, since that takes as long again as to make one; they are hashed by their fields like the others.
 """
 
 from groupcoord.core.messages.administration import *

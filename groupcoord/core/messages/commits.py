@@ -114,7 +114,7 @@ class TopicResult(NamedTuple):
     partitions: Sequence[PartitionResult]
 
 
-@frozen
+@define(unsafe_hash=True)
 class OffsetCommitResponse:
     """There is no top-level error: a refused request has its error on every partition."""
 

@@ -21,7 +21,7 @@ LEAVE_GROUP_MEMBER_EPOCH = -1
 LEAVE_GROUP_STATIC_MEMBER_EPOCH = -2
 
 
-@frozen
+@define(unsafe_hash=True)
 class ConsumerGroupHeartbeatResponse:
     """An error comes with a message at most.
 

@@ -7,7 +7,7 @@ from itertools import repeat
 from typing import NamedTuple
 from uuid import UUID
 
-from attrs import define, frozen
+from attrs import define
 
 from groupcoord.core.columns import OffsetColumns, Rows, offset_columns
 from groupcoord.core.messages.request import Request
@@ -98,7 +98,7 @@ class FetchedGroup(NamedTuple):
     topics: tuple[FetchedTopic, ...]
 
 
-@frozen
+@define(unsafe_hash=True)
 class OffsetFetchResponse:
     """One entry for each group asked for, a group named twice twice."""
 

@@ -30,7 +30,7 @@ class JoinedMember(NamedTuple):
     metadata: bytes
 
 
-@frozen
+@define(unsafe_hash=True)
 class JoinGroupResponse:
     """``members`` is filled for the leader only; ``protocol_name`` is None where there is none."""
 
@@ -76,7 +76,7 @@ class SyncAssignment(NamedTuple):
     assignment: bytes
 
 
-@frozen
+@define(unsafe_hash=True)
 class SyncGroupResponse:
     """The assignment is empty on errors, and for a member that the leader gave nothing."""
 
