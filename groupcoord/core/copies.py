@@ -8,7 +8,7 @@ copy it would take time.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from operator import attrgetter
 from types import MappingProxyType, MethodType
@@ -138,10 +138,17 @@ def attributes_of(kind: type) -> tuple[str, ...]:
     return tuple(name for name in dict.fromkeys(names) if name not in ("__weakref__", "__dict__"))
 
 
+def values_of(names: Sequence[str]) -> Callable[[Any], Iterable[Any]]:
+    """Return what gets the values of these attributes, in order."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda value: [getattr(value, name) for name in names]
+
+
 def _instance_with(kind: type) -> How:
     """Return what copies instances of a class that has slots."""
     names = attributes_of(kind)
-    values_of: Callable[[Any], Any] = attrgetter(*names) if len(names) > 1 else lambda value: [getattr(value, names[0])]
+    found_in = values_of(names)
     put = object.__setattr__ if "__setattr__" in vars(kind) else setattr
 
     def copy(value: Any, memo: Memo) -> Any:
@@ -149,7 +156,7 @@ def _instance_with(kind: type) -> How:
         if made is None:
             made = memo[id(value)] = object.__new__(kind)
             hows = _HOWS
-            for name, each in zip(names, values_of(value), strict=True):
+            for name, each in zip(names, found_in(value), strict=True):
                 how = hows.get(type(each)) or _learn(type(each))
                 put(made, name, each if how is _same else how(each, memo))
         return made

@@ -8,14 +8,14 @@ differences count; ids and tokens, which may have other names; and what nobody c
 from __future__ import annotations
 
 import marshal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from hashlib import blake2b
 from types import FunctionType, MethodType
 from typing import Any
 from uuid import UUID
 
-from groupcoord.core.copies import PARTS, attributes_of
+from groupcoord.core.copies import PARTS, attributes_of, values_of
 from groupcoord.core.modern.group import ModernGroup
 from groupcoord.core.offsets.cache import DurableCommit
 from groupcoord.core.partition import Partition
@@ -206,7 +206,7 @@ class _Walk:
             yield self._of_key(timer.key), self._moment(timer.deadline_ms)
 
     def _of_key(self, key: TimerKey) -> Any:
-        return key.kind.name, self._text(key.group_id), self._text(key.member_id)
+        return key.kind._name_, self._text(key.group_id), self._text(key.member_id)
 
     def _moment(self, at_ms: Any) -> Any:
         if type(at_ms) is not int or at_ms <= 0:
@@ -230,21 +230,34 @@ class _Walk:
             return "again", known
         self._walked[id(value)] = len(self._walked)
         kind = type(value)
-        if kind.__dictoffset__:
-            attributes = [
-                (name, _RULES.get(name, _Walk.of)(self, each))
-                for name, each in value.__dict__.items()
-                if name not in LEFT_OUT
-            ]
-        else:
-            attributes = [rule(self, getattr(value, name)) for name, rule in _attributes(kind)]
-        return kind.__name__, tuple(attributes)
+        if not kind.__dictoffset__:
+            return kind.__name__, self._value(value)
+        names = tuple(value.__dict__)
+        rules = _RULES_BY_NAME.get(names) or _learn_names(names)
+        return kind.__name__, names, self._attributes(rules, value.__dict__.values())
 
     def _value(self, value: Any) -> Any:
-        return tuple([rule(self, getattr(value, name)) for name, rule in _attributes(type(value))])
+        values_of, rules = _ATTRIBUTES.get(type(value)) or _learn_attributes(type(value))
+        return self._attributes(rules, values_of(value))
+
+    def _attributes(self, rules: Sequence[Rule | None], values: Iterable[Any]) -> Any:
+        """Return what stands for attributes; most are walked as anything is, and most of these are plain."""
+        found = []
+        for rule, each in zip(rules, values, strict=True):
+            if rule is None:
+                kind = type(each)
+                if kind in PLAIN:
+                    found.append(each)
+                elif kind is str:
+                    found.append(self._text(each))
+                else:
+                    found.append((_WALKS.get(kind) or _learn(kind))(self, each))
+            else:
+                found.append(rule(self, each))
+        return tuple(found)
 
     def _sequence(self, value: Any) -> Any:
-        return tuple([self.of(each) for each in value])
+        return tuple([each if type(each) in PLAIN else self.of(each) for each in value])
 
     def _unordered(self, value: Any) -> Any:
         return tuple(sorted([self.of(each) for each in value], key=repr))
@@ -308,16 +321,23 @@ _WALKS: dict[type, Rule] = {
     TimerKey: _Walk._of_key,
 }
 
-_ATTRIBUTES: dict[type, tuple[tuple[str, Rule], ...]] = {}
+_RULES_BY_NAME: dict[tuple[str, ...], tuple[Rule | None, ...]] = {}
+"""By the names of all attributes of an instance, in order: how each is walked; None: as anything is."""
+
+_ATTRIBUTES: dict[type, tuple[Callable[[Any], Iterable[Any]], tuple[Rule | None, ...]]] = {}
+"""By a class whose instances have the same attributes: what gets their values, and how each is walked."""
 
 
-def _attributes(kind: type) -> tuple[tuple[str, Rule], ...]:
-    found = _ATTRIBUTES.get(kind)
-    if found is None:
-        fields = getattr(kind, "_fields", None) or tuple(each.name for each in getattr(kind, "__attrs_attrs__", ()))
-        names = fields or attributes_of(kind)
-        rules = {**_RULES, **_RULES_OF.get(kind, {})}
-        found = _ATTRIBUTES[kind] = tuple((name, rules.get(name, _Walk.of)) for name in names if name not in LEFT_OUT)
+def _learn_names(names: tuple[str, ...]) -> tuple[Rule | None, ...]:
+    rules = tuple(_Walk._nothing if name in LEFT_OUT else _RULES.get(name) for name in names)
+    return _RULES_BY_NAME.setdefault(names, rules)
+
+
+def _learn_attributes(kind: type) -> tuple[Callable[[Any], Iterable[Any]], tuple[Rule | None, ...]]:
+    fields = getattr(kind, "_fields", None) or tuple(each.name for each in getattr(kind, "__attrs_attrs__", ()))
+    names = [name for name in fields or attributes_of(kind) if name not in LEFT_OUT]
+    rules = {**_RULES, **_RULES_OF.get(kind, {})}
+    found = _ATTRIBUTES[kind] = values_of(names), tuple(rules.get(name) for name in names)
     return found
 
 
@@ -331,7 +351,7 @@ def _learn(kind: type) -> Rule:
     if issubclass(kind, (*PARTS, FunctionType, MethodType)):
         rule = _Walk._nothing
     elif issubclass(kind, Enum):
-        rule = lambda walk, value: value.name  # noqa: E731
+        rule = lambda walk, value: value._name_  # noqa: E731
     elif hasattr(kind, "_fields") or (hasattr(kind, "__attrs_attrs__") and kind.__hash__ is not object.__hash__):
         rule = _Walk._value
     elif issubclass(kind, set | frozenset):

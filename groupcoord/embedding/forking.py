@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 LARGE = frozenset({dict, list, deque, SortedDict})
 """What others refer to, of all that can change at a place."""
 
+SMALL = frozenset({int, bool, type(None)})
+"""What is put in its place as it stands."""
+
 Place = tuple[Any, tuple[str, ...]]
 """A part of a coordinator, and which attributes of it can change."""
 
@@ -82,8 +85,11 @@ class Forkable:
         if self._loader._loads or self._ownership is not None:  # type: ignore[attr-defined]
             raise RuntimeError("a coordinator that is loading, or may lose its log, can't be copied")
         memo: Memo = {}
-        values = tuple(tuple([copied(getattr(part, name), memo) for name in names]) for part, names in places(self))
-        return SavedState(values, tuple(parts(self)))
+        found = []
+        for part, names in places(self):
+            values = [getattr(part, name) for name in names]
+            found.append(tuple([each if type(each) in SMALL else copied(each, memo) for each in values]))
+        return SavedState(tuple(found), tuple(parts(self)))
 
     def restore(self, saved: SavedState) -> None:
         """Go to a state that this coordinator, or one with the same settings, was in.
@@ -100,7 +106,10 @@ class Forkable:
         memo: Memo = {id(theirs): ours for theirs, ours in zip(saved.parts, parts(self), strict=True)}
         for (part, names), values in zip(places(self), saved.values, strict=True):
             for name, value in zip(names, values, strict=True):
-                _put(part, name, value, memo)
+                if type(value) in SMALL:
+                    setattr(part, name, value)
+                else:
+                    _put(part, name, value, memo)
 
     def fingerprint(self, names: Names = AS_THEY_ARE) -> bytes:
         """Return what stands for the state that this coordinator is in: 16 bytes, in every process the same.
@@ -119,11 +128,9 @@ class Forkable:
 def _put(part: Any, name: str, value: Any, memo: Memo) -> None:
     """Let an attribute have a copy of a value. What is large stays the object that it is, as others refer to it."""
     there = getattr(part, name)
-    if value is there:
-        return
-    kind = type(value)
-    if kind not in LARGE or type(there) not in LARGE:
-        setattr(part, name, copied(value, memo))
+    if type(value) not in LARGE or type(there) not in LARGE:
+        if value is not there:
+            setattr(part, name, copied(value, memo))
         return
     if there:
         there.clear()

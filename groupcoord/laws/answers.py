@@ -48,7 +48,7 @@ def check_answer(coordinator: GroupCoordinator, request: Request, response: Resp
             group = None if partition is None else as_classic_group(partition.groups.get(request.group_id))
             if group is not None and group.generation_id == response.generation_id:
                 is_member = response.leader in group.members or not response.leader  # after a conversion nobody leads
-                require(is_member, f"the leader of {group!r} is said to be {response.leader!r}, which is no member")
+                require(is_member, "the leader of {!r} is said to be {!r}, which is no member", group, response.leader)
                 if not request.member_id:
                     _check_time_outs(group, response.member_id, request)
         case TxnOffsetCommit(member_id="", generation_id=-1, group_instance_id=None), _ if response is not None:
@@ -56,7 +56,7 @@ def check_answer(coordinator: GroupCoordinator, request: Request, response: Resp
             require(not refused, f"{request!r} names no member, and is answered {refused}")
         case ConsumerGroupHeartbeat(member_epoch=0), ConsumerGroupHeartbeatResponse():
             is_fenced = response.error_code is ErrorCode.FENCED_MEMBER_EPOCH
-            require(not is_fenced, f"{request!r} joins, and is fenced for its epoch")
+            require(not is_fenced, "{!r} joins, and is fenced for its epoch", request)
         case ConsumerGroupHeartbeat(), ConsumerGroupHeartbeatResponse(error_code=ErrorCode.NONE) if (
             response.member_epoch > 0
         ):
@@ -78,7 +78,7 @@ def _check_time_outs(group: GroupMetadata, member_id: str, request: JoinGroup) -
     if member is not None:
         kept = (member.session_timeout_ms, member.rebalance_timeout_ms)
         said = (request.session_timeout_ms, request.rebalance_timeout_ms)
-        require(kept == said, f"{member!r} of {group!r} has the time-outs {kept} ms; it has said {said} ms")
+        require(kept == said, "{!r} of {!r} has the time-outs {} ms; it has said {} ms", member, group, kept, said)
 
 
 def _check_waits_for_others(group: ConsumerGroup, member_id: str) -> None:

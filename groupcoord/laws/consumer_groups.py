@@ -96,7 +96,7 @@ def check_is_no_classic_group(coordinator: GroupCoordinator, group: ConsumerGrou
         and group.state.classic_member_count == count
         and config.group_consumer_migration_policy.allows_downgrade
     )
-    require(not is_classic, f"all members of {group!r} use the classic protocol, and it is a consumer group")
+    require(not is_classic, "all members of {!r} use the classic protocol, and it is a consumer group", group)
 
 
 def check_is_not_ahead_when_empty(state: ConsumerState) -> None:
@@ -183,7 +183,8 @@ def check_member_sees_what_is_durable(
     member = None if group is None else group.state.members.get(member_id)
     if member is None or member.has_left:
         return
-    require(epoch <= member.assignment.member_epoch, f"{member_id!r} was told epoch {epoch}; durable is {member}")
+    is_durable = epoch <= member.assignment.member_epoch
+    require(is_durable, "{!r} was told epoch {}; durable is {}", member_id, epoch, member)
     lost = set(owned) - set(member.partitions())
     require(not lost, f"{member_id!r} of group {group_id!r} has {lost}, which others can be given")
 
@@ -207,7 +208,7 @@ def check_restart_writes_the_same(coordinator: GroupCoordinator, requests: Itera
         records = [record for _, record in partition.hard.groups.get(request.group_id, {}).values()]
         live = _drafted(coordinator, group.state, request)
         loaded = _drafted(coordinator, ConsumerState.of(request.group_id, reversed(records)), request)
-        require(live == loaded, f"asked {request!r}, {group!r} writes {live}; after a load {loaded}")
+        require(live == loaded, "asked {!r}, {!r} writes {}; after a load {}", request, group, live, loaded)
 
 
 def stranger(group_id: str, topics: Collection[str]) -> ConsumerGroupHeartbeat:

@@ -16,7 +16,8 @@ def check_sound_epochs(state: ModernGroupState[Any, Any]) -> None:
     """
     for member in state.members.values():
         epochs = member.member_epoch, state.assignment_epoch, state.epoch
-        require(tuple(sorted(epochs)) == epochs, f"epochs of group {state.group_id!r} are {epochs}, of {member}")
+        is_in_order = tuple(sorted(epochs)) == epochs
+        require(is_in_order, "epochs of group {!r} are {}, of {}", state.group_id, epochs, member)
     require(
         state.targets.keys() <= state.members.keys(),
         f"group {state.group_id!r} remembers {[*state.targets]} of members {[*state.members]}",

@@ -54,8 +54,10 @@ def check_members_are_durable(coordinator: GroupCoordinator, taken_back: Collect
         }
         require(
             written == group.members.keys(),
-            f"{group!r} has the members {[*group.members]}; a restart would make "
-            f"{[member.member_id for member in durable]} of them",
+            "{!r} has the members {}; a restart would make {} of them",
+            group,
+            [*group.members],
+            [member.member_id for member in durable],
         )
 
 
@@ -91,7 +93,7 @@ def check_nobody_waits_for_nobody(coordinator: GroupCoordinator) -> None:
                 and group.all_joined
                 and group.select_protocol() is not None
             )
-            require(not is_over, f"all of {[*group.members]} have joined, and {group!r} still waits")
+            require(not is_over, "all of {} have joined, and {!r} still waits", [*group.members], group)
 
 
 def check_every_wait_ends(coordinator: GroupCoordinator) -> None:
@@ -109,15 +111,16 @@ def check_every_wait_ends(coordinator: GroupCoordinator) -> None:
             continue  # what has come due waits for the log
         if group.state is GroupState.COMPLETING_REBALANCE:
             has_end = group.sync_timer.deadline_ms is not None or _is_assigning(partition, group)
-            require(has_end, f"{group!r} waits for ever for its assignment")
+            require(has_end, "{!r} waits for ever for its assignment", group)
         for member_id, timer in group.pending_members.items():
-            require(timer.deadline_ms is not None, f"{group!r} waits for ever for {member_id!r} to come back")
+            has_end = timer.deadline_ms is not None
+            require(has_end, "{!r} waits for ever for {!r} to come back", group, member_id)
         for member in group.members.values():
             if not member.keeps_session:
                 has_end = member.session_timer.deadline_ms is not None
-                require(has_end, f"the session of {member!r} in {group!r} never ends")
+                require(has_end, "the session of {!r} in {!r} never ends", member, group)
             if group.state is GroupState.STABLE:
-                require(not member.is_new, f"{member!r} has a generation, and is new in {group!r} all the same")
+                require(not member.is_new, "{!r} has a generation, and is new in {!r} all the same", member, group)
 
 
 def check_fenced(log_store: LogStore, partition: int, group_id: str, member_id: str) -> None:

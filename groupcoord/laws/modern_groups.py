@@ -68,7 +68,8 @@ def check_writes_in_flight(coordinator: GroupCoordinator) -> None:
                 draft = group.writing
                 require(
                     (draft is not None) == (group_id in drafted) and (draft is None or draft.durable is group.state),
-                    f"{group!r} does not write what it has drafted, or has drafted it on something that is not durable",
+                    "{!r} does not write what it has drafted, or has drafted it on something that is not durable",
+                    group,
                 )
             if (consumer_group := as_consumer_group(group)) is not None and group_id not in writes:
                 check_is_no_classic_group(coordinator, consumer_group)
@@ -96,7 +97,8 @@ def check_holds_what_is_durable(
     member = group.state.members.get(member_id) if isinstance(group, ModernGroup) else None
     if member is None or member.has_left:
         return
-    require(epoch <= member.member_epoch, f"{member_id!r} was told epoch {epoch}; durable is {member}")
+    is_durable = epoch <= member.member_epoch
+    require(is_durable, "{!r} was told epoch {}; durable is {}", member_id, epoch, member)
     if isinstance(member, StreamsMember):
         assignment = member.assignment
         lost = set(active) - assignment.assigned.active.keys() - assignment.pending_revocation.active.keys()

@@ -242,13 +242,15 @@ class ClassicConsumer(Consumer):
             is_leader = response.leader == response.member_id
             require(
                 bool(members) == is_leader and (not members or response.member_id in members),
-                f"{self.name} is told of members that don't fit: {response!r}",
+                "{} is told of members that don't fit: {!r}",
+                *(self.name, response),
             )
             require(
                 response.protocol_name in self.protocols
                 and response.protocol_type == self.protocol_type
                 and (self.skips_assignment or not response.skip_assignment),
-                f"{self.name} has joined with {response!r}",
+                "{} has joined with {!r}",
+                *(self.name, response),
             )
             self.member_id, self.generation_id = response.member_id, response.generation_id
             self.members = () if response.skip_assignment else members
@@ -260,9 +262,10 @@ class ClassicConsumer(Consumer):
         generation_id, self.owned = decode_share(response.assignment)
         require(
             generation_id in (None, self.generation_id),
-            f"{self.name} of generation {self.generation_id} got an assignment of generation {generation_id}",
+            "{} of generation {} got an assignment of generation {}",
+            *(self.name, self.generation_id, generation_id),
         )
-        require(response.protocol_name in self.protocols, f"{self.name} has synced with {response!r}")
+        require(response.protocol_name in self.protocols, "{} has synced with {!r}", self.name, response)
         self.phase = "stable"
 
     def _react(self, error_code: ErrorCode) -> None:

@@ -115,7 +115,8 @@ class Fleet:
             LawBrokenError: nobody waits for an answer, or it breaks a law.
         """
         for token, response in self._receive():
-            require(token in self.outstanding, f"token {token!r} is answered, but nobody waits for it: {response!r}")
+            is_awaited = token in self.outstanding
+            require(is_awaited, "token {!r} is answered, but nobody waits for it: {!r}", token, response)
             sent = self.outstanding.pop(token)
             sent.answers.append(response)
             self._on_answer(sent, response)
@@ -160,6 +161,6 @@ class Fleet:
             owner = self._owners.setdefault(key, consumer.identity)
             require(
                 owner == consumer.identity,
-                f"in generation {consumer.generation_id} of group {consumer.group_id!r} both {owner!r} and "
-                f"{consumer.identity!r} own {TOPIC}-{index}",
+                "in generation {} of group {!r} both {!r} and {!r} own {}-{}",
+                *(consumer.generation_id, consumer.group_id, owner, consumer.identity, TOPIC, index),
             )

@@ -72,7 +72,8 @@ class HeartbeatMember(ModernMember):
         """Have what it is told, under its own id."""
         require(
             answer.member_epoch >= 1 and answer.member_id == self.member_id,
-            f"{self.name} in epoch {self.epoch} is told {answer!r}",
+            "{} in epoch {} is told {!r}",
+            *(self.name, self.epoch, answer),
         )
         self.told = self.owned
         given = _given_by(answer)

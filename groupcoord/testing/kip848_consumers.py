@@ -183,11 +183,13 @@ class Kip848Consumer(Consumer):
         is_in = self.epoch > 0
         require(
             response.member_epoch >= max(self.epoch, 1) and bool(response.member_id),
-            f"{self.name} in epoch {self.epoch} is told {response!r}",
+            "{} in epoch {} is told {!r}",
+            *(self.name, self.epoch, response),
         )
         require(
             (not self.member_id or response.member_id == self.member_id) and (is_in or response.assignment is not None),
-            f"{self.name} has sent everything, and is told {response!r}",
+            "{} has sent everything, and is told {!r}",
+            *(self.name, response),
         )
         self.member_id, self.epoch, self.phase = response.member_id or "", response.member_epoch, "stable"
         self.told = self.owned

@@ -67,7 +67,8 @@ class ModernMember(Consumer):
         answer: Any = response
         if isinstance(answer, StreamsGroupHeartbeatResponse | ShareGroupHeartbeatResponse) and not errors_in(answer):
             if answer.member_epoch >= 0:
-                require(answer.member_epoch >= self.epoch, f"{self.name} in epoch {self.epoch} is told {answer!r}")
+                goes_back = answer.member_epoch < self.epoch
+                require(not goes_back, "{} in epoch {} is told {!r}", self.name, self.epoch, answer)
                 self.epoch, self.phase = answer.member_epoch, "stable"
                 self.follow(answer)
             return
