@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree as Xml
@@ -18,12 +17,10 @@ from groupcoord.testing.exams.laws import judge
 from groupcoord.testing.exams.report import exam_junit, exam_page, in_lines
 from tests.tables import as_one_test
 
+from .rounds import of_worker
 from .worker import Worker
 
-ARGUMENTS = ("{bootstrap}", "{group}", "{topic}", "{output}", "{instance}", "{protocol}")
-COMMAND = (sys.executable, str(Path(__file__).with_name("worker.py")), *ARGUMENTS)
-QUEUE_COMMAND = (sys.executable, str(Path(__file__).with_name("queue_worker.py")), *ARGUMENTS)
-ONCE_COMMAND = (sys.executable, str(Path(__file__).with_name("transactional_worker.py")), *ARGUMENTS)
+COMMAND, QUEUE_COMMAND, ONCE_COMMAND = map(of_worker, ("worker.py", "queue_worker.py", "transactional_worker.py"))
 BREACH = Breach(2.5, "worker1", "commits 9 of partition 0, and record 0-7 is not processed")
 
 

@@ -216,3 +216,19 @@ def test_an_offset_that_was_set_back_is_no_breach(stand: Stand) -> None:
 
     stand.commit("a", 0, 0)
     assert [breach.text for breach in stand.trace.backward] == ["commits 0 of partition 0, and 1 was committed before"]
+
+
+def test_who_was_late_by_a_generation_is_not_fenced() -> None:
+    """A commit of a generation before that which was joined meanwhile is refused, and its sender is a member."""
+    stand = Stand()
+    commit = OffsetCommit("exam", (TopicToCommit("in", (OffsetToCommit(0, 5),)),), generation_id=3, member_id="m")
+    refused = OffsetCommitResponse((TopicResult("in", (PartitionResult(0, ErrorCode.ILLEGAL_GENERATION),)),))
+    stand.trace.seats["a"].generation = 4
+    stand.say("a", commit, refused)
+    assert stand.trace.seats["a"].fenced_s is None
+
+    stand.trace.seats["a"].generation = 3
+    stand.say("a", commit, refused)
+    assert stand.trace.seats["a"].fenced_by == "ILLEGAL_GENERATION"
+    stand.say("a", Heartbeat("exam", 4, "m"), HeartbeatResponse(ErrorCode.NONE))
+    assert stand.trace.seats["a"].fenced_s is None

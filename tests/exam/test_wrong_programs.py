@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,13 +9,13 @@ import pytest
 from groupcoord.testing.exams import Law, Plan, examine
 
 from . import wrong_queue_workers, wrong_workers
-
-HERE = Path(__file__).parent
-ARGUMENTS = ("{bootstrap}", "{group}", "{topic}", "{output}", "{instance}", "{protocol}")
+from .rounds import of_worker
 
 CAUGHT: dict[str, tuple[str, Law]] = {
     "commits-before-it-works": ("quiet", Law.AHEAD),
     "does-not-flush": ("quiet", Law.AHEAD),
+    "does-not-flush-on-revoke": ("rolling-restart", Law.AHEAD),
+    "swallows-errors": ("all-brokers-die", Law.AHEAD),
     "starts-at-the-end": ("quiet", Law.AHEAD),
     "skips-the-batch": ("poison-record", Law.AHEAD),
     "dies-of-what-it-cannot-read": ("poison-record", Law.CAUGHT_UP),
@@ -62,7 +60,7 @@ def test_each_of_a_share_group_is_caught_by_its_law(name: str) -> None:
 
 
 def _assert_caught(program: str, name: str, scenario: str, law: Law, **options: Any) -> None:
-    plan = Plan((sys.executable, str(HERE / program), name, *ARGUMENTS), within_s=15.0, **options)
+    plan = Plan(of_worker(program, name), within_s=15.0, **options)
 
     (result,) = examine(plan, [f"^{scenario}$"])
 

@@ -51,6 +51,7 @@ class Worker:
         usual = {"bootstrap.servers": bootstrap, "client.id": instance, "reconnect.backoff.max.ms": 500, **login()}
         self.producer = Producer({**usual, "linger.ms": 5, **self.PRODUCER})
         settings = {"group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False}
+        settings |= {"retry.backoff.ms": 1_000, "retry.backoff.max.ms": 2_000}  # see docs/client-bugs.md
         settings["group.protocol"] = protocol
         if protocol == "classic":
             settings["partition.assignment.strategy"] = "cooperative-sticky"

@@ -54,6 +54,35 @@ class DoesNotFlush(Worker):
 
 
 @way
+class DoesNotFlushOnRevoke(Worker):
+    """Waits for its producer before it commits, and not where its partitions are taken from it."""
+
+    PRODUCER: ClassVar[dict[str, Any]] = {"linger.ms": 700}
+    COMMIT_EVERY_S = 1.5
+    is_revoked = False
+
+    def flush(self) -> None:
+        pass
+
+    def commit(self) -> None:
+        if not self.is_revoked:
+            self.producer.flush()
+        super().commit()
+
+    def revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.is_revoked = True
+        super().revoked(consumer, partitions)
+        self.is_revoked = False
+
+
+@way
+class SwallowsErrors(Worker):
+    """Does not ask its producer whether what it has handed over was written, or given up."""
+
+    PRODUCER: ClassVar[dict[str, Any]] = {"message.timeout.ms": 1_000}
+
+
+@way
 class StartsAtTheEnd(Worker):
     """Leaves out what came before it, since nobody has set auto.offset.reset."""
 

@@ -224,16 +224,17 @@ def transaction_coordinator_moves(stage: Stage) -> None:
 # ---------------------------------------------------------------- answers
 
 
-def _errors(api: str, codes: tuple[str, ...], stage: Stage) -> None:
-    """Answer an API with each error once, and with the first of them for a while."""
-    for code in codes:
+def _errors(api: str, lasting: tuple[str, ...], single: tuple[str, ...], stage: Stage) -> None:
+    """Answer an API with each error once; with those that a broker may give for a while, for a while, too."""
+    for code in (*lasting, *single):
         with stage.server.fail_next(api, code) as fault:
             _provoke(api, stage)
             stage.meet(fault, within_s=5.0)
-    with stage.server.fail_next(api, codes[0], times=None) as fault:
-        _provoke(api, stage)
-        stage.meet(fault, within_s=5.0)
-        stage.pause(FOR_A_WHILE_S)
+    for code in lasting:
+        with stage.server.fail_next(api, code, times=None) as fault:
+            _provoke(api, stage)
+            stage.meet(fault, within_s=5.0)
+            stage.pause(FOR_A_WHILE_S / len(lasting))
 
 
 def _provoke(api: str, stage: Stage) -> None:
@@ -248,22 +249,37 @@ def _provoke(api: str, stage: Stage) -> None:
         stage.server.drop_connections()
 
 
-ERRORS: dict[str, tuple[tuple[str, ...], tuple[Protocol, ...]]] = {
-    "JoinGroup": ((MOVED, LOADING, AWAY), ("classic",)),
-    "SyncGroup": ((MOVED, LOADING, AWAY, "REBALANCE_IN_PROGRESS"), ("classic",)),
-    "Heartbeat": ((MOVED, LOADING, AWAY), ("classic",)),
-    "ConsumerGroupHeartbeat": ((MOVED, LOADING, AWAY), ("consumer",)),
-    "OffsetCommit": ((MOVED, LOADING, AWAY, "REQUEST_TIMED_OUT"), OF_PARTITIONS),
-    "OffsetFetch": ((LOADING, MOVED), OF_PARTITIONS),
-    "ShareGroupHeartbeat": ((MOVED, LOADING, AWAY), OF_RECORDS),
-    "ShareFetch": (("SHARE_SESSION_NOT_FOUND", "INVALID_SHARE_SESSION_EPOCH", "NOT_LEADER_OR_FOLLOWER"), OF_RECORDS),
-    "ShareAcknowledge": (
-        ("SHARE_SESSION_NOT_FOUND", "INVALID_SHARE_SESSION_EPOCH", "NOT_LEADER_OR_FOLLOWER"),
-        OF_RECORDS,
-    ),
-    "FindCoordinator": ((AWAY,), ALL_PROTOCOLS),
+@frozen
+class _Errors:
+    """What Kafka may answer to a healthy member at an API.
+
+    Attributes:
+        lasting: errors that it may give for a while.
+        single: errors that it gives once: what the member does about it brings another answer.
+        protocols: which ones ask it.
+    """
+
+    lasting: tuple[str, ...]
+    single: tuple[str, ...] = ()
+    protocols: Collection[Protocol] = ALL_PROTOCOLS
+
+
+_UNAVAILABLE = (MOVED, LOADING, AWAY)
+_OF_LEADERS = ("NOT_LEADER_OR_FOLLOWER", "SHARE_SESSION_NOT_FOUND", "INVALID_SHARE_SESSION_EPOCH")
+
+ERRORS: dict[str, _Errors] = {
+    "JoinGroup": _Errors(_UNAVAILABLE, ("REBALANCE_IN_PROGRESS",), ("classic",)),
+    "SyncGroup": _Errors(_UNAVAILABLE, ("REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION"), ("classic",)),
+    "Heartbeat": _Errors(_UNAVAILABLE, ("REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION"), ("classic",)),
+    "ConsumerGroupHeartbeat": _Errors(_UNAVAILABLE, ("FENCED_MEMBER_EPOCH",), ("consumer",)),
+    "OffsetCommit": _Errors((*_UNAVAILABLE, "REQUEST_TIMED_OUT"), ("REBALANCE_IN_PROGRESS",), OF_PARTITIONS),
+    "OffsetFetch": _Errors((LOADING, MOVED, "UNSTABLE_OFFSET_COMMIT"), (), OF_PARTITIONS),
+    "ShareGroupHeartbeat": _Errors(_UNAVAILABLE, ("FENCED_MEMBER_EPOCH",), OF_RECORDS),
+    "ShareFetch": _Errors(_OF_LEADERS, (), OF_RECORDS),
+    "ShareAcknowledge": _Errors(_OF_LEADERS, (), OF_RECORDS),
+    "FindCoordinator": _Errors((AWAY, LOADING)),
 }
-"""What Kafka may answer to a healthy member at each API, and with which protocol it is asked."""
+"""By API, of those that members of groups use."""
 
 SCENARIOS += [
     Scenario(
@@ -272,10 +288,10 @@ SCENARIOS += [
         if api in ("ShareFetch", "ShareAcknowledge")
         else f"A coordinator that is loaded, moves or is not to be found answers {api} with an error, once or for a "
         "while.",
-        partial(_errors, api, codes),
-        protocols,
+        partial(_errors, api, errors.lasting, errors.single),
+        errors.protocols,
     )
-    for api, (codes, protocols) in ERRORS.items()
+    for api, errors in ERRORS.items()
 ]
 
 
@@ -386,6 +402,16 @@ def broker_dies(stage: Stage) -> None:
     stage.server.crash(node=node)
     stage.pause(FOR_A_WHILE_S)
     stage.server.restart(node=node)
+
+
+@scenario("A new version of Kafka is rolled out: one broker after the other is restarted.")
+def brokers_are_restarted(stage: Stage) -> None:
+    """Each node ends and comes back; what it led and coordinated is with the others meanwhile."""
+    for node in stage.server.nodes:
+        stage.server.crash(node=node)
+        stage.pause(1.0)
+        stage.server.restart(node=node)
+        stage.wait(stage.is_at_rest, stage.plan.within_s)
 
 
 @scenario("A whole cluster is gone for a while: a power cut, or a network that is cut off.")

@@ -83,6 +83,7 @@ class Seat:
         has_left: it has said that it leaves, since it last joined.
         is_static: it has an instance id, so that it need not say so.
         has_joined: it has been a member.
+        generation: that of a classic group that it last joined.
     """
 
     member_ids: set[str] = field(factory=set)
@@ -93,6 +94,7 @@ class Seat:
     has_left: bool = False
     is_static: bool = False
     has_joined: bool = False
+    generation: int = -1
 
 
 class Trace:
@@ -213,7 +215,7 @@ class Trace:
             case ShareFetch() | ShareAcknowledge():
                 self.shared.answered(request, self.now_s)
             case TxnOffsetCommit():
-                self._note_fencing(request.listener, seat, _errors_of_partitions(answer.topics))
+                self._refused(request.listener, seat, message, _errors_of_partitions(answer.topics))
             case Produce():
                 self._produced(request.listener, seat, message, answer)
         if not is_routine(request) and not isinstance(message, Produce):
@@ -235,6 +237,7 @@ class Trace:
         seat.is_static = seat.is_static or getattr(message, "instance_id", None) is not None
         if isinstance(message, JoinGroup):
             seat.member_ids.add(answer.member_id)
+            seat.generation = answer.generation_id
         elif isinstance(message, SyncGroup):
             self._take(seat, self._partitions_of(answer.assignment))
         elif isinstance(message, ConsumerGroupHeartbeat | ShareGroupHeartbeat):
@@ -242,8 +245,7 @@ class Trace:
             if answer.assignment is not None:
                 own = [t for t in answer.assignment if self._name_of(t.topic_id) == self._topic]
                 self._take(seat, [index for topic in own for index in topic.partitions])
-        if not isinstance(message, Heartbeat):
-            seat.fenced_s, seat.has_left, seat.has_joined = None, False, True
+        seat.fenced_s, seat.has_left, seat.has_joined = None, False, True
 
     def _partitions_of(self, assignment: bytes) -> Iterable[int]:
         try:
@@ -264,7 +266,13 @@ class Trace:
         code = next((code for code in codes if code in FENCED), None)
         if code is not None and seat.fenced_s is None:
             seat.fenced_s, seat.fenced_by = self.now_s, code.name
-            self._take(seat, ())
+            if code is not ErrorCode.STALE_MEMBER_EPOCH:  # it was too late by an epoch, and keeps what it has
+                self._take(seat, ())
+
+    def _refused(self, who: str, seat: Seat, message: OffsetCommit | TxnOffsetCommit, codes: list[ErrorCode]) -> None:
+        """Take note of errors of a commit; one of a generation before that which it has joined by now tells nothing."""
+        if not (ErrorCode.ILLEGAL_GENERATION in codes and message.generation_id < seat.generation):
+            self._note_fencing(who, seat, codes)
 
     def _ahead_of_work(self, message: OffsetCommit) -> Iterable[tuple[int, int, int]]:
         """Yield partition and offset of each commit that passes what is processed, with the first that isn't."""
@@ -283,7 +291,7 @@ class Trace:
     def _committed(self, request: ReceivedRequest, seat: Seat) -> None:
         gaps = {index: (offset, first) for index, offset, first in self._gaps.pop(request.number, ())}
         codes = _errors_of_partitions(request.answer.topics)
-        self._note_fencing(request.listener, seat, codes)
+        self._refused(request.listener, seat, request.message, codes)
         if request.message.group_id != self._group_id or any(codes):
             return
         for topic in request.message.topics:
