@@ -222,7 +222,9 @@ def test_who_was_late_by_a_generation_is_not_fenced() -> None:
     """A commit of a generation before that which was joined meanwhile is refused, and its sender is a member."""
     stand = Stand()
     commit = OffsetCommit("exam", (TopicToCommit("in", (OffsetToCommit(0, 5),)),), generation_id=3, member_id="m")
-    refused = OffsetCommitResponse((TopicResult("in", (PartitionResult(0, ErrorCode.ILLEGAL_GENERATION),)),))
+    refused = OffsetCommitResponse(
+        (TopicResult("in", UUID(int=0), (PartitionResult(0, ErrorCode.ILLEGAL_GENERATION),)),)
+    )
     stand.trace.seats["a"].generation = 4
     stand.say("a", commit, refused)
     assert stand.trace.seats["a"].fenced_s is None
