@@ -22,6 +22,8 @@ AWAY = "COORDINATOR_NOT_AVAILABLE"
 FOR_A_WHILE_S = 2.0
 SLOW_MS = 1_500
 STILL_AT_IT_S = 5.0
+TILL_CLIENTS_GIVE_UP_S = 8.0
+"""So long a client may try a commit again by itself, which names a topic and can't tell it from the next one."""
 
 
 @frozen
@@ -464,9 +466,9 @@ def partitions_are_added(stage: Stage) -> None:
     declared=AGAIN,
 )
 def topic_is_made_again(stage: Stage) -> None:
-    """The topic goes, and so do its offsets; soon there is another one of the same name."""
+    """The topic goes, and so do its offsets; when clients have given up their commits, there is another one."""
     stage.delete_topic()
-    stage.pause(FOR_A_WHILE_S)
+    stage.pause(TILL_CLIENTS_GIVE_UP_S)
     stage.create_topic()
     stage.pause(FOR_A_WHILE_S)
 

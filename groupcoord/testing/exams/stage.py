@@ -269,7 +269,7 @@ class Stage:
 
     def go_back(self, share: float) -> None:
         """Commit as an administrator does who sets a group back to a share of what it has done."""
-        offsets = {index: int(count * share) for index, count in enumerate(self.counts)}
+        offsets = {index: int(place * share) for index, place in self.places().items()}
         places = tuple(OffsetToCommit(index, offset) for index, offset in offsets.items())
         self._ask(OffsetCommit(GROUP_ID, (TopicToCommit(TOPIC, places),)))
         self.trace.set_back("an administrator has reset its offsets", offsets)
