@@ -14,6 +14,8 @@ from groupcoord.testing.faults import Call
 
 ALL_PROTOCOLS: tuple[Protocol, ...] = ("classic", "consumer", "share")
 OF_PARTITIONS: tuple[Protocol, ...] = ("classic", "consumer")
+OF_CLASSIC: tuple[Protocol, ...] = ("classic",)
+OF_CONSUMER: tuple[Protocol, ...] = ("consumer",)
 NOT_CLASSIC: tuple[Protocol, ...] = ("consumer", "share")
 OF_RECORDS: tuple[Protocol, ...] = ("share",)
 LOADING = "COORDINATOR_LOAD_IN_PROGRESS"
@@ -270,10 +272,10 @@ _UNAVAILABLE = (MOVED, LOADING, AWAY)
 _OF_LEADERS = ("NOT_LEADER_OR_FOLLOWER", "SHARE_SESSION_NOT_FOUND", "INVALID_SHARE_SESSION_EPOCH")
 
 ERRORS: dict[str, _Errors] = {
-    "JoinGroup": _Errors(_UNAVAILABLE, ("REBALANCE_IN_PROGRESS",), ("classic",)),
-    "SyncGroup": _Errors(_UNAVAILABLE, ("REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION"), ("classic",)),
-    "Heartbeat": _Errors(_UNAVAILABLE, ("REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION"), ("classic",)),
-    "ConsumerGroupHeartbeat": _Errors(_UNAVAILABLE, ("FENCED_MEMBER_EPOCH",), ("consumer",)),
+    "JoinGroup": _Errors(_UNAVAILABLE, ("REBALANCE_IN_PROGRESS",), OF_CLASSIC),
+    "SyncGroup": _Errors(_UNAVAILABLE, ("REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION"), OF_CLASSIC),
+    "Heartbeat": _Errors(_UNAVAILABLE, ("REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION"), OF_CLASSIC),
+    "ConsumerGroupHeartbeat": _Errors(_UNAVAILABLE, ("FENCED_MEMBER_EPOCH",), OF_CONSUMER),
     "OffsetCommit": _Errors((*_UNAVAILABLE, "REQUEST_TIMED_OUT"), ("REBALANCE_IN_PROGRESS",), OF_PARTITIONS),
     "OffsetFetch": _Errors((LOADING, MOVED, "UNSTABLE_OFFSET_COMMIT"), (), OF_PARTITIONS),
     "ShareGroupHeartbeat": _Errors(_UNAVAILABLE, ("FENCED_MEMBER_EPOCH",), OF_RECORDS),
