@@ -14,7 +14,7 @@ from .rounds import of_worker
 CAUGHT: dict[str, tuple[str, Law]] = {
     "commits-before-it-works": ("quiet", Law.AHEAD),
     "does-not-flush": ("quiet", Law.AHEAD),
-    "does-not-flush-on-revoke": ("rolling-restart", Law.AHEAD),
+    "does-not-flush-on-revoke": ("scale-out-and-in", Law.AHEAD),
     "swallows-errors": ("all-brokers-die", Law.AHEAD),
     "starts-at-the-end": ("quiet", Law.AHEAD),
     "skips-the-batch": ("poison-record", Law.AHEAD),
