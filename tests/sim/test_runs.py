@@ -175,7 +175,7 @@ def test_a_node_that_leads_again_must_have_heard_so() -> None:
     assert seen == [True, False, True]
 
 
-@pytest.mark.parametrize("seed", [100, 101, 103, 104])
+@pytest.mark.parametrize("seed", [104, 105, 106, 108])
 def test_small_fleets_tell_the_same_with_and_without_fast_forwarding(seed: int) -> None:
     """The lines of worlds with all faults on are the same, one by one."""
     options = swarm_options(seed)
