@@ -120,6 +120,24 @@ def test_fetch_of_a_follower(world: World, rules: Rules) -> None:
     assert errors(answer["responses"]) == [("t", denied), ("nope", denied)]
 
 
+def test_ends_of_epochs(world: World, rules: Rules) -> None:
+    """Consumers need DESCRIBE for them (KIP-320), brokers CLUSTER_ACTION and nothing else."""
+    partitions = ({"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0},)
+    body = {"replica_id": -2, "topics": ({"topic": "t", "partitions": partitions},)}
+
+    def told() -> ErrorCode:
+        (topic,) = world.ask(23, 4, body)["topics"]
+        return ErrorCode(topic["partitions"][0]["error_code"])
+
+    rules.deny("DESCRIBE", TOPIC, "t")
+    assert told() is ErrorCode.NONE
+    rules.deny("CLUSTER_ACTION", CLUSTER)
+    assert told() is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    rules.denied.clear()
+    rules.deny("CLUSTER_ACTION", CLUSTER)
+    assert told() is ErrorCode.NONE
+
+
 def produce_body(
     *topics: str | object, transactional_id: str | None = None, acks: int = 1, records: bytes = b""
 ) -> Body:

@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.mutants.assignors import ASSIGNOR_MUTANTS
 from tests.mutants.broker import BROKER_MUTANTS
 from tests.mutants.catalogue import MUTANTS, Mutant
 from tests.mutants.cluster import CLUSTER_MUTANTS
@@ -27,12 +28,13 @@ from tests.mutants.consumer_groups import CONSUMER_GROUP_MUTANTS
 from tests.mutants.museum import MUSEUM_MUTANTS
 from tests.mutants.owners import OWNER_MUTANTS
 from tests.mutants.rarely_met import RARELY_MET_MUTANTS
-from tests.mutants.share_groups import SHARE_MUTANTS
+from tests.mutants.share_groups import SHARE_GROUP_MUTANTS
+from tests.mutants.share_leaders import SHARE_LEADER_MUTANTS
 from tests.mutants.streams_groups import STREAMS_GROUP_MUTANTS
 
 ROOT = Path(__file__).parents[2]
 OF_CONSUMER_GROUPS = CONSUMER_GROUP_MUTANTS + RARELY_MET_MUTANTS
-OF_NEWER_GROUPS = SHARE_MUTANTS + STREAMS_GROUP_MUTANTS
+OF_NEWER_GROUPS = SHARE_GROUP_MUTANTS + SHARE_LEADER_MUTANTS + STREAMS_GROUP_MUTANTS + ASSIGNOR_MUTANTS
 OF_SEVERAL_OWNERS = OWNER_MUTANTS + CLUSTER_MUTANTS
 ALL_MUTANTS = MUTANTS + MUSEUM_MUTANTS + OF_CONSUMER_GROUPS + OF_SEVERAL_OWNERS + BROKER_MUTANTS + OF_NEWER_GROUPS
 SUITES = ("tests/core", "tests/conformance/test_packaged.py", "tests/laws")
@@ -60,17 +62,40 @@ SUITES_OF_STREAMS_GROUPS = (
     "tests/beside_kafka/test_histories.py",
 )
 SUITES_OF_SHARE_GROUPS = (
-    "tests/core/share_partition",
+    "tests/core/share",
     "tests/core/share_state",
-    "tests/broker/test_share_consumers.py",
     "tests/conformance/test_packaged.py",
-    "tests/laws/test_share_machine.py",
+    "tests/beside_kafka/test_histories.py",
+    "tests/broker/test_share_consumers.py",
     "tests/testing/test_machine.py",
     "tests/sim/test_share_workers.py",
+)
+SUITES_OF_SHARE_LEADERS = (
+    "tests/core/share_partition",
+    "tests/broker/test_share_consumers.py",
+    "tests/testing/test_share_words.py",
+    "tests/conformance/test_packaged.py",
+    "tests/laws/test_share_machine.py",
+    "tests/sim/test_share_workers.py",
+)
+SUITES_OF_ASSIGNORS = (
+    "tests/core/share/test_simple_assignor.py",
+    "tests/core/streams",
+    "tests/conformance/test_packaged.py",
+    "tests/beside_kafka/test_histories.py",
 )
 SUITES_OF_MEMBERS = ("tests/member", "tests/sim")
 SUITES_OF_THE_BROKER = ("tests/conformance/test_packaged.py", "tests/broker", "tests/host")
 """In this order, so that what notices a bug soonest comes first."""
+SUITES_OF = {
+    SHARE_GROUP_MUTANTS: SUITES_OF_SHARE_GROUPS,
+    SHARE_LEADER_MUTANTS: SUITES_OF_SHARE_LEADERS,
+    STREAMS_GROUP_MUTANTS: SUITES_OF_STREAMS_GROUPS,
+    ASSIGNOR_MUTANTS: SUITES_OF_ASSIGNORS,
+    BROKER_MUTANTS: SUITES_OF_THE_BROKER,
+    CLUSTER_MUTANTS: ("tests/cluster", "tests/sim/test_replicas.py"),
+    OWNER_MUTANTS: SUITES_OF_OWNERS,
+}
 TIMEOUT_S = 300
 
 
@@ -100,16 +125,9 @@ NO_MUTANT = Mutant("the suite without a bug", "classic/states.py", "class GroupS
 
 def suites_of(mutant: Mutant) -> tuple[str, ...]:
     """Return the parts of the suite that are to notice a bug of its kind."""
-    if mutant in SHARE_MUTANTS:
-        return SUITES_OF_SHARE_GROUPS
-    if mutant in BROKER_MUTANTS:
-        return SUITES_OF_THE_BROKER
-    if mutant in STREAMS_GROUP_MUTANTS:
-        return SUITES_OF_STREAMS_GROUPS
-    if mutant in CLUSTER_MUTANTS:
-        return ("tests/cluster", "tests/sim/test_replicas.py")
-    if mutant in OWNER_MUTANTS:
-        return SUITES_OF_OWNERS
+    for mutants, suites in SUITES_OF.items():
+        if mutant in mutants:
+            return suites
     if mutant.file.startswith("../member/"):
         return SUITES_OF_MEMBERS
     is_of_consumer_groups = mutant in OF_CONSUMER_GROUPS or mutant.file.startswith(("consumer/", "modern/"))

@@ -146,7 +146,6 @@ def test_another_node_leads_what_is_shared() -> None:
             member.close()
 
 
-@pytest.mark.ci
 def test_who_leads_again_has_forgotten_who_had_what() -> None:
     """What was acquired before another node led can't be accepted after that, though nobody else had it."""
     with ServerThread(nodes=2, topics={"jobs": 1}) as server:
