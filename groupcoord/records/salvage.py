@@ -33,9 +33,10 @@ CHUNK_BYTES = 4_194_304
 CHUNK_BYTES_MIN = 16_384
 """How many bytes are read first after damage; twice as many each time until there is more of it."""
 
-# What starts a batch: an offset, a length of 14 to 2**28 - 1 bytes, a leader epoch or CRC, magic 0 to 2. The look-ahead
-# finds overlapping candidates; zeros are none, so that a preallocated tail is passed over quickly.
-_HEADER_LIKE = re.compile(rb"(?s)(?=[\x00-\x7f].{7}(?!\x00\x00\x00[\x00-\x0d])[\x00-\x0f].{7}[\x00-\x02])")
+# What starts a batch: an offset (one that can't be, too: the CRC doesn't cover it), a length of 14 to 2**28 - 1 bytes,
+# a leader epoch or CRC, magic 0 to 2. The look-ahead finds overlapping candidates; zeros are none, so that a
+# preallocated tail is passed over quickly.
+_HEADER_LIKE = re.compile(rb"(?s)(?=.{8}(?!\x00\x00\x00[\x00-\x0d])[\x00-\x0f].{7}[\x00-\x02])")
 _KNOWN_ATTRIBUTES = 0x7F
 _LENGTH_POSITION = 8
 _ATTRIBUTES_POSITION = 21

@@ -252,6 +252,19 @@ def test_offsets_that_go_back_are_corruption(tmp_path: Path, read: Read) -> None
         read(store)
 
 
+@both_ways
+def test_a_last_batch_below_all_offsets_is_corruption(tmp_path: Path, read: Read) -> None:
+    """A sound last batch is refused, and not cut as a torn tail, also where its base offset has lost its sign."""
+    path = log_file(tmp_path)
+    path.parent.mkdir()
+    whole = encode_batch(5, [(b"\xff\xff", b"a", 5)]) + encode_batch(-(2**63), [(b"\xff\xff", b"b", 5)])
+    path.write_bytes(whole)
+
+    with SegmentLogStore(tmp_path) as store, pytest.raises(CorruptLogError, match="after 5"):
+        read(store)
+    assert path.read_bytes() == whole
+
+
 def test_offsets_that_go_back_inside_a_batch_are_corruption(tmp_path: Path) -> None:
     """A batch whose checksum is right and whose offsets go back is refused when it is read, as when it is loaded."""
     path = log_file(tmp_path)
