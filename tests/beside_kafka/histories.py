@@ -64,6 +64,7 @@ class Known(Enum):
     SAME_MOMENT = "two timers fire at the same moment"
     FORMER_DELAY = "a streams group waits for more members since a join that was refused, or in a former life"
     LEFT_BEHIND = "a refused write leaves behind who has copies, or takes along what was found out of a streams group"
+    FAILED_LOAD = "Kafka fails to load what a log cleaner has left of a streams group"
     FORMER_TIMER = "a timer fires that was set in a former life of its group, or by a request whose write was refused"
 
 
@@ -238,6 +239,8 @@ class _Memory:
 
     def reason(self, step: Step, found: list[Difference]) -> Known | None:
         """Return why something differs, if that is known."""
+        if "compact" in step and not step["timers"]:  # what is loaded has at least the timer of expiry
+            return Known.FAILED_LOAD
         if self.has_fired or self.has_ended_phase:
             return Known.FORMER_TIMER
         if self.has_former_delay:
