@@ -43,6 +43,7 @@ LEFT_BEHIND = (
     "StreamsGroupHeartbeat: StreamsGroupHeartbeat.error_code",
     "StreamsGroupHeartbeat: StreamsGroupHeartbeat.status",
     "StreamsGroupHeartbeat: StreamsGroupHeartbeat.standby_tasks",
+    "StreamsGroupHeartbeat: record 22 value.data.standbyTasks",
     "StreamsGroupHeartbeat: timer initial",
 )
 """What a refused write may change of what comes later, with Kafka: see gaps.md, *Copies after a failed write*."""
