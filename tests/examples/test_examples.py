@@ -168,8 +168,8 @@ def test_rebalance_causes(tmp_path: Path) -> None:
     assert any(re.match(left, line) for line in lines)
 
 
-RUN_BY = (Path(__file__), ROOT / "tests" / "storage" / "sql" / "replicas.py")
-"""The files that run examples: the second has a database for them."""
+RUN_BY = (Path(__file__), ROOT / "tests" / "storage" / "sql" / "replicas.py", ROOT / "tests" / "cluster" / "chaos.py")
+"""The files that run examples: those behind the first have a database for them."""
 
 
 def test_every_example_is_run() -> None:

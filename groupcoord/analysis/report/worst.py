@@ -19,7 +19,9 @@ def worst(report: Report) -> Html:
         return _all_is_well(report)
     total = sum(report.severities.get(severity, 0) for severity in (BAD, WARNING))
     bad = report.severities.get(BAD, 0)
-    told = f"{total:,} of {counted(sum(report.severities.values()), 'group')} {'needs' if total == 1 else 'need'} a look"
+    told = (
+        f"{total:,} of {counted(sum(report.severities.values()), 'group')} {'needs' if total == 1 else 'need'} a look"
+    )
     told += f"; in {bad:,} of them records are not processed, or twice." if bad else "."
     items = [_item(row, report) for row in rows[:WORST_MAX]]
     more = [
