@@ -89,6 +89,7 @@ def test_all_laws_hold(faults: tuple[Fault, ...]) -> None:
     World(1, small_world(*faults, COMMITS, cluster=SHARED)).run()
 
 
+@pytest.mark.ci
 @as_one_test
 @pytest.mark.parametrize("seed", [seed for seed in range(40) if swarm_options(seed).cluster.replicas is not None])
 def test_small_fleets_of_replicas_keep_every_law(seed: int) -> None:
