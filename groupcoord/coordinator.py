@@ -37,7 +37,7 @@ from groupcoord.core.share.host import LoneShareHost, ShareHost
 from groupcoord.core.timers import SESSIONS, Timer, TimerQueue
 from groupcoord.core.topics import AnyTopic, NoRegexes, RegexResolver, TopicResolver
 from groupcoord.embedding.forking import Forkable
-from groupcoord.embedding.loading import Loader, LoadError
+from groupcoord.embedding.loading import Loader, LoadError, load_each
 from groupcoord.embedding.ownership import ownership_of
 from groupcoord.embedding.random_ids import random_member_id, random_uuid
 from groupcoord.errors import ErrorCode, OwnershipLostError, StoreContractError
@@ -407,14 +407,7 @@ class GroupCoordinator(Forkable):
         Raises:
             LoadError: some could not be loaded; the others are served.
         """
-        causes: dict[int, Exception] = {}
-        for index in range(len(self._partitions)):
-            try:
-                self.load(index)
-            except LoadError as error:
-                causes.update(error.causes)
-        if causes:
-            raise LoadError(causes)
+        load_each(self.load, len(self._partitions))
 
     def load(self, partition: int, leader_epoch: int = 0) -> None:
         """Become the coordinator of a log partition: read its records and serve its groups.

@@ -138,11 +138,16 @@ def do_whole(work: Work[T]) -> T:
             raise InvariantError("work that should be done in one go has to wait for an answer")
 
 
-def portions(entries: Sequence[E]) -> Sequence[Sequence[E]]:
-    """Divide entries into such portions as are passed over in one go; few entries are one portion, itself."""
-    if len(entries) <= PORTION:
+def portions(entries: Sequence[E], size: int = PORTION) -> Sequence[Sequence[E]]:
+    """Divide entries into such portions as are passed over in one go; few entries, or none, are one portion, itself.
+
+    Args:
+        entries: what is divided.
+        size: so many entries are passed over in one go.
+    """
+    if len(entries) <= size:
         return (entries,)
-    return [entries[start : start + PORTION] for start in range(0, len(entries), PORTION)]
+    return [entries[start : start + size] for start in range(0, len(entries), size)]
 
 
 def each(entries: Iterable[E], do: Callable[[E], T]) -> Work[tuple[T, ...]]:

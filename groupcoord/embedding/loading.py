@@ -26,6 +26,22 @@ class LoadError(GroupcoordError):
         self.causes = causes
 
 
+def load_each(load: Callable[[int], None], count: int) -> None:
+    """Load so many log partitions one after the other, those behind one that can't be loaded as well.
+
+    Raises:
+        LoadError: some could not be loaded; the others are served.
+    """
+    causes: dict[int, Exception] = {}
+    for index in range(count):
+        try:
+            load(index)
+        except LoadError as error:
+            causes.update(error.causes)
+    if causes:
+        raise LoadError(causes)
+
+
 class _Load:
     """A load under way; ``records`` is None before the first step."""
 

@@ -51,7 +51,7 @@ from groupcoord.core.share_state.partition import (
 )
 from groupcoord.core.share_state.records import SharePartitionKey
 from groupcoord.core.topics import TopicResolver
-from groupcoord.embedding.loading import LoadError
+from groupcoord.embedding.loading import LoadError, load_each
 from groupcoord.errors import ErrorCode, StoreContractError
 from groupcoord.log_store import LogRecords, LogStore, LogStoreError, MemoryLogStore, PrunableStore, Ticket
 
@@ -465,14 +465,7 @@ class ShareCoordinator:
         Raises:
             LoadError: some could not be loaded; the others are served.
         """
-        causes: dict[int, Exception] = {}
-        for index in range(len(self._status)):
-            try:
-                self.load(index)
-            except LoadError as error:
-                causes.update(error.causes)
-        if causes:
-            raise LoadError(causes)
+        load_each(self.load, len(self._status))
 
     def load(self, partition: int, leader_epoch: int = 0) -> None:
         """Become the coordinator of a log partition: read its records and serve its states.

@@ -37,7 +37,7 @@ from groupcoord.records.primitives import MalformedError, topic_id_of
 from groupcoord.records.record_classes import RECORD_CLASSES, read_value, value_writer
 from groupcoord.records.schemas import GROUP_AND_TOPIC, SCHEMAS, RecordType
 from groupcoord.records.share_state import encode_share_state
-from groupcoord.records.structures import MADE, reader_of, writer_of
+from groupcoord.records.structures import MADE, read_whole, reader_of, writer_of
 
 LEGACY_OFFSET_COMMIT_KEY = 0
 OFFSET_COMMIT_KEY = 1
@@ -289,9 +289,7 @@ def offset_key_strings(names: bytes) -> tuple[str, str]:
 
 
 def _names(names: bytes) -> tuple[str, str]:
-    (group_id, topic), end = _read_names(names, 2)
-    if end != len(names):
-        raise MalformedError(f"{len(names) - end} bytes are left over")
+    group_id, topic = read_whole(_read_names, names, 2)
     return group_id, topic
 
 
@@ -320,9 +318,7 @@ def _group_key(group_id: str) -> bytes:
 
 def _decode_group_metadata(key: bytes, value: bytes | None) -> Record:
     """A member of version 0 has no rebalance timeout: it is -1 then, and the session timeout stands for it."""
-    (group_id,), end = _read_group_id(key, 2)
-    if end != len(key):
-        raise MalformedError(f"{len(key) - end} bytes are left over")
+    (group_id,) = read_whole(_read_group_id, key, 2)
     if value is None:
         return GroupTombstone(group_id)
     version, fields, raw_value = read_value(RecordType.GROUP_METADATA, value)

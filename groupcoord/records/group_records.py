@@ -12,7 +12,7 @@ from groupcoord.core.records import GroupRecord, GroupTombstone, RecordKey
 from groupcoord.records.primitives import MalformedError
 from groupcoord.records.record_classes import RECORD_CLASSES, read_value, value_writer
 from groupcoord.records.schemas import SCHEMAS, RecordType
-from groupcoord.records.structures import MADE, Reader, Writer, reader_of, writer_of
+from groupcoord.records.structures import MADE, Reader, Writer, read_whole, reader_of, writer_of
 
 TYPES = tuple(record_type for record_type in RECORD_CLASSES if record_type > RecordType.GROUP_METADATA)
 
@@ -107,7 +107,4 @@ def _read_key(key: bytes) -> tuple[RecordType, tuple[str, ...]]:
     form = _FORMS.get(number)
     if form is None:
         raise MalformedError(f"no group has records of type {number}")
-    names, end = form.read_key(key, 2)
-    if end != len(key):
-        raise MalformedError(f"{len(key) - end} bytes are left over")
-    return form.record_type, names
+    return form.record_type, read_whole(form.read_key, key, 2)

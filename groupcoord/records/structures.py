@@ -157,6 +157,18 @@ def read_varint(data: bytes, position: int, is_strict: bool = True) -> tuple[int
 # ---------------------------------------------------------------- reading
 
 
+def read_whole(read: Reader, data: bytes, position: int) -> Any:
+    """Return what is read from a position to the end.
+
+    Raises:
+        MalformedError: bytes are left over; or what the reader raises.
+    """
+    values, end = read(data, position)
+    if end != len(data):
+        raise MalformedError(f"{len(data) - end} bytes are left over")
+    return values
+
+
 @lru_cache(256)
 def reader_of(fields: Structure, version: int, flexible: bool, form: Form = DICTS) -> Reader:
     """Return the function that reads one version of a structure: ``(data, position)`` to ``(values, position)``.

@@ -19,6 +19,7 @@ from groupcoord.records.structures import (
     Field,
     Reader,
     Values,
+    read_whole,
     reader_of,
     structure,
     writer_of,
@@ -91,10 +92,7 @@ def decode_transaction_value(value: bytes) -> Values:
 def _read(read: Reader, data: bytes) -> Values:
     """Read what follows the version; nothing may be left over."""
     try:
-        values, position = read(data, 2)
+        values: Values = read_whole(read, data, 2)
     except (IndexError, StructError, UnicodeDecodeError) as error:
         raise MalformedError(f"cut short: {error}") from error
-    if position != len(data):
-        raise MalformedError(f"{len(data) - position} bytes too many")
-    found: Values = values
-    return found
+    return values

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from attrs import evolve
 
 from groupcoord.broker.topics.registry import TopicRegistry
-from groupcoord.broker.work import Work
+from groupcoord.broker.work import Work, portions
 from groupcoord.core.columns import NO_OFFSET, offset_columns
 from groupcoord.core.messages import (
     FetchedGroup,
@@ -149,8 +149,8 @@ class OffsetFetches:
             named = topic.partition_indexes
             # Without a partition nothing would tell whether the topic is refused: any will do.
             asked = named or ANY_PARTITION
-            for start in range(0, len(asked), MANY_OFFSETS):
-                some = TopicToFetch(topic.name, asked[start : start + MANY_OFFSETS], topic.topic_id)
+            for indexes in portions(asked, MANY_OFFSETS):
+                some = TopicToFetch(topic.name, tuple(indexes), topic.topic_id)
                 found = yield from self._fetch(evolve(wanted, topics=(some,)))
                 if found.error_code is not ErrorCode.NONE:
                     return found

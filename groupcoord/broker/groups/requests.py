@@ -16,7 +16,7 @@ from groupcoord.broker.answering import answers
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.groups.offset_fetches import MANY_OFFSETS, OffsetFetches, OffsetsOfGroup, names_many
 from groupcoord.broker.topics.registry import TopicRegistry
-from groupcoord.broker.work import Answer, Work, each_long
+from groupcoord.broker.work import Answer, Work, each_long, portions
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.front.authorization import Principal
 from groupcoord.core.front.request_router import DESCRIBED_KINDS
@@ -133,9 +133,8 @@ class GroupRequests:
         topics: list[TopicResult] = []
         for topic in request.topics:
             partitions: list[PartitionResult] = []
-            for start in range(0, max(len(topic.partition_indexes), 1), MANY_OFFSETS):
-                indexes = topic.partition_indexes[start : start + MANY_OFFSETS]
-                some = OffsetDelete(request.group_id, (TopicToDelete(topic.name, indexes),))
+            for indexes in portions(topic.partition_indexes, MANY_OFFSETS):
+                some = OffsetDelete(request.group_id, (TopicToDelete(topic.name, tuple(indexes)),))
                 response: OffsetDeleteResponse = yield from self._ask(connection, some)
                 if response.error_code is not ErrorCode.NONE:
                     return response
@@ -214,9 +213,8 @@ class GroupRequests:
             described: list[DescribedShareTopic] = []
             for name, partitions in topics:
                 found: list[DescribedShareOffset] = []
-                for start in range(0, max(len(partitions), 1), MANY_OFFSETS):
-                    some = ShareTopicToDescribe(name, partitions[start : start + MANY_OFFSETS])
-                    group = yield from ask(group_id, (some,))
+                for some in portions(partitions, MANY_OFFSETS):
+                    group = yield from ask(group_id, (ShareTopicToDescribe(name, tuple(some)),))
                     if group.error_code is not ErrorCode.NONE:
                         return group
                     found += group.topics[0].partitions
@@ -251,8 +249,8 @@ class GroupRequests:
 
     def _leave(self, connection: Connection, request: LeaveGroup) -> Work[WireResponse | None]:
         left: list[LeftMember] = []
-        for start in range(0, len(request.members), MANY_MEMBERS):
-            some = LeaveGroup(request.group_id, request.members[start : start + MANY_MEMBERS])
+        for members in portions(request.members, MANY_MEMBERS):
+            some = LeaveGroup(request.group_id, tuple(members))
             response: LeaveGroupResponse = yield from self._ask(connection, some)
             if response.error_code is not ErrorCode.NONE:
                 return response

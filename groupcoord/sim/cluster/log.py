@@ -232,7 +232,12 @@ class NodeLog:
         settle: called with a log partition after answers of it were given to the coordinator.
         failed: called with a log partition whose append has an unknown outcome: it must be loaded again.
         lease_ms: see :class:`~groupcoord.sim.cluster.options.ClusterOptions`.
+
+    Attributes:
+        tells_late: answers leave as they are made: none has waited for a look, as those of replicas may.
     """
+
+    tells_late = False
 
     def __init__(
         self,

@@ -169,10 +169,8 @@ class CoordinatorNode:
         self.coordinator.observe()
         self._tick_ms, self._advances, self._knows_loss = None, -1, False
         self.leaders_known = [(-1, -1)] * environment.config.offsets_topic_num_partitions
-        if isinstance(self.log, SharedWay):
-            self.log.start(self.coordinator)
-        elif self.log is not None:
-            self.log.connect(self.coordinator)
+        assert self.log is not None, "it was opened"
+        self.log.connect(self.coordinator)
 
     def _open_log(self) -> LogStore:
         """Return this life's way to the log."""
@@ -441,7 +439,7 @@ class CoordinatorNode:
         coordinator = self.coordinator
         return (
             coordinator is not None
-            and not (isinstance(self.log, SharedWay) and self.log.tells_late)
+            and not (self.log is not None and self.log.tells_late)
             and self.leads(partition)
             and coordinator.status(partition) is PartitionStatus.ACTIVE
         )

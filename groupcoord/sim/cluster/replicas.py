@@ -217,8 +217,8 @@ class SharedWay:
         self._coordinator: GroupCoordinator | None = None
         self._sharing: Sharing | None = None
 
-    def start(self, coordinator: GroupCoordinator) -> None:
-        """Begin to beat."""
+    def connect(self, coordinator: GroupCoordinator) -> None:
+        """Say whose log store this is, and begin to beat."""
         options = self._slots.options
         count = coordinator.config.offsets_topic_num_partitions
         membership = Membership(self._name, count, options.lease_ms, options.dead_ms)
