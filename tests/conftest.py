@@ -17,9 +17,12 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
+from _pytest.mark.expression import Expression
 from hypothesis import Phase, settings
+from hypothesis.internal.conjecture import providers
 from xdist.scheduler import LoadFileScheduling
 
+from .samples import Sample, sample_random_tests
 from .tables import Choice
 
 LONG = ("spark", "crash", "attack", "clients", "host/test_serve", "examples", "laws", "sim", "docs", "bench", "member")
@@ -30,10 +33,21 @@ settings.register_profile("chance", derandomize=False, deadline=None)
 settings.register_profile("unshrunk", derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
 settings.load_profile("steady")
 
+# Hypothesis would read all modules that are loaded for numbers and words to try: seconds in each worker, and then
+# what is tried depends on which files of tests are run beside.
+providers._get_local_constants = lambda: providers._local_constants
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``pytest FILE --case PART``: of the tables that are one test each, try some cases alone."""
+    """``pytest FILE --case PART``: of the tables that are one test each, try some cases alone; and ``--whole``."""
     parser.addoption("--case", default="", metavar="PART", help="of tables, try the cases with this in their names")
+    parser.addoption("--whole", action="store_true", help="try everything, where only a sample is tried by default")
+
+
+def chooses_ci(config: pytest.Config) -> bool:
+    """Tell whether ``-m`` chooses what is marked ``ci``."""
+    chosen = config.getoption("markexpr")
+    return not chosen or Expression.compile(chosen).evaluate(lambda name, **_: name == "ci")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -43,6 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
     Without bytecode each of these hundreds of processes would compile all that it imports.
     """
     Choice.part = config.getoption("--case")
+    Sample.is_whole = config.getoption("--whole") or bool(Choice.part) or chooses_ci(config)
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, usual)
@@ -65,8 +80,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileSche
     return FilesAndSpark(config, log)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put what takes long first."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put what takes long first, and choose with what is marked ``ci`` all that is only sampled elsewhere."""
+    sample_random_tests(items)
+    for item in items:
+        if chooses_ci(config) and item.get_closest_marker("sampled"):
+            item.add_marker("ci")
     items.sort(key=lambda item: next((n for n, room in enumerate(LONG) if item.nodeid.startswith(f"tests/{room}")), 99))
 
 

@@ -54,6 +54,7 @@ class Together(Siege):
         return siege.run(Result("test", "together", "again"), attack_all)
 
 
+@pytest.mark.ci
 def test_fuzzed_frames() -> None:
     """Each request is answered in order, or its connection is closed; nothing else is harmed."""
     result = fuzz(SIEGE, FRAMES, seed=1)
@@ -76,6 +77,7 @@ def test_floods() -> None:
     assert result.inputs["bytes answered"] > 10_000_000
 
 
+@pytest.mark.ci
 def test_hostile_batches() -> None:
     """Whatever a batch claims, or is when it is decompressed, it is answered and harms nobody."""
     together = Together(SIEGE.bounds)

@@ -10,6 +10,7 @@ import pytest
 
 from tests.beside_kafka.__main__ import main
 from tests.beside_kafka.histories import ARCHIVES, follow, read
+from tests.samples import portion, sampled
 from tests.tables import as_one_test
 
 HISTORIES = [history for archive in ARCHIVES for history in read(archive)]
@@ -17,8 +18,9 @@ ALTERED = 6
 COMMANDS = {"new", "request", "advance", "topics", "group_config", "log", "unload", "load", "loaded", "reload"}
 
 
+@sampled
 @as_one_test
-@pytest.mark.parametrize("history", HISTORIES, ids=lambda history: history["name"])
+@pytest.mark.parametrize("history", portion(HISTORIES), ids=lambda history: history["name"])
 def test_the_same_answers_records_and_timers(history: dict[str, Any]) -> None:
     """All that a command brings about is what it brought about with Kafka, or is different on purpose."""
     verdict = follow(history)

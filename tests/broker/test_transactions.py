@@ -89,6 +89,7 @@ def test_init_aborts_what_is_open(client: Client) -> None:
     assert client.init() == ("NONE", producer[0], 2)
 
 
+@pytest.mark.ci
 def test_epochs_run_out(client: Client) -> None:
     """After the last epoch a producer goes on with a new id; an EndTxn that is asked again is told the same."""
     producer_id, epoch = client.start()
@@ -103,6 +104,7 @@ def test_epochs_run_out(client: Client) -> None:
     assert client.add_group((producer_id + 1, 0)) == "NONE"
 
 
+@pytest.mark.ci
 def test_init_with_the_last_epoch(client: Client) -> None:
     """InitProducerId then gives a new id, too, also to the producer that says what it has."""
     producer_id, epoch = client.start()

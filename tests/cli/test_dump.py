@@ -31,6 +31,7 @@ from groupcoord.records.codec import encode_record
 from groupcoord.records.describe import describe_control, describe_record
 from groupcoord.records.salvage import SoundBatch, salvage_batches
 from groupcoord.testing.logs import GeneratedLog, logs
+from tests.command import dump
 from tests.records.broker_segment import segment_bytes, segment_records
 from tests.tables import as_one_test
 
@@ -73,23 +74,11 @@ def data_directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(*words: str | Path, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", "from groupcoord.cli import main; main()", "dump", *map(str, words)],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=60,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, "COLUMNS": "160", "NO_COLOR": "1", **(environment or {})},
-    )
-
-
 def printed(*words: str | Path) -> list[dict[str, Any]]:
-    done = run(*words)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    done = dump(*words)
+    assert done.status == 0, done.error
+    assert done.error == ""
+    return [json.loads(line) for line in done.output.splitlines()]
 
 
 def places(lines: Sequence[dict[str, Any]]) -> list[tuple[int, int]]:
@@ -195,17 +184,17 @@ def test_damage_is_skipped_and_reported(data_directory: Path) -> None:
     data = path.read_bytes()
     size = len(batch(0, COMMIT))
     path.write_bytes(data[: size - 3] + b"?" + data[size - 2 :] + b"torn")
-    done = run(data_directory)
+    done = dump(data_directory)
 
-    assert done.returncode == 1
-    assert places([json.loads(line) for line in done.stdout.splitlines()]) == [
+    assert done.status == 1
+    assert places([json.loads(line) for line in done.output.splitlines()]) == [
         (2, 1),
         (10, 0),
         (10, 1),
         (10, 2),
         (10, 3),
     ]
-    first, second = done.stderr.splitlines()
+    first, second = done.error.splitlines()
     assert first.startswith(f"groupcoord dump: {path}: its CRC is 0x")
     assert first.endswith(f"; skipped {size} bytes, positions 0 to {size - 1}, offsets before 1")
     assert second.endswith(
@@ -217,22 +206,22 @@ def test_offsets_that_go_back_are_reported(tmp_path: Path) -> None:
     """The CRC doesn't cover a batch's offset: one that goes back is printed, and said so."""
     path = tmp_path / "0.log"
     path.write_bytes(batch(5, COMMIT) + batch(4, COMMIT))
-    done = run(path)
+    done = dump(path)
 
-    assert done.returncode == 1
-    assert [json.loads(line)["offset"] for line in done.stdout.splitlines()] == [5, 4]
-    assert "offsets go back" in done.stderr
-    assert "4 after 5" in done.stderr
+    assert done.status == 1
+    assert [json.loads(line)["offset"] for line in done.output.splitlines()] == [5, 4]
+    assert "offsets go back" in done.error
+    assert "4 after 5" in done.error
 
 
 def test_an_interrupted_compaction_is_named(data_directory: Path) -> None:
     """Files that may hold records and are not read get a line; given by name they are read."""
     swap = data_directory / "__consumer_offsets-2" / "00000000000000000000.log.swap"
     swap.write_bytes(batch(0, COMMIT))
-    done = run(data_directory)
+    done = dump(data_directory)
 
-    assert done.returncode == 0
-    assert done.stderr.splitlines() == [
+    assert done.status == 0
+    assert done.error.splitlines() == [
         f"groupcoord dump: {swap}: not read; compaction was interrupted when it wrote this"
     ]
     assert places(printed(swap)) == [(2, 0)]
@@ -263,22 +252,22 @@ def test_what_can_not_be_done(data_directory: Path, words: list[str], message: s
     (data_directory / "empty").mkdir()
     (data_directory / "__consumer_offsets-9").mkdir()
     (data_directory / "__consumer_offsets-9" / "00000000000000000000.index").touch()
-    done = run(data_directory / words[0], *words[1:])
+    done = dump(data_directory / words[0], *words[1:])
 
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("groupcoord dump: ")
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
+    assert (done.status, done.output) == (2, "")
+    assert done.error.startswith("groupcoord dump: ")
+    assert message in done.error
+    assert done.error.count("\n") == 1
 
 
 def test_a_file_that_can_not_be_read(data_directory: Path) -> None:
     """What is no file is reported, the rest printed, exit status 1."""
     (data_directory / "__consumer_offsets-2" / "00000000000000000009.log").mkdir()
-    done = run(data_directory)
+    done = dump(data_directory)
 
-    assert done.returncode == 1
-    assert "00000000000000000009.log: Is a directory" in done.stderr
-    assert len(done.stdout.splitlines()) == 6
+    assert done.status == 1
+    assert "00000000000000000009.log: Is a directory" in done.error
+    assert len(done.output.splitlines()) == 6
 
 
 def test_a_broken_pipe_is_quiet(tmp_path: Path) -> None:
@@ -302,12 +291,12 @@ def test_the_table(data_directory: Path) -> None:
     """A table says the same in few words, and escapes what would be a command to the terminal."""
     path = data_directory / "__consumer_offsets-2" / "00000000000000000009.log"
     path.write_bytes(batch(9, OffsetCommitRecord("evil\x1b[2J", "t", 0, 1, metadata="\x9bx")))
-    done = run(data_directory, "--format", "table")
+    done = dump(data_directory, "--format", "table")
 
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "\x1b" not in done.stdout
-    assert "\x9b" not in done.stdout
-    text = " ".join(done.stdout.split())
+    assert (done.status, done.error) == (0, "")
+    assert "\x1b" not in done.output
+    assert "\x9b" not in done.output
+    text = " ".join(done.output.split())
     for expected in (
         "P Offset Time (UTC) Type Group Content",
         "2 0 1970-01-01 00:00:01.000 offset-commit g1 t1-3 at 100, leader epoch 7, metadata 'm'",
@@ -349,10 +338,10 @@ def test_consumer_groups_in_the_table(tmp_path: Path) -> None:
     """Of a segment that a real broker wrote, each kind of a consumer group's records has a short text of its own."""
     path = tmp_path / "00000000000000000000.log"
     path.write_bytes(segment_bytes())
-    done = run(path, "--format", "table", environment={"COLUMNS": "400"})
+    done = dump(path, "--format", "table", environment={"COLUMNS": "400"})
 
-    assert (done.returncode, done.stderr) == (0, "")
-    text = " ".join(done.stdout.split())
+    assert (done.status, done.error) == (0, "")
+    text = " ".join(done.output.split())
     for expected in (
         "modern epoch 3, metadata hash -8391039943408806287 ",
         "modern orders with 3 partitions, payments with 2 partitions ",
@@ -376,7 +365,7 @@ def test_many_rows_make_one_table(tmp_path: Path) -> None:
     """Titles come once, however many pages there are."""
     path = tmp_path / "0.log"
     path.write_bytes(batch(0, *[COMMIT] * 450))
-    lines = run(path, "--format", "table").stdout.splitlines()
+    lines = dump(path, "--format", "table").output.splitlines()
 
     assert len([line for line in lines if "Offset" in line]) == 1
     assert len([line for line in lines if "t1-3 at 100" in line]) == 450

@@ -10,8 +10,8 @@ import pytest
 from groupcoord.testing import ServerThread
 from groupcoord.testing.faults import Call
 
+from ..command import dump
 from ..live.recorded import TOPIC, recorded_server
-from .test_dump import run
 
 
 @pytest.fixture(scope="module")
@@ -30,11 +30,11 @@ def server(folder: Path) -> Iterator[ServerThread]:
 @pytest.mark.parametrize("words", [("--partition", "3"), ("--history",), ("--type", "control", "--format", "table")])
 def test_a_cluster_is_dumped_as_its_files_are(folder: Path, server: ServerThread, words: tuple[str, ...]) -> None:
     """Byte by byte: records, histories of groups, and transaction markers, which consumers never see."""
-    of_cluster = run("--bootstrap-server", server.bootstrap, "--topic", TOPIC, *words)
-    of_files = run(folder, *words)
+    of_cluster = dump("--bootstrap-server", server.bootstrap, "--topic", TOPIC, *words)
+    of_files = dump(folder, *words)
 
-    assert (of_cluster.returncode, of_cluster.stderr) == (0, "")
-    assert of_cluster.stdout == of_files.stdout != ""
+    assert (of_cluster.status, of_cluster.error) == (0, "")
+    assert of_cluster.output == of_files.output != ""
 
 
 def test_what_can_not_be_dumped_is_refused(server: ServerThread, tmp_path: Path) -> None:
@@ -45,9 +45,9 @@ def test_what_can_not_be_dumped_is_refused(server: ServerThread, tmp_path: Path)
         (("--bootstrap-server", server.bootstrap), "topic __consumer_offsets of the cluster holds no records"),
         (("--bootstrap-server", server.bootstrap, "--topic", TOPIC, "--partition", "9"), "has no partition 9"),
     ):
-        refused = run(*words)
-        assert refused.returncode == 2
-        assert message in refused.stderr
+        refused = dump(*words)
+        assert refused.status == 2
+        assert message in refused.error
 
 
 def test_what_is_lost_on_the_way_is_told(server: ServerThread) -> None:
@@ -57,7 +57,7 @@ def test_what_is_lost_on_the_way_is_told(server: ServerThread) -> None:
         return bool(call.request.max_bytes > 1)  # unlike the first look, whether the topic may be read at all
 
     with server.fail_next("Fetch", "TOPIC_AUTHORIZATION_FAILED", times=None, where=is_late):
-        done = run("--bootstrap-server", server.bootstrap, "--topic", TOPIC, "--partition", "3")
+        done = dump("--bootstrap-server", server.bootstrap, "--topic", TOPIC, "--partition", "3")
 
-    assert done.returncode == 1
-    assert done.stderr == "groupcoord dump: recorded-3: topic recorded: this user lacks the permission READ\n"
+    assert done.status == 1
+    assert done.error == "groupcoord dump: recorded-3: topic recorded: this user lacks the permission READ\n"

@@ -18,10 +18,11 @@ from groupcoord.core.consumer_protocol import (
     encode_subscription,
 )
 from groupcoord.core.records import GroupMetadataRecord, GroupTombstone, MemberRecord, OffsetCommitRecord, Record
+from tests.command import dump
 from tests.history.consumer_story import crew, write_story
 from tests.tables import as_one_test
 
-from .test_dump import batch, run
+from .test_dump import batch
 
 PROGRAM = """
 import sys
@@ -72,9 +73,9 @@ def data_directory(tmp_path: Path) -> Path:
 
 def printed(*words: str | Path) -> list[dict[str, Any]]:
     """Return the lines of a run that has nothing to complain about."""
-    done = run(*words, "--history")
-    assert (done.returncode, done.stderr) == (0, "")
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    done = dump(*words, "--history")
+    assert (done.status, done.error) == (0, "")
+    return [json.loads(line) for line in done.output.splitlines()]
 
 
 def kinds(lines: list[dict[str, Any]]) -> list[tuple[str, str, int]]:
@@ -167,19 +168,19 @@ def test_filters(data_directory: Path, words: list[str], expected: list[int]) ->
 
 def test_a_kind_that_there_is_not(data_directory: Path) -> None:
     """A type of record is no kind of row: one line says which there are, and nothing is printed."""
-    done = run(data_directory, "--history", "--type", "group-metadata")
+    done = dump(data_directory, "--history", "--type", "group-metadata")
 
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "'group-metadata' is no kind of row of a history; there are generation, member, rebalance" in done.stderr
+    assert (done.status, done.output) == (2, "")
+    assert "'group-metadata' is no kind of row of a history; there are generation, member, rebalance" in done.error
 
 
 def test_the_table(data_directory: Path) -> None:
     """A table says the same in few words, and escapes what would be a command to the terminal."""
-    done = run(data_directory, "--history", "--format", "table")
+    done = dump(data_directory, "--history", "--format", "table")
 
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "\x1b" not in done.stdout
-    text = " ".join(done.stdout.split())
+    assert (done.status, done.error) == (0, "")
+    assert "\x1b" not in done.output
+    text = " ".join(done.output.split())
     for expected in (
         "P Offset Time (UTC) Type Group Content",
         "2 1 1970-01-01 00:00:02.000 generation g generation 2, consumer, range, 2 members",
@@ -201,19 +202,19 @@ def test_damage_leaves_a_gap(data_directory: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(batch(0, generation(1, 900, member("a", 0, 1, user_data=b"\xab\xcd")), timestamp_ms=1_000)) + 70] ^= 1
     path.write_bytes(bytes(data))
-    done = run(data_directory, "--history", "--type", "rebalance", "--partition", "2")
+    done = dump(data_directory, "--history", "--type", "rebalance", "--partition", "2")
 
-    assert done.returncode == 1
-    assert "its CRC is" in done.stderr
-    assert [json.loads(line)["cause"] for line in done.stdout.splitlines()] == ["join", "unknown"]
+    assert done.status == 1
+    assert "its CRC is" in done.error
+    assert [json.loads(line)["cause"] for line in done.output.splitlines()] == ["join", "unknown"]
 
 
 def test_consumer_groups(tmp_path: Path) -> None:
     """The table tells of epochs, of members, of what moved and of who was slow."""
-    done = run(write_story(tmp_path, crew), "--history", "--format", "table")
-    lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    done = dump(write_story(tmp_path, crew), "--history", "--format", "table")
+    lines = [" ".join(line.split()) for line in done.output.splitlines()]
 
-    assert done.returncode == 0
+    assert done.status == 0
     for told in (
         "epoch crew group 3, target 3, ann 2: UnrevokedPartitions, has 3 partitions, 3 to",
         "move crew epoch 4: orders-2 from ann to cid (balance), after 9000 ms",

@@ -7,9 +7,6 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from typer.testing import CliRunner
-
-from groupcoord.cli import make_app
 from groupcoord.core.share_state.records import (
     SharePartitionKey,
     ShareSnapshot,
@@ -19,6 +16,7 @@ from groupcoord.core.share_state.records import (
 )
 from groupcoord.records.batches import encode_batch
 from groupcoord.records.share_state import encode_share_state
+from tests.command import dump
 
 KEY = SharePartitionKey("workers", UUID(int=7), 3)
 RECORDS = (
@@ -29,11 +27,10 @@ RECORDS = (
 )
 
 
-def dump(data_dir: Path, *options: str) -> tuple[int, list[Any]]:
+def states(data_dir: Path, *options: str) -> tuple[int, list[Any]]:
     """Return the exit status, and the lines."""
-    words = ["dump", str(data_dir), "--topic", "__share_group_state", *options]
-    result = CliRunner().invoke(make_app(words), words)
-    return result.exit_code, [json.loads(line) for line in result.stdout.splitlines()]
+    done = dump(data_dir, "--topic", "__share_group_state", *options)
+    return done.status, [json.loads(line) for line in done.output.splitlines()]
 
 
 def data_directory(folder: Path) -> Path:
@@ -49,7 +46,7 @@ def data_directory(folder: Path) -> Path:
 
 def test_states_are_told(tmp_path: Path) -> None:
     """Snapshots, updates and tombstones have the fields of Kafka's schemas; what is unknown is told in bytes."""
-    status, lines = dump(data_directory(tmp_path))
+    status, lines = states(data_directory(tmp_path))
     assert status == 0
     key = {"groupId": "workers", "topicId": "AAAAAAAAAAAAAAAAAAAABw", "partition": 3}
     snapshot = {"snapshotEpoch": 0, "stateEpoch": 1, "leaderEpoch": 2, "startOffset": -1}
@@ -81,14 +78,14 @@ def test_states_are_told(tmp_path: Path) -> None:
 def test_some_are_told(tmp_path: Path) -> None:
     """Those of a group, or of a type; a table of them there isn't."""
     data_dir = data_directory(tmp_path)
-    assert [line["offset"] for line in dump(data_dir, "--group", "others")[1]] == [3]
-    assert [line["offset"] for line in dump(data_dir, "--type", "share_update")[1]] == [1]
-    assert dump(data_dir, "--format", "table") == (2, [])
+    assert [line["offset"] for line in states(data_dir, "--group", "others")[1]] == [3]
+    assert [line["offset"] for line in states(data_dir, "--type", "share_update")[1]] == [1]
+    assert states(data_dir, "--format", "table") == (2, [])
 
 
 def test_share_partitions_are_told(tmp_path: Path) -> None:
     """With --history there is one line for each."""
-    status, lines = dump(data_directory(tmp_path), "--history", "--group", "workers")
+    status, lines = states(data_directory(tmp_path), "--history", "--group", "workers")
     (line,) = lines
 
     assert status == 0

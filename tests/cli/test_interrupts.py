@@ -153,6 +153,7 @@ def test_a_simulation_ends_with_its_workers(folder: Path) -> None:
     assert "Traceback" not in shown.text
 
 
+@pytest.mark.ci
 def test_workers_end_when_nobody_can_end_them(folder: Path) -> None:
     """Also kill -9 of a simulation leaves no process."""
     with on_a_terminal(folder, "simulate", "--seeds", "1000", "--jobs", "2") as (run, shown):

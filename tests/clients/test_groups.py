@@ -52,6 +52,7 @@ def test_every_partition_is_owned_once(tmp_path: Path) -> None:
             assert committed_offsets(server.port, group.group_id, TOPIC) == acknowledged(group.members)
 
 
+@pytest.mark.ci
 def test_a_killed_member(tmp_path: Path) -> None:
     """The others own everything soon after the session time-out, not before, and go on where it has stopped."""
     with serving(tmp_path) as server, open_groups(server) as groups:

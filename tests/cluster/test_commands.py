@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from groupcoord.cli import make_app
 from groupcoord.cluster.postgres import PostgresSlotLog
 from groupcoord.cluster.replica import Replica
+from tests.command import run_command
 from tests.storage.sql.postgres_server import PostgresServer
 
 from .test_replica import commit_until_taken, coordinator
@@ -35,27 +35,19 @@ def url(postgres: PostgresServer) -> str:
     return f"postgresql://{told['user']}:secret@{told['host']}:{told['port']}/{told['dbname']}"
 
 
-def run(*words: str) -> int:
-    """Run a command in this process; return its exit status."""
-    with pytest.raises(SystemExit) as ended:
-        make_app(words)(args=list(words), prog_name="groupcoord")
-    assert isinstance(ended.value.code, int)
-    return ended.value.code
-
-
-def test_dump_prints_it(url: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_dump_prints_it(url: str) -> None:
     """Every record, as of segment files; the copy is gone in the end."""
-    assert run("dump", f"{url}#{NAME}") == 0
-    offsets = [json.loads(line)["value"]["data"]["offset"] for line in capfd.readouterr().out.splitlines()]
-    assert offsets == [7, 8]
+    done = run_command("dump", f"{url}#{NAME}")
+    assert done.status == 0
+    assert [json.loads(line)["value"]["data"]["offset"] for line in done.output.splitlines()] == [7, 8]
 
 
-def test_analyze_reports_of_it(url: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_analyze_reports_of_it(url: str, tmp_path: Path) -> None:
     """The group is in the report, and coordinators that loaded the log agree with it."""
-    assert run("analyze", "--engine", "local", "--verify", "--out", str(tmp_path), f"{url}#{NAME}") == 0
-    told = capfd.readouterr().out
-    assert "2 records of 1 log partitions: 1 groups" in told
-    assert "verified" in told
+    done = run_command("analyze", "--engine", "local", "--verify", "--out", tmp_path, f"{url}#{NAME}")
+    assert done.status == 0
+    assert "2 records of 1 log partitions: 1 groups" in done.output
+    assert "verified" in done.output
 
 
 @pytest.mark.parametrize(
@@ -66,12 +58,10 @@ def test_analyze_reports_of_it(url: str, tmp_path: Path, capfd: pytest.CaptureFi
         (("analyze", "--follow"), "of a log that replicas share there is a copy"),
     ],
 )
-def test_what_can_not_be_read_is_told(
-    url: str, words: tuple[str, ...], reason: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_can_not_be_read_is_told(url: str, words: tuple[str, ...], reason: str) -> None:
     """In one line without secrets, with exit status 2."""
-    assert run(*words, f"{url}#other") == 2
-    told = capfd.readouterr().err
-    assert reason in told
-    assert "secret" not in told
-    assert "Traceback" not in told
+    done = run_command(*words, f"{url}#other")
+    assert done.status == 2
+    assert reason in done.error
+    assert "secret" not in done.error
+    assert "Traceback" not in done.error

@@ -15,6 +15,7 @@ import pytest
 from groupcoord.conformance import Transcript, parse_transcript
 from groupcoord.conformance.transcript import Send
 from tests.conformance.exactness import ARCHIVE, CONSUMER_ARCHIVE, load_histories, main, replay_exactly
+from tests.samples import portion, sampled
 from tests.tables import as_one_test
 
 HISTORIES = load_histories()
@@ -25,8 +26,9 @@ ALTERED = 12
 NOT_COMPARED = {"throttle_time", "node_id", "port"}
 
 
+@sampled
 @as_one_test
-@pytest.mark.parametrize("history", [*HISTORIES, *CONSUMER_HISTORIES], ids=str)
+@pytest.mark.parametrize("history", portion([*HISTORIES, *CONSUMER_HISTORIES]), ids=str)
 def test_answers_like_kafka_to_the_millisecond(history: Transcript) -> None:
     """Every answer is Kafka's, and comes when Kafka's came."""
     report = replay_exactly([history])

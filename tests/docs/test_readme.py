@@ -90,6 +90,7 @@ def test_examples_print_what_is_printed(block: Block, tmp_path: Path) -> None:
     assert run_block(block, tmp_path) == expected_output(block)
 
 
+@pytest.mark.ci
 def test_the_first_example_passes(tmp_path: Path) -> None:
     """What most readers want comes first: a test with a broker in it, which passes under pytest as printed."""
     assert FIXTURE in PYTHON_BLOCKS[0].code
@@ -101,6 +102,7 @@ def test_the_first_example_passes(tmp_path: Path) -> None:
     assert "1 passed" in output
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("command", "changed", "made"),
     [

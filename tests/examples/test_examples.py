@@ -17,6 +17,7 @@ import pytest
 from tests.clients.fleet import PARTITION_COUNT, TOPIC, serving
 from tests.history.broker_log import unpack_broker_log
 from tests.pytest_runs import WITHOUT_HYPOTHESIS, run_pytest
+from tests.samples import portion, sampled
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -115,6 +116,7 @@ def test_virtual_clock_test_passes(tmp_path: Path) -> None:
     assert output.splitlines()[-1].startswith("3 passed in ")
 
 
+@pytest.mark.ci
 def test_virtual_clock_test_tells_how_long_it_took(tmp_path: Path) -> None:
     """Run as a program, it prints a week and the milliseconds that it took: below a second."""
     lines = run(EXAMPLES / "virtual_clock_test.py", cwd=tmp_path)
@@ -180,6 +182,7 @@ def test_every_example_is_run() -> None:
         assert f"examples/{path.name}" in path.read_text("utf-8").split('"""')[1], f"{path.name} doesn't say how"
 
 
+@pytest.mark.ci
 def test_sqlite_log_store_test_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The store of the example keeps the contract, and random lives over it keep the laws."""
     memory = Path("/dev/shm")  # spares the disk hundreds of small databases, where there is such a folder
@@ -241,10 +244,11 @@ def test_a_service_in_java_passes_its_tests(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@sampled
 @pytest.mark.parametrize(
     "name",
     [
-        *("bad_night", "exactly_once", "mixed_group", "rolling_upgrade"),
+        *portion(("bad_night", "exactly_once", "mixed_group", "rolling_upgrade")),
         *(
             pytest.param(name, marks=pytest.mark.slow)
             for name in ("both_protocols", "rolling_restart", "standbys", "ways_to_assign")

@@ -17,6 +17,7 @@ from groupcoord.conformance.free_ports import FreePorts
 from groupcoord.storage import segment_store
 from groupcoord.storage.compaction import CompactionSettings
 from tests.broker.kafka_bytes import array, correlation_ids, frame, heartbeat, metadata, string
+from tests.command import run_command
 from tests.host.serving import COMMAND, DEADLINE_S, serve
 from tests.tables import as_one_test
 
@@ -111,10 +112,9 @@ def test_the_number_of_offsets_partitions_is_kept(tmp_path: Path) -> None:
 )
 def test_usage_errors(arguments: list[str], named: str) -> None:
     """A wrong argument is one line on stderr that names it, and exit status 2."""
-    status, errors = refused("--port", "0", *arguments)
-    assert status == 2
-    assert errors.count("\n") == 1
-    assert named in errors
+    done = run_command("serve", "--port", "0", *arguments)
+    assert (done.status, done.output, done.error.count("\n")) == (2, "", 1)
+    assert named in done.error
 
 
 def test_a_port_of_its_own_for_faults() -> None:

@@ -149,7 +149,7 @@ def try_mutant(mutant: Mutant, *suites: str) -> Result:
         shutil.copy(ROOT / "pyproject.toml", root)
         apply(mutant, root)
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider"]
-        command += ["--hypothesis-profile=unshrunk", *(suites or suites_of(mutant))]
+        command += ["--whole", "--hypothesis-profile=unshrunk", *(suites or suites_of(mutant))]
         environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
         try:
             run = subprocess.run(

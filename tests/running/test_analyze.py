@@ -42,10 +42,10 @@ from groupcoord.records.codec import encode_record
 from groupcoord.records.share_state import encode_share_state
 from groupcoord.testing import ProducerRecord, ServerThread
 
+from ..command import Run, analyze
 from ..history.consumer_story import CREW, crew, write_story
 from ..live.recorded import TOPIC, recorded_server
 from ..report.thirty_groups import FLAPPING, SILENT, STORM, STUCK, UNEVEN, write_log
-from .command import Run, run
 from .written import columns_of, read_table, table_names, written_columns
 
 LOST_BYTES = 7
@@ -70,7 +70,7 @@ def analyzed(broker_log: Path, tmp_path_factory: pytest.TempPathFactory) -> Anal
     ends = folder.parent / "ends.csv"
     ends.write_text("topic,topic_partition,end_offset\nt-6,0,1000\n", "utf-8")
     words = (broker_log, torn, "--out", folder, "--engine", "local", "--verify", "--end-offsets", ends)
-    done = run(*words)
+    done = analyze(*words)
     return Analyzed(folder, done, json.loads((folder / "summary.json").read_text("utf-8")))
 
 
@@ -130,7 +130,7 @@ def test_differences_are_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """Where a table says something else than coordinators do, that is told, and the exit status is 1."""
     log = write_story(tmp_path / "log", crew)
     monkeypatch.setattr("groupcoord.analysis.running.analysis.told_of_groups", _forge)
-    told = run(log, "--out", tmp_path / "out", "--engine", "local", "--verify")
+    told = analyze(log, "--out", tmp_path / "out", "--engine", "local", "--verify")
 
     assert told.status == 1
     assert "verified: 1 differences" in told.output
@@ -175,7 +175,7 @@ def test_where_pyspark_is_missing_this_process_does_the_work(tmp_path: Path, mon
     monkeypatch.setattr(command, "LOCAL_BYTES_MAX", 0)
     done = without_spark(log, "--out", tmp_path / "out", "--verify")
     monkeypatch.setattr(command, "find_spec", lambda name: None)
-    refused = run(log, "--out", tmp_path / "other", "--follow", "--master", "local")
+    refused = analyze(log, "--out", tmp_path / "other", "--follow", "--master", "local")
 
     assert done.status == 0, done.error
     assert done.error == ""
@@ -190,12 +190,12 @@ def test_where_pyspark_is_missing_this_process_does_the_work(tmp_path: Path, mon
 def test_what_only_spark_understands_is_refused(broker_log: Path, tmp_path: Path) -> None:
     """Each option of Spark's is named, and nothing is left behind."""
     for option, values in SPARK_OPTIONS.items():
-        refused = run(broker_log, "--out", tmp_path / "out", "--engine", "local", option, *values)
+        refused = analyze(broker_log, "--out", tmp_path / "out", "--engine", "local", option, *values)
         assert (refused.status, refused.error) == (
             USAGE_ERROR,
             f"groupcoord analyze: --engine local starts no Spark: it goes without {option}\n",
         )
-    refused = run("--bootstrap-server", "127.0.0.1:1", "--poll", "--engine", "spark", "--out", tmp_path / "out")
+    refused = analyze("--bootstrap-server", "127.0.0.1:1", "--poll", "--engine", "spark", "--out", tmp_path / "out")
     assert refused.error == "groupcoord analyze: --poll starts no Spark: it goes without --engine spark\n"
     assert not (tmp_path / "out").exists()
 
@@ -213,7 +213,7 @@ def test_bad_input_is_one_line(broker_log: Path, tmp_path: Path) -> None:
         ([broker_log, "--out", new, "--end-offsets", ends], "ends.csv: "),
     ]
     for words, told in cases:
-        refused = run(*words, "--engine", "local")
+        refused = analyze(*words, "--engine", "local")
         assert refused.status == USAGE_ERROR, words
         assert refused.error.startswith("groupcoord analyze: "), refused.error
         assert told in refused.error, refused.error
@@ -236,7 +236,7 @@ def test_a_cluster_is_read(tmp_path: Path) -> None:
     """Its log gives tables, and it is asked where the topics end."""
     with recorded_server(tmp_path / "cluster") as server:
         words = ("--bootstrap-server", server.bootstrap, "--topic", TOPIC, "--partition", "6")
-        done = run(*words, "--out", tmp_path / "out", "--engine", "local", "--verify")
+        done = analyze(*words, "--out", tmp_path / "out", "--engine", "local", "--verify")
     asked = read_table(tmp_path / "out", END_OFFSETS_TABLE)
 
     assert done.status == 0, done.error
@@ -252,7 +252,7 @@ def test_lag_goes_by_the_next_record(tmp_path: Path) -> None:
         server.create_topics({"t-6": 1})
         server.produce("t-6", [ProducerRecord(b"late", timestamp_ms=written_ms + number) for number in range(50)])
         words = ("--bootstrap-server", server.bootstrap, "--topic", TOPIC, "--partition", "6", "--lag-from-records")
-        done = run(*words, "--out", tmp_path / "out", "--engine", "local")
+        done = analyze(*words, "--out", tmp_path / "out", "--engine", "local")
     lag = [row for row in read_table(tmp_path / "out", "lag").to_pylist() if row["lag"]]
     summary = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))
 
@@ -300,9 +300,9 @@ def test_small_logs_need_no_spark(broker_log: Path, monkeypatch: pytest.MonkeyPa
 def test_results_have_a_place_without_asking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without ``--out`` a temporary folder is made and named; of a run that comes to nothing, none is left."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    done = run(write_story(tmp_path / "log", crew), "--engine", "local")
+    done = analyze(write_story(tmp_path / "log", crew), "--engine", "local")
     (made,) = tmp_path.glob("groupcoord-*")
-    refused = run(tmp_path / "nowhere", "--engine", "local")
+    refused = analyze(tmp_path / "nowhere", "--engine", "local")
 
     assert (done.status, done.error) == (0, f"the results go to {made}\n")
     assert f"report: {made}/report.html" in done.output

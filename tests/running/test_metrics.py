@@ -17,9 +17,9 @@ from groupcoord.cli import USAGE_ERROR
 from groupcoord.clock import ManualClock
 from groupcoord.testing import ServerThread
 
+from ..command import analyze
 from ..history.consumer_story import CREW, crew, write_story
 from ..judging.troubled import write_troubled
-from .command import run
 from .metrics_shown import LONG_AGO_MS, check_falling_behind, commit, shown
 from .test_polling import GROUP, Clients
 from .written import read_table
@@ -146,9 +146,9 @@ def test_metrics_of_polls(tmp_path: Path) -> None:
 
 def test_metrics_need_a_good_address(tmp_path: Path) -> None:
     """They go with following, and a port is a number."""
-    refused = run(tmp_path, "--out", tmp_path / "out", "--metrics", "9000")
+    refused = analyze(tmp_path, "--out", tmp_path / "out", "--metrics", "9000")
     assert (refused.status, refused.error) == (USAGE_ERROR, "groupcoord analyze: --metrics goes with --follow\n")
     for address in ("here", "127.0.0.1:", "70000"):
-        refused = run(tmp_path, "--out", tmp_path / "out", "--follow", "--metrics", address)
+        refused = analyze(tmp_path, "--out", tmp_path / "out", "--follow", "--metrics", address)
         assert refused.status == USAGE_ERROR
         assert f"--metrics {address}: write it as PORT or HOST:PORT" in refused.error

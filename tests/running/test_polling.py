@@ -23,8 +23,8 @@ from groupcoord.analysis.running.polling import APPENDED, POLLS, PROBLEMS, REPLA
 from groupcoord.cli import USAGE_ERROR
 from groupcoord.testing import ServerThread
 
+from ..command import analyze
 from ..docs.markdown import DOCS
-from .command import run
 
 GROUP = "billing"
 ENDS_WITHIN_S = 20.0
@@ -145,7 +145,7 @@ def test_the_page_tells_what_polls_add(schema: Columns) -> None:
 def test_the_command_asks_once(server: ServerThread, tmp_path: Path) -> None:
     """Without --follow there is one poll; what belongs to logs is refused, and so is a directory that isn't empty."""
     words = ("--bootstrap-server", server.bootstrap, "--poll", "--out", tmp_path / "out")
-    done = run(*words)
+    done = analyze(*words)
 
     assert (done.status, done.error) == (0, "")
     assert "poll 1: 0 groups, 0 members, 0 offsets" in done.output
@@ -153,13 +153,13 @@ def test_the_command_asks_once(server: ServerThread, tmp_path: Path) -> None:
     for name, columns in (REPLACED | APPENDED).items():
         written = pq.read_schema(next((tmp_path / "out" / "tables" / name).glob("*.parquet")))
         assert written.names == schema_with_times(arrow_schema(columns)).names
-    assert run(*words).error == f"groupcoord analyze: {tmp_path}/out is not empty\n"
-    refused = run(*words, "--verify")
+    assert analyze(*words).error == f"groupcoord analyze: {tmp_path}/out is not empty\n"
+    refused = analyze(*words, "--verify")
     assert (refused.status, refused.error) == (
         USAGE_ERROR,
         "groupcoord analyze: --poll reads no log: it goes without --topic, --partition, --end-offsets and --verify\n",
     )
-    assert run(tmp_path, "--poll", "--out", tmp_path / "other").error == (
+    assert analyze(tmp_path, "--poll", "--out", tmp_path / "other").error == (
         "groupcoord analyze: --poll asks a cluster: name it by --bootstrap-server or --command-config, and no paths\n"
     )
 

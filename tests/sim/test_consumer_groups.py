@@ -47,6 +47,7 @@ from groupcoord.sim import (
     rolling_restart,
 )
 from groupcoord.sim.cluster.log import ClusterLog
+from tests.samples import portion, sampled
 from tests.tables import as_one_test
 
 from .worlds import consumer_group_world
@@ -82,8 +83,9 @@ def billing_of(world: World) -> ConsumerGroup | None:
     return consumer_group_of(coordinator, "billing")
 
 
+@sampled
 @as_one_test
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", portion(list(FAULTS)))
 def test_skipping_what_repeats_changes_nothing(name: str) -> None:
     """A consumer group with each fault tells the same with and without fast-forwarding, heartbeats and all."""
     options = consumer_group_world(*FAULTS[name], duration_ms=180_000)

@@ -42,6 +42,7 @@ from groupcoord.sim.actors.applications import Application
 from groupcoord.sim.actors.foreign_records import FOREIGN
 from groupcoord.sim.kernel.scheduler import WORLD_RANK
 from groupcoord.sim.scenarios.faults import ConsumerFault
+from tests.samples import portion, sampled
 from tests.subclasses import subclasses
 from tests.tables import as_one_test
 
@@ -87,8 +88,9 @@ def trace_of(seed: int, options: WorldOptions) -> tuple[list[str], tuple[object,
     return lines, (outcome.digest, outcome.heartbeats, outcome.commits, outcome.rest_ms)
 
 
+@sampled
 @as_one_test
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", portion(list(FAULTS)))
 def test_skipping_what_repeats_changes_nothing(name: str) -> None:
     """A world with each fault has the same lines, digest, heartbeats and commits with and without fast-forwarding."""
     options = small_world(*FAULTS[name], duration_ms=200_000)
@@ -175,7 +177,8 @@ def test_a_node_that_leads_again_must_have_heard_so() -> None:
     assert seen == [True, False, True]
 
 
-@pytest.mark.parametrize("seed", [104, 105, 106, 108])
+@sampled
+@pytest.mark.parametrize("seed", portion([106, 104, 105, 108]))
 def test_small_fleets_tell_the_same_with_and_without_fast_forwarding(seed: int) -> None:
     """The lines of worlds with all faults on are the same, one by one."""
     options = swarm_options(seed)
@@ -197,6 +200,7 @@ print([World(seed, swarm_options(seed)).run().digest for seed in (3, 41)])
 """
 
 
+@pytest.mark.ci
 def test_the_hash_seed_does_not_matter() -> None:
     """Processes with different PYTHONHASHSEED have the same traces."""
     printed = {
@@ -215,8 +219,9 @@ def test_the_hash_seed_does_not_matter() -> None:
     assert len(printed) == 1
 
 
+@sampled
 @as_one_test
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", portion(range(10)))
 def test_small_fleets_keep_every_law(seed: int) -> None:
     """Worlds with all faults on keep the laws and come to rest."""
     run = run_seed(seed, swarm_options(seed))

@@ -20,8 +20,8 @@ from groupcoord.spark.analysis import Analysis
 from groupcoord.spark.java import JavaNotFoundError
 from groupcoord.spark.running import SparkFailedError, one_run
 
+from ..command import Run, analyze
 from ..history.consumer_story import CREW, crew, write_story
-from ..running.command import Run, run
 
 TABLES = (
     *("records", "read_counts", "corrupt", "partition_load", "commits", "current_offsets", "generations", "members"),
@@ -54,7 +54,7 @@ def analyzed(spark: SparkSession, broker_log: Path, tmp_path_factory: pytest.Tem
     begun: list[str] = []
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(_Watch, "begin", lambda _, step: begun.append(step))
-        done = run(broker_log, torn, "--out", folder, "--engine", "spark", "--verify", "--end-offsets", ends)
+        done = analyze(broker_log, torn, "--out", folder, "--engine", "spark", "--verify", "--end-offsets", ends)
     return Analyzed(folder, done, json.loads((folder / "summary.json").read_text("utf-8")), steps, begun)
 
 
@@ -205,7 +205,7 @@ def test_refusals_are_one_line(broker_log: Path, tmp_path: Path) -> None:
         ([broker_log, "--out", new, "--conf", "nothing"], "KEY=VALUE"),
     ]
     for words, told in cases:
-        refused = run(*words)
+        refused = analyze(*words)
         assert refused.status == USAGE_ERROR, words
         assert refused.error.startswith("groupcoord analyze: "), refused.error
         assert told in refused.error, refused.error
@@ -221,7 +221,7 @@ def test_no_java_is_told(broker_log: Path, tmp_path: Path, monkeypatch: pytest.M
         raise JavaNotFoundError("Spark needs Java 17 or newer, and there is no java in the path")
 
     monkeypatch.setattr(groupcoord.spark.running, "session", no_session)
-    refused = run(broker_log, "--engine", "spark", "--out", tmp_path / "new")
+    refused = analyze(broker_log, "--engine", "spark", "--out", tmp_path / "new")
 
     assert (refused.status, refused.error.count("\n")) == (USAGE_ERROR, 1)
     assert "Spark needs Java 17" in refused.error
@@ -249,7 +249,7 @@ def test_the_compiler_goes_by_the_size_of_the_logs(
     monkeypatch.setattr(groupcoord.spark.running, "session", no_session)
     if bytes_max is not None:
         monkeypatch.setattr(groupcoord.spark.analysis, "C1_BYTES_MAX", bytes_max)
-    run(broker_log, "--engine", "spark", "--out", tmp_path / "new", *words)
+    analyze(broker_log, "--engine", "spark", "--out", tmp_path / "new", *words)
 
     assert chosen == [expected]
 

@@ -1,0 +1,63 @@
+"""How much is looked at by tests that take long: a fifth by default, and all of it where CI takes its time.
+
+``.ci/run`` runs such a test twice: with what takes longer it has the mark ``ci`` as well, and there tries everything.
+Random tests are such tests by themselves; others have the mark ``sampled`` and take their cases from :func:`portion`.
+``pytest --whole`` tries everything, whatever is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+from unittest import TestCase
+
+import pytest
+from hypothesis import is_hypothesis_test, settings
+
+T = TypeVar("T")
+
+PARTS = 5
+"""A sample is one of so many parts."""
+
+EXAMPLES_MIN = 5
+"""A random test tries so many examples at least, if its whole has them."""
+
+sampled = pytest.mark.sampled
+
+
+class Sample:
+    """What this run of pytest looks at: ``is_whole`` if it is asked to try everything."""
+
+    is_whole = False
+
+
+def portion(whole: Sequence[T]) -> Sequence[T]:
+    """Return which cases this run tries: all, or one of each few, the first among them."""
+    return whole if Sample.is_whole else whole[::PARTS]
+
+
+def examples(whole: int) -> int:
+    """Return how many random examples this run tries, where ``whole`` are all."""
+    return whole if Sample.is_whole else max(min(whole, EXAMPLES_MIN), whole // PARTS)
+
+
+def sample_random_tests(items: Sequence[pytest.Item]) -> None:
+    """Let random tests try as many examples as this run does, and mark them: functions, and machines with rules.
+
+    Those that only run where everything is tried are left alone.
+    """
+    seen: dict[object, None] = {}
+    for item in items:
+        if not isinstance(item, pytest.Function) or item.get_closest_marker("slow") or item.get_closest_marker("ci"):
+            continue
+        if item.cls is not None and issubclass(item.cls, TestCase) and hasattr(item.cls, "settings"):
+            owner, name = item.cls, "settings"
+        elif is_hypothesis_test(item.function):
+            owner, name = item.function, "_hypothesis_internal_use_settings"
+        else:
+            continue
+        item.add_marker(sampled)
+        if owner not in seen:
+            whole = getattr(owner, name)
+            setattr(owner, name, settings(whole, max_examples=examples(whole.max_examples)))
+            seen[owner] = None
