@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from .broker_requests import GROUPS, MEASURED, Measured
 
 
+@pytest.mark.ci
 def test_every_kind_of_request_is_measured() -> None:
     """Each takes some time, and a heartbeat the least."""
     broker = Measured(Path(__file__).resolve().parents[2])

@@ -23,7 +23,7 @@ from tests.clients.fleet import (
 SLACK_S = 5.0
 ROUNDS = 5
 
-pytestmark = pytest.mark.usefixtures("client_libraries")
+pytestmark = [pytest.mark.ci, pytest.mark.usefixtures("client_libraries")]
 
 
 def commit_more(groups: list[Group]) -> None:
@@ -52,7 +52,6 @@ def test_every_partition_is_owned_once(tmp_path: Path) -> None:
             assert committed_offsets(server.port, group.group_id, TOPIC) == acknowledged(group.members)
 
 
-@pytest.mark.ci
 def test_a_killed_member(tmp_path: Path) -> None:
     """The others own everything soon after the session time-out, not before, and go on where it has stopped."""
     with serving(tmp_path) as server, open_groups(server) as groups:
@@ -71,7 +70,6 @@ def test_a_killed_member(tmp_path: Path) -> None:
         commit_more(groups)
 
 
-@pytest.mark.ci
 def test_a_killed_server(tmp_path: Path) -> None:
     """kill -9 under load loses no acknowledged offset, twice; the same members then own and commit everything again."""
     server = open_server(tmp_path)

@@ -49,7 +49,7 @@ def read(client: Client) -> list[tuple[bytes, int]]:
     return [(key or b"", int(value or b"-1")) for batch in iter_batches(data) for _, _, key, value in batch.records()]
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(30, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [pytest.param(2, marks=pytest.mark.ci), pytest.param(30, marks=pytest.mark.slow)])
 def test_nothing_acknowledged_is_lost(tmp_path: Path, kills: int) -> None:
     """After each kill every key has at least the last value that was acknowledged, and old ones go."""
     chance = random.Random(kills)

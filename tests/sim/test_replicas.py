@@ -155,6 +155,7 @@ topics = ["orders"]
         parse_scenario(text.replace("nodes = 3", 'nodes = 3\nlease = "1s"'))
 
 
+@pytest.mark.ci
 def test_the_same_seed_tells_the_same() -> None:
     """Nothing but the seed decides what becomes of messages to the engine."""
     options = small_world(*STALLS, COMMITS, cluster=SHARED)

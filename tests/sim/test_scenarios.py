@@ -305,6 +305,7 @@ def test_what_is_no_duration(text: str) -> None:
         parse_duration(text)
 
 
+@pytest.mark.ci
 def test_exactly_once() -> None:
     """In the example, transactions are committed, aborted and time out, zombies fail, and subscribed offsets stay."""
     text = next(path for path in SCENARIOS if path.stem == "exactly_once").read_text("utf-8")

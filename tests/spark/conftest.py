@@ -15,17 +15,14 @@ from ..running.conftest import broker_log, broker_truth
 
 __all__ = ["broker_log", "broker_records", "broker_truth", "spark"]
 
-IN_EVERY_RUN = "test_tables_of_offsets_are_the_same"
-"""Of the tests that need a session, which costs a Java machine, this one is not left to ``.ci/run``."""
-
 ENVIRONMENT = dict(os.environ)
 """What it was before a session started."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a session as being for ``.ci/run``."""
+    """Mark what needs a session, which costs a Java machine, as being for ``.ci/run``."""
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()) and item.name != IN_EVERY_RUN:
+        if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.ci)
 
 

@@ -80,7 +80,6 @@ def write_ends(folder: Path) -> Path:
     return path
 
 
-@pytest.mark.ci
 def test_tables_of_offsets_are_the_same(broker_records: DataFrame, broker_log: Path, tmp_path: Path) -> None:
     """What is told of a real broker's commits, transactions among them; the slow tests compare everything."""
     LocalAnalysis([broker_log], tmp_path).run()

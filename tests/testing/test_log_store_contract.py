@@ -32,7 +32,7 @@ def test_the_store_in_memory() -> None:
     check_log_store(MemoryLogStore)
 
 
-@pytest.mark.parametrize("segment_bytes", [120_000, 104_857_600])
+@pytest.mark.parametrize("segment_bytes", [120_000, pytest.param(104_857_600, marks=pytest.mark.ci)])
 def test_the_segment_store(paths: Iterator[Path], segment_bytes: int) -> None:
     """So does the one on disk, over reopening and rolling segments."""
 

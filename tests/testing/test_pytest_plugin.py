@@ -88,6 +88,7 @@ def test_three(): assert False
     assert output.count("no groups\nno requests\n") == 3
 
 
+@pytest.mark.ci
 def test_each_worker_has_its_session_server(tmp_path: Path) -> None:
     """With pytest-xdist each worker has one server for all its tests, on its own port, with the session's options."""
     (tmp_path / "conftest.py").write_text(

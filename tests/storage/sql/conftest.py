@@ -41,7 +41,7 @@ def postgres() -> Iterator[PostgresServer]:
     server.close()
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.ci)])
 def open_log(request: pytest.FixtureRequest, tmp_path: Path) -> OpenLog:
     """What opens logs of this test, in one of the databases."""
     if request.param == "sqlite":

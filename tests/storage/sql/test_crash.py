@@ -68,12 +68,14 @@ def test_a_process_is_killed_over_sqlite(tmp_path: Path) -> None:
     check_what_is_left(SqliteLogStore(path), told)
 
 
+@pytest.mark.ci
 def test_a_process_is_killed_over_postgres(postgres: PostgresServer) -> None:
     """The next process finds all that was acknowledged, and no half of an append."""
     told = killed_while_it_writes("postgres", postgres.conninfo)
     check_what_is_left(PostgresLogStore(postgres.conninfo, name="killed"), told)
 
 
+@pytest.mark.ci
 def test_the_server_crashes(postgres: PostgresServer) -> None:
     """While it is gone appends are refused; when it is back the same store goes on, and has lost nothing."""
     store = PostgresLogStore(postgres.conninfo, name="crashed")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import signal
 
+import pytest
+
 from .postgres_server import PostgresServer
 from .replicas import Replicas
 
 LEASE_MS = 300
 
 
+@pytest.mark.ci
 def test_two_replicas(postgres: PostgresServer) -> None:
     """The other replica knows what was promised; one that was stopped says nothing that was true before."""
     with Replicas(postgres.conninfo, LEASE_MS) as replicas:
