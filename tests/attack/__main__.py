@@ -13,13 +13,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.attack import clocks, connections, disk
+from tests.attack import clocks, connections, disk, followers
 from tests.attack.amplify import PATIENCE_S, amplifications, amplify
 from tests.attack.batches import HOSTILE, send_hostile
 from tests.attack.flood import FLOODS, flood
 from tests.attack.fuzz import ROUND_FRAMES, fuzz
 from tests.attack.logins import attack_logins
 from tests.attack.logs import attack_logs
+from tests.attack.owners import attack_owners
 from tests.attack.report import Result, print_table, write_json
 from tests.attack.sharing import SHARING, attack_sharing
 from tests.attack.siege import Bounds, Siege
@@ -79,6 +80,12 @@ def _connections(siege: Siege, options: argparse.Namespace) -> Iterator[Result]:
     yield from _simple("connections", cases)(siege, options)
 
 
+def _owners(siege: Siege, options: argparse.Namespace) -> Iterator[Result]:
+    yield attack_owners(
+        options.rounds, options.seed, f"{PROGRAM} owners --rounds {options.rounds} --seed {options.seed}"
+    )
+
+
 def _logs(siege: Siege, options: argparse.Namespace) -> Iterator[Result]:
     yield attack_logs(options.count, options.seed, options.only)
 
@@ -115,6 +122,15 @@ KINDS: dict[str, Kind] = {
             "other years": clocks.other_years,
         },
     ),
+    "followers": _simple(
+        "followers",
+        {
+            "commits while their log is compacted": followers.compacted,
+            "a first run that writes nothing": followers.started_in_vain,
+            "a second server on the same folder": followers.second_server,
+        },
+    ),
+    "owners": _owners,
     "logs": _logs,
     "logins": _logins,
 }
@@ -131,6 +147,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--frames", type=int, default=200_000, help="fuzz: how many requests the server must read")
     parser.add_argument("--count", type=int, default=500, help="logs, logins: how many logs, or log-ins")
     parser.add_argument("--connections", type=int, default=5_000, help="connections: how many come and go")
+    parser.add_argument("--rounds", type=int, default=100, help="owners: how often one stands still")
     parser.add_argument("--request-mib", type=float, default=1.0, help="amplify: how large requests are made")
     parser.add_argument("--patience-s", type=float, default=PATIENCE_S, help="amplify, batches: how long to wait")
     parser.add_argument("--case", default=None, help="only the cases whose name holds this")

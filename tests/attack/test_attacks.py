@@ -14,13 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.attack import connections, disk
+from tests.attack import connections, disk, followers
 from tests.attack.amplify import Amplification, amplify
 from tests.attack.batches import HOSTILE, send_hostile
 from tests.attack.flood import FLOODS, Flood, flood
 from tests.attack.fuzz import fuzz
 from tests.attack.layouts import layout, repeated
 from tests.attack.logins import attack_logins
+from tests.attack.owners import attack_owners
 from tests.attack.preparation import CROWDED
 from tests.attack.report import Result
 from tests.attack.sharing import SHARING, attack_sharing
@@ -31,6 +32,7 @@ from tests.wire.sample_requests import BODIES
 SIEGE = Siege(Bounds(slowest_ms=math.inf, end_s=math.inf))
 FRAMES = 2_000
 LOGINS = 300
+OWNER_ROUNDS = 5
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,27 @@ def test_share_groups() -> None:
     result = together.carry_out(SIEGE)
     assert not result.faults, result.faults
     assert result.inputs["locks renewed"] > 100_000
+
+
+@pytest.mark.ci
+def test_followers() -> None:
+    """Readers of the log of groups see each commit, whatever becomes of segments; one server has it, as one topic."""
+    together = Together(SIEGE.bounds)
+    for case in (followers.compacted, followers.started_in_vain, followers.second_server):
+        case(together, "again")
+    result = together.carry_out(replace(SIEGE, settings=followers.COMPACTING))
+    assert not result.faults, result.faults
+    assert result.inputs["servers refused"] == 2
+
+
+@pytest.mark.ci
+def test_owners() -> None:
+    """A replica that stood still until the other one had taken over answers nothing but NOT_COORDINATOR."""
+    result = attack_owners(OWNER_ROUNDS, seed=1, replay="again")
+    assert not result.faults, result.faults
+    if not result.inputs:
+        pytest.skip(result.notes[0])
+    assert result.inputs["take-overs"] > 0
 
 
 @pytest.mark.ci

@@ -120,11 +120,11 @@ class Difference:
         kafka: lines that only Apache Kafka brings about, as regular expressions.
         here: lines that only groupcoord brings about.
         status: whether the status may differ as well.
-        reason: why, and where it stands.
+        gap: what the page of gaps says of it.
     """
 
     command: str
-    reason: str
+    gap: str
     kafka: tuple[str, ...] = ()
     here: tuple[str, ...] = ()
     status: bool = False

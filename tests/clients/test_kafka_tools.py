@@ -18,7 +18,10 @@ from tests.clients.kafka_tools import (
     read_differences,
     run_all,
 )
+from tests.docs.markdown import DOCS
 from tests.storage.real_broker import LIBS, needs_kafka
+
+GAPS = DOCS / "gaps.md"
 
 needs_java, needs_broker = needs_kafka
 needs_tools = pytest.mark.skipif(
@@ -34,11 +37,12 @@ def test_every_command_has_an_answer_of_kafka() -> None:
 
 
 def test_every_difference_is_of_some_command() -> None:
-    """None is left of a command that is gone, and each has its reason."""
-    commands = read_commands()
+    """None is left of a command that is gone, and the page of gaps tells of each."""
+    commands, gaps = read_commands(), " ".join(GAPS.read_text("utf-8").replace("**", "").split())
     for entry in read_differences():
         assert any(entry.is_about(command) for command in commands), entry
         assert entry.kafka or entry.here, entry
+        assert entry.gap in gaps, entry
 
 
 def test_what_is_not_excused_is_told() -> None:

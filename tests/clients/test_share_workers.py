@@ -21,10 +21,11 @@ import pytest
 from groupcoord.cli.demo_processes import wait_until
 from groupcoord.records.batches import encode_batch
 from tests.clients.test_applications import APPLICATIONS, LONGEST_S, START_S, jars, running
+from tests.ports import free_port
 from tests.wire.kio_client import read_response, request_frame
 
 __all__ = ["jars"]
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("client_libraries", "jars")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("client_libraries")]
 
 PRODUCE, INCREMENTAL_ALTER_CONFIGS, DESCRIBE_SHARE_GROUP_OFFSETS = 0, 44, 90
 GROUP, GROUP_RESOURCE = "workers", 32
@@ -66,10 +67,10 @@ def lag(port: int) -> int:
     return sum(lags) if len(lags) == 2 and min(lags) >= 0 else -1
 
 
-def test_jobs_survive_workers_and_server(tmp_path: Path) -> None:
+def test_jobs_survive_workers_and_server(jars: Path, tmp_path: Path) -> None:
     """Three workers of whom one is killed again and again, as the server is: each job is got, and accepted once."""
     chance = random.Random(11)
-    port = _free_port()
+    port = free_port()
     data_dir = tmp_path / "data"
     settings = ("group.share.min.record.lock.duration.ms=1000", "group.share.record.lock.duration.ms=3000")
     arguments = [word for setting in settings for word in ("--set", setting)]
@@ -80,7 +81,7 @@ def test_jobs_survive_workers_and_server(tmp_path: Path) -> None:
         lives.append(tmp_path / f"worker-{len(lives)}.log")
         program = str(APPLICATIONS / "ShareWorker.java")
         process: subprocess.Popen[bytes] = stack.enter_context(
-            running(lives[-1], program, f"127.0.0.1:{port}", GROUP, "jobs")
+            running(lives[-1], jars, program, f"127.0.0.1:{port}", GROUP, "jobs")
         )
         return process
 
@@ -111,13 +112,6 @@ def test_jobs_survive_workers_and_server(tmp_path: Path) -> None:
     assert got == {f"job-{number}" for number in range(JOBS)}
     assert [job for job, count in accepted.items() if count > 1] == []
     assert len(accepted) > JOBS * 0.8  # whoever is killed can't say what it has accepted last
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _kill(server: subprocess.Popen[str]) -> None:

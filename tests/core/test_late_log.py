@@ -221,8 +221,9 @@ def test_a_return_waits_for_the_log(driver: Driver, returning: Group) -> None:
 
 
 def test_a_return_that_fails_late(driver: Driver, returning: Group) -> None:
-    """The old id is back with a full session."""
+    """The old id, fenced while its successor was on its way to the log, is back with a full session."""
     sent = returning.join("a", instance="a", session_ms=50_000)
+    assert returning.heartbeat("a-1", instance="a") is ErrorCode.FENCED_INSTANCE_ID
     driver.sleep(SESSION_MS - 1)
     returning.heartbeat("b-1")
     driver.refuse(NotEnoughReplicasError())
