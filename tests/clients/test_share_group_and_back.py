@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import time
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -29,6 +30,7 @@ OF_ONE_BROKER = {
     "share.coordinator.state.topic.min.isr": 1,
 }
 ACCEPT, RELEASE = 1, 2
+PATIENCE_S = 60.0
 
 pytestmark = [pytest.mark.slow, *needs_kafka]
 
@@ -42,7 +44,13 @@ class Worker:
         self._topic_id = topic_id
 
     def fetch(self) -> dict[int, int]:
-        """Take all that there is; return how often each record was delivered."""
+        """Take all that there is, once there is something; return how often each record was delivered."""
+        until_s = time.monotonic() + PATIENCE_S
+        while not (found := self._fetch()):
+            assert time.monotonic() < until_s, "there is nothing"
+        return found
+
+    def _fetch(self) -> dict[int, int]:
         partitions = [{"partition_index": 0, "acknowledgement_batches": []}]
         body = {
             "group_id": GROUP,

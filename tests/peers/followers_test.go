@@ -235,6 +235,19 @@ func readAll(t *testing.T, ctx context.Context, topic string, take func(*kgo.Rec
 	}
 }
 
+// kminion's first question: which version of Kafka has these APIs?
+func TestFranzGuessesTheVersion(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	told, err := kadm.NewClient(client(t)).ApiVersions(ctx)
+	must(t, err)
+	for _, broker := range told {
+		if guess := broker.VersionGuess(); guess != "v4.4" {
+			t.Fatalf("the version is taken for %s", guess)
+		}
+	}
+}
+
 // What transactions have become can be read, too.
 func TestFranzReadsTransactions(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
