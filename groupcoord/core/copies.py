@@ -102,11 +102,20 @@ def _elements(value: Any, memo: Memo) -> Any:
 def _mapping(value: Any, memo: Memo) -> Any:
     made = memo.get(id(value))
     if made is None:
-        made = memo[id(value)] = type(value)()
+        made = memo[id(value)] = {}
         hows = _HOWS
         for key, each in value.items():
             how = hows.get(type(each)) or _learn(type(each))
             made[key] = each if how is _same else how(each, memo)
+    return made
+
+
+def _counter(value: Any, memo: Memo) -> Any:
+    """Copy a counter, whose own way counts everything again."""
+    made = memo.get(id(value))
+    if made is None:
+        made = memo[id(value)] = Counter.__new__(Counter)
+        dict.update(made, value)
     return made
 
 
@@ -168,10 +177,11 @@ def _instance(value: Any, memo: Memo) -> Any:
     made = memo.get(id(value))
     if made is None:
         made = memo[id(value)] = object.__new__(type(value))
-        hows, attributes = _HOWS, made.__dict__
-        for name, each in value.__dict__.items():
-            how = hows.get(type(each)) or _learn(type(each))
-            attributes[name] = each if how is _same else how(each, memo)
+        theirs, attributes = value.__dict__, made.__dict__
+        attributes.update(theirs)
+        kinds = tuple(theirs), tuple(map(type, theirs.values()))
+        for name, how in _CHANGING.get(kinds) or _learn_changing(*kinds):
+            attributes[name] = how(attributes[name], memo)
     return made
 
 
@@ -179,7 +189,7 @@ _HOWS: dict[type, How] = {
     list: _elements,
     deque: _elements,
     dict: _mapping,
-    Counter: _mapping,
+    Counter: _counter,
     SortedDict: _sorted_mapping,
     set: _set,
     tuple: _tuple,
@@ -187,6 +197,16 @@ _HOWS: dict[type, How] = {
     Timer: _timer,
     Counters: _instance_with(Counters),
 }
+
+
+_CHANGING: dict[tuple[tuple[str, ...], tuple[type, ...]], tuple[tuple[str, How], ...]] = {}
+"""By the names of all attributes of an instance and the classes of their values: those that are copied, and how."""
+
+
+def _learn_changing(names: tuple[str, ...], kinds: tuple[type, ...]) -> tuple[tuple[str, How], ...]:
+    hows = [(name, _HOWS.get(kind) or _learn(kind)) for name, kind in zip(names, kinds, strict=True)]
+    found = _CHANGING[names, kinds] = tuple((name, how) for name, how in hows if how is not _same)
+    return found
 
 
 def _learn(kind: type) -> How:

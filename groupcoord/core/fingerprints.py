@@ -218,11 +218,7 @@ class _Walk:
     def of(self, value: Any) -> Any:
         """Return what stands for anything that has no meaning of its own."""
         kind = type(value)
-        if kind in PLAIN:
-            return value
-        if kind is str:
-            return self._text(value)
-        return (_WALKS.get(kind) or _learn(kind))(self, value)
+        return value if kind in PLAIN else (_WALKS.get(kind) or _learn(kind))(self, value)
 
     def _instance(self, value: Any) -> Any:
         known = self._walked.get(id(value))
@@ -233,28 +229,23 @@ class _Walk:
         if not kind.__dictoffset__:
             return kind.__name__, self._value(value)
         names = tuple(value.__dict__)
-        rules = _RULES_BY_NAME.get(names) or _learn_names(names)
-        return kind.__name__, names, self._attributes(rules, value.__dict__.values())
+        return kind.__name__, names, self._attributes(None, names, value.__dict__.values())
 
     def _value(self, value: Any) -> Any:
-        values_of, rules = _ATTRIBUTES.get(type(value)) or _learn_attributes(type(value))
-        return self._attributes(rules, values_of(value))
+        kind = type(value)
+        names, values_of = _ATTRIBUTES.get(kind) or _learn_attributes(kind)
+        return self._attributes(kind, names, values_of(value))
 
-    def _attributes(self, rules: Sequence[Rule | None], values: Iterable[Any]) -> Any:
-        """Return what stands for attributes; most are walked as anything is, and most of these are plain."""
-        found = []
-        for rule, each in zip(rules, values, strict=True):
-            if rule is None:
-                kind = type(each)
-                if kind in PLAIN:
-                    found.append(each)
-                elif kind is str:
-                    found.append(self._text(each))
-                else:
-                    found.append((_WALKS.get(kind) or _learn(kind))(self, each))
-            else:
-                found.append(rule(self, each))
+    def _attributes(self, kind: type | None, names: tuple[str, ...], values: Iterable[Any]) -> Any:
+        """Return what stands for attributes: most are plain, and stand for themselves."""
+        found = list(values)
+        key = kind, names, tuple(map(type, found))
+        for place, rule in _WALKED.get(key) or _learn_walked(key):
+            found[place] = rule(self, found[place])
         return tuple(found)
+
+    def _string(self, value: Any) -> Any:
+        return self._text(value)
 
     def _sequence(self, value: Any) -> Any:
         return tuple([each if type(each) in PLAIN else self.of(each) for each in value])
@@ -308,36 +299,45 @@ _RULES: dict[str, Rule] = {
     "steady": _Walk._is_steady,
 }
 
-_RULES_OF: dict[type, dict[str, Rule]] = {
+_RULES_OF: dict[type | None, dict[str, Rule]] = {
     HeldTasks: {"active": _Walk._epoch_of},
     StreamsGroupTopologyRecord: {"epoch": _Walk.of},
 }
 """What holds for some classes alone: since when a member has a task, and a number that the application gives."""
 
 _WALKS: dict[type, Rule] = {
+    str: _Walk._string,
     bytes: lambda walk, value: value,
     UUID: lambda walk, value: value.bytes,
     Timer: _Walk._nothing,
     TimerKey: _Walk._of_key,
 }
 
-_RULES_BY_NAME: dict[tuple[str, ...], tuple[Rule | None, ...]] = {}
-"""By the names of all attributes of an instance, in order: how each is walked; None: as anything is."""
+Walked = tuple[type | None, tuple[str, ...], tuple[type, ...]]
+"""A class whose attributes have rules of their own, the names of attributes, and the classes of their values."""
 
-_ATTRIBUTES: dict[type, tuple[Callable[[Any], Iterable[Any]], tuple[Rule | None, ...]]] = {}
-"""By a class whose instances have the same attributes: what gets their values, and how each is walked."""
+_WALKED: dict[Walked, tuple[tuple[int, Rule], ...]] = {}
+"""The places of the attributes that don't stand for themselves, and how each is walked."""
 
-
-def _learn_names(names: tuple[str, ...]) -> tuple[Rule | None, ...]:
-    rules = tuple(_Walk._nothing if name in LEFT_OUT else _RULES.get(name) for name in names)
-    return _RULES_BY_NAME.setdefault(names, rules)
+_ATTRIBUTES: dict[type, tuple[tuple[str, ...], Callable[[Any], Iterable[Any]]]] = {}
+"""By a class whose instances have the same attributes: their names, and what gets their values."""
 
 
-def _learn_attributes(kind: type) -> tuple[Callable[[Any], Iterable[Any]], tuple[Rule | None, ...]]:
+def _learn_walked(key: Walked) -> tuple[tuple[int, Rule], ...]:
+    of_class, names, kinds = key
+    rules = {**_RULES, **_RULES_OF.get(of_class, {}), **dict.fromkeys(LEFT_OUT, _Walk._nothing)}
+    walks = [
+        rules.get(name) or (None if kind in PLAIN else _WALKS.get(kind) or _learn(kind))
+        for name, kind in zip(names, kinds, strict=True)
+    ]
+    found = _WALKED[key] = tuple((place, walk) for place, walk in enumerate(walks) if walk is not None)
+    return found
+
+
+def _learn_attributes(kind: type) -> tuple[tuple[str, ...], Callable[[Any], Iterable[Any]]]:
     fields = getattr(kind, "_fields", None) or tuple(each.name for each in getattr(kind, "__attrs_attrs__", ()))
-    names = [name for name in fields or attributes_of(kind) if name not in LEFT_OUT]
-    rules = {**_RULES, **_RULES_OF.get(kind, {})}
-    found = _ATTRIBUTES[kind] = values_of(names), tuple(rules.get(name) for name in names)
+    names = tuple(name for name in fields or attributes_of(kind) if name not in LEFT_OUT)
+    found = _ATTRIBUTES[kind] = names, values_of(names)
     return found
 
 

@@ -42,7 +42,7 @@ class SavedState:
         parts: of the coordinator to which the values refer.
     """
 
-    values: tuple[tuple[Any, ...], ...]
+    values: tuple[Any, ...]
     parts: tuple[Any, ...]
 
 
@@ -52,6 +52,9 @@ class Forkable:
     _arguments: dict[str, Any]
     _partitions: PartitionTable
     clock: Clock
+    _filled: tuple[Partition | None, ...] = ()
+    _places: tuple[tuple[Any, str], ...] = ()
+    _parts: tuple[Any, ...] = ()
 
     def fork(self, **changes: Any) -> Self:
         """Return another coordinator in the same state, which goes on by itself.
@@ -88,7 +91,7 @@ class Forkable:
         found = []
         for part, names in places(self):
             values = [getattr(part, name) for name in names]
-            found.append(tuple([each if type(each) in SMALL else copied(each, memo) for each in values]))
+            found += [each if type(each) in SMALL else copied(each, memo) for each in values]
         return SavedState(tuple(found), tuple(parts(self)))
 
     def restore(self, saved: SavedState) -> None:
@@ -97,19 +100,32 @@ class Forkable:
         Args:
             saved: as :meth:`save` returned it; it can be used again.
         """
-        statuses = saved.values[0][0]
-        for index, status in enumerate(statuses):
-            is_active = self._partitions.active[index] is not None
-            if is_active != (status is PartitionStatus.ACTIVE):
-                made = None if is_active else self._make_partition(index, 0)  # type: ignore[attr-defined]
-                self._partitions.active[index] = made
-        memo: Memo = {id(theirs): ours for theirs, ours in zip(saved.parts, parts(self), strict=True)}
-        for (part, names), values in zip(places(self), saved.values, strict=True):
-            for name, value in zip(names, values, strict=True):
-                if type(value) in SMALL:
-                    setattr(part, name, value)
-                else:
-                    _put(part, name, value, memo)
+        active = self._partitions.active
+        for index, status in enumerate(saved.values[0]):
+            if status is not PartitionStatus.ACTIVE:
+                active[index] = None
+            elif active[index] is None:
+                active[index] = self._partition_to_fill(index)
+        if self._filled != (filled := tuple(active)):
+            self._filled = filled
+            self._places = tuple((part, name) for part, names in places(self) for name in names)
+            self._parts = tuple(parts(self))
+        memo: Memo = {id(theirs): ours for theirs, ours in zip(saved.parts, self._parts, strict=True)}
+        for (part, name), value in zip(self._places, saved.values, strict=True):
+            if type(value) in SMALL:
+                setattr(part, name, value)
+                continue
+            there = getattr(part, name)
+            if type(value) not in LARGE or type(there) not in LARGE:
+                if value is not there:
+                    setattr(part, name, copied(value, memo))
+            elif value or there:
+                _fill(there, value, memo)
+
+    def _partition_to_fill(self, index: int) -> Partition:
+        """Return a log partition to be filled: the one that was filled last, as all that can change in it is put in."""
+        known = self._filled[index] if self._filled else None
+        return known or self._make_partition(index, 0)  # type: ignore[attr-defined]
 
     def fingerprint(self, names: Names = AS_THEY_ARE) -> bytes:
         """Return what stands for the state that this coordinator is in: 16 bytes, in every process the same.
@@ -125,13 +141,8 @@ class Forkable:
         return fingerprint_of(list(self._partitions), self.clock.now_ms(), names)
 
 
-def _put(part: Any, name: str, value: Any, memo: Memo) -> None:
-    """Let an attribute have a copy of a value. What is large stays the object that it is, as others refer to it."""
-    there = getattr(part, name)
-    if type(value) not in LARGE or type(there) not in LARGE:
-        if value is not there:
-            setattr(part, name, copied(value, memo))
-        return
+def _fill(there: Any, value: Any, memo: Memo) -> None:
+    """Let what is large have in it what a copy of another one has: it stays the object that it is."""
     if there:
         there.clear()
     if value:

@@ -214,9 +214,14 @@ class _Search:
             key = place if process.instance_id else (process.protocol, str(sorted(process.options.items())))
             alike.setdefault(key, []).append(place)
         self._groups = [places for places in alike.values() if len(places) > 1]
+        self._has_consumers = any(process.protocol == "consumer" for process in processes)
+        self._all_are_alike = len(alike) == 1
         self._first = {place: places[0] for places in alike.values() for place in places}
         self._steps_of = [_steps_of(processes[self._first[place]].name, turns.scope) for place in range(len(processes))]
         self._also = steps_of(turns.scope.also)
+        self._own_steps: dict[tuple[int, int], list[tuple[Step, int]]] = {}
+        self._nobodys_steps: dict[int, list[tuple[Step, int]]] = {}
+        self._claims: dict[int, frozenset[tuple[Any, int]]] = {}
         self._may_end = [process.instance_id is not None or len(alike) == len(processes) for process in processes]
         first: State = 0, (0,) * len(processes)
         self.states: dict[State, int] = {first: 0}
@@ -231,34 +236,45 @@ class _Search:
 
     # ------------------------------------------------------------ what can happen next
 
-    def _steps(self, core: int, forms: tuple[int, ...]) -> Iterator[tuple[Step, int]]:
-        """Yield what can happen: the step, and whose it is; -1: nobody's."""
-        all_forms, words = self.turns.forms, self._scope.words
+    def _steps(self, core: int, forms: tuple[int, ...]) -> list[tuple[Step, int]]:
+        """Return what can happen: the step, and whose it is; -1: nobody's."""
+        found: list[tuple[Step, int]] = []
         for place, form in enumerate(forms):
-            if place != self._first[place] and form in forms[self._first[place] : place]:
+            first = self._first[place]
+            if place != first and form in forms[first:place]:
                 continue  # one of those who stand alike is enough
-            steps = self._steps_of[place]
-            if not form:
-                yield steps["start"], place
-                continue
-            _, waits, phase, member_id, _, owned, *_ = all_forms[form]
-            if waits < 0:
-                yield steps["go"], place
-                if phase == "stable" and owned:
-                    if "commit" in words:
-                        yield steps["commit"], place
-                    if "txn" in words and self._may_end[place]:
-                        yield steps["txn"], place
-                if member_id is not None and phase != "joining":
-                    yield from ((steps[word], place) for word in OF_MEMBERS if word in words)
-            elif "retry" in words:
-                yield steps["retry"], place
-            if "die" in words:
-                yield steps["die"], place
-        yield from ((step, -1) for step in self._steps_of_nobody(core))
+            own = self._own_steps.get((place, form))
+            if own is None:
+                own = self._own_steps[place, form] = [(step, place) for step in self._steps_of_one(place, form)]
+            found += own
+        in_flight = self.turns.cores[core].in_flight
+        nobodys = self._nobodys_steps.get(in_flight)
+        if nobodys is None:
+            nobodys = self._nobodys_steps[in_flight] = [(step, -1) for step in self._steps_of_nobody(in_flight)]
+        return found + nobodys
 
-    def _steps_of_nobody(self, core: int) -> Iterator[Step]:
-        words, in_flight = self._scope.words, self.turns.cores[core].in_flight
+    def _steps_of_one(self, place: int, form: int) -> Iterator[Step]:
+        steps, words = self._steps_of[place], self._scope.words
+        if not form:
+            yield steps["start"]
+            return
+        _, waits, phase, member_id, _, owned, *_ = self.turns.forms[form]
+        if waits < 0:
+            yield steps["go"]
+            if phase == "stable" and owned:
+                if "commit" in words:
+                    yield steps["commit"]
+                if "txn" in words and self._may_end[place]:
+                    yield steps["txn"]
+            if member_id is not None and phase != "joining":
+                yield from (steps[word] for word in OF_MEMBERS if word in words)
+        elif "retry" in words:
+            yield steps["retry"]
+        if "die" in words:
+            yield steps["die"]
+
+    def _steps_of_nobody(self, in_flight: int) -> Iterator[Step]:
+        words = self._scope.words
         if "time" in words:
             yield Step("time")
         if in_flight:
@@ -304,7 +320,7 @@ class _Search:
                     asked[own] = None
         self.crew.take(list(asked))
         looks = dict[tuple[int, int], None]()
-        for number in numbers if any(process.protocol == "consumer" for process in self._scope.processes) else ():
+        for number in numbers if self._has_consumers else ():
             core, forms = self._listed[number]
             for step, place in self._steps(core, forms):
                 try:
@@ -336,19 +352,24 @@ class _Search:
 
     def _after(self, core: int, forms: tuple[int, ...], step: Step, place: int) -> tuple[int, list[int]]:
         """Return what a step comes to, each process where it was."""
+        after = list(forms)
         if step.word == "die":
-            return core, [0 if other == place else form for other, form in enumerate(forms)]
+            after[place] = 0
+            return core, after
         turns = self.turns
         turn: Turn = turns.turn(core, step, forms[place] if place >= 0 else 0)
-        if turn.is_quiet:
-            after = list(forms)
-        else:
-            after = [form if other == place else turns.beside(turn, form) for other, form in enumerate(forms)]
+        if not turn.is_quiet:
+            for other, form in enumerate(forms):
+                if other != place and form:
+                    after[other] = turns.beside(turn, form)
         if place >= 0:
             after[place] = turn.form
         return turn.core, after
 
     def _sorted(self, core: int, forms: list[int]) -> State:
+        if self._all_are_alike:
+            forms.sort()
+            return core, tuple(forms)
         for places in self._groups:
             for place, form in zip(places, sorted([forms[place] for place in places]), strict=True):
                 forms[place] = form
@@ -357,17 +378,25 @@ class _Search:
     def _check(self, state: State) -> None:
         """Look at what clients believe, each by itself and all together."""
         core, forms = state
-        owners: dict[tuple[Any, int], int] = {}
-        for place, form in enumerate(forms):
+        owned: frozenset[tuple[Any, int]] = frozenset()
+        for form in forms:
             if not form:
                 continue
-            self.turns.check_seen(core, form)
-            if self._scope.processes[place].protocol == "classic":
-                _, _, _, _, epoch, owned, *_ = self.turns.forms[form]
-                for index in owned or ():
-                    if owners.setdefault((epoch, index), place) != place:
-                        message = f"in one generation two members own partition {index}"
-                        raise BrokenTurnError(BrokenLaw(0, "one_owner_in_a_generation", message))
+            if self._has_consumers:
+                self.turns.check_seen(core, form)
+            claims = self._claims.get(form)
+            if claims is None:
+                claims = self._claims[form] = frozenset(self._claims_of(form))
+            for _, index in owned & claims:
+                message = f"in one generation two members own partition {index}"
+                raise BrokenTurnError(BrokenLaw(0, "one_owner_in_a_generation", message))
+            owned |= claims
+
+    def _claims_of(self, form: int) -> Iterator[tuple[Any, int]]:
+        """Yield what a classic client believes to own, and since which generation."""
+        place, _, _, _, epoch, owned, *_ = self.turns.forms[form]
+        if self._scope.processes[place].protocol == "classic":
+            yield from ((epoch, index) for index in owned or ())
 
     # ------------------------------------------------------------ the way there
 

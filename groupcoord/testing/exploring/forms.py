@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from groupcoord.testing.exploring.scope import FAR_MS, Process
 from groupcoord.testing.heartbeat_members import ShareMember, StreamsMember
 from groupcoord.testing.kip848_consumers import Kip848Consumer
 
-__all__ = ["Form", "Labels", "View", "consumer_of", "form_of"]
+__all__ = ["Form", "Labels", "View", "consumer_of", "form_of", "renamed"]
 
 NOBODYS = -1
 """Stands for an id that the coordinator doesn't know, and for no token."""
@@ -159,6 +159,14 @@ ATTRIBUTES: Mapping[type, Mapping[str, tuple[Encode, Encode]]] = MappingProxyTyp
 )
 """What changes of a consumer of each class, and how it gets into a form and out of it."""
 
+_RENAMED: Mapping[type, Sequence[tuple[int, tuple[Encode, Encode]]]] = MappingProxyType(
+    {
+        kind: [(place, ways) for place, ways in enumerate(attributes.values(), 1) if ways in (_EPOCH, _ID, _IDS)]
+        for kind, attributes in ATTRIBUTES.items()
+    }
+)
+"""What of that depends on how the coordinator calls clients: its place in a form, and the way in and out."""
+
 
 def form_of(consumer: Consumer, token: int | None, view: View) -> Form:
     """Return what stands for a consumer.
@@ -171,6 +179,24 @@ def form_of(consumer: Consumer, token: int | None, view: View) -> Form:
     waits = NOBODYS if token is None or token not in view.tokens else view.tokens.index(token)
     attributes = ATTRIBUTES[type(consumer)]
     return waits, *[encode(getattr(consumer, name), view) for name, (encode, _) in attributes.items()]
+
+
+def renamed(kind: type, form: Form, before: View, after: View) -> Form:
+    """Return what stands for a consumer that was told nothing, when its coordinator calls clients by other names.
+
+    Args:
+        kind: the consumer's class.
+        form: what stood for it.
+        before: how clients were called.
+        after: how they are called.
+    """
+    found = list(form)
+    if form[0] != NOBODYS:
+        token = before.tokens[form[0]]
+        found[0] = after.tokens.index(token) if token in after.tokens else NOBODYS
+    for place, (encode, decode) in _RENAMED[kind]:
+        found[place] = encode(decode(form[place], before), after)
+    return tuple(found)
 
 
 def consumer_of(

@@ -8,7 +8,6 @@ clients with one protocol are interchangeable.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from typing import Any, NamedTuple
@@ -43,7 +42,7 @@ from groupcoord.laws import (
 )
 from groupcoord.log_store import LogRecords, LogStore, MemoryLogStore
 from groupcoord.testing.consumers import TOPIC, Consumer
-from groupcoord.testing.exploring.forms import Form, Labels, View, consumer_of, form_of
+from groupcoord.testing.exploring.forms import NOBODY, NOBODYS, Form, Labels, View, consumer_of, form_of, renamed
 from groupcoord.testing.exploring.playing import BrokenLaw
 from groupcoord.testing.exploring.scope import Scope
 from groupcoord.testing.exploring.stage import LOG_PARTITION, Law, MakeCoordinator, Stage
@@ -179,6 +178,7 @@ class Turns:
         self.steps = 0
         self._stage = Stage(scope, make_log_store=make_log_store, make_coordinator=make_coordinator)
         self._laws = tuple(laws)
+        self._kinds = [type(process.consumer(scope.group_id, NOBODY)) for process in scope.processes]
         self._issued: dict[str, None] = {}
         self._stage.new_member_id = self._new_member_id  # type: ignore[method-assign]
         self._stage.boot()
@@ -227,7 +227,8 @@ class Turns:
         assert core.saved is not None
         coordinator, log, held, now_ms, outstanding, taken_back, promised, topics, to_come, ids = core.saved
         stage.clock._now_ms = now_ms
-        stage._ids = Counter(ids)
+        dict.clear(stage._ids)
+        dict.update(stage._ids, ids)
         stage.store.store = _copy_of(log)
         stage.store._held = [(ticket, LogRecords(records.values, records.timestamp_ms)) for ticket, records in held]
         stage.store.mend()
@@ -471,20 +472,17 @@ class Turns:
 
     def _beside(self, turn: Turn, form: int) -> int:
         place, *own = self.forms[form]
-        consumer = self._consumer(place, tuple(own), turn.before)
         waits = own[0]
-        token: int | None = turn.before.tokens[waits] if consumer.is_waiting else None
-        if consumer.is_waiting and (waits in turn.answers or turn.is_lost):
-            if waits in turn.fenced:
-                raise BrokenTurnError(
-                    BrokenLaw(0, "check_fenced", f"{consumer} is fenced, and nobody has taken its place")
-                )
-            try:
-                consumer.receive(turn.answers.get(waits))
-            except Exception as error:
-                raise BrokenTurnError(BrokenLaw.of(error, 0)) from error
-            token = None
-        return self.number_of((place, *form_of(consumer, token, turn.after))) if consumer.is_alive else 0
+        if waits == NOBODYS or not (waits in turn.answers or turn.is_lost):
+            return self.number_of((place, *renamed(self._kinds[place], tuple(own), turn.before, turn.after)))
+        consumer = self._consumer(place, tuple(own), turn.before)
+        if waits in turn.fenced:
+            raise BrokenTurnError(BrokenLaw(0, "check_fenced", f"{consumer} is fenced, and nobody has taken its place"))
+        try:
+            consumer.receive(turn.answers.get(waits))
+        except Exception as error:
+            raise BrokenTurnError(BrokenLaw.of(error, 0)) from error
+        return self.number_of((place, *form_of(consumer, None, turn.after))) if consumer.is_alive else 0
 
     # ------------------------------------------------------------ laws
 
