@@ -5,12 +5,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 sys.path.insert(0, __file__.rpartition("/")[0])
 from worker import Worker
+
+STUCK_S = 8.0
+CLOSE_WITHIN_S = 3.0
 
 
 class TransactionalWorker(Worker):
@@ -44,11 +49,27 @@ class TransactionalWorker(Worker):
                     self.producer.produce(self.output, message.value())
             ends = {(message.topic(), message.partition()): message.offset() + 1 for message in messages}
             offsets = [TopicPartition(topic, index, offset) for (topic, index), offset in ends.items()]
-            self.producer.send_offsets_to_transaction(offsets, self.consumer.consumer_group_metadata(), 20.0)
+            self.send_offsets(offsets)
             self.end_transaction()
         except KafkaException as error:
             print("not booked:", error, flush=True)
             self.give_up(error.args[0])
+
+    def send_offsets(self, offsets: list[TopicPartition]) -> None:
+        """Let offsets be part of the transaction; this may never come back, see docs/client-bugs.md."""
+        watchdog = threading.Timer(STUCK_S, self.give_way)
+        watchdog.start()
+        try:
+            self.producer.send_offsets_to_transaction(offsets, self.consumer.consumer_group_metadata(), 20.0)
+        finally:
+            watchdog.cancel()
+
+    def give_way(self) -> None:
+        """Leave the group, if that can be had, and end: who comes next ends the transaction by its id."""
+        leaving = threading.Thread(target=self.close, daemon=True)
+        leaving.start()
+        leaving.join(CLOSE_WITHIN_S)
+        os._exit(1)
 
     def end_transaction(self) -> None:
         """Commit, and ask again for as long as the answer is not known."""
@@ -76,7 +97,8 @@ class TransactionalWorker(Worker):
                 self.consumer.seek(TopicPartition(place.topic, place.partition, max(place.offset, 0)))
         except KafkaException as failed:
             print("starts again:", failed, flush=True)
-            sys.exit(1)  # it does not know where it stands
+            self.close()  # it does not know where it stands, and others need not wait for its session
+            sys.exit(1)
 
     def assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Go on where the group was."""

@@ -231,25 +231,38 @@ def transaction_coordinator_moves(stage: Stage) -> None:
 def _errors(api: str, lasting: tuple[str, ...], single: tuple[str, ...], stage: Stage) -> None:
     """Answer an API with each error once; with those that a broker may give for a while, for a while, too."""
     for code in (*lasting, *single):
+        _settle(api, stage)
         with stage.server.fail_next(api, code) as fault:
             _provoke(api, stage)
             stage.meet(fault, within_s=5.0)
     for code in lasting:
+        _settle(api, stage)
         with stage.server.fail_next(api, code, times=None) as fault:
             _provoke(api, stage)
             stage.meet(fault, within_s=5.0)
             stage.pause(FOR_A_WHILE_S / len(lasting))
 
 
+OF_REBALANCES = ("JoinGroup", "SyncGroup", "OffsetFetch")
+"""What members ask only when partitions are given out."""
+
+
+def _settle(api: str, stage: Stage) -> None:
+    """Wait for a group that can be disturbed, before requests of an API are answered with errors."""
+    if api in OF_REBALANCES:
+        stage.wait(stage.is_at_rest, stage.plan.within_s)
+
+
 def _provoke(api: str, stage: Stage) -> None:
     """See to it that requests of an API come soon."""
-    if api in ("JoinGroup", "SyncGroup"):
-        stage.wait(stage.is_at_rest, stage.plan.within_s)
+    if api == "OffsetFetch":
+        stage.forget_member(stage.first)
+    elif api in OF_REBALANCES:
         try:
             stage.server.begin_rebalance(GROUP_ID)
         except LookupError:
             return  # it rebalances already
-    elif api in ("FindCoordinator", "OffsetFetch"):
+    elif api == "FindCoordinator":
         stage.server.drop_connections()
 
 
@@ -323,6 +336,7 @@ def lost_answers_to_commits(stage: Stage) -> None:
 def lost_answers_to_members(stage: Stage) -> None:
     """Members are known to the coordinator by what they were never told."""
     for api in ("JoinGroup", "SyncGroup") if stage.plan.protocol == "classic" else (_heartbeat(stage),):
+        _settle(api, stage)
         with stage.server.disconnect_next(api, after=True) as fault:
             _provoke(api, stage)
             stage.meet(fault)
@@ -360,6 +374,7 @@ def coordinator_moves(stage: Stage) -> None:
 
 def _moves_during(api: str, stage: Stage) -> None:
     """Let requests of an API wait, and move the coordinator before they go on."""
+    _settle(api, stage)
     with stage.server.hold(api, times=1) as held:
         _provoke(api, stage)
         if stage.meet(held):

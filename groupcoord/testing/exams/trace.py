@@ -33,7 +33,7 @@ from groupcoord.testing.asserting.record_bytes import decode_records
 from groupcoord.testing.asserting.requests import ReceivedRequest
 from groupcoord.testing.asserting.summaries import describe_answer, describe_request, errors_of, is_routine
 from groupcoord.testing.exams.breach import Breach
-from groupcoord.testing.exams.share_trace import ShareTrace
+from groupcoord.testing.exams.share_trace import Place, ShareTrace
 from groupcoord.wire.broker_messages import Produce
 from groupcoord.wire.share_messages import ShareAcknowledge, ShareFetch
 
@@ -176,10 +176,18 @@ class Trace:
             self._last.clear()
         self.note("", text)
 
-    def unprocessed(self, partition: int, end_offset: int) -> list[int]:
-        """Return the offsets below ``end_offset`` that nobody has processed."""
+    def unprocessed(self, partition: int, end_offset: int, written: Mapping[Place, int] | None = None) -> list[int]:
+        """Return the offsets below ``end_offset`` that nobody has processed.
+
+        Args:
+            partition: of the topic.
+            end_offset: where to end.
+            written: how often each record stands in the output, if not all that was written there counts.
+        """
         with self._lock:
-            return [offset for offset in range(end_offset) if not self.processed.get((partition, offset))]
+            counts, known = self.processed if written is None else written, self.shared.unreadable
+            places = [(partition, offset) for offset in range(end_offset)]
+            return [place[1] for place in places if not counts.get(place) and place not in known]
 
     # ------------------------------------------------------------ what the server tells
 
@@ -319,7 +327,8 @@ class Trace:
                 if result.error_code is ErrorCode.NONE:
                     for index, offset in numbers_in(partition.records):
                         self.processed[index, offset] += 1
-                        self._look_for_trespass(who, seat, index, offset)
+                        if message.transactional_id is None:  # else its end says whether that was work at all
+                            self._look_for_trespass(who, seat, index, offset)
                         self.shared.worked(who, (index, offset), self.now_s)
                 else:
                     self._note_fencing(who, seat, [result.error_code])
