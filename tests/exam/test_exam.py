@@ -15,6 +15,8 @@ from groupcoord.testing.exams import SCENARIOS, Breach, CommandError, Event, Law
 from groupcoord.testing.exams.call import command_for
 from groupcoord.testing.exams.laws import judge
 from groupcoord.testing.exams.report import exam_junit, exam_page, in_lines
+from groupcoord.testing.exams.stage import TOPIC, Stage
+from groupcoord.testing.faults.control import Control
 from tests.tables import as_one_test
 
 from .rounds import of_worker
@@ -150,6 +152,29 @@ def test_a_program_that_cannot_start_is_an_error() -> None:
         test(SCENARIOS[0])
 
 
+def test_offsets_expire_and_records_do_not(tmp_path: Path) -> None:
+    """After the time that the exam lets pass, nothing is committed, and all that came is there to be read again."""
+    with Stage(Plan(("x",)), tmp_path, {}) as stage:
+        stage.produce(0)
+        stage.commit({0: 1})
+        assert stage.places() == {0: 1}
+        stage.begin_anew()
+        assert stage.wait(lambda: not stage.places(), 5.0)
+        assert [record.value for record in stage.server.records(TOPIC)] == [b"0-0"]
+
+
+def test_errors_of_rebalances_begin_when_the_group_is_at_rest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Else each would last until the exam gives up waiting, and members would be out before it is over."""
+    active: list[list[str]] = []
+    with Stage(Plan(("x",)), tmp_path, {}) as stage:
+        monkeypatch.setattr(stage, "wait", lambda *_: active.append(stage.server.control(Control.describe_faults)))
+        monkeypatch.setattr(stage, "meet", lambda *_, **__: True)
+        monkeypatch.setattr(stage, "pause", lambda *_: True)
+        next(one for one in SCENARIOS if one.name == "errors-of-JoinGroup").happen(stage)
+    assert active
+    assert not any(active)
+
+
 @pytest.mark.ci
 def test_a_right_program_passes_by_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A program that loses nothing passes; a page and a JUnit file are written."""
@@ -180,6 +205,7 @@ def test_a_right_program_passes_by_command(tmp_path: Path, capfd: pytest.Capture
 
 test_a_function_is_examined = pytest.mark.ci(exam(work, only=["^session-ends$"]))
 test_offsets_that_go_back_are_worked_off = pytest.mark.ci(exam(COMMAND, only=["^offsets", "^slow-processing$"]))
+test_what_was_not_sent_is_not_committed = pytest.mark.ci(exam(COMMAND, only=["^killed$"], declared="nothing"))
 test_a_topic_is_made_again = pytest.mark.ci(exam(COMMAND, only=["made-again"], protocol="consumer"))
 test_log_ins_are_renewed = pytest.mark.ci(exam(COMMAND, only=["^login"], security_protocol="SASL_SSL"))
 test_queue_workers_survive = pytest.mark.ci(exam(QUEUE_COMMAND, only=["^killed", "^locks"], protocol="share"))

@@ -32,6 +32,10 @@ from groupcoord.testing.asserting.record_bytes import RecordFields, encode_recor
 from groupcoord.testing.asserting.requests import ReceivedRequest
 from groupcoord.testing.exams.trace import Trace
 from groupcoord.wire.broker_messages import (
+    Fetch,
+    FetchedPartitionData,
+    FetchedTopicData,
+    FetchResponse,
     Produce,
     ProducedPartition,
     ProducedTopic,
@@ -46,8 +50,8 @@ TOPIC_ID = UUID(int=7)
 class Stand:
     """A trace, and what instances say to a broker and are told."""
 
-    def __init__(self, works_late_s: float = 3.0) -> None:
-        self.trace = Trace("exam", "in", "out", {TOPIC_ID: "in"}.get, works_late_s=works_late_s)
+    def __init__(self, works_late_s: float = 3.0, output: str | None = "out") -> None:
+        self.trace = Trace("exam", "in", output, {TOPIC_ID: "in"}.get, works_late_s=works_late_s)
         self.numbers = count(1)
 
     def say(self, who: str, message: object, answer: object) -> None:
@@ -69,11 +73,21 @@ class Stand:
         results = (TopicResult("in", None, (PartitionResult(partition, code),)),)
         self.say(who, asked, OffsetCommitResponse(results))
 
-    def produce(self, who: str, *numbers: str, code: ErrorCode = ErrorCode.NONE) -> None:
+    def produce(
+        self, who: str, *numbers: str, code: ErrorCode = ErrorCode.NONE, transactional_id: str | None = None
+    ) -> None:
         """An instance writes what it has processed."""
         batch = encode_records([RecordFields(0, None, number.encode(), ()) for number in numbers])
-        asked = Produce((ProduceTopic("out", UUID(int=0), (ProducePartition(0, batch),)),))
+        topics = (ProduceTopic("out", UUID(int=0), (ProducePartition(0, batch),)),)
+        asked = Produce(topics, transactional_id=transactional_id)
         self.say(who, asked, ProduceResponse((ProducedTopic("out", UUID(int=0), (ProducedPartition(0, code),)),)))
+
+    def fetch(self, who: str, partition: int, count: int) -> None:
+        """An instance is sent the first records of a partition."""
+        batch = encode_records([RecordFields(0, None, b"", ()) for _ in range(count)])
+        answer = FetchedPartitionData(partition, ErrorCode.NONE, records=(batch[:20], batch[20:]))
+        topics = (FetchedTopicData(None, TOPIC_ID, (answer,)),)
+        self.say(who, Fetch(()), FetchResponse(topics=topics))
 
 
 NAMES = (
@@ -234,3 +248,36 @@ def test_who_was_late_by_a_generation_is_not_fenced() -> None:
     assert stand.trace.seats["a"].fenced_by == "ILLEGAL_GENERATION"
     stand.say("a", Heartbeat("exam", 4, "m"), HeartbeatResponse(ErrorCode.NONE))
     assert stand.trace.seats["a"].fenced_s is None
+
+
+def test_without_an_output_a_commit_must_not_pass_what_was_sent() -> None:
+    """Nobody can have processed what was sent to nobody: whoever of the group it was sent to."""
+    stand = Stand(output=None)
+    stand.fetch("b", 0, 3)
+    stand.commit("a", 0, 3)
+    assert not stand.trace.ahead
+    stand.commit("a", 0, 4)
+    assert [(each.who, each.text) for each in stand.trace.ahead] == [
+        ("a", "commits 4 of partition 0, and record 0-3 was sent to nobody")
+    ]
+
+
+def test_work_in_a_transaction_is_no_trespass() -> None:
+    """Its end says whether it was work at all: who has lost a partition can't commit it."""
+    stand = Stand(works_late_s=-1.0)
+    stand.sync("a", 0)
+    stand.sync("a")
+    stand.sync("b", 0)
+    stand.produce("a", "0-0", transactional_id="t")
+    assert not stand.trace.trespasses
+    stand.produce("a", "0-1")
+    assert len(stand.trace.trespasses) == 1
+
+
+def test_what_is_not_written_for_readers_of_what_is_committed_is_missing() -> None:
+    """What was only written in a transaction that was given up is not processed; what nobody can read need not be."""
+    stand = Stand()
+    stand.produce("a", "0-0", "0-1", transactional_id="t")
+    stand.trace.excuse(0, 2)
+    assert stand.trace.unprocessed(0, 3) == []
+    assert stand.trace.unprocessed(0, 3, {(0, 1): 1}) == [0]

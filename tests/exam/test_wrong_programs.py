@@ -68,6 +68,12 @@ def _assert_caught(program: str, name: str, scenario: str, law: Law, **options: 
     assert [verdict.law for verdict in result.broken] == [law], (result.verdicts, result.events[-30:])
 
 
+@pytest.mark.slow
+def test_what_nobody_was_sent_is_noticed_without_an_output() -> None:
+    """A program that begins at the end commits what it can't have read, wherever it keeps what it does."""
+    _assert_caught("wrong_workers.py", "starts-at-the-end", "quiet", Law.AHEAD, declared="nothing")
+
+
 def test_every_way_is_tried() -> None:
     """No wrong program is forgotten."""
     assert set(CAUGHT) == set(wrong_workers.WAYS)

@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 sys.path.insert(0, __file__.rpartition("/")[0])
 from worker import Worker
@@ -66,6 +66,7 @@ class TransactionalWorker(Worker):
 
     def give_way(self) -> None:
         """Leave the group, if that can be had, and end: who comes next ends the transaction by its id."""
+        self.is_over = True
         leaving = threading.Thread(target=self.close, daemon=True)
         leaving.start()
         leaving.join(CLOSE_WITHIN_S)
@@ -92,17 +93,12 @@ class TransactionalWorker(Worker):
         except KafkaException:
             self.begin()
         try:
-            places = self.consumer.committed(self.consumer.assignment(), 20.0)
-            for place in places:
+            for place in self.asked_for(self.consumer.assignment()):
                 self.consumer.seek(TopicPartition(place.topic, place.partition, max(place.offset, 0)))
         except KafkaException as failed:
             print("starts again:", failed, flush=True)
             self.close()  # it does not know where it stands, and others need not wait for its session
             sys.exit(1)
-
-    def assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Go on where the group was."""
-        consumer.incremental_assign(partitions)
 
 
 if __name__ == "__main__":

@@ -11,9 +11,11 @@ import sys
 import time
 from typing import Any, ClassVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 BATCH = 20
+ASK_WITHIN_S = 5.0
+ASK_AGAIN_S = 0.2
 
 
 def login() -> dict[str, str]:
@@ -44,6 +46,7 @@ class Worker:
     PRODUCER: ClassVar[dict[str, Any]] = {}
     CONSUMER: ClassVar[dict[str, Any]] = {}
     COMMIT_EVERY_S: ClassVar[float] = 0.3
+    FIRST_OFFSET: ClassVar[int] = OFFSET_BEGINNING
 
     def __init__(self, bootstrap: str, group: str, topic: str, output: str, instance: str, protocol: str) -> None:
         self.output, self.is_over = output, False
@@ -120,8 +123,24 @@ class Worker:
     # ------------------------------------------------------------ partitions
 
     def assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Go on where the group was."""
-        consumer.incremental_assign(partitions)
+        """Go on where the group was; librdkafka would ask only once for that, see docs/client-bugs.md."""
+        places = self.asked_for(partitions)
+        for place in places:
+            place.offset = place.offset if place.offset >= 0 else self.FIRST_OFFSET
+        consumer.incremental_assign(places or partitions)
+
+    def asked_for(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """Return what is committed of some partitions, as soon as it is told; nothing if it is to end before."""
+        while partitions and not self.is_over:
+            try:
+                places = self.consumer.committed(partitions, ASK_WITHIN_S)
+            except KafkaException as error:
+                print("not told what is committed:", error, flush=True)
+            else:
+                if not any(place.error for place in places):
+                    return places
+            time.sleep(ASK_AGAIN_S)
+        return []
 
     def revoked(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         """Commit what is done before partitions are another's."""

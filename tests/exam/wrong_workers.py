@@ -10,7 +10,7 @@ import time
 from collections import deque
 from typing import Any, ClassVar
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, KafkaException, Message, TopicPartition
 
 sys.path.insert(0, __file__.rpartition("/")[0])
 from worker import Worker
@@ -86,7 +86,7 @@ class SwallowsErrors(Worker):
 class StartsAtTheEnd(Worker):
     """Leaves out what came before it, since nobody has set auto.offset.reset."""
 
-    CONSUMER: ClassVar[dict[str, Any]] = {"auto.offset.reset": "latest"}
+    FIRST_OFFSET = OFFSET_END
 
     def __init__(self, *arguments: str) -> None:
         super().__init__(*arguments)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from groupcoord.errors import ErrorCode
+from groupcoord.messages import GroupToFetch, OffsetFetch, TopicToFetch
 from groupcoord.testing.faults.error_answers import REFUSALS, refuse, refuse_topics
 from groupcoord.wire import Answered, decode_request, encode_response
 from groupcoord.wire.broker_messages import Fetch, MetadataBroker, MetadataPartition, MetadataResponse, MetadataTopic
@@ -55,6 +56,17 @@ def test_the_error_is_where_clients_look(api_key: int) -> None:
 
         assert ERROR in found, (version, response)
         assert found <= {ERROR, ErrorCode.NONE}
+
+
+def test_that_offsets_may_change_is_said_of_each_partition() -> None:
+    """Kafka has this error for partitions alone: a client need not know it of a group."""
+    asked = OffsetFetch((GroupToFetch("g", (TopicToFetch("t", (0, 2)),)), GroupToFetch("all")))
+
+    some, whole = refuse(asked, ErrorCode.UNSTABLE_OFFSET_COMMIT).groups
+
+    found = [(one.partition_index, one.committed_offset, one.error_code) for one in some.topics[0].partitions]
+    assert (some.error_code, found) == (ErrorCode.NONE, [(0, -1, 88), (2, -1, 88)])
+    assert whole.error_code is ErrorCode.UNSTABLE_OFFSET_COMMIT
 
 
 @pytest.mark.parametrize("api_key", sorted(TOKENS))

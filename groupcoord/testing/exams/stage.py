@@ -14,10 +14,8 @@ from attrs import field, frozen
 
 from groupcoord.core.messages import (
     OffsetCommit,
-    OffsetDelete,
     OffsetToCommit,
     TopicToCommit,
-    TopicToDelete,
 )
 from groupcoord.testing.asserting.groups import GroupDescription
 from groupcoord.testing.exams.breach import Breach
@@ -42,6 +40,12 @@ SHARE_SETTINGS: Mapping[str, str | int] = {
     "group.share.min.record.lock.duration.ms": 1_000,
 }
 """What is to last seconds of an exam, and not minutes."""
+RETENTION_SETTINGS: Mapping[str, int] = {
+    "offsets.retention.minutes": 60,
+    "offsets.retention.check.interval.ms": 60_000,
+}
+RETENTION_MS = 62 * 60_000
+"""After this time offsets of a group without members are gone, and the records of its topic are not."""
 USER, PASSWORD = "exam-user", "exam-password"
 SPARE_INSTANCES = 1
 FROM_THE_FIRST = {"share.auto.offset.reset": "earliest"}
@@ -151,11 +155,11 @@ class Stage:
         self.server = ServerThread(
             topics={TOPIC: PARTITIONS, OUTPUT: 1},
             nodes=3,
-            settings={**listeners, **login, **SHARE_SETTINGS, **settings, **plan.settings},
+            settings={**listeners, **login, **SHARE_SETTINGS, **RETENTION_SETTINGS, **settings, **plan.settings},
             users={USER: PASSWORD} if plan.logs_in else None,
             tls=plan.uses_tls,
         )
-        self.trace = Trace(GROUP_ID, TOPIC, OUTPUT, self._topic_name)
+        self.trace = Trace(GROUP_ID, TOPIC, OUTPUT if plan.declared != "nothing" else None, self._topic_name)
         self.breaches: dict[Law, list[Breach]] = {Law.LEAVING: []}
         self.instances: dict[str, Instance] = {}
         self._names, self._folder = names, folder
@@ -266,20 +270,20 @@ class Stage:
     # ------------------------------------------------------------ offsets
 
     def begin_anew(self) -> None:
-        """Delete what the group has committed, as retention does when it was away for too long."""
-        places = tuple(range(self.partition_count))
-        self._ask(OffsetDelete(GROUP_ID, (TopicToDelete(TOPIC, places),)))
+        """Let time pass for the server until what the group has committed is kept no longer; nobody is in it."""
+        self.server.clock.advance(RETENTION_MS)
         self.trace.set_back("its offsets have expired", {})
 
     def go_back(self, share: float) -> None:
         """Commit as an administrator does who sets a group back to a share of what it has done."""
         offsets = {index: int(place * share) for index, place in self.places().items()}
-        places = tuple(OffsetToCommit(index, offset) for index, offset in offsets.items())
-        self._ask(OffsetCommit(GROUP_ID, (TopicToCommit(TOPIC, places),)))
+        self.commit(offsets)
         self.trace.set_back("an administrator has reset its offsets", offsets)
 
-    def _ask(self, request: OffsetDelete | OffsetCommit) -> None:
-        """Let the group's coordinator carry out what an administrator asks for, and wait for it."""
+    def commit(self, offsets: Mapping[int, int]) -> None:
+        """Commit as an administrator does, in each partition, and wait for it."""
+        places = tuple(OffsetToCommit(index, offset) for index, offset in offsets.items())
+        request = OffsetCommit(GROUP_ID, (TopicToCommit(TOPIC, places),))
         answered = threading.Event()
         token = _Told(answered)
         self.server.control(lambda control: control.coordinating(GROUP_ID).coordinator.submit(request, token))

@@ -34,7 +34,7 @@ from groupcoord.testing.asserting.requests import ReceivedRequest
 from groupcoord.testing.asserting.summaries import describe_answer, describe_request, errors_of, is_routine
 from groupcoord.testing.exams.breach import Breach
 from groupcoord.testing.exams.share_trace import Place, ShareTrace
-from groupcoord.wire.broker_messages import Produce
+from groupcoord.wire.broker_messages import Fetch, FetchResponse, Produce
 from groupcoord.wire.share_messages import ShareAcknowledge, ShareFetch
 
 EVENTS_MAX = 20_000
@@ -103,14 +103,15 @@ class Trace:
     Args:
         group_id: the program's group.
         topic: what it reads.
-        output: where it writes what it has processed.
+        output: where it writes what it has processed; None: nowhere, so that what it was sent counts as processed.
         name_of: returns the name of a topic with an id.
         works_late_s: so long after it was told that it has lost a partition, an instance may still finish what it does.
 
     Attributes:
         events: what happened, the oldest forgotten when there are too many.
         seats: what is known of each instance.
-        processed: the numbers of the records that were written to the output: how often, by partition and offset.
+        processed: the numbers of the records that were written to the output, or sent: how often, by partition and
+            offset.
         ahead: commits that passed what was processed.
         backward: commits that went back.
         trespasses: work on partitions that were lost.
@@ -121,13 +122,14 @@ class Trace:
         self,
         group_id: str,
         topic: str,
-        output: str,
+        output: str | None,
         name_of: Callable[[UUID], str | None],
         *,
         works_late_s: float = 3.0,
     ) -> None:
         self._group_id, self._topic, self._output, self._name_of = group_id, topic, output, name_of
         self._works_late_s = works_late_s
+        self._not_processed = "is not processed" if output is not None else "was sent to nobody"
         self._lock = Lock()
         self._start_s = time.monotonic()
         self._next: dict[int, int] = defaultdict(int)
@@ -226,6 +228,8 @@ class Trace:
                 self._refused(request.listener, seat, message, _errors_of_partitions(answer.topics))
             case Produce():
                 self._produced(request.listener, seat, message, answer)
+            case Fetch() if self._output is None:
+                self._sent(answer)
         if not is_routine(request) and not isinstance(message, Produce):
             told = (
                 f"{request.api} {describe_request(message, self._name_of)} -> {describe_answer(answer, self._name_of)}"
@@ -311,7 +315,7 @@ class Trace:
     def _judge(self, who: str, index: int, offset: int, gaps: dict[int, tuple[int, int]]) -> None:
         if index in gaps:
             first = gaps[index][1]
-            text = f"commits {offset} of partition {index}, and record {index}-{first} is not processed"
+            text = f"commits {offset} of partition {index}, and record {index}-{first} {self._not_processed}"
             self.ahead.append(Breach(self.now_s, who, text))
         last = self._last.get(index, -1)
         if offset < last:
@@ -332,6 +336,15 @@ class Trace:
                         self.shared.worked(who, (index, offset), self.now_s)
                 else:
                     self._note_fencing(who, seat, [result.error_code])
+
+    def _sent(self, answer: FetchResponse) -> None:
+        """Take note of what consumers can have read: a commit that passes it can't be right, whatever they do."""
+        for topic in answer.topics:
+            if (topic.name or self._name_of(topic.topic_id)) == self._topic:
+                for partition in topic.partitions:
+                    for batch in iter_batches(b"".join(partition.records), check_crc=False):
+                        for offset in range(batch.base_offset, batch.next_offset):
+                            self.processed[partition.partition_index, offset] += 1
 
     def _look_for_trespass(self, who: str, seat: Seat, index: int, offset: int) -> None:
         lost_s = seat.lost_s.get(index)

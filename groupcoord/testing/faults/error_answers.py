@@ -60,6 +60,7 @@ from groupcoord.core.messages import (
     TxnOffsetCommitResponse,
 )
 from groupcoord.core.messages.commits import refused_partitions
+from groupcoord.core.messages.fetches import FetchedTopic, GroupToFetch, without_offsets
 from groupcoord.core.messages.share_state import ShareStateRequest
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.embedding.share_coordinator import refuse_states
@@ -100,6 +101,14 @@ def _named_results(topics: tuple[cluster.TopicPartitions, ...], error: ErrorCode
     )
 
 
+def _without_offsets(group: GroupToFetch, error: ErrorCode) -> FetchedGroup:
+    """Refuse a group; that offsets may still change is said of each partition, as Kafka does."""
+    if error is not ErrorCode.UNSTABLE_OFFSET_COMMIT or group.topics is None:
+        return FetchedGroup(group.group_id or "", error, ())
+    topics = [FetchedTopic(t.name, t.topic_id, without_offsets(t.partition_indexes, error)) for t in group.topics]
+    return FetchedGroup(group.group_id or "", ErrorCode.NONE, tuple(topics))
+
+
 _OF_GROUPS: dict[type, Refusal] = {
     JoinGroup: lambda request, error: JoinGroupResponse(error, request.member_id),
     SyncGroup: lambda request, error: SyncGroupResponse(error),
@@ -109,7 +118,7 @@ _OF_GROUPS: dict[type, Refusal] = {
     TxnOffsetCommit: lambda request, error: TxnOffsetCommitResponse(_commit_results(request.topics, error)),
     OffsetDelete: lambda request, error: OffsetDeleteResponse(error),
     OffsetFetch: lambda request, error: OffsetFetchResponse(
-        tuple(FetchedGroup(group.group_id or "", error, ()) for group in request.groups)
+        tuple(_without_offsets(group, error) for group in request.groups)
     ),
     DescribeGroups: lambda request, error: DescribeGroupsResponse(
         tuple(DescribedGroup(group_id or "", error) for group_id in request.group_ids)
