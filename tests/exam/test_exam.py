@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree as Xml
@@ -15,7 +17,7 @@ from groupcoord.testing.exams import SCENARIOS, Breach, CommandError, Event, Law
 from groupcoord.testing.exams.call import command_for
 from groupcoord.testing.exams.laws import judge
 from groupcoord.testing.exams.report import exam_junit, exam_page, in_lines
-from groupcoord.testing.exams.stage import TOPIC, Stage
+from groupcoord.testing.exams.stage import PARTITIONS, TOPIC, Stage
 from groupcoord.testing.faults.control import Control
 from tests.tables import as_one_test
 
@@ -161,6 +163,24 @@ def test_offsets_expire_and_records_do_not(tmp_path: Path) -> None:
         stage.begin_anew()
         assert stage.wait(lambda: not stage.places(), 5.0)
         assert [record.value for record in stage.server.records(TOPIC)] == [b"0-0"]
+
+
+def test_no_record_comes_after_the_last(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Records that are on their way are waited for, so that nobody is late because of them."""
+    produced: list[int] = []
+    begun = threading.Event()
+
+    def produce(index: int) -> None:
+        begun.set()
+        time.sleep(0.01)  # as a busy machine does
+        produced.append(index)
+
+    with Stage(Plan(("x",)), tmp_path, {}) as stage:
+        monkeypatch.setattr(stage, "produce", produce)
+        stage.feed()
+        assert begun.wait(5.0)
+        stage.stop_feeding()
+        assert len(produced) % PARTITIONS == 0
 
 
 def test_errors_of_rebalances_begin_when_the_group_is_at_rest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -35,12 +35,14 @@ class Queue(Stand):
         code: ErrorCode = ErrorCode.NONE,
         session: ErrorCode = ErrorCode.NONE,
         last: int | None = None,
+        is_answered: bool = True,
     ) -> None:
         """A member says what becomes of records of partition 0, a kind for each, or one for all up to the last."""
         batch = AcknowledgementBatch(first, first + len(kinds) - 1 if last is None else last, kinds)
         asked = ShareAcknowledge("exam", "m", 1, (ShareFetchTopic(TOPIC_ID, (ShareFetchPartition(0, (batch,)),)),))
         topics = (ShareAcknowledgedTopic(TOPIC_ID, (ShareAcknowledgedPartition(0, code),)),)
-        self.say(who, asked, ShareAcknowledgeResponse(session, responses=() if session else topics))
+        answer = ShareAcknowledgeResponse(session, responses=() if session else topics)
+        self.say(who, asked, answer, is_answered=is_answered)
 
 
 def test_what_is_accepted_before_it_is_processed_is_seen() -> None:
@@ -74,6 +76,9 @@ def test_what_nobody_has_accepted_is_given_up() -> None:
     queue.acknowledge("a", 0, ACCEPT)
     queue.acknowledge("a", 3, ACCEPT, code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert queue.trace.shared.given_up(0, 4) == [2, 3]
+    queue.acknowledge("a", 2, ACCEPT, is_answered=False)
+    queue.acknowledge("a", 2, ACCEPT, code=ErrorCode.INVALID_RECORD_STATE)
+    assert queue.trace.shared.given_up(0, 4) == [3]
 
 
 def test_members_and_their_records_are_followed() -> None:

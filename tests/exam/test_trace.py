@@ -54,13 +54,15 @@ class Stand:
         self.trace = Trace("exam", "in", output, {TOPIC_ID: "in"}.get, works_late_s=works_late_s)
         self.numbers = count(1)
 
-    def say(self, who: str, message: object, answer: object) -> None:
-        """A request comes and is answered."""
+    def say(self, who: str, message: object, answer: object, *, is_answered: bool = True) -> None:
+        """A request comes and is answered, or has its effect alone."""
         came = ReceivedRequest(
             next(self.numbers), type(message).__name__, 0, "client", "/h", 1, 1, 0, message, listener=who.upper()
         )
         self.trace.watch(came)
-        self.trace.watch(ReceivedRequest(**{name: getattr(came, name) for name in NAMES}, answer=answer, answered_ms=1))
+        told = {name: getattr(came, name) for name in NAMES}
+        if is_answered:
+            self.trace.watch(ReceivedRequest(**told, answer=answer, answered_ms=1))
 
     def sync(self, who: str, *partitions: int) -> None:
         """A member of a classic group is told what it has."""

@@ -37,8 +37,8 @@ class ShareTrace:
     ) -> None:
         self._topic, self._name_of, self._processed = topic, name_of, processed
         self._works_late_s = works_late_s
+        self._unanswered: dict[int, list[Place]] = {}
         self._unprocessed: dict[int, list[Place]] = {}
-        self._maybe_accepted: set[Place] = set()
         self.unreadable: set[Place] = set()
         self.accepted_s: dict[Place, float] = {}
         self.ahead: list[Breach] = []
@@ -50,18 +50,17 @@ class ShareTrace:
         Whether they had an effect is not known until they are answered, and never if the answer is lost.
         """
         accepted = list(self._accepted_by(request.message))
+        self._unanswered[request.number] = accepted
         self._unprocessed[request.number] = [place for place in accepted if not self._processed.get(place)]
-        self._maybe_accepted.update(accepted)
 
     def answered(self, request: ReceivedRequest, now_s: float) -> None:
         """Take note of what became of acknowledgements."""
+        self._unanswered.pop(request.number, None)
         unprocessed = self._unprocessed.pop(request.number, [])
         refused = set(self._refused(request.message, request.answer))
         for place in self._accepted_by(request.message):
             if place[0] not in refused:
                 self.accepted_s.setdefault(place, now_s)
-            elif place not in self.accepted_s:
-                self._maybe_accepted.discard(place)
         taken = [place for place in unprocessed if place[0] not in refused]
         if taken:
             index, offset = taken[0]
@@ -78,8 +77,11 @@ class ShareTrace:
             self.afterwards.append(Breach(now_s, who, text))
 
     def given_up(self, index: int, end_offset: int) -> list[int]:
-        """Return which records before an offset nobody has accepted, of those that can be read."""
-        known = self._maybe_accepted | self.unreadable
+        """Return which records before an offset nobody has accepted, of those that can be read.
+
+        Who got no answer may have accepted them, even if it was told something else when it asked again.
+        """
+        known = self.unreadable.union(self.accepted_s, *self._unanswered.values())
         return [offset for offset in range(end_offset) if (index, offset) not in known]
 
     def _accepted_by(self, message: ShareFetch | ShareAcknowledge) -> Iterator[Place]:

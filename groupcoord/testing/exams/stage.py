@@ -166,7 +166,7 @@ class Stage:
         self._feeding = threading.Event()
         self._is_over = threading.Event()
         self._feeder = threading.Thread(target=self._feed, name="exam-feed", daemon=True)
-        self._writing = threading.Lock()
+        self._round, self._writing = threading.Lock(), threading.Lock()
         self.counts = [0] * PARTITIONS
 
     def _topic_name(self, topic_id: UUID) -> str | None:
@@ -297,13 +297,14 @@ class Stage:
         self._feeding.set()
 
     def stop_feeding(self) -> None:
-        """Let no more records come."""
-        self._feeding.clear()
+        """Let no more records come; those that were on their way are there."""
+        with self._round:
+            self._feeding.clear()
 
     def _feed(self) -> None:
         while not self._is_over.wait(FEED_EVERY_S):
-            if self._feeding.is_set():
-                for index in range(len(self.counts)):
+            with self._round:
+                for index in range(len(self.counts) if self._feeding.is_set() else 0):
                     self.produce(index)
 
     def produce(self, index: int, value: str = "") -> None:
