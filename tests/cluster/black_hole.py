@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from contextlib import suppress
 from types import TracebackType
+from typing import Any
 
 BYTES_AT_ONCE = 65_536
 
@@ -17,16 +19,31 @@ class BlackHole:
 
     Attributes:
         port: where clients find this.
-        swallows: what comes is thrown away, in both directions, and on connections that are opened meanwhile.
-            A connection that has lost something carries nothing more, ever.
     """
 
     def __init__(self, server_port: int) -> None:
         self._server_port = server_port
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
+        self._carries = asyncio.Event()
+        self._carries.set()
         self.port = 0
-        self.swallows = False
+
+    @property
+    def swallows(self) -> bool:
+        """What comes is thrown away, in both directions, and on connections that are opened meanwhile.
+
+        A connection that has lost something carries nothing more, ever; and nobody hears before the end of this that
+        the other end has closed it.
+        """
+        return not self._carries.is_set()
+
+    @swallows.setter
+    def swallows(self, swallows: bool) -> None:
+        if swallows:
+            self._carries.clear()
+        else:
+            self._carries.set()
 
     async def __aenter__(self) -> BlackHole:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
@@ -43,20 +60,23 @@ class BlackHole:
         if self._tasks:
             await asyncio.wait(tuple(self._tasks))
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._serve(reader, writer))
         self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Carry a connection until one end closes it, and that gets through."""
         try:
-            to_server = await asyncio.open_connection("127.0.0.1", self._server_port)
-            try:
-                ways = (self._carry(reader, to_server[1]), self._carry(to_server[0], writer))
-                await asyncio.wait([asyncio.ensure_future(way) for way in ways], return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                to_server[1].close()
+            with suppress(ConnectionError):
+                from_server, to_server = await asyncio.open_connection("127.0.0.1", self._server_port)
+                try:
+                    ways = (self._carry(reader, to_server), self._carry(from_server, writer))
+                    await _until_one_is_done(*ways)
+                finally:
+                    to_server.close()
         finally:
             writer.close()
-            self._tasks.discard(task)
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Carry bytes one way until an end closes; once some were lost, only wait for that."""
@@ -67,3 +87,13 @@ class BlackHole:
                 if not has_lost:
                     writer.write(content)
                     await writer.drain()
+        await self._carries.wait()
+
+
+async def _until_one_is_done(*ways: Coroutine[Any, Any, None]) -> None:
+    tasks = [asyncio.create_task(way) for way in ways]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -169,19 +169,20 @@ def test_who_waits_no_more_does_not_wait_for_a_server_that_is_cut_off(postgres: 
     """
 
     async def act() -> None:
-        port = int(postgres.conninfo.split("port=")[1].split()[0])
-        async with BlackHole(port) as hole:
-            conninfo = postgres.conninfo.replace(f"port={port}", f"port={hole.port}")
-            async with PostgresSlotLog(conninfo, name=f"slots_{next(_numbers)}") as slot_log:
-                await slot_log.beat("a", b"first")
-                hole.swallows = True
-                began_s = time.monotonic()
-                with pytest.raises(TimeoutError):
-                    async with asyncio.timeout(0.2):
-                        await slot_log.beat("a", b"second")
-                hole.swallows = False
-                assert [beat.content for beat in await slot_log.beat("a", b"third")] == [b"third"]
-                assert time.monotonic() - began_s < 4, "half of what psycopg would wait"
+        name = f"slots_{next(_numbers)}"
+        async with (
+            BlackHole(postgres.port) as hole,
+            PostgresSlotLog(postgres.conninfo_by(hole.port), name=name) as slot_log,
+        ):
+            await slot_log.beat("a", b"first")
+            hole.swallows = True
+            began_s = time.monotonic()
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await slot_log.beat("a", b"second")
+            hole.swallows = False
+            assert [beat.content for beat in await slot_log.beat("a", b"third")] == [b"third"]
+            assert time.monotonic() - began_s < 4, "half of what psycopg would wait"
 
     asyncio.run(act())
 

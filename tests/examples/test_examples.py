@@ -170,7 +170,11 @@ def test_rebalance_causes(tmp_path: Path) -> None:
     assert any(re.match(left, line) for line in lines)
 
 
-RUN_BY = (Path(__file__), ROOT / "tests" / "storage" / "sql" / "replicas.py", ROOT / "tests" / "cluster" / "chaos.py")
+RUN_BY = (
+    Path(__file__),
+    ROOT / "tests" / "storage" / "sql" / "replicas.py",
+    ROOT / "tests" / "cluster" / "chaos" / "processes.py",
+)
 """The files that run examples: those behind the first have a database for them."""
 
 

@@ -6,9 +6,12 @@ import importlib.util
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from groupcoord.conformance.free_ports import FreePorts
@@ -26,6 +29,9 @@ class PostgresServer:
     Args:
         syncs: it writes to the disk for good, as servers do that aren't for tests.
 
+    Attributes:
+        port: where it listens.
+
     Raises:
         NoServerError: there are no programs, or they don't run here.
     """
@@ -38,20 +44,20 @@ class PostgresServer:
         self._data = self._folder / "data"
         if self._user is not None:
             os.chown(self._folder, pwd.getpwnam(self._user).pw_uid, -1)
-        self._ports = FreePorts()
-        self._port = self._ports.first
+        self.ports = FreePorts()
+        self.port = self.ports.first
         try:
             self._programs = self._find_programs()
             self._run("initdb", "--username=postgres", "--auth=trust", "--no-sync", "--no-locale", "--encoding=UTF8")
             self.start()
         except NoServerError:
-            self._ports.give_back()
+            self.ports.give_back()
             shutil.rmtree(self._folder)
             raise
 
     def start(self) -> None:
         """Start the server, and wait until it answers."""
-        options = f"-p {self._port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= "
+        options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= "
         options += f"-c fsync={'on' if self._syncs else 'off'}"
         self._run("pg_ctl", "start", "--wait", f"--log={self._folder / 'log'}", f"--options={options}")
 
@@ -59,15 +65,38 @@ class PostgresServer:
         """Stop the server as a power failure of its processes would."""
         self._run("pg_ctl", "stop", "--wait", "--mode=immediate")
 
+    def kill(self) -> None:
+        """Kill all its processes, and wait until they are gone."""
+        pids = self._pids()
+        self.send(signal.SIGKILL)
+        while any(Path(f"/proc/{pid}").exists() for pid in pids):
+            time.sleep(0.01)
+
+    def send(self, number: signal.Signals) -> None:
+        """Send all its processes a signal, first the one that starts others."""
+        for pid in self._pids():
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def _pids(self) -> list[int]:
+        postmaster = int((self._data / "postmaster.pid").read_text().split()[0])
+        children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text()
+        return [postmaster, *map(int, children.split())]
+
     @property
     def conninfo(self) -> str:
         """Where its database is."""
-        return f"host=127.0.0.1 port={self._port} user=postgres dbname=postgres"
+        return self.conninfo_by(self.port)
+
+    @staticmethod
+    def conninfo_by(port: int) -> str:
+        """Where its database is found by way of another port."""
+        return f"host=127.0.0.1 port={port} user=postgres dbname=postgres"
 
     def close(self) -> None:
         """Stop the server, and forget everything."""
         self.crash()
-        self._ports.give_back()
+        self.ports.give_back()
         shutil.rmtree(self._folder)
 
     def _find_programs(self) -> Path:

@@ -1,0 +1,37 @@
+"""``python -m tests.cluster.chaos``: see :mod:`tests.cluster.chaos`."""
+
+import sys
+import time
+
+from tests.storage.sql.postgres_server import PostgresServer
+
+from .run import run_chaos
+
+
+def main() -> None:
+    """Let things happen, and tell what was seen."""
+    server = PostgresServer()
+    begin_s = time.monotonic()
+
+    def say(words: str) -> None:
+        print(f"{time.monotonic() - begin_s:.0f} s: {words}", file=sys.stderr, flush=True)
+
+    try:
+        chaos = run_chaos(server, int(sys.argv[1]), int(sys.argv[2]) if sys.argv[2:] else 0, say)
+    finally:
+        server.close()
+    for kind, count in chaos.counts.items():
+        print(f"{kind}: {count} times")
+    for kind, times_s in sorted(chaos.silent_s.items()):
+        ordered = sorted(times_s)
+        middle, late = ordered[len(ordered) // 2], ordered[min(len(ordered) * 99 // 100, len(ordered) - 1)]
+        print(f"{kind}: silent for {middle:.2f} s (median of {len(ordered)}), {late:.2f} s (99th percentile)")
+    records = chaos.records.values()
+    print(
+        f"{chaos.counts.total()} faults; {sum(record.acknowledged_count for record in records)} commits acknowledged, "
+        f"none lost; {sum(record.refused_count for record in records)} refusals"
+    )
+
+
+if __name__ == "__main__":
+    main()
