@@ -462,6 +462,7 @@ class GroupCoordinator(Forkable):
         self._settle(self.clock.now_ms())
 
     def _stop(self, partition: Partition, error_code: ErrorCode, status: PartitionStatus) -> None:
+        self._loader.forget_untold(partition.index)
         for request, token in partition.take_waiting():
             self._router.refuse_unserved(request, token, ErrorCode.NOT_COORDINATOR)
         partition.unload(self.clock.now_ms(), error_code)

@@ -153,9 +153,12 @@ class Loader:
         self._loads.pop(index, None)
         if self._ownership is not None:
             self._ownership.disown_withheld()
-            if self._partitions.active[index] is not None and not self._ownership.may_answer():
-                self._observer.forget_untold(lambda event: self._partitions.index_of(event.group_id) == index)
         return True
+
+    def forget_untold(self, index: int) -> None:
+        """A log partition is about to be served no longer: what was found out after the lease is not told any more."""
+        if self._ownership is not None and not self._ownership.may_answer():
+            self._observer.forget_untold(lambda event: self._partitions.index_of(event.group_id) == index)
 
     def abandon(self, index: int) -> None:
         """A load under way has failed, if there is one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from attrs import define, field
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -165,9 +166,10 @@ def test_who_was_stopped_answers_nothing_from_before() -> None:
     assert fetched(other, group_id) == 7
 
 
-def test_who_was_stopped_tells_of_no_session_that_ended_meanwhile() -> None:
+@pytest.mark.parametrize("finds_out", ["by its beat", "by its next put", "by its next put, whose slot is purged"])
+def test_who_was_stopped_tells_of_no_session_that_ended_meanwhile(finds_out: str) -> None:
     """What it finds out when it goes on is not told any more: the group is another one's, and the member lives."""
-    nodes = cluster("a", "b")
+    nodes = cluster("a", "b", snapshot_bytes_min=0 if "purged" in finds_out else SNAPSHOT_BYTES_MIN)
     partition, name = next(iter(owners(nodes).items()))
     (stopped,) = [node for node in nodes if node.name == name]
     (other,) = [node for node in nodes if node is not stopped]
@@ -188,9 +190,14 @@ def test_who_was_stopped_tells_of_no_session_that_ended_meanwhile() -> None:
         other.clock.advance(SESSION_MS)
         other.run()
     assert owners([other])[partition] == other.name
+    for offset in range(3):
+        other.core.submit(commit(group_id, offset))
+        other.work()
     stopped.core.tick()
     assert stopped.core.has_events
     assert stopped.core.take_events() == []
+    if "put" in finds_out:
+        stopped.work()
     stopped.run()
     assert [type(event) for event in stopped.core.take_events() if event.group_id == group_id] == [GroupRemoved]
 
