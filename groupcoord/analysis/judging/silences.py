@@ -45,7 +45,7 @@ def about_offsets(
     if now_ms is None:
         return
     commits = last_commits(facts, limits)
-    judge = _Judge(holders, ends, now_ms, limits)
+    judge = _Judge(holders, ends, now_ms, limits, "new offset" if facts.are_looks else "commit")
     for found in _by_partition(commits, facts.rewinds, now_ms):
         place = (found.of["group_id"], found.of["topic"], found.of["topic_partition"])
         for told in judge.tell(place, found):
@@ -169,13 +169,16 @@ def _never_committed(
 
 
 class _Judge:
-    """Says what is wrong with a partition's commits."""
+    """Says what is wrong with a partition's commits, and calls one what it was seen as."""
 
-    def __init__(self, holders: Mapping[Place, Row], ends: Ends | None, now_ms: int, limits: Thresholds) -> None:
+    def __init__(
+        self, holders: Mapping[Place, Row], ends: Ends | None, now_ms: int, limits: Thresholds, commit: str
+    ) -> None:
         self._holders = holders
         self._ends = ends
         self._now_ms = now_ms
         self._limits = limits
+        self._commit = commit
 
     def tell(self, place: Place, found: _Found) -> Iterator[Row]:
         """Yield what is wrong; once for each row about the end of a partition, if several tell it."""
@@ -201,7 +204,7 @@ class _Judge:
         figures = {"first_ms": found.first_ms, "last_ms": found.last_ms, "count": found.commits}
         if is_silent and is_wanted and found.commits > 1:
             told_lag = "" if lag is None else f", {lag:,} records behind"
-            evidence = f"no commit for {silent_ms // 1_000:,} s{told_lag}"
+            evidence = f"no {self._commit} for {silent_ms // 1_000:,} s{told_lag}"
             yield {"kind": COMMITS_STOPPED, "status": STOP, **figures, "value": silent_ms, "evidence": evidence}
         is_same = stands_still(found.lowest, found.highest) and found.commits >= limits.window_commits
         if is_same and lag is not None and lag > 0 and not is_silent:

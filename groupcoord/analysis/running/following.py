@@ -1,7 +1,7 @@
 """Logs that grow, in this process: what ``groupcoord analyze --follow --engine local`` runs.
 
 Groups are kept in memory and folded on by what is new; all that is made of them is written anew. Memory is that of the
-groups and of the last :data:`ROWS_MAX` rows of each table of histories. A run begins with all that the logs hold, as a
+groups and of the last :data:`HISTORY_ROWS_MAX` rows of each table of histories. A run begins with all that the logs hold, as a
 coordinator does, so there is nothing to go on from but the logs themselves.
 """
 
@@ -26,13 +26,17 @@ from groupcoord.analysis.folding.records import RANGES, corrupt, of_partition
 from groupcoord.analysis.history import KINDS, REBALANCE, Row
 from groupcoord.analysis.judging.ends import Ends, behind_ends
 from groupcoord.analysis.report.model import Report
-from groupcoord.analysis.running.judged import EndOffsetSamples, Known, topics_of, write_groups, write_lag
+from groupcoord.analysis.running.judged import (
+    HISTORY_ROWS_MAX,
+    EndOffsetSamples,
+    Known,
+    topics_of,
+    write_groups,
+    write_lag,
+)
 from groupcoord.analysis.running.runs import FollowingRun, Progress
 from groupcoord.analysis.running.tails import attempted
 from groupcoord.analysis.tables import END_OFFSETS_TABLE, TABLES_OF_KINDS, TableFiles
-
-ROWS_MAX = 50_000
-"""So many rows of each table of histories are kept, the newest."""
 
 
 class _Read:
@@ -86,9 +90,9 @@ class LocalFollowing(FollowingRun):
     def _begin(self) -> None:
         self._tail, self._number = self._source.tail(), -1
         self._logs: dict[int | None, CarriedLog] = {}
-        self._told: dict[str, deque[Row]] = {kind: deque(maxlen=ROWS_MAX) for kind in KINDS}
+        self._told: dict[str, deque[Row]] = {kind: deque(maxlen=HISTORY_ROWS_MAX) for kind in KINDS}
         self._load = LoadFold()
-        self._corrupt: deque[pa.Table] = deque(maxlen=ROWS_MAX)
+        self._corrupt: deque[pa.Table] = deque(maxlen=HISTORY_ROWS_MAX)
         self._samples = EndOffsetSamples()
         self._row_count = 0
         self._gone: Counter[tuple[str, str]] = Counter()

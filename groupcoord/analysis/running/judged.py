@@ -24,6 +24,9 @@ from groupcoord.analysis.tables import TableFiles
 JUDGED = (GROUP, REBALANCE, DUPLICATE, REVOCATION, MEMBERSHIP)
 """Kinds of a history's rows that are needed, besides those of members."""
 
+HISTORY_ROWS_MAX = 50_000
+"""So many rows of each table of histories are kept, the newest, where logs are followed or groups polled."""
+
 SAMPLES_MAX = 200_000
 """So many answers where partitions end are kept."""
 

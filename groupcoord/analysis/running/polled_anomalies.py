@@ -10,7 +10,6 @@ from attrs import asdict
 
 from groupcoord.analysis.folding.commits import LAST_COMMITS, MINUTES, PARTITION, REWINDS, CommitFacts
 from groupcoord.analysis.history import DUPLICATE, GROUP, MEMBER, MEMBERSHIP, REBALANCE, REVOCATION
-from groupcoord.analysis.history.anomalies import COMMITS_STOPPED
 from groupcoord.analysis.judging.anomalies import anomalies
 from groupcoord.analysis.judging.ends import Ends
 from groupcoord.analysis.judging.shares import assigned
@@ -18,16 +17,14 @@ from groupcoord.analysis.live.snapshots import Snapshot
 from groupcoord.analysis.polling.groups import Changes
 from groupcoord.analysis.polling.looking import LagLooks, Place
 from groupcoord.analysis.polling.rows import Row
-
-ROWS_MAX = 50_000
-"""So many rebalances are looked at, the newest."""
+from groupcoord.analysis.running.judged import HISTORY_ROWS_MAX
 
 
 class PolledAnomalies:
     """What polls have shown that is to be known for anomalies, kept up to date."""
 
     def __init__(self) -> None:
-        self._rebalances: deque[Row] = deque(maxlen=ROWS_MAX)
+        self._rebalances: deque[Row] = deque(maxlen=HISTORY_ROWS_MAX)
         self._since_ms: dict[str, int] = {}
 
     def take(
@@ -67,11 +64,7 @@ class PolledAnomalies:
             REBALANCE: list(self._rebalances),
             **{kind: [] for kind in (DUPLICATE, REVOCATION, MEMBERSHIP)},
         }
-        rows = anomalies(found, _facts(looks), assigned(found), ends, now_ms)
-        for row in rows:
-            if row["kind"] == COMMITS_STOPPED:
-                row["evidence"] = row["evidence"].replace("no commit", "no new offset", 1)
-        return rows
+        return anomalies(found, _facts(looks), assigned(found), ends, now_ms)
 
 
 def _facts(looks: LagLooks) -> CommitFacts:
@@ -90,7 +83,10 @@ def _facts(looks: LagLooks) -> CommitFacts:
     ]
     rewinds = [_of(place) | asdict(one) for place, one in looks.rewinds.items()]
     return CommitFacts(
-        pa.Table.from_pylist(last, LAST_COMMITS), pa.Table.from_pylist(rewinds, REWINDS), MINUTES.empty_table()
+        pa.Table.from_pylist(last, LAST_COMMITS),
+        pa.Table.from_pylist(rewinds, REWINDS),
+        MINUTES.empty_table(),
+        are_looks=True,
     )
 
 

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, TypedDict, Unpack
 
 from attrs import field, frozen
 
@@ -22,8 +22,19 @@ from groupcoord.clock import Clock, SystemClock
 
 INTERVAL_S = 10.0
 
+Paths = Sequence[str | os.PathLike[str]] | Source
+"""What is read."""
+
 REPORT_SHARE = 4
 """After tables and page, updates go on without them for this many times as long as they took: a fifth of all."""
+
+
+class RunOptions(TypedDict, total=False):
+    """What every run may be told besides what it reads and where results go, as :class:`Run` explains it."""
+
+    partitions: Iterable[int]
+    end_offsets: str | None
+    clock: Clock | None
 
 
 class Run:
@@ -34,8 +45,9 @@ class Run:
             :class:`groupcoord.analysis.running.sources.Source`, such as a cluster that runs.
         out: an empty directory, or one that does not exist yet; a URL is fine.
         partitions: only these log partitions; all if empty.
-        end_offsets: a CSV file with a header and the columns of :data:`groupcoord.analysis.columns.tables.END_OFFSETS`.
-        clock: says when the report is made.
+        end_offsets: a CSV file with a header and the columns of :data:`groupcoord.analysis.columns.tables.END_OFFSETS`;
+            read anew each time that tables are made.
+        clock: says when the report is made, and how long that took.
 
     Raises:
         InputError: an input can't be read or holds nothing, or the directory can't be used.
@@ -46,7 +58,7 @@ class Run:
 
     def __init__(
         self,
-        paths: Sequence[str | os.PathLike[str]] | Source,
+        paths: Paths,
         out: str | os.PathLike[str],
         *,
         partitions: Iterable[int] = (),
@@ -81,10 +93,7 @@ class AnalysisRun(Run):
     Args:
         paths: as for :class:`Run`, as those that are not named here.
         out: see there.
-        partitions: see there.
-        end_offsets: see there.
         verifies: load the log into coordinators too, and compare.
-        clock: see there.
 
     Attributes:
         steps: the names of what ``run`` does, in order.
@@ -94,16 +103,9 @@ class AnalysisRun(Run):
     """
 
     def __init__(
-        self,
-        paths: Sequence[str | os.PathLike[str]] | Source,
-        out: str | os.PathLike[str],
-        *,
-        partitions: Iterable[int] = (),
-        end_offsets: str | None = None,
-        verifies: bool = False,
-        clock: Clock | None = None,
+        self, paths: Paths, out: str | os.PathLike[str], *, verifies: bool = False, **options: Unpack[RunOptions]
     ) -> None:
-        super().__init__(paths, out, partitions=partitions, end_offsets=end_offsets, clock=clock)
+        super().__init__(paths, out, **options)
         self._verifies = verifies
         self.steps = steps(has_ends=self._source.has_ends, verifies=verifies)
 
@@ -137,10 +139,7 @@ class FollowingRun(Run, ABC):
     Args:
         paths: as for :class:`Run`, as those that are not named here.
         out: see there; or the directory of an earlier run over the same logs.
-        partitions: see there.
-        end_offsets: see there; read anew each time.
         interval_s: seconds from the end of an update to the next look at the logs.
-        clock: says when a report is made, and how long that took.
 
     Raises:
         InputError: see there; or other logs were followed into the directory, or another process uses it.
@@ -148,15 +147,13 @@ class FollowingRun(Run, ABC):
 
     def __init__(
         self,
-        paths: Sequence[str | os.PathLike[str]] | Source,
+        paths: Paths,
         out: str | os.PathLike[str],
         *,
-        partitions: Iterable[int] = (),
-        end_offsets: str | None = None,
         interval_s: float = INTERVAL_S,
-        clock: Clock | None = None,
+        **options: Unpack[RunOptions],
     ) -> None:
-        super().__init__(paths, out, partitions=partitions, end_offsets=end_offsets, clock=clock)
+        super().__init__(paths, out, **options)
         self._interval_s = interval_s
         with self._alone():
             self._claim()
