@@ -13,6 +13,7 @@ from groupcoord.analysis.live.settings import BOOTSTRAP_SERVERS, ClusterAddress,
 from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.spark.cluster_source import CLUSTER_FORMAT, COMMAND_CONFIG, ClusterOptions
 from groupcoord.spark.end_offsets import END_OFFSETS_FORMAT
+from groupcoord.spark.record_sources import row_options
 from groupcoord.spark.sessions import register
 from groupcoord.spark.streaming import check_version
 
@@ -140,8 +141,5 @@ def cluster_options(
         BOOTSTRAP_SERVERS: address.bootstrap_servers,
         COMMAND_CONFIG: address.command_config or "",
         "topic": topic,
-        "columns": ",".join(columns or ()),
-        "raw_bytes": str(raw_bytes).lower(),
-        "split_bytes": str(split_bytes),
-        "partitions": ",".join(str(partition) for partition in partitions),
+        **row_options(columns, raw_bytes, split_bytes, partitions),
     }

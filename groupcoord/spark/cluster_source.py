@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from groupcoord.analysis.columns.chunks import RowSettings
 from groupcoord.analysis.columns.errors import InputError
-from groupcoord.analysis.columns.options import chosen_columns, flag, known_options, number, words
-from groupcoord.analysis.live.offset_ranges import SPLIT_BYTES, OffsetRange, TopicEnds
+from groupcoord.analysis.columns.options import known_options
+from groupcoord.analysis.live.offset_ranges import SPLIT_BYTES, TopicEnds
 from groupcoord.analysis.live.settings import BOOTSTRAP_SERVERS, ClusterAddress
 from groupcoord.analysis.live.tasks import ClusterTask, check_same, check_topic, cluster_tasks, ends_now, tasks_between
 from groupcoord.config.client_properties import SECRET_KEYS
 from groupcoord.core.records import OFFSETS_TOPIC
-from groupcoord.spark.available_now import SupportsTriggerAvailableNow
-from groupcoord.spark.schemas import RECORDS
-from groupcoord.spark.source import SPLIT_BYTES_MIN
+from groupcoord.spark.record_sources import ROW_OPTIONS, RecordOptions, RecordReader, RecordStreamReader
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
@@ -27,7 +23,7 @@ if TYPE_CHECKING:
 CLUSTER_FORMAT = "groupcoord-kafka"
 COMMAND_CONFIG = "command.config"
 KAFKA = "kafka."
-_OPTIONS = ("topic", "partitions", "columns", "raw_bytes", "split_bytes", "max_offsets")
+_OPTIONS = ("topic", *ROW_OPTIONS, "max_offsets")
 
 
 def refuse_secrets(options: Mapping[str, str]) -> None:
@@ -61,31 +57,18 @@ def cluster_and_options(options: Mapping[str, str], names: tuple[str, ...]) -> t
     return ClusterAddress(given.get(BOOTSTRAP_SERVERS) or servers, given.get(COMMAND_CONFIG) or None, settings), given
 
 
-class ClusterOptions:
+class ClusterOptions(RecordOptions):
     """What a read of a cluster is told, as Spark passes it: text, by names in any case.
 
     Attributes:
         address: of the cluster.
         topic: what to read.
-        settings: what rows are to hold.
-        split_bytes: how much one task reads, about.
-        partitions: only these log partitions; all if empty.
-        max_offsets: how many offsets of each log partition a micro-batch of a stream covers; None: all there are.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.address, given = cluster_and_options(options, _OPTIONS)
+        super().__init__(given, SPLIT_BYTES, "max_offsets")
         self.topic = given.get("topic") or OFFSETS_TOPIC
-        columns = chosen_columns(given.get("columns", ""))
-        self.settings = RowSettings(columns, flag("raw_bytes", given.get("raw_bytes", "")))
-        self.split_bytes = number("split_bytes", given.get("split_bytes", str(SPLIT_BYTES)), SPLIT_BYTES_MIN)
-        self.partitions = frozenset(number("partitions", name, 0) for name in words(given.get("partitions", "")))
-        bound = given.get("max_offsets", "")
-        self.max_offsets = number("max_offsets", bound, 1) if bound else None
-
-    def schema(self) -> StructType:
-        """Return the columns that are wanted."""
-        return StructType([RECORDS[name] for name in self.settings.columns])
 
     def ends(self) -> TopicEnds:
         """Return where the logs begin and end now."""
@@ -99,60 +82,23 @@ class ClusterOptions:
         """
         return check_topic(self.address, self.topic, self.partitions, may_be_empty=may_be_empty)
 
-    def tasks(self) -> list[ClusterPartition]:
-        """Return what there is to read now, cut into tasks."""
-        found = cluster_tasks(self.address, self.topic, self.partitions, self.split_bytes)
-        return [ClusterPartition(one.address, one.ranges) for one in found]
-
-    def tasks_between(self, start: Mapping[int, int], end: Mapping[int, int], topic_id: str) -> list[ClusterPartition]:
-        """Return what lies between two offsets of each log partition, cut into tasks.
-
-        Raises:
-            LogCutError: what the stream has read is no part of the topic any more.
-        """
-        found = tasks_between(self.address, self.topic, start, end, topic_id, self.split_bytes)
-        return [ClusterPartition(one.address, one.ranges) for one in found]
+    def tasks(self) -> Sequence[ClusterTask]:
+        """Return what there is to read up to where the topic ends now, cut into tasks."""
+        return cluster_tasks(self.address, self.topic, self.partitions, self.split_bytes)
 
 
-class ClusterPartition(ClusterTask, InputPartition):
-    """The work of one task of Spark's."""
-
-    def __init__(self, address: ClusterAddress, ranges: list[OffsetRange]) -> None:
-        InputPartition.__init__(self, None)
-        ClusterTask.__init__(self, address, ranges)
-
-
-class ClusterReader(DataSourceReader):
-    """Reads a topic up to where it ends when that is planned."""
-
-    def __init__(self, options: ClusterOptions) -> None:
-        self._options = options
-
-    def partitions(self) -> Sequence[InputPartition]:
-        """Cut what there is into tasks."""
-        return self._options.tasks()
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one task."""
-        return cast(ClusterPartition, partition).rows(self._options.settings)
-
-
-class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class ClusterStreamReader(RecordStreamReader):
     """Reads a topic as it grows. Its offset has the topic's id, and the next offset of each log partition."""
 
     def __init__(self, options: ClusterOptions) -> None:
-        self._options = options
+        self._options, self._settings = options, options.settings
         self._last: dict[int, int] | None = None
-
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Return where a stream without a checkpoint starts: before everything."""
-        return {}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return how much a micro-batch may read."""
         from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-        bound = self._options.max_offsets
+        bound = self._options.micro_batch_max
         return ReadAllAvailable() if bound is None else ReadMaxRows(bound)
 
     def latestOffset(  # noqa: N802
@@ -181,14 +127,14 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Read from now on no further than to where the logs end now."""
         self._last = self._options.ends().ends
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Cut what lies between two offsets into tasks."""
-        return self._options.tasks_between(_offsets(start), _offsets(end), end["topic_id"])
+    def tasks_between(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[ClusterTask]:
+        """Return what lies between two offsets of each log partition, cut into tasks.
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one task."""
-        if isinstance(partition, ClusterPartition):  # else Spark's own, where there are none
-            yield from partition.rows(self._options.settings)
+        Raises:
+            LogCutError: what the stream has read is no part of the topic any more.
+        """
+        told, offsets = self._options, (_offsets(start), _offsets(end))
+        return tasks_between(told.address, told.topic, *offsets, end["topic_id"], told.split_bytes)
 
 
 def _offset_of(ends: TopicEnds, offsets: Mapping[int, int]) -> dict[str, Any]:
@@ -224,7 +170,7 @@ class ClusterDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads the topic."""
-        return ClusterReader(ClusterOptions(self.options))
+        return RecordReader(ClusterOptions(self.options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return what reads the topic as it grows."""

@@ -16,6 +16,7 @@ from groupcoord.analysis.columns.errors import InputError
 from groupcoord.analysis.columns.files import SPLIT_BYTES
 from groupcoord.analysis.columns.messages import accounts_of_messages, rows_of_messages
 from groupcoord.analysis.running.sources import absolute
+from groupcoord.spark.record_sources import row_options
 from groupcoord.spark.schemas import MESSAGES, RECORDS
 from groupcoord.spark.sessions import register
 from groupcoord.spark.source import FORMAT, LogOptions
@@ -68,10 +69,7 @@ def log_options(
     """Return the arguments of :func:`read_log` as the format's options."""
     return {
         "paths": json.dumps(absolute(paths)),
-        "columns": ",".join(columns or ()),
-        "raw_bytes": str(raw_bytes).lower(),
-        "split_bytes": str(split_bytes),
-        "partitions": ",".join(str(partition) for partition in partitions),
+        **row_options(columns, raw_bytes, split_bytes, partitions),
         "storage_options": json.dumps(dict(storage_options or {})),
     }
 

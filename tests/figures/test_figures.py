@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
+from fsspec.implementations.local import LocalFileSystem
 
 from groupcoord.analysis.columns.results import ResultDirectory
 from groupcoord.analysis.columns.tables import COMMITS, arrow_schema
@@ -104,3 +106,28 @@ def test_tables_are_read_from_all_their_folders(tmp_path: Path) -> None:
     assert list(tables.rows("lag")) == []
     assert tables.has("lag")
     assert not tables.has("differences")
+
+
+def test_a_long_table_is_not_read_far_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever takes batches one by one never has more than a few files open that are not read yet."""
+    results = ResultDirectory(tmp_path / "out")
+    for number in range(12):
+        with results.new_table_file(
+            f"tables/commits/log_partition={number}/part.parquet", arrow_schema(COMMITS)
+        ) as file:
+            file.write(commits(("a", number, False)))
+    opened: list[str] = []
+    open_file = LocalFileSystem.open
+
+    def note(self: LocalFileSystem, path: str, *arguments: Any, **options: Any) -> Any:
+        opened.append(path)
+        return open_file(self, path, *arguments, **options)
+
+    monkeypatch.setattr(LocalFileSystem, "open", note)
+    ahead = [
+        len(opened) - taken
+        for taken, _ in enumerate(FinishedTables(results, {"commits": 12}).batches("commits", ["group_id"]), 1)
+    ]
+
+    assert len(ahead) == 12
+    assert max(ahead) <= 3

@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.datasource import InputPartition
 
 import groupcoord.spark as pipeline
 from groupcoord.analysis.live.errors import LogCutError
@@ -23,7 +24,7 @@ from groupcoord.core.records import OffsetCommitRecord
 from groupcoord.errors import ErrorCode
 from groupcoord.records.codec import encode_record
 from groupcoord.spark.cluster_reading import cluster_options
-from groupcoord.spark.cluster_source import ClusterOptions, ClusterPartition, ClusterStreamReader
+from groupcoord.spark.cluster_source import ClusterOptions, ClusterStreamReader
 from groupcoord.spark.folding import complete_from
 from groupcoord.spark.following import Following
 from groupcoord.testing import ProducerRecord, ServerThread
@@ -95,9 +96,8 @@ def test_a_stream_goes_on_where_it_ended(server: ServerThread) -> None:
         reader.latestOffset({**offset, "topic_id": "another"})
 
 
-def _ranges(task: object) -> list[tuple[int, int, int]]:
-    assert isinstance(task, ClusterPartition)
-    return [(one.partition, one.start, one.end) for one in task.ranges]
+def _ranges(task: InputPartition) -> list[tuple[int, int, int]]:
+    return [(one.partition, one.start, one.end) for one in task.value.ranges]
 
 
 @pytest.mark.slow

@@ -20,8 +20,8 @@ import groupcoord.spark as pipeline
 from groupcoord.core.records import OffsetCommitRecord
 from groupcoord.log_store import LogRecord, Ticket
 from groupcoord.spark.analysis import Analysis
+from groupcoord.spark.record_sources import RecordReader
 from groupcoord.spark.schemas import RECORDS
-from groupcoord.spark.source import LogReader
 from groupcoord.storage.segment_store import SegmentLogStore
 
 PARTITION_BYTES = 225_228
@@ -263,7 +263,7 @@ def test_spark_reads_for_a_filter_what_another_query_asked_for(spark: SparkSessi
         def reader(self, schema: StructType) -> DataSourceReader:
             return Reader()
 
-    assert LogReader.pushFilters is DataSourceReader.pushFilters
+    assert RecordReader.pushFilters is DataSourceReader.pushFilters
     spark.dataSource.register(Skipping)
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:

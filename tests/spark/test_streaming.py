@@ -19,7 +19,7 @@ from groupcoord.analysis.columns.files import find_segments
 from groupcoord.analysis.columns.tailing import LogChangedError, advance, logs_of, ranges_between
 from groupcoord.core.records import OffsetCommitRecord, OffsetTombstone
 from groupcoord.records.batches import iter_batches
-from groupcoord.spark.source import LogOptions, LogPartition, LogStreamReader
+from groupcoord.spark.source import LogOptions, LogStreamReader
 from groupcoord.spark.stream_store import Part, StreamStore
 from groupcoord.spark.streaming import FollowedTables, follow, read_log_stream
 
@@ -240,8 +240,7 @@ def test_a_url_is_read_like_a_folder(tmp_path: Path) -> None:
     after = reading.reader.latestOffset(before, reading.reader.getDefaultReadLimit())
     memory.rm("/data/__consumer_offsets-1", recursive=True)
     (gone,) = reading.reader.partitions(before, after)
-    assert isinstance(gone, LogPartition)
-    assert [one.segment.name for one in gone.ranges] == ["memory:///data/__consumer_offsets-1"]
+    assert [one.segment.name for one in gone.value.ranges] == ["memory:///data/__consumer_offsets-1"]
 
 
 def test_damage_is_told_once(tmp_path: Path) -> None:
@@ -307,7 +306,6 @@ def test_a_file_that_goes_while_it_is_read_fails_the_task(tmp_path: Path) -> Non
     path = segment(tmp_path, 0, [0, 1])
     reader = LogStreamReader(LogOptions({"path": str(tmp_path)}))
     (partition,) = reader.partitions({}, reader.latestOffset({}, None))
-    assert isinstance(partition, LogPartition)
     other = path.with_suffix(".cleaned")
     other.write_bytes(batch_at(1) * 2)
     other.replace(path)

@@ -1,8 +1,8 @@
 """Logs that grow, in this process: what ``groupcoord analyze --follow --engine local`` runs.
 
 Groups are kept in memory and folded on by what is new; all that is made of them is written anew. Memory is that of the
-groups and of the last :data:`HISTORY_ROWS_MAX` rows of each table of histories. A run begins with all that the logs hold, as a
-coordinator does, so there is nothing to go on from but the logs themselves.
+groups and of the last :data:`HISTORY_ROWS_MAX` rows of each table of histories. A run begins with all that the logs
+hold, as a coordinator does, so there is nothing to go on from but the logs themselves.
 """
 
 from __future__ import annotations

@@ -1,0 +1,107 @@
+"""What the Spark data sources of records have in common: options, and how Spark reads the tasks that they make."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from groupcoord.analysis.columns.chunks import RowSettings
+from groupcoord.analysis.columns.options import chosen_columns, flag, number, words
+from groupcoord.analysis.columns.tasks import RecordTask
+from groupcoord.spark.available_now import SupportsTriggerAvailableNow
+from groupcoord.spark.schemas import RECORDS
+
+SPLIT_BYTES_MIN = 65_536
+ROW_OPTIONS = ("columns", "raw_bytes", "split_bytes", "partitions")
+
+
+def row_options(
+    columns: Iterable[str] | None, raw_bytes: bool, split_bytes: int, partitions: Iterable[int]
+) -> dict[str, str]:
+    """Return as options what functions that read records are told of rows."""
+    return {
+        "columns": ",".join(columns or ()),
+        "raw_bytes": str(raw_bytes).lower(),
+        "split_bytes": str(split_bytes),
+        "partitions": ",".join(map(str, partitions)),
+    }
+
+
+class RecordOptions(ABC):
+    """What a read of records is told, as Spark passes it: text, by names in small letters.
+
+    Args:
+        given: :data:`ROW_OPTIONS`, and ``bound``.
+        split_bytes: how much one task reads if that isn't told.
+        bound: the option for how much of each log partition a micro-batch of a stream reads.
+
+    Attributes:
+        settings: what rows are to hold.
+        split_bytes: how much one task reads, about.
+        partitions: only these log partitions; all if empty.
+        micro_batch_max: how much of each log partition a micro-batch reads, about; None: all there is.
+
+    Raises:
+        InputError: an option is wrong.
+    """
+
+    def __init__(self, given: Mapping[str, str], split_bytes: int, bound: str) -> None:
+        self.settings = RowSettings(
+            chosen_columns(given.get("columns", "")), flag("raw_bytes", given.get("raw_bytes", ""))
+        )
+        self.split_bytes = number("split_bytes", given.get("split_bytes", str(split_bytes)), SPLIT_BYTES_MIN)
+        self.partitions = frozenset(number("partitions", name, 0) for name in words(given.get("partitions", "")))
+        told = given.get(bound, "")
+        self.micro_batch_max = number(bound, told, 1) if told else None
+
+    def schema(self) -> StructType:
+        """Return the columns that are wanted."""
+        return StructType([RECORDS[name] for name in self.settings.columns])
+
+    @abstractmethod
+    def tasks(self) -> Sequence[RecordTask]:
+        """Return what there is to read now, cut into tasks."""
+
+
+class RecordReader(DataSourceReader):
+    """Reads all that there is when it is planned."""
+
+    def __init__(self, options: RecordOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Cut what there is into tasks."""
+        return [InputPartition(task) for task in self._options.tasks()]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one task."""
+        found: Iterator[pa.RecordBatch] = partition.value.rows(self._options.settings)
+        return found
+
+
+class RecordStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads what grows."""
+
+    _settings: RowSettings
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Return where a stream without a checkpoint starts: before everything."""
+        return {}
+
+    @abstractmethod
+    def tasks_between(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[RecordTask]:
+        """Return what lies between two offsets, cut into tasks."""
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Cut what lies between two offsets into tasks."""
+        return [InputPartition(task) for task in self.tasks_between(start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one task."""
+        if partition.value is not None:  # as it is in Spark's own, where there are none
+            yield from partition.value.rows(self._settings)
