@@ -12,11 +12,13 @@ from fsspec.implementations.local import LocalFileSystem
 from groupcoord.analysis.columns.results import ResultDirectory
 from groupcoord.analysis.columns.tables import COMMITS, arrow_schema
 from groupcoord.analysis.figures.commits import CommitCount, count_commits
+from groupcoord.analysis.figures.consumers import epoch_lines
 from groupcoord.analysis.figures.findings import stale_rows
 from groupcoord.analysis.figures.finished import FinishedTables
 from groupcoord.analysis.figures.groups import group_rows, state_counts
 from groupcoord.analysis.figures.rebalances import RebalanceFigures, count_rebalances
 from groupcoord.analysis.history.causes import JOIN, SESSION_EXPIRY
+from groupcoord.analysis.report.model import EPOCHS_OF_GROUP_MAX
 
 
 def rebalance(group_id: str, cause: str, started_ms: int | None, ended_ms: int | None) -> dict[str, Any]:
@@ -131,3 +133,19 @@ def test_a_long_table_is_not_read_far_ahead(tmp_path: Path, monkeypatch: pytest.
 
     assert len(ahead) == 12
     assert max(ahead) <= 3
+
+
+def test_epochs_are_shown_from_the_start_to_the_end() -> None:
+    """Of a group with more epochs than a picture has points some are left out all along, and no member is forgotten."""
+    of_group = {"group_id": "g", "member_id": None, "member_epoch": None}
+    rows: list[dict[str, Any]] = [
+        of_group | {"log_offset": number, "log_timestamp_ms": number, "group_epoch": number, "target_epoch": number}
+        for number in range(1, 5 * EPOCHS_OF_GROUP_MAX)
+    ]
+    rows[0] |= {"member_id": "m", "member_epoch": 1}
+    points = epoch_lines(rows, ["g"])["g"]
+
+    assert len(points) == EPOCHS_OF_GROUP_MAX
+    assert points[0].at_ms < 6
+    assert points[-1].at_ms == len(rows)
+    assert {point.lowest for point in points} == {1}

@@ -9,7 +9,7 @@ from statistics import median_low
 from groupcoord.analysis.figures.values import Row, at_ms, by_group, cut, known, none_first
 from groupcoord.analysis.history.causes import REBALANCE_TIMEOUT, SESSION_EXPIRY
 from groupcoord.analysis.history.ownership import SWAP
-from groupcoord.analysis.report import model, rows
+from groupcoord.analysis.report import model
 
 
 def consumer_rows(
@@ -122,9 +122,25 @@ def _cut(row: model.SlowMemberRow) -> model.SlowMemberRow:
 
 
 def epoch_lines(epochs: Iterable[Row], names: Collection[str]) -> Mapping[str, tuple[model.EpochPoint, ...]]:
-    """Return how the epochs of some groups went on: the newest of each, oldest first."""
+    """Return how the epochs of some groups went on, oldest first; of very many, some all along."""
     wanted = (row for row in epochs if row["group_id"] in names and at_ms(row["log_timestamp_ms"]) is not None)
-    newest: list[Row] = []
-    for _, some in sorted(by_group(wanted).items()):
-        newest += sorted(some, key=lambda row: row["log_offset"])[-model.EPOCHS_OF_GROUP_MAX :]
-    return rows.epoch_lines(newest)
+    return {group_id: _some(_epoch_points(rows)) for group_id, rows in sorted(by_group(wanted).items())}
+
+
+def _epoch_points(rows: list[Row]) -> list[model.EpochPoint]:
+    """Return how the epochs of a group went on: the last of each moment."""
+    points: dict[int, model.EpochPoint] = {}
+    members: dict[str, int] = {}
+    for row in sorted(rows, key=lambda row: row["log_offset"]):
+        if row["member_id"] is not None and (row["member_epoch"] or 0) > 0:
+            members[row["member_id"]] = row["member_epoch"]
+        elif row["member_id"] is not None:
+            members.pop(row["member_id"], None)
+        lowest, moment_ms = min(members.values(), default=None), row["log_timestamp_ms"]
+        points[moment_ms] = model.EpochPoint(moment_ms, row["group_epoch"], row["target_epoch"], lowest)
+    return list(points.values())
+
+
+def _some(points: list[model.EpochPoint]) -> tuple[model.EpochPoint, ...]:
+    count = min(len(points), model.EPOCHS_OF_GROUP_MAX)
+    return tuple(points[(number + 1) * len(points) // count - 1] for number in range(count))

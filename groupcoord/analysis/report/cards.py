@@ -90,7 +90,7 @@ def _last_rebalances(story: GroupStory) -> Html:
     told = story.rebalances[-REBALANCES_TOLD_MAX:]
     if not told:
         return EMPTY
-    head = ("@ended", "#generation", "@cause", "#confidence", "#seen for", "#joined / left", "evidence")
+    head = ("@ended", "#generation", "@cause", "#confidence", "#seen for", "#joined / left", "~evidence")
     summary = f"Its last {counted(len(told), 'rebalance')}" if len(told) < story.row.rebalances else "Its rebalances"
     return element("details", element("summary", summary), table(head, map(_rebalance_cells, told)))
 

@@ -13,6 +13,8 @@ from groupcoord.analysis.report.text import listed
 LONG_TABLE_ROWS = 15
 """A table with more rows scrolls in a box of its own, under titles that stay."""
 
+_COLUMN_STYLES = {"#": "n", "@": "t", "~": "w"}
+
 
 @frozen
 class Section:
@@ -52,14 +54,19 @@ def page(title: str, lead: Iterable[Html], sections: Iterable[Section]) -> Html:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> Html:
-    """Return a table. Titles that start with ``#`` stand above numbers, with ``@`` above what stays on one line."""
+    """Return a table.
+
+    Titles that start with ``#`` stand above numbers, with ``@`` above what stays on one line, with ``~`` above
+    sentences.
+    """
     rows = list(rows)
-    styles = ["n" if title.startswith("#") else "t" if title.startswith("@") else None for title in head]
+    styles = [_COLUMN_STYLES.get(title[:1]) for title in head]
+    of_cells = [None if style == "w" else style for style in styles]  # a title is enough to make a column wide
     titles = [
-        element("th", title.lstrip("#@"), scope="col", class_=style) for title, style in zip(head, styles, strict=True)
+        element("th", title.lstrip("#@~"), scope="col", class_=style) for title, style in zip(head, styles, strict=True)
     ]
     made = [
-        element("tr", *(element("td", cell, class_=style) for cell, style in zip(row, styles, strict=True)))
+        element("tr", *(element("td", cell, class_=style) for cell, style in zip(row, of_cells, strict=True)))
         for row in rows
     ]
     parts = [element("thead", element("tr", *titles)), element("tbody", joined(made, "\n"))]

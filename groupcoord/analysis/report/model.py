@@ -362,7 +362,7 @@ class GroupStory:
         members: from when on it had how many members, oldest first.
         anomalies: the first of them.
         commits: commits over time, in bins that all groups share: series ``commits`` and ``tombstones``.
-        epochs: of a consumer group, the newest, oldest first.
+        epochs: of a consumer group, oldest first; of very many, some all along.
         shares: who has what as the log ends.
     """
 

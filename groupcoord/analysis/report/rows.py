@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from groupcoord.analysis.report import model
@@ -93,27 +93,3 @@ def difference_told(row: TableRow) -> str:
         f"group {row['group_id']}{place}: {row['field']} is {row['coordinator'] or 'nothing'} for the "
         f"coordinator, {row['table'] or 'nothing'} in the table"
     )
-
-
-def epoch_lines(rows: Iterable[TableRow]) -> Mapping[str, tuple[model.EpochPoint, ...]]:
-    """Return how the epochs of some groups went on.
-
-    Args:
-        rows: of the table of epochs: by group, oldest first.
-    """
-    lines: dict[str, list[model.EpochPoint]] = {}
-    members: dict[str, dict[str, int]] = {}
-    for row in rows:
-        of_members = members.setdefault(row["group_id"], {})
-        if row["member_id"] is not None and (row["member_epoch"] or 0) > 0:
-            of_members[row["member_id"]] = row["member_epoch"]
-        elif row["member_id"] is not None:
-            of_members.pop(row["member_id"], None)
-        lowest = min(of_members.values(), default=None)
-        point = model.EpochPoint(row["log_timestamp_ms"], row["group_epoch"], row["target_epoch"], lowest)
-        line = lines.setdefault(row["group_id"], [])
-        if line and line[-1].at_ms == point.at_ms:
-            line[-1] = point
-        else:
-            line.append(point)
-    return {group_id: tuple(line) for group_id, line in lines.items()}

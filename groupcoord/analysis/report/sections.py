@@ -156,7 +156,7 @@ def anomalies(report: Report) -> Html:
         for row in report.anomalies
     ]
     kinds = table(("@anomaly", "Burrow's status", "#found", "#groups", "@first", "@last"), counts)
-    head = ("@from", "group", "@anomaly", "of", "#times", "what was seen")
+    head = ("@from", "group", "@anomaly", "of", "#times", "~what was seen")
     found = table(head, rows, "The worst groups first")
     return joined((kinds, found, soft(_first_of(len(rows), report.overview.anomalies, "anomalies"))))
 

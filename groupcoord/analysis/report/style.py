@@ -61,6 +61,7 @@ caption { text-align: left; color: var(--soft); padding: .2rem 0; }
 th, td { padding: .28rem .45rem; text-align: left; border-bottom: 1px solid var(--faint); vertical-align: top; }
 th { color: var(--soft); font-weight: 600; border-bottom: 1px solid var(--line); white-space: nowrap; }
 th.n, td.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+th.n { white-space: normal; } thead th { vertical-align: bottom; } th.w { min-width: 17rem; }
 time { white-space: nowrap; }
 td code { display: inline-block; width: max-content; max-width: 19rem; overflow-wrap: break-word; }
 td div.soft { white-space: nowrap; }
