@@ -23,6 +23,8 @@ MOVED = "NOT_COORDINATOR"
 AWAY = "COORDINATOR_NOT_AVAILABLE"
 FOR_A_WHILE_S = 2.0
 SLOW_MS = 1_500
+TAKEN_OVER_S = 1.0
+"""So long others have for what is taken from one: much less than who works late is given to end it."""
 STILL_AT_IT_S = 5.0
 TILL_CLIENTS_GIVE_UP_S = 8.0
 """So long a client may try a commit again by itself, which names a topic and can't tell it from the next one."""
@@ -147,7 +149,7 @@ def slow_processing(stage: Stage) -> None:
         stage.forget_member(instance)
         if stage.plan.protocol == "share":
             stage.server.share(GROUP_ID).expire_locks()
-        stage.pause(FOR_A_WHILE_S)
+        stage.pause(TAKEN_OVER_S)
 
 
 @scenario(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, get_args
@@ -40,6 +41,8 @@ SHARE_SETTINGS: Mapping[str, str | int] = {
     "group.share.min.record.lock.duration.ms": 1_000,
 }
 """What is to last seconds of an exam, and not minutes."""
+HEARTBEAT_SETTINGS: Mapping[str, int] = {"group.consumer.heartbeat.interval.ms": 1_000}
+"""A client takes an answer for lost after twice that time: more than the half of a second that tests have."""
 RETENTION_SETTINGS: Mapping[str, int] = {
     "offsets.retention.minutes": 60,
     "offsets.retention.check.interval.ms": 60_000,
@@ -53,6 +56,8 @@ LOOK_AGAIN_S = 0.05
 FEED_EVERY_S = 0.1
 JOIN_WITHIN_S = 90.0
 ADMIN_WITHIN_S = 10.0
+SEEN_WITHIN_S = 3.0
+"""So long a busy server may take to read what a process that has ended had sent."""
 
 
 def _in_words(command: Iterable[str]) -> tuple[str, ...]:
@@ -155,7 +160,15 @@ class Stage:
         self.server = ServerThread(
             topics={TOPIC: PARTITIONS, OUTPUT: 1},
             nodes=3,
-            settings={**listeners, **login, **SHARE_SETTINGS, **RETENTION_SETTINGS, **settings, **plan.settings},
+            settings={
+                **listeners,
+                **login,
+                **SHARE_SETTINGS,
+                **HEARTBEAT_SETTINGS,
+                **RETENTION_SETTINGS,
+                **settings,
+                **plan.settings,
+            },
             users={USER: PASSWORD} if plan.logs_in else None,
             tls=plan.uses_tls,
         )
@@ -163,6 +176,7 @@ class Stage:
         self.breaches: dict[Law, list[Breach]] = {Law.LEAVING: []}
         self.instances: dict[str, Instance] = {}
         self._names, self._folder = names, folder
+        self._topic_names: dict[UUID, str | None] = {}
         self._feeding = threading.Event()
         self._is_over = threading.Event()
         self._feeder = threading.Thread(target=self._feed, name="exam-feed", daemon=True)
@@ -170,10 +184,9 @@ class Stage:
         self.counts = [0] * PARTITIONS
 
     def _topic_name(self, topic_id: UUID) -> str | None:
-        try:
-            return self.server.run(lambda broker: broker.topics.topic_name(topic_id))
-        except RuntimeError:
-            return None  # the server ends, and answers the last ones
+        with suppress(RuntimeError):  # the server ends, and answers the last ones
+            self._topic_names[topic_id] = self.server.run(lambda broker: broker.topics.topic_name(topic_id))
+        return self._topic_names.get(topic_id)
 
     def __enter__(self) -> Stage:
         self.server.start()
@@ -248,7 +261,7 @@ class Stage:
         seat = self.trace.seats[instance.name]
         was_member = seat.has_joined and not seat.is_static and self._holds(self.is_at_rest)
         ended = instance.ask_to_end()
-        if was_member and not seat.has_left:
+        if was_member and not self.wait(lambda: seat.has_left, SEEN_WITHIN_S if ended else 0.0):
             text = "ends without leaving the group" if ended else "does not end when it gets SIGTERM"
             self.breaches[Law.LEAVING].append(Breach(self.trace.now_s, instance.name, text))
         self.forget_member(instance)
