@@ -314,6 +314,11 @@ class GroupCoordinator(Forkable):
         return self._ownership is None or self._ownership.may_answer()
 
     @property
+    def is_lease_over(self) -> bool:
+        """True if answers could leave for a while, and now can't until the log store has looked again."""
+        return self._ownership is not None and self._ownership.is_over
+
+    @property
     def lost(self) -> OwnershipLostError | None:
         """Why nothing is served any more, if somebody else has taken the log over; None otherwise."""
         return None if self._ownership is None else self._ownership.lost

@@ -31,6 +31,20 @@ RECORDS_AT_ONCE = 2_000
 """So many records are loaded before others have their turn: some milliseconds."""
 
 
+async def load_in_portions(change: Callable[[Callable[[GroupCoordinator], bool]], bool], partition: int) -> None:
+    """Finish the load of a log partition that was begun, while others have their turn.
+
+    Args:
+        change: does something with the coordinator, and passes on what comes of it.
+        partition: the log partition.
+
+    Raises:
+        LoadError: the log can't be read.
+    """
+    while not change(lambda coordinator: coordinator.continue_load(partition, RECORDS_AT_ONCE)):
+        await asyncio.sleep(0)
+
+
 class AsyncCoordinator:
     """A coordinator on the running event loop: ``async with AsyncCoordinator(GroupCoordinator(…)) as coordinator``.
 
@@ -230,8 +244,7 @@ class AsyncCoordinator:
         try:
             if self._store is not None:
                 await self._store.prepare(partition)
-            while not self.change(lambda coordinator: coordinator.continue_load(partition, RECORDS_AT_ONCE)):
-                await asyncio.sleep(0)
+            await load_in_portions(self.change, partition)
         finally:
             if self._store is not None:
                 self._store.forget_prepared(partition)

@@ -46,6 +46,7 @@ from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.topics.requests import CreateTopicsThere, TopicRequests
 from groupcoord.broker.transactions.coordinator import TransactionCoordinator
 from groupcoord.broker.transactions.markers import MarkersElsewhere
+from groupcoord.broker.transactions.none import NoTransactions, refuse_to_find
 from groupcoord.broker.transactions.producer_ids import ProducerIds
 from groupcoord.broker.transactions.requests import TransactionRequests
 from groupcoord.broker.transactions.state import Writer
@@ -57,7 +58,7 @@ from groupcoord.config import Config, RebalanceProtocol
 from groupcoord.config.group_settings import served_protocols
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.front.authorization import Authorize, Permissions, Principal
-from groupcoord.core.messages import ConsumerGroupHeartbeat, Node
+from groupcoord.core.messages import ConsumerGroupHeartbeat, FindCoordinator, FindCoordinatorResponse, Node
 from groupcoord.core.questions import CreateInternalTopics
 from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.embedding.random_ids import random_member_id, random_uuid
@@ -236,7 +237,7 @@ class Broker:
     def _follow(self) -> Following | None:
         """Return what this node knows that all processes must know, and the controller changes; None: it is alone."""
         neighbours, administered = self.nodes.neighbours, self._administered
-        if neighbours is None:
+        if neighbours is None and self.nodes.leadership.elects:
             return None
         files: list[SharedFile] = [
             *(self.group_configs, administered.brokers, administered.client_metrics),
@@ -244,7 +245,7 @@ class Broker:
         ]
         if self.security is not None:
             files += self.security.shared_files()
-        return Following(neighbours, self.topics, files)
+        return Following(self.topics, files, neighbours)
 
     def look(self) -> None:
         """Know what the controller, another process, may have changed. Worth calling every second."""
@@ -296,16 +297,23 @@ class Broker:
             ClusterRequests(self.data, self.nodes, self._node_for, self._permissions, self._administered),
             self._login_requests,
             AclRequests(acls, self._permissions),
-            self._transaction_requests,
+            self._transaction_requests if self.nodes.has_transactions else NoTransactions(),
             ShareStateRequests(self._share),
             self.share_requests,
-            GroupRequests(lambda: self.coordinator, self._submit, self.topics, self._transaction_requests.prepare),
+            GroupRequests(lambda: self.coordinator, self._submit, self.topics, self._prepare),
         )
         if RebalanceProtocol.CONSUMER not in served_protocols(self.config):
             table[ConsumerGroupHeartbeat] = self._refuse_consumer_protocol
         if self._following is not None:
-            self._following.leave_to_controller(table, self.look)
+            self._following.arrange(table, self.look)
         return table
+
+    def _prepare(self, connection: Connection, request: FindCoordinator) -> FindCoordinatorResponse | None:
+        """See to it that there are coordinators of transactions, or say that there are none."""
+        if self.nodes.has_transactions:
+            self._transaction_requests.prepare(connection, request)
+            return None
+        return refuse_to_find(request)
 
     def _controller(self) -> CreateTopicsThere | None:
         """Return what has topics made that the server itself wants; None: that is done here."""

@@ -1,4 +1,7 @@
-"""A file of the data directory that holds one JSON object with the version of its format."""
+"""A file of the data directory that holds one JSON object with the version of its format.
+
+Nodes that have no disk in common keep such documents elsewhere (:class:`Documents`).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import os
 import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from groupcoord.errors import GroupcoordError
 from groupcoord.storage.log_directory import sync_path
@@ -25,11 +28,104 @@ class DataFileError(GroupcoordError):
     """A file of the data directory can't be read or does not hold what it should; the message names file and reason."""
 
 
+class Documents(Protocol):
+    """Where documents are that several processes read and write, by their names.
+
+    Attributes:
+        refusals: how often something was not written, since another process had written before, which is known now.
+    """
+
+    refusals: int
+
+    def place_of(self, name: str) -> str:
+        """Return where a document is, in words."""
+
+    def stamp(self, name: str) -> object:
+        """Return what tells one content from the next; None: there is no such document."""
+
+    def read(self, name: str) -> str:
+        """Return what a document that is there holds.
+
+        Raises:
+            OSError: it can't be read.
+            ValueError: it is no text.
+        """
+
+    def write(self, name: str, text: str, seen: object) -> object:
+        """Write a document anew; when this returns, it is durable.
+
+        Args:
+            name: the document.
+            text: what it shall hold.
+            seen: the stamp of the content that this is made of.
+
+        Returns:
+            what :meth:`stamp` returns of this content, which may be outdated by now.
+
+        Raises:
+            OSError: it can't be written, or another process has written before.
+        """
+
+
+Place = Path | Documents
+"""Where the files of a server are: in a directory, or where others see them as well."""
+
+
+class _Folder:
+    """Documents in a directory of the disk.
+
+    Args:
+        directory: the directory.
+        holds: what they hold, in words.
+        is_secret: nobody but their owner may read them, or has a right to them when they were read.
+    """
+
+    refusals = 0
+
+    def __init__(self, directory: Path, holds: str, *, is_secret: bool) -> None:
+        self._directory = directory
+        self._holds = holds
+        self._is_secret = is_secret
+
+    def place_of(self, name: str) -> str:
+        """See :class:`Documents`."""
+        return str(self._directory / name)
+
+    def stamp(self, name: str) -> object:
+        """See :class:`Documents`: each content is a file of its own."""
+        try:
+            found = os.stat(self._directory / name)
+        except FileNotFoundError:
+            return None
+        return found.st_ino, found.st_mtime_ns
+
+    def read(self, name: str) -> str:
+        """See :class:`Documents`."""
+        path = self._directory / name
+        if self._is_secret:
+            self._shut_out_others(path)
+        return path.read_text(encoding="utf-8")
+
+    def write(self, name: str, text: str, seen: object) -> object:
+        """See :class:`Documents`; the disk has all of it, or still the old one."""
+        replace_file(self._directory / name, text.encode(), is_secret=self._is_secret)
+        sync_path(self._directory)
+        return self.stamp(name)
+
+    def _shut_out_others(self, path: Path) -> None:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        if mode & (stat.S_IRWXG | stat.S_IRWXO):
+            try:
+                path.chmod(mode & stat.S_IRWXU)
+            except OSError as error:
+                logger.warning("%s holds %s, and others may read it: %s", path, self._holds, error.strerror)
+
+
 class JsonFile:
     """One file of the data directory, or none: then nothing is read or written.
 
     Args:
-        directory: where the file lies or will lie; None: there is none.
+        place: where the file lies or will lie; None: there is none.
         name: of the file.
         holds: what it holds, in words.
         error_type: of the errors that are raised.
@@ -41,19 +137,24 @@ class JsonFile:
 
     def __init__(
         self,
-        directory: Path | None,
+        place: Place | None,
         name: str,
         holds: str,
         error_type: type[DataFileError],
         *,
         is_secret: bool = False,
     ) -> None:
-        self._path = None if directory is None else Path(directory) / name
+        self._documents = _Folder(place, holds, is_secret=is_secret) if isinstance(place, Path) else place
+        self._name = name
         self._holds = holds
         self._error_type = error_type
-        self._is_secret = is_secret
-        self._seen: tuple[int, int] | None = None  # which file was read or written last
+        self._seen: object = None  # which content was read or written last
         self.on_written: Callable[[], None] = lambda: None
+
+    @property
+    def refusals(self) -> int:
+        """How often a document of the place was not written, since another process had written before."""
+        return 0 if self._documents is None else self._documents.refusals
 
     def read(self, parse: Callable[[dict[str, Any]], T]) -> T | None:
         """Return what the file holds; None if there is none.
@@ -66,20 +167,19 @@ class JsonFile:
             DataFileError: of the file's type: it can't be read, is not JSON, has another version or does not hold what
                 it should.
         """
-        path, self._seen = self._path, self._stamp()
-        if path is None or self._seen is None:
+        documents, self._seen = self._documents, self._stamp()
+        if documents is None or self._seen is None:
             return None
-        if self._is_secret:
-            self._shut_out_others(path)
+        place = documents.place_of(self._name)
         try:
-            content = self._content(path)
+            content = self._content(documents)
             if content["version"] != FILE_VERSION:
                 raise self._error_type(f"has version {content['version']!r}; this program knows {FILE_VERSION}")
             return parse(content)
         except self._error_type as error:
-            raise self._error_type(f"{path}: {error}") from error
+            raise self._error_type(f"{place}: {error}") from error
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise self._error_type(f"{path}: does not hold {self._holds}: {error!r}") from error
+            raise self._error_type(f"{place}: does not hold {self._holds}: {error!r}") from error
 
     def write(self, make_content: Callable[[], Mapping[str, object]]) -> None:
         """Write the file anew; the disk has all of it, or still the old one.
@@ -90,36 +190,22 @@ class JsonFile:
         Raises:
             OSError: it can't be written.
         """
-        if self._path is not None:
+        if self._documents is not None:
             versioned = {"version": FILE_VERSION, **make_content()}
-            replace_file(self._path, (json.dumps(versioned, indent=2) + "\n").encode(), is_secret=self._is_secret)
-            sync_path(self._path.parent)
-            self._seen = self._stamp()
+            self._seen = self._documents.write(self._name, json.dumps(versioned, indent=2) + "\n", self._seen)
             self.on_written()
 
     def read_if_changed(self, parse: Callable[[dict[str, Any]], T]) -> T | None:
         """Do as :meth:`read` if another process has written the file since it was read; else return None."""
         return None if self._stamp() == self._seen else self.read(parse)
 
-    def _stamp(self) -> tuple[int, int] | None:
-        """Return what tells one content of the file from the next: each is a file of its own. None: there is none."""
-        try:
-            found = None if self._path is None else os.stat(self._path)
-        except FileNotFoundError:
-            return None
-        return None if found is None else (found.st_ino, found.st_mtime_ns)
+    def _stamp(self) -> object:
+        """Return what tells one content of the file from the next; None: there is none."""
+        return None if self._documents is None else self._documents.stamp(self._name)
 
-    def _shut_out_others(self, path: Path) -> None:
-        mode = stat.S_IMODE(path.stat().st_mode)
-        if mode & (stat.S_IRWXG | stat.S_IRWXO):
-            try:
-                path.chmod(mode & stat.S_IRWXU)
-            except OSError as error:
-                logger.warning("%s holds %s, and others may read it: %s", path, self._holds, error.strerror)
-
-    def _content(self, path: Path) -> dict[str, Any]:
+    def _content(self, documents: Documents) -> dict[str, Any]:
         try:
-            content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            content: dict[str, Any] = json.loads(documents.read(self._name))
         except OSError as error:
             raise self._error_type(f"cannot be read: {error.strerror}") from error
         except ValueError as error:

@@ -6,11 +6,15 @@ import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import typer
 
 from groupcoord.analysis.columns.errors import PipelineError, first_line
+
+if TYPE_CHECKING:
+    from groupcoord.cluster.postgres import PostgresSlotLog
 
 SCHEMES = ("postgresql://", "postgres://")
 
@@ -35,28 +39,34 @@ def as_files(paths: Iterable[str], context: typer.Context) -> list[str]:
 
 def _copied(url: str, context: typer.Context) -> str:
     folder = context.with_resource(TemporaryDirectory(prefix="groupcoord-"))
-    conninfo, _, name = url.partition("#")
     try:
-        asyncio.run(_copy(conninfo, name or "groupcoord", Path(folder)))
+        asyncio.run(_copy(url, Path(folder)))
     except ModuleNotFoundError:
         raise
     except Exception as error:
-        raise PipelineError(f"{_without_secrets(url)}: {first_line(error)}") from error
+        raise PipelineError(f"{without_secrets(url)}: {first_line(error)}") from error
     return folder
 
 
-async def _copy(conninfo: str, name: str, folder: Path) -> None:
-    from groupcoord.cluster.copying import copy_log
+def slot_log_at(url: str) -> PostgresSlotLog:
+    """Return the slot log at a URL, behind whose ``#`` the name of its tables may be; it opens nothing yet."""
     from groupcoord.cluster.postgres import PostgresSlotLog
 
-    slot_log = PostgresSlotLog(conninfo, name=name)
+    conninfo, _, name = url.partition("#")
+    return PostgresSlotLog(conninfo, name=name or "groupcoord")
+
+
+async def _copy(url: str, folder: Path) -> None:
+    from groupcoord.cluster.copying import copy_log
+
+    slot_log = slot_log_at(url)
     try:
         await copy_log(slot_log, folder)
     finally:
         await slot_log.close()
 
 
-def _without_secrets(url: str) -> str:
+def without_secrets(url: str) -> str:
     """Return which database and log a URL names, without user, password and settings."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()

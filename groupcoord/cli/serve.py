@@ -21,55 +21,40 @@ from attrs import evolve
 
 import groupcoord
 from groupcoord.broker.addresses import ANY_ADDRESS
-from groupcoord.broker.configs.administered import Administered
-from groupcoord.broker.configs.groups import GroupConfigs
-from groupcoord.broker.json_file import DataFileError
-from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.security.security import Security, split_properties
-from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry, check_topic_name
-from groupcoord.broker.transactions.log import TransactionLogError
-from groupcoord.broker.transactions.producer_ids import NoProducerIdError
+from groupcoord.broker.topics.registry import Topic, TopicError, check_topic_name
 from groupcoord.cli.interrupts import SIGNALS, AtTheFirstSignal, take_signals
+from groupcoord.cli.serve_opening import (
+    FAILURE,
+    OFFSETS_PARTITIONS_KEY,
+    USAGE_ERROR,
+    Opening,
+    OpeningForWorkers,
+    StartError,
+)
 from groupcoord.clock import Clock, LeapingClock, SystemClock
 from groupcoord.config import Config
 from groupcoord.coordinator import GroupCoordinator, LoadError
 from groupcoord.core.interpreter import collect_garbage_seldom, keep_freed_memory
 from groupcoord.core.messages import Node
-from groupcoord.core.records import OFFSETS_TOPIC
-from groupcoord.errors import ConfigError
+from groupcoord.errors import ConfigError, GroupcoordError
 from groupcoord.host.links import Links
 from groupcoord.host.node_servers import NODES_MAX, NodeServers, Sockets
-from groupcoord.host.opening import (
-    Storage,
-    open_log_store,
-    open_producer_ids,
-    open_topic_directory,
-    open_worker_storage,
-    prepare_for_workers,
-)
 from groupcoord.host.server import ACCEPT_BACKLOG
 from groupcoord.host.supervisor import Supervisor, Work
-from groupcoord.host.worker_folders import MisplacedPartitionError, WorkerFolders
 from groupcoord.host.workers import Worker
-from groupcoord.log_store import ListingStore, LogStore, LogStoreError, close_store
-from groupcoord.storage.directory_lock import DirectoryLock
 
 if TYPE_CHECKING:
-    from groupcoord.storage.data_directory import DataDirectory
+    from groupcoord.cli.serve_cluster import SharedLog
+    from groupcoord.host.cluster_node import ClusterNode
 
-FAILURE, USAGE_ERROR = 1, 2
 NODES_HELP = "How many nodes to run, with a port each: --port and those after it, or free ones."
+CLUSTER_HELP = (
+    "Be one of several nodes that share the groups of a log in a database: postgresql://USER@HOST/DATABASE. "
+    "Records of topics are not kept."
+)
+NODE_ID_HELP = "With --cluster: the id of this node, which no other node of the cluster has."
 WORKERS_HELP = "How many processes share the partitions, each with a port as --nodes has them; 0: one for each core."
-
-OFFSETS_PARTITIONS_KEY = "offsets.topic.num.partitions"
-
-
-class StartError(Exception):
-    """The server can't start as asked. The message is one line for the user."""
-
-    def __init__(self, message: str, exit_status: int = FAILURE) -> None:
-        super().__init__(message)
-        self.exit_status = exit_status
 
 
 def serve(
@@ -109,6 +94,8 @@ def serve(
     ] = None,
     nodes: Annotated[int, typer.Option(min=1, max=NODES_MAX, help=NODES_HELP)] = 1,
     workers: Annotated[int, typer.Option(min=0, max=NODES_MAX, help=WORKERS_HELP)] = 1,
+    cluster: Annotated[str | None, typer.Option(metavar="URL", help=CLUSTER_HELP)] = None,
+    node_id: Annotated[int | None, typer.Option(min=0, max=2**31 - 1, help=NODE_ID_HELP)] = None,
     no_records: Annotated[
         bool, typer.Option("--no-records", help="Let topics be empty: nothing can be produced, and lag is always 0.")
     ] = False,
@@ -121,23 +108,35 @@ def serve(
     with _errors_told():
         _set_up_logging(log_level)
         worker_count = workers or _core_count()
+        _check_cluster(cluster, node_id, data_dir, max(nodes, worker_count), control_port)
         _check_together(worker_count, data_dir, nodes, metrics_port, control_port)
         config, is_set, secure = _parse_settings(setting or [], holds_records=not no_records)
         topics = [_parse_topic(text) for text in topic or []]
         clock: Clock = SystemClock() if control_port is None else LeapingClock()
-        security = Security(clock, data_dir, secure)
         with ExitStack() as stack:
+            shared = None if cluster is None or node_id is None else _share(cluster, node_id, stack)
+            security = Security(clock, data_dir if shared is None else shared.documents, secure)
             sockets = _bind(stack, security, host, port, max(nodes, worker_count), advertised_host)
             _check_control_port(control_port, sockets)
-            opening = _Opening(data_dir, config, is_set, topics, clock, security)
+            opening = Opening(data_dir, config, is_set, topics, clock, security)
             told = [_node(number, own, advertised_host or host, advertised_port) for number, own in enumerate(sockets)]
             pages = _Pages(host, metrics_port, control_port)
-            if worker_count > 1:
+            if shared is not None:
+                _serve_in_cluster(shared, opening, told[0], sockets, pages)
+            elif worker_count > 1:
                 _serve_by_workers(opening.for_workers(worker_count), told, sockets, pages)
-            servers = NodeServers(opening.storage, clock, told, sockets)
-            stack.callback(servers.forget)
-            servers.prepare()
-            _run(servers, pages, lambda: _announce(sockets, data_dir, told[0], servers.storage.topics))
+            else:
+                _serve_in_one_process(opening, told, sockets, pages)
+
+
+def _share(url: str, node_id: int, stack: ExitStack) -> SharedLog:
+    """Open what nodes share, until the end."""
+    from groupcoord.cli.serve_cluster import SharedLog
+
+    shared = SharedLog(url, node_id)
+    stack.callback(shared.close)
+    shared.open()
+    return shared
 
 
 def _core_count() -> int:
@@ -160,6 +159,20 @@ def _check_together(
             raise StartError(f"--workers and {option} don't go together: {option} is for one process", USAGE_ERROR)
 
 
+def _check_cluster(
+    url: str | None, node_id: int | None, data_dir: Path | None, count: int, control_port: int | None
+) -> None:
+    """Refuse options that don't go together with nodes that share a log."""
+    if (url is None) != (node_id is None):
+        raise StartError("--cluster and --node-id go together: the id tells this node from the others", USAGE_ERROR)
+    if url is None:
+        return
+    if data_dir is not None:
+        raise StartError("--cluster keeps nothing on the disk: leave out --data-dir", USAGE_ERROR)
+    if count > 1 or control_port is not None:
+        raise StartError("--cluster is for one node: leave out --nodes, --workers and --control", USAGE_ERROR)
+
+
 def _node(number: int, sockets: Sockets, host: str, first_port: int | None) -> Node:
     """Return a node as clients are told of it."""
     return Node(number + 1, host, first_port + number if first_port else _port_of(sockets))
@@ -176,7 +189,7 @@ def _errors_told() -> Iterator[None]:
         _refuse(str(error), USAGE_ERROR)
     except LoadError as error:
         _refuse(f"none of {len(error.causes)} log partitions can be loaded", FAILURE)
-    except (LogStoreError, TransactionLogError, NoProducerIdError, DataFileError, MisplacedPartitionError) as error:
+    except GroupcoordError as error:
         _refuse(str(error), FAILURE)
 
 
@@ -269,171 +282,6 @@ def _listening_socket(host: str, port: int) -> Iterator[socket.socket]:
         yield sock
 
 
-class _Opening:
-    """Opens what the server keeps its data in: on disk anew in each of its lives, in memory once.
-
-    Args:
-        data_dir: where it is on disk; None: in memory.
-        config: the settings.
-        is_set: the number of offsets partitions is among those that were given.
-        topics: those that shall exist.
-        clock: where time comes from.
-        security: who may connect.
-    """
-
-    def __init__(
-        self,
-        data_dir: Path | None,
-        config: Config,
-        is_set: bool,
-        topics: list[tuple[str, int]],
-        clock: Clock,
-        security: Security,
-    ) -> None:
-        self._data_dir = data_dir
-        self._config = config
-        self._is_set = is_set
-        self._topics = topics
-        self._clock = clock
-        self._security = security
-        self._in_memory: Storage | None = None
-
-    def storage(self) -> Storage:
-        """Return it.
-
-        Raises:
-            StartError: it can't be used as asked.
-        """
-        if self._in_memory is not None:
-            return self._in_memory
-        data_dir = self._data_dir
-        if data_dir is not None and WorkerFolders(data_dir).is_divided:
-            with ExitStack() as stack:
-                self._locked(stack, data_dir).spread(1)
-        with ExitStack() as stack:
-            store = _open_store(data_dir, self._config)
-            stack.callback(close_store, store)
-            registry, directory, config = _open_topics(data_dir, store, self._config, self._is_set, self._topics)
-            storage = Storage(
-                config,
-                store,
-                registry,
-                GroupConfigs(config, data_dir),
-                Administered(data_dir),
-                open_producer_ids(data_dir),
-                TopicData(config, self._clock, registry, directory),
-                self._security,
-            )
-            stack.pop_all()
-        if data_dir is None:
-            self._in_memory = storage
-        return storage
-
-    def _locked(self, stack: ExitStack, data_dir: Path) -> WorkerFolders:
-        """Lock the data directory, and return where its partitions are."""
-        from groupcoord.storage.errors import LogDirectoryError
-
-        try:
-            stack.callback(DirectoryLock(data_dir).close)
-        except LogDirectoryError as error:
-            raise StartError(str(error)) from None
-        return WorkerFolders(data_dir)
-
-    def for_workers(self, count: int) -> _OpeningForWorkers:
-        """Have everything as so many workers need it, which open it then. The data directory stays locked.
-
-        Raises:
-            StartError: it can't be used as asked.
-        """
-        data_dir, stack = self._data_dir, ExitStack()
-        assert data_dir is not None, "that was looked at"
-        folders = self._locked(stack, data_dir)
-        registry, places = TopicRegistry(data_dir), folders.places()
-        found = sorted(index for name, index in places if name == OFFSETS_TOPIC)
-        config = _keep_offsets_partitions(registry, found, self._config, self._is_set)
-        try:
-            prepare_for_workers(data_dir, config, registry, places)
-            folders.spread(count)
-        except OSError as error:
-            raise StartError(f"{data_dir}: {error.strerror or error}") from None
-        _ensure_topics(registry, data_dir, self._topics)
-        folder_of = partial(folders.of, count=count)
-        return _OpeningForWorkers(data_dir, folder_of, config, self._clock, self._security, registry, stack)
-
-
-class _OpeningForWorkers(NamedTuple):
-    """What workers share, and open for themselves."""
-
-    data_dir: Path
-    folder_of: Callable[[int], Path]
-    config: Config
-    clock: Clock
-    security: Security
-    topics: TopicRegistry
-    lock: ExitStack
-
-    def storage(self, number: int) -> Storage:
-        """Open what a worker keeps its data in."""
-        from groupcoord.storage.errors import LogDirectoryError
-
-        try:
-            return open_worker_storage(self.data_dir, self.folder_of(number), self.config, self.clock, self.security)
-        except LogDirectoryError as error:
-            raise StartError(str(error)) from None
-
-
-def _open_store(data_dir: Path | None, config: Config) -> LogStore:
-    from groupcoord.storage.errors import LogDirectoryError
-
-    try:
-        return open_log_store(data_dir, config)
-    except LogDirectoryError as error:
-        raise StartError(str(error)) from None
-
-
-def _open_topics(
-    data_dir: Path | None, store: LogStore, config: Config, is_set: bool, topics: list[tuple[str, int]]
-) -> tuple[TopicRegistry, DataDirectory | None, Config]:
-    """Read the topics, add those of the command line, and settle how many partitions the offsets topic has."""
-    try:
-        registry = TopicRegistry(data_dir)
-        found = sorted(store.partitions()) if isinstance(store, ListingStore) else []
-        config = _keep_offsets_partitions(registry, found, config, is_set)
-        directory = open_topic_directory(data_dir, config, registry)
-    except OSError as error:
-        raise StartError(f"{data_dir}: {error.strerror or error}") from None
-    _ensure_topics(registry, data_dir, topics)
-    return registry, directory, config
-
-
-def _ensure_topics(registry: TopicRegistry, data_dir: Path | None, topics: list[tuple[str, int]]) -> None:
-    """Have the topics of the command line."""
-    try:
-        for name, partition_count in topics:
-            registry.ensure(name, partition_count)
-    except TopicError as error:
-        raise StartError(f"--topic {name}:{partition_count}: {error}") from None
-    except OSError as error:
-        raise StartError(f"{data_dir}: {error.strerror or error}") from None
-
-
-def _keep_offsets_partitions(registry: TopicRegistry, found: Sequence[int], config: Config, is_set: bool) -> Config:
-    # The number decides which log partition a group lives in: with another one its offsets would not be found.
-    wanted = config.offsets_topic_num_partitions
-    known = registry.get(OFFSETS_TOPIC)
-    if known is None:
-        if found and found[-1] >= wanted:
-            raise StartError(f"there is a log partition {found[-1]}, but {OFFSETS_PARTITIONS_KEY} is {wanted}")
-        return config
-    if known.partition_count == wanted:
-        return config
-    if is_set:
-        raise StartError(
-            f"{OFFSETS_PARTITIONS_KEY} is {known.partition_count} in this data directory and can't become {wanted}"
-        )
-    return evolve(config, offsets_topic_num_partitions=known.partition_count)
-
-
 def _addresses(sockets: Sequence[Sockets]) -> str:
     """Return where the server listens, in words."""
     addresses = []
@@ -444,9 +292,12 @@ def _addresses(sockets: Sequence[Sockets]) -> str:
     return ", ".join(addresses)
 
 
-def _announce(sockets: Sequence[Sockets], data_dir: Path | None, node: Node, topics: Iterable[Topic]) -> None:
+def _where(data_dir: Path | None) -> str:
+    return "in memory, gone when it stops" if data_dir is None else f"data in {data_dir}"
+
+
+def _announce(sockets: Sequence[Sockets], where: str, node: Node, topics: Iterable[Topic]) -> None:
     address = _addresses(sockets)
-    where = "in memory, gone when it stops" if data_dir is None else f"data in {data_dir}"
     if not sys.stdout.isatty():
         print(f"groupcoord {groupcoord.__version__} listening on {address} ({where})", flush=True)
         return
@@ -463,11 +314,11 @@ def _announce(sockets: Sequence[Sockets], data_dir: Path | None, node: Node, top
     Console().print(Panel("\n".join(lines), title=f"groupcoord {groupcoord.__version__}", expand=False))
 
 
-def _coordinator_of(servers: NodeServers | Worker) -> GroupCoordinator | None:
+def _coordinator_of(servers: NodeServers | Worker | ClusterNode) -> GroupCoordinator | None:
     """Return the group coordinator of the only node; None while it does not run."""
-    if isinstance(servers, Worker):
-        return servers.server.broker.coordinator
-    return next((server.broker.coordinator for server in servers.running.values()), None)
+    if isinstance(servers, NodeServers):
+        return next((server.broker.coordinator for server in servers.running.values()), None)
+    return servers.server.broker.coordinator
 
 
 class _Pages(NamedTuple):
@@ -479,7 +330,7 @@ class _Pages(NamedTuple):
 
 
 def _serve_by_workers(
-    opening: _OpeningForWorkers,
+    opening: OpeningForWorkers,
     told: Sequence[Node],
     sockets: Sequence[Sockets],
     pages: _Pages,
@@ -509,15 +360,36 @@ def _serve_by_workers(
         for own in sockets:
             for listening in own.values():
                 listening.listen(ACCEPT_BACKLOG)  # so that clients wait for a worker that is started again
-        announce = partial(_announce, sockets, opening.data_dir, told[0], opening.topics)
+        announce = partial(_announce, sockets, _where(opening.data_dir), told[0], opening.topics)
         supervisor = Supervisor(len(told), be_worker, announce)
         with AtTheFirstSignal(supervisor.stop):
             status = supervisor.run()
     raise typer.Exit(status)
 
 
+def _serve_in_one_process(opening: Opening, told: Sequence[Node], sockets: Sequence[Sockets], pages: _Pages) -> None:
+    """Have nodes serve, as a rule one, until a signal comes."""
+    with ExitStack() as stack:
+        servers = NodeServers(opening.storage, opening.clock, told, sockets)
+        stack.callback(servers.forget)
+        servers.prepare()
+        _run(servers, pages, lambda: _announce(sockets, _where(opening.data_dir), told[0], servers.storage.topics))
+
+
+def _serve_in_cluster(
+    shared: SharedLog, opening: Opening, told: Node, sockets: Sequence[Sockets], pages: _Pages
+) -> None:
+    """Be one of the nodes that share a log, until a signal comes."""
+    storage = opening.for_cluster(shared.documents)
+    node = shared.node(storage, opening.clock, told, sockets[0])
+    _run(node, pages, lambda: _announce(sockets, f"groups in {shared.place}", told, storage.topics))
+
+
 def _run(
-    servers: NodeServers | Worker, pages: _Pages, on_start: Callable[[], None], lifeline: int | None = None
+    servers: NodeServers | Worker | ClusterNode,
+    pages: _Pages,
+    on_start: Callable[[], None],
+    lifeline: int | None = None,
 ) -> None:
     keep_freed_memory()
     collect_garbage_seldom()
@@ -534,7 +406,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 async def _serve(
-    servers: NodeServers | Worker, pages: _Pages, on_start: Callable[[], None], lifeline: int | None
+    servers: NodeServers | Worker | ClusterNode, pages: _Pages, on_start: Callable[[], None], lifeline: int | None
 ) -> None:
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
@@ -552,7 +424,7 @@ async def _serve(
         await stopping.wait()
 
 
-async def _serve_pages(servers: NodeServers | Worker, pages: _Pages, stack: AsyncExitStack) -> None:
+async def _serve_pages(servers: NodeServers | Worker | ClusterNode, pages: _Pages, stack: AsyncExitStack) -> None:
     log = logging.getLogger("groupcoord.host")
     if pages.metrics_port is not None:
         from groupcoord.host.metrics import MetricsServer

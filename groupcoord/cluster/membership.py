@@ -127,6 +127,11 @@ class Membership:
         """The nodes that were heard lately, in order."""
         return tuple(sorted(self._live))
 
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Where the nodes that were heard lately can be reached, in order of their names."""
+        return {node_id: said.address for node_id, said in sorted(self._live.items())}
+
     def owner(self, partition: int) -> Owner | None:
         """Return who says that it owns a log partition, with the highest epoch; None: nobody who lives."""
         found = (

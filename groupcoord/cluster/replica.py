@@ -2,55 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any, NamedTuple, TypeVar
-from uuid import uuid4
+from typing import TypeVar
 
 from groupcoord.aio import AsyncCoordinator
-from groupcoord.cluster.carrying_out import carry_out
-from groupcoord.cluster.layout import agree_on_partition_count
-from groupcoord.cluster.membership import BEAT_MS, DEAD_MS, Membership, Owner
-from groupcoord.cluster.sharing import Sharing, ToLoad
-from groupcoord.cluster.slot_log import Slot, SlotLog, SlotLogError
-from groupcoord.cluster.slot_store import PartitionFigures, SlotStore
-from groupcoord.cluster.slot_writer import UNKNOWN, Operation, Unknown
-from groupcoord.coordinator import GroupCoordinator, LoadError
+from groupcoord.cluster.membership import BEAT_MS, DEAD_MS, Owner
+from groupcoord.cluster.participant import Participant, ReplicaStatus
+from groupcoord.cluster.slot_log import SlotLog
+from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.events import Event
 from groupcoord.core.front.authorization import Principal
 from groupcoord.core.messages import Request
-from groupcoord.errors import StorageError
 
-logger = logging.getLogger("groupcoord")
+__all__ = ["Replica", "ReplicaStatus"]
 
 R = TypeVar("R")
-
-OPERATION_S = 10.0
-"""After so long without an answer the engine is asked again."""
-
-AGAIN_S = 0.1
-CLOSING_S = 1.0
-
-
-class ReplicaStatus(NamedTuple):
-    """What there is to be known of a replica, for metrics and probes.
-
-    Attributes:
-        may_answer: its lease lasts.
-        live: the replicas that it has heard lately.
-        partitions: the log partitions that it owns, by number.
-        take_overs: how many it has taken over so far, counted each time: fences that stood.
-        losses: how many it found to be another replica's when it wrote.
-    """
-
-    may_answer: bool
-    live: tuple[str, ...]
-    partitions: dict[int, PartitionFigures]
-    take_overs: int
-    losses: int
 
 
 class Replica:
@@ -92,22 +59,11 @@ class Replica:
         dead_ms: int = DEAD_MS,
         beat_ms: int = BEAT_MS,
     ) -> None:
-        store = coordinator.log_store
-        if not isinstance(store, SlotStore) or store.lease_ms is None:
-            raise ValueError("a replica's coordinator has a SlotStore with a lease: GroupCoordinator(log_store=…)")
-        self.node_id = node_id or str(uuid4())
-        membership = Membership(self.node_id, coordinator.config.offsets_topic_num_partitions, store.lease_ms, dead_ms)
         self.coordinator = AsyncCoordinator(coordinator, on_event=on_event)
-        self._core, self._store, self._slot_log = coordinator, store, slot_log
-        self._sharing = Sharing(coordinator, store, membership, address)
-        self._beat_s, self._dead_s = beat_ms / 1000, dead_ms / 1000
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._beating: asyncio.Task[None] | None = None
-        self._beat_wanted = asyncio.Event()
-        self._is_heard = True
-        self._is_work_noted = False
-        self._unknown: set[int] = set()
-        self._patience: set[asyncio.Timeout] = set()
+        self._participant = Participant(
+            self.coordinator, slot_log, address, node_id=node_id, dead_ms=dead_ms, beat_ms=beat_ms
+        )
+        self.node_id = self._participant.node_id
 
     async def __aenter__(self) -> Replica:
         await self.start()
@@ -128,14 +84,11 @@ class Replica:
         Returns:
             Its ``node_id`` and ``address``; None: nobody has it yet, so ask again in a moment.
         """
-        return self._sharing.coordinator_of(group_id)
+        return self._participant.sharing.coordinator_of(group_id)
 
     def status(self) -> ReplicaStatus:
         """Return what there is to be known of this replica now."""
-        store = self._store
-        return ReplicaStatus(
-            self._core.may_answer(), self._sharing.live, store.figures(), store.take_overs, store.losses
-        )
+        return self._participant.status()
 
     # ------------------------------------------------------------ life cycle
 
@@ -147,115 +100,9 @@ class Replica:
             SlotLogError: the engine can't be asked.
             TimeoutError: it does not answer.
         """
-        async with asyncio.timeout(OPERATION_S):
-            await agree_on_partition_count(self._slot_log, self._core.config.offsets_topic_num_partitions)
         await self.coordinator.start(())
-        self._store.on_work = self._note_work
-        self._beating = asyncio.create_task(self._beat_on())
+        await self._participant.start()
 
     async def close(self) -> None:
         """Give everything up: whoever waits is told NOT_COORDINATOR. The engine stays open."""
-        if self._beating is None:
-            return
-        self._beating.cancel()
-        await asyncio.wait((self._beating,))
-        await self.coordinator.close()
-        self._sharing.give_all_up()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=CLOSING_S)
-        for task in self._tasks:
-            task.cancel()
-        with suppress(SlotLogError, TimeoutError):
-            async with asyncio.timeout(CLOSING_S):
-                await self._slot_log.beat(self.node_id, self._sharing.announcement(leaves=True))
-
-    # ------------------------------------------------------------ beats
-
-    async def _beat_on(self) -> None:
-        while True:
-            await self._beat()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._beat_s):
-                    await self._beat_wanted.wait()
-
-    async def _beat(self) -> None:
-        """Say what is owned, hear the others, and do what follows."""
-        self._beat_wanted.clear()
-        began_ms = self._core.clock.now_ms()
-        content = self._sharing.announcement()
-        try:
-            async with asyncio.timeout(self._dead_s):
-                beats = await self._slot_log.beat(self.node_id, content)
-            to_load = self.coordinator.change(lambda _: self._sharing.heard(beats, began_ms))
-        except Exception as error:  # an engine's own errors as well: whoever isn't heard has no lease, and beats again
-            if self._is_heard:
-                logger.warning("replica %s is not heard, and answers no more: %r", self.node_id, error)
-            self._is_heard, problem = False, StorageError(repr(error))
-            self.coordinator.change(lambda _: self._sharing.not_heard(problem))
-            self._lose_patience()
-            return
-        if not self._is_heard:
-            logger.warning("replica %s is heard again", self.node_id)
-            self._is_heard = True
-        for each in to_load:
-            self._begin(self._load(each))
-
-    def _lose_patience(self) -> None:
-        """Wait no longer for what the engine was asked: who isn't heard is cut off, and the way there may be lost."""
-        for patience in self._patience:
-            if not patience.expired():
-                patience.reschedule(asyncio.get_running_loop().time())
-
-    async def _load(self, what: ToLoad) -> None:
-        logger.info("replica %s serves log partition %d, epoch %d", self.node_id, what.partition, what.epoch)
-        try:
-            await self.coordinator.load(what.partition, what.epoch)
-        except LoadError as error:
-            logger.error("log partition %d can not be served: %s", what.partition, error)
-
-    # ------------------------------------------------------------ the store's work
-
-    def _note_work(self) -> None:
-        """Do what is to be done when this turn of the event loop is over: appends of one turn go together."""
-        if not self._is_work_noted:
-            self._is_work_noted = True
-            asyncio.get_running_loop().call_soon(self._work)
-
-    def _work(self) -> None:
-        self._is_work_noted = False
-        for partition, operation in self._store.next_operations():
-            self._begin(self._carry_out(partition, operation))
-        if self._store.is_look_wanted and not self._core.may_answer():
-            self._beat_wanted.set()  # answers wait for it
-
-    async def _carry_out(self, partition: int, operation: Operation) -> None:
-        result = await self._outcome(partition, operation)
-        if result is UNKNOWN:
-            await asyncio.sleep(AGAIN_S)
-        self._store.done(partition, operation, result)
-        if self.coordinator.change(lambda _: self._sharing.settle()):
-            self._beat_wanted.set()
-        self._sharing.snapshot(partition)
-        self._work()
-
-    async def _outcome(self, partition: int, operation: Operation) -> int | list[Slot] | Unknown | None:
-        """Have something done, and return what came of it. A log partition's troubles are told once."""
-        try:
-            async with asyncio.timeout(OPERATION_S) as patience:
-                self._patience.add(patience)
-                try:
-                    result = await carry_out(self._slot_log, partition, operation)
-                finally:
-                    self._patience.discard(patience)
-        except Exception as error:  # an engine's own errors as well: whatever has happened, asking again is right
-            if partition not in self._unknown:
-                self._unknown.add(partition)
-                logger.warning("log partition %d: the engine is asked again, until it answers: %r", partition, error)
-            return UNKNOWN
-        self._unknown.discard(partition)
-        return result
-
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        await self._participant.close()

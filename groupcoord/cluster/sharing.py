@@ -138,6 +138,11 @@ class Sharing:
         """The replicas that were heard lately, this one included if it was, in order."""
         return self._membership.live
 
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Where each of them can be reached."""
+        return self._membership.addresses
+
     def coordinator_of(self, group_id: str) -> Owner | None:
         """Return which replica has a group; None: nobody who lives, as far as this one has heard."""
         return self.owner_of(self._coordinator.partition_of(group_id))

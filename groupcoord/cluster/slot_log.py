@@ -14,6 +14,9 @@ from groupcoord.errors import GroupcoordError
 LAYOUT_PARTITION = -1
 """Not a log partition: its only slot says how many there are (:mod:`groupcoord.cluster.layout`)."""
 
+DOCUMENTS_PARTITION = -2
+"""Nor is this: its last slot has what all nodes must know besides (:mod:`groupcoord.cluster.documents`)."""
+
 
 class SlotLogError(GroupcoordError):
     """The engine can't be asked, or did not answer: what was asked for was done or not."""
@@ -50,7 +53,8 @@ class SlotLog(Protocol):
         """Fill a slot if the one before it is the last, for ever and on every replica that matters.
 
         Args:
-            partition: the log partition; or :data:`LAYOUT_PARTITION`, which an engine treats as any other.
+            partition: the log partition; or :data:`LAYOUT_PARTITION` or :data:`DOCUMENTS_PARTITION`, which an engine
+                treats as any other.
             slot: 0, 1, 2 …
             payload: what is to be in it.
 

@@ -123,6 +123,11 @@ class Ownership:
             return True
         return self.next_look_ms is None and self.lost is None
 
+    @property
+    def is_over(self) -> bool:
+        """True if there was a lease, and it has ended."""
+        return _NEVER_MS < self.lease_end_ms <= self._clock.now_ms()
+
     def let_out(self, replies: list[Reply]) -> list[Reply]:
         """Return the answers that may leave, or what takes their place; one that is withheld comes out later."""
         if self.withheld:

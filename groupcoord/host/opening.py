@@ -7,13 +7,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from groupcoord.broker.configs.administered import Administered
 from groupcoord.broker.configs.definitions import NO_CONFIGS, offsets_topic_configs, transactions_topic_configs
 from groupcoord.broker.configs.groups import GroupConfigs
+from groupcoord.broker.json_file import Place
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import TopicError, TopicRegistry
+from groupcoord.broker.transactions.none import API_KEYS as NO_TRANSACTION_KEYS
 from groupcoord.broker.transactions.producer_ids import ProducerIds, SharedProducerIds
 from groupcoord.clock import Clock
 from groupcoord.config import Config, RebalanceProtocol
@@ -206,6 +208,32 @@ def open_worker_storage(data_dir: Path, folder: Path, config: Config, clock: Clo
         TopicData(config, clock, topics, directory),
         security,
     )
+
+
+def open_cluster_storage(
+    place: Place, topics: TopicRegistry, config: Config, clock: Clock, security: Security
+) -> Storage:
+    """Return what a node keeps its data in that shares a log with others: what all must know, and else nothing.
+
+    Args:
+        place: where settings are, for all nodes.
+        topics: those that there are.
+        config: the settings.
+        clock: where time comes from.
+        security: who may connect.
+
+    Raises:
+        GroupcoordError: a document does not hold what it should.
+    """
+    from groupcoord.cluster.slot_store import SlotStore
+
+    administered = Administered(place)
+    administered.features.left_out = frozenset((RebalanceProtocol.SHARE,))
+    administered.features.left_out_keys = NO_TRANSACTION_KEYS
+    config = evolve(config, records_enable=False)
+    data = TopicData(config, clock, topics)
+    group_configs = GroupConfigs(config, place)
+    return Storage(config, SlotStore(), topics, group_configs, administered, ProducerIds(), data, security)
 
 
 def open_producer_ids(data_dir: Path | None) -> ProducerIds:

@@ -204,6 +204,12 @@ class Server:
         self.drop_connections()
         self.broker.abandon()
 
+    def cut_off(self, connection: Connection) -> None:
+        """Break a connection off without a word; what is not sent yet is lost."""
+        peer = self._peers.get(connection)
+        if peer is not None:
+            peer.transport.abort()
+
     def drop_connections(self, client_id: str | None = None) -> int:
         """Break connections off without a word, as a network does; what is not sent yet is lost.
 

@@ -143,6 +143,21 @@ class CopiedLogs:
             copy.append_encoded(data, len(records), newest_ms, _SETTINGS)
 
 
+class UnservedLogs:
+    """Stands for the logs of a store that gives up a log partition to be loaded, once, and not to be read."""
+
+    def log(self, partition: int) -> PartitionLog:
+        """See :class:`ServingStore`."""
+        raise FailedLogError(f"log partition {partition} is shared by several nodes, and read by groupcoord dump")
+
+    def leader_epoch(self, partition: int) -> int:
+        """See :class:`ServingStore`."""
+        return LEADER_EPOCH
+
+    def adopt_topic_id(self, topic_id: UUID) -> None:
+        """See :class:`ServingStore`: nothing is made here."""
+
+
 def _batches(records: Iterable[LogRecord]) -> Iterator[list[LogRecord]]:
     """Put together what can be one batch; a record that has no bytes in Kafka's format is left out."""
     from groupcoord.records.codec import RecordEncodingError

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from groupcoord import Config, ErrorCode, GroupCoordinator
-from groupcoord.cluster import replica as replica_module
+from groupcoord.cluster import participant
 from groupcoord.cluster.layout import LayoutError
 from groupcoord.cluster.replica import Replica
 from groupcoord.cluster.slot_log import Beat, MemorySlotLog, SlotLogError
@@ -168,7 +168,7 @@ def test_whatever_an_engine_raises_it_is_asked_again(caplog: pytest.LogCaptureFi
 
 def test_who_was_cut_off_does_not_wait_for_what_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """A replica that is heard again asks the engine anew, and not when its patience with each question has ended."""
-    monkeypatch.setattr(replica_module, "OPERATION_S", 60.0)
+    monkeypatch.setattr(participant, "OPERATION_S", 60.0)
 
     async def act() -> None:
         slot_log = SilentSlotLog()

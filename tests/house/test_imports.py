@@ -87,6 +87,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("log_store", "core.messages", "core.questions", "core.records", "core.front.authorization", "errors"),
     ),
     "host": (
+        "cluster",  # of a node that shares its log with others
         *("broker", "coordinator", "wire", "storage", "clock", "config"),
         *("core.share.group", "core.streams.group"),  # which states groups can be in
         "core.topic_names",
@@ -456,6 +457,7 @@ def test_the_server_starts_with_little() -> None:
         "groupcoord.cli.interrupts",
         "groupcoord.cli.root",
         "groupcoord.cli.serve",
+        "groupcoord.cli.serve_opening",
     }
     assert schemas == {"api_versions", "errors", "index", "request_header", "response_header"}
     assert not [name for name in later if name.partition(".")[0] == "hypothesis"]

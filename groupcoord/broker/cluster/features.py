@@ -6,10 +6,9 @@ Sources: ``FeatureControlManager`` of Apache Kafka 4.4, as recorded.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from groupcoord.broker.json_file import DataFileError, JsonFile
+from groupcoord.broker.json_file import DataFileError, JsonFile, Place
 from groupcoord.broker.work import Work
 from groupcoord.config import SERVED_PROTOCOLS, Config, RebalanceProtocol
 from groupcoord.config.group_settings import served_protocols
@@ -87,13 +86,15 @@ class Features:
         epoch: how often levels have changed.
         file: where they are kept.
         left_out: kinds of groups that this server can't have, whatever the levels are.
+        left_out_keys: APIs that it doesn't have besides.
 
     Raises:
         FeatureFileError: the file is there but can't be read or does not hold levels of features.
     """
 
-    def __init__(self, directory: Path | None = None) -> None:
+    def __init__(self, directory: Place | None = None) -> None:
         self.left_out: frozenset[RebalanceProtocol] = frozenset()
+        self.left_out_keys: frozenset[int] = frozenset()
         self.epoch = 0
         self._levels: dict[str, int] = {}
         self.file = JsonFile(directory, FILE_NAME, "levels of features", FeatureFileError)

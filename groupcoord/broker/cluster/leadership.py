@@ -2,7 +2,8 @@
 
 The nodes of one process share one log of each partition, so each of them can lead it: every node is named as a replica
 of every partition, and those that run are in sync. Nodes that are processes of their own share nothing: each partition
-has its node, by its number, and nobody else can lead it. Leaders are chosen as in Kafka: the first replica that runs,
+has its node, by its number, and nobody else can lead it; or they share the log of ``__consumer_offsets``, and whoever
+owns a part of it leads that. Leaders are chosen as in Kafka: the first replica that runs,
 which stays leader until it fails or somebody else is elected; with each election the leader's epoch rises. Sources:
 ``ReplicationControlManager``, ``PartitionChangeBuilder`` of Apache Kafka 4.4.
 """
@@ -15,6 +16,7 @@ from uuid import UUID
 
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.core.messages import Node
+from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.storage.log_settings import LEADER_EPOCH
 
 NOBODY = -1
@@ -41,12 +43,15 @@ class Leadership:
             that can't be told now; 0 by default.
         shares_logs: each node has the log of every partition. Else each has the logs of those that it leads, and nobody
             else does.
+        owners: returns who owns a partition of ``__consumer_offsets``, where that isn't decided here: then nodes come
+            and go (:meth:`use`), and nobody is elected.
 
     Raises:
         ValueError: there is no node.
 
     Attributes:
         shares_logs: as given.
+        elects: leaders are elected here.
     """
 
     def __init__(
@@ -55,18 +60,17 @@ class Leadership:
         first_epoch: Callable[[Topic, int], int | None] | None = None,
         *,
         shares_logs: bool = True,
+        owners: Callable[[int], Leader] | None = None,
     ) -> None:
         self.shares_logs = shares_logs
-        self._nodes = {node.node_id: node for node in sorted(nodes)}
-        if not self._nodes:
-            raise ValueError("a server has at least one node")
-        self._running = set(self._nodes)
+        self._owners = owners
+        self.elects = owners is None
         self._first_epoch = first_epoch or (lambda topic, index: LEADER_EPOCH)
         self._leaders: dict[tuple[UUID, int], Leader] = {}
-        ids = tuple(self._nodes)
-        self._sole = Leader(ids[0], LEADER_EPOCH) if len(ids) == 1 else None
         self._sole_leaders: dict[str, tuple[Topic, dict[int, Leader]]] = {}  # by name, and for the topic as it was then
-        self._rotations = [ids[first:] + ids[:first] if shares_logs else (ids[first],) for first in range(len(ids))]
+        self.use(nodes)
+        is_sole = self.elects and len(self._nodes) == 1
+        self._sole = Leader(next(iter(self._nodes)), LEADER_EPOCH) if is_sole else None
 
     # ------------------------------------------------------------ nodes
 
@@ -84,6 +88,17 @@ class Leadership:
     def is_sole(self) -> bool:
         """True of a server of one node, which leads everything."""
         return self._sole is not None
+
+    def use(self, nodes: Iterable[Node]) -> None:
+        """These are the nodes from now on, and all of them run."""
+        self._nodes = {node.node_id: node for node in sorted(nodes)}
+        if not self._nodes:
+            raise ValueError("a server has at least one node")
+        self._running = set(self._nodes)
+        self._leaders.clear()
+        ids = tuple(self._nodes)
+        turns = range(len(ids))
+        self._rotations = [ids[turn:] + ids[:turn] if self.shares_logs else (ids[turn],) for turn in turns]
 
     def update(self, node: Node) -> None:
         """A node has another address."""
@@ -112,6 +127,8 @@ class Leadership:
         """Return who leads a partition."""
         if self._sole is not None:
             return self._later_epochs(topic, self._sole).get(index, self._sole)
+        if self._owners is not None and topic.name == OFFSETS_TOPIC:
+            return self._owners(index)
         key = topic.topic_id, index
         leader = self._leaders.get(key)
         if leader is None:

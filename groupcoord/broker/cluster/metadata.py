@@ -7,7 +7,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from groupcoord.broker.cluster.features import FEATURES, Features
-from groupcoord.broker.cluster.leadership import Leadership
+from groupcoord.broker.cluster.leadership import NOBODY, Leadership
 from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry, check_topic_name
 from groupcoord.broker.work import Work, each
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
@@ -36,6 +36,7 @@ def _announced(features: Features) -> ApiVersionsResponse:
     """
     served = [feature for feature in FEATURES if features.serves(feature)]
     unserved = {key for feature in FEATURES if not features.serves(feature) for key in feature.api_keys}
+    unserved |= features.left_out_keys
     levels = [(feature.name, features.level_of(feature)) for feature in served]
     return ApiVersionsResponse(
         ErrorCode.NONE,
@@ -204,8 +205,8 @@ class _View(NamedTuple):
         leader_id, leader_epoch = leadership.leader(topic, index)
         replicas = leadership.replicas(topic, index)
         in_sync = leadership.in_sync(replicas)
-        if len(in_sync) == len(replicas):
+        if len(in_sync) == len(replicas) and leader_id != NOBODY:
             return MetadataPartition(ErrorCode.NONE, index, leader_id, leader_epoch, replicas, replicas)
         offline = tuple(node_id for node_id in replicas if node_id not in in_sync)
-        error_code = ErrorCode.NONE if in_sync else ErrorCode.LEADER_NOT_AVAILABLE
+        error_code = ErrorCode.LEADER_NOT_AVAILABLE if leader_id == NOBODY or not in_sync else ErrorCode.NONE
         return MetadataPartition(error_code, index, leader_id, leader_epoch, replicas, in_sync, offline)

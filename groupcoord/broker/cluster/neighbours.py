@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from types import GeneratorType
 from typing import Any, NamedTuple, Protocol
 
 from groupcoord.broker.answering import Handler
@@ -154,18 +155,20 @@ class SharedFile(Protocol):
 class Following:
     """What a node knows that all must know: the controller says when it has changed that, the others look then.
 
+    Without a controller every node changes it, and does so again if another one was quicker.
+
     Args:
-        neighbours: the other nodes.
         topics: those that there are.
         files: everything else that is read from files.
+        neighbours: the other nodes; None: there is no controller.
     """
 
-    def __init__(self, neighbours: Neighbours, topics: TopicRegistry, files: Iterable[SharedFile]) -> None:
+    def __init__(self, topics: TopicRegistry, files: Iterable[SharedFile], neighbours: Neighbours | None) -> None:
         self._neighbours = neighbours
         self._topics = topics
         self._files = (topics, *files)
-        self.is_controller = neighbours.node_id == neighbours.controller_id
-        if self.is_controller:
+        self.is_controller = neighbours is not None and neighbours.node_id == neighbours.controller_id
+        if neighbours is not None and self.is_controller:
             for shared in self._files:
                 shared.file.on_written = lambda: neighbours.tell_all(Look())
 
@@ -181,16 +184,41 @@ class Following:
         pairs = (ChangedTopic(before.get(topic_id), after.get(topic_id)) for topic_id in {**before, **after})
         return [pair for pair in pairs if pair.before != pair.now]
 
-    def leave_to_controller(self, table: dict[type, Handler], follow: Callable[[], None]) -> None:
-        """Have the controller answer what changes the files; its answer goes to the client when this node knows, too.
+    def arrange(self, table: dict[type, Handler], follow: Callable[[], None]) -> None:
+        """Have what changes the files answered by whoever may write them.
 
         Args:
             table: who answers which request.
             follow: looks at what has changed.
         """
-        if self.is_controller:
-            return
-        neighbours = self._neighbours
+        if self._neighbours is None:
+            for request_type in FOR_THE_CONTROLLER:
+                table[request_type] = self._tried_again(table[request_type], follow)
+        elif not self.is_controller:
+            self._leave_to_controller(self._neighbours, table, follow)
+
+    def _tried_again(self, handler: Handler, follow: Callable[[], None]) -> Handler:
+        """Return a handler that begins anew, with what there is now, where another node has written before."""
+
+        def change(connection: Connection, request: Any) -> Work[WireResponse | None]:
+            while True:
+                refusals = self._topics.file.refusals
+                try:
+                    found: Any = handler(connection, request)
+                    response: WireResponse | None = (yield from found) if isinstance(found, GeneratorType) else found
+                except OSError:
+                    if self._topics.file.refusals == refusals:
+                        raise
+                if self._topics.file.refusals == refusals:
+                    return response
+                follow()
+
+        return change
+
+    def _leave_to_controller(
+        self, neighbours: Neighbours, table: dict[type, Handler], follow: Callable[[], None]
+    ) -> None:
+        """Have the controller answer; its answer goes to the client when this node knows, too."""
 
         def leave(connection: Connection, request: Any) -> Work[WireResponse | None]:
             answer = Answer()

@@ -72,6 +72,11 @@ class Nodes:
         self._topics = topics
 
     @property
+    def has_transactions(self) -> bool:
+        """False of nodes that share a log: nothing says which of them coordinates a transaction."""
+        return self.leadership.elects
+
+    @property
     def _offsets_topic(self) -> Topic:
         topic = self._topics.get(OFFSETS_TOPIC)
         assert topic is not None, "each node sees to it that it is there"

@@ -8,10 +8,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from groupcoord.broker.json_file import DataFileError, JsonFile
+from groupcoord.broker.json_file import DataFileError, JsonFile, Place
 from groupcoord.broker.work import Work, each
 from groupcoord.config.settings import INT32_MAX, INT64_MAX
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
@@ -80,7 +79,7 @@ class Quotas:
         file: where they are kept.
     """
 
-    def __init__(self, directory: Path | None = None) -> None:
+    def __init__(self, directory: Place | None = None) -> None:
         self.file = JsonFile(directory, FILE_NAME, "quotas", QuotaFileError)
         self._limits: dict[_Key, _Limits] = self.file.read(_parsed) or {}
 

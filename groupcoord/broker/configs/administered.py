@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from groupcoord.broker.cluster.features import Features
 from groupcoord.broker.cluster.quotas import Quotas
 from groupcoord.broker.configs.brokers import BrokerConfigs
 from groupcoord.broker.configs.client_metrics import ClientMetrics
+from groupcoord.broker.json_file import Place
 
 
 class Administered:
@@ -20,7 +19,7 @@ class Administered:
         DataFileError: one of the files can't be read or does not hold what it should.
     """
 
-    def __init__(self, directory: Path | None = None) -> None:
+    def __init__(self, directory: Place | None = None) -> None:
         self.brokers = BrokerConfigs(directory)
         self.client_metrics = ClientMetrics(directory)
         self.quotas = Quotas(directory)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import MappingProxyType
 
 from attrs import evolve, fields
@@ -17,7 +16,7 @@ from groupcoord.broker.configs.definitions import (
     checked_values,
 )
 from groupcoord.broker.configs.kept import KeptConfigs
-from groupcoord.broker.json_file import DataFileError, JsonFile
+from groupcoord.broker.json_file import DataFileError, JsonFile, Place
 from groupcoord.config import Config, key_of, kind_of
 from groupcoord.config.settings import INT32_MAX, INT64_MAX, Number
 from groupcoord.errors import ConfigError
@@ -121,7 +120,7 @@ class BrokerConfigs(KeptConfigs):
         BrokerConfigFileError: the file is there but can't be read or does not hold settings of brokers.
     """
 
-    def __init__(self, directory: Path | None = None) -> None:
+    def __init__(self, directory: Place | None = None) -> None:
         super().__init__(JsonFile(directory, FILE_NAME, "settings of brokers", BrokerConfigFileError), "brokers")
 
     def of_all(self) -> Layer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -11,7 +10,7 @@ from attrs import frozen
 
 from groupcoord.broker.configs.definitions import Configs, Definition, Definitions, FreeText, checked_values
 from groupcoord.broker.configs.kept import KeptConfigs
-from groupcoord.broker.json_file import DataFileError, JsonFile
+from groupcoord.broker.json_file import DataFileError, JsonFile, Place
 from groupcoord.config.settings import INT32_MAX, Number
 from groupcoord.errors import ConfigError
 from groupcoord.wire.config_messages import ConfigType
@@ -130,7 +129,7 @@ class ClientMetrics(KeptConfigs):
         ClientMetricsFileError: the file is there but can't be read or does not hold subscriptions.
     """
 
-    def __init__(self, directory: Path | None = None) -> None:
+    def __init__(self, directory: Place | None = None) -> None:
         self.subscriptions: tuple[Subscription, ...] = ()
         super().__init__(JsonFile(directory, FILE_NAME, "subscriptions", ClientMetricsFileError), "client-metrics")
 

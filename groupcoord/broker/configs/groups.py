@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TypedDict
 
 from groupcoord.broker.configs.definitions import Configs
@@ -12,7 +11,7 @@ from groupcoord.broker.configs.group_definitions import (
     streams_group_settings,
 )
 from groupcoord.broker.configs.kept import KeptConfigs
-from groupcoord.broker.json_file import DataFileError, JsonFile
+from groupcoord.broker.json_file import DataFileError, JsonFile, Place
 from groupcoord.config import Config
 from groupcoord.config.group_settings import (
     ConsumerGroupSettings,
@@ -47,7 +46,7 @@ class GroupConfigs(KeptConfigs):
         GroupConfigFileError: the file is there but can't be read or does not hold settings of groups.
     """
 
-    def __init__(self, config: Config, directory: Path | None = None) -> None:
+    def __init__(self, config: Config, directory: Place | None = None) -> None:
         self._config = config
         self._usual = ConsumerGroupSettings.of(config)
         self._settings: dict[str, ConsumerGroupSettings] = {}

@@ -81,7 +81,8 @@ class GroupRequests:
         coordinator: returns the coordinator.
         submit: gives it a request.
         topics: the topics that there are.
-        prepare: sees to it that there are coordinators, when a connection's client looks for some.
+        prepare: sees to it that there are coordinators, when a connection's client looks for some; or returns that
+            there are none.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class GroupRequests:
         coordinator: Callable[[], GroupCoordinator],
         submit: Submit,
         topics: TopicRegistry,
-        prepare: Callable[[Connection, FindCoordinator], None],
+        prepare: Callable[[Connection, FindCoordinator], FindCoordinatorResponse | None],
     ) -> None:
         self._coordinator = coordinator
         self._submit = submit
@@ -148,7 +149,9 @@ class GroupRequests:
     @answers(FindCoordinator)
     def find_coordinators(self, connection: Connection, request: FindCoordinator) -> Work[WireResponse | None]:
         """Tell who coordinates groups, at the address for clients of the listener that the connection came by."""
-        self._prepare(connection, request)
+        refused = self._prepare(connection, request)
+        if refused is not None:
+            return refused
         nodes = connection.nodes
 
         def find(key: str) -> Work[FoundCoordinator]:

@@ -25,10 +25,10 @@ from groupcoord.config import Config
 from groupcoord.config.settings import INT64_MAX
 from groupcoord.core.records import OFFSETS_TOPIC, TransactionMarker
 from groupcoord.errors import ErrorCode
-from groupcoord.log_store import IdentifiedStore, LogStore
+from groupcoord.log_store import IdentifiedStore, LogStore, SharedStore
 from groupcoord.storage.errors import FailedLogError, TopicLogError
 from groupcoord.storage.log_settings import LEADER_EPOCH, NO_LEADER_EPOCH, TopicLogSettings
-from groupcoord.storage.served_logs import CopiedLogs, ServingStore
+from groupcoord.storage.served_logs import CopiedLogs, ServingStore, UnservedLogs
 from groupcoord.storage.topic_logs import COMPACTION_BUDGET, TopicLogs
 
 if TYPE_CHECKING:
@@ -122,6 +122,8 @@ class TopicData:
         if whole._offsets is None:
             if isinstance(store, ServingStore):
                 whole._offsets = store
+            elif isinstance(store, SharedStore):
+                whole._offsets = UnservedLogs()
             else:
                 whole._offsets = CopiedLogs(store, self.config.records_memory_max_bytes)
         return whole._offsets.appended if isinstance(whole._offsets, CopiedLogs) else None

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-from groupcoord.broker.json_file import DataFileError, JsonFile
+from groupcoord.broker.json_file import DataFileError, JsonFile, Place
 from groupcoord.core.front.authorization import Operation, Principal, Resource
 from groupcoord.wire.acl_messages import ALL, ANY, Acl, AclFilter, PatternType, PermissionType
 
@@ -46,7 +45,7 @@ class Acls:
     """
 
     def __init__(
-        self, directory: Path | None = None, super_users: Iterable[str] = (), *, allows_by_default: bool = False
+        self, directory: Place | None = None, super_users: Iterable[str] = (), *, allows_by_default: bool = False
     ) -> None:
         self.file = JsonFile(directory, FILE_NAME, "ACLs", AclFileError)
         self._super_users = frozenset(super_users)

@@ -8,10 +8,9 @@ import secrets
 from collections import Counter
 from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from groupcoord.broker.json_file import DataFileError, JsonFile
+from groupcoord.broker.json_file import DataFileError, JsonFile, Place
 from groupcoord.broker.security.mechanisms import SCRAM_SHA_256, SCRAM_SHA_512
 from groupcoord.broker.security.scram import (
     SECRET_BYTES,
@@ -80,7 +79,7 @@ class ScramCredentials:
 
     def __init__(
         self,
-        directory: Path | None = None,
+        directory: Place | None = None,
         passwords: Mapping[str, str] | None = None,
         mechanisms: tuple[str, ...] = (),
     ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from pathlib import Path
 from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
@@ -20,6 +19,7 @@ from groupcoord.errors import ConfigError
 
 if TYPE_CHECKING:
     from groupcoord.broker.cluster.neighbours import SharedFile
+    from groupcoord.broker.json_file import Place
     from groupcoord.broker.security.acls import Acls
     from groupcoord.broker.security.credentials import ScramCredentials
     from groupcoord.broker.security.listeners import Listener
@@ -73,7 +73,7 @@ class Security:
     def __init__(
         self,
         clock: Clock,
-        directory: Path | None = None,
+        directory: Place | None = None,
         properties: Mapping[str, str | int | float] = MappingProxyType({}),
         users: Mapping[str, str] | None = None,
     ) -> None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 from groupcoord.broker.configs.definitions import NO_CONFIGS, Configs
-from groupcoord.broker.json_file import DataFileError, JsonFile
+from groupcoord.broker.json_file import DataFileError, JsonFile, Place
 from groupcoord.core.topic_names import INTERNAL_TOPICS, illegal_name_reason
 from groupcoord.errors import ErrorCode, GroupcoordError
 
@@ -208,13 +208,13 @@ class TopicRegistry:
         TopicFileError: the file is there but can't be read or is not a list of topics.
 
     Attributes:
-        directory: where they are kept.
+        directory: where they are kept, if that is on the disk.
         file: of these.
     """
 
-    def __init__(self, directory: Path | None = None, *, new_id: Callable[[], UUID] = uuid4) -> None:
+    def __init__(self, directory: Place | None = None, *, new_id: Callable[[], UUID] = uuid4) -> None:
         self._new_id = new_id
-        self.directory = None if directory is None else Path(directory)
+        self.directory = directory if isinstance(directory, Path) else None
         self.file = JsonFile(directory, FILE_NAME, "a list of topics", TopicFileError)
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}

@@ -1,0 +1,255 @@
+"""A server that is one of several nodes which share a log: each coordinates the groups of the log partitions it owns.
+
+Who owns what, and what becomes of it when nodes come and go, is for :mod:`groupcoord.cluster`; here clients are told of
+it, as of the leaders of ``__consumer_offsets``. What topics hold isn't kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from typing import NamedTuple, TypeVar
+
+from groupcoord.broker.broker import Broker
+from groupcoord.broker.cluster.leadership import NOBODY, Leader, Leadership
+from groupcoord.broker.cluster.nodes import Nodes
+from groupcoord.broker.records.node_data import NodeData
+from groupcoord.clock import Clock
+from groupcoord.cluster.documents import SlotDocuments
+from groupcoord.cluster.membership import BEAT_MS, DEAD_MS, Announcement
+from groupcoord.cluster.participant import Participant
+from groupcoord.cluster.slot_log import SlotLog
+from groupcoord.config.settings import INT32_MAX
+from groupcoord.coordinator import GroupCoordinator
+from groupcoord.core.messages import Node
+from groupcoord.errors import GroupcoordError
+from groupcoord.host.node_servers import Sockets
+from groupcoord.host.opening import Storage
+from groupcoord.host.server import Server, advertised
+from groupcoord.storage.log_settings import LEADER_EPOCH
+
+logger = logging.getLogger("groupcoord.host")
+
+T = TypeVar("T")
+
+
+class NodeIdTakenError(GroupcoordError):
+    """Another node that lives has the same id."""
+
+
+class NodeAddress(NamedTuple):
+    """What a node tells the others of itself.
+
+    Attributes:
+        node_id: by which clients know it.
+        listeners: the name of each listener, or ``""`` where there is but one: host and port for clients.
+    """
+
+    node_id: int
+    listeners: Mapping[str, tuple[str, int]]
+
+    def encoded(self) -> str:
+        """Return it as the address of an announcement."""
+        return json.dumps({"node_id": self.node_id, "listeners": self.listeners})
+
+    @classmethod
+    def decoded(cls, address: str) -> NodeAddress | None:
+        """Return what a node told; None: that is no node for Kafka clients."""
+        try:
+            said = json.loads(address)
+            listeners = {str(name): (str(host), int(port)) for name, (host, port) in said["listeners"].items()}
+            return cls(int(said["node_id"]), listeners) if listeners else None
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return None
+
+    def node(self, listener: str) -> Node:
+        """Return the node as clients of a listener are told of it; of one that it doesn't have, its first."""
+        return Node(self.node_id, *self.listeners.get(listener, next(iter(self.listeners.values()))))
+
+
+class ClusterServer(Server):
+    """The sockets of a node whose answers hold as long as its lease does: what was not sent by then never is."""
+
+    _could_answer = False
+
+    def flush(self) -> None:
+        """See :class:`~groupcoord.host.server.Server`."""
+        coordinator = self.broker.coordinator
+        if self._could_answer and coordinator.is_lease_over:
+            # Something was answered while the lease lasted, and the process was held up since. Who is cut off knows
+            # that it knows nothing, and asks again.
+            for connection in self.broker.take_dirty():
+                self.cut_off(connection)
+        super().flush()
+        self._could_answer = not coordinator.is_lease_over
+
+    def note_answers(self) -> None:
+        """Something may have been answered that is not sent yet."""
+        self._could_answer = self._could_answer or not self.broker.coordinator.is_lease_over
+        self.notice()
+
+
+class ClusterNode:
+    """A node among others: a server, and its share of the log.
+
+    Args:
+        storage: what it keeps its data in; the log store is a :class:`~groupcoord.cluster.slot_store.SlotStore`.
+        documents: where the topics and settings of that are.
+        clock: where time comes from.
+        node: its id, and the address that clients are told where there are no listeners with names.
+        sockets: where it listens.
+        new_slot_log: returns the engine, which ``async with`` opens and closes.
+        dead_ms, beat_ms: see :class:`~groupcoord.cluster.replica.Replica`.
+
+    Attributes:
+        server: its sockets and its broker.
+        coordinator: the group coordinator.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        documents: SlotDocuments,
+        clock: Clock,
+        node: Node,
+        sockets: Sockets,
+        new_slot_log: Callable[[], AbstractAsyncContextManager[SlotLog]],
+        *,
+        dead_ms: int = DEAD_MS,
+        beat_ms: int = BEAT_MS,
+    ) -> None:
+        self._dead_ms, self._beat_ms = dead_ms, beat_ms
+        self._documents = documents
+        self._new_slot_log = new_slot_log
+        self._security = storage.security
+        self._leadership = Leadership((node,), owners=self._leader)
+        self._participant: Participant | None = None
+        self._known: dict[str, NodeAddress] = {}
+        broker = Broker(
+            config=storage.config,
+            clock=clock,
+            log_store=storage.log_store,
+            topics=storage.topics,
+            group_configs=storage.group_configs,
+            administered=storage.administered,
+            node=node,
+            producer_ids=storage.producer_ids,
+            data=NodeData(storage.data, self._leadership, node.node_id),
+            security=storage.security,
+            nodes=Nodes(self._leadership, storage.topics),
+        )
+        self.server = ClusterServer(broker, socks=sockets)
+        self.coordinator = broker.coordinator
+        own = {
+            listener.name: advertised(node, listener, _port(sockets, listener.name), 0)
+            for listener in storage.security.listeners
+        } or {"": node}
+        self._address = NodeAddress(node.node_id, {name: (told.host, told.port) for name, told in own.items()})
+        self._stack = AsyncExitStack()
+        self._loop: asyncio.AbstractEventLoop
+
+    # ------------------------------------------------------------ life cycle
+
+    async def start(self) -> None:
+        """Answer clients, and begin to take log partitions over.
+
+        Raises:
+            NodeIdTakenError: another node has the same id.
+            LayoutError: the log has another number of log partitions.
+            SlotLogError: the engine can't be asked.
+            TimeoutError: it does not answer.
+            OSError: a socket can't be listened on.
+        """
+        slot_log = await self._stack.enter_async_context(self._new_slot_log())
+        address, dead_ms, beat_ms = self._address.encoded(), self._dead_ms, self._beat_ms
+        participant = Participant(self, slot_log, address, dead_ms=dead_ms, beat_ms=beat_ms)
+        participant.on_heard = self._heard
+        await self._find_id_free(slot_log, participant)
+        self._participant = participant
+        self._stack.push_async_callback(self.server.stop)
+        await self.server.start()
+        self._loop = asyncio.get_running_loop()
+        self._documents.on_changed = self._look_soon
+        self._stack.push_async_callback(participant.close)
+        await participant.start()
+
+    async def _find_id_free(self, slot_log: SlotLog, participant: Participant) -> None:
+        """Wait until nobody else has this node's id, as its former life may seem to have for a while.
+
+        Raises:
+            NodeIdTakenError: somebody goes on having it.
+        """
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + 2 * self._dead_ms / 1000
+        content = participant.sharing.announcement(leaves=True)
+        while True:
+            beats = await slot_log.beat(participant.node_id, content)
+            said = [Announcement.decoded(beat.content) for beat in beats if beat.age_ms < self._dead_ms]
+            others = [NodeAddress.decoded(one.address) for one in said if not one.leaves]
+            taken = [one for one in others if one is not None and one.node_id == self._address.node_id]
+            if not taken:
+                return
+            if loop.time() > deadline_s:
+                where = ", ".join(f"{host}:{port}" for host, port in taken[0].listeners.values())
+                raise NodeIdTakenError(f"node {taken[0].node_id} runs already, at {where}: give each an id of its own")
+            await asyncio.sleep(self._dead_ms / 10_000)
+
+    async def stop(self) -> None:
+        """Give the log partitions up in order, so that others have them at once, and stop."""
+        await self._stack.aclose()
+        self._documents.close()
+
+    # ------------------------------------------------------------ what a participant drives
+
+    def change(self, change: Callable[[GroupCoordinator], T]) -> T:
+        """See :class:`~groupcoord.cluster.participant.Served`."""
+        try:
+            return change(self.coordinator)
+        finally:
+            self.server.broker.deliver_replies()
+            self.server.note_answers()
+
+    async def close(self) -> None:
+        """See :class:`~groupcoord.cluster.participant.Served`."""
+        self.change(GroupCoordinator.close)
+
+    def _look_soon(self) -> None:
+        """Know what others have written; this is called in another thread."""
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._look)
+
+    def _look(self) -> None:
+        self.server.broker.look()
+        self.server.notice()
+
+    # ------------------------------------------------------------ what clients are told
+
+    def _heard(self) -> None:
+        """Tell clients of the nodes that live."""
+        assert self._participant is not None
+        said = self._participant.sharing.addresses.items()
+        found = {name: address for name, text in said if (address := NodeAddress.decoded(text)) is not None}
+        if found == self._known:
+            return
+        self._known = found
+        living = {one.node_id: one for one in found.values()} | {self._address.node_id: self._address}
+        self._leadership.use([one.node("") for one in living.values()])
+        for listener in self._security.listeners:
+            for one in living.values():
+                self._security.advertise(listener.name, one.node(listener.name))
+
+    def _leader(self, partition: int) -> Leader:
+        """Return who owns a log partition, as a leader."""
+        owner = None if self._participant is None else self._participant.sharing.owner_of(partition)
+        known = None if owner is None else self._known.get(owner.node_id)
+        if owner is None or known is None:
+            return Leader(NOBODY, LEADER_EPOCH)
+        return Leader(known.node_id, min(owner.epoch, INT32_MAX))  # it is the number of a slot
+
+
+def _port(sockets: Sockets, listener: str) -> int:
+    port: int = sockets[listener].getsockname()[1]
+    return port
