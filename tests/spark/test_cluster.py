@@ -29,10 +29,10 @@ from groupcoord.spark.folding import complete_from
 from groupcoord.spark.following import Following
 from groupcoord.testing import ProducerRecord, ServerThread
 
+from ..command import analyze
 from ..live.recorded import TOPIC, recorded_server
 from ..live.test_log_in import PLAIN, log_in
 from .programs import Process
-from .test_analyze import run
 from .test_streaming import batch_tables, rows
 
 SECRET = "do-not-tell"
@@ -221,12 +221,12 @@ def test_the_command_takes_files_or_a_cluster(tmp_path: Path, server: ServerThre
     """Not both, not neither; a cluster that shows no records is refused before Spark starts, and --poll is named."""
     out = tmp_path / "out"
     for words in ((), (tmp_path, "--bootstrap-server", server.bootstrap)):
-        refused = run(*words, "--out", out)
+        refused = analyze(*words, "--out", out)
         assert (refused.status, refused.error) == (
             USAGE_ERROR,
             "groupcoord analyze: give either paths or a cluster, by --bootstrap-server or --command-config\n",
         )
-    refused = run("--bootstrap-server", server.bootstrap, "--out", out)
+    refused = analyze("--bootstrap-server", server.bootstrap, "--out", out)
     assert refused.status == USAGE_ERROR
     assert refused.error == (
         "groupcoord analyze: topic __consumer_offsets of the cluster holds no records; --poll asks for groups instead\n"

@@ -26,8 +26,8 @@ from groupcoord.spark.analysis import Analysis
 from groupcoord.spark.following import Following, Progress
 from groupcoord.spark.stream_store import CHECKPOINT
 
+from ..command import analyze
 from .programs import Process
-from .test_analyze import run
 from .test_tables import Log, commit
 
 
@@ -148,7 +148,7 @@ def test_a_signal_ends_the_command(spark: SparkSession, tmp_path: Path) -> None:
     Log(tmp_path / "data").add(commit(0, 5))
     timer = threading.Timer(20.0, signal.raise_signal, (signal.SIGTERM,))
     timer.start()
-    done = run(tmp_path / "data", "--out", tmp_path / "out", "--follow", "--interval", "0.1")
+    done = analyze(tmp_path / "data", "--out", tmp_path / "out", "--follow", "--interval", "0.1")
     timer.cancel()
 
     assert done.status == 0, done.error
@@ -195,7 +195,7 @@ def test_a_second_one_is_refused_until_the_first_is_gone(tmp_path: Path) -> None
             assert holder.stdout is not None
             assert holder.stdout.readline() == "held\n"
             for where in (str(out), f"file://{out}"):
-                refused = run(tmp_path / "data", "--out", where, "--follow")
+                refused = analyze(tmp_path / "data", "--out", where, "--follow")
                 assert refused.status == USAGE_ERROR
                 told = f"{where} is in use: process {holder.pid} on {gethostname()} follows logs into it"
                 assert refused.error == f"groupcoord analyze: {told}\n"
@@ -285,7 +285,7 @@ def test_refusals_are_one_line(broker_log: Path, tmp_path: Path) -> None:
         ([tmp_path / "nowhere", "--out", tmp_path / "new", "--follow"], "no such file"),
     ]
     for words, told in cases:
-        refused = run(*words)
+        refused = analyze(*words)
         assert refused.status == USAGE_ERROR
         assert refused.error.startswith("groupcoord analyze: ")
         assert told in refused.error

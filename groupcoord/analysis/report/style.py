@@ -50,7 +50,7 @@ code { font: .92em ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono",
 .note { border-left: 4px solid var(--line); padding: .1rem 0 .1rem .8rem; margin: .7rem 0; }
 .note.bad { border-color: var(--bad); } .note.good { border-color: var(--good); }
 .better { color: var(--good); } .worse { color: var(--bad); }
-p.answer { font-size: 1.2rem; font-weight: 600; line-height: 1.4; }
+p.answer { font-size: 1.2rem; font-weight: 600; line-height: 1.4; text-wrap: balance; }
 .scroll { overflow: auto; margin: .6rem 0 1rem; }
 .scroll.long { max-height: 34rem; border-bottom: 1px solid var(--line); background:
   linear-gradient(transparent, var(--page) 60%) bottom / 100% 3rem no-repeat local,

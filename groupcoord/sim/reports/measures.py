@@ -43,7 +43,7 @@ DONE = Measure("done_ms", "done after", "ms", "record", "How long after it was w
 
 MEASURES = (
     Measure("rebalances", "rebalances", "rebalances", "group", "How many there were."),
-    Measure("rebalance_duration_ms", "rebalance", "ms", "rebalance", "How long it took."),
+    Measure("rebalance_duration_ms", "time of a rebalance", "ms", "rebalance", "How long it took."),
     UNOWNED,
     Measure(
         "most_unowned", "at once without owner", "partitions", "group", "How many partitions had none at the same time."
