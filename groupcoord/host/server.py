@@ -253,7 +253,7 @@ class Server:
             descriptor: the socket's file descriptor: the lowest that was free.
         """
         limit = self.broker.config.max_connections
-        if len(self._peers) >= limit:
+        if self.connection_count >= limit:
             self._refuse(peer, "too many connections", f"max.connections ({limit}) are open")
             return None
         descriptors = descriptor_limit()

@@ -136,6 +136,7 @@ def test_a_taken_port() -> None:
     assert "in use" in errors
 
 
+@pytest.mark.ci
 def test_an_address_that_is_not_ours() -> None:
     """An address of another machine, or no address at all: one line, exit status 1."""
     for host in ("192.0.2.1", "no.such.host.invalid"):
@@ -154,6 +155,7 @@ def test_a_directory_in_use(tmp_path: Path) -> None:
     assert "using it" in errors
 
 
+@pytest.mark.ci
 def test_a_directory_that_can_not_be_used(tmp_path: Path) -> None:
     """A file, or a directory below one: one line that names it, exit status 1."""
     path = tmp_path / "file"
@@ -212,6 +214,7 @@ def test_a_broken_log(tmp_path: Path) -> None:
     assert "log partition 47 had failed and is loaded again" in loaded
 
 
+@pytest.mark.ci
 def test_nothing_but_broken_logs(tmp_path: Path) -> None:
     """If no log partition can be read there is nothing to serve: exit status 1, and the reason is said."""
     setting = ("--set", "offsets.topic.num.partitions=1")
@@ -224,6 +227,7 @@ def test_nothing_but_broken_logs(tmp_path: Path) -> None:
     assert refusal == "groupcoord serve: none of 1 log partitions can be loaded"
 
 
+@pytest.mark.ci
 def test_message_max_bytes(tmp_path: Path) -> None:
     """A batch larger than message.max.bytes is not written, and its commit is told so."""
     for limit, error_code in ((0, -1), (100, -1), (200, 0)):
