@@ -14,10 +14,11 @@ from groupcoord.cluster.carrying_out import carry_out
 from groupcoord.cluster.postgres import PostgresSlotLog, unsafe_settings
 from groupcoord.cluster.slot_log import SlotLogError
 from groupcoord.cluster.slot_writer import UNKNOWN, Acknowledged, Event, Failed, Loaded, Lost, SlotWriter
-from groupcoord.testing import check_slot_log
+from groupcoord.testing import check_log_store, check_slot_log
 from tests.storage.sql.postgres_server import PostgresServer
 
 from .black_hole import BlackHole
+from .processes import TakenOverAtEachLook
 
 pytestmark = pytest.mark.ci
 
@@ -59,6 +60,26 @@ def test_it_keeps_the_contract(postgres: PostgresServer) -> None:
 
     check_slot_log(connect, connect_again=lambda one: connect())
     assert len(opened) == 2
+
+
+def test_it_keeps_the_contract_of_log_stores(postgres: PostgresServer) -> None:
+    """Whoever reads has just taken over from a process that died, and finds what was acknowledged, and snapshots."""
+    opened: list[PostgresSlotLog] = []
+    with asyncio.Runner() as runner:
+
+        def make() -> TakenOverAtEachLook:
+            opened.append(PostgresSlotLog(postgres.conninfo, name=f"slots_{next(_numbers)}"))
+            runner.run(opened[-1].open())
+            return TakenOverAtEachLook(opened[-1], 1_000_000, runner.run)
+
+        check_log_store(
+            make,
+            reopen=TakenOverAtEachLook.reopened,
+            compact=TakenOverAtEachLook.compact,
+            settle=TakenOverAtEachLook.settle,
+        )
+        for slot_log in opened:
+            runner.run(slot_log.close())
 
 
 def test_a_user_who_may_not_make_tables_uses_those_that_are_there(postgres: PostgresServer) -> None:

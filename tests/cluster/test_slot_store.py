@@ -2,78 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
 import pytest
 
-from groupcoord.cluster.carrying_out import carry_out
 from groupcoord.cluster.slot_log import MemorySlotLog
-from groupcoord.cluster.slot_store import Gone, SlotStore, Taken
+from groupcoord.cluster.slot_store import Gone
 from groupcoord.cluster.slot_writer import UNKNOWN
-from groupcoord.core.hard_state import HardState
 from groupcoord.core.records import GroupTombstone, OffsetCommitRecord
 from groupcoord.log_store import (
     AppendOutcomeUnknownError,
     LogRecord,
-    LogStoreError,
     NotLeaderError,
     Ticket,
 )
 from groupcoord.testing import check_log_store
 
-from .nodes import at_once, new_tag
-
-
-class Process:
-    """A process with a slot store, on an engine in memory."""
-
-    def __init__(self, slot_log: MemorySlotLog, body_bytes_max: int = 1_000_000) -> None:
-        self.slot_log = slot_log
-        self.store = SlotStore(new_tag, body_bytes_max)
-
-    def work(self) -> None:
-        """Do all that is wanted."""
-        while operations := self.store.next_operations():
-            for partition, operation in operations:
-                self.store.done(partition, operation, at_once(carry_out(self.slot_log, partition, operation)))
-
-    def take_over(self, partition: int) -> list[LogRecord]:
-        """Take a log partition over, and return what is in it."""
-        self.store.take_over(partition)
-        self.work()
-        assert [type(change) for change in self.store.take_changes()] == [Taken]
-        return list(self.store.read(partition))
-
-
-class TakenOverAtEachLook:
-    """A log store in which whoever reads has just taken over: what it finds is what the next owner would."""
-
-    def __init__(self, slot_log: MemorySlotLog, body_bytes_max: int) -> None:
-        self.slot_log = slot_log
-        self.body_bytes_max = body_bytes_max
-        self.process = Process(slot_log, body_bytes_max)
-
-    def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> None:
-        if partition not in self.process.store.owned:
-            self.process.take_over(partition)
-        self.process.store.append(partition, ticket, records)
-
-    def read(self, partition: int) -> Iterable[LogRecord]:
-        self.process.work()
-        self.process = Process(self.slot_log, self.body_bytes_max)
-        return self.process.take_over(partition)
-
-    def settle(self) -> list[tuple[Ticket, int | LogStoreError]]:
-        self.process.work()
-        return self.process.store.take_answers()
-
-    def compact(self) -> None:
-        """Write a snapshot of what is there."""
-        hard = HardState()
-        for record in self.read(0):
-            hard.apply(record.record, record.offset)
-        self.process.store.snapshot(0, hard.snapshot(), 1)
-        self.process.work()
+from .processes import Process, TakenOverAtEachLook
 
 
 @pytest.mark.parametrize("body_bytes_max", [100, 1_000_000])
@@ -81,9 +24,9 @@ def test_it_keeps_the_contract_of_log_stores(body_bytes_max: int) -> None:
     """Also when each process dies, and another takes over, and whatever was left to snapshots."""
     check_log_store(
         lambda: TakenOverAtEachLook(MemorySlotLog(read_max=3), body_bytes_max),
-        reopen=lambda store: TakenOverAtEachLook(store.slot_log, body_bytes_max),
-        compact=lambda store: store.compact(),
-        settle=lambda store: store.settle(),
+        reopen=TakenOverAtEachLook.reopened,
+        compact=TakenOverAtEachLook.compact,
+        settle=TakenOverAtEachLook.settle,
     )
 
 

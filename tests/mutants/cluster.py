@@ -110,6 +110,12 @@ CLUSTER_MUTANTS = (
         "            pass",
     ),
     Mutant(
+        "what a replica finds out after its lease is told when its log partition fails",
+        "../coordinator.py",
+        "        self._loader.forget_untold(partition.index)",
+        "        pass",
+    ),
+    Mutant(
         "a replica that leaves is chosen until it counts as dead",
         MEMBERSHIP,
         "if node_id not in silent and not one.leaves}",
