@@ -429,7 +429,12 @@ async def _serve_pages(servers: NodeServers | Worker | ClusterNode, pages: _Page
     if pages.metrics_port is not None:
         from groupcoord.host.metrics import MetricsServer
 
-        metrics = MetricsServer(partial(_coordinator_of, servers), pages.host, pages.metrics_port)
+        more = []
+        if not isinstance(servers, NodeServers | Worker):
+            from groupcoord.cluster.metrics import ReplicaCollector
+
+            more.append(ReplicaCollector(servers.status))
+        metrics = MetricsServer(partial(_coordinator_of, servers), pages.host, pages.metrics_port, more)
         try:
             await stack.enter_async_context(metrics)
         except OSError as error:

@@ -37,6 +37,7 @@ class ReplicaStatus(NamedTuple):
     Attributes:
         may_answer: its lease lasts.
         live: the replicas that it has heard lately.
+        owners: who has each log partition, as far as it has heard; without those that nobody has.
         partitions: the log partitions that it owns, by number.
         take_overs: how many it has taken over so far, counted each time: fences that stood.
         losses: how many it found to be another replica's when it wrote.
@@ -44,6 +45,7 @@ class ReplicaStatus(NamedTuple):
 
     may_answer: bool
     live: tuple[str, ...]
+    owners: dict[int, str]
     partitions: dict[int, PartitionFigures]
     take_overs: int
     losses: int
@@ -114,8 +116,11 @@ class Participant:
     def status(self) -> ReplicaStatus:
         """Return what there is to be known of it now."""
         store = self._store
+        indexes = range(self._core.config.offsets_topic_num_partitions)
+        found = ((index, self.sharing.owner_of(index)) for index in indexes)
+        owners = {index: owner.node_id for index, owner in found if owner is not None}
         return ReplicaStatus(
-            self._core.may_answer(), self.sharing.live, store.figures(), store.take_overs, store.losses
+            self._core.may_answer(), self.sharing.live, owners, store.figures(), store.take_overs, store.losses
         )
 
     # ------------------------------------------------------------ life cycle

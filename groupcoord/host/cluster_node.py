@@ -20,7 +20,7 @@ from groupcoord.broker.records.node_data import NodeData
 from groupcoord.clock import Clock
 from groupcoord.cluster.documents import SlotDocuments
 from groupcoord.cluster.membership import BEAT_MS, DEAD_MS, Announcement
-from groupcoord.cluster.participant import Participant
+from groupcoord.cluster.participant import Participant, ReplicaStatus
 from groupcoord.cluster.slot_log import SlotLog
 from groupcoord.config.settings import INT32_MAX
 from groupcoord.coordinator import GroupCoordinator
@@ -201,6 +201,10 @@ class ClusterNode:
         """Give the log partitions up in order, so that others have them at once, and stop."""
         await self._stack.aclose()
         self._documents.close()
+
+    def status(self) -> ReplicaStatus | None:
+        """Return what there is to be known of its share of the log; None before it has one."""
+        return None if self._participant is None else self._participant.status()
 
     # ------------------------------------------------------------ what a participant drives
 

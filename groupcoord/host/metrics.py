@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from http import HTTPStatus
 
@@ -108,12 +108,20 @@ class MetricsServer(HttpServer):
         coordinator_now: returns what is measured; None while there is nothing.
         host: the address to listen on.
         port: the port to listen on; 0 takes a free one.
+        more: what else is shown.
     """
 
-    def __init__(self, coordinator_now: Callable[[], GroupCoordinator | None], host: str, port: int) -> None:
+    def __init__(
+        self,
+        coordinator_now: Callable[[], GroupCoordinator | None],
+        host: str,
+        port: int,
+        more: Iterable[Collector] = (),
+    ) -> None:
         super().__init__(host, port, "metrics")
         self._registry = CollectorRegistry()
-        self._registry.register(CoordinatorCollector(coordinator_now))
+        for collector in (CoordinatorCollector(coordinator_now), *more):
+            self._registry.register(collector)
 
     def answer(self, request: HttpRequest) -> HttpResponse:
         """See :class:`~groupcoord.host.http.HttpServer`."""

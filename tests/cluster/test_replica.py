@@ -119,6 +119,7 @@ def test_a_replica_hands_over_to_the_next() -> None:
             figures = status.partitions[one.coordinator.coordinator.partition_of("g")]
             assert (figures.epoch, figures.snapshot_bytes) == (0, 0)
             assert figures.unread_bytes > 0
+            assert status.owners == dict.fromkeys(range(PARTITIONS), "a")
         assert (await fetched(one))[0] is ErrorCode.COORDINATOR_NOT_AVAILABLE
         async with replica(slot_log, "b") as other:
             await until(lambda: other.coordinator_of("g") is not None)
