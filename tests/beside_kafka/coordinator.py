@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import base64
 import json
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -44,6 +47,7 @@ from groupcoord.log_store import (
 )
 from groupcoord.messages import CompleteTransaction
 from groupcoord.wire import Answered, RequestHeader, decode_request, encode_response
+from tests.beside_kafka.cleaner import cleaned
 from tests.beside_kafka.ids import UsedIds
 from tests.beside_kafka.share_targets import WitnessedAssignor
 
@@ -133,13 +137,14 @@ class Outcome:
 
 
 class _ToldStore(MemoryLogStore):
-    """A log that tells what was written to it, and refuses the next appends as told."""
+    """A log that tells what was written to it, refuses the next appends and is cleaned as told."""
 
     def __init__(self, tell: Callable[[int, Sequence[LogRecord]], None]) -> None:
         super().__init__()
         self._tell = tell
         self.refusals: list[LogStoreError] = []
         self.refused = 0
+        self._ends: list[int] = []
 
     def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int | None:
         if self.refusals:
@@ -147,8 +152,16 @@ class _ToldStore(MemoryLogStore):
             raise self.refusals.pop()
         base_offset = super().append(partition, ticket, records)
         assert base_offset is not None
+        self._ends.append(base_offset + len(records))
         self._tell(base_offset, records)
         return base_offset
+
+    def clean(self, first: int, end: int, *, drops_tombstones: bool) -> None:
+        """Leave what Kafka's log cleaner leaves: see :func:`cleaned`."""
+        for partition, log in self._logs.items():
+            places = [bisect_left(log, batch_end, key=attrgetter("offset")) for batch_end in [0, *self._ends]]
+            batches = [log[begin:end_] for begin, end_ in pairwise(places)]
+            self._logs[partition] = cleaned(batches, first, end, drops_tombstones=drops_tombstones)
 
 
 class _ShareHost(LoneShareHost):
@@ -311,6 +324,9 @@ class Coordinator:
 
     def _reload(self, command: Command) -> None:
         self._coordinator.unload(0)
+        if "compact" in command:
+            cleaning = command["compact"]
+            self._store.clean(cleaning["from"], cleaning["up_to"], drops_tombstones=cleaning["drop_tombstones"])
         self._load(command)
 
     # ------------------------------------------------------------ what comes of them
