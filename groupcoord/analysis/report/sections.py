@@ -309,7 +309,7 @@ def polls(report: Report) -> Html:
         return EMPTY
     told = (
         f"The cluster was asked {counted(polled.count, 'time')} for its groups; its log was not read. Commits are "
-        "offsets that were others than at the poll before, so there may have been more; anomalies are not looked for."
+        "offsets that were others than at the poll before, so there may have been more."
     )
     parts = [paragraph(told)]
     if polled.problem_count:
