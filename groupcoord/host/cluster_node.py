@@ -11,11 +11,12 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.cluster.leadership import NOBODY, Leader, Leadership
 from groupcoord.broker.cluster.nodes import Nodes
+from groupcoord.broker.groups.requests import Token
 from groupcoord.broker.records.node_data import NodeData
 from groupcoord.clock import Clock
 from groupcoord.cluster.documents import SlotDocuments
@@ -24,6 +25,7 @@ from groupcoord.cluster.participant import Participant, ReplicaStatus
 from groupcoord.cluster.slot_log import SlotLog
 from groupcoord.config.settings import INT32_MAX
 from groupcoord.coordinator import GroupCoordinator
+from groupcoord.core.front.authorization import Principal
 from groupcoord.core.messages import Node
 from groupcoord.errors import GroupcoordError
 from groupcoord.host.node_servers import Sockets
@@ -70,26 +72,48 @@ class NodeAddress(NamedTuple):
         return Node(self.node_id, *self.listeners.get(listener, next(iter(self.listeners.values()))))
 
 
-class ClusterServer(Server):
-    """The sockets of a node whose answers hold as long as its lease does: what was not sent by then never is."""
+class ClusterBroker(Broker):
+    """A node whose answers about groups hold as long as its lease does.
 
-    _could_answer = False
+    Attributes:
+        has_told: something was answered about groups while the lease lasted, and may not be sent yet.
+    """
+
+    has_told = False
+
+    def _submit(self, request: Any, token: Token, principal: Principal) -> None:
+        self.has_told = self.has_told or not self.coordinator.is_lease_over
+        super()._submit(request, token, principal)
+
+    def deliver_replies(self) -> None:
+        """See :class:`~groupcoord.broker.broker.Broker`."""
+        before, may_tell = len(self.dirty), not self.coordinator.is_lease_over
+        super().deliver_replies()
+        self.has_told = self.has_told or (may_tell and len(self.dirty) > before)
+
+
+class ClusterServer(Server):
+    """The sockets of such a node: what was not sent while the lease lasted never is.
+
+    Args:
+        broker: the node.
+        socks: its sockets.
+    """
+
+    def __init__(self, broker: ClusterBroker, socks: Sockets) -> None:
+        super().__init__(broker, socks=socks)
+        self._node = broker
 
     def flush(self) -> None:
         """See :class:`~groupcoord.host.server.Server`."""
-        coordinator = self.broker.coordinator
-        if self._could_answer and coordinator.is_lease_over:
-            # Something was answered while the lease lasted, and the process was held up since. Who is cut off knows
-            # that it knows nothing, and asks again.
-            for connection in self.broker.take_dirty():
+        node = self._node
+        if node.has_told and node.coordinator.is_lease_over:
+            # The process was held up, and others may have answered since. Who is cut off knows that it knows nothing,
+            # and asks again.
+            for connection in node.take_dirty():
                 self.cut_off(connection)
         super().flush()
-        self._could_answer = not coordinator.is_lease_over
-
-    def note_answers(self) -> None:
-        """Something may have been answered that is not sent yet."""
-        self._could_answer = self._could_answer or not self.broker.coordinator.is_lease_over
-        self.notice()
+        node.has_told = False
 
 
 class ClusterNode:
@@ -128,7 +152,7 @@ class ClusterNode:
         self._leadership = Leadership((node,), owners=self._leader)
         self._participant: Participant | None = None
         self._known: dict[str, NodeAddress] = {}
-        broker = Broker(
+        broker = ClusterBroker(
             config=storage.config,
             clock=clock,
             log_store=storage.log_store,
@@ -141,7 +165,7 @@ class ClusterNode:
             security=storage.security,
             nodes=Nodes(self._leadership, storage.topics),
         )
-        self.server = ClusterServer(broker, socks=sockets)
+        self.server = ClusterServer(broker, sockets)
         self.coordinator = broker.coordinator
         own = {
             listener.name: advertised(node, listener, _port(sockets, listener.name), 0)
@@ -214,7 +238,7 @@ class ClusterNode:
             return change(self.coordinator)
         finally:
             self.server.broker.deliver_replies()
-            self.server.note_answers()
+            self.server.notice()
 
     async def close(self) -> None:
         """See :class:`~groupcoord.cluster.participant.Served`."""

@@ -161,7 +161,8 @@ def coordinators(bootstrap: str, groups: list[str]) -> dict[str, int]:
     """Return which node coordinates each group."""
     from confluent_kafka.admin import AdminClient
 
-    described = AdminClient({"bootstrap.servers": bootstrap}).describe_consumer_groups(groups)
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})  # which must live as long as its futures
+    described = admin.describe_consumer_groups(groups)
     return {group: future.result(DEADLINE_S).coordinator.id for group, future in described.items()}
 
 

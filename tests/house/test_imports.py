@@ -87,7 +87,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("log_store", "core.messages", "core.questions", "core.records", "core.front.authorization", "errors"),
     ),
     "host": (
-        "cluster",  # of a node that shares its log with others
+        *("cluster", "core.front.authorization"),  # of a node that shares its log with others
         *("broker", "coordinator", "wire", "storage", "clock", "config"),
         *("core.share.group", "core.streams.group"),  # which states groups can be in
         "core.topic_names",
