@@ -95,6 +95,16 @@ def test_statuses_come_of_commits_and_looks() -> None:
     assert by_partition(by_then, "lag_ms") == by_partition(found, "lag_ms")
 
 
+def test_lag_is_the_distance_to_the_end() -> None:
+    """Behind, ahead of an end that is out of date, and without an end."""
+    rows = [{"topic": TOPIC, "topic_partition": number, "end_offset": end} for number, end in enumerate((15, 18))]
+    ends = Ends(pa.Table.from_pylist(rows, arrow_schema(END_OFFSETS)))
+    current = committed((90_000, [10]), (90_000, [20]), (90_000, [30])).current_offsets()
+    found = by_partition(lag(current, ends, None, {}, NOW_MS), "end_offset", "lag")
+
+    assert found == {0: (15, 5), 1: (18, 0), 2: (None, None)}
+
+
 def test_ends_without_times_tell_statuses() -> None:
     """Of a file of ends: judged from the moment given; without commits nothing is said."""
     facts = committed((80_000, [10, 20, 30]), (90_000, [40, 40]))

@@ -27,8 +27,8 @@ from groupcoord.spark.following import Following, Progress
 from groupcoord.spark.stream_store import CHECKPOINT
 
 from ..command import analyze
+from ..folding.small_log import Log, commit
 from .programs import Process
-from .test_tables import Log, commit
 
 
 class Followed:

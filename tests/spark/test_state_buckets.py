@@ -36,8 +36,8 @@ from groupcoord.spark.stream_fold import CARRIED_ROWS, CarrySettings, carrier, c
 from groupcoord.spark.stream_store import Manifest, StreamStore
 from groupcoord.spark.streaming import FollowedTables
 
+from ..folding.small_log import TOPIC, Log
 from .test_streaming import batch_tables, rows, update
-from .test_tables import TOPIC, Log
 
 FORMER = Path(__file__).with_name("followed_before_buckets.tar.xz")
 """A log of four consumer groups and a group with transactions, and what was followed of seven tenths of it in two

@@ -23,9 +23,9 @@ from groupcoord.spark.source import LogOptions, LogStreamReader
 from groupcoord.spark.stream_store import Part, StreamStore
 from groupcoord.spark.streaming import FollowedTables, follow, read_log_stream
 
+from ..folding.small_log import GROUP, TOPIC, Log, commit
 from ..history.consumer_story import crew, moving, write_story
 from ..running.growing import Growing
-from .test_tables import GROUP, TOPIC, Log, commit
 
 
 def rows(table: DataFrame) -> list[str]:

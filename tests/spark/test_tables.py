@@ -16,9 +16,7 @@ from pyspark.sql.types import StructType
 import groupcoord.spark as pipeline
 from groupcoord.analysis.columns.times import LATEST_MS, with_times
 from groupcoord.cli import main
-from groupcoord.core.records import OffsetCommitRecord, OffsetTombstone, Record, TransactionMarker
-from groupcoord.records.batches import encode_batch
-from groupcoord.records.codec import encode_record
+from groupcoord.core.records import OffsetTombstone
 from groupcoord.spark.schemas import (
     COMMITS,
     CORRUPT,
@@ -30,7 +28,7 @@ from groupcoord.spark.schemas import (
     RECORDS,
 )
 
-GROUP, TOPIC = "g", "t"
+from ..folding.small_log import GROUP, TOPIC, Log, commit
 
 
 def rows(table: DataFrame) -> list[dict[str, Any]]:
@@ -46,39 +44,6 @@ def in_order(table: DataFrame) -> list[dict[str, Any]]:
 def shape(schema: StructType) -> list[tuple[str, str]]:
     """Return names and types."""
     return [(field.name, field.dataType.simpleString()) for field in schema]
-
-
-def commit(partition: int, offset: int, producer_id: int = -1) -> OffsetCommitRecord:
-    return OffsetCommitRecord(GROUP, TOPIC, partition, offset, commit_timestamp_ms=5, producer_id=producer_id)
-
-
-class Log:
-    """A log partition that is written batch by batch."""
-
-    def __init__(self, folder: Path, partition: int = 0) -> None:
-        self._folder = folder / f"__consumer_offsets-{partition}"
-        self._folder.mkdir(parents=True)
-        self._data = b""
-        self._offset = 0
-
-    def add(self, *records: Record, producer_id: int = -1) -> Log:
-        """Write one batch."""
-        encoded = [(*encode_record(record), 1_000 + self._offset) for record in records]
-        self._data += encode_batch(
-            self._offset,
-            encoded,
-            producer_id=producer_id,
-            producer_epoch=min(producer_id, 0),
-            is_transactional=producer_id >= 0,
-            is_control=isinstance(records[0], TransactionMarker),
-        )
-        self._offset += len(records)
-        (self._folder / f"{0:020d}.log").write_bytes(self._data)
-        return self
-
-    def end(self, producer_id: int, *, committed: bool) -> Log:
-        """Write a marker."""
-        return self.add(TransactionMarker(producer_id, 0, committed), producer_id=producer_id)
 
 
 def test_current_offsets_are_those_of_the_broker(broker_records: DataFrame, broker_truth: dict[str, Any]) -> None:
@@ -200,46 +165,6 @@ def test_transactions_count_once_they_are_committed(spark: SparkSession, tmp_pat
         50: "committed",
         61: "committed",
     }
-
-
-def test_lag_is_the_distance_to_the_end(spark: SparkSession, tmp_path: Path) -> None:
-    """Behind, ahead of an end that is out of date, and without an end."""
-    Log(tmp_path).add(commit(0, 10), commit(1, 20), commit(2, 30))
-    ends = spark.createDataFrame([(TOPIC, 0, 15), (TOPIC, 1, 18)], END_OFFSETS)
-    found = pipeline.lag(pipeline.current_offsets(pipeline.read_log(spark, tmp_path)), ends)
-
-    assert {row.topic_partition: (row.end_offset, row.lag) for row in found.collect()} == {
-        0: (15, 5),
-        1: (18, 0),
-        2: (None, None),
-    }
-
-
-def test_load_is_counted_by_log_partition(spark: SparkSession, tmp_path: Path) -> None:
-    """Records, keys that are superseded, the hottest group and the bytes of a small log, worked out by hand."""
-    log = Log(tmp_path, 7)
-    log.add(commit(0, 1), commit(1, 1)).add(commit(0, 2)).add(OffsetTombstone(GROUP, TOPIC, 1))
-    log.add(OffsetCommitRecord("another", TOPIC, 0, 1)).add(commit(0, 3, 9), producer_id=9).end(9, committed=True)
-    Log(tmp_path, 8)
-    path = tmp_path / "__consumer_offsets-7" / f"{0:020d}.log"
-    path.write_bytes(path.read_bytes() + b"torn")
-    (load,) = rows(pipeline.partition_load(pipeline.read_log(spark, tmp_path)))
-    key, value = encode_record(commit(0, 1))
-    assert value is not None
-
-    assert {name: load[name] for name in ("log_partition", "records", "commits", "tombstones", "control_records")} == {
-        "log_partition": 7,
-        "records": 7,
-        "commits": 5,
-        "tombstones": 1,
-        "control_records": 1,
-    }
-    assert (load["groups"], load["hottest_group"], load["hottest_group_records"]) == (2, GROUP, 5)
-    assert load["hottest_group_share"] == pytest.approx(5 / 7)
-    assert (load["live_keys"], load["superseded_records"]) == (2, 3)
-    assert load["superseded_bytes"] == 3 * (len(key) + len(value))
-    assert (load["file_bytes"], load["corrupt_bytes"]) == (path.stat().st_size, 4)
-    assert (load["first_timestamp_ms"], load["last_timestamp_ms"]) == (1_000, 1_006)
 
 
 def test_load_of_a_broker_adds_up(broker_records: DataFrame, broker_log: Path) -> None:

@@ -17,8 +17,8 @@ from groupcoord.coordinator import LoadError
 from groupcoord.core.records import OffsetCommitRecord, OffsetTombstone
 from groupcoord.spark.verify import replay
 
-from .test_tables import GROUP, TOPIC, Log
-from .test_tables import commit as commit_record
+from ..folding.small_log import GROUP, TOPIC, Log
+from ..folding.small_log import commit as commit_record
 
 SCHEMA = RECORDS
 
