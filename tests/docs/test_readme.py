@@ -150,6 +150,21 @@ def test_conformance_passes_as_shown(tmp_path: Path) -> None:
     assert "0 failed" in done.stdout
 
 
+@pytest.mark.ci
+def test_an_exhibit_plays_as_shown(tmp_path: Path) -> None:
+    """The museum's command of the README plays an exhibit, and its page has a step behind another and a broken law."""
+    done = subprocess.run(
+        shell_words("groupcoord museum"), cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT_S
+    )
+    page = (tmp_path / "museum.html").read_text("utf-8")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert page.count('<details name="steps-KAFKA-16147">') == 5
+    assert "m1 is stable and has 0, 1, 2, 3" in page
+    assert "Broken: check" in page
+    assert "<script" not in page
+
+
 def test_set_up_takes_one_line_each() -> None:
     """The two commands for a fresh machine make their own environment, and the extras they install exist."""
     set_up = [block.code for block in blocks(README, "sh") if "pip install" in block.code]

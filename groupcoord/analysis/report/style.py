@@ -95,7 +95,8 @@ svg polyline[class^="epoch"] { fill: none; stroke-width: 1.8; }
 .epoch-member { stroke: var(--expiry); }
 .card.bad, .card.warning { border-left: 5px solid var(--edge); }
 .finding { fill: var(--bad); } svg .finding-line { stroke: var(--bad); stroke-width: 1.6; }
-b.bad { color: var(--bad); }
+svg .finding text { fill: var(--bad); }
+b.bad, details > summary.bad { color: var(--bad); }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); gap: .8rem; }
 .plots .card { margin: 0; display: flex; flex-direction: column; } .plots svg { margin-top: auto; }
 .plots p { font-size: .9rem; color: var(--soft); }

@@ -69,6 +69,7 @@ def swarm_options(seed: int) -> WorldOptions:
     changes = _protocol_changes(seed, duration_ms, topics, groups)
     faults += changes + _topic_deletions(seed, duration_ms, topics)
     cluster = _with_consumer_groups(seed, cluster, groups, is_mixed=bool(changes))
+    faults += _comings_and_goings(seed, duration_ms, cluster.config, groups)
     cluster, stalls = _owned(seed, duration_ms, cluster)
     faults += stalls
     faults += _others(seed, duration_ms, cluster, topics, groups)
@@ -212,6 +213,34 @@ def _topic_deletions(seed: int, duration_ms: int, topics: dict[str, int]) -> lis
         count = chance.choice((0, topics[topic], topics[topic], chance.randint(1, 8)))
         found.append(TopicDeletion(start_ms=start_ms, end_ms=end_ms, topic=topic, partition_count=count))
     return found
+
+
+def _comings_and_goings(seed: int, duration_ms: int, config: Config, groups: tuple[GroupOptions, ...]) -> list[Fault]:
+    """Return who comes and goes, in one world of two: one of a group is closed again soon after it has started.
+
+    What others are to give up for it is theirs again before they have given it up, if they are busy meanwhile.
+    """
+    chance = stream(seed, "swarm", "comings and goings")
+    several = [group for group in groups if group.consumer_count > 1]
+    chosen = [group for group in several if group.consumer_protocol_count > 1] or several
+    if not chosen or chance.random() >= 1 / 2:
+        return []
+    group = chance.choice(chosen)
+    numbers = [number for number, of in enumerate(of for of in groups for _ in range(of.consumer_count)) if of is group]
+    who, *others = chance.sample(numbers, len(numbers))
+    heard_ms = config.group_consumer_heartbeat_interval_ms + config.group_consumer_assignment_interval_ms
+    found: list[Fault] = []
+    stops_ms = chance.randint(5_000, duration_ms // 2)
+    for _ in range(chance.randint(2, 4)):
+        starts_ms = stops_ms + chance.choice((500, 2_000, 5_000))
+        found.append(ConsumerStop(start_ms=stops_ms, end_ms=starts_ms, consumer=who, group=group.group_id))
+        stops_ms = starts_ms + chance.choice((500, heard_ms + 500, heard_ms + 500))
+        busy_ms = min(stops_ms - starts_ms + chance.randint(200, 3_000), group.member.max_poll_interval_ms * 3 // 4)
+        end_ms = starts_ms + busy_ms
+        for other in others:
+            if end_ms < duration_ms and chance.random() < 0.7:
+                found.append(BusyApplication(start_ms=starts_ms, end_ms=end_ms, consumer=other, group=group.group_id))
+    return [fault for fault in found if fault.end_ms < duration_ms]
 
 
 def _with_consumer_groups(

@@ -8,12 +8,14 @@ from typing import Any
 
 from attrs import frozen
 
-from groupcoord.analysis.report.html import Html
+from groupcoord.analysis.report.html import Html, element
 from groupcoord.analysis.report.svg import label, line, picture, titled
+from groupcoord.analysis.report.text import counted
 from groupcoord.laws import errors_in, served_partitions
+from groupcoord.testing.consumers import Consumer
 from groupcoord.testing.exploring.playing import Played, play
 from groupcoord.testing.exploring.scope import Trace
-from groupcoord.testing.exploring.stage import Happening, Stage
+from groupcoord.testing.exploring.stage import LOG_PARTITION, Happening, Stage
 
 __all__ = ["Line", "Story", "diagram", "in_lines", "tell"]
 
@@ -21,7 +23,12 @@ SENDS, IS_TOLD, IS_ASKED = "sends", "is told", "is asked"
 REPEATED_MAX = 12
 """A step in which everybody goes on for minutes is told by its beginning."""
 
-_LANE, _ROW, _TOP, _LEFT, _TEXT_MAX = 190, 26, 44, 150, 60
+_ROW, _TOP, _LEFT, _LETTER = 24, 40, 150, 6.9
+_LANE, _TOLD, _WRITTEN = 90, 310, 350
+"""The ways from lane to lane: between processes, from the last one to the coordinator, and from there to the log."""
+
+GROUPS = ("ConsumerGroup", "ShareGroup", "StreamsGroup")
+"""What names of records begin with where all are of one kind of group, which is known."""
 
 
 @frozen
@@ -134,7 +141,7 @@ def _short(happening: Happening) -> str:
     """Return what was sent, told or written in few words: its kind, and whose it is."""
     value = happening.value
     if happening.what == IS_ASKED:
-        kinds = Counter(type(record).__name__.removesuffix("Record") for record in value)
+        kinds = Counter(_kind(record) for record in value)
         return ", ".join(kind if count == 1 else f"{count} {kind}s" for kind, count in kinds.items())
     if value is None:
         return "nothing, ever"
@@ -148,8 +155,13 @@ def _short(happening: Happening) -> str:
     return " ".join(parts)
 
 
+def _kind(record: Any) -> str:
+    name = type(record).__name__.removesuffix("Record")
+    return next((name.removeprefix(group) for group in GROUPS if name.startswith(group)), name)
+
+
 def _state_of(stage: Stage) -> str:
-    """Return how the group, its members and the log are."""
+    """Return how the group, the log and the consumers are."""
     parts = []
     for partition in served_partitions(stage.coordinator):
         for group in partition.groups.values():
@@ -157,8 +169,20 @@ def _state_of(stage: Stage) -> str:
             parts.append(f"{group!r} of {', '.join(members) or 'nobody'}")
     if not any(True for _ in served_partitions(stage.coordinator)):
         parts.append("not served here")
-    waiting = len(stage.store.waiting())
-    return "; ".join([*(parts or ["no group"]), *([f"{waiting} appends wait"] if waiting else [])])
+    parts = parts or ["no group"]
+    written, waiting = sum(1 for _ in stage.store.store.read(LOG_PARTITION)), len(stage.store.waiting())
+    parts.append(
+        f"{counted(written, 'record')} in the log" + (f", {counted(waiting, 'append')} on the way" if waiting else "")
+    )
+    return "; ".join([*parts, *(_of_consumer(name, consumer) for name, consumer in stage.consumers.items())])
+
+
+def _of_consumer(name: str, consumer: Consumer) -> str:
+    """Return where a consumer stands, and what it believes to own."""
+    owned = getattr(consumer, "owned", None) or ()
+    indexes = [index for each in owned.values() for index in each] if isinstance(owned, dict) else owned
+    has = f" and has {', '.join(map(str, sorted(indexes)))}" if indexes else ""
+    return f"{name} is {consumer.phase}{has}{', and waits' if consumer.is_waiting else ''}"
 
 
 # ---------------------------------------------------------------- in lines
@@ -190,24 +214,32 @@ def _in_words(seen: Line) -> str:
 def diagram(story: Story) -> Html:
     """Return a story as a sequence diagram: a line down for each process, for the coordinator and for the log."""
     lanes = {name: _LEFT + _LANE * number for number, name in enumerate(story.processes)}
-    coordinator, log = (_LEFT + _LANE * (len(lanes) + more) for more in (0, 1))
-    others = {**lanes, "coordinator": coordinator, "log": log}
+    coordinator = _LEFT + _LANE * max(len(lanes) - 1, 0) + _TOLD
+    log = coordinator + _WRITTEN
     parts, y = [], _TOP
     for told in story.steps:
-        y += _ROW
+        y += _ROW // 2
         parts.append(titled(told.state, [label(8, y, told.step, "start")]))
         for seen in told.lines[:REPEATED_MAX]:
             source, end = (coordinator, log) if seen.what == IS_ASKED else (lanes.get(seen.who, 8), coordinator)
-            style = "finding-line" if seen.is_error else "axis"
-            text = seen.text if len(seen.text) <= _TEXT_MAX else f"{seen.text[: _TEXT_MAX - 1]}…"
-            arrow = "◀ " if seen.what == IS_TOLD else "▶ "
-            shapes = [line(source, y + 5, end, y + 5, style), label(source + 6, y, arrow + text, "start")]
-            parts.append(titled(_in_words(seen), shapes))
+            text = _fitting(f"{'◀' if seen.what == IS_TOLD else '▶'} {seen.text}", end - coordinator or _TOLD)
+            shapes = [line(source, y + 5, end, y + 5, "finding-line" if seen.is_error else "axis")]
+            parts.append(titled(_in_words(seen), [*shapes, label(end - 8, y, text, "end")]))
             y += _ROW
+        y += 0 if told.lines else _ROW
     if story.law:
+        y += _ROW // 2
+        broken = _fitting(f"BROKEN {story.law}: {story.message}", log)
+        shapes = [line(8, y + 6, log, y + 6, "finding-line"), label(8, y, broken, "start")]
+        parts.append(element("g", *shapes, class_="finding"))
         y += _ROW
-        parts += [line(8, y + 6, log, y + 6, "finding-line"), label(8, y, f"BROKEN: {story.law}", "start")]
-    height = y + _ROW
-    for name, x in others.items():
-        parts += [label(x, 18, name, "middle"), line(x, 26, x, height - 8, "grid")]
-    return picture(log + _LANE, height, "what was asked, answered and written, step by step", parts)
+    others = {**lanes, "coordinator": coordinator, "log": log}
+    names = [label(x, 18, name, "middle") for name, x in others.items()]
+    grid = [line(x, 26, x, y - _ROW // 2, "grid") for x in others.values()]
+    return picture(log + 30, y, "what was asked, answered and written, step by step", [*grid, *names, *parts])
+
+
+def _fitting(text: str, width: int) -> str:
+    """Return text that fits into so many units, cut if need be."""
+    count = int(width / _LETTER)
+    return text if len(text) <= count else f"{text[: count - 1]}…"

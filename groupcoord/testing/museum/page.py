@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from groupcoord.analysis.report.html import Html, element, joined
-from groupcoord.analysis.report.layout import Section, page, paragraph, soft
+from groupcoord.analysis.report.layout import Section, listing, page, paragraph, soft
+from groupcoord.analysis.report.text import counted
 from groupcoord.testing.exploring.telling import Story, diagram
 from groupcoord.testing.museum.exhibit import Exhibit
 
@@ -24,7 +25,7 @@ def museum_page(played: Iterable[tuple[Exhibit, Story]]) -> str:
             "Bugs of group coordination that really happened, each played on a coordinator that has it: "
             "what was asked, answered and written, how the group is after each step, and the law that breaks."
         ),
-        paragraph(f"{len(shown)} exhibits; open a step to see how the group, its members and the log are then."),
+        paragraph(f"{counted(len(shown), 'exhibit')}; open one step after the other to see how all are then."),
     ]
     return page("A museum of coordinators' bugs", lead, [_section(exhibit, story) for exhibit, story in shown])
 
@@ -36,14 +37,15 @@ def _section(shown: Exhibit, story: Story) -> Section:
         paragraph(element("b", "Users lose: "), shown.loses),
         paragraph(element("b", "The law: "), shown.law),
         element("div", diagram(story), class_="plot"),
-        *(_step(number, story) for number in range(len(story.steps))),
+        *(_step(shown.id, number, story) for number in range(len(story.steps))),
         paragraph(element("b", f"Broken: {story.law} ", class_="bad"), story.message),
     ]
     return Section(shown.id, f"{shown.id}: {shown.title}", joined(parts))
 
 
-def _step(number: int, story: Story) -> Html:
+def _step(of: str, number: int, story: Story) -> Html:
+    """Return one step; where another one of the exhibit is opened, it closes."""
     told = story.steps[number]
     is_last = number == len(story.steps) - 1 and bool(story.law)
-    summary = element("summary", f"{number + 1}. {told.step}", **({"class_": "bad"} if is_last else {}))
-    return element("details", summary, paragraph(told.state or "it comes no further"))
+    summary = element("summary", f"{number + 1}. {told.step}", class_="bad" if is_last else None)
+    return element("details", summary, listing((told.state or "it comes no further").split("; ")), name=f"steps-{of}")
