@@ -167,15 +167,20 @@ def coordinators(bootstrap: str, groups: list[str]) -> dict[str, int]:
 
 
 def committed(bootstrap: str, group: str) -> int:
-    """Return what is committed."""
-    from confluent_kafka import Consumer, TopicPartition
+    """Return what is committed, when the group has a coordinator, which may be on its way to a node that is back."""
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    consumer, deadline_s = Consumer({"bootstrap.servers": bootstrap, "group.id": group}), time.monotonic() + DEADLINE_S
     try:
-        offset: int = consumer.committed([TopicPartition(TOPIC, 0)], DEADLINE_S)[0].offset
+        while True:
+            try:
+                offset: int = consumer.committed([TopicPartition(TOPIC, 0)], DEADLINE_S)[0].offset
+            except KafkaException:
+                assert time.monotonic() < deadline_s
+            else:
+                return offset
     finally:
         consumer.close()
-    return offset
 
 
 def test_groups_outlive_their_nodes(nodes: Nodes) -> None:
