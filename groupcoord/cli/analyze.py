@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from enum import Enum
 from functools import partial
 from importlib.util import find_spec
+from math import inf
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
@@ -38,8 +40,9 @@ LOOPBACK, PORT_MAX = "127.0.0.1", 65_535
 SPARK_CHECKPOINT = "checkpoint"
 """The folder in which a run on Spark keeps what it goes on from."""
 
-LOCAL_BYTES_MAX = 1_073_741_824
-"""Up to this size of logs, some ten million commits, one process is done before Spark on a few cores is."""
+GIB_BYTES = 1_073_741_824
+SPARK_START_S, SPARK_CORE_S_PER_GIB, LOCAL_S_PER_GIB = 46, 94, 38
+"""How long Spark takes to start, and each engine for logs: measured, see ``docs/performance.md``."""
 
 Out = Annotated[
     str | None,
@@ -125,8 +128,8 @@ EngineOption = Annotated[
     Engine,
     typer.Option(
         help="What does the work: spark, on many cores or machines, or local: this process, without Spark and Java. "
-        "auto is local up to 1 GiB, where that is quicker, and where pyspark is not installed; else spark, as with "
-        "--follow without --metrics."
+        "auto is local where that is quicker (of any size on two cores, up to 3.2 GiB on four, to 1.8 on eight) and "
+        "where pyspark is not installed; else spark, as with --follow without --metrics."
     ),
 ]
 Master = Annotated[str | None, typer.Option(show_default=MASTER, help="Where Spark runs.")]
@@ -215,6 +218,16 @@ def analyze(
         _end(run, place)
 
 
+def local_bytes_max(cores: int) -> float:
+    """Return up to how many bytes of logs one process is done before Spark is, which starts late and then shares them.
+
+    Args:
+        cores: of this machine, which are all Spark's.
+    """
+    gained_s_per_gib = LOCAL_S_PER_GIB - SPARK_CORE_S_PER_GIB / cores
+    return SPARK_START_S / gained_s_per_gib * GIB_BYTES if gained_s_per_gib > 0 else inf
+
+
 def _local(paths: list[str], context: typer.Context, *, follows: bool) -> list[str]:
     """Return the paths, with copies in place of logs that replicas share."""
     if follows and any(map(is_of_replicas, paths)):
@@ -272,7 +285,7 @@ def _takes_spark(engine: Engine, source: _Source, for_spark: list[str], *, may_b
     if engine is not Engine.AUTO or for_spark or not is_installed:
         return engine is Engine.SPARK or bool(for_spark)
     with _told_errors(Engine.LOCAL):
-        return source.open().check(may_be_empty=may_be_empty) > LOCAL_BYTES_MAX
+        return source.open().check(may_be_empty=may_be_empty) > local_bytes_max(os.cpu_count() or 1)
 
 
 def _end(report: Report, out: str) -> None:

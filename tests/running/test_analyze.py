@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -172,7 +173,7 @@ def without_spark(*words: str | Path) -> Run:
 def test_where_pyspark_is_missing_this_process_does_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However large the logs; what only Spark does is refused with the package that is missing."""
     log = write_story(tmp_path / "log", crew)
-    monkeypatch.setattr(command, "LOCAL_BYTES_MAX", 0)
+    monkeypatch.setattr(command, "local_bytes_max", lambda cores: 0)
     done = without_spark(log, "--out", tmp_path / "out", "--verify")
     monkeypatch.setattr(command, "find_spec", lambda name: None)
     refused = analyze(log, "--out", tmp_path / "other", "--follow", "--master", "local")
@@ -284,17 +285,17 @@ def test_who_has_stopped_goes_by_when_the_log_was_read(tmp_path: Path) -> None:
 
 def test_small_logs_need_no_spark(broker_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Up to the size that the help names this process does the work, above it Spark, as with an option of Spark's."""
-    from groupcoord.analysis.report.text import format_size
-
     source = command._Source([str(broker_log)], None, "", frozenset(), None, False)
     monkeypatch.setattr(command, "find_spec", lambda name: name)
     small = command._takes_spark(command.Engine.AUTO, source, [])
     told = command._takes_spark(command.Engine.AUTO, source, ["--memory"])
-    said = format_size(command.LOCAL_BYTES_MAX).replace(".0", "")
-    monkeypatch.setattr(command, "LOCAL_BYTES_MAX", 1_000)
+    of_two, of_four, of_eight = map(command.local_bytes_max, (2, 4, 8))
+    monkeypatch.setattr(command, "local_bytes_max", lambda cores: 1_000)
+    said = f"any size on two cores, up to {of_four / 2**30:.1f} GiB on four, to {of_eight / 2**30:.1f} on eight"
 
     assert (small, told, command._takes_spark(command.Engine.AUTO, source, [])) == (False, True, True)
-    assert f"up to {said}" in str(command.EngineOption.__metadata__[0].help)
+    assert of_two == inf
+    assert said in str(command.EngineOption.__metadata__[0].help)
 
 
 def test_results_have_a_place_without_asking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
