@@ -79,7 +79,9 @@ def exam(
     carried out.
     """
     from groupcoord.cli.console import open_console
+    from groupcoord.cli.interrupts import BeforeTheEnd
     from groupcoord.testing.exams import SCENARIOS, CommandError, examine
+    from groupcoord.testing.exams.instances import kill_all
 
     console = open_console()
     if list_only:
@@ -98,10 +100,11 @@ def exam(
     results: list[Result] = []
 
     try:
-        for result in examine(plan, only or (), jobs=jobs):
-            results.append(result)
-            if not as_json:
-                _print_result(console, result)
+        with BeforeTheEnd(kill_all):
+            for result in examine(plan, only or (), jobs=jobs):
+                results.append(result)
+                if not as_json:
+                    _print_result(console, result)
     except (CommandError, ValueError) as error:
         _give_up(str(error))
     _write(html, junit, results, shlex.join(plan.command))

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -193,6 +197,20 @@ def test_errors_of_rebalances_begin_when_the_group_is_at_rest(monkeypatch: pytes
         next(one for one in SCENARIOS if one.name == "errors-of-JoinGroup").happen(stage)
     assert active
     assert not any(active)
+
+
+@pytest.mark.ci
+def test_an_exam_that_is_broken_off_leaves_no_instance(tmp_path: Path) -> None:
+    """SIGTERM ends the command, as a build server does, and all that it has started."""
+    pipe = tmp_path / "lives"
+    os.mkfifo(pipe)
+    script = f"exec 3>{pipe}; echo >&3; exec sleep 600"
+    exam_command = [sys.executable, "-m", "groupcoord", "exam", "--only", "^quiet$", "--", "sh", "-c", script]
+    with subprocess.Popen(exam_command) as broken_off, pipe.open() as lives:
+        lives.readline()
+        broken_off.terminate()
+        assert broken_off.wait(20.0) == 128 + signal.SIGTERM
+        lives.read()  # is back when nobody has it open any more
 
 
 @pytest.mark.ci

@@ -10,7 +10,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from string import Formatter
+from threading import Lock
 from typing import IO
+from weakref import WeakSet
 
 from groupcoord.conformance.launched import last_words
 from groupcoord.errors import GroupcoordError
@@ -22,6 +24,19 @@ ENVIRONMENT_PREFIX = "EXAM_"
 RESTARTS_MAX = 10
 RESTART_AFTER_S = 0.5
 END_WITHIN_S = 20.0
+
+
+STARTED_WITHIN_S = 5.0
+_STARTING = Lock()
+_LIVES: WeakSet[Instance] = WeakSet()
+"""Those that were started in this process, which :data:`_STARTING` guards; the main thread starts none in a command."""
+
+
+def kill_all() -> None:
+    """Kill all instances of all exams of this process, which ends in the middle of one; no other is started then."""
+    _STARTING.acquire(timeout=STARTED_WITHIN_S)
+    for instance in list(_LIVES):
+        instance.send_kill()
 
 
 class CommandError(GroupcoordError, ValueError):
@@ -92,8 +107,9 @@ class Instance:
             CommandError: it can't be started.
         """
         self.is_wanted = True
-        with self._log_path.open("ab") as log:
+        with self._log_path.open("ab") as log, _STARTING:
             self._process = self._launched(log)
+            _LIVES.add(self)
         self._note(self.name, "starts")
 
     def _launched(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
@@ -147,6 +163,11 @@ class Instance:
             self._note(self.name, "gets SIGKILL")
             self._signal(signal.SIGKILL)
             self._process.wait()
+
+    def send_kill(self) -> None:
+        """Send SIGKILL, whatever it is to do, and wait for nothing."""
+        if self.is_running:
+            self._signal(signal.SIGKILL)
 
     def freeze(self) -> None:
         """Send SIGSTOP: the process lives and does nothing."""
