@@ -122,7 +122,7 @@ def started_in_vain(siege: Siege, replay: str) -> Result:
     """Runs in which no group writes, and then one in which one does: one topic, and nothing wrong with it."""
 
     def attack(target: Target, result: Result) -> None:
-        other = Target(target.folder / "other")
+        other = Target(target.folder / "quiet")
         other.folder.mkdir()
         try:
             for is_last in (False, False, True):
@@ -146,7 +146,7 @@ def second_server(siege: Siege, replay: str) -> Result:
     """Nobody else gets in while a server has the folder, with its lock file and without."""
 
     def attack(target: Target, result: Result) -> None:
-        other = Target(target.folder / "other", data_dir=target.data_dir)
+        other = Target(target.folder / "second", data_dir=target.data_dir)
         other.folder.mkdir()
         for _ in range(2):
             try:
