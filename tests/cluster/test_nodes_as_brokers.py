@@ -6,11 +6,14 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
+from urllib.error import URLError
+from urllib.request import urlopen
 
 import pytest
 
+from groupcoord.conformance.free_ports import FreePorts
 from tests.clients.conftest import client_libraries as client_libraries
 from tests.host.serving import Serving, serve
 from tests.host.test_serve_command import refused
@@ -167,20 +170,15 @@ def coordinators(bootstrap: str, groups: list[str]) -> dict[str, int]:
 
 
 def committed(bootstrap: str, group: str) -> int:
-    """Return what is committed, when the group has a coordinator, which may be on its way to a node that is back."""
-    from confluent_kafka import Consumer, KafkaException, TopicPartition
+    """Return what is committed."""
+    from confluent_kafka import Consumer, TopicPartition
 
-    consumer, deadline_s = Consumer({"bootstrap.servers": bootstrap, "group.id": group}), time.monotonic() + DEADLINE_S
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     try:
-        while True:
-            try:
-                offset: int = consumer.committed([TopicPartition(TOPIC, 0)], DEADLINE_S)[0].offset
-            except KafkaException:
-                assert time.monotonic() < deadline_s
-            else:
-                return offset
+        offset: int = consumer.committed([TopicPartition(TOPIC, 0)], DEADLINE_S)[0].offset
     finally:
         consumer.close()
+    return offset
 
 
 def test_groups_outlive_their_nodes(nodes: Nodes) -> None:
@@ -288,3 +286,19 @@ def test_what_the_others_have_otherwise_is_refused(postgres: PostgresServer, nod
     assert (status, "is 12 here and can't become 7" in errors) == (1, True)
     status, errors = refused(*cluster, "--node-id", "3")
     assert (status, f"node 3 runs already, at 127.0.0.1:{nodes.port(3)}" in errors) == (1, True)
+
+
+def test_metrics_tell_of_a_node_and_of_its_share(postgres: PostgresServer) -> None:
+    """Its page has who has each log partition, beside what every server shows."""
+    ports = FreePorts()
+    arguments = ("--set", "offsets.topic.num.partitions=2", "--node-id", "1", "--metrics-port", str(ports.first))
+    deadline_s, page = time.monotonic() + DEADLINE_S, ""
+    with serve("--cluster", url_of(postgres, "measured"), *arguments):
+        while page.count("groupcoord_replica_owner{") < 2:
+            assert time.monotonic() < deadline_s, page
+            time.sleep(0.05)
+            with suppress(URLError), urlopen(f"http://127.0.0.1:{ports.first}/metrics") as answer:
+                page = answer.read().decode()
+    ports.give_back()
+    assert "groupcoord_replica_may_answer 1.0" in page
+    assert "kafka_server_group_coordinator_metrics_num_partitions{state=" in page
