@@ -283,3 +283,12 @@ def test_what_is_not_written_for_readers_of_what_is_committed_is_missing() -> No
     stand.trace.excuse(0, 2)
     assert stand.trace.unprocessed(0, 3) == []
     assert stand.trace.unprocessed(0, 3, {(0, 1): 1}) == [0]
+
+
+def test_what_is_written_without_acknowledgements_is_processed() -> None:
+    """A program that wants no answer gets none: it counts when it has come."""
+    stand = Stand()
+    batch = encode_records([RecordFields(0, None, b"0-0", ())])
+    topics = (ProduceTopic("out", UUID(int=0), (ProducePartition(0, batch),)),)
+    stand.say("a", Produce(topics, acks=0), None, is_answered=False)
+    assert stand.trace.unprocessed(0, 1) == []

@@ -166,6 +166,7 @@ class Stage:
                 **SHARE_SETTINGS,
                 **HEARTBEAT_SETTINGS,
                 **RETENTION_SETTINGS,
+                "auto.create.topics.enable": "false",  # else clients make again what the exam has deleted
                 **settings,
                 **plan.settings,
             },

@@ -204,6 +204,8 @@ class Trace:
                     self._gaps[request.number] = list(self._ahead_of_work(request.message))
                 elif request.refusal is None and isinstance(request.message, ShareFetch | ShareAcknowledge):
                     self.shared.came(request)
+                elif request.refusal is None and isinstance(request.message, Produce) and request.message.acks == 0:
+                    self._written(request.listener, self.seats[request.listener], request.message)
                 return
             self._answered(request, self.seats[request.listener])
 
@@ -329,13 +331,23 @@ class Trace:
                 continue
             for partition, result in zip(topic.partitions, answered.partitions, strict=True):
                 if result.error_code is ErrorCode.NONE:
-                    for index, offset in numbers_in(partition.records):
-                        self.processed[index, offset] += 1
-                        if message.transactional_id is None:  # else its end says whether that was work at all
-                            self._look_for_trespass(who, seat, index, offset)
-                        self.shared.worked(who, (index, offset), self.now_s)
+                    self._note_work(who, seat, message, partition.records)
                 else:
                     self._note_fencing(who, seat, [result.error_code])
+
+    def _written(self, who: str, seat: Seat, message: Produce) -> None:
+        """Take note of what a program writes that wants no answer (``acks=0``)."""
+        for topic in message.topics:
+            if (topic.name or self._name_of(topic.topic_id)) == self._output:
+                for partition in topic.partitions:
+                    self._note_work(who, seat, message, partition.records)
+
+    def _note_work(self, who: str, seat: Seat, message: Produce, records: bytes | memoryview | None) -> None:
+        for index, offset in numbers_in(records):
+            self.processed[index, offset] += 1
+            if message.transactional_id is None:  # else its end says whether that was work at all
+                self._look_for_trespass(who, seat, index, offset)
+            self.shared.worked(who, (index, offset), self.now_s)
 
     def _sent(self, answer: FetchResponse) -> None:
         """Take note of what consumers can have read: a commit that passes it can't be right, whatever they do."""
