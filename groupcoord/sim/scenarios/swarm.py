@@ -69,7 +69,8 @@ def swarm_options(seed: int) -> WorldOptions:
     changes = _protocol_changes(seed, duration_ms, topics, groups)
     faults += changes + _topic_deletions(seed, duration_ms, topics)
     cluster = _with_consumer_groups(seed, cluster, groups, is_mixed=bool(changes))
-    faults += _comings_and_goings(seed, duration_ms, cluster.config, groups)
+    if faults:  # where nothing goes wrong nobody comes and goes
+        faults += _comings_and_goings(seed, duration_ms, cluster.config, groups)
     cluster, stalls = _owned(seed, duration_ms, cluster)
     faults += stalls
     faults += _others(seed, duration_ms, cluster, topics, groups)
@@ -216,7 +217,7 @@ def _topic_deletions(seed: int, duration_ms: int, topics: dict[str, int]) -> lis
 
 
 def _comings_and_goings(seed: int, duration_ms: int, config: Config, groups: tuple[GroupOptions, ...]) -> list[Fault]:
-    """Return who comes and goes, in one world of two: one of a group is closed again soon after it has started.
+    """Return who comes and goes, in one troubled world of two: one of a group closes again soon after it has started.
 
     What others are to give up for it is theirs again before they have given it up, if they are busy meanwhile.
     """
