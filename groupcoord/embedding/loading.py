@@ -158,7 +158,10 @@ class Loader:
     def forget_untold(self, index: int) -> None:
         """A log partition is about to be served no longer: what was found out after the lease is not told any more."""
         if self._ownership is not None and not self._ownership.may_answer():
-            self._observer.forget_untold(lambda event: self._partitions.index_of(event.group_id) == index)
+            # What is of all groups, that the log is lost, names none: it is to be told.
+            self._observer.forget_untold(
+                lambda event: event.group_id != "" and self._partitions.index_of(event.group_id) == index
+            )
 
     def abandon(self, index: int) -> None:
         """A load under way has failed, if there is one."""

@@ -12,6 +12,7 @@ from groupcoord.core.messages import share_state as messages
 from groupcoord.core.share_partition.acknowledging import Acknowledgement, AcknowledgeType, RefusedAcknowledgementError
 from groupcoord.core.share_partition.acquiring import LogBatch, Wanted
 from groupcoord.core.share_partition.partition import SharePartition, StateWrite
+from groupcoord.core.share_state.partition import OVERDUE
 from groupcoord.core.share_state.records import DeliveryState
 from groupcoord.embedding.share_coordinator import ShareCoordinator
 from groupcoord.errors import ErrorCode
@@ -54,10 +55,13 @@ class ShareWorld:
     # ------------------------------------------------------------ the leader
 
     def _lead(self) -> SharePartition:
-        entry = messages.StateTopicToRead(TOPIC, (messages.StateToRead(0, self._leader_epoch),))
-        self.coordinator.submit(messages.ReadShareGroupState("g", (entry,)), "read")
+        self._ask_for_state()
         self.settle()
         return self.partition
+
+    def _ask_for_state(self) -> None:
+        entry = messages.StateTopicToRead(TOPIC, (messages.StateToRead(0, self._leader_epoch),))
+        self.coordinator.submit(messages.ReadShareGroupState("g", (entry,)), "read")
 
     def kill_leader(self) -> None:
         """The leader's memory is gone: the next one reads what is known, with the next epoch."""
@@ -88,6 +92,9 @@ class ShareWorld:
 
     def _told(self, token: Any, result: Any) -> None:
         if token == "read":
+            if result.error_code is OVERDUE:  # behind a write for which the log took too long
+                self._ask_for_state()
+                return
             assert result.error_code is ErrorCode.NONE
             self.partition = SharePartition(result.start_offset, result.state_batches)
             return
