@@ -324,8 +324,7 @@ class Coordinator:
 
     def _reload(self, command: Command) -> None:
         self._coordinator.unload(0)
-        if "compact" in command:
-            cleaning = command["compact"]
+        if cleaning := command.get("compact"):
             self._store.clean(cleaning["from"], cleaning["up_to"], drops_tombstones=cleaning["drop_tombstones"])
         self._load(command)
 
