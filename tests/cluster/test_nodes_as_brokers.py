@@ -15,12 +15,17 @@ import pytest
 
 from groupcoord.conformance.free_ports import FreePorts
 from tests.clients.conftest import client_libraries as client_libraries
+from tests.clients.conftest import left_sockets as left_sockets
 from tests.host.serving import Serving, serve
 from tests.host.test_serve_command import refused
 from tests.storage.sql.postgres_server import PostgresServer
 from tests.tables import as_one_test
 
-pytestmark = [pytest.mark.ci, pytest.mark.usefixtures("client_libraries")]
+pytestmark = [
+    pytest.mark.ci,
+    pytest.mark.usefixtures("client_libraries", "left_sockets"),
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
 
 TOPIC, PARTITIONS = "orders", 12
 DEADLINE_S = 60.0
