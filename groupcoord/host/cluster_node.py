@@ -152,18 +152,12 @@ class ClusterNode:
         self._leadership = Leadership((node,), owners=self._leader)
         self._participant: Participant | None = None
         self._known: dict[str, NodeAddress] = {}
-        broker = ClusterBroker(
-            config=storage.config,
+        broker = storage.broker(
+            ClusterBroker,
             clock=clock,
-            log_store=storage.log_store,
-            topics=storage.topics,
-            group_configs=storage.group_configs,
-            administered=storage.administered,
             node=node,
-            producer_ids=storage.producer_ids,
-            data=NodeData(storage.data, self._leadership, node.node_id),
-            security=storage.security,
             nodes=Nodes(self._leadership, storage.topics),
+            data=NodeData(storage.data, self._leadership, node.node_id),
         )
         self.server = ClusterServer(broker, sockets)
         self.coordinator = broker.coordinator

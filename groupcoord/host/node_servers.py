@@ -215,18 +215,12 @@ class NodeServers:
 
     def _make_server(self, node_id: int) -> Server:
         storage, leadership = self.storage, self._leadership
-        broker = self._make_broker(
-            config=storage.config,
+        broker = storage.broker(
+            self._make_broker,
             clock=self._clock,
-            log_store=storage.log_store,
-            topics=storage.topics,
-            group_configs=storage.group_configs,
-            administered=storage.administered,
             node=self._nodes_as_told[node_id],
-            producer_ids=storage.producer_ids,
-            data=storage.data if leadership.is_sole else NodeData(storage.data, leadership, node_id),
-            security=storage.security,
             nodes=self.nodes,
+            data=storage.data if leadership.is_sole else NodeData(storage.data, leadership, node_id),
         )
         sockets = self._sockets_of(node_id)
         if leadership.is_sole:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from attrs import evolve, frozen
 
@@ -26,8 +26,14 @@ from groupcoord.log_store import AbandonableStore, LogStore, MemoryLogStore, clo
 from groupcoord.storage.log_directory import BROKER_FILE, read_topic_id
 
 if TYPE_CHECKING:
+    from groupcoord.broker.broker import Broker
+    from groupcoord.broker.cluster.nodes import Nodes
+    from groupcoord.broker.records.node_data import NodeData
     from groupcoord.broker.security.security import Security
+    from groupcoord.core.messages import Node
     from groupcoord.storage.data_directory import DataDirectory, FoundTopic
+
+B = TypeVar("B", bound="Broker")
 
 METADATA_TOPIC = "__cluster_metadata"
 """What a broker keeps for itself in a folder like those of topics."""
@@ -57,6 +63,32 @@ class Storage:
     def __attrs_post_init__(self) -> None:
         """Know from the start which leaders the logs of ``__consumer_offsets`` have had."""
         self.data.serve_offsets(self.log_store)
+
+    def broker(
+        self, make_broker: Callable[..., B], *, clock: Clock, node: Node, nodes: Nodes, data: TopicData | NodeData
+    ) -> B:
+        """Return a broker of what is kept here.
+
+        Args:
+            make_broker: takes what :class:`~groupcoord.broker.broker.Broker` takes.
+            clock: where time comes from.
+            node: the node that it is.
+            nodes: all nodes.
+            data: what the topics hold, as this node has it.
+        """
+        return make_broker(
+            config=self.config,
+            clock=clock,
+            log_store=self.log_store,
+            topics=self.topics,
+            group_configs=self.group_configs,
+            administered=self.administered,
+            node=node,
+            producer_ids=self.producer_ids,
+            data=data,
+            security=self.security,
+            nodes=nodes,
+        )
 
     def close(self) -> None:
         """Close everything."""

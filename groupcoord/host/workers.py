@@ -46,18 +46,12 @@ def worker_broker(storage: Storage, clock: Clock, nodes: Sequence[Node], number:
         return storage.data.latest_epoch(topic, index) if is_led else NO_LEADER_EPOCH
 
     leadership = Leadership(nodes, first_epoch, shares_logs=False)
-    return Broker(
-        config=storage.config,
+    return storage.broker(
+        Broker,
         clock=clock,
-        log_store=storage.log_store,
-        topics=storage.topics,
-        group_configs=storage.group_configs,
-        administered=storage.administered,
         node=nodes[number],
-        producer_ids=storage.producer_ids,
-        data=NodeData(storage.data, leadership, node_id),
-        security=storage.security,
         nodes=Nodes(leadership, storage.topics, neighbours=neighbours),
+        data=NodeData(storage.data, leadership, node_id),
     )
 
 
