@@ -35,7 +35,9 @@ from groupcoord.wire.broker_messages import (
     Fetch,
     FetchedPartitionData,
     FetchedTopicData,
+    FetchPartition,
     FetchResponse,
+    FetchTopic,
     Produce,
     ProducedPartition,
     ProducedTopic,
@@ -84,12 +86,12 @@ class Stand:
         asked = Produce(topics, transactional_id=transactional_id)
         self.say(who, asked, ProduceResponse((ProducedTopic("out", UUID(int=0), (ProducedPartition(0, code),)),)))
 
-    def fetch(self, who: str, partition: int, count: int) -> None:
-        """An instance is sent the first records of a partition."""
-        batch = encode_records([RecordFields(0, None, b"", ()) for _ in range(count)])
+    def fetch(self, who: str, partition: int, count: int, offset: int = 0) -> None:
+        """An instance is sent the first records of a partition, or those from an offset on."""
+        batch = offset.to_bytes(8, "big") + encode_records([RecordFields(0, None, b"", ()) for _ in range(count)])[8:]
         answer = FetchedPartitionData(partition, ErrorCode.NONE, records=(batch[:20], batch[20:]))
-        topics = (FetchedTopicData(None, TOPIC_ID, (answer,)),)
-        self.say(who, Fetch(()), FetchResponse(topics=topics))
+        asked = Fetch((FetchTopic(None, TOPIC_ID, (FetchPartition(partition, offset, 1),)),))
+        self.say(who, asked, FetchResponse(topics=(FetchedTopicData(None, TOPIC_ID, (answer,)),)))
 
 
 NAMES = (
@@ -292,3 +294,32 @@ def test_what_is_written_without_acknowledgements_is_processed() -> None:
     topics = (ProduceTopic("out", UUID(int=0), (ProducePartition(0, batch),)),)
     stand.say("a", Produce(topics, acks=0), None, is_answered=False)
     assert stand.trace.unprocessed(0, 1) == []
+
+
+def test_where_an_instance_reads_on_is_told(stand: Stand) -> None:
+    """Reading on is no news; beginning elsewhere than where it was is, as is an error."""
+    stand.fetch("a", 0, 3)
+    stand.fetch("a", 0, 2, offset=3)
+    stand.fetch("a", 0, 4, offset=1)
+    stand.trace.begin_again("made again")
+    stand.fetch("a", 0, 1, offset=5)
+    assert [event.text for event in stand.trace.events] == [
+        "reads in-0 from 0",
+        "reads in-0 from 1",
+        "made again",
+        "reads in-0 from 5",
+    ]
+
+
+def test_without_an_output_who_reads_what_another_owns_is_seen() -> None:
+    """Where nobody says what was processed, an instance works on what it reads."""
+    stand = Stand(works_late_s=0.0, output=None)
+    stand.sync("a", 0, 1)
+    stand.fetch("a", 1, 3)
+    stand.sync("a", 0)
+    stand.sync("b", 1)
+    stand.fetch("a", 0, 3)
+    assert not stand.trace.trespasses
+    stand.fetch("a", 1, 3, offset=3)
+    (trespass,) = stand.trace.trespasses
+    assert trespass.text.startswith("reads record 1-3 ")

@@ -24,7 +24,7 @@ from groupcoord.testing.exams.trace import Event, Trace, numbers_in_value
 LISTED_MAX = 5
 MARKERS_WITHIN_S = 5.0
 """The end of a transaction may be known of its offsets a moment earlier than of its records."""
-NEED_AN_OUTPUT = (Law.OWNED, Law.ACCEPTED, Law.AFTERWARDS)
+NEED_AN_OUTPUT = (Law.ACCEPTED, Law.AFTERWARDS)
 """Laws that nothing can be said of if it isn't known who processed what, and when."""
 
 

@@ -84,6 +84,7 @@ class Seat:
         is_static: it has an instance id, so that it need not say so.
         has_joined: it has been a member.
         generation: that of a classic group that it last joined.
+        positions: the offset behind what it was last sent of a partition, by partition.
     """
 
     member_ids: set[str] = field(factory=set)
@@ -95,6 +96,7 @@ class Seat:
     is_static: bool = False
     has_joined: bool = False
     generation: int = -1
+    positions: dict[int, int] = field(factory=dict)
 
 
 class Trace:
@@ -114,7 +116,7 @@ class Trace:
             offset.
         ahead: commits that passed what was processed.
         backward: commits that went back.
-        trespasses: work on partitions that were lost.
+        trespasses: work on partitions that were lost, or where there is no output, reading them.
         shared: what became of the records of a share group.
     """
 
@@ -130,6 +132,7 @@ class Trace:
         self._group_id, self._topic, self._output, self._name_of = group_id, topic, output, name_of
         self._works_late_s = works_late_s
         self._not_processed = "is not processed" if output is not None else "was sent to nobody"
+        self._works_on = "works on" if output is not None else "reads"
         self._lock = Lock()
         self._start_s = time.monotonic()
         self._next: dict[int, int] = defaultdict(int)
@@ -176,6 +179,8 @@ class Trace:
             self._next.clear()
             self._gaps.clear()
             self._last.clear()
+            for seat in self.seats.values():
+                seat.positions.clear()
         self.note("", text)
 
     def unprocessed(self, partition: int, end_offset: int, written: Mapping[Place, int] | None = None) -> list[int]:
@@ -230,9 +235,9 @@ class Trace:
                 self._refused(request.listener, seat, message, _errors_of_partitions(answer.topics))
             case Produce():
                 self._produced(request.listener, seat, message, answer)
-            case Fetch() if self._output is None:
-                self._sent(answer)
-        if not is_routine(request) and not isinstance(message, Produce):
+            case Fetch():
+                self._read(request.listener, seat, message, answer)
+        if not is_routine(request) and (errors_of(answer) or not isinstance(message, Produce | Fetch)):
             told = (
                 f"{request.api} {describe_request(message, self._name_of)} -> {describe_answer(answer, self._name_of)}"
             )
@@ -349,21 +354,38 @@ class Trace:
                 self._look_for_trespass(who, seat, index, offset)
             self.shared.worked(who, (index, offset), self.now_s)
 
-    def _sent(self, answer: FetchResponse) -> None:
-        """Take note of what consumers can have read: a commit that passes it can't be right, whatever they do."""
-        for topic in answer.topics:
+    def _read(self, who: str, seat: Seat, message: Fetch, answer: FetchResponse) -> None:
+        """Take note of where an instance reads on, if that isn't where it was, and of what it was sent."""
+        for topic in message.topics:
             if (topic.name or self._name_of(topic.topic_id)) == self._topic:
                 for partition in topic.partitions:
-                    for batch in iter_batches(b"".join(partition.records), check_crc=False):
-                        for offset in range(batch.base_offset, batch.next_offset):
-                            self.processed[partition.partition_index, offset] += 1
+                    index, offset = partition.partition_index, partition.fetch_offset
+                    if seat.positions.get(index) != offset:
+                        self.note(who, f"reads {self._topic}-{index} from {offset}")
+                        seat.positions[index] = offset
+        for answered in answer.topics:
+            if (answered.name or self._name_of(answered.topic_id)) == self._topic:
+                for data in answered.partitions:
+                    for batch in iter_batches(b"".join(data.records), check_crc=False):
+                        self._sent(who, seat, data.partition_index, range(batch.base_offset, batch.next_offset))
+
+    def _sent(self, who: str, seat: Seat, index: int, offsets: range) -> None:
+        """Take note of what a consumer can have read: a commit that passes it can't be right, whatever they do.
+
+        Where there is no output, what it reads of a partition that it has lost it works on, for all that is known.
+        """
+        seat.positions[index] = offsets.stop
+        if self._output is None:
+            for offset in offsets:
+                self.processed[index, offset] += 1
+            self._look_for_trespass(who, seat, index, offsets.start)
 
     def _look_for_trespass(self, who: str, seat: Seat, index: int, offset: int) -> None:
         lost_s = seat.lost_s.get(index)
         owners = [name for name, other in self.seats.items() if name != who and index in other.owned]
         if lost_s is not None and owners and self.now_s - lost_s > self._works_late_s:
             text = (
-                f"works on record {index}-{offset} {self.now_s - lost_s:.1f} s after it was told "
+                f"{self._works_on} record {index}-{offset} {self.now_s - lost_s:.1f} s after it was told "
                 f"that it has lost partition {index}, which {owners[0]} owns"
             )
             self.trespasses.append(Breach(self.now_s, who, text))
