@@ -240,7 +240,7 @@ class FileLog(TopicLog):
         segment = self._segment(base_offset)
         return read_batches(
             segment_path(self._log.folder.path, base_offset),
-            next_offset=base_offset,
+            base_offset=base_offset,
             end_offset=segment.next_offset,
             end=segment.size_bytes,
             chunk_bytes=COMPACTION_CHUNK_BYTES,

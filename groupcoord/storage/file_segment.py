@@ -410,9 +410,18 @@ class FileSegment(Segment):
         """Pass over the batches from a position on, to the end or another position, without their records."""
         end = self.size_bytes if end is None else end
         try:
-            yield from read_headers(self._read_at, position, end, chunk_bytes)
+            yield from read_headers(self._read_at, self.base_offset, position, end, chunk_bytes)
         except InvalidBatchError as error:
             raise FailedLogError(f"{self.path}: {error}") from error
+
+    def headers_as_found(self) -> Iterator[Batch]:
+        """Pass over all batches of a file that is just being opened.
+
+        Raises:
+            InvalidBatchError: it is corrupt.
+            FailedLogError: it can't be read.
+        """
+        return read_headers(self._read_at, self.base_offset, 0, self.size_bytes)
 
     def _read_at(self, position: int, size: int) -> bytes:
         if self._is_released:

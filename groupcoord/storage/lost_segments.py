@@ -5,8 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from groupcoord.storage.log_directory import segment_path
+from groupcoord.storage.log_settings import LEADER_EPOCH
+
+
+class Acknowledged(NamedTuple):
+    """What a log that has failed must have when it is opened again, or something acknowledged is lost."""
+
+    end_offset: int
+    bases: frozenset[int]
+    leader_epoch: int
+
+
+NOTHING_ACKNOWLEDGED = Acknowledged(0, frozenset(), LEADER_EPOCH)
 
 
 def find_loss(folder: Path, segments: Sequence[int], size_bytes: int, descriptor: int) -> str | None:

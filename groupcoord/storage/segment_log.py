@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
 from itertools import pairwise
 from pathlib import Path
-from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from groupcoord.config.settings import INT64_MAX
 from groupcoord.core.records import NO_TIMESTAMP
@@ -34,22 +34,11 @@ from groupcoord.storage.log_directory import segment_path, sync_path
 from groupcoord.storage.log_folder import LogFolder
 from groupcoord.storage.log_memory import LogMemory
 from groupcoord.storage.log_settings import LEADER_EPOCH, NO_LEADER_EPOCH, TopicLogSettings
-from groupcoord.storage.lost_segments import find_loss, find_loss_behind
+from groupcoord.storage.lost_segments import NOTHING_ACKNOWLEDGED, Acknowledged, find_loss, find_loss_behind
 from groupcoord.storage.open_files import OpenFiles
 from groupcoord.storage.partition_log import ATTRIBUTES_POSITION, PartitionLog, Write, replay
 from groupcoord.storage.segment import Segment
 from groupcoord.storage.segments import OFFSETS_END, read_batches, recover_log
-
-
-class Acknowledged(NamedTuple):
-    """What a log that has failed must have when it is opened again, or something acknowledged is lost."""
-
-    end_offset: int
-    bases: frozenset[int]
-    leader_epoch: int
-
-
-NOTHING_ACKNOWLEDGED = Acknowledged(0, frozenset(), LEADER_EPOCH)
 
 
 P = ParamSpec("P")
@@ -191,6 +180,9 @@ class SegmentLog(PartitionLog):
                 )
             self._set_epochs(epochs)
             super().begin_epoch(required.leader_epoch)
+        except InvalidBatchError as error:
+            self.let_go()
+            raise CorruptLogError(self._reading, error.position, error.reason) from error
         except BaseException:
             self.let_go()
             raise
@@ -220,7 +212,7 @@ class SegmentLog(PartitionLog):
         self._reading = path = Path(segment.path)
         is_new = not segment.size_bytes
         try:
-            for batch in read_batches(path, next_offset=segment.base_offset, end_offset=following):
+            for batch in read_batches(path, base_offset=segment.base_offset, end_offset=following):
                 if is_new:
                     segment.note(batch.base_offset, batch.size_bytes, batch.next_offset, batch.max_timestamp_ms)
                 yield batch
@@ -236,8 +228,7 @@ class SegmentLog(PartitionLog):
     def _note_epochs(self, epochs: list[tuple[int, int]]) -> None:
         """Note the leaders' epochs that the batches name, for want of a file that tells them."""
         for segment in self._segments:
-            assert isinstance(segment, FileSegment)
-            for batch in segment.headers():
+            for batch in self._headers(segment):
                 note_epoch(batch, epochs)
 
     def _set_epochs(self, epochs: Sequence[tuple[int, int]]) -> None:
@@ -294,11 +285,20 @@ class SegmentLog(PartitionLog):
     def _replay(self, offset: int) -> None:
         """Learn of the producers what the batches from an offset on say."""
         for segment in self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]:
-            assert isinstance(segment, FileSegment)
             if segment.next_offset > offset:
-                for batch in segment.headers():
+                for batch in self._headers(segment):
                     if batch.base_offset >= offset:
                         replay(batch, self.producers)
+
+    def _headers(self, segment: Segment) -> Iterator[Batch]:
+        """Pass over the batches of a segment while the log is opened.
+
+        Raises:
+            InvalidBatchError: there is none where one should be, or its offsets can't be there.
+        """
+        assert isinstance(segment, FileSegment)
+        self._reading = Path(segment.path)
+        return segment.headers_as_found()
 
     # ------------------------------------------------------------ writing
 
@@ -582,7 +582,7 @@ class SegmentLog(PartitionLog):
             for segment in [segment for segment in self._segments if segment.base_offset < end_offset]:
                 self._reading = path = segment_path(self.folder.path, segment.base_offset)
                 ends = {"end_offset": segment.next_offset, "end": segment.size_bytes}
-                for batch in read_batches(path, next_offset=segment.base_offset, **ends):
+                for batch in read_batches(path, base_offset=segment.base_offset, **ends):
                     if batch.base_offset >= end_offset:
                         return  # it was appended since
                     yield batch

@@ -54,10 +54,15 @@ RELATIVE_OFFSETS_END = 2**31
 """How far the offsets of a segment may reach beyond its base offset (Kafka's ``LogSegment``)."""
 
 
+def offsets_end(base_offset: int) -> int:
+    """Return the offset that those of a segment stay below: its indexes say how far they are from its base offset."""
+    return min(base_offset + RELATIVE_OFFSETS_END, OFFSETS_END)
+
+
 def read_batches(
     path: Path,
     *,
-    next_offset: int = 0,
+    base_offset: int | None = None,
     end_offset: int = OFFSETS_END,
     end: int | None = None,
     chunk_bytes: int = CHUNK_BYTES,
@@ -66,7 +71,7 @@ def read_batches(
 
     Args:
         path: the file.
-        next_offset: offsets below this one are an error, since offsets grow.
+        base_offset: of the segment: offsets below it are an error, and so are those that are too far beyond it.
         end_offset: so is this one and those beyond it, since the next segment begins there.
         end: how many bytes of the file to read; all by default.
         chunk_bytes: how much to hold in memory at a time; a larger batch is held whole.
@@ -76,6 +81,9 @@ def read_batches(
         CorruptBatchError: a batch is broken, or its offsets are not those that may be there.
         OSError: the file can't be read.
     """
+    next_offset = 0
+    if base_offset is not None:
+        next_offset, end_offset = base_offset, min(end_offset, offsets_end(base_offset))
     with open(path, "rb", buffering=0) as file:
         if end is None:
             end = os.fstat(file.fileno()).st_size
@@ -88,12 +96,7 @@ def read_batches(
                 raise TruncatedBatchError(position, end - position, 0)
             try:
                 for batch in iter_batches(chunk, base_position=start):
-                    if batch.base_offset < next_offset:
-                        raise CorruptBatchError(batch.position, f"offset {batch.base_offset} after {next_offset - 1}")
-                    if batch.next_offset > end_offset:
-                        reason = f"offset {batch.next_offset - 1}, but the next segment begins with {end_offset}"
-                        raise CorruptBatchError(batch.position, reason)
-                    next_offset = batch.next_offset
+                    next_offset = _checked_end(batch, next_offset, end_offset)
                     position = batch.position + batch.size_bytes
                     yield batch
                 wanted = chunk_bytes
@@ -104,21 +107,39 @@ def read_batches(
                 wanted = max(chunk_bytes, error.size_bytes)
 
 
-def read_headers(read_at: ReadAt, position: int, end: int, chunk_bytes: int = HEADERS_CHUNK_BYTES) -> Iterator[Batch]:
-    """Yield the batches of a segment file that was checked before; what is behind their headers is passed over.
+def _checked_end(batch: Batch, next_offset: int, end_offset: int) -> int:
+    """Return the offset after a batch.
+
+    Raises:
+        CorruptBatchError: its offsets are not those that may be there.
+    """
+    if batch.base_offset < next_offset:
+        raise CorruptBatchError(batch.position, f"offset {batch.base_offset} after {next_offset - 1}")
+    if batch.next_offset > end_offset:
+        reason = f"offset {batch.next_offset - 1}, but those of the segment stay below {end_offset}"
+        raise CorruptBatchError(batch.position, reason)
+    return batch.next_offset
+
+
+def read_headers(
+    read_at: ReadAt, base_offset: int, position: int, end: int, chunk_bytes: int = HEADERS_CHUNK_BYTES
+) -> Iterator[Batch]:
+    """Yield the batches of a segment file; what is behind their headers is passed over.
 
     Of control batches, and of formats v0 and v1, all is read.
 
     Args:
         read_at: reads so many bytes from a position of the file.
+        base_offset: of the segment.
         position: where a batch begins.
         end: where the last one ends.
         chunk_bytes: how much to read at a time, a header at least.
 
     Raises:
-        InvalidBatchError: there is no batch.
+        InvalidBatchError: there is no batch, or its offsets are not those that may be there.
     """
     start, chunk = position, b""
+    next_offset, end_offset = base_offset, offsets_end(base_offset)
     while position < end:
         if position + BATCH_HEADER_BYTES > start + len(chunk):
             start, chunk = position, read_at(position, min(chunk_bytes, end - position))
@@ -133,6 +154,7 @@ def read_headers(read_at: ReadAt, position: int, end: int, chunk_bytes: int = HE
             batch = Batch(chunk, at, position)
         if batch is None or (batch.is_control and at + size > len(chunk)):
             (batch,) = iter_batches(read_at(position, size), base_position=position, check_crc=False)
+        next_offset = _checked_end(batch, next_offset, end_offset)
         yield batch
         position += size
 
@@ -150,13 +172,13 @@ def _read_at(descriptor: int, size: int, position: int) -> bytes:
 
 
 def read_records(
-    path: Path, *, next_offset: int = 0, end: int | None = None, chunk_bytes: int = CHUNK_BYTES
+    path: Path, *, base_offset: int | None = None, end: int | None = None, chunk_bytes: int = CHUNK_BYTES
 ) -> Iterator[LogRecord]:
     """Yield every record of a segment file in order; arguments and errors are those of :func:`read_batches`.
 
     Each record keeps the bytes of its key and value as they stand in the file.
     """
-    return all_records(read_batches(path, next_offset=next_offset, end=end, chunk_bytes=chunk_bytes))
+    return all_records(read_batches(path, base_offset=base_offset, end=end, chunk_bytes=chunk_bytes))
 
 
 def all_records(batches: Iterable[Batch]) -> Iterator[LogRecord]:
@@ -206,7 +228,7 @@ def recover_segment(path: Path, base_offset: int, end_offset: int = OFFSETS_END)
     """
     size, next_offset = 0, base_offset
     try:
-        for batch in read_batches(path, next_offset=base_offset, end_offset=end_offset):
+        for batch in read_batches(path, base_offset=base_offset, end_offset=end_offset):
             size, next_offset = batch.position + batch.size_bytes, batch.next_offset
     except InvalidBatchError as error:
         if _holds_batch(path, size):
@@ -278,5 +300,5 @@ def _may_be_torn(path: Path, base_offset: int) -> bool:
     # As many bytes of the base offset as there are bound what it was.
     lowest = int.from_bytes(head[:8].ljust(8, b"\x00"), "big")
     highest = int.from_bytes(head[:8].ljust(8, b"\xff"), "big")
-    is_offset = lowest < base_offset + RELATIVE_OFFSETS_END and base_offset <= highest
+    is_offset = lowest < offsets_end(base_offset) and base_offset <= highest
     return is_offset and (len(head) <= MAGIC_POSITION or head[MAGIC_POSITION] <= MAGIC_V2)

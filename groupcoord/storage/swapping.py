@@ -58,7 +58,7 @@ def finish_swaps(folder: Path) -> None:
         swap = swap_path(folder, base_offset)
         end_offset = base_offset
         try:
-            for batch in read_batches(swap, next_offset=base_offset):
+            for batch in read_batches(swap, base_offset=base_offset):
                 end_offset = batch.next_offset
         except InvalidBatchError as error:
             raise CorruptLogError(swap, error.position, error.reason) from error

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from groupcoord.storage.cleaner import Cleaner, Logs
     from groupcoord.storage.data_directory import DataDirectory
     from groupcoord.storage.partition_log import PartitionLog
-    from groupcoord.storage.segment_log import Acknowledged
+    from groupcoord.storage.lost_segments import Acknowledged
 
 RETRY_MS = 1_000
 """A log that can't be opened is tried again after this time, if somebody asks for it."""
@@ -139,7 +139,8 @@ class TopicLogs:
     # ------------------------------------------------------------ on disk
 
     def _opened(self, topic: NamedTopic, partition_index: int, directory: DataDirectory) -> PartitionLog:
-        from groupcoord.storage.segment_log import NOTHING_ACKNOWLEDGED, SegmentLog
+        from groupcoord.storage.lost_segments import NOTHING_ACKNOWLEDGED
+        from groupcoord.storage.segment_log import SegmentLog
 
         partition = topic.topic_id, partition_index
         failure = self._failures.get(partition)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import zlib
 from collections.abc import Callable
@@ -83,8 +84,9 @@ def test_corrupt_middle_is_refused_at_every_byte(tmp_path: Path, read: Read) -> 
         broken = bytearray(whole)
         broken[position] ^= 0x11
         log_file(tmp_path).write_bytes(broken)
-        # A larger base offset, which the CRC doesn't cover either, shows at the batch after it.
-        broken_start = end if position < start + 8 else start
+        # A larger base offset, which the CRC doesn't cover either, shows at the batch after it,
+        # unless it is larger than any that the segment may have.
+        broken_start = end if start + 4 <= position < start + 8 else start
         with SegmentLogStore(tmp_path) as store:
             with pytest.raises(CorruptLogError) as raised:
                 read(store)
@@ -167,6 +169,32 @@ def test_wrong_base_offset_in_an_older_segment_is_refused(
 
 
 @both_ways
+@any_first_use
+@pytest.mark.parametrize("is_last", [True, False])
+@pytest.mark.parametrize("wrong", [2 + 2**31, 2**43, 2**63 - 1])
+def test_base_offset_that_no_index_and_no_snapshot_can_hold_is_refused(
+    tmp_path: Path, read: Read, first_use: Use, is_last: bool, wrong: int
+) -> None:
+    """An offset too far from the segment's own, or beyond all, is corrupt; closing the store is no trouble then."""
+    first = encode_batch(0, [(b"k", b"v", 5), (b"l", b"w", 5)])
+    path = log_file(tmp_path)
+    path.parent.mkdir()
+    records = [(b"k", b"v", 6), (b"k", b"w", 6)]
+    path.write_bytes(first + encode_batch(wrong, records, producer_id=7, producer_epoch=0))
+    content = path.read_bytes()
+    if not is_last:
+        log_file(tmp_path, 3).write_bytes(encode_batch(3, [(b"m", b"x", 7)]))
+
+    with SegmentLogStore(tmp_path) as store:
+        with contextlib.suppress(CorruptLogError):
+            first_use(store)
+        with pytest.raises(CorruptLogError, match=f"corrupt at position {len(first)}: offset {wrong + 1}") as raised:
+            read(store)
+        assert raised.value.path == path
+    assert path.read_bytes() == content
+
+
+@both_ways
 def test_wrong_base_offset_behind_the_back_of_an_open_log_is_refused(tmp_path: Path, read: Read) -> None:
     """A bit that flips in the segment that is being written, under a running process, is noticed when it is read."""
     with SegmentLogStore(tmp_path) as store:
@@ -186,7 +214,7 @@ def test_offsets_of_the_next_segment_before_an_empty_one_are_refused(tmp_path: P
     three_batches(tmp_path)
     log_file(tmp_path, 5).touch()
 
-    with SegmentLogStore(tmp_path) as store, pytest.raises(CorruptLogError, match="next segment begins with 5"):
+    with SegmentLogStore(tmp_path) as store, pytest.raises(CorruptLogError, match="stay below 5"):
         read(store)
 
 
@@ -329,7 +357,7 @@ def test_part_of_a_file(tmp_path: Path) -> None:
             list(read_batches(path, end=end, chunk_bytes=50))
         assert raised.value.position == (0 if end < first_end else first_end)
     with pytest.raises(CorruptBatchError, match="offset 0 after 4"):
-        list(read_batches(path, next_offset=5))
+        list(read_batches(path, base_offset=5))
 
 
 def test_implausible_length_is_not_allocated(tmp_path: Path) -> None:
