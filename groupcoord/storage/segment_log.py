@@ -40,7 +40,6 @@ from groupcoord.storage.partition_log import ATTRIBUTES_POSITION, PartitionLog, 
 from groupcoord.storage.segment import Segment
 from groupcoord.storage.segments import OFFSETS_END, read_batches, recover_log
 
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

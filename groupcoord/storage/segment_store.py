@@ -49,8 +49,8 @@ from groupcoord.storage.log_directory import (
 from groupcoord.storage.log_folder import LogFolder
 from groupcoord.storage.log_memory import LogMemory
 from groupcoord.storage.log_settings import TopicLogSettings
-from groupcoord.storage.open_files import OpenFiles
 from groupcoord.storage.lost_segments import NOTHING_ACKNOWLEDGED, Acknowledged
+from groupcoord.storage.open_files import OpenFiles
 from groupcoord.storage.segment_log import SegmentLog
 from groupcoord.storage.segment_rewrite import InterruptedSwapError
 from groupcoord.storage.segments import all_records

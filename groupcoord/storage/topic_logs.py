@@ -17,8 +17,8 @@ from groupcoord.storage.log_settings import LEADER_EPOCH, TopicLogSettings
 if TYPE_CHECKING:
     from groupcoord.storage.cleaner import Cleaner, Logs
     from groupcoord.storage.data_directory import DataDirectory
-    from groupcoord.storage.partition_log import PartitionLog
     from groupcoord.storage.lost_segments import Acknowledged
+    from groupcoord.storage.partition_log import PartitionLog
 
 RETRY_MS = 1_000
 """A log that can't be opened is tried again after this time, if somebody asks for it."""
