@@ -56,8 +56,8 @@ Paths = Annotated[
     typer.Argument(
         metavar="PATH",
         help="Segment files, folders of a log partition, or data directories with __consumer_offsets-N inside; "
-        "patterns of these; local, or URLs that fsspec understands; or the URL of a database with a log that replicas "
-        "share: postgresql://USER@HOST/DATABASE.",
+        "patterns of these; local, or URLs that fsspec understands; or the URL of a log that replicas share: "
+        "postgresql://USER@HOST/DATABASE or nats://HOST,HOST,HOST.",
     ),
 ]
 Partition = Annotated[list[int] | None, typer.Option(help="Only this log partition; can be repeated.")]

@@ -39,7 +39,7 @@ def dump(
         typer.Argument(
             metavar="PATH",
             help="Segment files, folders of a log partition, data directories with __consumer_offsets-N inside, or the "
-            "URL of a database with a log that replicas share: postgresql://…",
+            "URL of a log that replicas share: postgresql://… or nats://…",
         ),
     ] = None,
     bootstrap_server: BootstrapServer = "",

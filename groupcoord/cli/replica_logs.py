@@ -1,4 +1,4 @@
-"""Logs that replicas share in PostgreSQL, for commands that read segment files: copies, until the command ends."""
+"""Logs that replicas share, for commands that read segment files: copies, until the command ends."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ import typer
 from groupcoord.analysis.columns.errors import PipelineError, first_line
 
 if TYPE_CHECKING:
+    from groupcoord.cluster.nats import NatsSlotLog
     from groupcoord.cluster.postgres import PostgresSlotLog
 
-SCHEMES = ("postgresql://", "postgres://")
+_POSTGRES = ("postgresql://", "postgres://")
+_NATS = ("nats://", "tls://")
+SCHEMES = (*_POSTGRES, *_NATS)
 
 
 def is_of_replicas(path: str) -> bool:
-    """Tell whether a path is the URL of a database with a log that replicas share."""
+    """Tell whether a path is the URL of a log that replicas share."""
     return path.startswith(SCHEMES)
 
 
@@ -48,12 +51,22 @@ def _copied(url: str, context: typer.Context) -> str:
     return folder
 
 
-def slot_log_at(url: str) -> PostgresSlotLog:
-    """Return the slot log at a URL, behind whose ``#`` the name of its tables may be; it opens nothing yet."""
+def slot_log_at(url: str) -> PostgresSlotLog | NatsSlotLog:
+    """Return the slot log at a URL, behind whose ``#`` its name may be; it opens nothing yet.
+
+    Raises:
+        ModuleNotFoundError: what asks this engine isn't installed.
+        ValueError: the URL or the name is none.
+    """
+    where, _, name = url.partition("#")
+    name = name or "groupcoord"
+    if url.startswith(_NATS):
+        from groupcoord.cluster.nats import NatsSlotLog
+
+        return NatsSlotLog(where, name=name)
     from groupcoord.cluster.postgres import PostgresSlotLog
 
-    conninfo, _, name = url.partition("#")
-    return PostgresSlotLog(conninfo, name=name or "groupcoord")
+    return PostgresSlotLog(where, name=name)
 
 
 async def _copy(url: str, folder: Path) -> None:
@@ -67,6 +80,6 @@ async def _copy(url: str, folder: Path) -> None:
 
 
 def without_secrets(url: str) -> str:
-    """Return which database and log a URL names, without user, password and settings."""
+    """Return which engine and log a URL names, without user, password and settings."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 
 NODES_HELP = "How many nodes to run, with a port each: --port and those after it, or free ones."
 CLUSTER_HELP = (
-    "Be one of several nodes that share the groups of a log in a database: postgresql://USER@HOST/DATABASE. "
-    "Records of topics are not kept."
+    "Be one of several nodes that share the groups of a log in PostgreSQL or NATS: postgresql://USER@HOST/DATABASE, "
+    "or nats://HOST,HOST,HOST. Records of topics are not kept."
 )
 NODE_ID_HELP = "With --cluster: the id of this node, which no other node of the cluster has."
 WORKERS_HELP = "How many processes share the partitions, each with a port as --nodes has them; 0: one for each core."

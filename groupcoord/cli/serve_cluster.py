@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
+
 from groupcoord.analysis.columns.errors import first_line
 from groupcoord.cli.replica_logs import SCHEMES, is_of_replicas, slot_log_at, without_secrets
 from groupcoord.cli.serve_opening import USAGE_ERROR, StartError
 from groupcoord.clock import Clock
 from groupcoord.cluster.documents import SlotDocuments
-from groupcoord.cluster.postgres import PostgresSlotLog
-from groupcoord.cluster.slot_log import SlotLogError
+from groupcoord.cluster.slot_log import SlotLog, SlotLogError
 from groupcoord.core.messages import Node
 from groupcoord.host.cluster_node import ClusterNode
 from groupcoord.host.node_servers import Sockets
@@ -19,7 +20,7 @@ class SharedLog:
     """A log that several nodes share, by its URL.
 
     Args:
-        url: of the database; behind a ``#`` may be the name of its tables.
+        url: of the engine; behind a ``#`` may be the log's name in it.
         node_id: of this node.
 
     Raises:
@@ -32,7 +33,7 @@ class SharedLog:
 
     def __init__(self, url: str, node_id: int) -> None:
         if not is_of_replicas(url):
-            raise StartError(f"--cluster takes {SCHEMES[0]}…; there is no other engine yet", USAGE_ERROR)
+            raise StartError(f"--cluster takes {'…, '.join(SCHEMES)}…; there is no other engine", USAGE_ERROR)
         self._url, self._node_id = url, node_id
         self.place = without_secrets(url)
         try:
@@ -41,14 +42,14 @@ class SharedLog:
             raise StartError(f"--cluster: {error}", USAGE_ERROR) from None
         self.documents = SlotDocuments(self._slot_log)
 
-    def _slot_log(self) -> PostgresSlotLog:
+    def _slot_log(self) -> AbstractAsyncContextManager[SlotLog]:
         return slot_log_at(self._url)
 
     def open(self) -> None:
         """Read what all nodes know.
 
         Raises:
-            StartError: the database can't be asked.
+            StartError: the engine can't be asked.
         """
         try:
             self.documents.open()

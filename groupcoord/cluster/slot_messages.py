@@ -21,6 +21,9 @@ TAG_BYTES = 16
 
 _HEAD = struct.Struct(f">B{TAG_BYTES}sQ")
 _SIZE = struct.Struct(">I")
+JOINED_BYTES = _SIZE.size
+"""What each append costs in the body of a message, beside its own bytes."""
+
 _CHUNK = struct.Struct(">QI")
 _MANIFEST = struct.Struct(">QQI")
 

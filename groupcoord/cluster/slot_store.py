@@ -50,6 +50,9 @@ CHUNK_BYTES_MAX = 250_000
 BATCH_RECORDS_MAX = 1_000
 """A batch of a snapshot is read in one go, too."""
 
+BATCH_BYTES_MAX = 1_048_588
+"""Kafka's ``message.max.bytes``, if nobody has set it. An engine has room for that in a slot, and for little more."""
+
 SNAPSHOT_BYTES_MIN = 1_000_000
 APPEND_COST_BYTES = 500
 """What an append costs whoever reads it, beside its bytes."""
@@ -110,6 +113,8 @@ class _Owned:
         """Let records be written."""
         base_offset = self.next_offset
         body = _encoded(base_offset, records)
+        if len(body) > BATCH_BYTES_MAX:
+            raise RecordTooLargeError(f"a batch of {len(body)} bytes; at most {BATCH_BYTES_MAX} are allowed")
         self.next_offset += len(records)
         self.appended_bytes += len(body) + APPEND_COST_BYTES
         self.writer.append((ticket, base_offset), body)
@@ -166,7 +171,7 @@ class SlotStore:
 
         Raises:
             NotLeaderError: the log partition isn't owned.
-            RecordTooLargeError: a string is longer than 32,767 bytes.
+            RecordTooLargeError: the batch is larger than 1,048,588 bytes, or a string in it than 32,767.
         """
         owned = self._owned.get(partition)
         if owned is None or owned.writer.state is not State.OWNER:
@@ -357,8 +362,7 @@ def _chunks(records: Iterable[LogRecord], bytes_max: int) -> Iterator[bytes]:
     """Yield batches of records with gaps between them, put together as far as they fit."""
     batches: list[bytes] = []
     size = 0
-    for run in _runs(records):
-        batch = _encoded(run[0].offset, run)
+    for batch in chain.from_iterable(_batches(run, bytes_max) for run in _runs(records)):
         if batches and size + len(batch) > bytes_max:
             yield b"".join(batches)
             batches, size = [], 0
@@ -366,6 +370,17 @@ def _chunks(records: Iterable[LogRecord], bytes_max: int) -> Iterator[bytes]:
         size += len(batch)
     if batches:
         yield b"".join(batches)
+
+
+def _batches(run: Sequence[LogRecord], bytes_max: int) -> Iterator[bytes]:
+    """Yield records without gaps as batches that are no longer than that, unless a single record is."""
+    batch = _encoded(run[0].offset, run)
+    if len(batch) <= bytes_max or len(run) == 1:
+        yield batch
+        return
+    middle = len(run) // 2
+    yield from _batches(run[:middle], bytes_max)
+    yield from _batches(run[middle:], bytes_max)
 
 
 def _runs(records: Iterable[LogRecord]) -> Iterator[list[LogRecord]]:

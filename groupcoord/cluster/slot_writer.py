@@ -20,7 +20,16 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from groupcoord.cluster.slot_log import Slot
-from groupcoord.cluster.slot_messages import Chunk, Kind, MalformedSlotError, Manifest, Message, contents, join
+from groupcoord.cluster.slot_messages import (
+    JOINED_BYTES,
+    Chunk,
+    Kind,
+    MalformedSlotError,
+    Manifest,
+    Message,
+    contents,
+    join,
+)
 
 BODY_BYTES_MAX = 1_000_000
 
@@ -222,7 +231,7 @@ class SlotWriter:
             token, body = self._waiting.popleft()
             tokens.append(token)
             bodies.append(body)
-            size += len(body)
+            size += len(body) + JOINED_BYTES
         return self._put(Kind.BATCHES, join(bodies), tokens, self.last_slot + 1)
 
     def _put(self, kind: Kind, body: bytes, tokens: list[Hashable], slot: int) -> Put:

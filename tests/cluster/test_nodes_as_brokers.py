@@ -1,4 +1,4 @@
-"""``groupcoord serve --cluster`` as its users run it: three processes over PostgreSQL, killed under real clients."""
+"""``groupcoord serve --cluster`` as its users run it: three processes over an engine, killed under real clients."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from tests.clients.conftest import client_libraries as client_libraries
 from tests.clients.conftest import left_sockets as left_sockets
 from tests.host.serving import Serving, serve
 from tests.host.test_serve_command import refused
-from tests.storage.sql.postgres_server import PostgresServer
 from tests.tables import as_one_test
 
 pytestmark = [
@@ -29,12 +28,8 @@ pytestmark = [
 
 TOPIC, PARTITIONS = "orders", 12
 DEADLINE_S = 60.0
+SECRET = "secret"
 NODES = (1, 2, 3)
-
-
-def url_of(postgres: PostgresServer, name: str) -> str:
-    told = dict(word.split("=") for word in postgres.conninfo.split())
-    return f"postgresql://{told['user']}:secret@{told['host']}:{told['port']}/{told['dbname']}#{name}"
 
 
 class Nodes:
@@ -76,11 +71,18 @@ class Nodes:
         return self._serving[node_id].port
 
 
+@pytest.fixture(scope="module", params=["postgres", "three_nats"])
+def url(request: pytest.FixtureRequest) -> str:
+    """Where an engine is; behind a # comes the name of a log."""
+    found: str = request.getfixturevalue(request.param).url_with(SECRET)
+    return found
+
+
 @pytest.fixture(scope="module")
-def nodes(postgres: PostgresServer) -> Iterator[Nodes]:
+def nodes(url: str) -> Iterator[Nodes]:
     """Three nodes for all tests of this module, which run in order."""
     with ExitStack() as stack:
-        yield Nodes(url_of(postgres, "brokers"), stack)
+        yield Nodes(f"{url}#brokers", stack)
 
 
 class Committer(threading.Thread):
@@ -276,7 +278,13 @@ def test_transactions_are_refused_at_once(nodes: Nodes) -> None:
     [
         (["--cluster", "postgresql://nowhere"], 2, "--cluster and --node-id go together"),
         (["--node-id", "1"], 2, "--cluster and --node-id go together"),
-        (["--cluster", "nats://nowhere", "--node-id", "1"], 2, "--cluster takes postgresql://"),
+        (
+            ["--cluster", "mysql://nowhere", "--node-id", "1"],
+            2,
+            "--cluster takes postgresql://…, postgres://…, nats://…",
+        ),
+        (["--cluster", "nats://nowhere?replicas=2", "--node-id", "1"], 2, "replicas=2 must be 1, 3 or 5"),
+        (["--cluster", "nats://u:secret@127.0.0.1:1", "--node-id", "1"], 1, "nats://127.0.0.1:1: no server of NATS"),
         (["--cluster", "postgresql://nowhere#A B", "--node-id", "1"], 2, "'A B' is no name of a table"),
         (["--cluster", "postgresql://nowhere", "--node-id", "1", "--data-dir", "x"], 2, "leave out --data-dir"),
         (["--cluster", "postgresql://nowhere", "--node-id", "1", "--workers", "2"], 2, "--cluster is for one node"),
@@ -290,21 +298,21 @@ def test_what_a_node_can_not_do(arguments: list[str], status: int, named: str) -
     assert named in errors
 
 
-def test_what_the_others_have_otherwise_is_refused(postgres: PostgresServer, nodes: Nodes) -> None:
+def test_what_the_others_have_otherwise_is_refused(url: str, nodes: Nodes) -> None:
     """The number of log partitions stays what it was, and each node has an id of its own; the line says so."""
-    cluster = ("--port", "0", "--cluster", url_of(postgres, "brokers"))
+    cluster = ("--port", "0", "--cluster", f"{url}#brokers")
     status, errors = refused(*cluster, "--node-id", "4", "--set", "offsets.topic.num.partitions=7")
     assert (status, "is 12 here and can't become 7" in errors) == (1, True)
     status, errors = refused(*cluster, "--node-id", "3")
     assert (status, f"node 3 runs already, at 127.0.0.1:{nodes.port(3)}" in errors) == (1, True)
 
 
-def test_metrics_tell_of_a_node_and_of_its_share(postgres: PostgresServer) -> None:
+def test_metrics_tell_of_a_node_and_of_its_share(url: str) -> None:
     """Its page has who has each log partition, beside what every server shows."""
     ports = FreePorts()
     arguments = ("--set", "offsets.topic.num.partitions=2", "--node-id", "1", "--metrics-port", str(ports.first))
     deadline_s, page = time.monotonic() + DEADLINE_S, ""
-    with serve("--cluster", url_of(postgres, "measured"), *arguments):
+    with serve("--cluster", f"{url}#measured", *arguments):
         while page.count("groupcoord_replica_owner{") < 2:
             assert time.monotonic() < deadline_s, page
             time.sleep(0.05)

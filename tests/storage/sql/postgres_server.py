@@ -88,6 +88,10 @@ class PostgresServer:
         """Where its database is."""
         return self.conninfo_by(self.port)
 
+    def url_with(self, password: str) -> str:
+        """Where its database is, as a URL with a password, of which it takes any."""
+        return f"postgresql://postgres:{password}@127.0.0.1:{self.port}/postgres"
+
     @staticmethod
     def conninfo_by(port: int) -> str:
         """Where its database is found by way of another port."""

@@ -1,0 +1,349 @@
+"""A slot log in streams of NATS JetStream, by nats-py: each log partition is a stream, and each slot a message.
+
+A put is a message that the stream takes only if it ends with the slot before: the header with the expected last
+sequence. JetStream replicates it to several servers before it is acknowledged, and elects another leader when one dies.
+How durable a server's copy is, is a setting of the server: ``sync_interval: always``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+from urllib.request import urlopen
+
+from groupcoord.cluster.nats_connection import NatsAddress, NatsConnections
+from groupcoord.cluster.slot_log import Beat, Slot, SlotLogError
+
+if TYPE_CHECKING:
+    from nats.aio.msg import Msg
+
+logger = logging.getLogger("groupcoord")
+
+ANSWER_S = 2.0
+"""So long an answer is waited for: a stream without a leader gives none, and what it was asked is asked again."""
+
+API_S = 5.0
+"""So long for what is seldom: making streams, and the like."""
+
+OPEN_S = 10.0
+AGAIN_S = 0.02
+SLOTS_AT_ONCE, BYTES_AT_ONCE = 500, 2_000_000
+NODES_MAX = 1_000
+FORGOTTEN_AFTER_S = 3_600
+"""Of a node that is silent for so long nothing is left: others have heard what it knew."""
+
+PAYLOAD_BYTES_MIN = 1_100_000
+"""A batch of records may have 1,048,588 bytes; more than that goes into no message."""
+
+SERVER_VERSION = (2, 11)
+"""The first that gives several messages for one request."""
+
+EXPECTED = "Nats-Expected-Last-Sequence"
+_WRONG_LAST, _WRONG_LAST_UNTOLD, _NO_STREAM, _NOT_NOW = 10071, 10164, 10059, 10008
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,40}")
+
+
+class _RefusedError(SlotLogError):
+    """JetStream refuses something; ``code`` is its own."""
+
+    def __init__(self, error: Mapping[str, Any]) -> None:
+        super().__init__(str(error.get("description", error)))
+        self.code = int(error.get("err_code", 0))
+
+
+class NatsSlotLog:
+    """Has slots in streams of NATS JetStream (``pip install 'groupcoord[cluster]'``); ``async with`` opens it.
+
+    A connection that is lost is opened anew at the next call, to another server if there is one; what was on its way is
+    a :class:`SlotLogError`.
+
+    Args:
+        url: ``nats://[user:password@]host[:port],…[?setting=value&…]``, or ``tls://…``. Settings are ``replicas``: on
+            how many servers each slot is to be, 1, 3 or 5, and 3 if left out; ``monitor``: URLs of the servers'
+            monitoring, with commas, at which their settings are looked at; ``credentials``, ``nkey``: a file by which
+            to log in; ``sslrootcert``, ``sslcert``, ``sslkey``: files for TLS.
+        name: what the names of the streams begin with.
+
+    Raises:
+        ModuleNotFoundError: nats-py isn't installed.
+        ValueError: the URL or the name is none.
+    """
+
+    def __init__(self, url: str, *, name: str = "groupcoord") -> None:
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no name of a stream: {_NAME.pattern}")
+        self._address = NatsAddress.parsed(url)
+        self._connections = NatsConnections(self._address)
+        self._name = name
+        self._heard: dict[str, tuple[int, float]] = {}
+
+    async def __aenter__(self) -> NatsSlotLog:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Make the stream of beats if it isn't there, and say in the log what isn't safe for acknowledged records.
+
+        Raises:
+            SlotLogError: no server can be reached, or none that this can work with.
+        """
+        try:
+            async with asyncio.timeout(OPEN_S):
+                client = await self._connections.client()
+                version = client.connected_server_version
+                if (version.major, version.minor) < SERVER_VERSION:
+                    raise SlotLogError("nats-server is older than " + ".".join(map(str, SERVER_VERSION)))
+                if client.max_payload < PAYLOAD_BYTES_MIN:
+                    raise SlotLogError(
+                        f"max_payload of nats-server is {client.max_payload} bytes: set max_payload: 2MB"
+                    )
+                await self._make_stream(self._beats)
+                problems = [
+                    *unsafe_streams(await self._streams(), self._address.replicas),
+                    *unsafe_servers(await asyncio.to_thread(_settings, self._address.monitors)),
+                ]
+        except TimeoutError:
+            raise SlotLogError(f"JetStream does not answer for {OPEN_S} s") from None
+        except BaseException:
+            await self.close()
+            raise
+        for problem in problems:
+            logger.warning("%s", problem)
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._connections.close()
+
+    # ------------------------------------------------------------ slots
+
+    async def put(self, partition: int, slot: int, payload: bytes) -> int | None:
+        """See :class:`~groupcoord.cluster.slot_log.SlotLog`."""
+        while True:
+            try:
+                await self._publish(
+                    self._stream(partition), f"{self._name}.{partition}", payload, {EXPECTED: str(slot)}
+                )
+            except _RefusedError as error:
+                if error.code == _WRONG_LAST:
+                    last = int(str(error).rpartition(" ")[2]) - 1
+                    if last < slot or await self.read(partition, last):
+                        return last
+                elif error.code != _WRONG_LAST_UNTOLD:
+                    raise
+                await asyncio.sleep(AGAIN_S)  # another put is on its way there, and may come to nothing
+            else:
+                return None
+
+    async def read(self, partition: int, from_slot: int) -> list[Slot]:
+        """See :class:`~groupcoord.cluster.slot_log.SlotLog`."""
+        wanted = {"seq": from_slot + 1, "batch": SLOTS_AT_ONCE, "max_bytes": BYTES_AT_ONCE}
+        found = [
+            Slot(int(message.headers["Nats-Sequence"]) - 1, message.data)
+            for message in await self._get(self._stream(partition), wanted)
+            if message.headers is not None
+        ]
+        return [slot for index, slot in enumerate(found) if slot.number == found[0].number + index]
+
+    async def purge(self, partition: int, before_slot: int) -> None:
+        """See :class:`~groupcoord.cluster.slot_log.SlotLog`."""
+        await self._ask_api(f"STREAM.PURGE.{self._stream(partition)}", {"seq": before_slot + 1})
+
+    async def beat(self, node_id: str, content: bytes) -> list[Beat]:
+        """See :class:`~groupcoord.cluster.slot_log.SlotLog`.
+
+        A beat that is heard for the first time is as old as the clock of the servers says; from then on it ages by this
+        process's, so that servers whose clocks differ don't make nodes seem dead when the stream gets another leader.
+        """
+        try:
+            return await self._beat(node_id, content)
+        except (asyncio.CancelledError, SlotLogError):
+            self._connections.leave()  # perhaps this server is cut off from the others
+            raise
+
+    async def _beat(self, node_id: str, content: bytes) -> list[Beat]:
+        own = await self._publish(self._beats, f"{self._beats}.{_token(node_id)}", content)
+        while True:
+            found = await self._get(self._beats, {"multi_last": [f"{self._beats}.>"], "batch": NODES_MAX})
+            said = {_node(message.subject_said): message for message in map(_Said, found)}
+            if node_id in said and said[node_id].sequence >= own:
+                break
+            await asyncio.sleep(AGAIN_S)  # a replica that lags behind has answered
+        now_s, now = time.monotonic(), said[node_id].at
+        before, self._heard = self._heard, {}
+        for node, one in said.items():
+            heard = before.get(node)
+            if heard is None or heard[0] != one.sequence:
+                heard = one.sequence, now_s - max((now - one.at).total_seconds(), 0)
+            self._heard[node] = heard
+        return [Beat(node, int((now_s - self._heard[node][1]) * 1_000), said[node].content) for node in sorted(said)]
+
+    # ------------------------------------------------------------ streams
+
+    def _stream(self, partition: int) -> str:
+        return f"{self._name}-{partition}"
+
+    @property
+    def _beats(self) -> str:
+        return f"{self._name}-beats"
+
+    async def _make_stream(self, stream: str) -> None:
+        """Make a stream if it isn't there."""
+        wanted: dict[str, Any] = {"name": stream, "num_replicas": self._address.replicas, "allow_direct": True}
+        if stream == self._beats:
+            # Not on a disk, which may be slow when there is much to be written. Who was silent for long is forgotten.
+            wanted |= {"subjects": [f"{stream}.>"], "storage": "memory", "max_msgs_per_subject": 1}
+            wanted |= {"max_age": FORGOTTEN_AFTER_S * 10**9}
+        else:
+            subject = f"{self._name}.{stream.removeprefix(self._name + '-')}"
+            wanted |= {"subjects": [subject], "storage": "file", "deny_delete": True}
+        while True:
+            try:
+                if await self._ask_api(f"STREAM.INFO.{stream}") is None:
+                    await self._ask_api(f"STREAM.CREATE.{stream}", wanted)
+                return
+            except _RefusedError as error:
+                if error.code != _NOT_NOW:
+                    raise
+            await asyncio.sleep(AGAIN_S)
+
+    async def _streams(self) -> list[Mapping[str, Any]]:
+        """Return the settings of all streams of this log."""
+        found: list[Mapping[str, Any]] = []
+        while True:
+            told = await self._ask_api("STREAM.LIST", {"offset": len(found)}) or {}
+            page = told.get("streams") or ()
+            found += (one["config"] for one in page)
+            if not page or len(found) >= told.get("total", 0):
+                return [one for one in found if str(one["name"]).startswith(f"{self._name}-")]
+
+    async def _publish(self, stream: str, subject: str, payload: bytes, headers: dict[str, str] | None = None) -> int:
+        """Put a message into a stream, which is made if it isn't there, and return its number."""
+        while True:
+            (reply,) = await self._connections.ask(subject, payload, headers, answer_s=ANSWER_S)
+            if _status(reply) != "503":
+                break
+            await self._make_stream(stream)
+            await asyncio.sleep(AGAIN_S)  # it is there, but not everywhere yet
+        answer = json.loads(reply.data)
+        if "error" in answer:
+            raise _RefusedError(answer["error"])
+        return int(answer["seq"])
+
+    async def _get(self, stream: str, wanted: Mapping[str, Any]) -> list[Msg]:
+        """Return messages of a stream from any of its replicas; none if there is no such stream."""
+        subject, asked = f"$JS.API.DIRECT.GET.{stream}", json.dumps(wanted).encode()
+        *messages, last = await self._connections.ask(
+            subject, asked, is_last=lambda message: bool(_status(message)), answer_s=ANSWER_S
+        )
+        status = _status(last)
+        if status == "503" and await self._ask_api(f"STREAM.INFO.{stream}") is not None:
+            raise SlotLogError(f"no replica of stream {stream} answers")
+        if status not in ("204", "404", "503"):
+            raise SlotLogError(f"stream {stream} can't be read: {status} {(last.headers or {}).get('Description')}")
+        return messages
+
+    async def _ask_api(self, what: str, wanted: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
+        """Ask JetStream, and return its answer; None: there is no such stream."""
+        payload = b"" if wanted is None else json.dumps(wanted).encode()
+        (reply,) = await self._connections.ask(f"$JS.API.{what}", payload, answer_s=API_S)
+        if _status(reply) == "503":
+            raise SlotLogError("the servers of NATS are without JetStream")
+        answer: dict[str, Any] = json.loads(reply.data)
+        if "error" not in answer:
+            return answer
+        if answer["error"].get("err_code") == _NO_STREAM:
+            return None
+        raise _RefusedError(answer["error"])
+
+
+class _Said:
+    """A beat as the stream has it."""
+
+    def __init__(self, message: Msg) -> None:
+        headers = message.headers or {}
+        self.subject_said = headers["Nats-Subject"]
+        self.sequence = int(headers["Nats-Sequence"])
+        self.at = datetime.fromisoformat(headers["Nats-Time-Stamp"])
+        self.content = message.data
+
+
+def _status(message: Msg) -> str:
+    """Return the status that a server says instead of an answer, or at the end of it; empty if there is none."""
+    return str((message.headers or {}).get("Status", ""))
+
+
+def _token(node_id: str) -> str:
+    """Return a node's id as a part of a subject, where dots and blanks mean something."""
+    return base64.urlsafe_b64encode(node_id.encode()).decode().rstrip("=")
+
+
+def _node(subject: str) -> str:
+    token = subject.rpartition(".")[2]
+    return base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
+
+
+# ---------------------------------------------------------------- what is not safe
+
+
+def _settings(monitors: Iterable[str]) -> dict[str, Mapping[str, Any] | None]:
+    """Return what servers tell of their JetStream, by the URL of their monitoring; None: nothing."""
+    found: dict[str, Mapping[str, Any] | None] = {}
+    for monitor in monitors:
+        try:
+            with urlopen(f"{monitor}/varz", timeout=ANSWER_S) as answer:
+                found[monitor] = json.load(answer)["jetstream"]["config"]
+        except (OSError, ValueError, KeyError, TypeError):
+            found[monitor] = None
+    return found
+
+
+def unsafe_servers(settings: Mapping[str, Mapping[str, Any] | None]) -> Iterator[str]:
+    """Yield what keeps acknowledged records from being safe on servers, a line each.
+
+    Args:
+        settings: of each server's JetStream, by the URL of its monitoring; None: it tells nothing.
+    """
+    if not settings:
+        yield "whether sync_interval is always can't be seen: name the servers' monitoring as monitor=http://…"
+    for monitor, one in settings.items():
+        if one is None:
+            yield f"whether sync_interval is always can't be seen: {monitor} does not answer"
+        elif not one.get("sync_always"):
+            yield f"sync_interval is not always at {monitor}: a power failure may take back what was acknowledged"
+
+
+def unsafe_streams(streams: Iterable[Mapping[str, Any]], replicas: int) -> Iterator[str]:
+    """Yield what keeps acknowledged records from being safe in streams, a line each.
+
+    Args:
+        streams: their settings.
+        replicas: on how many servers each should be.
+    """
+    if replicas == 1:
+        yield "replicas is 1: what a server of NATS has acknowledged is nowhere else"
+    seen: dict[str, list[str]] = {}
+    for one in streams:
+        name, has_beats = str(one["name"]), str(one["name"]).endswith("-beats")
+        if int(one.get("num_replicas", 1)) < replicas:
+            seen.setdefault(f"has {one.get('num_replicas', 1)} replicas, not {replicas}", []).append(name)
+        if not has_beats and one.get("storage") != "file":
+            seen.setdefault("is not in files: a restart of its servers empties it", []).append(name)
+        limits = ("max_age", "max_msgs", "max_bytes", "max_msgs_per_subject")
+        if not has_beats and any(int(one.get(limit, 0)) > 0 for limit in limits):
+            seen.setdefault("has a limit: what is beyond that is thrown away", []).append(name)
+    for problem, names in seen.items():
+        others = f" and {len(names) - 1} more" if names[1:] else ""
+        yield f"stream {names[0]}{others} {problem}"

@@ -1,0 +1,48 @@
+"""Engines for slot logs, each on servers of its own."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from groupcoord.cluster.nats import NatsSlotLog
+from groupcoord.cluster.postgres import PostgresSlotLog
+from groupcoord.cluster.slot_log import SlotLog
+
+_numbers = itertools.count()
+
+
+class Engine:
+    """Where slot logs can be had.
+
+    Args:
+        kind: what makes one of a place and a name.
+        place: where the servers are.
+        lag_ms: for how long their replicas may lag behind, in milliseconds.
+    """
+
+    def __init__(self, kind: Callable[..., AbstractAsyncContextManager[SlotLog]], place: str, lag_ms: int) -> None:
+        self._kind = kind
+        self._place = place
+        self.lag_ms = lag_ms
+
+    def new_name(self) -> str:
+        """Return the name of a log that isn't there yet."""
+        return f"slots_{next(_numbers)}"
+
+    def slot_log(self, name: str) -> Any:
+        """Return a log of that name, to be opened."""
+        return self._kind(self._place, name=name)
+
+
+async def break_connections(one: SlotLog, other: SlotLog) -> None:
+    """Break the connections of one slot log, where another helps to do that."""
+    if isinstance(other, PostgresSlotLog):
+        await other._ask(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
+            "AND backend_type = 'client backend'"
+        )
+    if isinstance(one, NatsSlotLog):
+        (await one._connections.client())._transport._io_writer.transport.abort()  # type: ignore[union-attr]
