@@ -100,15 +100,16 @@ class Sharing:
         Returns:
             True if something was taken over: it is to be announced, soon.
         """
+        changes = self._store.take_changes()
+        for change in changes:
+            if isinstance(change, Gone):
+                # Before its appends are answered: one that fails may lead to the next, which would fail out of turn.
+                self._unload(change.partition)
         for ticket, answer in self._store.take_answers():
             if isinstance(answer, LogStoreError):
                 self._coordinator.append_failed(ticket, answer)
             else:
                 self._coordinator.appended(ticket, answer)
-        changes = self._store.take_changes()
-        for change in changes:
-            if isinstance(change, Gone):
-                self._unload(change.partition)
         return any(not isinstance(change, Gone) for change in changes)
 
     def snapshot(self, partition: int) -> None:

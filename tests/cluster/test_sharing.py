@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
-from attrs import define, field
+from attrs import define, evolve, field
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -16,6 +18,7 @@ from groupcoord.cluster.slot_store import SNAPSHOT_BYTES_MIN
 from groupcoord.events import GroupRemoved, RebalanceCompleted
 from groupcoord.laws import OwnerLaws
 from groupcoord.messages import (
+    ConsumerGroupHeartbeat,
     GroupToFetch,
     JoinGroup,
     JoinGroupResponse,
@@ -58,9 +61,14 @@ def owners(nodes: list[Node]) -> dict[int, str]:
     }
 
 
+def groups_in(node: Node, partition: int) -> Iterator[str]:
+    """Yield groups of a log partition."""
+    return (name for name in map(str, range(100)) if node.core.partition_of(name) == partition)
+
+
 def group_in(node: Node, partition: int) -> str:
     """Return a group of a log partition."""
-    return next(name for name in map(str, range(100)) if node.core.partition_of(name) == partition)
+    return next(groups_in(node, partition))
 
 
 def fetched(node: Node, group_id: str) -> int:
@@ -200,6 +208,29 @@ def test_who_was_stopped_tells_of_no_session_that_ended_meanwhile(finds_out: str
         stopped.work()
     stopped.run()
     assert [type(event) for event in stopped.core.take_events() if event.group_id == group_id] == [GroupRemoved]
+
+
+def test_who_loses_a_log_partition_writes_nothing_more_there_while_its_appends_fail() -> None:
+    """A join that waits for an append which fails leads to the next append, which would fail out of turn."""
+    nodes = cluster("a", "b")
+    partition, name = next(iter(owners(nodes).items()))
+    (stopped,) = [node for node in nodes if node.name == name]
+    (other,) = [node for node in nodes if node is not stopped]
+    groups = groups_in(stopped, partition)
+    group_id = next(groups)
+    first = ConsumerGroupHeartbeat(
+        group_id, "first", 0, rebalance_timeout_ms=SESSION_MS, subscribed_topic_names=("t",), topic_partitions=()
+    )
+    stopped.core.submit(first)
+    stopped.work()
+    other.clock.advance(DEAD_MS)
+    other.run()
+    stopped.core.submit(evolve(first, member_id="second"))
+    stopped.core.submit(evolve(first, member_id="waits for the answer to the second"))
+    stopped.core.submit(commit(next(groups), 1))
+    stopped.work()
+    assert partition not in stopped.store.owned
+    assert owners(nodes)[partition] == other.name
 
 
 def test_a_long_log_becomes_a_snapshot() -> None:

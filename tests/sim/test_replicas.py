@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 import pytest
 from attrs import evolve
 
 from groupcoord import Config
-from groupcoord.cluster.slot_writer import SlotWriter, State
+from groupcoord.cluster.slot_writer import Operation, Put, SlotWriter, State
 from groupcoord.embedding.ownership import Ownership
 from groupcoord.sim import (
     ClusterOptions,
@@ -28,6 +29,7 @@ from groupcoord.sim import (
     parse_scenario,
     run_seed,
 )
+from groupcoord.sim.cluster.replicas import OPERATION_MS, Result, SharedSlots
 from groupcoord.sim.scenarios.swarm import swarm_options
 from tests.tables import as_one_test
 
@@ -87,6 +89,22 @@ def test_who_dies_is_taken_over_from_within_seconds() -> None:
 def test_all_laws_hold(faults: tuple[Fault, ...]) -> None:
     """The world comes to rest, whatever happens to owners, their engine and the way there."""
     World(1, small_world(*faults, COMMITS, cluster=SHARED)).run()
+
+
+def test_an_engine_that_is_slow_to_answer_is_asked_once_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What came of an operation the time before is no answer to the same operation that was sent again."""
+    asked: list[Operation] = []
+    carry_out = SharedSlots.carry_out
+
+    def counted(slots: SharedSlots, partition: int, operation: Operation) -> Result:
+        asked.append(operation)
+        return carry_out(slots, partition, operation)
+
+    monkeypatch.setattr(SharedSlots, "carry_out", counted)
+    trouble = LogTrouble(start_ms=20_000, end_ms=40_000, flush_ms=1_500, refusal_percent=80)
+    World(1, small_world(trouble, COMMITS, cluster=SHARED)).run()
+    most = max(Counter(operation for operation in asked if isinstance(operation, Put)).values())
+    assert most <= 20_000 / OPERATION_MS, "once in a second, when the way takes longer"
 
 
 @pytest.mark.ci

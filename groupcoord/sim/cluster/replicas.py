@@ -209,6 +209,7 @@ class SharedWay:
         self._key = stable_number("way to the slots", name)
         self._rank = rank_of_node(node.node_id)
         self._sent = 0
+        self._awaited: dict[int, int] = {}  # log partition → key of the flight whose outcome is waited for
         self._beat_number = 0
         self._is_beating = False
         self._is_beat_wanted = False
@@ -333,6 +334,7 @@ class SharedWay:
 
     def _send(self, flight: _Flight) -> None:
         now_ms = self._scheduler.time_ms
+        self._awaited[flight.partition] = flight.key
         self._scheduler.at(now_ms + OPERATION_MS, self._rank, self._done, flight)
         if not self._is_lost(flight.key):
             arrival_ms = self._arrival_ms(flight.key)
@@ -352,6 +354,10 @@ class SharedWay:
         if self._is_over or self._node.is_stalled(self._done, flight):
             return
         partition = flight.partition
+        # An operation that is sent again is the same one: what came of it the time before is not what comes of it now.
+        if self._awaited.get(partition) != flight.key:
+            return
+        del self._awaited[partition]
         self.store.done(partition, flight.operation, flight.result)
         self._slots.heard(partition, self.store.last_slot(partition))
         self.epochs.update(self.store.owned)
