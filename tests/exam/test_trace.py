@@ -10,8 +10,13 @@ import pytest
 from groupcoord import ErrorCode
 from groupcoord.core.consumer_protocol import Assignment, TopicPartition, encode_assignment
 from groupcoord.messages import (
+    NO_NODE,
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatResponse,
+    CoordinatorType,
+    FindCoordinator,
+    FindCoordinatorResponse,
+    FoundCoordinator,
     Heartbeat,
     HeartbeatResponse,
     JoinGroup,
@@ -323,3 +328,18 @@ def test_without_an_output_who_reads_what_another_owns_is_seen() -> None:
     stand.fetch("a", 1, 3, offset=3)
     (trespass,) = stand.trace.trespasses
     assert trespass.text.startswith("reads record 1-3 ")
+
+
+def test_who_does_not_find_its_coordinator_is_known(stand: Stand) -> None:
+    """It can't say that it leaves until it was told who coordinates its group; other groups are no matter of it."""
+
+    def asks(group_id: str, code: ErrorCode) -> None:
+        told = FindCoordinatorResponse((FoundCoordinator(group_id, NO_NODE, code),))
+        stand.say("a", FindCoordinator(CoordinatorType.GROUP, (group_id,)), told)
+
+    asks("exam", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    assert stand.trace.seats["a"].seeks
+    asks("another", ErrorCode.NONE)
+    assert stand.trace.seats["a"].seeks
+    asks("exam", ErrorCode.NONE)
+    assert not stand.trace.seats["a"].seeks

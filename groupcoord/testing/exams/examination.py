@@ -133,11 +133,16 @@ def _act(stage: Stage, scenario: Scenario) -> tuple[str, dict[Law, list[Breach]]
     stage.trace.note("", f"{scenario.name} is over")
     stage.pause(0.5)
     stage.stop_feeding()
-    stage.wait(lambda: stage.is_caught_up() and not stage.fenced() and stage.is_at_rest(), stage.plan.within_s)
+    stage.wait(partial(_is_over, stage), stage.plan.within_s)
     breaches = _breaches(stage)
     for instance in stage.running:
         stage.end(instance)
     return "", breaches
+
+
+def _is_over(stage: Stage) -> bool:
+    """Tell whether all is as it should be after a fault, so that instances can end in order."""
+    return stage.is_caught_up() and not stage.fenced() and not stage.seeking() and stage.is_at_rest()
 
 
 def _breaches(stage: Stage) -> dict[Law, list[Breach]]:

@@ -413,6 +413,10 @@ class Stage:
         committed = self.server.committed(GROUP_ID)
         return {place.partition: offset for place, offset in committed.items() if place.topic == TOPIC}
 
+    def seeking(self) -> list[str]:
+        """Return the instances that run and were last told that nobody coordinates their group."""
+        return [one.name for one in self.running if one.is_running and self.trace.seats[one.name].seeks]
+
     def fenced(self) -> list[str]:
         """Return the instances that run and were told that they are no members, and have not come back."""
         return [one.name for one in self.running if one.is_running and self.trace.seats[one.name].fenced_s is not None]

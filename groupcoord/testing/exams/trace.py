@@ -18,6 +18,7 @@ from attrs import define, evolve, field, frozen
 from groupcoord.core.consumer_protocol import ConsumerProtocolError, decode_assignment
 from groupcoord.core.messages import (
     ConsumerGroupHeartbeat,
+    FindCoordinator,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
@@ -85,6 +86,8 @@ class Seat:
         has_joined: it has been a member.
         generation: that of a classic group that it last joined.
         positions: the offset behind what it was last sent of a partition, by partition.
+        seeks: it has asked who coordinates its group, and was last told that nobody does: it can't even say that it
+            leaves.
     """
 
     member_ids: set[str] = field(factory=set)
@@ -97,6 +100,7 @@ class Seat:
     has_joined: bool = False
     generation: int = -1
     positions: dict[int, int] = field(factory=dict)
+    seeks: bool = False
 
 
 class Trace:
@@ -235,6 +239,8 @@ class Trace:
                 self._refused(request.listener, seat, message, _errors_of_partitions(answer.topics))
             case Produce():
                 self._produced(request.listener, seat, message, answer)
+            case FindCoordinator() if self._group_id in request.group_ids:
+                seat.seeks = bool(errors_of(answer))
             case Fetch():
                 self._read(request.listener, seat, message, answer)
         if not is_routine(request) and (errors_of(answer) or not isinstance(message, Produce | Fetch)):
