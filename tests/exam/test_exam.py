@@ -16,12 +16,13 @@ from xml.etree import ElementTree as Xml
 import pytest
 
 from groupcoord import cli
+from groupcoord.messages import ConsumerGroupHeartbeat
 from groupcoord.testing import exam
 from groupcoord.testing.exams import SCENARIOS, Breach, CommandError, Event, Law, Plan, Result, Verdict, scenarios_for
 from groupcoord.testing.exams.call import command_for
 from groupcoord.testing.exams.laws import judge
 from groupcoord.testing.exams.report import exam_junit, exam_page, in_lines
-from groupcoord.testing.exams.stage import PARTITIONS, TOPIC, Stage
+from groupcoord.testing.exams.stage import GROUP_ID, PARTITIONS, TOPIC, Stage
 from groupcoord.testing.faults.control import Control
 from tests.tables import as_one_test
 
@@ -167,6 +168,26 @@ def test_offsets_expire_and_records_do_not(tmp_path: Path) -> None:
         stage.begin_anew()
         assert stage.wait(lambda: not stage.places(), 5.0)
         assert [record.value for record in stage.server.records(TOPIC)] == [b"0-0"]
+
+
+def test_nobody_waits_for_the_session_of_who_ended_by_itself(tmp_path: Path) -> None:
+    """It is started again, and what it was before is no member any more, however long its session would last."""
+    with Stage(Plan(("true",)), tmp_path, {}) as stage:
+        stage.server.control(
+            lambda control: control.coordinating(GROUP_ID).coordinator.call(
+                ConsumerGroupHeartbeat(
+                    GROUP_ID,
+                    "m",
+                    subscribed_topic_names=(TOPIC,),
+                    rebalance_timeout_ms=60_000,
+                    topic_partitions=(),
+                )
+            )
+        )
+        stage.start(stage.first)
+        stage.trace.seats[stage.first.name].member_ids = {"m"}
+        assert [member.member_id for member in stage.server.members(GROUP_ID)] == ["m"]
+        assert stage.wait(lambda: not stage.server.members(GROUP_ID), 5.0)
 
 
 def test_no_record_comes_after_the_last(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, get_args
@@ -176,6 +178,7 @@ class Stage:
         self.trace = Trace(GROUP_ID, TOPIC, OUTPUT if plan.declared != "nothing" else None, self._topic_name)
         self.breaches: dict[Law, list[Breach]] = {Law.LEAVING: []}
         self.instances: dict[str, Instance] = {}
+        self._left: dict[str, set[str]] = defaultdict(set)
         self._names, self._folder = names, folder
         self._topic_names: dict[UUID, str | None] = {}
         self._feeding = threading.Event()
@@ -269,9 +272,24 @@ class Stage:
 
     def forget_member(self, instance: Instance) -> None:
         """Let the sessions of an instance end that is gone, as they would after their time."""
-        for member_id in self.trace.seats[instance.name].member_ids:
-            if any(member.member_id == member_id for member in self.server.members(GROUP_ID)):
-                self.expire(instance, member_id)
+        self._forget(instance, self.trace.seats[instance.name].member_ids)
+
+    def _forget(self, instance: Instance, member_ids: set[str]) -> None:
+        for member in self.server.members(GROUP_ID):
+            if member.member_id in member_ids:
+                self.expire(instance, member.member_id)
+
+    def _look_after(self, instance: Instance) -> None:
+        """Let an instance be started again that has ended by itself; nobody waits for the sessions that it has left."""
+        left, seat = self._left[instance.name], self.trace.seats[instance.name]
+        if instance.is_wanted and not instance.is_running:
+            if not seat.is_static:  # else the next one takes its place
+                left |= seat.member_ids
+            self.trace.forget(instance.name)
+        instance.tend()
+        if left:
+            self._holds(partial(self._forget, instance, left))
+            self._holds(lambda: left.intersection_update(member.member_id for member in self.server.members(GROUP_ID)))
 
     def expire(self, instance: Instance, member_id: str) -> None:
         """Let the session of a member end."""
@@ -353,9 +371,7 @@ class Stage:
         deadline_s = time.monotonic() + within_s
         while True:
             for instance in list(self.instances.values()):
-                if instance.is_wanted and not instance.is_running:
-                    self.trace.forget(instance.name)
-                instance.tend()
+                self._look_after(instance)
             if self._holds(condition):
                 return True
             if time.monotonic() >= deadline_s:
