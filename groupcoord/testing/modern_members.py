@@ -40,9 +40,11 @@ class ModernMember(Consumer):
     """A member whose coordinator says what it has: it sends heartbeats under an id of its own.
 
     Attributes:
+        topics: what it reads.
         epoch: the one last told; 0: it (re)joins.
     """
 
+    topics: tuple[str, ...] = field(default=TOPICS, kw_only=True)
     epoch: int = field(default=0, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
@@ -100,7 +102,7 @@ class ModernMember(Consumer):
 
 @define(eq=False)
 class StreamsMember(ModernMember):
-    """A thread of an application of Kafka Streams that reads ``orders`` and ``audit``.
+    """A thread of an application of Kafka Streams.
 
     Attributes:
         process_id: of the process that it is a thread of.
@@ -123,7 +125,7 @@ class StreamsMember(ModernMember):
             self.group_id, self.member_id, self.epoch, instance_id=self.instance_id, client_id=self.name
         )
         if self.epoch == 0:
-            request.topology = Topology(0, (Subtopology(SUBTOPOLOGY_ID, TOPICS),))
+            request.topology = Topology(0, (Subtopology(SUBTOPOLOGY_ID, self.topics),))
             request.rebalance_timeout_ms, request.process_id = REBALANCE_TIMEOUT_MS, self.process_id
             request.active_tasks = request.standby_tasks = request.warmup_tasks = ()
         elif self.news == 0:
@@ -181,11 +183,9 @@ class ShareMember(ModernMember):
     """A member of a share group.
 
     Attributes:
-        topics: what it reads.
         partitions: which partitions it may read, by topic id.
     """
 
-    topics: tuple[str, ...] = TOPICS
     partitions: Mapping[UUID, tuple[int, ...]] = field(factory=dict, kw_only=True)
     asked: tuple[str, ...] | None = field(default=None, kw_only=True)
     owned: None = field(default=None, init=False)

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from groupcoord.core.fingerprints import Names
 from groupcoord.testing.consumers import ClassicConsumer, Consumer, decode_share
 from groupcoord.testing.exploring.scope import FAR_MS, Process
-from groupcoord.testing.heartbeat_members import ShareMember, StreamsMember
 from groupcoord.testing.kip848_consumers import Kip848Consumer
+from groupcoord.testing.modern_members import ShareMember, StreamsMember
 
 __all__ = ["Form", "Labels", "View", "consumer_of", "form_of", "renamed"]
 
@@ -129,10 +129,7 @@ _MAPPING = (
 _COUNT = (lambda value, view: value % 2, _as_it_is)
 """Offsets that are committed come in turn: that one is another than the last is all that counts."""
 
-_OF_HEARTBEATS: Mapping[str, tuple[Encode, Encode]] = MappingProxyType(
-    {"phase": _PLAIN, "member_id": _ID, "epoch": _EPOCH, "owned": _MAPPING, "told": _MAPPING}
-)
-
+_OF_MEMBERS: Mapping[str, tuple[Encode, Encode]] = {"phase": _PLAIN, "member_id": _ID, "epoch": _EPOCH}
 ATTRIBUTES: Mapping[type, Mapping[str, tuple[Encode, Encode]]] = MappingProxyType(
     {
         ClassicConsumer: {
@@ -144,17 +141,15 @@ ATTRIBUTES: Mapping[type, Mapping[str, tuple[Encode, Encode]]] = MappingProxyTyp
             "last_offset": _COUNT,
         },
         Kip848Consumer: {
-            "phase": _PLAIN,
-            "member_id": _ID,
-            "epoch": _EPOCH,
+            **_OF_MEMBERS,
             "owned": _MAPPING,
             "assigned": _MAPPING,
             "told": _MAPPING,
             "asked": _PLAIN,
             "last_offset": _COUNT,
         },
-        ShareMember: _OF_HEARTBEATS,
-        StreamsMember: _OF_HEARTBEATS,
+        ShareMember: {**_OF_MEMBERS, "partitions": _MAPPING, "asked": _PLAIN},
+        StreamsMember: {**_OF_MEMBERS, "owned": _PLAIN, "told": _PLAIN, "news": _PLAIN},
     }
 )
 """What changes of a consumer of each class, and how it gets into a form and out of it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -12,25 +12,20 @@ from groupcoord.config import Config, MigrationPolicy
 from groupcoord.errors import ConfigError
 from groupcoord.testing.consumers import PARTITIONS, TOPIC, ClassicConsumer, Consumer
 from groupcoord.testing.exploring.words import WORDS, HistoryError, Step
-from groupcoord.testing.heartbeat_members import ShareMember, StreamsMember
 from groupcoord.testing.history import CONSUMERS
+from groupcoord.testing.modern_members import ModernMember, StreamsMember
 
 __all__ = ["Process", "Scope", "Trace"]
 
 WORDS_TO_EXPLORE = ("commit", "leave", "die", "time", "refuse", "crash", "move")
-
-MEMBERS: Mapping[str, Callable[[str, str, str | None], Consumer]] = MappingProxyType(
-    {**CONSUMERS, "share": ShareMember, "streams": StreamsMember}
-)
-"""What a process can run: values of ``group.protocol``, and what makes a member of a name, a group and an instance."""
 
 GROUP = "g"
 STEP_MS = 5_000
 FAR_MS = 10_000_000
 """What is further ahead than this never happens."""
 
-OF_CLASSIC_CONSUMERS = MappingProxyType({"rebalance_timeout_ms": 15_000})
-"""Three steps; a session takes two."""
+THREE_STEPS_MS = 15_000
+"""The time-out of a rebalance of classic consumers; a session takes two."""
 
 SETTINGS: Mapping[str, Any] = MappingProxyType(
     {
@@ -81,12 +76,18 @@ class Process:
         Raises:
             HistoryError: there is no such protocol, or its consumers have no such attribute.
         """
-        make = MEMBERS.get(self.protocol)
+        make = CONSUMERS.get(self.protocol)
         if make is None:
-            raise HistoryError(f"process {self.name}: protocol {self.protocol!r} is none of {', '.join(MEMBERS)}")
+            raise HistoryError(f"process {self.name}: protocol {self.protocol!r} is none of {', '.join(CONSUMERS)}")
         consumer = make(self.name, group_id, self.instance_id)
-        is_classic = isinstance(consumer, ClassicConsumer)
-        options = {**(OF_CLASSIC_CONSUMERS if is_classic else {"member_id": member_id}), **self.options}
+        own: dict[str, Any] = {"member_id": member_id}
+        if isinstance(consumer, ClassicConsumer):
+            own = {"rebalance_timeout_ms": THREE_STEPS_MS}
+        elif isinstance(consumer, ModernMember):
+            own["topics"] = (TOPIC,)
+        if isinstance(consumer, StreamsMember):
+            own["process_id"] = self.name
+        options = {**own, **self.options}
         for name, value in options.items():
             if name not in fields_dict(type(consumer)):
                 raise HistoryError(f"process {self.name}: a {self.protocol} consumer has no {name!r}")

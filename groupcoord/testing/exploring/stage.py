@@ -28,8 +28,8 @@ from groupcoord.testing.consumers import TOPIC, ClassicConsumer, Consumer
 from groupcoord.testing.exploring.scope import Process, Scope
 from groupcoord.testing.exploring.words import HistoryError, Step, refusal
 from groupcoord.testing.fleet import Sent
-from groupcoord.testing.heartbeat_members import HeartbeatMember
 from groupcoord.testing.kip848_consumers import Kip848Consumer
+from groupcoord.testing.modern_members import ModernMember
 from groupcoord.testing.topics import Topics
 from groupcoord.testing.world import World
 
@@ -283,7 +283,7 @@ class Stage(World):
 
     def _recover(self) -> None:
         self.recover()
-        if any(isinstance(consumer, HeartbeatMember) for consumer in self.consumers.values()):
+        if any(isinstance(consumer, ModernMember) for consumer in self.consumers.values()):
             for consumer in self.fleet.living(self.scope.group_id):
                 require(consumer.phase == "stable", f"{consumer} does not come to rest")
         else:
