@@ -80,7 +80,7 @@ class Features:
     """The levels that the cluster uses, kept in a file: those of kinds of groups can be changed.
 
     Args:
-        directory: where ``features.json`` lies or will lie; None keeps them in memory.
+        place: where ``features.json`` lies or will lie; None keeps them in memory.
 
     Attributes:
         epoch: how often levels have changed.
@@ -92,12 +92,12 @@ class Features:
         FeatureFileError: the file is there but can't be read or does not hold levels of features.
     """
 
-    def __init__(self, directory: Place | None = None) -> None:
+    def __init__(self, place: Place | None = None) -> None:
         self.left_out: frozenset[RebalanceProtocol] = frozenset()
         self.left_out_keys: frozenset[int] = frozenset()
         self.epoch = 0
         self._levels: dict[str, int] = {}
-        self.file = JsonFile(directory, FILE_NAME, "levels of features", FeatureFileError)
+        self.file = JsonFile(place, FILE_NAME, "levels of features", FeatureFileError)
         self.file.read(self._parse)
 
     def reload(self) -> None:

@@ -70,7 +70,7 @@ class Quotas:
     """The quotas that there are.
 
     Args:
-        directory: where ``quotas.json`` lies or will lie; None keeps everything in memory.
+        place: where ``quotas.json`` lies or will lie; None keeps everything in memory.
 
     Raises:
         QuotaFileError: the file is there but can't be read or does not hold quotas.
@@ -79,8 +79,8 @@ class Quotas:
         file: where they are kept.
     """
 
-    def __init__(self, directory: Place | None = None) -> None:
-        self.file = JsonFile(directory, FILE_NAME, "quotas", QuotaFileError)
+    def __init__(self, place: Place | None = None) -> None:
+        self.file = JsonFile(place, FILE_NAME, "quotas", QuotaFileError)
         self._limits: dict[_Key, _Limits] = self.file.read(_parsed) or {}
 
     def reload(self) -> None:

@@ -13,14 +13,14 @@ class Administered:
     """What was set, each kind in a file of its own.
 
     Args:
-        directory: where the files lie or will lie; None keeps everything in memory.
+        place: where the files lie or will lie; None keeps everything in memory.
 
     Raises:
         DataFileError: one of the files can't be read or does not hold what it should.
     """
 
-    def __init__(self, directory: Place | None = None) -> None:
-        self.brokers = BrokerConfigs(directory)
-        self.client_metrics = ClientMetrics(directory)
-        self.quotas = Quotas(directory)
-        self.features = Features(directory)
+    def __init__(self, place: Place | None = None) -> None:
+        self.brokers = BrokerConfigs(place)
+        self.client_metrics = ClientMetrics(place)
+        self.quotas = Quotas(place)
+        self.features = Features(place)

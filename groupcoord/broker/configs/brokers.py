@@ -114,14 +114,14 @@ class BrokerConfigs(KeptConfigs):
     """What brokers have of their own settings, by their ids.
 
     Args:
-        directory: where ``broker-configs.json`` lies or will lie; None keeps everything in memory.
+        place: where ``broker-configs.json`` lies or will lie; None keeps everything in memory.
 
     Raises:
         BrokerConfigFileError: the file is there but can't be read or does not hold settings of brokers.
     """
 
-    def __init__(self, directory: Place | None = None) -> None:
-        super().__init__(JsonFile(directory, FILE_NAME, "settings of brokers", BrokerConfigFileError), "brokers")
+    def __init__(self, place: Place | None = None) -> None:
+        super().__init__(JsonFile(place, FILE_NAME, "settings of brokers", BrokerConfigFileError), "brokers")
 
     def of_all(self) -> Layer:
         """Return what holds for every broker that has nothing of its own."""

@@ -123,15 +123,15 @@ class ClientMetrics(KeptConfigs):
     """The subscriptions that there are, by their names.
 
     Args:
-        directory: where ``client-metrics.json`` lies or will lie; None keeps everything in memory.
+        place: where ``client-metrics.json`` lies or will lie; None keeps everything in memory.
 
     Raises:
         ClientMetricsFileError: the file is there but can't be read or does not hold subscriptions.
     """
 
-    def __init__(self, directory: Place | None = None) -> None:
+    def __init__(self, place: Place | None = None) -> None:
         self.subscriptions: tuple[Subscription, ...] = ()
-        super().__init__(JsonFile(directory, FILE_NAME, "subscriptions", ClientMetricsFileError), "client-metrics")
+        super().__init__(JsonFile(place, FILE_NAME, "subscriptions", ClientMetricsFileError), "client-metrics")
 
     def _set(self, own: dict[str, Configs]) -> None:
         try:

@@ -40,13 +40,13 @@ class GroupConfigs(KeptConfigs):
 
     Args:
         config: the broker's settings, which hold for all others.
-        directory: where ``group-configs.json`` lies or will lie; None keeps everything in memory.
+        place: where ``group-configs.json`` lies or will lie; None keeps everything in memory.
 
     Raises:
         GroupConfigFileError: the file is there but can't be read or does not hold settings of groups.
     """
 
-    def __init__(self, config: Config, directory: Place | None = None) -> None:
+    def __init__(self, config: Config, place: Place | None = None) -> None:
         self._config = config
         self._usual = ConsumerGroupSettings.of(config)
         self._settings: dict[str, ConsumerGroupSettings] = {}
@@ -54,7 +54,7 @@ class GroupConfigs(KeptConfigs):
         self._share_settings: dict[str, ShareGroupSettings] = {}
         self._usual_streams = StreamsGroupSettings.of(config)
         self._streams_settings: dict[str, StreamsGroupSettings] = {}
-        super().__init__(JsonFile(directory, FILE_NAME, "settings of groups", GroupConfigFileError), "groups")
+        super().__init__(JsonFile(place, FILE_NAME, "settings of groups", GroupConfigFileError), "groups")
 
     def settings_of(self, group_id: str) -> ConsumerGroupSettings:
         """Return what holds for a consumer group: what the coordinator asks."""

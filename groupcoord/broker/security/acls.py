@@ -32,7 +32,7 @@ class Acls:
     """The ACLs that there are, and what they allow.
 
     Args:
-        directory: where ``acls.json`` lies or will lie; None keeps everything in memory.
+        place: where ``acls.json`` lies or will lie; None keeps everything in memory.
         super_users: principals that may do everything (``super.users``).
         allows_by_default: whether everybody may do everything to what no ACL is for
             (``allow.everyone.if.no.acl.found``).
@@ -45,9 +45,9 @@ class Acls:
     """
 
     def __init__(
-        self, directory: Place | None = None, super_users: Iterable[str] = (), *, allows_by_default: bool = False
+        self, place: Place | None = None, super_users: Iterable[str] = (), *, allows_by_default: bool = False
     ) -> None:
-        self.file = JsonFile(directory, FILE_NAME, "ACLs", AclFileError)
+        self.file = JsonFile(place, FILE_NAME, "ACLs", AclFileError)
         self._super_users = frozenset(super_users)
         self._allows_by_default = allows_by_default
         self._acls: dict[Acl, None] = {}  # in the order in which they were made

@@ -66,7 +66,7 @@ class ScramCredentials:
     """The credentials that there are: those of a file of users, and those that administrators have made.
 
     Args:
-        directory: where ``scram-credentials.json`` lies or will lie; None keeps everything in memory.
+        place: where ``scram-credentials.json`` lies or will lie; None keeps everything in memory.
         passwords: of users that are always there, by name. Administrators can't see or change these.
         mechanisms: for which such users get credentials.
 
@@ -79,11 +79,11 @@ class ScramCredentials:
 
     def __init__(
         self,
-        directory: Place | None = None,
+        place: Place | None = None,
         passwords: Mapping[str, str] | None = None,
         mechanisms: tuple[str, ...] = (),
     ) -> None:
-        self.file = JsonFile(directory, FILE_NAME, "credentials of users", CredentialFileError, is_secret=True)
+        self.file = JsonFile(place, FILE_NAME, "credentials of users", CredentialFileError, is_secret=True)
         kept = self.file.read(_parsed) or _Kept({}, secrets.token_bytes(SECRET_BYTES))
         self._secret = kept.secret
         self._nobody = Nobody(kept.secret)

@@ -54,7 +54,7 @@ class Security:
 
     Args:
         clock: the broker's.
-        directory: where credentials are kept; None keeps them in memory.
+        place: where credentials are kept; None keeps them in memory.
         properties: Kafka's settings for it (:func:`split_properties`).
         users: passwords by name, besides those of ``sasl.users.file``.
 
@@ -73,7 +73,7 @@ class Security:
     def __init__(
         self,
         clock: Clock,
-        directory: Place | None = None,
+        place: Place | None = None,
         properties: Mapping[str, str | int | float] = MappingProxyType({}),
         users: Mapping[str, str] | None = None,
     ) -> None:
@@ -81,7 +81,7 @@ class Security:
         self.refusals = Refusals()
         self.failures = FailedLogins(perf_counter)
         self._clock = clock
-        self._directory = directory
+        self._place = place
         self._nodes: dict[str, dict[int, Node]] = {}
         self._sasl: dict[str, SaslServer] = {}
         self.tls: dict[str, TlsListener] = {}
@@ -101,7 +101,7 @@ class Security:
         """The credentials of SCRAM, read when they are first wanted."""
         from groupcoord.broker.security.credentials import ScramCredentials
 
-        return ScramCredentials(self._directory)
+        return ScramCredentials(self._place)
 
     @property
     def addresses(self) -> dict[str, tuple[str, int]]:
@@ -119,7 +119,7 @@ class Security:
 
             super_users = [user.strip() for user in settings.super_users.split(";") if user.strip()]
             by_default = settings.allow_everyone_if_no_acl_found
-            self.acls = Acls(self._directory, super_users, allows_by_default=by_default)
+            self.acls = Acls(self._place, super_users, allows_by_default=by_default)
 
     def _prepare_tls(self, settings: SecuritySettings) -> None:
         for name, protocol in ((listener.name, listener.protocol) for listener in self.listeners):
@@ -140,7 +140,7 @@ class Security:
         enabled = {mechanism for own in used.values() for mechanism in own.sasl_enabled_mechanisms}
         check_packages(enabled)
         passwords = {**users, **read_users(settings.sasl_users_file)}
-        self.credentials = ScramCredentials(self._directory, passwords, tuple(sorted(enabled)))
+        self.credentials = ScramCredentials(self._place, passwords, tuple(sorted(enabled)))
         factory = MechanismFactory(passwords, self.credentials, self._clock)
         self._sasl = {name: self._sasl_server(name, own, factory) for name, own in used.items()}
 

@@ -201,7 +201,7 @@ class TopicRegistry:
     """The topics of a host, and the id of its cluster. The coordinator's ``TopicResolver``.
 
     Args:
-        directory: where ``topics.json`` lies or will lie; None keeps everything in memory.
+        place: where ``topics.json`` lies or will lie; None keeps everything in memory.
         new_id: makes the ids of topics and of the cluster; random by default.
 
     Raises:
@@ -212,10 +212,10 @@ class TopicRegistry:
         file: of these.
     """
 
-    def __init__(self, directory: Place | None = None, *, new_id: Callable[[], UUID] = uuid4) -> None:
+    def __init__(self, place: Place | None = None, *, new_id: Callable[[], UUID] = uuid4) -> None:
         self._new_id = new_id
-        self.directory = directory if isinstance(directory, Path) else None
-        self.file = JsonFile(directory, FILE_NAME, "a list of topics", TopicFileError)
+        self.directory = place if isinstance(place, Path) else None
+        self.file = JsonFile(place, FILE_NAME, "a list of topics", TopicFileError)
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
         self._cluster_id: UUID | None = None
