@@ -63,7 +63,7 @@ def exam(
     declared: Declared = "at-least-once",
     within: Within = 30.0,
     only: Only = None,
-    jobs: Jobs = 1,
+    jobs: Jobs = 2,
     settings: Set = None,
     security_protocol: SecurityProtocol = "PLAINTEXT",
     mechanism: Mechanism = "SCRAM-SHA-256",

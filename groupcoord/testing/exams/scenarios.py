@@ -245,7 +245,7 @@ def _errors(api: str, lasting: tuple[str, ...], single: tuple[str, ...], stage: 
             stage.pause(FOR_A_WHILE_S / len(lasting))
 
 
-OF_REBALANCES = ("JoinGroup", "SyncGroup", "OffsetFetch")
+OF_REBALANCES = ("JoinGroup", "SyncGroup", "OffsetFetch", "LeaveGroup")
 """What members ask only when partitions are given out."""
 
 
@@ -259,6 +259,9 @@ def _provoke(api: str, stage: Stage) -> None:
     """See to it that requests of an API come soon."""
     if api == "OffsetFetch":
         stage.forget_member(stage.first)
+    elif api == "LeaveGroup":
+        stage.end(stage.first)
+        stage.start(stage.first)
     elif api in OF_REBALANCES:
         try:
             stage.server.begin_rebalance(GROUP_ID)
@@ -290,6 +293,7 @@ ERRORS: dict[str, _Errors] = {
     "JoinGroup": _Errors(_UNAVAILABLE, ("REBALANCE_IN_PROGRESS",), OF_CLASSIC),
     "SyncGroup": _Errors(_UNAVAILABLE, ("REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION"), OF_CLASSIC),
     "Heartbeat": _Errors(_UNAVAILABLE, ("REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION"), OF_CLASSIC),
+    "LeaveGroup": _Errors((), _UNAVAILABLE, OF_CLASSIC),
     "ConsumerGroupHeartbeat": _Errors(_UNAVAILABLE, ("FENCED_MEMBER_EPOCH",), OF_CONSUMER),
     "OffsetCommit": _Errors((*_UNAVAILABLE, "REQUEST_TIMED_OUT"), ("REBALANCE_IN_PROGRESS",), OF_PARTITIONS),
     "OffsetFetch": _Errors((LOADING, MOVED, "UNSTABLE_OFFSET_COMMIT"), (), OF_PARTITIONS),
