@@ -2,21 +2,25 @@
 
 ``python -m tests.exam.clients [--jobs 2] [--only REGEX] [--out FOLDER] [CLIENT…]`` builds what has to be built outside
 of the checkout (needs Go, Node.js or a JDK and Maven, and package registries), examines, and tells each failure with
-its story; with ``--out`` there is a page of each.
+its story; with ``--out`` there is a page of each, and what ``python -m tests.exam.report_cards FOLDER`` needs.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import re
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 from attrs import frozen
 
 from groupcoord.testing.exams import Plan, Result, examine
 from groupcoord.testing.exams.report import exam_page, in_lines
+from tests.exam.report_cards import card_of
 from tests.peers import registries
 from tests.peers.suite import UnavailableError
 
@@ -32,10 +36,13 @@ class Client:
 
     Attributes:
         command: builds it in a folder, if it has to be built, and returns how it is started.
+        wanted_by: the file below ``programs`` that says which version is wanted, and what stands before it; no file:
+            the name of a Python package.
         protocol: which one it speaks.
     """
 
     command: Callable[[Path], Sequence[str]]
+    wanted_by: tuple[str, str]
     protocol: str = "classic"
 
 
@@ -89,22 +96,38 @@ OF_CONFLUENT = in_python("of_confluent_kafka.py", WITH_PROTOCOL)
 OF_JAVA = in_java("java", "OfKafkaClients")
 OF_SPRING = in_java("spring", "service.OfSpringKafka")
 
+CONFLUENT = ("", "confluent-kafka")
+KAFKA_GO = ("go/go.mod", "segmentio/kafka-go v")
+KAFKA_CLIENTS = ("java/pom.xml", "<artifactId>kafka-clients</artifactId>\n      <version>")
+SPRING_BOOT = ("spring/pom.xml", "<artifactId>spring-boot-starter-parent</artifactId>\n    <version>")
+
 CLIENTS: dict[str, Client] = {
-    "confluent-kafka": Client(OF_CONFLUENT),
-    "confluent-kafka-consumer": Client(OF_CONFLUENT, "consumer"),
-    "kafka-python": Client(in_python("of_kafka_python.py")),
-    "aiokafka": Client(in_python("of_aiokafka.py")),
-    "kafkajs": Client(in_node("of_kafkajs.js")),
-    "platformatic-kafka": Client(in_node("of_platformatic.js")),
-    "sarama": Client(in_go("sarama")),
-    "franz-go": Client(in_go("franz_go")),
-    "kafka-go-read": Client(in_go("kafka_go", "read")),
-    "kafka-go-commit": Client(in_go("kafka_go", "commit")),
-    "java": Client(OF_JAVA),
-    "java-consumer": Client(OF_JAVA, "consumer"),
-    "spring-kafka": Client(OF_SPRING),
+    "confluent-kafka": Client(OF_CONFLUENT, CONFLUENT),
+    "confluent-kafka-consumer": Client(OF_CONFLUENT, CONFLUENT, "consumer"),
+    "kafka-python": Client(in_python("of_kafka_python.py"), ("", "kafka-python")),
+    "aiokafka": Client(in_python("of_aiokafka.py"), ("", "aiokafka")),
+    "kafkajs": Client(in_node("of_kafkajs.js"), ("node/package.json", '"kafkajs": "')),
+    "platformatic-kafka": Client(in_node("of_platformatic.js"), ("node/package.json", '"@platformatic/kafka": "')),
+    "sarama": Client(in_go("sarama"), ("go/go.mod", "IBM/sarama v")),
+    "franz-go": Client(in_go("franz_go"), ("go/go.mod", "twmb/franz-go v")),
+    "kafka-go-read": Client(in_go("kafka_go", "read"), KAFKA_GO),
+    "kafka-go-commit": Client(in_go("kafka_go", "commit"), KAFKA_GO),
+    "java": Client(OF_JAVA, KAFKA_CLIENTS),
+    "java-consumer": Client(OF_JAVA, KAFKA_CLIENTS, "consumer"),
+    "spring-kafka": Client(OF_SPRING, SPRING_BOOT),
 }
 """What is examined, by name."""
+
+
+def version_of(name: str) -> str:
+    """Return the version of a client; for Spring Kafka that of Spring Boot, which brings it."""
+    file, before = CLIENTS[name].wanted_by
+    if not file:
+        return version(before)
+    found = re.search(re.escape(before) + r"(\d[\w.-]*)", (PROGRAMS / file).read_text("utf-8"))
+    if found is None:
+        raise ValueError(f"{file} says nothing of {name}")
+    return found[1]
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -133,6 +156,8 @@ def main(arguments: Sequence[str]) -> None:
         if given.out:
             given.out.mkdir(parents=True, exist_ok=True)
             given.out.joinpath(f"{name}.html").write_text(exam_page(results, " ".join(command)), "utf-8")
+            card = card_of(name, version_of(name), client.protocol, results)
+            given.out.joinpath(f"{name}.json").write_text(json.dumps(card), "utf-8")
 
 
 if __name__ == "__main__":

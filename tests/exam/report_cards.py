@@ -1,0 +1,168 @@
+"""Makes ``docs/report-cards.md`` of what came of examining clients.
+
+``python -m tests.exam.report_cards [FOLDER]`` takes new results from the folder where
+``python -m tests.exam.clients --out FOLDER`` has left them, keeps those of other clients, and writes the page.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from groupcoord.testing.exams import SCENARIOS, Law, Result
+
+PAGE = Path(__file__).parents[2] / "docs" / "report-cards.md"
+CARDS = Path(__file__).with_name("report_cards.json")
+TROUBLE = "the instances did not come to work"
+
+Card = Mapping[str, Any]
+"""A client's result, as :func:`card_of` makes it."""
+
+
+def _bug(text: str, heading: str) -> str:
+    return f"[{text}](client-bugs.md#{heading})"
+
+
+TOPIC_BEFORE = _bug("offsets of the topic before", "a-topic-is-made-again-and-its-first-records-are-read-by-nobody")
+IN_HAND = _bug("the record in hand is committed", "the-record-in-hand-is-lost-when-a-process-dies")
+NOT_ACKNOWLEDGED = _bug("writes are not acknowledged", "what-was-written-is-not-there-and-no-error-was-told")
+IN_ANOTHER_ORDER = _bug("commits are tried again in another order", "committed-offsets-go-back")
+BEGINS_ANEW = _bug("errors of OffsetFetch are not seen", "a-group-begins-anew-though-it-had-committed-offsets")
+DOES_NOT_ASK = _bug("who does not know its coordinator", "a-process-ends-and-others-wait-for-its-session")
+
+KNOWN: Sequence[tuple[str, str, str, str]] = (
+    ("sarama|kafka-python|aiokafka", "AHEAD|BACKWARD", "topic-is-made-again", TOPIC_BEFORE),
+    ("confluent-kafka", ".*", "topic-is-made-again", TOPIC_BEFORE),
+    ("confluent-kafka", "BACKWARD", "", IN_ANOTHER_ORDER),
+    ("aiokafka", "BACKWARD", "errors-of-OffsetFetch", BEGINS_ANEW),
+    ("confluent-kafka|aiokafka", "AHEAD", "", IN_HAND),
+    ("kafka-go", "AHEAD", "", NOT_ACKNOWLEDGED),
+    ("kafka-python", "LEAVING", "during-leave", DOES_NOT_ASK),
+)
+"""Client, law and scenarios, as regular expressions, and what is known of why that law is broken there."""
+
+
+def card_of(client: str, version: str, protocol: str, results: Sequence[Result]) -> Card:
+    """Return what came of a client's exam, to be kept as JSON: the first breach of each law that was broken."""
+    scenarios = {
+        result.scenario.name: {
+            "trouble": result.trouble.partition(":")[0],
+            "broken": [[verdict.law.name, verdict.breaches[0].text] for verdict in result.broken],
+        }
+        for result in results
+    }
+    return {"client": client, "version": version, "protocol": protocol, "scenarios": scenarios}
+
+
+def page(cards: Sequence[Card], clients: Collection[str]) -> str:
+    """Return the page: a table of clients, one of scenarios, and for each client what failed.
+
+    Args:
+        cards: what came of examining clients.
+        clients: all that there are programs of; those without a card are told to be not examined.
+    """
+    missing = sorted(set(clients).difference(card["client"] for card in cards))
+    lines = [
+        "# Report cards",
+        "",
+        "What consumers do by default, as the documentation of their clients shows them,",
+        "when they are put through [the exam](exam.md).",
+        "The programs are in `tests/exam/programs`;",
+        "`python -m tests.exam.clients --out FOLDER` examines them,",
+        "and `python -m tests.exam.report_cards FOLDER` makes this page.",
+        "Each scenario was played once, on a machine with two cores that was busy with other work:",
+        "what depends on moments may come out otherwise the next time.",
+        "A failure is one of the program as documented, with the settings that it has by default,",
+        "and not always a bug of the client; what is known of why is behind the links.",
+        "",
+        "| client | version | protocol | passed | failed |",
+        "|---|---|---|---|---|",
+        *map(_row, cards),
+        "",
+    ]
+    if missing:
+        lines += [f"Not examined yet: {', '.join(missing)}.", ""]
+    lines += [
+        "## Scenarios",
+        "",
+        "✓: no law was broken; a link: what was; nothing: not asked of this protocol.",
+        "",
+        "| scenario | " + " | ".join(f"[{card['client']}](#{card['client']})" for card in cards) + " |",
+        "|---|" + "---|" * len(cards),
+        *filter(None, (_scenario(scenario.name, cards) for scenario in SCENARIOS)),
+        "",
+    ]
+    for card in cards:
+        lines += [f"## {card['client']}", "", *(_failures(card) or ["Nothing failed."]), ""]
+    return "\n".join(lines)
+
+
+def _row(card: Card) -> str:
+    failed = sum(map(_is_failed, card["scenarios"].values()))
+    passed = len(card["scenarios"]) - failed
+    return f"| [{card['client']}](#{card['client']}) | {card['version']} | {card['protocol']} | {passed} | {failed} |"
+
+
+def _is_failed(found: Mapping[str, Any]) -> bool:
+    return bool(found["trouble"] or found["broken"])
+
+
+def _scenario(name: str, cards: Sequence[Card]) -> str:
+    marks = []
+    for card in cards:
+        found = card["scenarios"].get(name)
+        marks.append("" if found is None else f"[✗](#{card['client']})" if _is_failed(found) else "✓")
+    return f"| {name} | " + " | ".join(marks) + " |" if any(marks) else ""
+
+
+def _failures(card: Card) -> list[str]:
+    """Return a line for each way in which a client failed: the law, what is known, where, and the first breach."""
+    ways: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for scenario, found in card["scenarios"].items():
+        for law, text in _broken(found):
+            ways.setdefault((law, _reason(card["client"], law, scenario)), []).append((scenario, text))
+    return [
+        f"- *{Law[law] if law in Law.__members__ else law}*{f' ({reason})' if reason else ''}: "
+        f"{', '.join(scenario for scenario, _ in where)} ({re.sub('[|<>*_]', ' ', where[0][1])})"
+        for (law, reason), where in ways.items()
+    ]
+
+
+def _broken(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if found["trouble"]:
+        yield TROUBLE, "nothing could be judged"
+    yield from found["broken"]
+
+
+def _reason(client: str, law: str, scenario: str) -> str:
+    for who, laws, where, text in KNOWN:
+        if re.match(who, client) and re.fullmatch(laws, law) and re.search(where, scenario):
+            return text
+    return ""
+
+
+def main(folder: str = "") -> None:
+    """Take new results, and write the page."""
+    from tests.exam.clients import CLIENTS
+
+    cards = {card["client"]: card for card in kept()}
+    for path in sorted(Path(folder).glob("*.json") if folder else ()):
+        card = json.loads(path.read_text("utf-8"))
+        cards[card["client"]] = card
+    rows = ",\n".join(json.dumps(cards[name], sort_keys=True, ensure_ascii=False) for name in sorted(cards))
+    CARDS.write_text(f"[\n{rows}\n]\n", "utf-8")
+    PAGE.write_text(page(kept(), CLIENTS), "utf-8")
+
+
+def kept() -> list[Card]:
+    """Return the results that the page is made of."""
+    cards: list[Card] = json.loads(CARDS.read_text("utf-8")) if CARDS.exists() else []
+    return cards
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,41 @@
+"""The page of report cards says what came of the exams that it is made of."""
+
+from __future__ import annotations
+
+from groupcoord.testing.exams import SCENARIOS, Breach, Law, Result, Verdict
+
+from .clients import CLIENTS, version_of
+from .report_cards import PAGE, card_of, kept, page
+
+
+def test_the_page_is_made_of_the_results() -> None:
+    """Nobody has changed it by hand, and each client that it names can be examined again."""
+    assert PAGE.read_text("utf-8") == page(kept(), CLIENTS)
+    assert {card["client"] for card in kept()} <= set(CLIENTS)
+
+
+def test_what_failed_is_told() -> None:
+    """A law that is broken is named with where, its first breach and what is known of it; what is missing is named."""
+    breach = Breach(1.0, "worker1", "commits 9 of partition 0")
+    results = [
+        Result(SCENARIOS[0], (Verdict(Law.AHEAD),), (), 1.0, "", {}),
+        Result(SCENARIOS[1], (Verdict(Law.AHEAD, (breach,)),), (), 1.0, "", {}),
+        Result(SCENARIOS[2], (Verdict(Law.AHEAD, (breach,)),), (), 1.0, "", {}),
+        Result(SCENARIOS[3], (), (), 1.0, "the instances did not come to work: no group", {}),
+    ]
+
+    lines = page([card_of("aiokafka", "1.0", "classic", results)], ["aiokafka", "java"]).splitlines()
+
+    assert "| [aiokafka](#aiokafka) | 1.0 | classic | 1 | 3 |" in lines
+    assert "Not examined yet: java." in lines
+    assert "| quiet | ✓ |" in lines
+    assert "| rolling-restart | [✗](#aiokafka) |" in lines
+    ahead, trouble = lines[-2:]
+    assert ahead.startswith("- *no committed offset passes what was processed* ([the record in hand is committed](")
+    assert ahead.endswith(": rolling-restart, killed (commits 9 of partition 0)")
+    assert trouble.startswith("- *the instances did not come to work*: frozen-past-its-session (")
+
+
+def test_versions_are_those_of_the_projects() -> None:
+    """Each client's version is found where its program asks for it."""
+    assert all(version_of(name)[0].isdecimal() for name in CLIENTS)
