@@ -35,7 +35,7 @@ BEGINS_ANEW = _bug("errors of OffsetFetch are not seen", "a-group-begins-anew-th
 DOES_NOT_ASK = _bug("who does not know its coordinator", "a-process-ends-and-others-wait-for-its-session")
 
 KNOWN: Sequence[tuple[str, str, str, str]] = (
-    ("sarama|kafka-python|aiokafka", "AHEAD|BACKWARD", "topic-is-made-again", TOPIC_BEFORE),
+    ("sarama|kafka-python|aiokafka|kafkajs", "AHEAD|BACKWARD", "topic-is-made-again", TOPIC_BEFORE),
     ("confluent-kafka", ".*", "topic-is-made-again", TOPIC_BEFORE),
     ("confluent-kafka", "BACKWARD", "", IN_ANOTHER_ORDER),
     ("aiokafka", "BACKWARD", "errors-of-OffsetFetch", BEGINS_ANEW),
@@ -74,7 +74,7 @@ def page(cards: Sequence[Card], clients: Collection[str]) -> str:
         "The programs are in `tests/exam/programs`;",
         "`python -m tests.exam.clients --out FOLDER` examines them,",
         "and `python -m tests.exam.report_cards FOLDER` makes this page.",
-        "Each scenario was played once, on a machine with two cores that was busy with other work:",
+        "Each scenario was played once, on a machine with two cores that was very busy with other work:",
         "what depends on moments may come out otherwise the next time.",
         "A failure is one of the program as documented, with the settings that it has by default,",
         "and not always a bug of the client; what is known of why is behind the links.",
