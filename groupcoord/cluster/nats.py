@@ -113,7 +113,7 @@ class NatsSlotLog:
                 await self._make_stream(self._beats)
                 problems = [
                     *unsafe_streams(await self._streams(), self._address.replicas),
-                    *unsafe_servers(await asyncio.to_thread(_settings, self._address.monitors)),
+                    *unsafe_servers(await _settings(self._address.monitors)),
                 ]
         except TimeoutError:
             raise SlotLogError(f"JetStream does not answer for {OPEN_S} s") from None
@@ -298,16 +298,19 @@ def _node(subject: str) -> str:
 # ---------------------------------------------------------------- what is not safe
 
 
-def _settings(monitors: Iterable[str]) -> dict[str, Mapping[str, Any] | None]:
+async def _settings(monitors: Iterable[str]) -> dict[str, Mapping[str, Any] | None]:
     """Return what servers tell of their JetStream, by the URL of their monitoring; None: nothing."""
-    found: dict[str, Mapping[str, Any] | None] = {}
-    for monitor in monitors:
-        try:
-            with urlopen(f"{monitor}/varz", timeout=ANSWER_S) as answer:
-                found[monitor] = json.load(answer)["jetstream"]["config"]
-        except (OSError, ValueError, KeyError, TypeError):
-            found[monitor] = None
-    return found
+    asked = {monitor: asyncio.create_task(asyncio.to_thread(_setting, monitor)) for monitor in monitors}
+    return {monitor: await one for monitor, one in asked.items()}
+
+
+def _setting(monitor: str) -> Mapping[str, Any] | None:
+    try:
+        with urlopen(f"{monitor}/varz", timeout=ANSWER_S) as answer:
+            found: Mapping[str, Any] = json.load(answer)["jetstream"]["config"]
+            return found
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def unsafe_servers(settings: Mapping[str, Mapping[str, Any] | None]) -> Iterator[str]:

@@ -149,6 +149,7 @@ class NatsServers:
             f"listen: 127.0.0.1:{self.ports[number]}",
             f"http: 127.0.0.1:{self.ports[number] + 1}",
             "max_payload: 2MB",
+            'ping_interval: "1s", ping_max: 2',
             f"jetstream {{ store_dir: {self._folder / str(number)}, sync_interval: {self._sync} }}",
             self._options,
         ]

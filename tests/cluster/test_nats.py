@@ -14,9 +14,12 @@ from typing import Any
 
 import pytest
 
+from groupcoord.cluster.copying import copy_log
+from groupcoord.cluster.layout import agree_on_partition_count
 from groupcoord.cluster.nats import NatsSlotLog, unsafe_servers, unsafe_streams
 from groupcoord.cluster.nats_connection import NatsAddress
 from groupcoord.cluster.slot_log import Slot, SlotLogError
+from groupcoord.cluster.slot_messages import Kind, Message, join
 from tests.tables import as_one_test
 
 from .black_hole import BlackHole
@@ -211,6 +214,32 @@ def test_who_logs_in_over_tls_is_let_in(tmp_path: Path) -> None:
 
     assert ssl.HAS_TLSv1_3
     with servers(options=options) as found:
+        asyncio.run(act(found.url))
+
+
+@pytest.mark.ci
+def test_permissions_that_are_documented_suffice(tmp_path: Path) -> None:
+    """Those of a node, and those of who copies its log, who can write nothing."""
+    node = '"$JS.API.>", "groups.*", "groups-beats.*"'
+    reader = '"$JS.API.STREAM.INFO.*", "$JS.API.DIRECT.GET.*"'
+    users = "".join(
+        f'{{ user: {name}, password: p, permissions: {{ publish: [{may}], subscribe: ["_INBOX.>"] }} }} '
+        for name, may in (("node", node), ("reader", reader))
+    )
+
+    async def act(url: str) -> None:
+        async with NatsSlotLog(url.replace("nats://", "nats://node:p@"), name="groups") as slot_log:
+            await agree_on_partition_count(slot_log, 1)
+            assert await slot_log.put(0, 0, Message(Kind.BATCHES, bytes(16), 0, join([b"batch"])).encoded()) is None
+            await slot_log.purge(0, 0)
+            assert [beat.node_id for beat in await slot_log.beat("a", b"")] == ["a"]
+        reader = NatsSlotLog(url.replace("nats://", "nats://reader:p@"), name="groups")
+        assert await copy_log(reader, tmp_path) == len(b"batch")
+        with pytest.raises(SlotLogError, match="Permissions Violation"):
+            await reader.put(0, 1, b"x")
+        await reader.close()
+
+    with servers(options=f"authorization {{ users: [ {users} ] }}") as found:
         asyncio.run(act(found.url))
 
 

@@ -173,7 +173,7 @@ def test_rebalance_causes(tmp_path: Path) -> None:
 RUN_BY = (
     Path(__file__),
     ROOT / "tests" / "storage" / "sql" / "replicas.py",
-    ROOT / "tests" / "cluster" / "chaos" / "processes.py",
+    ROOT / "tests" / "cluster" / "chaos" / "settings.py",
 )
 """The files that run examples: those behind the first have a database for them."""
 

@@ -2,24 +2,32 @@
 
 import sys
 import time
+from contextlib import ExitStack
 
 from tests.storage.sql.postgres_server import PostgresServer
 
+from .processes import Setting
 from .run import run_chaos
+from .settings import SETTINGS_OVER_POSTGRES, NodesOverNats
 
 
 def main() -> None:
     """Let things happen, and tell what was seen."""
-    server = PostgresServer()
     begin_s = time.monotonic()
 
     def say(words: str) -> None:
         print(f"{time.monotonic() - begin_s:.0f} s: {words}", file=sys.stderr, flush=True)
 
-    try:
-        chaos = run_chaos(server, int(sys.argv[1]), int(sys.argv[2]) if sys.argv[2:] else 0, say)
-    finally:
-        server.close()
+    with ExitStack() as stack:
+        name, faults, *seed = sys.argv[1:]
+        setting: Setting
+        if name in SETTINGS_OVER_POSTGRES:
+            server = PostgresServer()
+            stack.callback(server.close)
+            setting = SETTINGS_OVER_POSTGRES[name](server)
+        else:
+            setting = NodesOverNats()
+        chaos = run_chaos(setting, int(faults), int(seed[0]) if seed else 0, say)
     for kind, count in chaos.counts.items():
         print(f"{kind}: {count} times")
     for kind, times_s in sorted(chaos.silent_s.items()):

@@ -1,4 +1,4 @@
-"""The processes that things happen to: replicas, clients, and a database, with ways between them that can be cut."""
+"""The processes that things happen to: nodes, clients, and an engine's servers, with ways between that can be cut."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Protocol
 
 from attrs import define, field
 
+from groupcoord.conformance.free_ports import FreePorts
 from tests.cluster.black_hole import BlackHole
-from tests.storage.sql.postgres_server import PostgresServer
 
 from .journals import Line, Reader
 
-EXAMPLE = Path(__file__).parents[3] / "examples" / "three_replicas.py"
+NODES = 3
 
 
 @define(eq=False)
@@ -66,17 +67,62 @@ class Program:
 
 
 @define(eq=False)
-class Replica(Program):
-    """One of the three.
+class Server:
+    """One of an engine's.
 
     Attributes:
-        to_database: its way to the database.
-        from_clients: the ways of clients to it, by client.
+        kill, start: do that, and return when it is done.
+        send: sends its processes a signal.
+        ways: to it, of nodes and of its fellows.
+        fellows: those between it and its fellows, in both directions.
+        lock: is held by what happens to it.
     """
 
-    port: int = 0
-    to_database: BlackHole = field(kw_only=True)
-    from_clients: list[BlackHole] = field(factory=list)
+    kill: Callable[[], None]
+    start: Callable[[], None]
+    send: Callable[[signal.Signals], None]
+    ways: list[BlackHole] = field(factory=list)
+    fellows: list[BlackHole] = field(factory=list)
+    lock: asyncio.Lock = field(factory=asyncio.Lock)
+
+
+class Setting(Protocol):
+    """An engine, and what shares a log in it.
+
+    Attributes:
+        servers: the engine's.
+        libraries: those of clients, for each of which there is a process.
+        groups_each: how many groups each of these works on.
+    """
+
+    servers: list[Server]
+    libraries: Sequence[str]
+    groups_each: int
+
+    async def open(self, stack: AsyncExitStack) -> None:
+        """Start the engine, until the stack is closed, with a way of each node to each of its servers."""
+
+    def to_engine(self, node: int) -> list[BlackHole]:
+        """Return the ways of a node to the engine's servers."""
+
+    def ports(self, reserved: FreePorts) -> list[int]:
+        """Return where a node listens, for each library, on ports of its own."""
+
+    def command(self, node: int, ports: Sequence[int], told: Mapping[str, int]) -> list[str]:
+        """Return what runs a node, and what port each library's clients are told if it tells them one."""
+
+
+@define(eq=False)
+class Node(Program):
+    """One of those that share the log.
+
+    Attributes:
+        to_engine: its ways to the engine's servers.
+        from_clients: the ways of clients to it, by library.
+    """
+
+    to_engine: list[BlackHole] = field(kw_only=True)
+    from_clients: dict[str, BlackHole] = field(kw_only=True)
 
 
 @define(eq=False)
@@ -120,41 +166,47 @@ class Cutter:
 class Fleet:
     """All that is there."""
 
-    server: PostgresServer
-    replicas: list[Replica]
+    servers: list[Server]
+    nodes: list[Node]
     clients: list[Clients]
     cutter: Cutter = field(factory=Cutter)
-    database_lock: asyncio.Lock = field(factory=asyncio.Lock)
 
 
 @asynccontextmanager
-async def fleet(
-    server: PostgresServer, ports: list[int], libraries: Iterable[str], groups: int, folder: Path
-) -> AsyncIterator[Fleet]:
-    """Start replicas at these ports, and a process of clients for each library, with so many groups each."""
+async def fleet(setting: Setting, folder: Path) -> AsyncIterator[Fleet]:
+    """Start an engine, nodes, and a process of clients for each library."""
     async with AsyncExitStack() as stack:
-        replicas, clients = [], []
-        for port in ports:
-            way = await stack.enter_async_context(BlackHole(server.port))
-            command = [sys.executable, str(EXAMPLE), server.conninfo_by(way.port), str(port)]
-            replicas.append(Replica(command, f"replica at {port}", folder / f"{port}.log", port=port, to_database=way))
-        for library in libraries:
-            ways = [await stack.enter_async_context(BlackHole(port)) for port in ports]
-            for replica, way in zip(replicas, ways, strict=True):
-                replica.from_clients.append(way)
-            names = [f"{library}-{number}" for number in range(groups)]
+        await setting.open(stack)
+        nodes, places = [], []
+        for number in range(NODES):
+            reserved = FreePorts()
+            stack.callback(reserved.give_back)
+            ports = setting.ports(reserved)
+            from_clients = {
+                library: await stack.enter_async_context(BlackHole(port))
+                for library, port in zip(setting.libraries, ports, strict=True)
+            }
+            told = {library: way.port for library, way in from_clients.items()}
+            command, log = setting.command(number, ports, told), folder / f"node-{number}.log"
+            to_engine = setting.to_engine(number)
+            nodes.append(Node(command, f"node {number}", log, to_engine=to_engine, from_clients=from_clients))
+            places.append(dict(zip(setting.libraries, ports, strict=True)))
+        clients = []
+        for library in setting.libraries:
+            ways = [node.from_clients[library] for node in nodes]
+            names = [f"{library}-{number}" for number in range(setting.groups_each)]
             path = folder / f"{library}.journal"
             command = [sys.executable, "-m", "tests.cluster.chaos.client", library, str(path), ",".join(names)]
-            command.append(",".join(f"{port}={way.port}" for port, way in zip(ports, ways, strict=True)))
+            command.append(",".join(f"{place[library]}={way.port}" for place, way in zip(places, ways, strict=True)))
             log = folder / f"{library}.log"
             clients.append(
                 Clients(command, f"clients with {library}", log, groups=names, ways=ways, reader=Reader(path))
             )
-        programs: list[Program] = [*replicas, *clients]
+        programs: list[Program] = [*nodes, *clients]
         try:
             for program in programs:
                 program.start()
-            yield Fleet(server, replicas, clients)
+            yield Fleet(setting.servers, nodes, clients)
         finally:
             for program in programs:
                 program.close()

@@ -16,20 +16,16 @@ from typing import NamedTuple
 
 from attrs import define, field
 
-from groupcoord.conformance.free_ports import FreePorts
 from tests.cluster.black_hole import BlackHole
-from tests.storage.sql.postgres_server import PostgresServer
 
-from .client import LIBRARIES, Client, post_with_http_client
+from .client import Client
 from .journals import BROKEN, SHARDS, Journal, Reader, Record
-from .processes import Clients, Fleet, Program, Replica, fleet
+from .processes import Clients, Fleet, Node, Program, Server, Setting, fleet
 
-GROUPS_EACH = 12
 AGAIN_S, WAIT_S = 0.05, 120.0
 SHORT_S = (0.3, 1.2, 2.0, 4.0)
 """How long something is stopped, or cut off: shorter and longer than a lease, and than what others wait."""
 
-DOWN_S = 1.0
 PAUSE_S = (0.5, 1.5)
 SECOND_EVERY = 3
 """After so many faults two come at a time."""
@@ -94,12 +90,12 @@ class Chaos:
             self.look()
 
     def start_who_has_ended(self) -> None:
-        """Start a program again that has ended by itself: a replica does that which finds no database at its start.
+        """Start a program again that has ended by itself: a node does that which finds no engine at its start.
 
         Raises:
             LostError: these were clients.
         """
-        for program in (*self.fleet.replicas, *self.fleet.clients):
+        for program in (*self.fleet.nodes, *self.fleet.clients):
             if not program.lock.locked() and not program.is_alive():
                 if program in self.fleet.clients:
                     raise LostError(f"{program.name}: it has ended")
@@ -158,89 +154,87 @@ class Chaos:
         await asyncio.sleep(seconds)
         return f"{seconds} s"
 
-    async def database_killed(self) -> str:
-        """Kill the database, and start it again."""
-        async with self.fleet.database_lock:
-            await asyncio.to_thread(self.fleet.server.kill)
-            await asyncio.sleep(DOWN_S)
-            await asyncio.to_thread(self.fleet.server.start)
-        return f", started again after {DOWN_S} s"
-
-    async def database_stopped(self) -> str:
-        """Stop the database for a while."""
-        async with self.fleet.database_lock:
-            self.fleet.server.send(signal.SIGSTOP)
+    async def server_killed(self, server: Server) -> str:
+        """Kill one of the engine's servers, and start it again."""
+        async with server.lock:
+            await asyncio.to_thread(server.kill)
             told = await self._wait()
-            self.fleet.server.send(signal.SIGCONT)
+            await asyncio.to_thread(server.start)
+        return f", started again after {told}"
+
+    async def server_stopped(self, server: Server) -> str:
+        """Stop one of the engine's servers for a while."""
+        async with server.lock:
+            server.send(signal.SIGSTOP)
+            told = await self._wait()
+            server.send(signal.SIGCONT)
         return f" for {told}"
 
-    async def to_a_replica(self, happens: Callable[[Replica], Awaitable[str]]) -> Happened:
-        """Let something happen to one of the replicas."""
-        return Happened(await happens(self.chance.choice(self.fleet.replicas)))
+    async def to_a_node(self, happens: Callable[[Node], Awaitable[str]]) -> Happened:
+        """Let something happen to one of the nodes."""
+        return Happened(await happens(self.chance.choice(self.fleet.nodes)))
 
     async def to_clients(self, happens: Callable[[Clients], Awaitable[str]]) -> Happened:
         """Let something happen to one of the processes of clients."""
         clients = self.chance.choice(self.fleet.clients)
         return Happened(await happens(clients), clients.groups)
 
-    async def to_the_database(self, happens: Awaitable[str]) -> Happened:
-        """Let something happen to the database."""
-        return Happened(await happens)
+    async def to_a_server(self, happens: Callable[[Server], Awaitable[str]]) -> Happened:
+        """Let something happen to one of the engine's servers."""
+        return Happened(await happens(self.chance.choice(self.fleet.servers)))
 
 
 FAULTS: dict[str, Callable[[Chaos], Awaitable[Happened]]] = {
-    "a replica is killed": lambda chaos: chaos.to_a_replica(chaos.killed),
+    "a node is killed": lambda chaos: chaos.to_a_node(chaos.killed),
     "clients are killed": lambda chaos: chaos.to_clients(chaos.killed),
-    "the database is killed": lambda chaos: chaos.to_the_database(chaos.database_killed()),
-    "a replica is stopped": lambda chaos: chaos.to_a_replica(chaos.stopped),
+    "a server of the engine is killed": lambda chaos: chaos.to_a_server(chaos.server_killed),
+    "a node is stopped": lambda chaos: chaos.to_a_node(chaos.stopped),
     "clients are stopped": lambda chaos: chaos.to_clients(chaos.stopped),
-    "the database is stopped": lambda chaos: chaos.to_the_database(chaos.database_stopped()),
-    "a replica is cut off from the database": lambda chaos: chaos.to_a_replica(
-        lambda replica: chaos.cut_off([replica.to_database])
-    ),
-    "a replica is cut off from clients": lambda chaos: chaos.to_a_replica(
-        lambda replica: chaos.cut_off(replica.from_clients)
+    "a server of the engine is stopped": lambda chaos: chaos.to_a_server(chaos.server_stopped),
+    "a node is cut off from the engine": lambda chaos: chaos.to_a_node(lambda node: chaos.cut_off(node.to_engine)),
+    "a node is cut off from clients": lambda chaos: chaos.to_a_node(
+        lambda node: chaos.cut_off(list(node.from_clients.values()))
     ),
     "clients are cut off": lambda chaos: chaos.to_clients(lambda clients: chaos.cut_off(clients.ways)),
-    "the database is cut off": lambda chaos: chaos.to_the_database(
-        chaos.cut_off([replica.to_database for replica in chaos.fleet.replicas])
-    ),
-    "a replica is ended in order": lambda chaos: chaos.to_a_replica(
-        lambda replica: chaos.killed(replica, signal.SIGTERM)
+    "a server of the engine is cut off": lambda chaos: chaos.to_a_server(lambda server: chaos.cut_off(server.ways)),
+    "a node is ended in order": lambda chaos: chaos.to_a_node(lambda node: chaos.killed(node, signal.SIGTERM)),
+    "a server of the engine is cut off from its fellows": lambda chaos: chaos.to_a_server(
+        lambda server: chaos.cut_off(server.fellows)
     ),
 }
+"""The last is nothing where a server has no fellows."""
 
 
-async def run(server: PostgresServer, faults: int, seed: int, folder: Path, say: Callable[[str], None]) -> Chaos:
+def kinds(servers: Sequence[Server]) -> list[str]:
+    """Return what can happen where these are the engine's servers."""
+    return list(FAULTS) if len(servers) > 1 else list(FAULTS)[:-1]
+
+
+async def run(setting: Setting, faults: int, seed: int, folder: Path, say: Callable[[str], None]) -> Chaos:
     """Let so many things happen, then see that everything is there, and return what was seen.
 
     Raises:
         LostError: something isn't, or groups stand still.
     """
-    first, second = FreePorts(), FreePorts()
-    ports = [first.first, first.first + 1, second.first]
-    kinds = itertools.cycle(FAULTS)
-    try:
-        async with fleet(server, ports, LIBRARIES, GROUPS_EACH, folder) as all_there:
-            chaos = Chaos(all_there, random.Random(seed))
-            await chaos.until_all_are_answered()
-            while chaos.counts.total() < faults:
-                if chaos.counts.total() % SECOND_EVERY == SECOND_EVERY - 1 and chaos.counts.total() + 1 < faults:
-                    await chaos.two(next(kinds), next(kinds))
-                else:
-                    await chaos.one(next(kinds))
-                say(f"{chaos.counts.total()} faults")
-            for clients in all_there.clients:
-                await clients.end(signal.SIGKILL)
-            chaos.look()
-            await asyncio.to_thread(see_that_all_is_there, chaos.records, ports, folder)
-    finally:
-        first.give_back()
-        second.give_back()
+    async with fleet(setting, folder) as all_there:
+        chaos = Chaos(all_there, random.Random(seed))
+        todo = itertools.cycle(kinds(all_there.servers))
+        await chaos.until_all_are_answered()
+        while chaos.counts.total() < faults:
+            if chaos.counts.total() % SECOND_EVERY == SECOND_EVERY - 1 and chaos.counts.total() + 1 < faults:
+                await chaos.two(next(todo), next(todo))
+            else:
+                await chaos.one(next(todo))
+            say(f"{chaos.counts.total()} faults")
+        for clients in all_there.clients:
+            await clients.end(signal.SIGKILL)
+        chaos.look()
+        ways = {number: node.from_clients[setting.libraries[0]].port for number, node in enumerate(all_there.nodes)}
+        await asyncio.to_thread(see_that_all_is_there, chaos.records, setting.libraries[0], ways, folder)
     return chaos
 
 
-def see_that_all_is_there(records: dict[str, Record], ports: list[int], folder: Path) -> None:
+def see_that_all_is_there(records: dict[str, Record], library: str, ways: dict[int, int], folder: Path) -> None:
     """Ask for every position of every group.
 
     Raises:
@@ -249,7 +243,7 @@ def see_that_all_is_there(records: dict[str, Record], ports: list[int], folder: 
     path = folder / "verdict"
     journal, deadline_s = Journal(path), time.monotonic() + WAIT_S
     for group, record in records.items():
-        client = Client(group, journal, record, post_with_http_client, {port: port for port in ports})
+        client = Client(group, journal, record, library, ways)
         for shard in range(SHARDS):
             while not client.look(shard):
                 if time.monotonic() > deadline_s:
@@ -260,7 +254,7 @@ def see_that_all_is_there(records: dict[str, Record], ports: list[int], folder: 
             raise LostError(f"{line.group}: {line.words}")
 
 
-def run_chaos(server: PostgresServer, faults: int, seed: int, say: Callable[[str], None] = lambda _: None) -> Chaos:
+def run_chaos(setting: Setting, faults: int, seed: int, say: Callable[[str], None] = lambda _: None) -> Chaos:
     """Do as :func:`run` in an event loop of its own.
 
     Raises:
@@ -268,7 +262,7 @@ def run_chaos(server: PostgresServer, faults: int, seed: int, say: Callable[[str
     """
     folder = Path(tempfile.mkdtemp(prefix="groupcoord-chaos-"))
     try:
-        chaos = asyncio.run(run(server, faults, seed, folder, say))
+        chaos = asyncio.run(run(setting, faults, seed, folder, say))
     except LostError as error:
         raise LostError(f"{error}; see {folder}") from error
     shutil.rmtree(folder)
