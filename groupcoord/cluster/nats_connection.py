@@ -28,6 +28,7 @@ WATCH_S, PONG_S, MISSES_MAX = 0.25, 0.5, 2
 """How often a server is asked whether it is there, how long it may take, and how often in a row it may not answer."""
 
 CLOSING_S = 1.0
+_FOR_EVER_S = 10**6
 
 SCHEMES = ("nats://", "tls://")
 _PORT = 4222
@@ -152,7 +153,7 @@ class _Connection:
         self._inbox = ""
         self._count = 0
         self._watching: asyncio.Task[None] | None = None
-        self._patience: dict[str, Any] = {"timeout": PONG_S}  # seconds of nats-py are whole ones, if one believes it
+        self._ping: asyncio.Task[None] | None = None
 
     async def open(self, options: Mapping[str, Any]) -> None:
         """Connect."""
@@ -199,22 +200,21 @@ class _Connection:
         with suppress(Exception):
             async with asyncio.timeout(CLOSING_S):
                 await self.client.close()
+        if self._ping is not None:
+            self._ping.cancel()
 
     async def _watch(self) -> None:
         """See that the server is there."""
-        misses = 0
-        while misses < MISSES_MAX:
-            try:
-                await self.client.flush(**self._patience)
-            except TimeoutError:
-                misses += 1
-                continue
-            except Exception as error:
-                self.lose(repr(error))
-                return
-            misses = 0
+        while True:
+            # Nobody may stop waiting for an answer that can still come: nats-py would read nothing after that.
+            self._ping = asking = asyncio.create_task(self.client.flush(_FOR_EVER_S))
+            for _ in range(MISSES_MAX):  # a process that was held up finds its patience at an end, and then the answer
+                await asyncio.wait((asking,), timeout=PONG_S)
+            if not asking.done():
+                return self.lose(f"no answer for {PONG_S * MISSES_MAX} s")
+            if (error := asking.exception()) is not None:
+                return self.lose(repr(error))
             await asyncio.sleep(WATCH_S)
-        self.lose(f"no answer for {PONG_S * MISSES_MAX} s")
 
     async def _replied(self, message: Msg) -> None:
         asked = self._asked.get(message.subject.rpartition(".")[2])

@@ -89,13 +89,17 @@ class NatsServers:
         """Start all, and wait until JetStream has a leader."""
         for number in range(len(self)):
             self.start(number)
+        self.wait_until_ready()
+        return self
+
+    def wait_until_ready(self) -> None:
+        """Wait until each knows JetStream's leader."""
         deadline_s = time.monotonic() + START_S
         while not all(self._is_ready(monitor) for monitor in self.monitors):
             if time.monotonic() > deadline_s:
                 self.close()
                 raise NoServerError("JetStream has no leader")
             time.sleep(0.05)
-        return self
 
     def start(self, number: int) -> None:
         """Start one."""

@@ -15,6 +15,11 @@ def _bootstrap(ways: dict[int, int]) -> list[str]:
     return [f"127.0.0.1:{way}" for way in ways.values()]
 
 
+def _number(error: Any) -> int:
+    """Return the number of an error of kafka-python; 0: it has none."""
+    return int(getattr(error, "errno", 0) or 0)
+
+
 class ConfluentLibrary:
     """A consumer of librdkafka that is no member."""
 
@@ -90,6 +95,7 @@ class KafkaPythonLibrary:
                     retry_backoff_ms=50,
                     reconnect_backoff_max_ms=500,
                     bootstrap_timeout_ms=int(ANSWER_S * 1_000),
+                    api_version=(2, 8),  # else it guesses an old one when a way has nobody at its end
                 )
                 return
             except Exception:  # nobody is there yet
@@ -104,7 +110,7 @@ class KafkaPythonLibrary:
         try:
             self._consumer.commit(offsets, timeout_ms=int(ANSWER_S * 1_000))
         except KafkaError as error:
-            self._refused(getattr(error, "errno", 0) or 0)
+            self._refused(_number(error))
             return False
         return True
 
@@ -116,7 +122,7 @@ class KafkaPythonLibrary:
         try:
             found = self._consumer.committed(TopicPartition(TOPIC, shard), timeout_ms=int(ANSWER_S * 1_000))
         except KafkaError as error:
-            self._refused(getattr(error, "errno", 0) or 0)
+            self._refused(_number(error))
             return None
         return -1 if found is None else int(found)
 
