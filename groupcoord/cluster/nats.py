@@ -231,11 +231,18 @@ class NatsSlotLog:
 
     async def _publish(self, stream: str, subject: str, payload: bytes, headers: dict[str, str] | None = None) -> int:
         """Put a message into a stream, which is made if it isn't there, and return its number."""
+        is_new = False
         while True:
-            (reply,) = await self._connections.ask(subject, payload, headers, answer_s=ANSWER_S)
+            try:
+                (reply,) = await self._connections.ask(subject, payload, headers, answer_s=ANSWER_S)
+            except SlotLogError:
+                if not is_new:  # one that was just made may be without a leader for a while, who answers
+                    raise
+                continue
             if _status(reply) != "503":
                 break
             await self._make_stream(stream)
+            is_new = True
             await asyncio.sleep(AGAIN_S)  # it is there, but not everywhere yet
         answer = json.loads(reply.data)
         if "error" in answer:

@@ -22,7 +22,7 @@ from .client import Client
 from .journals import BROKEN, SHARDS, Journal, Reader, Record
 from .processes import Clients, Fleet, Node, Program, Server, Setting, fleet
 
-AGAIN_S, WAIT_S = 0.05, 120.0
+AGAIN_S, WAIT_S = 0.05, 300.0
 SHORT_S = (0.3, 1.2, 2.0, 4.0)
 """How long something is stopped, or cut off: shorter and longer than a lease, and than what others wait."""
 
