@@ -132,6 +132,14 @@ class NatsServers:
                     return number
         return None
 
+    def memory_mib(self) -> list[float]:
+        """Return how much memory each takes, in MiB."""
+        found = []
+        for monitor in self.monitors:
+            with urlopen(f"{monitor}/varz", timeout=2) as answer:
+                found.append(json.load(answer)["mem"] / 2**20)
+        return found
+
     def close(self) -> None:
         """Kill all, and forget everything."""
         for number in range(len(self)):
