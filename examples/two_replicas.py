@@ -10,7 +10,7 @@ A worker beats every few seconds, with the epoch that it was told last and with 
 asks one replica after the other until one answers with 200. 503 means that nobody coordinates there. An answer counts
 from when the worker asked: one whose last answer is older than the session time-out stops its work.
 
-Kill the one that coordinates, or stop it (SIGSTOP): two seconds later the other one knows all that it has promised.
+Kill the one that coordinates, or stop it (SIGSTOP): a second later the other one knows all that it has promised.
 When a stopped one goes on, its first word is 503. SIGTERM hands the log over at once.
 """
 
@@ -30,8 +30,8 @@ from groupcoord.messages import ConsumerGroupHeartbeat, TopicPartitions
 from groupcoord.storage.sql import BatchingLogStore, PostgresLogStore
 
 SHARDS, COUNT = UUID(int=8), 8
-LEASE_MS, ASK_S = 1_000, 0.1
-"""How long the other one waits at most: a lease, and until it asks again."""
+LEASE_MS, ASK_S = 600, 0.05
+"""How long the other one waits at most: a lease, and until it asks again, twice. A worker's session is far longer."""
 BODY_BYTES_MAX = 65_536
 
 
@@ -79,7 +79,7 @@ class Replica:
             return False
 
     async def coordinate(self, store: BatchingLogStore) -> None:
-        config = Config(offsets_topic_num_partitions=4, group_consumer_assignment_interval_ms=0)
+        config = Config(offsets_topic_num_partitions=1, group_consumer_assignment_interval_ms=0)
         core = GroupCoordinator(config=config, log_store=store, topics=Shards())
         try:
             async with AsyncCoordinator(core) as self.coordinator:

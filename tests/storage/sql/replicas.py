@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -95,11 +96,16 @@ class Replicas:
     def __init__(self, conninfo: str, lease_ms: int) -> None:
         self._conninfo, self._lease_ms = conninfo, lease_ms
         self._ports = FreePorts()
-        self.active = self._start(self._ports.first)
-        told = self.active.wait_until_it_coordinates()
-        self.epoch, self.owned = told["epoch"], told["shards"]
-        self.standby = self._start(self._ports.first + 1)
-        self._wait_for_standby()
+        with ExitStack() as stack:
+            stack.callback(self._ports.give_back)
+            self.active = self._start(self._ports.first)
+            stack.callback(lambda: self.active.close())
+            told = self.active.wait_until_it_coordinates()
+            self.epoch, self.owned = told["epoch"], told["shards"]
+            self.standby = self._start(self._ports.first + 1)
+            stack.callback(lambda: self.standby.close())
+            self._wait_for_standby()
+            self._closing = stack.pop_all()
 
     def change(self, number: signal.Signals) -> tuple[float, dict[str, Any]]:
         """Send a signal to the active one; return how long it took until the other one answered, and what."""
@@ -139,9 +145,7 @@ class Replicas:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for replica in (self.active, self.standby):
-            replica.close()
-        self._ports.give_back()
+        self._closing.close()
 
 
 def main() -> None:

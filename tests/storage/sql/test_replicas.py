@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import runpy
 import signal
 
 import pytest
 
+from groupcoord.storage.sql.store import CLOCK_RATE_MARGIN
+
 from .postgres_server import PostgresServer
-from .replicas import Replicas
+from .replicas import EXAMPLE, Replicas
 
 LEASE_MS = 300
+WAIT_MAX_S = 1
+
+
+def test_the_one_that_stands_by_waits_less_than_a_second() -> None:
+    """A lease, and until it asks again, before and after: that leaves a second of two for loading and answering."""
+    names = runpy.run_path(str(EXAMPLE))
+    assert names["LEASE_MS"] / 1_000 * CLOCK_RATE_MARGIN + 2 * names["ASK_S"] < WAIT_MAX_S
 
 
 @pytest.mark.ci
