@@ -327,6 +327,22 @@ def test_a_share_coordinator_out_of_reach_is_asked_again(world: SharingWorld, *,
     assert world.broker.next_deadline_ms() != world.clock.now_ms()
 
 
+def test_who_waits_is_told_why_records_can_not_be_known(world: SharingWorld) -> None:
+    """A fetch that waits for a share-partition's state ends when that can't be read, and doesn't ask anew."""
+    world.produce(1)
+    coordinator = world.broker._share.coordinator
+    assert coordinator is not None
+    for index in range(coordinator.partition_count):
+        coordinator.unload(index)
+    ann = world.client()
+    assert ann.fetch(60_000) is None
+    for pause_ms in (1_000, 2_000, 4_000):
+        world.pass_time(pause_ms)
+        assert ann.fetched() is None
+    world.pass_time(8_000)
+    assert ann.fetched() is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
 def test_no_more_is_read_than_is_wanted(world: SharingWorld) -> None:
     """However many bytes somebody wants: batches behind the last record that it may have are not read."""
     for _ in range(5):

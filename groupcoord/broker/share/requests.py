@@ -88,6 +88,7 @@ class _Fetching:
         permissions: what the asker may do.
         deadline_ms: until when it waits.
         outcomes: what is to be told, by partition, in the order in which they are read.
+        refused: why partitions can't be used that it has waited for: they are not asked for again.
     """
 
     session: ShareSession
@@ -95,6 +96,7 @@ class _Fetching:
     permissions: Permissions
     deadline_ms: int
     outcomes: dict[SharedPartition, _Outcome] = field(factory=dict)
+    refused: dict[SharedPartition, ErrorCode] = field(factory=dict)
 
 
 class ShareRequests:
@@ -251,6 +253,8 @@ class ShareRequests:
                     each.waiting[awaited.come] = None
                 yield awaited
                 _unwatch(watched, awaited)
+                failed = ((partition, each.error_code) for partition, each in led.items())
+                fetching.refused.update(one for one in failed if one[1] is not ErrorCode.NONE)
         finally:
             if awaited is not None:
                 _unwatch(watched, awaited)
@@ -263,17 +267,19 @@ class ShareRequests:
         for number, partition in enumerate(session.rotated(fetching.request.share_session_epoch), 1):
             if number % PORTION == 0:
                 yield None
-            topic = self._find(partition, session.partitions.get(partition, ""), fetching.permissions)
-            found = (
-                topic
-                if isinstance(topic, ErrorCode)
-                else self.partitions.lead(SharePartitionKey(session.group_id, *partition), topic)
-            )
+            found = fetching.refused.get(partition) or self._lead(partition, fetching)
             error_code = found if isinstance(found, ErrorCode) else found.error_code
             fetching.outcomes[partition] = _Outcome(error_code)
             if isinstance(found, LedPartition) and error_code is ErrorCode.NONE:
                 led[partition] = found
         return led
+
+    def _lead(self, partition: SharedPartition, fetching: _Fetching) -> LedPartition | ErrorCode:
+        session = fetching.session
+        topic = self._find(partition, session.partitions.get(partition, ""), fetching.permissions)
+        if isinstance(topic, ErrorCode):
+            return topic
+        return self.partitions.lead(SharePartitionKey(session.group_id, *partition), topic)
 
     def _find(self, partition: SharedPartition, name: str, permissions: Permissions) -> Topic | ErrorCode:
         topic = self._data.topics.get_by_id(partition.topic_id)
