@@ -84,6 +84,7 @@ class NatsSlotLog:
         self._connections = NatsConnections(self._address)
         self._name = name
         self._heard: dict[str, tuple[int, float]] = {}
+        self._written_s = 0.0
 
     async def __aenter__(self) -> NatsSlotLog:
         await self.open()
@@ -167,10 +168,12 @@ class NatsSlotLog:
         A beat that is heard for the first time is as old as the clock of the servers says; from then on it ages by this
         process's, so that servers whose clocks differ don't make nodes seem dead when the stream gets another leader.
         """
+        began_s = time.monotonic()
         try:
             return await self._beat(node_id, content)
         except (asyncio.CancelledError, SlotLogError):
-            self._connections.leave()  # perhaps this server is cut off from the others
+            if self._written_s < began_s:  # perhaps this server is cut off from the others, and nothing can be written
+                self._connections.leave()
             raise
 
     async def _beat(self, node_id: str, content: bytes) -> list[Beat]:
@@ -213,6 +216,7 @@ class NatsSlotLog:
             try:
                 if await self._ask_api(f"STREAM.INFO.{stream}") is None:
                     await self._ask_api(f"STREAM.CREATE.{stream}", wanted)
+                    self._written_s = time.monotonic()
                 return
             except _RefusedError as error:
                 if error.code != _NOT_NOW:
@@ -247,6 +251,7 @@ class NatsSlotLog:
         answer = json.loads(reply.data)
         if "error" in answer:
             raise _RefusedError(answer["error"])
+        self._written_s = time.monotonic()
         return int(answer["seq"])
 
     async def _get(self, stream: str, wanted: Mapping[str, Any]) -> list[Msg]:

@@ -289,6 +289,28 @@ def test_a_server_that_is_cut_off_is_left(three_nats: NatsServers) -> None:
 
 
 @pytest.mark.ci
+def test_a_beat_that_is_late_ends_no_connection_by_which_others_write(nats: NatsServers) -> None:
+    """Else a server that is busy with many puts would lose all of them with the first beat that waits behind them."""
+
+    async def act() -> None:
+        async with NatsSlotLog(nats.url, name="busy") as slot_log:
+            client = await slot_log._connections.client()
+            for slot in range(1_000):
+                beating = asyncio.create_task(slot_log.beat("a", b"x" * 1_000_000))
+                await asyncio.sleep(0)
+                assert await slot_log.put(0, slot, b"x") is None
+                is_late = not beating.done()
+                beating.cancel()
+                await asyncio.wait((beating,))
+                if is_late:
+                    break
+            assert is_late
+            assert await slot_log._connections.client() is client
+
+    asyncio.run(act())
+
+
+@pytest.mark.ci
 @pytest.mark.parametrize("what", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_leader_that_dies_loses_nothing(what: signal.Signals) -> None:
     """A put that nobody answers is put again, and is there once; all that was acknowledged before it is, too."""
