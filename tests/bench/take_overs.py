@@ -21,7 +21,8 @@ from typing import Any
 
 from groupcoord.conformance.client import Client, NoResponseError
 from groupcoord.conformance.free_ports import FreePorts
-from groupcoord.conformance.targets import ConnectionClosedError, SocketServer
+from groupcoord.conformance.sockets import SocketServer
+from groupcoord.conformance.targets import ConnectionClosedError
 from tests.cluster.nats_servers import NatsServers
 from tests.storage.sql.postgres_server import PostgresServer
 
