@@ -79,7 +79,7 @@ def page(cards: Sequence[Card], clients: Collection[str]) -> str:
         "and `python -m tests.exam.report_cards FOLDER` makes this page.",
         "Each scenario was played once, on a machine with two cores that was very busy with other work:",
         "what depends on moments may come out otherwise the next time.",
-        "Where most scenarios are missing, the exam was broken off, since all failed in the same way.",
+        "Where scenarios are missing, the exam was broken off: since all failed in the same way, or for lack of time.",
         "A failure is one of the program as documented, with the settings that it has by default,",
         "and not always a bug of the client; what is known of why is behind the links.",
         "",
