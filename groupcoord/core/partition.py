@@ -277,13 +277,16 @@ class Partition:
             waiting += group.take_waiting()
         return waiting
 
-    def unload(self, now_ms: int, error_code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
-        """Stop coordinating: appends in flight fail with ``error_code``, then what waits is told NOT_COORDINATOR.
+    def fail_appends(self, now_ms: int, error_code: ErrorCode) -> None:
+        """Nobody will hear any more what has become of the appends in flight.
 
         Requests that wait for a write of their group are to be taken before.
         """
         for entry in list(self.writer.in_flight):
             self.append_failed(entry.number, error_code, now_ms)
+
+    def unload(self, now_ms: int) -> None:
+        """Stop coordinating, when no appends are in flight: what waits is told NOT_COORDINATOR."""
         for group in self._context.groups.values():
             self._context.disarm(group)
             self._effects.replies += group.refuse_waiting(ErrorCode.NOT_COORDINATOR)

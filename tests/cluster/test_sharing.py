@@ -233,6 +233,22 @@ def test_who_loses_a_log_partition_writes_nothing_more_there_while_its_appends_f
     assert owners(nodes)[partition] == other.name
 
 
+def test_who_was_stopped_tells_nothing_of_a_group_that_was_being_made() -> None:
+    """Whether the group exists is another's to say: here it is unloaded, and its making has not failed."""
+    nodes = cluster("a", "b")
+    partition, name = next(iter(owners(nodes).items()))
+    (stopped,) = [node for node in nodes if node.name == name]
+    (other,) = [node for node in nodes if node is not stopped]
+    stopped.core.observe()
+    group_id = group_in(stopped, partition)
+    stopped.core.submit(commit(group_id, 7))
+    other.clock.advance(DEAD_MS)
+    other.run()
+    stopped.run()
+    assert partition not in stopped.store.owned
+    assert [event for event in stopped.core.take_events() if event.group_id == group_id] == []
+
+
 def test_a_long_log_becomes_a_snapshot() -> None:
     """What later commits have replaced is gone from the slots, and whoever takes over finds what counts."""
     nodes = cluster("a", "b", snapshot_bytes_min=5_000)
