@@ -72,9 +72,14 @@ class ShareRecords:
             self.figures.done_ms.append(now_ms - self._shared.written_ms[topic.topic_id, key.partition][offset])
 
     def are_done(self) -> bool:
-        """Tell whether all records of topics that there are were accepted, or given up."""
+        """Tell whether all records of topics that there are were accepted, or given up.
+
+        A record is given up as soon as its last lock is over, whatever the log says (as in Kafka, where such a write is
+        not tried again): then only its leader knows, and forgets it with the process.
+        """
         ends = {key: self._shared.end_offset(key) for key in self._shared.keys_of(self._group_id, self._topics)}
-        are_done = all(self._shared.unfinished(key, end_offset) is None for key, end_offset in ends.items())
+        left = {key: end for key, end in ends.items() if self._shared.unfinished(key, end) is not None}
+        are_done = all(self._shared.start_offset(key) >= end for key, end in left.items())
         if are_done:
-            self._shared.worked_off.update(ends)
+            self._shared.worked_off.update({key: end for key, end in ends.items() if key not in left})
         return are_done

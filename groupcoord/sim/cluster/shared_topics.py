@@ -188,6 +188,13 @@ class SharedTopics:
             offset = max(offset, batch.last_offset + 1)
         return offset if offset < end_offset else None
 
+    def start_offset(self, key: SharePartitionKey) -> int:
+        """Return where the records begin that the leader of a share-partition has not done with; -1: it knows none."""
+        topic = self.registry.get_by_id(key.topic_id)
+        server = None if topic is None else self.servers.get(self.leader_of(topic, key.partition))
+        known = None if server is None else server.requests.partitions.known(key)
+        return -1 if known is None or known.records is None else known.records.start_offset
+
     def keys_of(self, group_id: str, names: Iterable[str]) -> list[SharePartitionKey]:
         """Return the share-partitions of a group in those of some topics that there are."""
         topics = [topic for topic in map(self.registry.get, names) if topic is not None]
