@@ -96,6 +96,15 @@ def test_a_commit_that_a_deposed_owner_refuses() -> None:
     run_seed(69, options)
 
 
+@pytest.mark.ci
+def test_nothing_of_a_deposed_owner_gets_past_the_fence() -> None:
+    """A seed in which an append waited for a slow log while another node took it over, and was written all the same."""
+    options = swarm_options(3312)
+    assert options.cluster.lease_ms is not None
+    run = run_seed(3312, options)
+    assert run.failure is None, run.failure
+
+
 def test_scenarios_can_say_so() -> None:
     """A file names the lease and who stalls; a lease longer than a session is refused."""
     text = """\

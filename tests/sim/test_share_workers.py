@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from groupcoord.broker.share.leading import LedPartition, SharePartitions
 from groupcoord.core.share_partition.acknowledging import AcknowledgeType
 from groupcoord.core.share_partition.in_flight import FINISHED, RecordState
-from groupcoord.core.share_partition.partition import SharePartition
+from groupcoord.core.share_partition.partition import SharePartition, StateWrite
 from groupcoord.core.share_state.records import DeliveryState
 from groupcoord.sim import ScenarioError
 from groupcoord.sim.reports.comparison import Comparison
@@ -150,6 +151,18 @@ def test_the_laws_bite(monkeypatch: pytest.MonkeyPatch, name: str, method: Any, 
     failure = run(trouble).failure
     assert failure is not None
     assert message in failure
+
+
+def test_what_a_lock_that_was_over_has_given_up_need_not_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its leader has done with it, whatever the log says, and nobody writes it again (as in Kafka): that is rest."""
+    write = SharePartitions.write
+
+    def all_but_those_of_locks(self: SharePartitions, led: LedPartition, what: StateWrite, *done: Any) -> None:
+        if what.runs:
+            write(self, led, what, *done)
+
+    monkeypatch.setattr(SharePartitions, "write", all_but_those_of_locks)
+    assert figures(run(work='["100ms", "7s"]'))["redeliveries"] != (0,)
 
 
 def test_variants_of_workers_are_compared_by_their_records() -> None:

@@ -336,7 +336,8 @@ class NodeLog:
         waiting = self._waiting[partition]
         lost = list(waiting)
         waiting.clear()
-        written = self._log.survivors(partition, len(lost))
+        # Of what somebody writes who leads no more nothing gets past the fence of who does.
+        written = self._log.survivors(partition, len(lost)) if self._leads(partition) else 0
         for _, ticket, records in lost[:written]:
             self._log.write(partition, ticket, records)
         self._answers.append_failed(lost[0].ticket, error)

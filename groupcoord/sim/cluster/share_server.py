@@ -20,6 +20,7 @@ from groupcoord.config.group_settings import ShareGroupSettings
 from groupcoord.core.front.authorization import Permissions
 from groupcoord.core.messages.share_state import ShareStateRequest, ShareStateResponse
 from groupcoord.core.questions import AskShareCoordinator, ShareCoordinatorAnswered
+from groupcoord.core.share_state.records import SharePartitionKey
 from groupcoord.embedding.share_coordinator import ShareCoordinator, refuse_states
 from groupcoord.errors import ErrorCode
 from groupcoord.messages import Response
@@ -137,6 +138,11 @@ class ShareServer:
             if leads:
                 self.states.load(STATES, epoch)
         self.settle()
+
+    def start_offset(self, key: SharePartitionKey) -> int:
+        """Return where the records begin that it has not done with, as the leader; -1: it knows none."""
+        known = self.requests.partitions.known(key)
+        return -1 if known is None or known.records is None else known.records.start_offset
 
     def topic_deleted(self, topic: Topic) -> None:
         """A topic is gone."""

@@ -44,6 +44,9 @@ class SharingNode(Protocol):
     def topic_deleted(self, topic: Topic) -> None:
         """A topic is gone."""
 
+    def start_offset(self, key: SharePartitionKey) -> int:
+        """Return where the records begin that it has not done with, as the leader; -1: it knows none."""
+
 
 class SharedTopics:
     """What the nodes of a cluster share of topics: their logs, and the log of the states of share-partitions.
@@ -192,8 +195,7 @@ class SharedTopics:
         """Return where the records begin that the leader of a share-partition has not done with; -1: it knows none."""
         topic = self.registry.get_by_id(key.topic_id)
         server = None if topic is None else self.servers.get(self.leader_of(topic, key.partition))
-        known = None if server is None else server.requests.partitions.known(key)
-        return -1 if known is None or known.records is None else known.records.start_offset
+        return -1 if server is None else server.start_offset(key)
 
     def keys_of(self, group_id: str, names: Iterable[str]) -> list[SharePartitionKey]:
         """Return the share-partitions of a group in those of some topics that there are."""
