@@ -467,12 +467,11 @@ class GroupCoordinator(Forkable):
         self._settle(self.clock.now_ms())
 
     def _stop(self, partition: Partition, error_code: ErrorCode, status: PartitionStatus) -> None:
-        now_ms = self.clock.now_ms()
         for request, token in partition.take_waiting():
             self._router.refuse_unserved(request, token, ErrorCode.NOT_COORDINATOR)
-        partition.fail_appends(now_ms, error_code)
+        partition.fail_appends(self.clock.now_ms(), error_code)
         self._loader.forget_untold(partition.index)
-        partition.unload(now_ms)
+        partition.unload(self.clock.now_ms())
         self._loader.withdraw(partition, status)
 
     def close(self) -> None:
