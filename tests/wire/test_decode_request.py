@@ -23,11 +23,13 @@ from groupcoord.core.messages import (
     OffsetToCommit,
     SyncAssignment,
     SyncGroup,
+    SyncGroupResponse,
     TopicToCommit,
     TopicToFetch,
 )
 from groupcoord.core.records import ZERO_UUID
-from groupcoord.wire import RequestHeader, decode_request
+from groupcoord.errors import ErrorCode
+from groupcoord.wire import Answered, RequestHeader, decode_request
 from groupcoord.wire.broker_messages import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -112,6 +114,13 @@ def test_sync_group(version: int) -> None:
         "range" if version >= 5 else None,
         (SyncAssignment("member", b"\x01"), SyncAssignment("other", b"")),
     )
+
+
+@pytest.mark.parametrize("missing", ["protocol_type", "protocol_name"])
+def test_sync_group_without_its_protocol(missing: str) -> None:
+    """From version 5 on both have to be named, before anything else is looked at."""
+    refused = Answered(SyncGroupResponse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    assert decode(14, 5, group_id="", **{missing: None}) == refused
 
 
 @pytest.mark.parametrize("version", versions_of(12))
