@@ -27,6 +27,7 @@ def build(folder: Path) -> Path:
     """Build the test program."""
     registries.need("go")
     shutil.copy(SOURCE, folder)
+    folder.joinpath("go.mod").unlink(missing_ok=True)
     for words in (["mod", "init", "followers"], ["get", *MODULES], ["test", "-mod=mod", "-c", "-o", PROGRAM, "."]):
         registries.run(["go", *words], folder)
     return folder
@@ -38,7 +39,7 @@ def command(folder: Path, test: str, bootstrap: str) -> Command:
     return Command(words, folder, {"BOOTSTRAP": bootstrap})
 
 
-SUITE = Suite("followers", build, command, outcome_of_go)
+SUITE = Suite("followers", build, command, outcome_of_go, source=SOURCE)
 
 if __name__ == "__main__":
     run(SUITE)

@@ -71,14 +71,15 @@ def _parse(suite: Suite, arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def built(suite: Suite, cache: Path) -> Path:
-    """Return the folder that a suite's tests are run in, built if it isn't yet.
+    """Return the folder that a suite's tests are run in, built if it isn't yet, or if its source has changed since.
 
     Raises:
         UnavailableError: it can't be built here.
     """
     folder = cache / suite.name
     note = folder / BUILT
-    if note.exists():
+    is_old = suite.source is not None and note.exists() and note.stat().st_mtime < suite.source.stat().st_mtime
+    if note.exists() and not is_old:
         return Path(note.read_text("utf-8"))
     folder.mkdir(parents=True, exist_ok=True)
     print(f"{suite.name}: is fetched and built in {folder}", flush=True)

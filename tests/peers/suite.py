@@ -53,6 +53,7 @@ class Suite:
         outcome: reads what became of a test from its exit status and its output.
         settings: those of the broker that differ from the defaults, as ``key=value``.
         timeout_s: how long a test may take.
+        source: of this checkout, what is built; None: all of it is fetched.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Suite:
     outcome: Callable[[int, str], Outcome]
     settings: tuple[str, ...] = ()
     timeout_s: float = 100.0
+    source: Path | None = None
 
 
 def outcome_of_go(status: int, output: str) -> Outcome:

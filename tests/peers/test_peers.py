@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -111,17 +112,21 @@ def test_a_suite_that_can_not_be_built_is_skipped_in_one_line(
 
 
 def test_a_suite_is_built_once(tmp_path: Path) -> None:
-    """What was built is used again."""
-    times = []
+    """What was built is used again, until its source changes."""
+    times, source = [], tmp_path / "source"
+    source.touch()
 
     def build(folder: Path) -> Path:
         times.append(folder)
         return folder / "sources"
 
-    suite = Suite("scripted", build, franz_go.command, outcome_of_go)
+    suite = Suite("scripted", build, franz_go.command, outcome_of_go, source=source)
 
     assert [built(suite, tmp_path) for _ in range(2)] == [tmp_path / "scripted" / "sources"] * 2
     assert len(times) == 1
+    os.utime(source, (2**31, 2**31))
+    built(suite, tmp_path)
+    assert len(times) == 2
 
 
 @pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.name)
