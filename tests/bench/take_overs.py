@@ -113,12 +113,22 @@ class Groups:
         """Return what is told otherwise than it was acknowledged."""
         found = []
         for group, acknowledged in self._acknowledged.items():
-            body = {"group_id": group, "topics": [{"name": TOPIC, "partition_indexes": [0]}], "require_stable": False}
-            told = self.owners[group].ask("OffsetFetch", 7, body)
-            offset = told["topics"][0]["partitions"][0]["committed_offset"]
+            offset = next(told for told in self._told(group) if told is not None)
             if offset < acknowledged:
                 found.append(f"{group}: {offset} is told, {acknowledged} was acknowledged")
         return found
+
+    def _told(self, group: str) -> Iterator[int | None]:
+        """Yield what each node tells of a group, again and again; None: it doesn't, as another one has it."""
+        body = {"group_id": group, "topics": [{"name": TOPIC, "partition_indexes": [0]}], "require_stable": False}
+        began_s = time.monotonic()
+        while time.monotonic() < began_s + GIVE_UP_S:
+            for node in self._nodes:
+                told = node.ask("OffsetFetch", 7, body)
+                is_told = told is not None and told["error_code"] == "NONE" and told["topics"]
+                yield told["topics"][0]["partitions"][0]["committed_offset"] if is_told else None
+            time.sleep(AGAIN_S)
+        raise AssertionError(f"nobody tells of {group}")
 
 
 def told(what: str, times_s: Sequence[float]) -> str:

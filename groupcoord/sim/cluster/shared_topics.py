@@ -13,7 +13,14 @@ from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.config.group_settings import ShareGroupSettings
 from groupcoord.core.share_partition.in_flight import FINISHED
-from groupcoord.core.share_state.records import DeliveryState, SharePartitionKey, ShareSnapshot, ShareUpdate, StateBatch
+from groupcoord.core.share_state.records import (
+    NO_START_OFFSET,
+    DeliveryState,
+    SharePartitionKey,
+    ShareSnapshot,
+    ShareUpdate,
+    StateBatch,
+)
 from groupcoord.core.share_state.states import ShareStates
 from groupcoord.log_store import LogRecord
 from groupcoord.records.batches import frame_records, sized, varint
@@ -166,6 +173,9 @@ class SharedTopics:
         for entry in fresh:
             record: Any = entry.record
             self._states.apply(record, entry.offset)
+            if isinstance(record, ShareSnapshot) and record.start_offset == NO_START_OFFSET:
+                # Asked for again by who had no answer, as in Kafka: the group begins anew there.
+                self.worked_off.pop(record.key, None)
             if isinstance(record, ShareSnapshot | ShareUpdate):
                 self.on_written(record.key, record.state_batches)
                 for first, last, state, _ in record.state_batches:

@@ -17,7 +17,7 @@ from groupcoord.core.modern.group import ModernGroup
 from groupcoord.core.modern.state import FIRST_EPOCH
 from groupcoord.core.records import ZERO_UUID, GroupTombstone, OffsetTombstone
 from groupcoord.errors import ErrorCode
-from groupcoord.events import Cause, Event, GroupRemoved, MemberAdded, MemberRemoved, MemberReplaced
+from groupcoord.events import Cause, Event, GroupLoaded, GroupRemoved, MemberAdded, MemberRemoved, MemberReplaced
 from groupcoord.laws import (
     OwnerLaws,
     check_expiry,
@@ -198,8 +198,10 @@ class RunLaws:
         """Remember who is gone, and see that only the log's owner says so."""
         self._check_owner(node, event, [event.group_id])
         gone = self._gone[node.node_id]
-        if isinstance(event, GroupRemoved):
+        if isinstance(event, GroupRemoved | GroupLoaded):
+            # Who loses the log before it could say that a group is gone from it says only that all of it is lost.
             gone.pop(event.group_id, None)
+        if isinstance(event, GroupRemoved):
             self._remembered[node.node_id].discard(event.group_id)
             if event.cause is not Cause.UNLOAD:
                 # The next group of this name counts its generations anew.

@@ -141,6 +141,7 @@ class ShareLaws:
 
     def conclude(self) -> None:
         """In the end nothing was lost: each record was delivered, and then accepted or given up."""
+        self._shared.follow()
         for key, end_offset in self._shared.worked_off.items():
             unfinished, ledger = self._shared.unfinished(key, end_offset), self._ledger(key)
             require(unfinished is None, f"{unfinished} of {key} is lost")
