@@ -87,6 +87,8 @@ def swarm_options(seed: int) -> WorldOptions:
         groups=groups,
         faults=tuple(sorted(faults, key=lambda fault: fault.start_ms)),
         duration_ms=duration_ms,
+        # Workers that few are left of have a queue to work off, and of what was bad once they get one record at a time.
+        settle_ms=3_600_000 if workers else 900_000,
         law_interval_ms=chance.choice((0, 100, 1_000, 1_000)),
     )
 
