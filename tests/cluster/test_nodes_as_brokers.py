@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
@@ -183,15 +183,16 @@ def coordinators(bootstrap: str, groups: list[str]) -> dict[str, int]:
 
 
 def committed(bootstrap: str, group: str) -> int:
-    """Return what is committed."""
-    from confluent_kafka import Consumer, TopicPartition
+    """Return what is committed; asked again where the group is on its way to a node that is back."""
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    try:
-        offset: int = consumer.committed([TopicPartition(TOPIC, 0)], DEADLINE_S)[0].offset
-    finally:
-        consumer.close()
-    return offset
+    deadline_s = time.monotonic() + DEADLINE_S
+    with closing(Consumer({"bootstrap.servers": bootstrap, "group.id": group})) as consumer:
+        while True:
+            try:
+                return int(consumer.committed([TopicPartition(TOPIC, 0)], DEADLINE_S)[0].offset)
+            except KafkaException:
+                assert time.monotonic() < deadline_s
 
 
 def test_groups_outlive_their_nodes(nodes: Nodes) -> None:

@@ -118,11 +118,17 @@ class Node(Program):
 
     Attributes:
         to_engine: its ways to the engine's servers.
+        ports: where it listens, by library.
         from_clients: the ways of clients to it, by library.
     """
 
     to_engine: list[BlackHole] = field(kw_only=True)
+    ports: dict[str, int] = field(kw_only=True)
     from_clients: dict[str, BlackHole] = field(kw_only=True)
+
+    def way(self, library: str) -> tuple[int, int]:
+        """Return the port that it has for clients, and the one by which they get there."""
+        return self.ports[library], self.from_clients[library].port
 
 
 @define(eq=False)
@@ -177,7 +183,7 @@ async def fleet(setting: Setting, folder: Path) -> AsyncIterator[Fleet]:
     """Start an engine, nodes, and a process of clients for each library."""
     async with AsyncExitStack() as stack:
         await setting.open(stack)
-        nodes, places = [], []
+        nodes = []
         for number in range(NODES):
             reserved = FreePorts()
             stack.callback(reserved.give_back)
@@ -189,15 +195,16 @@ async def fleet(setting: Setting, folder: Path) -> AsyncIterator[Fleet]:
             told = {library: way.port for library, way in from_clients.items()}
             command, log = setting.command(number, ports, told), folder / f"node-{number}.log"
             to_engine = setting.to_engine(number)
-            nodes.append(Node(command, f"node {number}", log, to_engine=to_engine, from_clients=from_clients))
-            places.append(dict(zip(setting.libraries, ports, strict=True)))
+            own = dict(zip(setting.libraries, ports, strict=True))
+            name = f"node {number}"
+            nodes.append(Node(command, name, log, to_engine=to_engine, ports=own, from_clients=from_clients))
         clients = []
         for library in setting.libraries:
             ways = [node.from_clients[library] for node in nodes]
             names = [f"{library}-{number}" for number in range(setting.groups_each)]
             path = folder / f"{library}.journal"
             command = [sys.executable, "-m", "tests.cluster.chaos.client", library, str(path), ",".join(names)]
-            command.append(",".join(f"{place[library]}={way.port}" for place, way in zip(places, ways, strict=True)))
+            command.append(",".join("{}={}".format(*node.way(library)) for node in nodes))
             log = folder / f"{library}.log"
             clients.append(
                 Clients(command, f"clients with {library}", log, groups=names, ways=ways, reader=Reader(path))

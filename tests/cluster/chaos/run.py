@@ -229,7 +229,7 @@ async def run(setting: Setting, faults: int, seed: int, folder: Path, say: Calla
         for clients in all_there.clients:
             await clients.end(signal.SIGKILL)
         chaos.look()
-        ways = {number: node.from_clients[setting.libraries[0]].port for number, node in enumerate(all_there.nodes)}
+        ways = dict(node.way(setting.libraries[0]) for node in all_there.nodes)
         await asyncio.to_thread(see_that_all_is_there, chaos.records, setting.libraries[0], ways, folder)
     return chaos
 
