@@ -30,7 +30,7 @@ logger = logging.getLogger("groupcoord")
 ANSWER_S = 2.0
 """So long an answer is waited for: a stream without a leader gives none, and what it was asked is asked again."""
 
-API_S = 5.0
+API_S = 15.0
 """So long for what is seldom: making streams, and the like."""
 
 OPEN_S = 10.0
