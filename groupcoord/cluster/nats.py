@@ -15,12 +15,11 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
 
 from groupcoord.cluster.nats_connection import NatsAddress, NatsConnections
-from groupcoord.cluster.slot_log import Beat, Slot, SlotLogError
+from groupcoord.cluster.slot_log import Beat, ConnectedSlotLog, Slot, SlotLogError
 
 if TYPE_CHECKING:
     from nats.aio.msg import Msg
@@ -59,7 +58,7 @@ class _RefusedError(SlotLogError):
         self.code = int(error.get("err_code", 0))
 
 
-class NatsSlotLog:
+class NatsSlotLog(ConnectedSlotLog):
     """Has slots in streams of NATS JetStream (``pip install 'groupcoord[cluster]'``); ``async with`` opens it.
 
     A connection that is lost is opened anew at the next call, to another server if there is one; what was on its way is
@@ -85,15 +84,6 @@ class NatsSlotLog:
         self._name = name
         self._heard: dict[str, tuple[int, float]] = {}
         self._written_s = 0.0
-
-    async def __aenter__(self) -> NatsSlotLog:
-        await self.open()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def open(self) -> None:
         """Make the stream of beats if it isn't there, and say in the log what isn't safe for acknowledged records.

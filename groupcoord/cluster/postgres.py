@@ -12,10 +12,9 @@ import logging
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from groupcoord.cluster.slot_log import Beat, Slot, SlotLogError
+from groupcoord.cluster.slot_log import Beat, ConnectedSlotLog, Slot, SlotLogError
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -40,7 +39,7 @@ _OF_STANDBYS = ("local", "remote_write")
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,40}")
 
 
-class PostgresSlotLog:
+class PostgresSlotLog(ConnectedSlotLog):
     """Has slots in a table of PostgreSQL (``pip install 'groupcoord[postgres]'``). ``async with`` opens and closes it.
 
     A connection that is lost is opened anew at the next call; what was on its way is a :class:`SlotLogError`.
@@ -74,15 +73,6 @@ class PostgresSlotLog:
         self._turns = asyncio.Semaphore(connections_max)
         self._beat_turns = asyncio.Semaphore(1)  # who has much to write must be heard, too
         self._ending: set[asyncio.Task[Sequence[Any]]] = set()
-
-    async def __aenter__(self) -> PostgresSlotLog:
-        await self.open()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def open(self) -> None:
         """Make the tables that aren't there, and say in the log what keeps acknowledged records from being safe.

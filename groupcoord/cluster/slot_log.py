@@ -7,7 +7,9 @@ key has it, a stream that checks the expected last sequence, an object store wit
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import NamedTuple, Protocol, Self
 
 from groupcoord.errors import GroupcoordError
 
@@ -73,6 +75,31 @@ class SlotLog(Protocol):
 
     async def beat(self, node_id: str, content: bytes) -> list[Beat]:
         """Say something, and hear what each node has said last, this one included. Ages are by one clock for all."""
+
+
+class ConnectedSlotLog(ABC):
+    """An engine that is reached by connections: ``async with`` opens and closes it."""
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @abstractmethod
+    async def open(self) -> None:
+        """Connect, make what isn't there, and say in the log what keeps acknowledged records from being safe.
+
+        Raises:
+            SlotLogError: the engine can't be reached, or can't be worked with.
+        """
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close the connections."""
 
 
 class MemorySlotLog:

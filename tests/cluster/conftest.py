@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from groupcoord.cluster.nats import NatsSlotLog
-from groupcoord.cluster.postgres import PostgresSlotLog
 from tests.storage.sql.conftest import postgres as postgres
 
 from .engines import Engine
@@ -42,6 +40,4 @@ def three_nats() -> Iterator[NatsServers]:
 def engine(request: pytest.FixtureRequest) -> Engine:
     """An engine for slot logs."""
     servers = request.getfixturevalue(request.param)
-    if request.param == "postgres":
-        return Engine(PostgresSlotLog, servers.conninfo, 0)
-    return Engine(NatsSlotLog, servers.url, 0 if len(servers) == 1 else 5_000)
+    return Engine(servers.url_with("none"), 5_000 if request.param == "three_nats" else 0)

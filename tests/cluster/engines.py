@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from typing import Any
 
+from groupcoord.cli.replica_logs import slot_log_at
 from groupcoord.cluster.nats import NatsSlotLog
 from groupcoord.cluster.postgres import PostgresSlotLog
 from groupcoord.cluster.slot_log import SlotLog
@@ -18,14 +17,12 @@ class Engine:
     """Where slot logs can be had.
 
     Args:
-        kind: what makes one of a place and a name.
-        place: where the servers are.
+        url: where the servers are.
         lag_ms: for how long their replicas may lag behind, in milliseconds.
     """
 
-    def __init__(self, kind: Callable[..., AbstractAsyncContextManager[SlotLog]], place: str, lag_ms: int) -> None:
-        self._kind = kind
-        self._place = place
+    def __init__(self, url: str, lag_ms: int) -> None:
+        self._url = url
         self.lag_ms = lag_ms
 
     def new_name(self) -> str:
@@ -34,7 +31,7 @@ class Engine:
 
     def slot_log(self, name: str) -> Any:
         """Return a log of that name, to be opened."""
-        return self._kind(self._place, name=name)
+        return slot_log_at(f"{self._url}#{name}")
 
 
 async def break_connections(one: SlotLog, other: SlotLog) -> None:

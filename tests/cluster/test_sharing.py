@@ -61,6 +61,13 @@ def owners(nodes: list[Node]) -> dict[int, str]:
     }
 
 
+def owner_and_other(nodes: list[Node]) -> tuple[int, Node, Node]:
+    """Return a log partition, which of two replicas serves it, and the other one."""
+    partition, name = next(iter(owners(nodes).items()))
+    owner, other = sorted(nodes, key=lambda node: node.name != name)
+    return partition, owner, other
+
+
 def groups_in(node: Node, partition: int) -> Iterator[str]:
     """Yield groups of a log partition."""
     return (name for name in map(str, range(100)) if node.core.partition_of(name) == partition)
@@ -156,9 +163,7 @@ def test_a_load_is_no_look() -> None:
 def test_who_was_stopped_answers_nothing_from_before() -> None:
     """What was asked in the meantime waits for a look, and that finds that another one has taken over."""
     nodes = cluster("a", "b")
-    partition, name = next(iter(owners(nodes).items()))
-    (stopped,) = [node for node in nodes if node.name == name]
-    (other,) = [node for node in nodes if node is not stopped]
+    partition, stopped, other = owner_and_other(nodes)
     group_id = group_in(stopped, partition)
     stopped.core.submit(commit(group_id, 7))
     stopped.work()
@@ -178,9 +183,7 @@ def test_who_was_stopped_answers_nothing_from_before() -> None:
 def test_who_was_stopped_tells_of_no_session_that_ended_meanwhile(finds_out: str) -> None:
     """What it finds out when it goes on is not told any more: the group is another one's, and the member lives."""
     nodes = cluster("a", "b", snapshot_bytes_min=0 if "purged" in finds_out else SNAPSHOT_BYTES_MIN)
-    partition, name = next(iter(owners(nodes).items()))
-    (stopped,) = [node for node in nodes if node.name == name]
-    (other,) = [node for node in nodes if node is not stopped]
+    partition, stopped, other = owner_and_other(nodes)
     stopped.core.observe()
     group_id = group_in(stopped, partition)
     protocols = (JoinProtocol("range", b""),)
@@ -213,9 +216,7 @@ def test_who_was_stopped_tells_of_no_session_that_ended_meanwhile(finds_out: str
 def test_who_loses_a_log_partition_writes_nothing_more_there_while_its_appends_fail() -> None:
     """A join that waits for an append which fails leads to the next append, which would fail out of turn."""
     nodes = cluster("a", "b")
-    partition, name = next(iter(owners(nodes).items()))
-    (stopped,) = [node for node in nodes if node.name == name]
-    (other,) = [node for node in nodes if node is not stopped]
+    partition, stopped, other = owner_and_other(nodes)
     groups = groups_in(stopped, partition)
     group_id = next(groups)
     first = ConsumerGroupHeartbeat(
@@ -236,9 +237,7 @@ def test_who_loses_a_log_partition_writes_nothing_more_there_while_its_appends_f
 def test_who_was_stopped_tells_nothing_of_a_group_that_was_being_made() -> None:
     """Whether the group exists is another's to say: here it is unloaded, and its making has not failed."""
     nodes = cluster("a", "b")
-    partition, name = next(iter(owners(nodes).items()))
-    (stopped,) = [node for node in nodes if node.name == name]
-    (other,) = [node for node in nodes if node is not stopped]
+    partition, stopped, other = owner_and_other(nodes)
     stopped.core.observe()
     group_id = group_in(stopped, partition)
     stopped.core.submit(commit(group_id, 7))
@@ -252,9 +251,7 @@ def test_who_was_stopped_tells_nothing_of_a_group_that_was_being_made() -> None:
 def test_a_long_log_becomes_a_snapshot() -> None:
     """What later commits have replaced is gone from the slots, and whoever takes over finds what counts."""
     nodes = cluster("a", "b", snapshot_bytes_min=5_000)
-    partition, name = next(iter(owners(nodes).items()))
-    (owner,) = [node for node in nodes if node.name == name]
-    (other,) = [node for node in nodes if node is not owner]
+    partition, owner, other = owner_and_other(nodes)
     group_id = group_in(owner, partition)
     for offset in range(100):
         owner.core.submit(commit(group_id, offset))

@@ -108,8 +108,8 @@ class ShareLaws:
                     ledger.renewed((offset,), until_ms)
             elif kind in FINAL:
                 is_durable = self._is_finished(key, offset)
-                known = None if node.shares is None else node.shares.requests.partitions.known(key)
-                is_past = known is None or known.records is None or offset < known.records.start_offset
+                start_offset = -1 if node.shares is None else node.shares.start_offset(key)
+                is_past = start_offset < 0 or offset < start_offset
                 require(is_durable or is_past, f"{offset} of {key} counts as {kind.name}, but not in the log")
                 if is_durable:
                     (ledger.accepted if kind is AcknowledgeType.ACCEPT else ledger.archived).add(offset)

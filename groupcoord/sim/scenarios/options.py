@@ -8,6 +8,8 @@ from groupcoord.sim.actors.fault import Fault
 from groupcoord.sim.actors.options import GroupOptions
 from groupcoord.sim.cluster.options import ClusterOptions
 
+SETTLE_MS = 900_000
+
 
 @frozen
 class WorldOptions:
@@ -33,7 +35,7 @@ class WorldOptions:
     faults: tuple[Fault, ...] = ()
     duration_ms: int = 600_000
     measure_from_ms: int = 0
-    settle_ms: int = 900_000
+    settle_ms: int = SETTLE_MS
     calm_ms: int = 30_000
     law_interval_ms: int = 0
     fast_forwards: bool = True

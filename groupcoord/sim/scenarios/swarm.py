@@ -38,7 +38,7 @@ from groupcoord.sim.scenarios.faults import (
     TopicGrowth,
     rolling_restart,
 )
-from groupcoord.sim.scenarios.options import WorldOptions
+from groupcoord.sim.scenarios.options import SETTLE_MS, WorldOptions
 
 ASSIGNORS = (
     ("range",),
@@ -88,7 +88,7 @@ def swarm_options(seed: int) -> WorldOptions:
         faults=tuple(sorted(faults, key=lambda fault: fault.start_ms)),
         duration_ms=duration_ms,
         # Workers that few are left of have a queue to work off, and of what was bad once they get one record at a time.
-        settle_ms=3_600_000 if workers else 900_000,
+        settle_ms=4 * SETTLE_MS if workers else SETTLE_MS,
         law_interval_ms=chance.choice((0, 100, 1_000, 1_000)),
     )
 

@@ -134,12 +134,12 @@ class Chaos:
             program.start()
         return f", started again after {told}"
 
-    async def stopped(self, program: Program) -> str:
-        """Stop a program for a while."""
-        async with program.lock:
-            program.send(signal.SIGSTOP)
+    async def stopped(self, one: Program | Server) -> str:
+        """Stop a program, or one of the engine's servers, for a while."""
+        async with one.lock:
+            one.send(signal.SIGSTOP)
             told = await self._wait()
-            program.send(signal.SIGCONT)
+            one.send(signal.SIGCONT)
         return f" for {told}"
 
     async def cut_off(self, ways: Iterable[BlackHole]) -> str:
@@ -162,14 +162,6 @@ class Chaos:
             await asyncio.to_thread(server.start)
         return f", started again after {told}"
 
-    async def server_stopped(self, server: Server) -> str:
-        """Stop one of the engine's servers for a while."""
-        async with server.lock:
-            server.send(signal.SIGSTOP)
-            told = await self._wait()
-            server.send(signal.SIGCONT)
-        return f" for {told}"
-
     async def to_a_node(self, happens: Callable[[Node], Awaitable[str]]) -> Happened:
         """Let something happen to one of the nodes."""
         return Happened(await happens(self.chance.choice(self.fleet.nodes)))
@@ -190,7 +182,7 @@ FAULTS: dict[str, Callable[[Chaos], Awaitable[Happened]]] = {
     "a server of the engine is killed": lambda chaos: chaos.to_a_server(chaos.server_killed),
     "a node is stopped": lambda chaos: chaos.to_a_node(chaos.stopped),
     "clients are stopped": lambda chaos: chaos.to_clients(chaos.stopped),
-    "a server of the engine is stopped": lambda chaos: chaos.to_a_server(chaos.server_stopped),
+    "a server of the engine is stopped": lambda chaos: chaos.to_a_server(chaos.stopped),
     "a node is cut off from the engine": lambda chaos: chaos.to_a_node(lambda node: chaos.cut_off(node.to_engine)),
     "a node is cut off from clients": lambda chaos: chaos.to_a_node(
         lambda node: chaos.cut_off(list(node.from_clients.values()))
