@@ -247,12 +247,17 @@ class NatsSlotLog(ConnectedSlotLog):
     async def _get(self, stream: str, wanted: Mapping[str, Any]) -> list[Msg]:
         """Return messages of a stream from any of its replicas; none if there is no such stream."""
         subject, asked = f"$JS.API.DIRECT.GET.{stream}", json.dumps(wanted).encode()
-        *messages, last = await self._connections.ask(
-            subject, asked, is_last=lambda message: bool(_status(message)), answer_s=ANSWER_S
-        )
-        status = _status(last)
-        if status == "503" and await self._ask_api(f"STREAM.INFO.{stream}") is not None:
-            raise SlotLogError(f"no replica of stream {stream} answers")
+        until_s = time.monotonic() + ANSWER_S
+        while True:
+            *messages, last = await self._connections.ask(
+                subject, asked, is_last=lambda message: bool(_status(message)), answer_s=ANSWER_S
+            )
+            status = _status(last)
+            if status != "503" or await self._ask_api(f"STREAM.INFO.{stream}") is None:
+                break
+            if time.monotonic() > until_s:  # of one that was just made, replicas may not answer for a moment
+                raise SlotLogError(f"no replica of stream {stream} answers")
+            await asyncio.sleep(AGAIN_S)
         if status not in ("204", "404", "503"):
             raise SlotLogError(f"stream {stream} can't be read: {status} {(last.headers or {}).get('Description')}")
         return messages

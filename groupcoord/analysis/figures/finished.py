@@ -63,13 +63,10 @@ class FinishedTables:
         ]
         found = ds.dataset(files, schema=schema, format="parquet", filesystem=PyFileSystem(FSSpecHandler(file_system)))
         is_wanted = None if groups is None else ds.field("group_id").isin(pa.array(sorted(groups), pa.string()))
-        yield from found.to_batches(
-            # By itself it reads 64 batches ahead, which are half of all memory, and no quicker.
-            columns=list(columns) or None,
-            filter=is_wanted,
-            batch_readahead=1,
-            fragment_readahead=1,
-        )
+        # File by file: the scanner of all reads ahead of a slow taker, whatever it is asked. By itself it reads 64 batches
+        # of a file ahead, which are half of all memory, and no quicker.
+        for file in found.get_fragments():
+            yield from file.to_batches(schema, columns=list(columns) or None, filter=is_wanted, batch_readahead=1)
 
     def rows(self, name: str, columns: Collection[str] = (), groups: Collection[str] | None = None) -> Iterator[Row]:
         """Yield the rows of a table as :meth:`batches` does, each as a mapping of names to values."""

@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,9 @@ from groupcoord.testing.exams.trace import Event, Trace, numbers_in_value
 LISTED_MAX = 5
 MARKERS_WITHIN_S = 5.0
 """The end of a transaction may be known of its offsets a moment earlier than of its records."""
+LOOK_UP_S = 0.2
+"""So often it is looked whether a scenario is over: Python handles a signal in its main thread, which a signal that
+another thread has taken does not wake."""
 NEED_AN_OUTPUT = (Law.ACCEPTED, Law.AFTERWARDS)
 """Laws that nothing can be said of if it isn't known who processed what, and when."""
 
@@ -103,7 +106,10 @@ def examine(plan: Plan, only: Sequence[str] = (), *, jobs: int = 1) -> Iterator[
     chosen = scenarios_for(plan, only)
     with ThreadPoolExecutor(jobs) as executor:
         try:
-            yield from executor.map(partial(play, plan), chosen)
+            for playing in [executor.submit(play, plan, scenario) for scenario in chosen]:
+                while not playing.done():
+                    wait([playing], LOOK_UP_S)
+                yield playing.result()
         finally:
             executor.shutdown(wait=True, cancel_futures=True)
 
