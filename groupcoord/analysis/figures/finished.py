@@ -63,8 +63,8 @@ class FinishedTables:
         ]
         found = ds.dataset(files, schema=schema, format="parquet", filesystem=PyFileSystem(FSSpecHandler(file_system)))
         is_wanted = None if groups is None else ds.field("group_id").isin(pa.array(sorted(groups), pa.string()))
-        # File by file: the scanner of all reads ahead of a slow taker, whatever it is asked. By itself it reads 64 batches
-        # of a file ahead, which are half of all memory, and no quicker.
+        # File by file: a scanner of all of them reads ahead of a slow taker, whatever it is asked. Of a file it would
+        # read 64 batches ahead by itself, which are half of all memory, and no quicker.
         for file in found.get_fragments():
             yield from file.to_batches(schema, columns=list(columns) or None, filter=is_wanted, batch_readahead=1)
 
