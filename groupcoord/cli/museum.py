@@ -40,7 +40,9 @@ What = Annotated[
 Name = Annotated[str, typer.Argument(metavar="EXHIBIT", help="An exhibit's id, or a report among its references.")]
 With = Annotated[
     str,
-    typer.Option("--with", metavar="SEARCHERS", help="Ways of looking, with commas between: machine,swarm,explore."),
+    typer.Option(
+        "--with", metavar="SEARCHERS", help="Ways of looking, with commas between: explore,machine,member,swarm."
+    ),
 ]
 CpuSeconds = Annotated[float, typer.Option("--cpu", min=0.1, metavar="SECONDS", help="For each way of looking.")]
 All = Annotated[bool, typer.Option("--all", help="With play or hunt: every exhibit that has its bug in this package.")]
@@ -51,7 +53,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print an object a line.")]
 def museum(
     action: What = Action.LIST,
     name: Name = "",
-    searchers: With = "explore,machine,swarm",
+    searchers: With = "explore,machine,member,swarm",
     cpu: CpuSeconds = 60.0,
     whole: All = False,
     html: Page = None,

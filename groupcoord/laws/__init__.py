@@ -41,6 +41,7 @@ from groupcoord.laws.coordinator import (
     served_partitions,
 )
 from groupcoord.laws.expiry import check_expiry, check_forgets_topic, offsets_of_topic
+from groupcoord.laws.members import check_reaction
 from groupcoord.laws.membership import (
     check_every_wait_ends,
     check_fenced,
@@ -82,6 +83,7 @@ __all__ = [
     "check_members_are_durable",
     "check_nobody_waits_for_nobody",
     "check_places",
+    "check_reaction",
     "check_rebuilt",
     "check_replay",
     "check_restart_writes_the_same",

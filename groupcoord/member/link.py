@@ -90,6 +90,11 @@ class CoordinatorLink:
         """Whether requests to the coordinator have no answer yet."""
         return any(send.to is not None for send in self.in_flight.values())
 
+    def forget(self, *kinds: type[MemberRequest]) -> None:
+        """Wait no more for the answers to requests of these kinds."""
+        for request_id in [number for number, send in self.in_flight.items() if isinstance(send.request, kinds)]:
+            del self.in_flight[request_id]
+
     def rest(self) -> None:
         """Don't look for the coordinator again."""
         self._is_wanted = False

@@ -16,7 +16,7 @@ from groupcoord.member.config import MemberConfig
 from groupcoord.member.dispatch import Dispatcher
 from groupcoord.member.fetches import Fetch
 from groupcoord.member.membership import IllegalCallError, MemberState
-from groupcoord.member.outputs import ComputedAssignment, MetadataNeeded, OffsetAndMetadata, Output
+from groupcoord.member.outputs import ComputedAssignment, MetadataNeeded, OffsetAndMetadata, Output, Send
 from groupcoord.member.subscription import SubscriptionPattern, to_offset
 from groupcoord.member.timing import NEVER_MS
 
@@ -363,6 +363,11 @@ class Member:
 
         deadline_ms = self._dispatcher.deadline_ms
         return deadline_ms if deadline_ms < NEVER_MS else None
+
+    @property
+    def in_flight(self) -> Mapping[int, Send]:
+        """The requests that it waits for answers to, by id; answers to others change nothing."""
+        return self._link.in_flight
 
     @property
     def state(self) -> MemberState:

@@ -21,7 +21,7 @@ $ groupcoord museum list
 $ groupcoord museum show KAFKA-16147
 $ groupcoord museum play KAFKA-16147
 $ groupcoord museum play --all --html museum.html
-$ groupcoord museum hunt KAFKA-16147 --with explore,machine,swarm --cpu 60
+$ groupcoord museum hunt KAFKA-16147 --with explore,machine,member,swarm --cpu 60
 ```
 
 Where a bug has a place in this package, it is there as a *plant*: a small change of one module,
@@ -30,7 +30,9 @@ which a process of its own makes while it imports that module.
 and says which one breaks.
 `hunt` looks for the bug without knowing it:
 `explore` looks at every history in which what the exhibit's history is made of happens, in any order;
-`machine` is [the published state machine](testing.md), `swarm` are [the simulator's small fleets](simulator.md).
+`machine` is [the published state machine](testing.md),
+`member` are random lives of one member (`groupcoord.testing.member_life`),
+`swarm` are [the simulator's small fleets](simulator.md).
 The suite's mutants are these plants too.
 
 The page is made from the exhibits by `python -m tests.docs.museum`, and a test compares it with them.

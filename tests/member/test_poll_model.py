@@ -431,6 +431,23 @@ def test_going_on_after_a_failure_loses_partitions() -> None:
     assert script.request(JoinGroup).member_id == ""
 
 
+def test_going_on_while_a_join_is_under_way() -> None:
+    """The answer to the join of before is left aside, and not taken for that to the next."""
+    script = Script().stable(0)
+    script.wait(3_000)
+    script.member.enforce_rebalance(script.now_ms)
+    script.poll(100)
+    (former,) = [send for send in script.sent if isinstance(send.request, JoinGroup)]
+    script.answer(Heartbeat, JoinGroupResponse(ErrorCode.NONE))
+    assert script.member.state is MemberState.FAILED
+    script.sent.remove(former)
+    script.member.recover(script.now_ms)
+    script.poll(100)
+    script.member.receive(former.request_id, JoinGroupResponse(ErrorCode.NONE, 2, MEMBER_ID), script.now_ms)
+    assert script.kinds() == ["JoinGroup"]
+    assert script.member.state is MemberState.PREPARING_REBALANCE
+
+
 def test_steadiness() -> None:
     """Steady: in the group, nothing under way, nothing to be done but heartbeats."""
     script = Script().joining()

@@ -521,8 +521,9 @@ class Rebalance:
             self._gate.tell(PartitionsRevoked(owned))
 
     def recover(self) -> None:
-        """Begin anew after a failure."""
+        """Begin anew after a failure. The answer to a join that is under way would be taken for that to the next."""
         self._cut_short()
+        self._link.forget(JoinGroup, SyncGroup)
         self._is_joining = False
         self._assignment = self._failure = self._leading = self._commit = self._commit_deadline_ms = None
         self.retry_ms = None

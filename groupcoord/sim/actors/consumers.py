@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Protocol
 from uuid import UUID
 
 from groupcoord.errors import ErrorCode
+from groupcoord.laws import check_reaction
 from groupcoord.member import Member, MemberConfig, SubscriptionPattern, TopicPartition
 from groupcoord.member.assignors import CooperativeStickyAssignor
 from groupcoord.member.membership import MemberState
@@ -37,13 +37,14 @@ from groupcoord.messages import (
     HeartbeatResponse,
     Node,
     OffsetCommit,
+    Request,
     Response,
-    TopicPartitions,
 )
 from groupcoord.sim.actors.observations import GroupObservations, head
 from groupcoord.sim.actors.options import GroupOptions, GroupProtocol
 from groupcoord.sim.actors.stage import Claim, PartitionOfGroup, Stage
 from groupcoord.sim.actors.wording import listed
+from groupcoord.sim.cluster.topics import indices_of
 from groupcoord.sim.kernel.clocks import LocalClock
 from groupcoord.sim.kernel.network import Connection
 from groupcoord.sim.kernel.randomness import mixed, stable_number, stream
@@ -54,7 +55,6 @@ FOREVER_MS = 10**12
 
 RESTART_PAUSE_MS = 3_000
 """A consumer that has failed is started again after so long, as a supervisor would."""
-
 
 COMMITS_BEFORE_IT_GIVES_UP = (MemberState.PREPARING_REBALANCE, MemberState.RECONCILING)
 
@@ -133,7 +133,7 @@ class Consumer:
         self._key = stable_number(stage.seed, "consumer", number)
         self._rank = rank_of_deadline(number)
         self._connections: dict[Node | None, Connection] = {}
-        self._requests: dict[Connection, dict[int, None]] = {}
+        self._requests: dict[Connection, dict[int, Request]] = {}
         self._inbox: list[tuple[Connection, int, Response | None]] = []
         self._wake_ms: int | None = None
         self._waiting_since_ms = 0
@@ -401,11 +401,15 @@ class Consumer:
         requests = self._requests.get(connection)
         if self.member is None or requests is None or correlation_id not in requests:
             return
-        del requests[correlation_id]
+        request, member = requests.pop(correlation_id), self.member
         self.in_flight -= 1
         if isinstance(response, ConsumerGroupHeartbeatResponse) and response.assignment is not None:
-            self._granted = _partitions_of(response.assignment)
-        self.member.receive(correlation_id, response, self._now_ms())
+            self._granted = indices_of(response.assignment)
+        before = member.generation_id, member.member_id
+        member.receive(correlation_id, response, self._now_ms())
+        if self.protocol is GroupProtocol.CLASSIC:
+            goes_on = not self.is_closing and member.state is not MemberState.FAILED
+            check_reaction(request, response, before, (member.generation_id, member.member_id) if goes_on else None)
         self._after_input()
         if isinstance(response, HeartbeatResponse | ConsumerGroupHeartbeatResponse):
             self._listener.heartbeat_answered(self)
@@ -453,13 +457,13 @@ class Consumer:
             connection = self._network.connect(self, self.number, server)
             self._connections[send.to] = connection
             self._requests[connection] = {}
-        self._requests[connection][send.request_id] = None
+        self._requests[connection][send.request_id] = send.request
         if not self.in_flight:
             self._waiting_since_ms = self._scheduler.time_ms
         self.in_flight += 1
         self.requests_sent += 1
         if isinstance(send.request, ConsumerGroupHeartbeat) and send.request.topic_partitions is not None:
-            self._granted &= _partitions_of(send.request.topic_partitions)
+            self._granted &= indices_of(send.request.topic_partitions)
         if isinstance(send.request, Heartbeat | ConsumerGroupHeartbeat):
             self.heartbeats_sent += 1
         elif type(send.request) is OffsetCommit:
@@ -593,7 +597,3 @@ class Consumer:
                 started.append(f"{partition.topic}-{partition.partition}:{offset}")
         more = f" and {len(started) - 8} more" if len(started) > 8 else ""
         self.record(f"goes on at {' '.join(started[:8])}{more}")
-
-
-def _partitions_of(topics: Iterable[TopicPartitions]) -> set[tuple[UUID, int]]:
-    return {(topic.topic_id, index) for topic in topics for index in topic.partitions}

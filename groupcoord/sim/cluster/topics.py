@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from groupcoord.member import Cluster as TopicMetadata
@@ -107,3 +107,16 @@ class Topics:
 def _id_of(topic: str) -> UUID:
     """Return an id that looks random and is the same in each run, since assignors sort by ids."""
     return uuid5(NAMESPACE_URL, topic)
+
+
+class _PartitionsOfTopic(Protocol):
+    @property
+    def topic_id(self) -> UUID: ...
+
+    @property
+    def partitions(self) -> Iterable[int]: ...
+
+
+def indices_of(topics: Iterable[_PartitionsOfTopic]) -> set[tuple[UUID, int]]:
+    """Return which partitions topics name, by the topic's id, whatever kind of message or record names them."""
+    return {(topic.topic_id, index) for topic in topics for index in topic.partitions}

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from uuid import UUID
+from collections.abc import Sequence
 
-from groupcoord.core.consumer.records import (
-    AssignedTopicPartitions,
-    ConsumerGroupCurrentMemberAssignmentRecord,
-)
+from groupcoord.core.consumer.records import ConsumerGroupCurrentMemberAssignmentRecord
 from groupcoord.core.hard_state import HardState
 from groupcoord.errors import ErrorCode
 from groupcoord.laws import require
 from groupcoord.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatResponse, DescribedConsumerGroup
-
-Partition = tuple[UUID, int]
+from groupcoord.sim.cluster.topics import indices_of
 
 
 def assignment_in(hard: HardState, group_id: str, member_id: str) -> ConsumerGroupCurrentMemberAssignmentRecord | None:
@@ -22,12 +17,6 @@ def assignment_in(hard: HardState, group_id: str, member_id: str) -> ConsumerGro
     key = ConsumerGroupCurrentMemberAssignmentRecord.key_of(member_id)
     _, record = hard.groups.get(group_id, {}).get(key, (None, None))
     return record if isinstance(record, ConsumerGroupCurrentMemberAssignmentRecord) else None
-
-
-def _partitions(topics: tuple[AssignedTopicPartitions, ...]) -> Iterator[Partition]:
-    for topic in topics:
-        for index in topic.partitions:
-            yield topic.topic_id, index
 
 
 def check_told(
@@ -48,9 +37,9 @@ def check_told(
     member_id = response.member_id or ""
     if response.error_code is not ErrorCode.NONE or response.member_epoch <= 0:
         return
-    told = {(topic.topic_id, index) for topic in response.assignment or () for index in topic.partitions}
+    told = indices_of(response.assignment or ())
     holds = any(
-        record.member_epoch >= response.member_epoch and told <= set(_partitions(record.assigned_partitions))
+        record.member_epoch >= response.member_epoch and told <= indices_of(record.assigned_partitions)
         for record in records
     )
     require(holds, f"{member_id} of {request.group_id!r} is told {response!r}, the log has {records!r}")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from attrs import frozen
 
-SEARCHERS = ("explore", "machine", "swarm")
+SEARCHERS = ("explore", "machine", "member", "swarm")
 """The ways of looking for a bug that nobody knows: every history in the scope of the exhibit's, the shortest first; the
-published machine; and the simulator's fleets."""
+published machine; random lives of one member; and the simulator's fleets."""
 
 
 @frozen

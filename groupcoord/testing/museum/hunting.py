@@ -16,6 +16,7 @@ from groupcoord.testing.museum.findings import Hunt
 
 LIVES_A_ROUND = 25
 STEPS_A_LIFE = 60
+STEPS_OF_A_MEMBER = 300
 
 LAWS_BROKEN = (LawBrokenError, InvariantError)
 """What is raised when a law doesn't hold."""
@@ -54,10 +55,21 @@ def _swarm(number: int) -> None:
     World(number, swarm_options(number)).run()
 
 
+def _member(number: int) -> None:
+    """Let one member live, whatever it is answered."""
+    from groupcoord.testing.member_life import MemberLife
+
+    MemberLife(number).live(STEPS_OF_A_MEMBER)
+
+
 OF_NOBODY = ("ack", "time", "refuse", "lose", "crash", "move", "sweep", "delete")
 """Words without a process that a search knows the steps of; other steps are taken as they stand."""
 
-_ROUNDS: dict[str, tuple[Callable[[int], None], int]] = {"machine": (_machine, LIVES_A_ROUND), "swarm": (_swarm, 1)}
+_ROUNDS: dict[str, tuple[Callable[[int], None], int]] = {
+    "machine": (_machine, LIVES_A_ROUND),
+    "member": (_member, 1),
+    "swarm": (_swarm, 1),
+}
 """Each way of looking: one round of it, by its number, and how many histories that is."""
 
 
@@ -93,7 +105,7 @@ def hunt(searcher: str, cpu_s: float, clock: Callable[[], float] = time.process_
     """Look for a broken law in this process, round after round.
 
     Args:
-        searcher: which way, ``machine`` or ``swarm``.
+        searcher: which way, a key of :data:`_ROUNDS`.
         cpu_s: no further round begins after so many CPU seconds.
         clock: tells CPU seconds.
     """

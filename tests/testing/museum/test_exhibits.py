@@ -109,6 +109,14 @@ def test_a_hunt_finds_and_says_what() -> None:
     assert found.histories > 0
 
 
+@pytest.mark.ci
+@as_one_test
+@pytest.mark.parametrize("name", [one.id for one in exhibits() if "member" in one.found])
+def test_bugs_of_members_are_found(name: str) -> None:
+    """Random lives of a member find a law that each bug of a member's side breaks."""
+    assert hunt_for(exhibit(name), "member", 60.0).is_law
+
+
 def test_the_page_is_up_to_date() -> None:
     """docs/museum.md is made from the exhibits: ``python -m tests.docs.museum``."""
     assert PAGE.read_text("utf-8") == page()
