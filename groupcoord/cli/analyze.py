@@ -232,7 +232,7 @@ def _local(paths: list[str], context: typer.Context, *, follows: bool) -> list[s
     """Return the paths, with copies in place of logs that replicas share."""
     if follows and any(map(is_of_replicas, paths)):
         _give_up("--follow reads files that grow, or a cluster: of a log that replicas share there is a copy")
-    with _told_errors(Engine.LOCAL):
+    with _errors_in_words(Engine.LOCAL):
         return as_files(paths, context)
 
 
@@ -284,7 +284,7 @@ def _takes_spark(engine: Engine, source: _Source, for_spark: list[str], *, may_b
         )
     if engine is not Engine.AUTO or for_spark or not is_installed:
         return engine is Engine.SPARK or bool(for_spark)
-    with _told_errors(Engine.LOCAL):
+    with _errors_in_words(Engine.LOCAL):
         return source.open().check(may_be_empty=may_be_empty) > local_bytes_max(os.cpu_count() or 1)
 
 
@@ -351,7 +351,7 @@ _EXTRAS = {Engine.SPARK: "groupcoord[serve,spark]", Engine.LOCAL: "groupcoord[se
 
 
 @contextmanager
-def _told_errors(engine: Engine) -> Iterator[None]:
+def _errors_in_words(engine: Engine) -> Iterator[None]:
     """Tell what goes wrong in one line, and exit; that a package is missing too, so they are imported inside."""
     from groupcoord.analysis.columns.errors import PipelineError, RunFailedError
 
@@ -369,7 +369,7 @@ def _told_errors(engine: Engine) -> Iterator[None]:
 
 def _analyze_here(source: _Source, out: str, *, verifies: bool) -> Report:
     """Do everything in this process."""
-    with _told_errors(Engine.LOCAL):
+    with _errors_in_words(Engine.LOCAL):
         from groupcoord.analysis.running.analysis import LocalAnalysis
 
         analysis = LocalAnalysis(source.open(), out, verifies=verifies)
@@ -379,7 +379,7 @@ def _analyze_here(source: _Source, out: str, *, verifies: bool) -> Report:
 
 def _analyze(work: _Work, *, verifies: bool) -> Report:
     """Do everything; what can go wrong without Spark goes wrong before it starts."""
-    with _told_errors(Engine.SPARK):
+    with _errors_in_words(Engine.SPARK):
         from groupcoord.spark.analysis import Analysis
         from groupcoord.spark.running import end_java, one_run, task_counter
 
@@ -394,7 +394,7 @@ def _analyze(work: _Work, *, verifies: bool) -> Report:
 
 def _follow(work: _Work, interval_s: float, metrics: str | None) -> None:
     """Keep everything up to date until a signal comes."""
-    with _told_errors(Engine.SPARK):
+    with _errors_in_words(Engine.SPARK):
         from groupcoord.cli.analyze_follow import run_on_spark
         from groupcoord.spark.following import Following
         from groupcoord.spark.running import one_run
@@ -408,7 +408,7 @@ def _follow(work: _Work, interval_s: float, metrics: str | None) -> None:
 
 def _follow_here(work: _Work, interval_s: float, metrics: str | None) -> None:
     """Keep everything up to date in this process until a signal comes."""
-    with _told_errors(Engine.LOCAL):
+    with _errors_in_words(Engine.LOCAL):
         from groupcoord.analysis.running.following import LocalFollowing
         from groupcoord.cli.analyze_follow import run_here
 
@@ -442,7 +442,7 @@ def _poll(address: ClusterAddress | None, out: str, interval_s: float | None, me
     """Ask a cluster for its groups, once or until a signal comes."""
     if address is None:
         _give_up("--poll asks a cluster: name it by --bootstrap-server or --command-config, and no paths")
-    with _told_errors(Engine.LOCAL):
+    with _errors_in_words(Engine.LOCAL):
         from groupcoord.analysis.running.polling import Polling
         from groupcoord.cli.analyze_poll import run_polling
 

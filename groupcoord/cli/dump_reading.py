@@ -11,7 +11,7 @@ from pathlib import Path
 
 import typer
 
-from groupcoord.analysis.live.cluster import Cluster
+from groupcoord.analysis.live.cluster import LiveCluster
 from groupcoord.analysis.live.connection import connection
 from groupcoord.analysis.live.errors import ClusterError
 from groupcoord.analysis.live.fetching import DELETED, Lost, sound_batches
@@ -173,7 +173,7 @@ class ClusterReading(Reading):
             for one in self._ranges:
                 yield one.partition, iter([self._batches_of(cluster, patience, one)])
 
-    def _batches_of(self, cluster: Cluster, patience: Patience, one: OffsetRange) -> Iterator[SoundBatch]:
+    def _batches_of(self, cluster: LiveCluster, patience: Patience, one: OffsetRange) -> Iterator[SoundBatch]:
         name = f"{one.topic}-{one.partition}"
         try:
             for found in sound_batches(cluster, one, patience):

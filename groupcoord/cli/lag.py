@@ -46,7 +46,7 @@ def lag(
     from groupcoord.cli.console import open_console
     from groupcoord.cli.interrupts import AtTheFirstSignal, StopRequest
 
-    with _told_errors():
+    with _errors_in_words():
         address = given_address(bootstrap_server, command_config)
         if address is None:
             _give_up("name a cluster, by --bootstrap-server or --command-config")
@@ -96,7 +96,7 @@ def _looks(
 
 
 @contextmanager
-def _told_errors() -> Iterator[None]:
+def _errors_in_words() -> Iterator[None]:
     """Tell what goes wrong in one line, and exit."""
     from groupcoord.analysis.columns.errors import InputError, PipelineError
 

@@ -222,7 +222,7 @@ def _print_variants(comparison: Comparison, command: str) -> None:
     from rich.text import Text
 
     from groupcoord.cli.console import open_console
-    from groupcoord.sim.reports.comparison_page import beside_rows, difference_rows, told_verdict
+    from groupcoord.sim.reports.comparison_page import beside_rows, difference_rows, format_verdict
     from groupcoord.sim.reports.page import describe_seeds
 
     console = open_console()
@@ -242,7 +242,7 @@ def _print_variants(comparison: Comparison, command: str) -> None:
         differences.add_row(measure, unit, *(Text(told, _STYLES[style]) for told, style in cells))
     for table in (beside, differences):
         console.print(table)
-    console.print(told_verdict(comparison), style="bold", soft_wrap=True)
+    console.print(format_verdict(comparison), style="bold", soft_wrap=True)
     failed = sum(len(report.failed) for report in comparison.reports)
     told = f"{len(comparison.reports)} variants, each with {describe_seeds(first)}: "
     told += f"{failed} broke a law" if failed else "every law held"

@@ -141,7 +141,7 @@ def _carried(
         with settings.folder.writing(name, task_attempt()) as bucket:
             carrying = _Carrying(old, bucket, settings)
             tables = (carrying.learning(table) for _, table in parts)
-            yield from map(told_row, carried_histories(tables, carrying.begin, carrying.end))
+            yield from map(history_row, carried_histories(tables, carrying.begin, carrying.end))
             carrying.keep_others()
         groups[number] = bucket.groups
 
@@ -210,7 +210,7 @@ class _Carrying:
             self._waiting = next(self._old, None)
 
 
-def told_row(found: HistoryRow) -> dict[str, Any]:
+def history_row(found: HistoryRow) -> dict[str, Any]:
     """Return a row of the history, whose log partition may not be known."""
     row = as_row(found)
     return row | {"log_partition": None if row["log_partition"] == NO_PARTITION else row["log_partition"]}
@@ -285,7 +285,7 @@ def _end_rows(state: GroupState) -> Iterator[dict[str, Any]]:
     fold = state.fold
     fold.finish()
     key = (fold.log_partition, fold.group_id)
-    yield from (told_row((key, kind, row)) for kind, row in fold.take_rows())
+    yield from (history_row((key, kind, row)) for kind, row in fold.take_rows())
 
 
 def open_commits(with_transactions: DataFrame) -> DataFrame:

@@ -15,7 +15,7 @@ from groupcoord.analysis.columns.tables import CURRENT_OFFSETS, arrow_schema
 from groupcoord.analysis.folding import replay as replaying
 from groupcoord.analysis.folding.replay import NO_PARTITION, REPLAYED, replay_batches
 from groupcoord.analysis.history.rows import GENERATION, GROUP, MEMBER
-from groupcoord.analysis.judging.differences import differences, told_of_groups, told_of_offsets, unknown_groups
+from groupcoord.analysis.judging.differences import differences, group_answers, offset_answers, unknown_groups
 from groupcoord.spark.group_schemas import DIFFERENCES
 from groupcoord.spark.groups import History, history_of
 from groupcoord.spark.packing import BY_GROUP, Known, Row, judged, packed
@@ -51,7 +51,7 @@ def verify(
 
     def tell(known: Known) -> Iterator[Row]:
         found = {kind: known.rows(kind) for kind in (GROUP, MEMBER, GENERATION)}
-        told = told_of_groups(found) | told_of_offsets(known.table(CURRENT, arrow_schema(CURRENT_OFFSETS)))
+        told = group_answers(found) | offset_answers(known.table(CURRENT, arrow_schema(CURRENT_OFFSETS)))
         return differences(known.rows(_ANSWERS), told, unknown_groups(found))
 
     return judged(tables, None, tell, DIFFERENCES)

@@ -11,7 +11,7 @@ import pytest
 from groupcoord.analysis.columns.tables import END_OFFSETS, arrow_schema
 from groupcoord.analysis.history.anomalies import Thresholds
 from groupcoord.analysis.judging.anomalies import anomalies
-from groupcoord.analysis.judging.differences import differences, told_of_groups, told_of_offsets, unknown_groups
+from groupcoord.analysis.judging.differences import differences, group_answers, offset_answers, unknown_groups
 from groupcoord.analysis.judging.ends import Ends
 from groupcoord.analysis.judging.groups import groups, partition_holders
 from groupcoord.analysis.judging.lag import lag
@@ -138,7 +138,7 @@ def test_a_commit_shows_that_a_member_left(troubled: Known) -> None:
 
 def test_differences_are_told(troubled: Known) -> None:
     """An answer that is missing, one that says something else, and a field that the tables don't have."""
-    tables = told_of_groups(troubled.histories) | told_of_offsets(troubled.current)
+    tables = group_answers(troubled.histories) | offset_answers(troubled.current)
     answers = [
         {**field._asdict(), "text": "Empty" if (field.group_id, field.field) == ("quiet", "state") else text}
         | {"log_partition": partition}

@@ -44,7 +44,7 @@ class Disturbed(KafkaCluster):
         self._happens: Callable[[], object] | None = happens
 
     def list_groups(self, broker: int) -> ListedGroups:
-        """See :class:`groupcoord.analysis.live.cluster.Cluster`."""
+        """See :class:`groupcoord.analysis.live.cluster.LiveCluster`."""
         listed = super().list_groups(broker)
         if listed.groups and self._happens is not None:
             happens, self._happens = self._happens, None

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from groupcoord.analysis.columns.chunks import RowSettings
 from groupcoord.analysis.live import fetching
-from groupcoord.analysis.live.cluster import Cluster
+from groupcoord.analysis.live.cluster import LiveCluster
 from groupcoord.analysis.live.connection import connection
 from groupcoord.analysis.live.end_offsets import list_ends
 from groupcoord.analysis.live.offset_ranges import OffsetRange, topic_ends
@@ -76,7 +76,7 @@ def in_order(rows: Rows) -> Rows:
     return sorted(without_place(rows), key=lambda row: (row["log_partition"], row["log_offset"]))
 
 
-def read(cluster: Cluster, patience: Patience, one: OffsetRange, changes: LeaderChanges) -> Rows:
+def read(cluster: LiveCluster, patience: Patience, one: OffsetRange, changes: LeaderChanges) -> Rows:
     """Return the rows of a range; when the first have come, a leader changes."""
     found: Rows = []
     for number, rows in enumerate(rows_of_offsets(cluster, one, patience, RowSettings())):

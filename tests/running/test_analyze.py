@@ -16,7 +16,7 @@ import pytest
 from groupcoord import SystemClock
 from groupcoord.analysis.columns.errors import RunFailedError
 from groupcoord.analysis.columns.results import ResultDirectory
-from groupcoord.analysis.judging.differences import Told, told_of_groups
+from groupcoord.analysis.judging.differences import Told, group_answers
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.report.standing import ShareGroupRow
 from groupcoord.analysis.running import sources
@@ -130,7 +130,7 @@ def test_the_page_says_what_the_terminal_does(analyzed: Analyzed) -> None:
 def test_differences_are_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a table says something else than coordinators do, that is told, and the exit status is 1."""
     log = write_story(tmp_path / "log", crew)
-    monkeypatch.setattr("groupcoord.analysis.running.analysis.told_of_groups", _forge)
+    monkeypatch.setattr("groupcoord.analysis.running.analysis.group_answers", _forge)
     told = analyze(log, "--out", tmp_path / "out", "--engine", "local", "--verify")
 
     assert told.status == 1
@@ -141,7 +141,7 @@ def test_differences_are_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def _forge(found: Any) -> Told:
     """Let the table say something else than the history does."""
     (group,) = found["group"]
-    return told_of_groups(found | {"group": [group | {"state": "Empty"}]})
+    return group_answers(found | {"group": [group | {"state": "Empty"}]})
 
 
 WITHOUT_SPARK = """

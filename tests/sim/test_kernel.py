@@ -30,7 +30,7 @@ from groupcoord.sim.cluster.nodes import CoordinatorNode
 from groupcoord.sim.cluster.simulated_cluster import SimulatedCluster
 from groupcoord.sim.cluster.topics import Topics
 from groupcoord.sim.kernel.clocks import LocalClock
-from groupcoord.sim.kernel.network import BURST_MAX, Connection, Exchange, Network
+from groupcoord.sim.kernel.network import BURST_MAX, Exchange, Network, SimulatedConnection
 from groupcoord.sim.kernel.randomness import Chance, Latency, mixed, stable_number
 from groupcoord.sim.kernel.scheduler import Scheduler
 
@@ -97,7 +97,7 @@ class Peer:
             assert isinstance(arguments[1], int)
             self.answers.append(arguments[1])
 
-    def disconnected(self, connection: Connection) -> None:
+    def disconnected(self, connection: SimulatedConnection) -> None:
         """Note what is lost."""
         self.lost += 1
 

@@ -14,7 +14,7 @@ from groupcoord.core.share_partition.partition import SharePartition, StateWrite
 from groupcoord.core.share_state.records import DeliveryState
 from groupcoord.sim import ScenarioError
 from groupcoord.sim.reports.comparison import Comparison
-from groupcoord.sim.reports.comparison_page import told_verdict
+from groupcoord.sim.reports.comparison_page import format_verdict
 from groupcoord.sim.reports.runs import FleetReport, Run, run_seed
 from groupcoord.sim.scenarios.file import parse_scenario
 
@@ -171,8 +171,8 @@ def test_variants_of_workers_are_compared_by_their_records() -> None:
         FleetReport(name, [run(work=work, seed=seed) for seed in range(2)], name)
         for name, work in (("slow", '"4s"'), ("quick", '"100ms"'))
     ]
-    assert told_verdict(Comparison(tuple(reports))).startswith("quick costs least: ")
-    assert "less per record until it is done than slow" in told_verdict(Comparison(tuple(reports)))
+    assert format_verdict(Comparison(tuple(reports))).startswith("quick costs least: ")
+    assert "less per record until it is done than slow" in format_verdict(Comparison(tuple(reports)))
 
 
 def test_a_fleet_is_somebody() -> None:

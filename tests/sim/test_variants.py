@@ -10,7 +10,7 @@ import pytest
 
 from groupcoord import cli
 from groupcoord.sim import Comparison, FleetReport, Run, ScenarioError, World, parse_variants, read_setting
-from groupcoord.sim.reports.comparison_page import comparison_page, told_verdict
+from groupcoord.sim.reports.comparison_page import comparison_page, format_verdict
 from groupcoord.sim.reports.measures import MEASURES
 from groupcoord.sim.reports.runs import GroupFigures
 from tests.tables import as_one_test
@@ -201,7 +201,7 @@ def fleet(variant: str, *unowned_s: float, records: int = 1) -> FleetReport:
 )
 def test_the_answer_comes_first(reports: list[FleetReport], told: str) -> None:
     """A sentence says which variant costs least, against the first one or the next best, and how sure that is."""
-    assert told_verdict(Comparison(tuple(reports))) == told
+    assert format_verdict(Comparison(tuple(reports))) == told
 
 
 def test_better_and_worse_have_colours() -> None:

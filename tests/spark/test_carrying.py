@@ -18,7 +18,7 @@ from groupcoord.analysis.folding.grouped import folded_histories
 from groupcoord.analysis.folding.transactions import Markers, commits, is_marker
 from groupcoord.analysis.history.state import decode_state
 from groupcoord.spark.folding import FOLDED
-from groupcoord.spark.stream_fold import CARRIED_ROWS, CarrySettings, carrier, told_row
+from groupcoord.spark.stream_fold import CARRIED_ROWS, CarrySettings, carrier, history_row
 
 from ..folding.grouped_rows import all_records, grouped
 from ..judging.troubled import write_troubled
@@ -62,7 +62,7 @@ def carried(records: pa.Table, markers: Markers, at_a_time: int, out: Path) -> t
     for state in states:
         fold = state.fold
         fold.finish()
-        history += [told_row(((fold.log_partition, fold.group_id), kind, row)) for kind, row in fold.take_rows()]
+        history += [history_row(((fold.log_partition, fold.group_id), kind, row)) for kind, row in fold.take_rows()]
         offsets += [repr((fold.group_id, *place, known.committed_offset)) for place, known in state.offsets.items()]
     return sorted(map(told, history)), sorted(offsets)
 
@@ -80,7 +80,7 @@ def test_whatever_comes_at_a_time(records: pa.Table, tmp_path: Path, at_a_time: 
     fold = CommitFold()
     fold.add(commits(records, markers))
     current = fold.facts().current_offsets().select(["group_id", "topic", "topic_partition", "committed_offset"])
-    once = [told_row(found) for found in folded_histories([folded(records, markers)], None)]
+    once = [history_row(found) for found in folded_histories([folded(records, markers)], None)]
     history, offsets = carried(records, markers, at_a_time, tmp_path)
 
     assert offsets == sorted(repr(tuple(row.values())) for row in current.to_pylist())

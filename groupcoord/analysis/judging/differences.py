@@ -69,7 +69,7 @@ def unknown_groups(found: Histories) -> set[str]:
     return {row["group_id"] for row in found[GROUP] if row["type"] in (SHARE, STREAMS)}
 
 
-def told_of_groups(found: Histories) -> Told:
+def group_answers(found: Histories) -> Told:
     """Return what the tables say of groups and members, in the shape of what the coordinator answers."""
     told: Told = {}
     of_groups = [row for row in found[GROUP] if row["type"] in (CLASSIC, CONSUMER)]
@@ -89,7 +89,7 @@ def told_of_groups(found: Histories) -> Told:
     return told
 
 
-def told_of_offsets(current_offsets: pa.Table) -> Told:
+def offset_answers(current_offsets: pa.Table) -> Told:
     """Return what the table of this name says, in the shape of what the coordinator answers."""
     told: Told = {}
     names = ["log_partition", "group_id", "topic", "topic_partition", "committed_offset", "leader_epoch", "metadata"]

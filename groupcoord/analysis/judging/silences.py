@@ -203,8 +203,8 @@ class _Judge:
         is_silent = has_stopped(found.first_ms, found.last_ms, self._now_ms) and silent_ms >= limits.stopped_ms
         figures = {"first_ms": found.first_ms, "last_ms": found.last_ms, "count": found.commits}
         if is_silent and is_wanted and found.commits > 1:
-            told_lag = "" if lag is None else f", {lag:,} records behind"
-            evidence = f"no {self._commit} for {silent_ms // 1_000:,} s{told_lag}"
+            backlog = "" if lag is None else f", {lag:,} records behind"
+            evidence = f"no {self._commit} for {silent_ms // 1_000:,} s{backlog}"
             yield {"kind": COMMITS_STOPPED, "status": STOP, **figures, "value": silent_ms, "evidence": evidence}
         is_same = stands_still(found.lowest, found.highest) and found.commits >= limits.window_commits
         if is_same and lag is not None and lag > 0 and not is_silent:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from groupcoord.analysis.live.cluster import Cluster
+from groupcoord.analysis.live.cluster import LiveCluster
 from groupcoord.analysis.live.errors import ClusterError, TransientClusterError
 from groupcoord.analysis.live.retries import Patience
 
 OFFSETS_RETENTION = "offsets.retention.minutes"
 
 
-def offsets_retention_minutes(cluster: Cluster, patience: Patience) -> int | None:
+def offsets_retention_minutes(cluster: LiveCluster, patience: Patience) -> int | None:
     """Return how long offsets are kept that nobody uses; None: the cluster doesn't tell this user.
 
     Args:

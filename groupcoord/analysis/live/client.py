@@ -81,7 +81,7 @@ T = TypeVar("T")
 
 
 class KafkaCluster:
-    """A cluster, asked over the network. See :class:`groupcoord.analysis.live.cluster.Cluster`.
+    """A cluster, asked over the network. See :class:`groupcoord.analysis.live.cluster.LiveCluster`.
 
     Args:
         settings: how to connect.
@@ -114,7 +114,7 @@ class KafkaCluster:
             self._end()
 
     def metadata(self, topics: Sequence[str] | None) -> ClusterMetadata:
-        """See :class:`groupcoord.analysis.live.cluster.Cluster`."""
+        """See :class:`groupcoord.analysis.live.cluster.LiveCluster`."""
         wanted = None if topics is None else [{"name": name, "topic_id": ZERO_UUID} for name in topics]
         answer = self._ask(
             self._any_broker(),
@@ -144,7 +144,7 @@ class KafkaCluster:
     def list_offsets(
         self, partitions: Collection[TopicPartition], end: LogEnd, *, is_stable: bool = False
     ) -> dict[TopicPartition, ListedOffset]:
-        """See :class:`groupcoord.analysis.live.cluster.Cluster`."""
+        """See :class:`groupcoord.analysis.live.cluster.LiveCluster`."""
         by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
         for partition in partitions:
             by_leader[self._leader(partition)].append(partition)
@@ -157,7 +157,7 @@ class KafkaCluster:
         return found
 
     def fetch_raw(self, partition: TopicPartition, offset: int, max_bytes: int) -> FetchedBytes:
-        """See :class:`groupcoord.analysis.live.cluster.Cluster`."""
+        """See :class:`groupcoord.analysis.live.cluster.LiveCluster`."""
         leader = self._leader(partition)
         if leader == _NO_BROKER:
             raise TransientClusterError(f"{partition.topic}-{partition.partition} has no leader")
@@ -179,13 +179,13 @@ class KafkaCluster:
     # ------------------------------------------------------------ groups
 
     def brokers(self) -> Sequence[int]:
-        """See :class:`groupcoord.analysis.live.cluster.Cluster`."""
+        """See :class:`groupcoord.analysis.live.cluster.LiveCluster`."""
         if not self._run(self._refreshed()):
             raise TransientClusterError(f"{self._settings.bootstrap_servers}: the cluster does not name its brokers")
         return sorted(int(broker.nodeId) for broker in self._client.cluster.brokers())
 
     def describe_configs(self, broker: int, names: Collection[str]) -> dict[str, str | None]:
-        """See :class:`groupcoord.analysis.live.cluster.Cluster`."""
+        """See :class:`groupcoord.analysis.live.cluster.LiveCluster`."""
         (found,) = self._ask(broker, _describe_configs(broker, names)).values["results"]
         if found["error_code"] == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
             raise AccessError("cluster: this user lacks the permission DESCRIBE_CONFIGS")
@@ -194,23 +194,23 @@ class KafkaCluster:
         return {one["name"]: one["value"] for one in found["configs"]}
 
     def is_told_all_groups(self) -> bool:
-        """See :class:`groupcoord.analysis.live.cluster.Cluster`."""
+        """See :class:`groupcoord.analysis.live.cluster.LiveCluster`."""
         return may_describe_cluster(self._ask(self._any_broker(), cluster_request()).values)
 
     def list_groups(self, broker: int) -> ListedGroups:
-        """See :class:`groupcoord.analysis.live.cluster.Cluster`."""
+        """See :class:`groupcoord.analysis.live.cluster.LiveCluster`."""
         return listed_groups(self._ask(broker, list_groups_request()).values)
 
     def coordinators(self, group_ids: Collection[str]) -> dict[str, Coordinator]:
-        """See :class:`groupcoord.analysis.live.cluster.Cluster`."""
+        """See :class:`groupcoord.analysis.live.cluster.LiveCluster`."""
         return found_coordinators(self._ask(self._any_broker(), coordinators_request(group_ids)).values)
 
     def describe_groups(self, broker: int, group_type: str, group_ids: Collection[str]) -> dict[str, DescribedGroup]:
-        """See :class:`groupcoord.analysis.live.cluster.Cluster`."""
+        """See :class:`groupcoord.analysis.live.cluster.LiveCluster`."""
         return described_groups(group_type, self._ask(broker, describe_request(group_type, group_ids)).values)
 
     def committed_offsets(self, broker: int, group_ids: Collection[str]) -> dict[str, GroupOffsets]:
-        """See :class:`groupcoord.analysis.live.cluster.Cluster`."""
+        """See :class:`groupcoord.analysis.live.cluster.LiveCluster`."""
         return committed_offsets(self._ask(broker, offsets_request(group_ids)).values)
 
     # ------------------------------------------------------------ connections

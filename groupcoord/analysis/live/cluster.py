@@ -172,7 +172,7 @@ class GroupOffsets(NamedTuple):
     offsets: tuple[CommittedOffset, ...]
 
 
-class Cluster(Protocol):
+class LiveCluster(Protocol):
     """A cluster that answers. Every call raises the errors of :mod:`groupcoord.analysis.live.errors`."""
 
     def metadata(self, topics: Sequence[str] | None) -> ClusterMetadata:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from groupcoord.analysis.columns.errors import InputError
-from groupcoord.analysis.live.cluster import Cluster
+from groupcoord.analysis.live.cluster import LiveCluster
 from groupcoord.analysis.live.retries import Patience
 from groupcoord.analysis.live.settings import ClusterAddress
 
@@ -15,7 +15,7 @@ FIRST_ANSWER_MS = 4_000
 
 
 @contextmanager
-def connection(address: ClusterAddress, *, begins_run: bool = False) -> Iterator[tuple[Cluster, Patience]]:
+def connection(address: ClusterAddress, *, begins_run: bool = False) -> Iterator[tuple[LiveCluster, Patience]]:
     """Connect to a cluster as long as the context lasts, and say how patient its settings want one to be.
 
     Args:

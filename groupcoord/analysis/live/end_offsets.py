@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
-from groupcoord.analysis.live.cluster import Cluster, ClusterMetadata, ListedOffset, LogEnd
+from groupcoord.analysis.live.cluster import ClusterMetadata, ListedOffset, LiveCluster, LogEnd
 from groupcoord.analysis.live.errors import TRANSIENT, TransientClusterError
 from groupcoord.analysis.live.retries import Patience
 from groupcoord.core.consumer_protocol import TopicPartition
@@ -37,7 +37,7 @@ class PartitionEnds(NamedTuple):
 
 
 def list_ends(
-    cluster: Cluster, patience: Patience, topics: Collection[str] | None, now_ms: Callable[[], int]
+    cluster: LiveCluster, patience: Patience, topics: Collection[str] | None, now_ms: Callable[[], int]
 ) -> list[PartitionEnds]:
     """Ask for the ends of topics, at each broker with one request for each of three ends.
 
@@ -67,7 +67,7 @@ def list_ends(
     return found
 
 
-def _rows(cluster: Cluster, metadata: ClusterMetadata, now_ms: Callable[[], int]) -> Iterator[PartitionEnds]:
+def _rows(cluster: LiveCluster, metadata: ClusterMetadata, now_ms: Callable[[], int]) -> Iterator[PartitionEnds]:
     wanted = [TopicPartition(name, number) for name, topic in metadata.topics.items() for number in topic.leaders]
     starts = cluster.list_offsets(wanted, LogEnd.EARLIEST)
     stable = cluster.list_offsets(wanted, LogEnd.LATEST, is_stable=True)

@@ -8,7 +8,7 @@ from struct import Struct
 
 from attrs import frozen
 
-from groupcoord.analysis.live.cluster import Cluster, FetchedBytes, LogEnd, OffsetOutOfRangeError
+from groupcoord.analysis.live.cluster import FetchedBytes, LiveCluster, LogEnd, OffsetOutOfRangeError
 from groupcoord.analysis.live.errors import ClusterError, LogCutError, TransientClusterError, check_error
 from groupcoord.analysis.live.offset_ranges import OffsetRange
 from groupcoord.analysis.live.retries import Patience
@@ -69,7 +69,7 @@ class RangeFetcher:
         LogCutError: another topic has the name of the range's.
     """
 
-    def __init__(self, cluster: Cluster, offset_range: OffsetRange, patience: Patience) -> None:
+    def __init__(self, cluster: LiveCluster, offset_range: OffsetRange, patience: Patience) -> None:
         self._cluster = cluster
         self._range = offset_range
         self._patience = patience
@@ -162,7 +162,7 @@ class RangeFetcher:
 
 
 def sound_batches(
-    cluster: Cluster, offset_range: OffsetRange, patience: Patience
+    cluster: LiveCluster, offset_range: OffsetRange, patience: Patience
 ) -> Iterator[SoundBatch | Damage | Lost]:
     """Yield the sound batches of a range, and what is damaged or deleted between them.
 

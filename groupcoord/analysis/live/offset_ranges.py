@@ -17,7 +17,7 @@ from uuid import UUID
 from attrs import evolve, frozen
 
 from groupcoord.analysis.columns.errors import InputError
-from groupcoord.analysis.live.cluster import Cluster, LogEnd, OffsetOutOfRangeError, TopicMetadata
+from groupcoord.analysis.live.cluster import LiveCluster, LogEnd, OffsetOutOfRangeError, TopicMetadata
 from groupcoord.analysis.live.errors import check_error
 from groupcoord.analysis.live.retries import Patience
 from groupcoord.core.consumer_protocol import TopicPartition
@@ -100,7 +100,7 @@ class TopicEnds:
         return [self.range(partition, start, end) for partition, start, end in bounds if start < end]
 
 
-def check_readable(cluster: Cluster, patience: Patience, ends: TopicEnds) -> None:
+def check_readable(cluster: LiveCluster, patience: Patience, ends: TopicEnds) -> None:
     """Make sure that a topic that may be described may be read, too, by a look at one batch.
 
     Raises:
@@ -113,7 +113,7 @@ def check_readable(cluster: Cluster, patience: Patience, ends: TopicEnds) -> Non
             patience.at(cluster, one.topic_partition, partial(cluster.fetch_raw, one.topic_partition, one.start, 1))
 
 
-def topic_ends(cluster: Cluster, patience: Patience, topic: str, partitions: Collection[int] = ()) -> TopicEnds:
+def topic_ends(cluster: LiveCluster, patience: Patience, topic: str, partitions: Collection[int] = ()) -> TopicEnds:
     """Ask where the logs of a topic begin and end.
 
     Args:
@@ -144,7 +144,7 @@ def topic_ends(cluster: Cluster, patience: Patience, topic: str, partitions: Col
     return patience.try_for(ask)
 
 
-def _listed(cluster: Cluster, wanted: Collection[TopicPartition], end: LogEnd) -> dict[int, int]:
+def _listed(cluster: LiveCluster, wanted: Collection[TopicPartition], end: LogEnd) -> dict[int, int]:
     listed = cluster.list_offsets(wanted, end)
     for one in wanted:
         check_error(listed[one].error_code, one.topic, "DESCRIBE")
@@ -152,7 +152,7 @@ def _listed(cluster: Cluster, wanted: Collection[TopicPartition], end: LogEnd) -
 
 
 def plan(
-    cluster: Cluster, patience: Patience, ranges: Iterable[OffsetRange], split_bytes: int = SPLIT_BYTES
+    cluster: LiveCluster, patience: Patience, ranges: Iterable[OffsetRange], split_bytes: int = SPLIT_BYTES
 ) -> list[list[OffsetRange]]:
     """Cut ranges into tasks of about ``split_bytes``: long ranges into shorter ones, and small ones together."""
     tasks: list[list[OffsetRange]] = []
@@ -167,7 +167,7 @@ def plan(
     return tasks
 
 
-def _cut(cluster: Cluster, patience: Patience, whole: OffsetRange, split_bytes: int) -> Iterator[OffsetRange]:
+def _cut(cluster: LiveCluster, patience: Patience, whole: OffsetRange, split_bytes: int) -> Iterator[OffsetRange]:
     if whole.end - whole.start < PROBED_OFFSETS_MIN:
         yield evolve(whole, size_bytes=split_bytes // PROBES)
         return
@@ -195,7 +195,7 @@ def _joined(pieces: list[OffsetRange]) -> OffsetRange:
     return evolve(pieces[0], end=pieces[-1].end, size_bytes=sum(piece.size_bytes for piece in pieces))
 
 
-def _density(cluster: Cluster, whole: OffsetRange, start: int, end: int) -> float:
+def _density(cluster: LiveCluster, whole: OffsetRange, start: int, end: int) -> float:
     """Return how many bytes there are for each offset, by a small look at what lies at the start."""
     try:
         found = cluster.fetch_raw(whole.topic_partition, start, PROBE_BYTES).batches

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from groupcoord.analysis.live.cluster import Cluster, OffsetOutOfRangeError
+from groupcoord.analysis.live.cluster import LiveCluster, OffsetOutOfRangeError
 from groupcoord.analysis.live.connection import connection
 from groupcoord.analysis.live.errors import ClusterError
 from groupcoord.analysis.live.fetching import Portion
@@ -46,7 +46,7 @@ def record_times(address: ClusterAddress, behind: Iterable[Mapping[str, Any]]) -
 
 
 def next_record_ms(
-    cluster: Cluster, patience: Patience, partition: TopicPartition, offset: int, end_offset: int
+    cluster: LiveCluster, patience: Patience, partition: TopicPartition, offset: int, end_offset: int
 ) -> int | None:
     """Return the timestamp of the first record at an offset or behind it, in milliseconds since 1970.
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from groupcoord.analysis.live.cluster import Cluster
+from groupcoord.analysis.live.cluster import LiveCluster
 from groupcoord.analysis.live.errors import TransientClusterError
 from groupcoord.core.consumer_protocol import TopicPartition
 
@@ -63,6 +63,6 @@ class Patience:
             with suppress(TransientClusterError):
                 mend()
 
-    def at(self, cluster: Cluster, partition: TopicPartition, work: Callable[[], T]) -> T:
+    def at(self, cluster: LiveCluster, partition: TopicPartition, work: Callable[[], T]) -> T:
         """Like :meth:`try_for`, for work at the leader of a partition: who that is is asked anew after a failure."""
         return self.try_for(work, lambda: cluster.metadata([partition.topic]))

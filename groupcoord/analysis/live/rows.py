@@ -13,14 +13,14 @@ import pyarrow as pa
 from groupcoord.analysis.columns.chunks import Origin, RowSettings
 from groupcoord.analysis.columns.ranges import ByteRange, RangeReader, one_row
 from groupcoord.analysis.columns.schema import KIND_CORRUPT
-from groupcoord.analysis.live.cluster import Cluster
+from groupcoord.analysis.live.cluster import LiveCluster
 from groupcoord.analysis.live.fetching import DELETED, Lost, RangeFetcher
 from groupcoord.analysis.live.offset_ranges import OffsetRange
 from groupcoord.analysis.live.retries import Patience
 
 
 def rows_of_offsets(
-    cluster: Cluster, offset_range: OffsetRange, patience: Patience, settings: RowSettings
+    cluster: LiveCluster, offset_range: OffsetRange, patience: Patience, settings: RowSettings
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a range. What was deleted before it could be read is a row of kind ``corrupt``.
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from attrs import define, field, frozen
 
-from groupcoord.analysis.live.cluster import Cluster, CommittedOffset, DescribedGroup, GroupOffsets, ListedGroup
+from groupcoord.analysis.live.cluster import CommittedOffset, DescribedGroup, GroupOffsets, ListedGroup, LiveCluster
 from groupcoord.analysis.live.end_offsets import PartitionEnds, list_ends
 from groupcoord.analysis.live.errors import TransientClusterError, error_name
 from groupcoord.analysis.live.group_requests import CLASSIC, CONSUMER
@@ -89,7 +89,7 @@ class Snapshot:
 
 
 def take_snapshot(
-    cluster: Cluster,
+    cluster: LiveCluster,
     patience: Patience,
     now_ms: Callable[[], int],
     topics_of: Callable[[GroupSnapshot], Collection[str]],
@@ -145,7 +145,7 @@ def _problems_of_ends(ends: Sequence[PartitionEnds]) -> Iterator[Problem]:
 class _Attempt:
     """One round of requests. Whatever fails is noted, and all others are asked."""
 
-    cluster: Cluster
+    cluster: LiveCluster
     now_ms: Callable[[], int]
     known: Collection[str]
     asked_ms: int = 0

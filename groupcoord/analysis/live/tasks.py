@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from groupcoord.analysis.columns.chunks import RowSettings
 from groupcoord.analysis.columns.errors import InputError
-from groupcoord.analysis.live.cluster import Cluster
+from groupcoord.analysis.live.cluster import LiveCluster
 from groupcoord.analysis.live.connection import connection
 from groupcoord.analysis.live.errors import LogCutError
 from groupcoord.analysis.live.offset_ranges import OffsetRange, TopicEnds, check_readable, plan, topic_ends
@@ -38,7 +38,7 @@ class ClusterTask:
 
 
 def _rows(
-    cluster: Cluster, patience: Patience, ranges: Iterable[OffsetRange], settings: RowSettings
+    cluster: LiveCluster, patience: Patience, ranges: Iterable[OffsetRange], settings: RowSettings
 ) -> Iterator[pa.RecordBatch]:
     for one in ranges:
         yield from rows_of_offsets(cluster, one, patience, settings)

@@ -26,8 +26,8 @@ from groupcoord.analysis.history import KINDS, LogHistory
 from groupcoord.analysis.judging.differences import (
     Told,
     differences,
-    told_of_groups,
-    told_of_offsets,
+    group_answers,
+    offset_answers,
     unknown_groups,
 )
 from groupcoord.analysis.judging.ends import Ends, behind_ends
@@ -126,7 +126,7 @@ class LocalAnalysis(AnalysisRun):
                     add(name, rows[kind])
                 known = Known.of(facts, rows)
                 add("current_offsets", known.current.to_pylist())
-                found.append(_Folded(partition, known, told_of_groups(rows) if self._verifies else {}))
+                found.append(_Folded(partition, known, group_answers(rows) if self._verifies else {}))
         files.counts["commits"] = decoded.written.commits + transactional
         if not files.counts["commits"]:
             with files.commits_file(None):
@@ -182,7 +182,7 @@ class LocalAnalysis(AnalysisRun):
         for rows in read_back(self._results, one.partition, _REPLAYED, [KIND_RECORD, KIND_CONTROL]):
             replayed.add(rows)
         answers = (row for batch in replay_batches(replayed.batches()) for row in batch.to_pylist())
-        tables = one.told | told_of_offsets(one.known.current)
+        tables = one.told | offset_answers(one.known.current)
         return list(differences(answers, tables, unknown_groups(one.known.histories)))
 
 

@@ -34,7 +34,7 @@ class CurrentLeaders:
         self._leadership = leadership
         self._data = data
 
-    def told_by_fetch(self, response: FetchResponse, told: Mapping[int, Node] | None) -> FetchResponse:
+    def add_to_fetch(self, response: FetchResponse, told: Mapping[int, Node] | None) -> FetchResponse:
         """Return an answer to Fetch with the current leaders of what this node does not lead.
 
         Args:
@@ -58,7 +58,7 @@ class CurrentLeaders:
             return response
         return evolve(response, topics=tuple(topics), node_endpoints=self._endpoints(found, told))
 
-    def told_by_produce(self, response: ProduceResponse, told: Mapping[int, Node] | None) -> ProduceResponse:
+    def add_to_produce(self, response: ProduceResponse, told: Mapping[int, Node] | None) -> ProduceResponse:
         """Return an answer to Produce with the current leaders of what this node does not lead."""
         found: dict[int, None] = {}
         topics = tuple(

@@ -76,7 +76,7 @@ class DataRequests:
             request, self._data, self._verify, permissions
         )
         if request.acks != 0:
-            return response if self._leaders is None else self._leaders.told_by_produce(response, connection.nodes)
+            return response if self._leaders is None else self._leaders.add_to_produce(response, connection.nodes)
         # No answer can tell the client of an error; as a Kafka broker does, closing the connection must.
         failed = (
             partition
@@ -133,7 +133,7 @@ class DataRequests:
         return self._told((yield from context.respond(result.fetched)), connection)
 
     def _told(self, response: FetchResponse, connection: Connection) -> FetchResponse:
-        return response if self._leaders is None else self._leaders.told_by_fetch(response, connection.nodes)
+        return response if self._leaders is None else self._leaders.add_to_fetch(response, connection.nodes)
 
     def _end_wait(self, wait: FetchWait) -> None:
         """Answer a Fetch that waited; at its connection's turn, if there is something to read."""

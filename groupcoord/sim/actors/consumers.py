@@ -46,7 +46,7 @@ from groupcoord.sim.actors.stage import Claim, PartitionOfGroup, Stage
 from groupcoord.sim.actors.wording import listed
 from groupcoord.sim.cluster.topics import indices_of
 from groupcoord.sim.kernel.clocks import LocalClock
-from groupcoord.sim.kernel.network import Connection
+from groupcoord.sim.kernel.network import SimulatedConnection
 from groupcoord.sim.kernel.randomness import mixed, stable_number, stream
 from groupcoord.sim.kernel.scheduler import rank_of_deadline
 
@@ -132,9 +132,9 @@ class Consumer:
         self._life = 0
         self._key = stable_number(stage.seed, "consumer", number)
         self._rank = rank_of_deadline(number)
-        self._connections: dict[Node | None, Connection] = {}
-        self._requests: dict[Connection, dict[int, Request]] = {}
-        self._inbox: list[tuple[Connection, int, Response | None]] = []
+        self._connections: dict[Node | None, SimulatedConnection] = {}
+        self._requests: dict[SimulatedConnection, dict[int, Request]] = {}
+        self._inbox: list[tuple[SimulatedConnection, int, Response | None]] = []
         self._wake_ms: int | None = None
         self._waiting_since_ms = 0
         self._owes_poll = False
@@ -393,7 +393,7 @@ class Consumer:
 
     # ------------------------------------------------------------ the network
 
-    def receive(self, connection: Connection, correlation_id: int, response: Response) -> None:
+    def receive(self, connection: SimulatedConnection, correlation_id: int, response: Response) -> None:
         """Take an answer. See :class:`groupcoord.sim.kernel.network.Client`."""
         if self.is_frozen:
             self._inbox.append((connection, correlation_id, response))
@@ -414,7 +414,7 @@ class Consumer:
         if isinstance(response, HeartbeatResponse | ConsumerGroupHeartbeatResponse):
             self._listener.heartbeat_answered(self)
 
-    def disconnected(self, connection: Connection) -> None:
+    def disconnected(self, connection: SimulatedConnection) -> None:
         """Take note of a lost connection. See :class:`groupcoord.sim.kernel.network.Client`."""
         if self.is_frozen:
             self._inbox.append((connection, 0, None))

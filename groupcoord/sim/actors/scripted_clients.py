@@ -11,7 +11,7 @@ from groupcoord.messages import CoordinatorType, FindCoordinator, FindCoordinato
 from groupcoord.sim.actors.groups import SimulatedGroup
 from groupcoord.sim.actors.guests import GuestGroup
 from groupcoord.sim.actors.stage import Stage
-from groupcoord.sim.kernel.network import Connection
+from groupcoord.sim.kernel.network import SimulatedConnection
 from groupcoord.sim.kernel.randomness import mixed, stable_number
 from groupcoord.sim.kernel.scheduler import rank_of_deadline
 
@@ -77,8 +77,8 @@ class ScriptedClient:
         self._script = script
         self._number = stage.next_client_number()
         self._key = stable_number(stage.seed, "visitor", self._number)
-        self._connection: Connection | None = None
-        self._kept: dict[int, Connection] = {}
+        self._connection: SimulatedConnection | None = None
+        self._kept: dict[int, SimulatedConnection] = {}
         self._request: Request | None = None
         self._asked: Ask | None = None
         self._step = 0
@@ -145,7 +145,7 @@ class ScriptedClient:
         self._wake_in(REQUEST_TIMEOUT_MS)
         cluster.network.send(self._connection, self._step, request)
 
-    def receive(self, connection: Connection, correlation_id: int, response: Response) -> None:
+    def receive(self, connection: SimulatedConnection, correlation_id: int, response: Response) -> None:
         """Take an answer."""
         if connection is not self._connection:
             return
@@ -165,7 +165,7 @@ class ScriptedClient:
         else:
             self._go_on(None)
 
-    def disconnected(self, connection: Connection) -> None:
+    def disconnected(self, connection: SimulatedConnection) -> None:
         """Take note of a lost connection."""
         if connection is self._connection:
             self._lose()
@@ -183,7 +183,7 @@ class ScriptedClient:
             self._forget(self._connection)
             self._connection = None
 
-    def _forget(self, connection: Connection) -> None:
+    def _forget(self, connection: SimulatedConnection) -> None:
         """Keep a connection no longer."""
         for node_id in [node_id for node_id, kept in self._kept.items() if kept is connection]:
             del self._kept[node_id]

@@ -21,7 +21,7 @@ from groupcoord.sim.cluster.replicas import SharedSlots, SharedWay
 from groupcoord.sim.cluster.share_server import ShareServer
 from groupcoord.sim.cluster.shared_topics import SharedTopics
 from groupcoord.sim.cluster.topics import Topics
-from groupcoord.sim.kernel.network import Connection, Exchange, Network
+from groupcoord.sim.kernel.network import Exchange, Network, SimulatedConnection
 from groupcoord.sim.kernel.randomness import Latency, mixed, stable_number
 from groupcoord.sim.kernel.scheduler import Scheduler, rank_of_node
 from groupcoord.wire.share_messages import ShareAcknowledge, ShareFetch
@@ -131,7 +131,7 @@ class CoordinatorNode:
         self.leaders_known: list[tuple[int, int]] = []
         self._environment = environment
         self._scheduler = environment.scheduler
-        self._connections: dict[Connection, None] = {}
+        self._connections: dict[SimulatedConnection, None] = {}
         self._life = 0
         self._rank = rank_of_node(node_id)
         self._tick_ms: int | None = None
@@ -249,7 +249,7 @@ class CoordinatorNode:
             self._submit(exchange)
             self.settle()
 
-    def disconnected(self, connection: Connection) -> None:
+    def disconnected(self, connection: SimulatedConnection) -> None:
         """Hear that a connection is closed on which something hangs: the session of a share consumer."""
         if self.shares is not None and not self.is_stalled(self.disconnected, connection):
             self.shares.disconnected(connection)

@@ -26,7 +26,7 @@ from groupcoord.errors import ErrorCode
 from groupcoord.messages import Response
 from groupcoord.sim.cluster.log import NodeLog
 from groupcoord.sim.cluster.shared_topics import STATES, HeardData, SharedTopics
-from groupcoord.sim.kernel.network import Connection, Exchange
+from groupcoord.sim.kernel.network import Exchange, SimulatedConnection
 from groupcoord.sim.kernel.randomness import Latency, stable_number
 from groupcoord.sim.kernel.scheduler import Scheduler, rank_of_node
 from groupcoord.wire.share_messages import ShareFetch
@@ -166,7 +166,7 @@ class ShareServer:
         self._ready.append(exchange)
         self.settle()
 
-    def disconnected(self, closed: Connection) -> None:
+    def disconnected(self, closed: SimulatedConnection) -> None:
         """A connection is closed: nobody waits there any more, and its sessions end."""
         connection: Any = closed
         for exchange in [exchange for exchange in self._works if exchange.connection is connection]:

@@ -20,10 +20,10 @@ after MEMBER_ID_REQUIRED and UNKNOWN_MEMBER_ID.
 class Client(Protocol):
     """A consumer, as the network sees it."""
 
-    def receive(self, connection: Connection, correlation_id: int, response: Response) -> None:
+    def receive(self, connection: SimulatedConnection, correlation_id: int, response: Response) -> None:
         """An answer has come."""
 
-    def disconnected(self, connection: Connection) -> None:
+    def disconnected(self, connection: SimulatedConnection) -> None:
         """A connection is gone, and all that was on its way on it."""
 
 
@@ -36,7 +36,7 @@ class Server(Protocol):
     def receive(self, exchange: Exchange) -> None:
         """A request has come."""
 
-    def disconnected(self, connection: Connection) -> None:
+    def disconnected(self, connection: SimulatedConnection) -> None:
         """A connection is closed, which is told of those alone that something hangs on."""
 
 
@@ -45,14 +45,14 @@ class Exchange:
 
     __slots__ = ("connection", "correlation_id", "request", "response")
 
-    def __init__(self, connection: Connection, correlation_id: int, request: Request) -> None:
+    def __init__(self, connection: SimulatedConnection, correlation_id: int, request: Request) -> None:
         self.connection = connection
         self.correlation_id = correlation_id
         self.request = request
         self.response: Response | None = None
 
 
-class Connection:
+class SimulatedConnection:
     """One connection of a consumer to a node.
 
     Attributes:
@@ -120,12 +120,12 @@ class Network:
         self._scheduler = scheduler
         self._seed = seed
 
-    def connect(self, client: Client, client_number: int, server: Server) -> Connection:
+    def connect(self, client: Client, client_number: int, server: Server) -> SimulatedConnection:
         """Open a connection. Nothing tells whether the node is there until the first request is sent."""
         key = stable_number(self._seed, client_number, server.node_id, self._scheduler.time_ms)
-        return Connection(client, client_number, server, key)
+        return SimulatedConnection(client, client_number, server, key)
 
-    def send(self, connection: Connection, correlation_id: int, request: Request) -> None:
+    def send(self, connection: SimulatedConnection, correlation_id: int, request: Request) -> None:
         """Carry a request to the node, or lose it and the connection."""
         if self._gets_through(connection):
             now_ms = self._scheduler.time_ms
@@ -163,7 +163,7 @@ class Network:
             assert exchange.response is not None
             connection.client.receive(connection, exchange.correlation_id, exchange.response)
 
-    def _gets_through(self, connection: Connection) -> bool:
+    def _gets_through(self, connection: SimulatedConnection) -> bool:
         if connection.is_silent:
             return False
         if self.cut_off and (connection.client_number, connection.server.node_id) in self.cut_off:
@@ -179,7 +179,7 @@ class Network:
                 return False
         return not connection.is_dead
 
-    def reset(self, connection: Connection) -> None:
+    def reset(self, connection: SimulatedConnection) -> None:
         """Break a connection: what is on its way to the consumer is lost, and it is told."""
         if not connection.is_dead:
             connection.is_dead = True
@@ -189,20 +189,20 @@ class Network:
             if connection.is_watched:
                 self._scheduler.at(now_ms, connection.rank, self._end, connection)
 
-    def _notify(self, connection: Connection) -> None:
+    def _notify(self, connection: SimulatedConnection) -> None:
         if connection.is_listening and not connection.is_silent:
             connection.is_listening = False
             connection.client.disconnected(connection)
 
-    def close(self, connection: Connection) -> None:
+    def close(self, connection: SimulatedConnection) -> None:
         """The consumer hangs up. Requests that are on their way still arrive and count; nobody hears the answers."""
         connection.is_listening = False
         if connection.is_watched and self._gets_through(connection):
             now_ms = self._scheduler.time_ms
-            told_ms = max(now_ms + self.latency.at(connection.key, now_ms), connection.last_request_ms)
-            self._scheduler.at(told_ms, connection.rank, self._end, connection)
+            end_ms = max(now_ms + self.latency.at(connection.key, now_ms), connection.last_request_ms)
+            self._scheduler.at(end_ms, connection.rank, self._end, connection)
 
     @staticmethod
-    def _end(connection: Connection) -> None:
+    def _end(connection: SimulatedConnection) -> None:
         if connection.server.is_up:
             connection.server.disconnected(connection)

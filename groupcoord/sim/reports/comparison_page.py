@@ -42,7 +42,7 @@ LESS = {UNOWNED.key: "less without owner per partition", DONE.key: "less per rec
 """What a variant costs less of, by the measure by which variants are compared."""
 
 
-def told_verdict(comparison: Comparison) -> str:
+def format_verdict(comparison: Comparison) -> str:
     """Return in a sentence or two which variant costs least; nothing if no seed tells."""
     verdict = comparison.verdict()
     if verdict is None:
@@ -105,7 +105,7 @@ def _signed(scale: Scale, value: float) -> str:
 
 def _answer(comparison: Comparison) -> list[Html]:
     """Return which variant costs least, and for each but the first in what it is better and worse."""
-    told = told_verdict(comparison)
+    told = format_verdict(comparison)
     first = comparison.reports[0].variant
     items = []
     for report in comparison.reports[1:]:

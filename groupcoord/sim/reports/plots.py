@@ -59,7 +59,7 @@ def _picture(measure: Measure, name: str, bins: Sequence[Bin], highest: int) -> 
         if count:
             height = max((floor - top) * count / highest, BAR_HEIGHT_MIN)
             bar = svg.rect(LEFT + place * width, floor - height, max(width - 1, 1), height, "values")
-            parts.append(svg.titled(f"{_told_bin(measure, start, end)}: {count:,}", [bar]))
+            parts.append(svg.titled(f"{_format_bin(measure, start, end)}: {count:,}", [bar]))
     parts += [svg.line(LEFT, floor, WIDTH - RIGHT, floor, "axis"), *_axis(measure, bins, width, floor)]
     parts.append(svg.label(LEFT, TOP - 8, name or "values", "start"))
     label = f"histogram of {measure.title}" + (f" of {name}" if name else "")
@@ -90,6 +90,6 @@ def _axis(measure: Measure, bins: Sequence[Bin], width: float, floor: int) -> li
     return parts
 
 
-def _told_bin(measure: Measure, start: int, end: int) -> str:
+def _format_bin(measure: Measure, start: int, end: int) -> str:
     least, most = format_value(measure, start), format_value(measure, end)
     return least if least == most else f"{least} to {most}"
