@@ -258,6 +258,10 @@ class SlotStore:
         found = sorted(self._owned.items())
         return {partition: one.writer.epoch for partition, one in found if one.writer.state is State.OWNER}
 
+    def wants(self, partition: int) -> bool:
+        """Tell whether a log partition is owned, or being taken over."""
+        return partition in self._owned
+
     def last_slot(self, partition: int) -> int:
         """Return the last slot of a log partition that is known to be this process's; -1: none is."""
         owned = self._owned.get(partition)

@@ -9,10 +9,12 @@ import pytest
 from attrs import evolve
 
 from groupcoord import Config
+from groupcoord.cluster.slot_messages import Kind, Message
 from groupcoord.cluster.slot_writer import Operation, Put, SlotWriter, State
 from groupcoord.embedding.ownership import Ownership
 from groupcoord.sim import (
     ClusterOptions,
+    ConsumerStop,
     Fault,
     ForeignRecords,
     LawBrokenError,
@@ -30,10 +32,11 @@ from groupcoord.sim import (
     run_seed,
 )
 from groupcoord.sim.cluster.replicas import OPERATION_MS, Result, SharedSlots
+from groupcoord.sim.kernel.scheduler import WORLD_RANK
 from groupcoord.sim.scenarios.swarm import swarm_options
 from tests.tables import as_one_test
 
-from .worlds import small_world
+from .worlds import MEMBER, small_world
 
 SHARED = ClusterOptions(
     node_count=3,
@@ -87,8 +90,105 @@ def test_who_dies_is_taken_over_from_within_seconds() -> None:
     ids=["stalls", "crashes", "seized", "a bad engine", "a bad network", "another writer"],
 )
 def test_all_laws_hold(faults: tuple[Fault, ...]) -> None:
-    """The world comes to rest, whatever happens to owners, their engine and the way there."""
-    World(1, small_world(*faults, COMMITS, cluster=SHARED)).run()
+    """The world comes to rest, whatever happens to owners, their engine and the way there.
+
+    Of those that serve a log partition, or believe so, never more than one is taken for up to date.
+    """
+    world = World(1, small_world(*faults, COMMITS, cluster=SHARED))
+    look = world.laws.after_event
+
+    def count_and_look() -> None:
+        for partition in range(world.cluster.partition_count):
+            assert sum(node.is_up_to_date(partition) for node in world.cluster.nodes) <= 1
+        look()
+
+    world.laws.after_event = count_and_look  # type: ignore[method-assign]
+    world.run()
+
+
+def world_with_a_forsaken_fence(*faults: Fault) -> tuple[World, list[int], list[str]]:
+    """Return a world whose group commits nothing, and where another node than its owner takes it over once, and dies.
+
+    Also a list of who fences that log partition, and the lines of the trace.
+    """
+    lines: list[str] = []
+    fences: list[int] = []
+    member = evolve(MEMBER, enable_auto_commit=False)
+    world = World(1, small_world(*faults, cluster=SHARED, member=member), lines.append)
+    cluster = world.cluster
+    partition = cluster.partition_of("billing")
+
+    def fenced(node_id: int, fenced_partition: int) -> None:
+        if fenced_partition == partition:
+            fences.append(node_id)
+            if len(fences) == 2:
+                world.scheduler.at(world.scheduler.time_ms, WORLD_RANK, cluster.crash, cluster.nodes[node_id - 1])
+
+    def seize(_: None) -> None:
+        owner = cluster.serving_node("billing")
+        assert owner is not None
+        cluster.migrate(partition, owner.node_id % SHARED.node_count + 1)
+
+    assert cluster.slots is not None
+    cluster.slots.on_fence = fenced
+    world.scheduler.at(world.start_ms + 60_000, WORLD_RANK, seize, None)
+    return world, fences, lines
+
+
+class Wanting:
+    """A process that puts fences."""
+
+    def __init__(self, node_id: int, *, is_wanting: bool) -> None:
+        self.node_id = node_id
+        self._is_wanting = is_wanting
+
+    def wants(self, partition: int) -> bool:
+        """It wants all of them, or none."""
+        return self._is_wanting
+
+
+def test_fences_of_who_has_given_up_take_nothing_away() -> None:
+    """Who knows a slot knows all that there is if only such fences follow, and none of somebody who wants to own it."""
+    slots = World(1, small_world(cluster=SHARED)).cluster.slots
+    assert slots is not None
+    owner, other, gone = (slots.new_tag(Wanting(number, is_wanting=number < 3)) for number in (1, 2, 3))
+    last = []
+    for slot, (tag, kind) in enumerate(
+        [
+            (owner, Kind.FENCE),
+            (gone, Kind.FENCE),
+            (gone, Kind.FENCE),
+            (owner, Kind.CHUNK),
+            (gone, Kind.FENCE),
+            (other, Kind.FENCE),
+            (gone, Kind.FENCE),
+        ]
+    ):
+        assert slots.carry_out(0, Put(slot, Message(kind, tag, slot, b"").encoded())) is None
+        last.append([known for known in range(-1, slot + 1) if slots.is_last(0, known)])
+    assert last == [[0], [0, 1], [0, 1, 2], [3], [3, 4], [5], [5, 6]]
+
+
+def test_who_fences_and_dies_leaves_the_log_partition_to_its_owner() -> None:
+    """Nobody has heard of that fence: clients go on asking the owner, which knows all that there is."""
+    world, fences, lines = world_with_a_forsaken_fence()
+    world.run()
+    owner, fencer = fences
+    serving = world.cluster.serving_node("billing")
+    assert serving is not None
+    assert serving.node_id == owner != fencer
+    assert world.cluster.log.leaders[world.cluster.partition_of("billing")].node_id == fencer
+    assert not any("billing" in line for line in lines if line > "00:01:00")
+
+
+def test_who_is_fenced_by_one_that_died_takes_over_anew_when_it_writes() -> None:
+    """Its first write is refused, so it loads all that there is, and writes that again."""
+    stop = ConsumerStop(start_ms=80_000, end_ms=90_000, consumer=0, group="billing")
+    world, fences, lines = world_with_a_forsaken_fence(stop)
+    world.run()
+    owner, fencer, *again = fences
+    assert again == [owner] != [fencer]
+    assert any("billing: is gone (unload)" in line for line in lines if "00:01:20" < line < "00:01:31")
 
 
 def test_an_engine_that_is_slow_to_answer_is_asked_once_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -440,8 +440,8 @@ class CoordinatorNode:
         return (
             coordinator is not None
             and not (self.log is not None and self.log.tells_late)
-            and self.leads(partition)
             and coordinator.status(partition) is PartitionStatus.ACTIVE
+            and (self.leads(partition) or (isinstance(self.log, SharedWay) and self.log.has_all(partition)))
         )
 
     def _load_on(self, step: tuple[int, int]) -> None:

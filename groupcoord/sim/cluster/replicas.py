@@ -59,6 +59,15 @@ class Filled(NamedTuple):
     appends: list[list[LogRecord]]
 
 
+class Fencer(Protocol):
+    """What a process that puts fences is to the engine."""
+
+    node_id: int
+
+    def wants(self, partition: int) -> bool:
+        """Tell whether it lives, and owns a log partition or goes on to take it over."""
+
+
 class SharedSlots:
     """The engine, and what its slots come to.
 
@@ -84,15 +93,27 @@ class SharedSlots:
         self._scheduler = scheduler
         self._engine = MemorySlotLog()
         self._chance_key = stable_number(seed, "chance of the engine")
-        self._node_of_tag: dict[bytes, int] = {}
+        self._fencers: dict[bytes, Fencer] = {}
         self._filled: list[list[Filled]] = [[] for _ in log.leaders]
         self._ends = [0] * len(log.leaders)
+        self._last_fences: list[dict[int, Fencer]] = [{} for _ in log.leaders]  # by slot: after all else that there is
 
-    def new_tag(self, node_id: int) -> bytes:
-        """Return a tag that nobody else has, for a node."""
-        tag = (len(self._node_of_tag) + 1).to_bytes(TAG_BYTES, "big")
-        self._node_of_tag[tag] = node_id
+    def new_tag(self, fencer: Fencer) -> bytes:
+        """Return a tag that nobody else has, for a process of a node."""
+        tag = (len(self._fencers) + 1).to_bytes(TAG_BYTES, "big")
+        self._fencers[tag] = fencer
         return tag
+
+    def is_last(self, partition: int, slot: int) -> bool:
+        """Tell whether nothing comes after a slot but fences of those who want the log partition no more.
+
+        Who puts a fence and then dies, or finds that another one is to have the log partition, has told nobody of it.
+        All go on asking whoever had it before; that one knows all that there is, and serves until it is to write.
+        """
+        fences = self._last_fences[partition]
+        return slot >= self._ends[partition] - len(fences) - 1 and not any(
+            number > slot and fencer.wants(partition) for number, fencer in fences.items()
+        )
 
     def beat(self, name: str, content: bytes) -> list[Beat]:
         """Do as :meth:`groupcoord.cluster.slot_log.SlotLog.beat`."""
@@ -116,11 +137,13 @@ class SharedSlots:
         message = Message.decoded(put.payload)
         self._ends[partition] = put.slot + 1
         if message.kind is Kind.FENCE:
-            node_id = self._node_of_tag[message.tag]
+            fencer = self._last_fences[partition][put.slot] = self._fencers[message.tag]
             self.heard(partition, put.slot)
-            self._log.leaders[partition] = Leader(node_id, put.slot)
-            self.on_fence(node_id, partition)
-        elif message.kind is Kind.BATCHES:
+            self._log.leaders[partition] = Leader(fencer.node_id, put.slot)
+            self.on_fence(fencer.node_id, partition)
+            return
+        self._last_fences[partition].clear()
+        if message.kind is Kind.BATCHES:
             appends = [list(all_records(iter_batches(body))) for body in split(message.body)]
             self._filled[partition].append(Filled(put.slot, appends))
         elif message.kind is Kind.MANIFEST:
@@ -189,6 +212,7 @@ class SharedWay:
 
     Attributes:
         store: the coordinator's log store.
+        node_id: of the node.
         epochs: of each log partition that this process has ever owned the last epoch.
         tells_late: answers that leave now may have waited for a look: they tell what was true when they were made.
     """
@@ -198,10 +222,11 @@ class SharedWay:
     ) -> None:
         options = slots.options
         self.store = SlotStore(
-            lambda: slots.new_tag(node.node_id),
+            lambda: slots.new_tag(self),
             lease_ms=options.lease_ms,
             snapshot_bytes_min=options.snapshot_bytes_min,
         )
+        self.node_id = node.node_id
         self.epochs: dict[int, int] = {}
         self.tells_late = False
         self._node, self._name, self._slots, self._log = node, name, slots, log
@@ -242,6 +267,14 @@ class SharedWay:
         """Return which node has a log partition, as far as this one has heard; -1: nobody."""
         owner = self.sharing.owner_of(partition)
         return -1 if owner is None else int(owner.address)
+
+    def wants(self, partition: int) -> bool:
+        """See :class:`Fencer`."""
+        return not self._is_over and self.store.wants(partition)
+
+    def has_all(self, partition: int) -> bool:
+        """Tell whether what this process has written to a log partition, or read there, is all that there is."""
+        return self._slots.is_last(partition, self.store.last_slot(partition))
 
     def seize(self, partition: int) -> None:
         """Take a log partition over, whoever has it."""
