@@ -247,7 +247,7 @@ class NatsSlotLog(ConnectedSlotLog):
     async def _get(self, stream: str, wanted: Mapping[str, Any]) -> list[Msg]:
         """Return messages of a stream from any of its replicas; none if there is no such stream."""
         subject, asked = f"$JS.API.DIRECT.GET.{stream}", json.dumps(wanted).encode()
-        until_s = time.monotonic() + ANSWER_S
+        until_s = time.monotonic() + API_S
         while True:
             *messages, last = await self._connections.ask(
                 subject, asked, is_last=lambda message: bool(_status(message)), answer_s=ANSWER_S
