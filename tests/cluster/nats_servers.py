@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -93,9 +94,9 @@ class NatsServers:
         return self
 
     def wait_until_ready(self) -> None:
-        """Wait until each knows JetStream's leader."""
+        """Wait until each takes clients and knows JetStream's leader."""
         deadline_s = time.monotonic() + START_S
-        while not all(self._is_ready(monitor) for monitor in self.monitors):
+        while not all(self._is_ready(number) for number in range(len(self))):
             if time.monotonic() > deadline_s:
                 self.close()
                 raise NoServerError("JetStream has no leader")
@@ -148,9 +149,11 @@ class NatsServers:
             ports.give_back()
         shutil.rmtree(self._folder)
 
-    def _is_ready(self, monitor: str) -> bool:
+    def _is_ready(self, number: int) -> bool:
         try:
-            with urlopen(f"{monitor}/jsz", timeout=2) as answer:
+            # Its monitoring is there before clients are let in.
+            socket.create_connection(("127.0.0.1", self.ports[number]), timeout=2).close()
+            with urlopen(f"{self.monitors[number]}/jsz", timeout=2) as answer:
                 return len(self) == 1 or bool(json.load(answer).get("meta_cluster", {}).get("leader"))
         except OSError:
             return False
