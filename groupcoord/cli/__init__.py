@@ -35,6 +35,10 @@ USAGE_ERROR = 2
 """Exit status when the command can't be carried out as given, or a package it needs is not installed."""
 
 
+EXTRAS = {"hypothesis": "testing", "nats": "cluster", "psycopg": "postgres", "scramp": "login", "trustme": "login"}
+"""Which extra has a package that is imported, where that isn't ``serve``."""
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit.
 
@@ -54,7 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         package = (error.name or "").partition(".")[0]
         if package == "groupcoord":
             raise
-        sys.stderr.write(f"groupcoord: {package} is not installed; try: pip install 'groupcoord[serve]'\n")
+        extra = EXTRAS.get(package, "serve")
+        sys.stderr.write(f"groupcoord: {package} is not installed; try: pip install 'groupcoord[{extra}]'\n")
         sys.exit(USAGE_ERROR)
     finally:
         if is_server:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
+from importlib.metadata import packages_distributions, requires
 
 import pytest
 from rich.console import Console
 from rich.progress import TextColumn
 
 import groupcoord
+from groupcoord import cli
 from groupcoord.cli import console, progress
 from groupcoord.cli.dump_table import pages
 
@@ -38,6 +41,34 @@ def test_completion(line: str, found: set[str]) -> None:
     words = len(line.split()) - 1
     printed = run(_GROUPCOORD_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=str(words))
     assert set(printed.split()) == found
+
+
+@pytest.mark.parametrize(
+    ("url", "package", "extra"),
+    [("nats://127.0.0.1:1", "nats", "cluster"), ("postgresql://127.0.0.1:1/x", "psycopg", "postgres")],
+)
+def test_the_extra_of_a_missing_package_is_named(
+    url: str, package: str, extra: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A server over an engine whose client library is missing says what to install, and exits with 2."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(SystemExit) as exit_:
+        cli.main(["serve", "--cluster", url, "--node-id", "1", "--port", "0"])
+    assert exit_.value.code == cli.USAGE_ERROR
+    assert capsys.readouterr().err == (
+        f"groupcoord: {package} is not installed; try: pip install 'groupcoord[{extra}]'\n"
+    )
+
+
+def test_the_extras_have_the_packages() -> None:
+    """What is named as an extra's package is one of its requirements."""
+    distributions = packages_distributions()
+    for package, extra in cli.EXTRAS.items():
+        (name,) = set(distributions[package])
+        pattern = re.compile(rf"{re.escape(name)}\b.*; extra == ['\"]{extra}['\"]")
+        assert any(pattern.match(requirement) for requirement in requires("groupcoord") or ()), package
 
 
 @pytest.fixture
