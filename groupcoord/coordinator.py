@@ -17,7 +17,7 @@ from groupcoord.config.group_settings import SettingsOfConsumerGroup, SettingsOf
 from groupcoord.core.classic.states import GroupState
 from groupcoord.core.consumer.assignors import Assignor
 from groupcoord.core.consumer.group import ConsumerGroupState
-from groupcoord.core.effects import Append, Effects
+from groupcoord.core.effects import Effects
 from groupcoord.core.environments import Environments
 from groupcoord.core.events import AppendFailures, Counters, Event
 from groupcoord.core.front.authorization import Authorize, Principal
@@ -26,7 +26,6 @@ from groupcoord.core.front.request_router import RequestRouter, VerifyTransactio
 from groupcoord.core.front.routing import Coordinators, Owner, ShareOwner, TransactionOwner
 from groupcoord.core.front.split_requests import SplitRequests, original_tokens
 from groupcoord.core.host import CreateTopics, Host, create_no_topics
-from groupcoord.core.interpreter import maker
 from groupcoord.core.messages import Node, Request
 from groupcoord.core.observer import Observer
 from groupcoord.core.partition import Partition
@@ -36,12 +35,13 @@ from groupcoord.core.replies import Reply, Token
 from groupcoord.core.share.host import LoneShareHost, ShareHost
 from groupcoord.core.timers import SESSIONS, Timer, TimerQueue
 from groupcoord.core.topics import AnyTopic, NoRegexes, RegexResolver, TopicResolver
+from groupcoord.embedding.appending import Appending
 from groupcoord.embedding.forking import Forkable
 from groupcoord.embedding.loading import Loader, LoadError, load_each
 from groupcoord.embedding.ownership import ownership_of
 from groupcoord.embedding.random_ids import random_member_id, random_uuid
-from groupcoord.errors import ErrorCode, OwnershipLostError, StoreContractError
-from groupcoord.log_store import LogRecords, LogStore, LogStoreError, MemoryLogStore, RecordTooLargeError, Ticket
+from groupcoord.errors import ErrorCode, OwnershipLostError
+from groupcoord.log_store import LogStore, LogStoreError, MemoryLogStore, RecordTooLargeError
 
 __all__ = ["ConsumerGroupState", "GroupCoordinator", "GroupState", "LoadError", "PartitionStatus", "random_member_id"]
 
@@ -49,10 +49,8 @@ LOCAL_NODE = Node(1, "127.0.0.1", 9092)
 MAX_TIMERS_PER_TICK = 10_000
 R = TypeVar("R")
 
-_make_ticket = maker(Ticket)
 
-
-class GroupCoordinator(Forkable):
+class GroupCoordinator(Appending[Partition], Forkable):
     """A group coordinator without I/O of its own.
 
     Give it requests with :meth:`submit`, take answers with :meth:`take_replies`, and call :meth:`tick` when
@@ -122,7 +120,6 @@ class GroupCoordinator(Forkable):
         self.clock = clock or SystemClock()
         self.log_store = log_store or MemoryLogStore()
         self.on_lost: Callable[[OwnershipLostError], None] | None = None
-        self.on_durable: Callable[[int], None] | None = None
         self._new_member_id, self._new_uuid = new_member_id, new_uuid
         topics, regexes, share = topics or AnyTopic(), regexes or NoRegexes(), share or LoneShareHost(self.config)
         self._host = Host(regexes, create_internal_topics, share)
@@ -257,45 +254,6 @@ class GroupCoordinator(Forkable):
 
     # ------------------------------------------------------------ the log store's answers
 
-    def appended(self, ticket: Ticket, base_offset: int) -> None:
-        """The log store wrote the append ``ticket``, and with it every earlier one of that log partition.
-
-        Args:
-            ticket: as given to :meth:`LogStore.append`.
-            base_offset: the offset of its first record.
-
-        Raises:
-            StoreContractError: the ticket is unknown or was answered already, or the offset went back. The
-                partition has failed.
-        """
-        partition = self._partition_of_ticket(ticket)
-        if partition is not None:
-            now_ms = self.clock.now_ms()
-            self._appended(partition, ticket.number, base_offset, now_ms)
-            self._settle(now_ms)
-
-    def append_failed(self, ticket: Ticket, error: LogStoreError) -> None:
-        """The log store did not write the append ``ticket``, or does not know whether it did.
-
-        Raises:
-            StoreContractError: it isn't the oldest unanswered append of its log partition. The partition has failed.
-        """
-        partition = self._partition_of_ticket(ticket)
-        if partition is None:
-            return
-        if not isinstance(error, RecordTooLargeError):
-            self._observer.append_failed(ticket.partition, str(error), partition.writer.next_log_offset)
-        try:
-            partition.append_failed(ticket.number, error.error_code, self.clock.now_ms())
-        except StoreContractError:
-            self._fail(ticket.partition, ErrorCode.UNKNOWN_SERVER_ERROR)
-            raise
-        if error.outcome_unknown:
-            self._fail(ticket.partition, error.error_code)
-        if isinstance(error, OwnershipLostError) and self._ownership is not None:
-            self._ownership.lose(error)
-        self._settle(self.clock.now_ms())
-
     def ownership_checked(self, error: LogStoreError | None = None) -> None:
         """The log store has looked whose the log is; see :class:`~groupcoord.log_store.OwnedStore`.
 
@@ -339,19 +297,15 @@ class GroupCoordinator(Forkable):
         if self.on_lost is not None:
             self.on_lost(error)
 
-    def _appended(self, partition: Partition, number: int, base_offset: int, now_ms: int) -> None:
-        try:
-            partition.appended(number, base_offset, now_ms)
-        except StoreContractError:
-            self._fail(partition.index, ErrorCode.UNKNOWN_SERVER_ERROR)
-            raise
-        if self.on_durable is not None:
-            self.on_durable(partition.index)
+    def _refused(self, partition: Partition, number: int, error: LogStoreError, now_ms: int) -> None:
+        if not isinstance(error, RecordTooLargeError):
+            self._observer.append_failed(partition.index, str(error), partition.writer.next_log_offset)
+        super()._refused(partition, number, error, now_ms)
+        if isinstance(error, OwnershipLostError) and self._ownership is not None:
+            self._ownership.lose(error)
 
-    def _partition_of_ticket(self, ticket: Ticket) -> Partition | None:
-        if not 0 <= ticket.partition < len(self._partitions):
-            raise StoreContractError(f"{ticket} names no log partition")
-        return self._partitions.active[ticket.partition]
+    def _wait_for(self, partition: Partition, number: int, now_ms: int) -> None:
+        partition.append_timeouts.begin(number, now_ms)
 
     def _settle(self, now_ms: int) -> None:
         """Hand appends to the store, first in, first out, until it has nothing left to answer at once."""
@@ -367,25 +321,6 @@ class GroupCoordinator(Forkable):
             finally:
                 self._is_settling = False
 
-    def _append(self, append: Append, now_ms: int) -> None:
-        index, number = append.partition, append.number
-        partition = self._partitions.active[index]
-        if partition is None:
-            return
-        ticket = _make_ticket((index, number))
-        try:
-            base_offset = self.log_store.append(index, ticket, LogRecords(append.records, now_ms))
-        except LogStoreError as error:
-            self.append_failed(ticket, error)
-        except BaseException:
-            self._fail(index, ErrorCode.UNKNOWN_SERVER_ERROR)
-            raise
-        else:
-            if base_offset is not None:
-                self._appended(partition, number, base_offset, now_ms)
-            elif self._partitions.active[index] is partition:
-                partition.append_timeouts.begin(number, now_ms)
-
     def fail(self, partition: int, error: LogStoreError) -> None:
         """Give a log partition up whose log can't be trusted any more: :meth:`load` it again.
 
@@ -400,7 +335,6 @@ class GroupCoordinator(Forkable):
         self._settle(self.clock.now_ms())
 
     def _fail(self, index: int, error_code: ErrorCode) -> None:
-        """Give a log partition up until it is loaded again: memory may differ from the log."""
         if (partition := self._partitions.active[index]) is not None:
             self._stop(partition, error_code, PartitionStatus.FAILED)
 
@@ -562,6 +496,11 @@ class GroupCoordinator(Forkable):
     def counters(self) -> Counters:
         """Totals since this coordinator was made. Read them; they are not yours to change."""
         return self._observer.counters
+
+    @property
+    def partition_count(self) -> int:
+        """How many log partitions there are, served or not."""
+        return len(self._partitions)
 
     def partition_of(self, group_id: str) -> int:
         """Return the log partition that holds a group."""

@@ -6,7 +6,8 @@ A host brings its own persistence by implementing two methods. Rules of the cont
   A store that has written them returns the offset of the first. A store that works asynchronously returns ``None`` and
   answers later through :meth:`GroupCoordinator.appended` or :meth:`GroupCoordinator.append_failed`.
 * Answers of one log partition come in the order of its tickets; an acknowledgement of *n* stands for all up to *n*
-  (the earlier ones then lie right before it, without gaps).
+  (the earlier ones then lie right before it, without gaps). Only ``append`` may raise while earlier appends are
+  unanswered: that is its answer, which waits in the coordinator until it is its turn, and nothing else stands for it.
 * Offsets grow. Gaps are allowed: other writers and compaction leave them.
 * A failure says whether the records can still appear in the log. If they can (``outcome_unknown``), the log partition
   fails and must be loaded again, since its state could otherwise miss a durable record.
@@ -255,7 +256,8 @@ class LogStore(Protocol):
             The offset of the first record if they are written; None if the answer comes later.
 
         Raises:
-            LogStoreError: nothing was written (or the outcome is unknown, see ``outcome_unknown``).
+            LogStoreError: nothing was written (or the outcome is unknown, see ``outcome_unknown``). There is no other
+                answer then, also where earlier appends are unanswered.
         """
 
     def read(self, partition: int) -> Iterable[LogRecord]:

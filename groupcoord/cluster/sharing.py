@@ -103,7 +103,7 @@ class Sharing:
         changes = self._store.take_changes()
         for change in changes:
             if isinstance(change, Gone):
-                # Before its appends are answered: one that fails may lead to the next, which would fail out of turn.
+                # Before its appends are answered: one that fails may lead to the next, for a log that is another's.
                 self._unload(change.partition)
         for ticket, answer in self._store.take_answers():
             if isinstance(answer, LogStoreError):

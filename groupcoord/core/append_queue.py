@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any, Generic, Protocol, TypeVar
 
-from groupcoord.errors import StoreContractError
+from groupcoord.errors import InvariantError, LogStoreError, StoreContractError
 
 
 class Appended(Protocol):
@@ -18,9 +19,16 @@ class Appended(Protocol):
 
 A = TypeVar("A", bound=Appended)
 
+Answer = int | LogStoreError
+"""What the log store says of an append: where its first record lies, or why it isn't in the log."""
+
 
 class AppendQueue(Generic[A]):
     """Numbers appends, and keeps them in order until they are answered.
+
+    A log store may refuse an append while earlier ones are unanswered. The core takes answers in the order of appends
+    alone, so such a refusal waits: until its turn the append is in flight like any other (who waits for it can be told
+    that it takes too long, what follows it goes to the store), and then it is as though the store had refused it now.
 
     Args:
         partition: the log partition.
@@ -30,14 +38,46 @@ class AppendQueue(Generic[A]):
         in_flight: unanswered appends, oldest first.
         next_log_offset: every later record lies at or after it.
         next_number: of the next append.
+        refusals: number → why the store has refused an append that is in flight, as long as that waits for its turn.
     """
 
     def __init__(self, partition: int, first_number: int) -> None:
         self.in_flight: deque[A] = deque()
         self.next_log_offset = 0
         self.next_number = first_number
+        self.refusals: dict[int, LogStoreError] = {}
         self._first_number = first_number
         self._partition = partition
+
+    def keeps(self, number: int, refusal: LogStoreError) -> bool:
+        """Keep a refusal until its turn, if earlier appends are unanswered; return False if it is its turn now."""
+        if not self.in_flight or self.in_flight[0].number >= number:
+            return False
+        self.refusals[number] = refusal
+        return True
+
+    def in_turn(self, number: int, answer: Answer) -> list[tuple[int, Answer]]:
+        """Return what an answer of the log store comes to where refusals wait: what is to be said of which append.
+
+        What stands for all earlier appends doesn't stand for those that were refused. When these and the one that is
+        answered have had their turn, it is that of refusals right behind it.
+
+        Raises:
+            StoreContractError: this append has been refused.
+        """
+        if number in self.refusals:
+            raise StoreContractError(f"log partition {self._partition}: append {number} is answered twice")
+        told: list[tuple[int, Answer]] = [(number, answer)]
+        if not isinstance(answer, LogStoreError) and number <= self.in_flight[-1].number:
+            earlier = list(takewhile(lambda entry: entry.number < number, self.in_flight))
+            for entry in reversed(earlier):
+                refusal = self.refusals.get(entry.number)
+                answer -= len(entry.records) if refusal is None else 0
+                told.append((entry.number, answer if refusal is None else refusal))
+            told.reverse()
+        while (number := number + 1) in self.refusals:
+            told.append((number, self.refusals[number]))
+        return told
 
     def answered(self, number: int, base_offset: int) -> tuple[list[A], int]:
         """Return every append up to ``number``, whose first record lies at ``base_offset``, and where the first lies.
@@ -78,7 +118,18 @@ class AppendQueue(Generic[A]):
             return None
         if not self.in_flight or self.in_flight[0].number != number:
             raise StoreContractError(f"log partition {self._partition}: append {number} failed out of turn")
+        self.refusals.pop(number, None)
         return self.in_flight.popleft()
+
+    def check(self) -> None:
+        """Prove that appends in flight are in order, and that those whose refusals wait have others before them.
+
+        Raises:
+            InvariantError: they are not, or have none.
+        """
+        numbers = [entry.number for entry in self.in_flight]
+        if numbers != sorted(set(numbers)) or not self.refusals.keys() <= set(numbers[1:]):
+            raise InvariantError(f"appends {numbers} are in flight, refusals wait for {list(self.refusals)}")
 
     def check_loaded(self, log_offset: int) -> None:
         """Check that a record which a load finds lies behind those that came earlier.

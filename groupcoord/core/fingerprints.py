@@ -168,9 +168,11 @@ class _Walk:
 
     def _of_append(self, append: Any) -> Any:
         records = list(append.records)
+        refusal = self._partition.writer.refusals.get(append.number)
         self._turn_to(getattr(records[0], "group_id", ""))
         follows = append.continuation
-        return append.number - self._next_append, self.of(follows), self.of(records), self.of(append.held)
+        known = () if refusal is None else (refusal.error_code._name_, refusal.outcome_unknown)
+        return append.number - self._next_append, self.of(follows), self.of(records), self.of(append.held), *known
 
     def _of_hard_state(self) -> Iterator[Any]:
         """Yield all that a restart would know, in the order of the log."""

@@ -181,7 +181,7 @@ def _places_of(partition: Partition) -> Iterator[Place]:
     context, writer = partition._context, partition.writer
     hard, offsets = writer.hard, writer.hard.offsets
     yield context, ("groups", "writings", "has_modern_groups")
-    yield writer, ("in_flight", "next_log_offset", "next_number", "_first_number", "last_durable", "unseen")
+    yield writer, ("in_flight", "next_log_offset", "next_number", "refusals", "_first_number", "last_durable", "unseen")
     yield hard, ("groups",)
     yield offsets, ("committed", "transactions", "pending", "_open")
     yield offsets.producers, ("_epochs",)

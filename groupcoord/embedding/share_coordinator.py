@@ -7,7 +7,7 @@ leads such a partition asks it (:mod:`groupcoord.core.messages.share_state`), an
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar, cast
 from uuid import UUID
@@ -43,7 +43,6 @@ from groupcoord.core.messages.share_state import (
 from groupcoord.core.replies import Token
 from groupcoord.core.share_state.partition import (
     AnyResult,
-    StateAppend,
     StateOutputs,
     StatePartition,
     StateQuestion,
@@ -51,9 +50,10 @@ from groupcoord.core.share_state.partition import (
 )
 from groupcoord.core.share_state.records import SharePartitionKey
 from groupcoord.core.topics import TopicResolver
+from groupcoord.embedding.appending import Appending
 from groupcoord.embedding.loading import LoadError, load_each
-from groupcoord.errors import ErrorCode, StoreContractError
-from groupcoord.log_store import LogRecords, LogStore, LogStoreError, MemoryLogStore, PrunableStore, Ticket
+from groupcoord.errors import ErrorCode
+from groupcoord.log_store import LogStore, MemoryLogStore, PrunableStore
 
 __all__ = ["ShareCoordinator"]
 
@@ -133,7 +133,7 @@ def refuse_states(request: ShareStateRequest, error_code: ErrorCode) -> ShareSta
     return cast(ShareStateResponse, form.response(tuple(topics)))
 
 
-class ShareCoordinator:
+class ShareCoordinator(Appending[StatePartition]):
     """A share coordinator without I/O of its own: requests in, answers out, time and log injected.
 
     >>> from groupcoord import ManualClock
@@ -324,9 +324,9 @@ class ShareCoordinator:
 
     def _is_in_flight(self, index: int, number: int) -> bool:
         partition = self._partitions.get(index)
-        if partition is None or not partition.appends.in_flight:
+        if partition is None or not partition.writer.in_flight:
             return False
-        return partition.appends.in_flight[0].number <= number
+        return partition.writer.in_flight[0].number <= number
 
     def tick(self) -> None:
         """Time has passed: write old snapshots anew, and let go of what need not be kept in the log.
@@ -359,43 +359,6 @@ class ShareCoordinator:
 
     # ------------------------------------------------------------ the log
 
-    def appended(self, ticket: Ticket, base_offset: int) -> None:
-        """The log store wrote the append ``ticket``; see :meth:`GroupCoordinator.appended`.
-
-        Raises:
-            StoreContractError: the store broke its contract; the log partition has failed.
-        """
-        partition = self._partitions.get(ticket.partition)
-        if partition is not None:
-            now_ms = self.clock.now_ms()
-            self._appended(partition, ticket.number, base_offset, now_ms)
-            self._settle(now_ms)
-
-    def append_failed(self, ticket: Ticket, error: LogStoreError) -> None:
-        """The log store did not write the append ``ticket``, or does not know whether it did.
-
-        Raises:
-            StoreContractError: it isn't the oldest unanswered append; the log partition has failed.
-        """
-        partition = self._partitions.get(ticket.partition)
-        if partition is None:
-            return
-        try:
-            partition.append_failed(ticket.number, error.error_code, self.clock.now_ms())
-        except StoreContractError:
-            self._fail(ticket.partition)
-            raise
-        if error.outcome_unknown:
-            self._fail(ticket.partition)
-        self._settle(self.clock.now_ms())
-
-    def _appended(self, partition: StatePartition, number: int, base_offset: int, now_ms: int) -> None:
-        try:
-            partition.appended(number, base_offset, now_ms)
-        except StoreContractError:
-            self._fail(partition.index)
-            raise
-
     def _settle(self, now_ms: int) -> None:
         """Hand appends to the store and results to whom they belong, until there are none."""
         outputs = self._outputs
@@ -412,36 +375,20 @@ class ShareCoordinator:
         finally:
             self._is_settling = False
 
-    def _append(self, append: StateAppend, now_ms: int) -> None:
-        partition = self._partitions.get(append.partition)
-        if partition is None:
-            return
-        ticket = Ticket(append.partition, append.number)
-        try:
-            # A log store takes any record that has bytes; its contract names those of ``__consumer_offsets``.
-            records = LogRecords(cast(Sequence[Any], append.records), now_ms)
-            base_offset = self.log_store.append(append.partition, ticket, records)
-        except LogStoreError as error:
-            self.append_failed(ticket, error)
-        except BaseException:
-            self._fail(append.partition)
-            raise
-        else:
-            if base_offset is not None:
-                self._appended(partition, append.number, base_offset, now_ms)
-            else:
-                deadline_ms = now_ms + self.config.share_coordinator_write_timeout_ms
-                self._append_deadlines.append((deadline_ms, append.partition, append.number))
-                self.timer_advances += 1
+    def _wait_for(self, partition: StatePartition, number: int, now_ms: int) -> None:
+        deadline_ms = now_ms + self.config.share_coordinator_write_timeout_ms
+        self._append_deadlines.append((deadline_ms, partition.index, number))
+        self.timer_advances += 1
 
-    def _fail(self, index: int) -> None:
+    def _fail(self, index: int, error_code: ErrorCode) -> None:
+        # Whoever waits looks for another coordinator, whatever the error is.
         self._stop(index, PartitionStatus.FAILED)
 
     def _stop(self, index: int, status: PartitionStatus) -> None:
         partition = self._partitions.pop(index, None)
         self._status[index] = status
         if partition is not None:
-            self._next_appends[index] = partition.appends.next_number
+            self._next_appends[index] = partition.writer.next_number
             partition.unload(ErrorCode.NOT_COORDINATOR)
 
     # ------------------------------------------------------------ life cycle

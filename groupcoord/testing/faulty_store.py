@@ -87,7 +87,7 @@ class FaultyLogStore:
         """
         if self.on_append is not None:
             self.on_append(records)
-        if self._failures and not self._held:  # behind appends that wait it has to wait for its turn
+        if self._failures:
             raise self._failures.pop(0)
         if self.is_late or self._held:
             self._held.append((ticket, records))
@@ -126,7 +126,7 @@ class FaultyLogStore:
         return tuple(self._failures)
 
     def fail_next(self, *errors: LogStoreError) -> None:
-        """Let the next appends fail at once, one with each of ``errors`` in turn; not while others wait."""
+        """Let the next appends fail at once, one with each of ``errors`` in turn, also while others wait."""
         self._failures.extend(errors)
 
     def lose_next_answer(self) -> None:

@@ -78,7 +78,8 @@ def check_log_store(
     all that was acknowledged, and goes on after it. Whatever it was reopened after and however it was compacted, a
     random history of commits, groups, tombstones and transactions loads to the state that it had; by way of
     ``read_last`` too, if the store has that. If the store answers later, the answers of each log partition come in the
-    order of the appends, one standing for all before it. A store that has ``close()`` is closed at the end.
+    order of the appends, one standing for all before it but those that were refused. A store that has ``close()`` is
+    closed at the end.
 
     Args:
         make_store: returns a new, empty store. It is called several times; the stores must not share anything.
@@ -304,18 +305,28 @@ def _check_history(
 
 
 def _check_late_answers(store: LogStore, settle: Settle) -> None:
-    """Let several appends be on their way at once. A store may answer some of them at once all the same."""
+    """Let several appends be on their way at once. A store may answer, or refuse, some of them at once all the same."""
     wanted: dict[int, list[list[Record]]] = {partition: [] for partition in PARTITIONS}
     answers: list[Answer] = []
+    impossible: list[Record] = [GroupTombstone("x" * TOO_LONG)]
     for number in range(10):
         for partition in PARTITIONS:
             records: list[Record] = [OffsetCommitRecord("g", "t", index, number) for index in range(1 + number % 3)]
+            if number == 5:
+                records = list(impossible)
             ticket = Ticket(partition, number)
-            base_offset = store.append(partition, ticket, [LogRecord(record, number) for record in records])
             wanted[partition].append(records)
-            if base_offset is not None:
-                answers.append((ticket, base_offset))
+            try:
+                base_offset = store.append(partition, ticket, [LogRecord(record, number) for record in records])
+            except LogStoreError as error:
+                _require(records == impossible, f"append() refused sound records: {error!r}")
+                records.clear()
+            else:
+                answers += [] if base_offset is None else [(ticket, base_offset)]
     answers += settle(store)
+    for ticket, outcome in answers:
+        if isinstance(outcome, LogStoreError) and wanted[ticket.partition][ticket.number] == impossible:
+            wanted[ticket.partition][ticket.number].clear()
     for partition, appends in wanted.items():
         where = f"when appends are on their way: log partition {partition}"
         numbers = [ticket.number for ticket, _ in answers if ticket.partition == partition]
@@ -328,8 +339,9 @@ def _check_late_answers(store: LogStore, settle: Settle) -> None:
         _require(list(found.values()) == expected, f"{where} has {len(found)} records instead of {len(expected)}")
         for ticket, outcome in answers:
             if ticket.partition == partition:
+                records = appends[ticket.number]
                 _require(
-                    found.get(outcome) == appends[ticket.number][0] if isinstance(outcome, int) else False,
+                    [found.get(outcome)] == records[:1] if isinstance(outcome, int) else not records,
                     f"{where}: append {ticket.number} is said to lie at {outcome}, where its first record is not",
                 )
     close_store(store)

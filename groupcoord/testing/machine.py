@@ -423,7 +423,7 @@ class CoordinatorMachine(World, RuleBasedStateMachine):
 
     @rule(error=st.sampled_from(ERRORS))
     def next_append_fails(self, error: type[LogStoreError]) -> None:
-        """The log refuses the next append before which none waits."""
+        """The log refuses the next append at once, also while others wait."""
         self.store.fail_next(error("refused by the test"))
 
     # ------------------------------------------------------------ laws

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count, islice
 
 import pytest
 from attrs import define, evolve, field
@@ -214,7 +215,7 @@ def test_who_was_stopped_tells_of_no_session_that_ended_meanwhile(finds_out: str
 
 
 def test_who_loses_a_log_partition_writes_nothing_more_there_while_its_appends_fail() -> None:
-    """A join that waits for an append which fails leads to the next append, which would fail out of turn."""
+    """A join that waits for an append which fails would lead to the next append, to a log that is another's."""
     nodes = cluster("a", "b")
     partition, stopped, other = owner_and_other(nodes)
     groups = groups_in(stopped, partition)
@@ -232,6 +233,39 @@ def test_who_loses_a_log_partition_writes_nothing_more_there_while_its_appends_f
     stopped.work()
     assert partition not in stopped.store.owned
     assert owners(nodes)[partition] == other.name
+
+
+def test_what_is_too_large_fails_alone() -> None:
+    """The log refuses it at once, while others are on their way: these are written, and the log partition is served."""
+    nodes = cluster("a", "b")
+    partition, owner, other = owner_and_other(nodes)
+    large, group_id = islice(groups_in(owner, partition), 2)
+    protocols = (JoinProtocol("range", b"x" * 1_200_000),)
+    owner.core.submit(
+        JoinGroup(large, "", "consumer", protocols, SESSION_MS, SESSION_MS, requires_known_member_id=False)
+    )
+    for _ in range(3):
+        settle(nodes)
+    ((_, joined),) = owner.core.take_replies()
+    assert isinstance(joined, JoinGroupResponse)
+    lengths = (length for length in count(40_000) if owner.core.partition_of("x" * length) == partition)
+    endless = "x" * next(lengths)
+    owner.core.submit(commit(group_id, 7), "before")
+    owner.core.submit(SyncGroup(large, joined.generation_id, joined.member_id), "too large")
+    owner.core.submit(commit(endless, 8), "no bytes")
+    owner.core.submit(commit(group_id, 9), "behind")
+    assert owner.core.take_replies() == []
+    owner.work()
+    owner.core.check()
+    replies = dict(owner.core.take_replies())
+    assert list(replies) == ["before", "too large", "no bytes", "behind"]
+    assert replies["too large"].error_code is ErrorCode.UNKNOWN_SERVER_ERROR
+    codes = [replies[token].topics[0].partitions[0].error_code for token in ("before", "no bytes", "behind")]
+    assert codes == [ErrorCode.NONE, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE]
+    assert owners([owner])[partition] == owner.name
+    other.clock.advance(DEAD_MS)
+    other.run()
+    assert fetched(other, group_id) == 9
 
 
 def test_who_was_stopped_tells_nothing_of_a_group_that_was_being_made() -> None:

@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "config",
         "clock",
         "log_store",
-        *("embedding.forking", "embedding.loading"),
+        *("embedding.appending", "embedding.forking", "embedding.loading"),
         "embedding.ownership",
         "embedding.random_ids",
         "records",

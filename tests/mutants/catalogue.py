@@ -420,6 +420,18 @@ MUTANTS = (
         "",
     ),
     Mutant(
+        "an acknowledgement for several leaves room for what was refused at once",
+        "append_queue.py",
+        "answer -= len(entry.records) if refusal is None else 0",
+        "answer -= len(entry.records)",
+    ),
+    Mutant(
+        "what was refused at once waits for one more answer",
+        "append_queue.py",
+        "while (number := number + 1) in self.refusals:",
+        "while False:",
+    ),
+    Mutant(
         "an append is overdue a moment late",
         "append_timeouts.py",
         "while self._deadlines and self._deadlines[0][1] <= now_ms:",

@@ -13,7 +13,7 @@ from attrs import evolve
 
 from groupcoord import LogRecord, MemoryLogStore
 from groupcoord.core.records import OffsetCommitRecord, TransactionMarker
-from groupcoord.log_store import LogStoreError
+from groupcoord.log_store import LogStoreError, RecordTooLargeError
 from groupcoord.storage.compaction import CompactionSettings
 from groupcoord.storage.segment_store import SegmentLogStore
 from groupcoord.testing.faulty_store import Answer
@@ -291,6 +291,36 @@ class AnswersOnceForAll(Late):
         return [*{ticket.partition: (ticket, offset) for ticket, offset in super().settle()}.values()]
 
 
+class WritesWhatItHasRefused(Late):
+    def append(self, partition: int, ticket: Any, records: Sequence[LogRecord]) -> int | None:
+        try:
+            return super().append(partition, ticket, records)
+        except LogStoreError:
+            self._waiting += [(ticket, list(records))] if self._waiting else []
+            raise
+
+
+class AnswersWhatItHasRefused(Late):
+    refused: tuple[Answer, ...] = ()
+
+    def append(self, partition: int, ticket: Any, records: Sequence[LogRecord]) -> int | None:
+        try:
+            return super().append(partition, ticket, records)
+        except LogStoreError:
+            self.refused = ((ticket, 0),) if self._waiting else ()
+            raise
+
+    def settle(self) -> list[Answer]:
+        return sorted([*super().settle(), *self.refused], key=lambda answer: answer[0])
+
+
+class RefusesWhatIsSound(Late):
+    def append(self, partition: int, ticket: Any, records: Sequence[LogRecord]) -> int | None:
+        if len(self._waiting) == 7:
+            raise RecordTooLargeError("it is not")
+        return super().append(partition, ticket, records)
+
+
 @pytest.mark.parametrize("make_store", [Late, AnswersOnceForAll])
 def test_a_store_that_answers_later(make_store: type[Late]) -> None:
     """A store that answers later keeps the contract if its answers come in order, each for itself or one for all."""
@@ -305,6 +335,9 @@ def test_a_store_that_answers_later(make_store: type[Late]) -> None:
         (ForgetsTheLast, r"up to the last one"),
         (GuessesOffsets, "is said to lie at 0"),
         (ForgetsToAnswer, "was asked to settle"),
+        (WritesWhatItHasRefused, "records instead of"),
+        (AnswersWhatItHasRefused, "append 5 is said to lie at 0"),
+        (RefusesWhatIsSound, "refused sound records"),
     ],
 )
 def test_bugs_of_late_answers_are_found(make_store: type[Late], said: str) -> None:

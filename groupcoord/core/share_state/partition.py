@@ -165,8 +165,8 @@ class StatePartition:
 
     Attributes:
         hard: what the log says.
-        appends: what the log has not answered yet.
         pruned_offset: what lies before it in the log was deleted, or is about to be.
+        writer: the way to the log: what that has not answered yet.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class StatePartition:
     ) -> None:
         self.index = index
         self.hard = ShareStates()
-        self.appends: AppendQueue[StateAppend] = AppendQueue(index, first_append)
+        self.writer: AppendQueue[StateAppend] = AppendQueue(index, first_append)
         self.pruned_offset = 0
         self._config = config
         self._outputs = outputs
@@ -216,10 +216,10 @@ class StatePartition:
         question: StateQuestion | None = None,
         result: AnyResult | None = None,
     ) -> None:
-        number = self.appends.next_number
-        self.appends.next_number += 1
+        number = self.writer.next_number
+        self.writer.next_number += 1
         append = StateAppend(self.index, number, records, keys, question, result)
-        self.appends.in_flight.append(append)
+        self.writer.in_flight.append(append)
         self._outputs.appends.append(append)
         for key in keys:
             self._waiting[key] = deque()
@@ -394,13 +394,13 @@ class StatePartition:
         Raises:
             StoreContractError: the log store broke its contract.
         """
-        answered, offset = self.appends.answered(number, base_offset)
+        answered, offset = self.writer.answered(number, base_offset)
         for append in answered:
-            self.appends.in_flight.popleft()
+            self.writer.in_flight.popleft()
             for record in append.records:
                 self.hard.apply(record, offset)
                 offset += 1
-            self.appends.next_log_offset = offset
+            self.writer.next_log_offset = offset
             if append.question is not None and append.result is not None:
                 self._outputs.answers.append(StateAnswer(append.question.token, append.result))
             self._go_on(append, now_ms)
@@ -411,14 +411,14 @@ class StatePartition:
         Raises:
             StoreContractError: it isn't the oldest append in flight.
         """
-        append = self.appends.refused(number)
+        append = self.writer.refused(number)
         if append is not None:
             self._refuse(append, for_client(error_code))
             self._go_on(append, now_ms)
 
     def append_overdue(self, number: int) -> None:
         """The log takes too long for append ``number``, if it still does: whoever waits for it waits no longer."""
-        in_flight = self.appends.in_flight
+        in_flight = self.writer.in_flight
         position = number - in_flight[0].number if in_flight else -1
         if position < 0:
             return
@@ -463,13 +463,13 @@ class StatePartition:
         Raises:
             StoreContractError: the offset does not grow.
         """
-        self.appends.check_loaded(log_offset)
+        self.writer.check_loaded(log_offset)
         self.hard.apply(record, log_offset)
-        self.appends.next_log_offset = log_offset + 1
+        self.writer.next_log_offset = log_offset + 1
 
     def unload(self, error_code: ErrorCode) -> None:
         """Stop: whoever waits is refused."""
-        for append in self.appends.in_flight:
+        for append in self.writer.in_flight:
             self._refuse(append, error_code)
         for waiting in self._waiting.values():
             for question in waiting:
@@ -482,7 +482,8 @@ class StatePartition:
         Raises:
             InvariantError: they are not.
         """
-        in_flight = {key for append in self.appends.in_flight for key in append.keys}
+        self.writer.check()
+        in_flight = {key for append in self.writer.in_flight for key in append.keys}
         if in_flight != self._waiting.keys():
             raise InvariantError(f"appends are in flight for {in_flight}, questions wait for {self._waiting.keys()}")
         for key, state in self.hard.states.items():

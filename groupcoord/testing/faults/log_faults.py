@@ -80,7 +80,9 @@ class LogFaults:
             broker.coordinator.log_store = self._store
 
     def fail_next(self, *errors: LogStoreError) -> None:
-        """Let the next appends fail, one with each of ``errors`` in turn; not while others are held.
+        """Let the next appends fail, one with each of ``errors`` in turn, also while others are held.
+
+        Whoever waits for one of them is told when the held ones before it are written, or refused.
 
         Raises:
             NoSuchNodeError: no node runs.

@@ -13,7 +13,7 @@ from groupcoord.core.share_state.partition import BATCHES_MAX
 from groupcoord.core.share_state.records import SharePartitionKey
 from groupcoord.embedding.share_coordinator import ShareCoordinator, refuse_states
 from groupcoord.errors import ErrorCode
-from groupcoord.log_store import AppendOutcomeUnknownError, NotEnoughReplicasError
+from groupcoord.log_store import AppendOutcomeUnknownError, NotEnoughReplicasError, RecordTooLargeError
 
 from .driver import START_MS, TOPIC, Driver, code, written
 
@@ -101,6 +101,59 @@ def test_a_write_that_the_log_refuses_changes_nothing() -> None:
     assert code(driver.write((0, 0, 2, 1))) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert driver.read().state_batches == ()
     assert code(driver.write((1, 1, 2, 1))) is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("is_together", [False, True], ids=["one by one", "one answer for all"])
+def test_what_is_refused_at_once_waits_for_its_turn(is_together: bool) -> None:
+    """Answers come in the order of appends; what is behind it counts, and it is told of its write once."""
+    driver = Driver()
+    for index in range(3):
+        driver.initialize(partition=index)
+    driver.store.acknowledge_late = True
+    driver.submit(written((0, 0, 2, 1)), "first")
+    driver.store.fail_next(RecordTooLargeError("too large"))
+    driver.submit(written((1, 1, 2, 1), partition=1), "too large")
+    driver.submit(written((2, 2, 2, 1), partition=1), "behind it")
+    driver.submit(written((3, 3, 2, 1), partition=2), "last")
+    driver.coordinator.check()
+    assert results(driver) == []
+    answers = driver.store.write_waiting()
+    for ticket, offset in answers[-1:] if is_together else answers:
+        driver.coordinator.appended(ticket, offset)
+    driver.coordinator.check()
+    codes = [("first", ErrorCode.NONE), ("too large", ErrorCode.UNKNOWN_SERVER_ERROR), ("last", ErrorCode.NONE)]
+    assert results(driver) == codes
+    ((ticket, offset),) = driver.store.write_waiting()
+    driver.coordinator.appended(ticket, offset)
+    assert results(driver) == [("behind it", ErrorCode.NONE)]
+    driver.store.acknowledge_late = False
+    assert [driver.read(partition=index).state_batches for index in range(3)] == [
+        ((0, 0, 2, 1),),
+        ((2, 2, 2, 1),),
+        ((3, 3, 2, 1),),
+    ]
+    assert driver.coordinator.failed_partitions() == []
+
+
+def test_who_waits_too_long_for_what_is_refused_already_is_told() -> None:
+    """It waits for those before it, as any append; what they come to then brings no second answer."""
+    driver = Driver(share_coordinator_write_timeout_ms=5_000)
+    for index in (0, 1):
+        driver.initialize(partition=index)
+    driver.store.acknowledge_late = True
+    driver.submit(written((0, 0, 2, 1)), "first")
+    driver.store.fail_next(RecordTooLargeError("too large"))
+    driver.submit(written((1, 1, 2, 1), partition=1), "too large")
+    driver.clock.advance(5_000)
+    driver.coordinator.tick()
+    late = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert results(driver) == [("first", late), ("too large", late)]
+    ((ticket, offset),) = driver.store.write_waiting()
+    driver.coordinator.appended(ticket, offset)
+    driver.coordinator.check()
+    assert results(driver) == []
+    driver.store.acknowledge_late = False
+    assert code(driver.write((1, 1, 2, 1), partition=1)) is ErrorCode.NONE
 
 
 def test_an_unknown_outcome_ends_the_partition_until_it_is_loaded() -> None:
