@@ -293,7 +293,10 @@ def test_a_restart_asks_again(driver: ShareDriver, members: Members) -> None:
     members.join("a")
     driver.restart()
     driver.host.answer(driver.coordinator)
-    driver.sleep(RETRY_MS)
+    driver.sleep(RETRY_MS - 1)
+    members.heartbeat("a", 2)
+    assert not driver.host.asked
+    driver.sleep(1)
     members.heartbeat("a", 2)
     driver.host.answer(driver.coordinator)
     assert told(members.heartbeat("a", 2)) == (3, [0, 1])
@@ -354,6 +357,25 @@ def test_what_the_share_coordinator_refuses(driver: ShareDriver, members: Member
     driver.host.answer(driver.coordinator)
     driver.deliver()
     assert codes(again) == [ErrorCode.NONE]
+
+
+@pytest.mark.parametrize("is_by_altering", [False, True])
+def test_a_topic_that_could_not_be_forgotten_is_begun_anew(
+    driver: ShareDriver, members: Members, *, is_by_altering: bool
+) -> None:
+    """By who reads it again, or says where to: then nothing is written any more of that it is to be forgotten."""
+    members.alter("orders", p0=7)
+    driver.host.is_slow = True
+    members.forget("orders")
+    driver.host.answer(driver.coordinator, reachable=False)
+    assert [topic.topic_name for topic in state_records(driver)[-1].deleting_topics] == ["orders"]
+    if is_by_altering:
+        members.alter("orders", p0=3)
+    else:
+        members.join("a")
+    begun = state_records(driver)[-1]
+    assert [topic.topic_name for topic in begun.initializing_topics] == ["orders"]
+    assert begun.deleting_topics == ()
 
 
 def test_a_group_that_never_stood_anywhere_forgets_nothing(driver: ShareDriver, members: Members) -> None:

@@ -12,7 +12,7 @@ from groupcoord.core.share_partition.acknowledging import (
     check_acknowledgements,
 )
 from groupcoord.core.share_partition.acquiring import LogBatch, Wanted
-from groupcoord.core.share_partition.partition import SharePartition
+from groupcoord.core.share_partition.partition import PENDING_RETRY_MS, SharePartition
 from groupcoord.core.share_state.records import StateBatch
 from groupcoord.errors import ErrorCode
 from tests.tables import as_one_test
@@ -186,6 +186,20 @@ def test_locks_that_are_renewed_again_and_again() -> None:
     assert len(partition._locks) < 200
     assert partition.expire_locks(SETTINGS, SETTINGS.record_lock_duration_ms + 998) is None
     assert partition.expire_locks(SETTINGS, SETTINGS.record_lock_duration_ms + 999) is not None
+
+
+def test_a_lock_that_is_over_during_a_write_is_over_when_that_is_refused() -> None:
+    """It is looked at again a second later; then others may have what nobody has accepted."""
+    partition = SharePartition(0)
+    acquire(partition, ONE)
+    write = partition.acknowledge("ann", [Acknowledgement(0, 9, [1])], SETTINGS, 0)
+    assert write is not None
+    over_ms = SETTINGS.record_lock_duration_ms
+    assert partition.expire_locks(SETTINGS, over_ms) is None
+    partition.refused(write)
+    assert partition.next_lock_ms() == over_ms + PENDING_RETRY_MS
+    assert partition.expire_locks(SETTINGS, over_ms + PENDING_RETRY_MS) is not None
+    assert acquire(partition, ONE) == [(0, 9, 2)]
 
 
 def test_a_lock_is_over_behind_the_start_of_the_log() -> None:
