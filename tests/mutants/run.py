@@ -110,6 +110,8 @@ SUITES_OF = {
 }
 TIMEOUT_S = 300
 TIME_LIMIT = "the time limit"
+MEMORY_KIB = 4_000_000
+"""A bug that eats all memory fails a test, and not the machine."""
 
 
 class Result(NamedTuple):
@@ -171,7 +173,8 @@ def try_mutant(mutant: Mutant, *suites: str) -> Result:
 
 def _noticed_by(suite: str, root: Path, timeout_s: float) -> str | None:
     """Run a part of a mutated copy's suite; return the first test that fails."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider"]
+    command = ["sh", "-c", f'ulimit -v {MEMORY_KIB}; exec "$@"', "sh"]
+    command += [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider"]
     command += ["--whole", "--hypothesis-profile=unshrunk", suite]
     environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
