@@ -79,7 +79,11 @@ class DoesNotFlushOnRevoke(Worker):
 class SwallowsErrors(Worker):
     """Does not ask its producer whether what it has handed over was written, or given up."""
 
-    PRODUCER: ClassVar[dict[str, Any]] = {"message.timeout.ms": 1_000}
+    PRODUCER: ClassVar[dict[str, Any]] = {"message.timeout.ms": 1_000, "linger.ms": 500}
+
+    def flush(self) -> None:
+        time.sleep(0.4)  # it mostly has something in hand when brokers die
+        super().flush()
 
 
 @way
