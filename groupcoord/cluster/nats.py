@@ -30,7 +30,7 @@ ANSWER_S = 2.0
 """So long an answer is waited for: a stream without a leader gives none, and what it was asked is asked again."""
 
 API_S = 15.0
-"""So long for what is seldom: making streams, and the like."""
+"""So long what is seldom is asked again: what is there, making streams, and the like."""
 
 OPEN_S = 10.0
 AGAIN_S = 0.02
@@ -263,9 +263,20 @@ class NatsSlotLog(ConnectedSlotLog):
         return messages
 
     async def _ask_api(self, what: str, wanted: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
-        """Ask JetStream, and return its answer; None: there is no such stream."""
+        """Ask JetStream, and return its answer; None: there is no such stream.
+
+        While its servers have no leader, what is asked is lost, and asked again: all of it may be done twice.
+        """
         payload = b"" if wanted is None else json.dumps(wanted).encode()
-        (reply,) = await self._connections.ask(f"$JS.API.{what}", payload, answer_s=API_S)
+        until_s = time.monotonic() + API_S
+        while True:
+            try:
+                (reply,) = await self._connections.ask(f"$JS.API.{what}", payload, answer_s=ANSWER_S)
+                break
+            except SlotLogError:
+                if time.monotonic() > until_s:
+                    raise
+                await asyncio.sleep(AGAIN_S)
         if _status(reply) == "503":
             raise SlotLogError("the servers of NATS are without JetStream")
         answer: dict[str, Any] = json.loads(reply.data)
