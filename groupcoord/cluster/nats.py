@@ -18,16 +18,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
 
-from groupcoord.cluster.nats_connection import NatsAddress, NatsConnections
+from groupcoord.cluster.nats_connection import ANSWER_S, NatsAddress, NatsConnections
 from groupcoord.cluster.slot_log import Beat, ConnectedSlotLog, Slot, SlotLogError
 
 if TYPE_CHECKING:
     from nats.aio.msg import Msg
 
 logger = logging.getLogger("groupcoord")
-
-ANSWER_S = 2.0
-"""So long an answer is waited for: a stream without a leader gives none, and what it was asked is asked again."""
 
 API_S = 15.0
 """So long what is seldom is asked again: what is there, making streams, and the like."""
@@ -227,12 +224,8 @@ class NatsSlotLog(ConnectedSlotLog):
         """Put a message into a stream, which is made if it isn't there, and return its number."""
         is_new = False
         while True:
-            try:
-                (reply,) = await self._connections.ask(subject, payload, headers, answer_s=ANSWER_S)
-            except SlotLogError:
-                if not is_new:  # one that was just made may be without a leader for a while, who answers
-                    raise
-                continue
+            # One that was just made may be without a leader for a while.
+            (reply,) = await self._connections.ask(subject, payload, headers, again_s=API_S if is_new else 0.0)
             if _status(reply) != "503":
                 break
             await self._make_stream(stream)
@@ -250,7 +243,7 @@ class NatsSlotLog(ConnectedSlotLog):
         until_s = time.monotonic() + API_S
         while True:
             *messages, last = await self._connections.ask(
-                subject, asked, is_last=lambda message: bool(_status(message)), answer_s=ANSWER_S
+                subject, asked, is_last=lambda message: bool(_status(message))
             )
             status = _status(last)
             if status != "503" or await self._ask_api(f"STREAM.INFO.{stream}") is None:
@@ -263,20 +256,9 @@ class NatsSlotLog(ConnectedSlotLog):
         return messages
 
     async def _ask_api(self, what: str, wanted: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
-        """Ask JetStream, and return its answer; None: there is no such stream.
-
-        While its servers have no leader, what is asked is lost, and asked again: all of it may be done twice.
-        """
+        """Ask JetStream, and return its answer; None: there is no such stream."""
         payload = b"" if wanted is None else json.dumps(wanted).encode()
-        until_s = time.monotonic() + API_S
-        while True:
-            try:
-                (reply,) = await self._connections.ask(f"$JS.API.{what}", payload, answer_s=ANSWER_S)
-                break
-            except SlotLogError:
-                if time.monotonic() > until_s:
-                    raise
-                await asyncio.sleep(AGAIN_S)
+        (reply,) = await self._connections.ask(f"$JS.API.{what}", payload, again_s=API_S)
         if _status(reply) == "503":
             raise SlotLogError("the servers of NATS are without JetStream")
         answer: dict[str, Any] = json.loads(reply.data)

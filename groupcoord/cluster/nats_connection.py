@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import ssl
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 CONNECT_S = 1.0
 """A server that takes longer is passed over."""
+
+ANSWER_S = 2.0
+"""So long an answer is waited for: a stream without a leader gives none, and what it was asked is asked again."""
 
 WATCH_S, PONG_S, MISSES_MAX = 0.25, 0.5, 2
 """How often a server is asked whether it is there, how long it may take, and how often in a row it may not answer."""
@@ -259,30 +263,36 @@ class NatsConnections:
         headers: dict[str, str] | None = None,
         *,
         is_last: Callable[[Msg], bool] = lambda message: True,
-        answer_s: float,
+        again_s: float = 0.0,
     ) -> list[Msg]:
         """Ask whoever listens on a subject, and return what comes back.
+
+        Whoever has no leader does not answer, and forgets what it was asked.
 
         Args:
             subject: where.
             payload, headers: what.
             is_last: whether an answer is the last one.
-            answer_s: how long to wait for it, in seconds.
+            again_s: how long to ask again and again what may be done twice, in seconds.
 
         Raises:
             SlotLogError: there is no answer.
         """
         from nats.errors import Error
 
-        connection = await self._connected()
-        try:
-            async with asyncio.timeout(answer_s):
-                return await connection.ask(subject, payload, headers, is_last)
-        except TimeoutError:
-            complaint = "" if connection.complaint is None else f": {connection.complaint!r}"
-            raise SlotLogError(f"no answer to {subject} for {answer_s} s{complaint}") from None
-        except Error as error:
-            raise SlotLogError(f"{subject} can't be asked: {error!r}") from error
+        until_s = time.monotonic() + again_s
+        while True:
+            connection = await self._connected()
+            try:
+                async with asyncio.timeout(ANSWER_S):
+                    return await connection.ask(subject, payload, headers, is_last)
+            except TimeoutError:
+                if time.monotonic() < until_s:
+                    continue
+                complaint = "" if connection.complaint is None else f": {connection.complaint!r}"
+                raise SlotLogError(f"no answer to {subject} for {max(again_s, ANSWER_S)} s{complaint}") from None
+            except Error as error:
+                raise SlotLogError(f"{subject} can't be asked: {error!r}") from error
 
     async def client(self) -> Client:
         """Return nats-py's client, which is connected.

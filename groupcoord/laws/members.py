@@ -44,9 +44,9 @@ def check_reaction(
         LawBrokenError: it goes on in a generation that it is out of, has left one that it is in, or leaves its id.
     """
     generation_id, member_id = before
-    errors = frozenset(error_codes(response))
     if after is None:
         return
+    errors = frozenset(error_codes(response))
     if not member_id and isinstance(response, JoinGroupResponse) and ErrorCode.MEMBER_ID_REQUIRED in errors:
         require(after[1] == response.member_id, "it is given {!r}, and is {!r}", response.member_id, after[1])
     if generation_id == UNKNOWN_GENERATION_ID:

@@ -23,14 +23,14 @@ def test_a_random_life(seed: int) -> None:
     MemberLife(seed).live(STEPS)
 
 
-STORIES = """
+STORIES = f"""
 import hashlib
 from groupcoord.testing.member_life import MemberLife
 
 digest = hashlib.sha256()
 for seed in range(10):
     life = MemberLife(seed)
-    for _ in range(300):
+    for _ in range({STEPS}):
         life.step(is_kind=False)
     digest.update(repr([life.events, [send.request for send in life.sent]]).encode())
 print(digest.hexdigest())
