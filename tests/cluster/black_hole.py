@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from types import TracebackType
 from typing import Any
+from weakref import WeakSet
 
 BYTES_AT_ONCE = 65_536
 
@@ -24,6 +25,7 @@ class BlackHole:
     def __init__(self, server_port: int) -> None:
         self._server_port = server_port
         self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: WeakSet[asyncio.StreamWriter] = WeakSet()
         self._server: asyncio.Server | None = None
         self._carries = asyncio.Event()
         self._carries.set()
@@ -59,8 +61,16 @@ class BlackHole:
             task.cancel()
         if self._tasks:
             await asyncio.wait(tuple(self._tasks))
+        for writer in self._writers:
+            writer.transport.abort()  # it was not served yet, or nobody takes what is left to be sent
+        await asyncio.sleep(0)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert self._server is not None
+        if not self._server.is_serving():
+            writer.transport.abort()
+            return
+        self._writers.add(writer)
         task = asyncio.create_task(self._serve(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -70,6 +80,7 @@ class BlackHole:
         try:
             with suppress(ConnectionError):
                 from_server, to_server = await asyncio.open_connection("127.0.0.1", self._server_port)
+                self._writers.add(to_server)
                 try:
                     ways = (self._carry(reader, to_server), self._carry(from_server, writer))
                     await _until_one_is_done(*ways)
