@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from groupcoord.clock import Clock, ManualClock, SystemClock
     from groupcoord.config import Config
     from groupcoord.coordinator import GroupCoordinator
+    from groupcoord.coordinator.loading import LoadError
     from groupcoord.core.classic.states import GroupState
     from groupcoord.core.consumer.group import ConsumerGroupState
     from groupcoord.core.front.authorization import Operation, Resource, ResourceType
     from groupcoord.core.front.partition_table import PartitionStatus
     from groupcoord.core.replies import Reply
     from groupcoord.core.topics import TopicResolver
-    from groupcoord.embedding.loading import LoadError
     from groupcoord.errors import (
         ConfigError,
         ErrorCode,
@@ -71,7 +71,7 @@ _MODULES = {
     "GroupCoordinator": "coordinator",
     "GroupState": "core.classic.states",
     "InvariantError": "errors",
-    "LoadError": "embedding.loading",
+    "LoadError": "coordinator.loading",
     "LogRecord": "log_store",
     "LogStore": "log_store",
     "LogStoreError": "log_store",

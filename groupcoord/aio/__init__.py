@@ -3,7 +3,7 @@
 async with AsyncCoordinator(GroupCoordinator()) as coordinator:
     joined = await coordinator.ask(JoinGroup("crew", protocols=(JoinProtocol("deal", b""),)))
 
-Programs without asyncio have the same in :mod:`groupcoord.embedding.threads`.
+Programs without asyncio have the same in :mod:`groupcoord.coordinator.threads`.
 """
 
 from groupcoord.aio.coordinator import AsyncCoordinator

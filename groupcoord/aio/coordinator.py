@@ -10,15 +10,15 @@ from typing import Any, TypeVar, cast
 
 from groupcoord.aio.log_store import TaskLogStore
 from groupcoord.coordinator import GroupCoordinator
+from groupcoord.coordinator.answers import resolve, sleep_s, tell_lost
+from groupcoord.coordinator.loading import LoadError
+from groupcoord.coordinator.share import EmbeddedShare
+from groupcoord.coordinator.share_coordinator import ShareCoordinator
 from groupcoord.core.events import Event
 from groupcoord.core.front.authorization import Principal
 from groupcoord.core.messages import Request, Response
 from groupcoord.core.messages.share_state import ShareStateRequest
 from groupcoord.core.replies import Reply
-from groupcoord.embedding.answers import resolve, sleep_s, tell_lost
-from groupcoord.embedding.loading import LoadError
-from groupcoord.embedding.share import EmbeddedShare
-from groupcoord.embedding.share_coordinator import ShareCoordinator
 from groupcoord.errors import OwnershipLostError
 from groupcoord.log_store import AnsweringStore, LogStoreError, Ticket
 

@@ -57,11 +57,11 @@ from groupcoord.clock import Clock
 from groupcoord.config import Config, RebalanceProtocol
 from groupcoord.config.group_settings import served_protocols
 from groupcoord.coordinator import GroupCoordinator
+from groupcoord.coordinator.random_ids import random_member_id, random_uuid
 from groupcoord.core.front.authorization import Authorize, Permissions, Principal
 from groupcoord.core.messages import ConsumerGroupHeartbeat, FindCoordinator, FindCoordinatorResponse, Node
 from groupcoord.core.questions import CreateInternalTopics
 from groupcoord.core.records import OFFSETS_TOPIC
-from groupcoord.embedding.random_ids import random_member_id, random_uuid
 from groupcoord.log_store import AbandonableStore, CompactingStore, LogStore, close_store
 from groupcoord.wire import Answered, WireResponse
 from groupcoord.wire.broker_messages import CreateTopics

@@ -14,7 +14,7 @@ from attrs import evolve
 from groupcoord import ConfigError, ErrorCode, GroupCoordinator, ManualClock, MemoryLogStore, PartitionStatus, Ticket
 from groupcoord.aio import AsyncCoordinator, TaskLogStore, ThreadLogStore
 from groupcoord.clock import LeapingClock
-from groupcoord.embedding.threads import ThreadSafeCoordinator
+from groupcoord.coordinator.threads import ThreadSafeCoordinator
 from groupcoord.errors import OwnershipLostError, StorageError
 from groupcoord.events import Event, GroupRemoved, MemberAdded, OwnershipLost
 from groupcoord.laws import error_codes

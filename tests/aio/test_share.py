@@ -8,6 +8,9 @@ import pytest
 
 from groupcoord import Config, ErrorCode, GroupCoordinator
 from groupcoord.aio import AsyncCoordinator, TaskLogStore
+from groupcoord.coordinator.loading import LoadError
+from groupcoord.coordinator.share import EmbeddedShare
+from groupcoord.coordinator.share_coordinator import ShareCoordinator
 from groupcoord.core.messages.share_state import (
     InitializeShareGroupState,
     ReadShareGroupState,
@@ -16,9 +19,6 @@ from groupcoord.core.messages.share_state import (
     StateTopicToRead,
     StateToRead,
 )
-from groupcoord.embedding.loading import LoadError
-from groupcoord.embedding.share import EmbeddedShare
-from groupcoord.embedding.share_coordinator import ShareCoordinator
 from groupcoord.log_store import NotEnoughReplicasError, StorageError
 from groupcoord.messages import (
     DescribeShareGroupOffsets,

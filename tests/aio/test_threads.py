@@ -11,7 +11,7 @@ import pytest
 from attrs import evolve
 
 from groupcoord import ErrorCode, GroupCoordinator, LoadError, ManualClock, MemoryLogStore
-from groupcoord.embedding.threads import ThreadSafeCoordinator
+from groupcoord.coordinator.threads import ThreadSafeCoordinator
 from groupcoord.errors import UnansweredError
 from groupcoord.events import Event, MemberAdded, MemberRemoved
 from groupcoord.log_store import LogRecord, StorageError

@@ -41,18 +41,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "config",
         "clock",
         "log_store",
-        *("embedding.appending", "embedding.forking", "embedding.loading"),
-        "embedding.ownership",
-        "embedding.random_ids",
         "records",
     ),
-    "embedding": ("coordinator", "clock", "config", "log_store", "errors", "core"),
     "cluster": (
         *("errors", "log_store", "records", "core.records"),
         *("storage.segments", "storage.loading"),  # how records of batches are read
         *("aio", "coordinator", "core.messages", "core.events", "core.front.authorization"),  # of a replica
     ),
-    "aio": ("coordinator", "embedding", "log_store", "errors", *EMBEDDED),
+    "aio": ("coordinator", "log_store", "errors", *EMBEDDED),
     "laws": ("coordinator", "core", "errors", "log_store"),
     "storage": (
         *("records", "log_store", "errors", "config.settings"),
@@ -74,9 +70,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "records.batches",  # what it writes itself; and what the header of a batch says
         "records.transactions",
         # share groups have their own coordinator
-        *("embedding.share_coordinator", "core.share_state", "core.share.host", "records.share_state"),
+        *("core.share_state", "core.share.host", "records.share_state"),
         "core.share_partition",
-        *("embedding.loading", "embedding.random_ids"),
         "core.columns",  # offsets stay columns on all their way
         "core.consumer_protocol",  # what one partition of a topic is called
         "core.front.request_router",  # which requests describe groups of a kind, and in which order they are told
@@ -112,7 +107,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
             "broker.topics.registry",
             "broker.work",
         ),
-        *("embedding.share_coordinator", "core.share_partition", "core.share_state"),
+        *("core.share_partition", "core.share_state"),
         *("core.messages", "core.front.authorization"),
         *("storage", "records.batches", "wire.share_messages"),
     ),
@@ -192,7 +187,6 @@ MAY_REQUIRE: dict[str, frozenset[str]] = {
     "assignors": BASE_REQUIREMENTS,
     "log_store": BASE_REQUIREMENTS,
     "coordinator": BASE_REQUIREMENTS,
-    "embedding": BASE_REQUIREMENTS,
     "aio": BASE_REQUIREMENTS,
     "laws": BASE_REQUIREMENTS,
     "analysis.history": BASE_REQUIREMENTS,

@@ -31,6 +31,10 @@ TOP_LEVEL = {
 """All that lies at the top of the checkout, besides git's own and what .gitignore names."""
 
 
+PACKAGE_ENTRIES_MAX = 24
+"""How many modules and folders the package has at most, so that its top says what it is."""
+
+
 def project() -> dict[str, object]:
     """Return the ``[project]`` table of pyproject.toml."""
     table: dict[str, object] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -149,3 +153,10 @@ def test_the_top_level_is_as_planned() -> None:
     found = {name for name in found if name != ".git" and not any(fnmatch.fnmatch(name, i) for i in ignored)}
 
     assert found == TOP_LEVEL
+
+
+def test_the_package_has_few_entries() -> None:
+    """What the package is shows at a look: its modules and folders are few."""
+    found = {source.module.split(".")[1] for source in package_sources() if "." in source.module} - {"__main__"}
+
+    assert len(found) <= PACKAGE_ENTRIES_MAX, sorted(found)

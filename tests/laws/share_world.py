@@ -8,13 +8,13 @@ from uuid import UUID
 
 from groupcoord import Config, ManualClock, MemoryLogStore
 from groupcoord.config.group_settings import ShareGroupSettings
+from groupcoord.coordinator.share_coordinator import ShareCoordinator
 from groupcoord.core.messages import share_state as messages
 from groupcoord.core.share_partition.acknowledging import Acknowledgement, AcknowledgeType, RefusedAcknowledgementError
 from groupcoord.core.share_partition.acquiring import LogBatch, Wanted
 from groupcoord.core.share_partition.partition import SharePartition, StateWrite
 from groupcoord.core.share_state.partition import OVERDUE
 from groupcoord.core.share_state.records import DeliveryState
-from groupcoord.embedding.share_coordinator import ShareCoordinator
 from groupcoord.errors import ErrorCode
 from groupcoord.laws import ShareLedger, check_share_partition, check_states_are_the_log
 from groupcoord.log_store import NotEnoughReplicasError

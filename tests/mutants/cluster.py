@@ -99,19 +99,19 @@ CLUSTER_MUTANTS = (
     ),
     Mutant(
         "a load of what was read before counts as a look",
-        "../embedding/ownership.py",
+        "../coordinator/ownership.py",
         "if not isinstance(self._store, SharedStore):",
         "if True:",
     ),
     Mutant(
         "answers that wait for a look outlive their log partition",
-        "../embedding/loading.py",
+        "../coordinator/loading.py",
         "            self._ownership.disown_withheld()",
         "            pass",
     ),
     Mutant(
         "what a replica finds out after its lease is told when its log partition fails",
-        "../coordinator.py",
+        "../coordinator/group_coordinator.py",
         "        self._loader.forget_untold(partition.index)",
         "        pass",
     ),

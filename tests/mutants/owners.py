@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.catalogue import Mutant
 
-OWNERSHIP = "../embedding/ownership.py"
+OWNERSHIP = "../coordinator/ownership.py"
 SQL_STORE = "../storage/sql/store.py"
 
 OWNER_MUTANTS = (
@@ -40,7 +40,7 @@ OWNER_MUTANTS = (
     ),
     Mutant(
         "events are told when the lease is over",
-        "../coordinator.py",
+        "../coordinator/group_coordinator.py",
         "if not events or not (self.lost or self.may_answer()):",
         "if not events:",
     ),

@@ -6,7 +6,7 @@ import pytest
 from attrs import evolve
 
 from groupcoord import Config
-from groupcoord.embedding.ownership import Ownership
+from groupcoord.coordinator.ownership import Ownership
 from groupcoord.sim import (
     ClusterOptions,
     LawBrokenError,

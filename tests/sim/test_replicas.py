@@ -11,7 +11,7 @@ from attrs import evolve
 from groupcoord import Config
 from groupcoord.cluster.slot_messages import Kind, Message
 from groupcoord.cluster.slot_writer import Operation, Put, SlotWriter, State
-from groupcoord.embedding.ownership import Ownership
+from groupcoord.coordinator.ownership import Ownership
 from groupcoord.sim import (
     ClusterOptions,
     ConsumerStop,

@@ -16,12 +16,12 @@ from groupcoord.broker.share.persister import Persister
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.clock import Clock
 from groupcoord.config import Config
+from groupcoord.coordinator.loading import LoadError
 from groupcoord.core.front.authorization import Authorize
 from groupcoord.core.messages import Node
 from groupcoord.core.messages.share_state import ShareStateRequest
 from groupcoord.core.share_state.records import parse_share_partition
 from groupcoord.core.topic_names import SHARE_STATE_TOPIC
-from groupcoord.embedding.loading import LoadError
 from groupcoord.errors import ErrorCode
 from groupcoord.storage.errors import FailedLogError
 from groupcoord.storage.log_settings import TopicLogSettings
@@ -29,7 +29,7 @@ from groupcoord.storage.log_settings import TopicLogSettings
 if TYPE_CHECKING:
     from groupcoord.broker.cluster.leadership import Leadership
     from groupcoord.broker.records.topic_data import TopicData
-    from groupcoord.embedding.share_coordinator import ShareCoordinator
+    from groupcoord.coordinator.share_coordinator import ShareCoordinator
     from groupcoord.storage.partition_log import PartitionLog
 
 logger = logging.getLogger("groupcoord.host")
@@ -98,7 +98,7 @@ class ShareCoordination:
         return self._coordinator
 
     def _open(self) -> None:
-        from groupcoord.embedding.share_coordinator import ShareCoordinator
+        from groupcoord.coordinator.share_coordinator import ShareCoordinator
         from groupcoord.records.share_state import decode_share_state
         from groupcoord.storage.topic_log_store import TopicLogStore
 
@@ -172,7 +172,7 @@ class ShareCoordination:
         """Ask on behalf of the server itself."""
         coordinator = self.coordinator
         if coordinator is None:
-            from groupcoord.embedding.share_coordinator import refuse_states
+            from groupcoord.coordinator.share_coordinator import refuse_states
 
             token.answer(refuse_states(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return

@@ -21,7 +21,7 @@ from groupcoord.errors import ErrorCode
 from groupcoord.wire import WireResponse
 
 if TYPE_CHECKING:
-    from groupcoord.embedding.share_coordinator import ShareCoordinator
+    from groupcoord.coordinator.share_coordinator import ShareCoordinator
 
 PARTITIONS_AT_ONCE = 50
 """A request that names no more share-partitions is answered in one go."""
@@ -50,7 +50,7 @@ class ShareStateRequests:
         """Initialize, read, write, delete or summarize states; many of them in steps."""
         coordinator = self._share.coordinator
         if coordinator is None:
-            from groupcoord.embedding.share_coordinator import refuse_states
+            from groupcoord.coordinator.share_coordinator import refuse_states
 
             return refuse_states(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if sum(len(topic.partitions) for topic in request.topics) > PARTITIONS_AT_ONCE:

@@ -3,7 +3,7 @@
 coordinator = GroupCoordinator(log_store=SqliteLogStore("groups.sqlite"))
 
 Both write each append in a transaction of its own. Behind a :class:`BatchingLogStore`, a thread writes all that waits
-in one transaction, and a coordinator of :mod:`groupcoord.aio` or :mod:`groupcoord.embedding.threads` is answered later.
+in one transaction; a coordinator of :mod:`groupcoord.aio` or :mod:`groupcoord.coordinator.threads` is answered later.
 """
 
 from groupcoord.errors import OwnershipLostError

@@ -26,8 +26,8 @@ class BatchingLogStore:
 
     While a transaction is on its way, all appends wait for the next one, so many clients share the time that a commit
     takes. Give the coordinator to an :class:`~groupcoord.aio.AsyncCoordinator` or a
-    :class:`~groupcoord.embedding.threads.ThreadSafeCoordinator`: the answers come there. When nothing waits, the thread
-    compacts.
+    :class:`~groupcoord.coordinator.threads.ThreadSafeCoordinator`: the answers come there. When nothing waits, the
+    thread compacts.
 
     Args:
         store: where the records go; belongs to this one from now on.

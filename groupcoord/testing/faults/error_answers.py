@@ -10,6 +10,7 @@ from typing import Any, TypeVar, get_args
 
 from attrs import evolve
 
+from groupcoord.coordinator.share_coordinator import refuse_states
 from groupcoord.core.front.request_router import DESCRIBED_KINDS
 from groupcoord.core.front.share_groups import (
     refuse_alteration,
@@ -63,7 +64,6 @@ from groupcoord.core.messages.commits import refused_partitions
 from groupcoord.core.messages.fetches import FetchedTopic, GroupToFetch, without_offsets
 from groupcoord.core.messages.share_state import ShareStateRequest
 from groupcoord.core.records import ZERO_UUID
-from groupcoord.embedding.share_coordinator import refuse_states
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import API_VERSIONS, WireResponse
 from groupcoord.wire import acl_messages as acls

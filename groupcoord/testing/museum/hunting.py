@@ -21,7 +21,7 @@ STEPS_OF_A_MEMBER = 300
 LAWS_BROKEN = (LawBrokenError, InvariantError)
 """What is raised when a law doesn't hold."""
 
-OF_THE_PACKAGE = ("groupcoord.core", "groupcoord.coordinator", "groupcoord.embedding", "groupcoord.member")
+OF_THE_PACKAGE = ("groupcoord.core", "groupcoord.coordinator", "groupcoord.member")
 """No exception leaves these for what clients, logs or time do: that is a law as well."""
 
 

@@ -6,9 +6,9 @@ from typing import Any
 from uuid import UUID
 
 from groupcoord import Config, ManualClock, MemoryLogStore
+from groupcoord.coordinator.share_coordinator import ShareCoordinator
 from groupcoord.core.messages import share_state as messages
 from groupcoord.core.share_state.records import StateBatch
-from groupcoord.embedding.share_coordinator import ShareCoordinator
 from groupcoord.errors import ErrorCode
 
 TOPIC = UUID(int=7)

@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Callable
 
 from groupcoord.config.group_settings import ShareGroupSettings
-from groupcoord.coordinator import GroupCoordinator
+from groupcoord.coordinator.group_coordinator import GroupCoordinator
+from groupcoord.coordinator.share_coordinator import ShareCoordinator, StateReply
 from groupcoord.core.messages.share_state import ShareStateResponse
 from groupcoord.core.questions import AskShareCoordinator, ShareCoordinatorAnswered
 from groupcoord.core.share.host import AwaitedAnswer
-from groupcoord.embedding.share_coordinator import ShareCoordinator, StateReply
 
 
 class EmbeddedShare:

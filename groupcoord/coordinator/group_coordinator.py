@@ -14,9 +14,12 @@ from groupcoord.assignors import TaskAssignor, choose_assignors, choose_share_as
 from groupcoord.clock import Clock, SystemClock
 from groupcoord.config import Config, RebalanceProtocol
 from groupcoord.config.group_settings import SettingsOfConsumerGroup, SettingsOfStreamsGroup
-from groupcoord.core.classic.states import GroupState
+from groupcoord.coordinator.appending import Appending
+from groupcoord.coordinator.forking import Forkable
+from groupcoord.coordinator.loading import Loader, load_each
+from groupcoord.coordinator.ownership import ownership_of
+from groupcoord.coordinator.random_ids import random_member_id, random_uuid
 from groupcoord.core.consumer.assignors import Assignor
-from groupcoord.core.consumer.group import ConsumerGroupState
 from groupcoord.core.effects import Effects
 from groupcoord.core.environments import Environments
 from groupcoord.core.events import AppendFailures, Counters, Event
@@ -35,15 +38,8 @@ from groupcoord.core.replies import Reply, Token
 from groupcoord.core.share.host import LoneShareHost, ShareHost
 from groupcoord.core.timers import SESSIONS, Timer, TimerQueue
 from groupcoord.core.topics import AnyTopic, NoRegexes, RegexResolver, TopicResolver
-from groupcoord.embedding.appending import Appending
-from groupcoord.embedding.forking import Forkable
-from groupcoord.embedding.loading import Loader, LoadError, load_each
-from groupcoord.embedding.ownership import ownership_of
-from groupcoord.embedding.random_ids import random_member_id, random_uuid
 from groupcoord.errors import ErrorCode, OwnershipLostError
 from groupcoord.log_store import LogStore, LogStoreError, MemoryLogStore, RecordTooLargeError
-
-__all__ = ["ConsumerGroupState", "GroupCoordinator", "GroupState", "LoadError", "PartitionStatus", "random_member_id"]
 
 LOCAL_NODE = Node(1, "127.0.0.1", 9092)
 MAX_TIMERS_PER_TICK = 10_000

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from groupcoord.coordinator import GroupCoordinator
+from groupcoord.coordinator.group_coordinator import GroupCoordinator
+from groupcoord.coordinator.share_coordinator import ShareCoordinator, StateReply
 from groupcoord.core.replies import Reply
-from groupcoord.embedding.share_coordinator import ShareCoordinator, StateReply
 from groupcoord.errors import OwnershipLostError, UnansweredError
 
 logger = logging.getLogger("groupcoord")

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from groupcoord.clock import Clock
+from groupcoord.coordinator.ownership import Ownership
 from groupcoord.core.front.partition_table import PartitionStatus, PartitionTable
 from groupcoord.core.observer import Observer
 from groupcoord.core.partition import Partition
-from groupcoord.embedding.ownership import Ownership
 from groupcoord.errors import GroupcoordError
 from groupcoord.log_store import CondensingStore, LoadedCommits, LogRecord, LogStore
 

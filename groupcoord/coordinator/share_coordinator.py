@@ -16,6 +16,8 @@ from attrs import define
 
 from groupcoord.clock import Clock, SystemClock
 from groupcoord.config import Config
+from groupcoord.coordinator.appending import Appending
+from groupcoord.coordinator.loading import LoadError, load_each
 from groupcoord.core.front.authorization import Authorize, Operation, Permissions, Principal
 from groupcoord.core.front.partition_table import MAX_CACHED_ROUTES, PartitionStatus
 from groupcoord.core.java.hashing import partition_for
@@ -50,8 +52,6 @@ from groupcoord.core.share_state.partition import (
 )
 from groupcoord.core.share_state.records import SharePartitionKey
 from groupcoord.core.topics import TopicResolver
-from groupcoord.embedding.appending import Appending
-from groupcoord.embedding.loading import LoadError, load_each
 from groupcoord.errors import ErrorCode
 from groupcoord.log_store import LogStore, MemoryLogStore, PrunableStore
 

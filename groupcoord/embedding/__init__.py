@@ -1,1 +1,0 @@
-"""What programs share that embed a coordinator: loading, waiting for answers, threads."""
