@@ -8,11 +8,7 @@ from typing import Any
 def says_more(value: tuple[Any, ...], limit: int) -> bool:
     """Tell whether there are more values than this in a tuple and in all tuples in it."""
     left = limit
-    tuples = [value]
-    while tuples:
-        entries = tuples.pop()
-        left -= len(entries)
-        if left < 0:
-            return True
-        tuples += (entry for entry in entries if isinstance(entry, tuple))
-    return False
+    tuples: list[tuple[Any, ...]] = [value]
+    while tuples and (left := left - sum(map(len, tuples))) >= 0:
+        tuples = [entry for entries in tuples for entry in entries if isinstance(entry, tuple)]
+    return left < 0

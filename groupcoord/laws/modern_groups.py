@@ -142,7 +142,7 @@ def check_members_are_served(coordinator: GroupCoordinator, group_id: str, membe
         given = {(topic_id, index) for share in shares for topic_id, indexes in share for index in indexes}
         require(given == wanted, f"in {group!r} nobody reads {wanted - given}, and {given - wanted} are gone")
     elif isinstance(state, StreamsState):
-        topics = coordinator._environments.streams.topics.existing(state.sources)
+        topics = coordinator._environments.streams.topics.existing(state.readers)
         count = max((topic.partition_count for topic in topics.values()), default=0) if state.is_ready else 0
         require(len(state.active) == count, f"of {count} tasks of {group!r} run {sorted(state.active)}")
 

@@ -28,11 +28,11 @@ def check_sound_streams_group(state: StreamsState) -> None:
         )
         for task in (*assigned.active, *pending.active):
             other = active.setdefault(task, member)
-            require(other is member, f"{task} of {state.group_id!r} is active at {other} and {member}")
+            require(other is member, f"{task} of {state.group_id!r} is active at {other.member_id!r} and {member_id!r}")
         for task in assigned.standby | pending.standby | assigned.warmup | pending.warmup:
             copies.setdefault((member.metadata.process_id, task), []).append(member_id)
     for task, member in active.items():
         beside = [name for name in copies.get((member.metadata.process_id, task), ()) if name != member.member_id]
-        require(not beside, f"{task} of {state.group_id!r} is active at {member}, and {beside} of its process copy it")
+        require(not beside, f"{task} of {state.group_id!r} is active at {member.member_id!r}, and {beside} copy it")
     statics = {m.metadata.instance_id: member_id for member_id, m in state.members.items() if m.metadata.instance_id}
     require(statics == state.static_members, f"static members of {state.group_id!r}: {state.static_members}")

@@ -124,7 +124,11 @@ def _joins_application(*parts: dict[str, Any]) -> Callable[[], bytes]:
 
 def topologies() -> Iterator[Amplification]:
     """Yield joins with topologies that are large, or lead to much work."""
-    name, count = "StreamsGroupHeartbeat", 10_000
+    name, count, linked_count = "StreamsGroupHeartbeat", 10_000, 5_000
+    yield Amplification(
+        f"{name}, 20,000 tasks, the most that a topology may have",
+        _joins_application(*[{"source_topics": [WIDE]}] * 10),
+    )
     yield Amplification(
         f"{name}, {count} subtopologies of a topic of 2,000 partitions",
         _joins_application(*[{"source_topics": [WIDE]}] * count),
@@ -134,12 +138,13 @@ def topologies() -> Iterator[Amplification]:
         f"{name}, {count} changelogs that are missing",
         _joins_application({"source_topics": [WIDE], "state_changelog_topics": stores}),
     )
-    fixed = [_internal(f"r{number}", 3) for number in range(count)]
+    # Of parts that lead to each other fewer have room in what a topology may say.
+    fixed = [_internal(f"r{number}", 3) for number in range(linked_count)]
     one_each = {"source_topics": [], "source_topic_regex": []}
-    groups = [{**one_each, "repartition_source_topics": [number]} for number in range(count)]
+    groups = [{**one_each, "repartition_source_topics": [number]} for number in range(linked_count)]
     sinks = [topic["name"] for topic in fixed]
     yield Amplification(
-        f"{name}, {count} copartition groups",
+        f"{name}, {linked_count} copartition groups",
         _joins_application(
             {
                 "source_topics": [WIDE],
@@ -152,12 +157,12 @@ def topologies() -> Iterator[Amplification]:
     for label, first in (("a chain", {"source_topics": [WIDE]}), ("a ring", {})):
         chain = [
             {"repartition_sink_topics": [f"r{number}"], "repartition_source_topics": [_internal(f"r{number - 1}")]}
-            for number in range(1, count)
+            for number in range(1, linked_count)
         ]
-        last = [] if first else [_internal(f"r{count - 1}")]
+        last = [] if first else [_internal(f"r{linked_count - 1}")]
         begin = {**first, "repartition_sink_topics": ["r0"], "repartition_source_topics": last}
-        end = {"repartition_source_topics": [_internal(f"r{count - 1}")]}
-        yield Amplification(f"{name}, {label} of {count} subtopologies", _joins_application(begin, *chain, end))
+        end = {"repartition_source_topics": [_internal(f"r{linked_count - 1}")]}
+        yield Amplification(f"{name}, {label} of {linked_count} subtopologies", _joins_application(begin, *chain, end))
 
 
 def amplifications(request_mib: float) -> Iterator[Amplification]:

@@ -19,7 +19,11 @@ START_TIMEOUT_S = 60.0
 END_TIMEOUT_S = 30.0
 COMMAND = [sys.executable, "-c", "from groupcoord.cli import main; main()", "serve"]
 TOPICS = {"healthy": 2, "orders": 6, "bills": 1, "wide": 2_000}
-SETTINGS: dict[str, str | int] = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 3}
+SETTINGS: dict[str, str | int] = {
+    "group.initial.rebalance.delay.ms": 0,
+    "group.streams.initial.rebalance.delay.ms": 0,
+    "offsets.topic.num.partitions": 3,
+}
 MIB = 1024 * 1024
 
 

@@ -456,8 +456,8 @@ STREAMS_GROUP_MUTANTS = (
     Mutant(
         "changed topics are not looked at",
         "streams/group.py",
-        "if not set(self.newest_state.required).isdisjoint(names):",
-        "if set(self.newest_state.required) <= set(names):",
+        "if topology is not None and not set(names).isdisjoint(topology.required_topics):",
+        "if topology is not None and set(topology.required_topics) <= set(names):",
     ),
     Mutant(
         "epochs of tasks that don't fit are taken",
@@ -498,8 +498,8 @@ STREAMS_GROUP_MUTANTS = (
     Mutant(
         "offsets of what nobody reads any more do not expire",
         "streams/state.py",
-        "return bool(self.members) and topic in self.sources",
-        "return topic in self.sources",
+        "return bool(self.members) and topic in self.readers",
+        "return topic in self.readers",
     ),
     Mutant(
         "tasks stay with nobody",

@@ -30,8 +30,8 @@ from groupcoord.core.sizes import says_more
 from groupcoord.core.topic_names import INTERNAL_TOPICS, illegal_name_reason
 from groupcoord.errors import ErrorCode
 
-TOPOLOGY_VALUES_MAX = 200_000
-"""So much may be said of a topology: all of it is looked at in one go. Some 20,000 subtopologies have room in that."""
+TOPOLOGY_VALUES_MAX = 100_000
+"""So much may be said of a topology: all of it is looked at in one go. Some 10,000 subtopologies have room in that."""
 
 _NO_PLUGIN = "The broker has no streams group topology description plugin configured."
 

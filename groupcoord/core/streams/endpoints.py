@@ -8,7 +8,7 @@ from groupcoord.core.messages import EndpointPartitions, NamedTopicPartitions
 from groupcoord.core.modern.known_topics import KnownTopics
 from groupcoord.core.streams.reconciliation import Task
 from groupcoord.core.streams.state import StreamsMember, by_subtopology
-from groupcoord.core.streams.topology import ConfiguredTopology, source_topics
+from groupcoord.core.streams.topology import ConfiguredTopology
 
 
 class EndpointError(Exception):
@@ -60,7 +60,7 @@ def _partitions(
         subtopology = configured.subtopologies.get(subtopology_id)
         if subtopology is None:
             raise EndpointError
-        names = source_topics(subtopology.subtopology)
+        names = subtopology.subtopology.read_topics
         existing = topics.existing(names)
         for name in names:
             if name not in existing:

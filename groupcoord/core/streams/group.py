@@ -96,7 +96,7 @@ class StreamsGroup(CommittingGroup[StreamsState]):
     def held_since(self, member: StreamsMember, topic: TopicToCommit) -> Callable[[int], int | None]:
         """Return what tells since which epoch a member has the active task that reads a partition of a topic."""
         name = topic.name if topic.name is not None else self._environment.topics.topic_name(topic.topic_id)
-        subtopology_id = self.state.sources.get(name or "")
+        subtopology_id = self.state.readers.get(name or "")
         if subtopology_id is None:
             return lambda partition: None
         assigned, pending = member.assignment.assigned.active, member.assignment.pending_revocation.active
@@ -172,7 +172,8 @@ class StreamsGroup(CommittingGroup[StreamsState]):
 
     def topics_changed(self, names: Collection[str]) -> None:
         """Topics came, grew or went: if the topology is about one of them, the next heartbeat looks at all."""
-        if not set(self.newest_state.required).isdisjoint(names):
+        topology = self.newest_state.topology
+        if topology is not None and not set(names).isdisjoint(topology.required_topics):
             self.is_topics_look_due = True
 
     # ------------------------------------------------------------ looking inside

@@ -41,7 +41,6 @@ from groupcoord.core.streams.topology import (
     ConfiguredTopology,
     InvalidTopologyError,
     configure,
-    required_topics,
 )
 from groupcoord.errors import ErrorCode
 
@@ -326,7 +325,7 @@ def _look_at_topics(
     is_new = memory.configured is None or draft.base.topology is None
     if memory.configured is not None and not (is_new or is_look_due):
         return memory.configured, state.metadata_hash
-    names = required_topics(topology)
+    names = topology.required_topics
     metadata_hash = environment.topics.metadata_hash(names)
     if memory.configured is None or is_new or metadata_hash != state.metadata_hash:
         existing = {name: topic.partition_count for name, topic in environment.topics.existing(names).items()}

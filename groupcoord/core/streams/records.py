@@ -7,10 +7,13 @@ Each record says one thing, and the last one with its key counts: a group is all
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 from attrs import frozen
 
+from groupcoord.core.java.hashing import hash_map_order
 from groupcoord.core.record_keys import MemberRecord, RecordKey
 
 
@@ -103,6 +106,11 @@ class Subtopology(NamedTuple):
     repartition_sink_topics: tuple[str, ...] = ()
     repartition_source_topics: tuple[TopicInfo, ...] = ()
     copartition_groups: tuple[CopartitionGroup, ...] = ()
+
+    @property
+    def read_topics(self) -> tuple[str, ...]:
+        """The names of the topics that it reads."""
+        return *self.source_topics, *(topic.name for topic in self.repartition_source_topics)
 
 
 @frozen
@@ -213,6 +221,29 @@ class StreamsGroupTopologyRecord:
     raw_value: bytes | None = None
 
     key: ClassVar[RecordKey] = (23, "")
+
+    @cached_property
+    def required_topics(self) -> tuple[str, ...]:
+        """The names of the topics that it is about, each once: the group has to know when they change."""
+        names = (
+            name
+            for subtopology in self.subtopologies
+            for name in (*subtopology.read_topics, *(topic.name for topic in subtopology.state_changelog_topics))
+        )
+        return tuple(dict.fromkeys(names))
+
+    @cached_property
+    def readers(self) -> Mapping[str, str]:
+        """The topics that members commit offsets of, each with the id of the subtopology that reads it.
+
+        Of several that read a topic it is the last one that Kafka meets in its hash map.
+        """
+        by_id = {subtopology.subtopology_id: subtopology for subtopology in self.subtopologies}
+        return {
+            name: subtopology_id
+            for subtopology_id in hash_map_order(by_id)
+            for name in by_id[subtopology_id].read_topics
+        }
 
 
 StreamsGroupRecord = (

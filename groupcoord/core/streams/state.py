@@ -26,7 +26,6 @@ from groupcoord.core.streams.records import (
     StreamsGroupTopologyRecord,
     TaskIds,
 )
-from groupcoord.core.streams.topology import required_topics, subscribed_topics
 
 LEFT_MEMBER_EPOCH = -2
 """The epoch of a static member that has left for a while."""
@@ -91,8 +90,6 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
         "active",
         "assignment_configs",
         "described_topology_epochs",
-        "required",
-        "sources",
         "standby",
         "static_members",
         "topology",
@@ -101,7 +98,6 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
     )
 
     LARGE = frozenset({"active", "members", "standby", "static_members", "targets", "warmup"})
-    NO_FACTS = frozenset({"required", "shared", "sources"})
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
@@ -109,8 +105,6 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
         self.assignment_configs: tuple[KeyValue, ...] = ()
         self.described_topology_epochs = (NO_TOPOLOGY_EPOCH, NO_TOPOLOGY_EPOCH)
         self.topology: StreamsGroupTopologyRecord | None = None
-        self.sources: Mapping[str, str] = {}
-        self.required: tuple[str, ...] = ()
         self.static_members: MutableMapping[str, str] = {}
         self.active: MutableMapping[Task, Holders] = {}
         self.standby: MutableMapping[Task, Holders] = {}
@@ -121,8 +115,6 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
         copy.assignment_configs = self.assignment_configs
         copy.described_topology_epochs = self.described_topology_epochs
         copy.topology = self.topology
-        copy.sources = self.sources
-        copy.required = self.required
         copy.static_members = self.static_members
         copy.active = self.active
         copy.standby = self.standby
@@ -176,11 +168,9 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
 
     def _apply_topology(self, record: StreamsGroupTopologyRecord) -> None:
         self.topology = record
-        self.sources, self.required = subscribed_topics(record), required_topics(record)
 
     def _forget_topology(self, _: str) -> None:
         self.topology = None
-        self.sources, self.required = {}, ()
 
     # ------------------------------------------------------------ what follows from them
 
@@ -238,9 +228,14 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
         """Return the processes that make a copy to run the task later."""
         return self.warmup.get(task, ())
 
+    @property
+    def readers(self) -> Mapping[str, str]:
+        """The topics that members commit offsets of, each with the id of the subtopology that reads it."""
+        return {} if self.topology is None else self.topology.readers
+
     def has_subscribers(self, topic: str) -> bool:
         """Tell whether members read a topic, so that they commit offsets of it."""
-        return bool(self.members) and topic in self.sources
+        return bool(self.members) and topic in self.readers
 
     def is_settled(self, member: StreamsMember) -> bool:
         """Tell whether a member has what it is to have in the end."""

@@ -23,7 +23,7 @@ from groupcoord.errors import GroupcoordError
 NAMED_TOPICS = 3
 """So many topics are told by name, and of the others how many they are."""
 
-TASKS_MAX = 100_000
+TASKS_MAX = 20_000
 """So many tasks may a topology have in a cluster: all of them are assigned in one go."""
 
 BROKERS_DEFAULT = -1
@@ -105,38 +105,6 @@ class ConfiguredTopology:
         """Tell whether a task is one of the topology."""
         subtopology = (self.subtopologies or {}).get(subtopology_id)
         return subtopology is not None and 0 <= partition < subtopology.task_count
-
-
-def required_topics(topology: StreamsGroupTopologyRecord) -> tuple[str, ...]:
-    """Return the names of the topics that a topology is about, each once: the group has to know when they change."""
-    names = (
-        name
-        for subtopology in topology.subtopologies
-        for name in (
-            *subtopology.source_topics,
-            *(topic.name for topic in subtopology.repartition_source_topics),
-            *(topic.name for topic in subtopology.state_changelog_topics),
-        )
-    )
-    return tuple(dict.fromkeys(names))
-
-
-def source_topics(subtopology: Subtopology) -> tuple[str, ...]:
-    """Return the names of the topics that a subtopology reads."""
-    return *subtopology.source_topics, *(topic.name for topic in subtopology.repartition_source_topics)
-
-
-def subscribed_topics(topology: StreamsGroupTopologyRecord) -> dict[str, str]:
-    """Return the topics that members commit offsets of, each with the subtopology that reads it.
-
-    Of several that read a topic it is the last one that Kafka meets in its hash map.
-    """
-    by_id = {subtopology.subtopology_id: subtopology for subtopology in topology.subtopologies}
-    return {
-        name: subtopology_id
-        for subtopology_id in hash_map_order(by_id)
-        for name in source_topics(by_id[subtopology_id])
-    }
 
 
 def configure(topology: StreamsGroupTopologyRecord, existing: Mapping[str, int]) -> ConfiguredTopology:
@@ -325,7 +293,7 @@ class _Decision:
         Raises:
             InvalidTopologyError: it reads nothing.
         """
-        names = source_topics(subtopology)
+        names = subtopology.read_topics
         if not names:
             raise InvalidTopologyError(f"No source topics found for subtopology {subtopology.subtopology_id}.")
         return max(self._count(name) or 0 for name in names)

@@ -23,8 +23,6 @@ from groupcoord.core.streams.topology import (
     InvalidTopologyError,
     TopicProblemKind,
     configure,
-    required_topics,
-    subscribed_topics,
 )
 
 DATA = Path(__file__).with_name("data")
@@ -137,8 +135,8 @@ def test_missing_source_topics_are_named() -> None:
 
 def test_subscribed_topics_are_those_that_are_read() -> None:
     """Commits are of source and repartition source topics; what matters to the group are the changelogs as well."""
-    assert subscribed_topics(WORD_COUNT) == {"lines": "0", "by-word": "1"}
-    assert required_topics(WORD_COUNT) == ("lines", "by-word", "counts")
+    assert WORD_COUNT.readers == {"lines": "0", "by-word": "1"}
+    assert WORD_COUNT.required_topics == ("lines", "by-word", "counts")
 
 
 def test_two_subtopologies_can_not_have_the_same_id() -> None:
