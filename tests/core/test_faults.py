@@ -276,7 +276,7 @@ def test_the_memory_of_routes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_tick_fires_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left fires at the next tick, which is wanted at once."""
-    monkeypatch.setattr("groupcoord.coordinator.MAX_TIMERS_PER_TICK", 2)
+    monkeypatch.setattr("groupcoord.coordinator.group_coordinator.MAX_TIMERS_PER_TICK", 2)
     driver = Driver(group_initial_rebalance_delay_ms=0)
     groups = [Group(driver, name) for name in "abc"]
     joins = [group.join("m") for group in groups]

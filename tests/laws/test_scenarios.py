@@ -319,7 +319,7 @@ def test_more_offsets_expire_than_an_append_should_hold(monkeypatch: pytest.Monk
 
 def test_more_timers_are_due_than_a_tick_fires(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tick does a bounded amount of work; the next one goes on."""
-    monkeypatch.setattr("groupcoord.coordinator.MAX_TIMERS_PER_TICK", 20)
+    monkeypatch.setattr("groupcoord.coordinator.group_coordinator.MAX_TIMERS_PER_TICK", 20)
     scenario = Scenario()
     for number in range(30):
         scenario.join(f"c{number}", requires_known_member_id=True)
