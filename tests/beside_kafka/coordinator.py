@@ -28,8 +28,8 @@ from groupcoord.conformance.entities import encode_request
 from groupcoord.coordinator import GroupCoordinator, GroupState
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.consumer.group import ConsumerGroup
-from groupcoord.core.consumer.state import LEFT_MEMBER_EPOCH
 from groupcoord.core.modern.assignor import GroupSpec
+from groupcoord.core.modern.state import LEFT_MEMBER_EPOCH
 from groupcoord.core.records import OFFSETS_TOPIC, TransactionMarker
 from groupcoord.core.share.group import ShareGroup
 from groupcoord.core.share.host import LoneShareHost

@@ -220,13 +220,13 @@ CONSUMER_GROUP_MUTANTS = (
     ),
     Mutant(
         "the old id of a static member stays",
-        "consumer/identity.py",
-        "        *tombstones_of(group_id, member.member_id),\n        replacement.metadata,",
+        "modern/identity.py",
+        "        *draft.state.member_tombstones(member.member_id),\n        replacement.metadata,",
         "        replacement.metadata,",
     ),
     Mutant(
         "a static member comes back with its old epoch",
-        "consumer/identity.py",
+        "modern/identity.py",
         "member_epoch=JOIN_GROUP_MEMBER_EPOCH, previous_member_epoch=JOIN_GROUP_MEMBER_EPOCH",
         "previous_member_epoch=JOIN_GROUP_MEMBER_EPOCH",
     ),
@@ -551,28 +551,26 @@ CONSUMER_GROUP_MUTANTS = (
     ),
     Mutant(
         "a member's tombstones come in another order",
-        "consumer/identity.py",
-        "        GroupTombstone(group_id, ConsumerGroupCurrentMemberAssignmentRecord.key_of(member_id)),\n"
-        "        GroupTombstone(group_id, ConsumerGroupTargetAssignmentMemberRecord.key_of(member_id)),\n",
-        "        GroupTombstone(group_id, ConsumerGroupTargetAssignmentMemberRecord.key_of(member_id)),\n"
-        "        GroupTombstone(group_id, ConsumerGroupCurrentMemberAssignmentRecord.key_of(member_id)),\n",
+        "consumer/state.py",
+        "        ConsumerGroupCurrentMemberAssignmentRecord,\n        ConsumerGroupTargetAssignmentMemberRecord,\n",
+        "        ConsumerGroupTargetAssignmentMemberRecord,\n        ConsumerGroupCurrentMemberAssignmentRecord,\n",
     ),
     Mutant(
         "a member whose assignment is read first is lost",
-        "consumer/state.py",
-        "            member = ConsumerMember(_no_metadata(self.group_id, record.member_id))\n",
-        "            return\n",
+        "modern/state.py",
+        "        metadata = self.no_metadata(record.member_id) if before is None else before.metadata\n",
+        "        if before is None:\n            return\n        metadata = before.metadata\n",
     ),
     Mutant(
         "a member goes with the first of its tombstones",
-        "consumer/state.py",
-        "            if member.assignment != NEW_ASSIGNMENT:\n",
-        "            if False:\n",
+        "modern/state.py",
+        "            has_assignment = before.assignment != self.NEW_ASSIGNMENT\n",
+        "            has_assignment = False\n",
     ),
     Mutant(
         "a copy of a state shares its members",
-        "consumer/state.py",
-        '        self._own("members")\n        self.members[record.member_id] = member\n        self._count_in',
-        "        self.members[record.member_id] = member\n        self._count_in",
+        "modern/state.py",
+        '        self._own("members")\n        if after is not None:\n',
+        "        if after is not None:\n",
     ),
 )

@@ -479,9 +479,9 @@ STREAMS_GROUP_MUTANTS = (
     ),
     Mutant(
         "a member's own record forgets what it has",
-        "streams/state.py",
-        "assignment = NEW_ASSIGNMENT if before is None else before.assignment",
-        "assignment = NEW_ASSIGNMENT",
+        "modern/state.py",
+        "self.NEW_ASSIGNMENT if before is None else before.assignment",
+        "self.NEW_ASSIGNMENT",
     ),
     Mutant(
         "what is to be given back is nobody's",

@@ -10,7 +10,6 @@ from collections.abc import Collection
 from groupcoord.core.consumer.classic_members import in_hash_order
 from groupcoord.core.consumer.draft import ConsumerDraft, Downgrade
 from groupcoord.core.consumer.environment import ConsumerGroupEnvironment
-from groupcoord.core.consumer.identity import tombstones_of
 from groupcoord.core.consumer.state import ConsumerMember, ConsumerState, group_tombstones
 from groupcoord.core.consumer_protocol import (
     CONSUMER_PROTOCOL_TYPE,
@@ -74,7 +73,7 @@ def downgrade(
     left = state.copy()
     left.epoch = draft.base.epoch  # the generation goes on from the last epoch that was written
     for member_id in gone:
-        for tombstone in tombstones_of(state.group_id, member_id):
+        for tombstone in state.member_tombstones(member_id):
             left.apply(tombstone)
     # Kafka takes them from the map of all members, of whom the first that stays is the leader, and then the joiner.
     known = timeline_map_order(sorted(draft.base.members))

@@ -6,21 +6,16 @@ Kafka 4.4; KIP-345 for static members.
 
 from __future__ import annotations
 
-from attrs import evolve
-
 from groupcoord.core.consumer.assignors import Partitions
 from groupcoord.core.consumer.draft import ConsumerDraft
 from groupcoord.core.consumer.records import (
-    ConsumerGroupCurrentMemberAssignmentRecord,
     ConsumerGroupMemberMetadataRecord,
     ConsumerGroupTargetAssignmentMemberRecord,
 )
 from groupcoord.core.consumer.state import ConsumerMember, ConsumerState, assignment_record
-from groupcoord.core.events import MemberReplaced
-from groupcoord.core.messages import JOIN_GROUP_MEMBER_EPOCH, ConsumerGroupHeartbeat
-from groupcoord.core.modern.identity import identify
+from groupcoord.core.messages import ConsumerGroupHeartbeat
+from groupcoord.core.modern import identity as modern_identity
 from groupcoord.core.modern.topic_partitions import TopicPartitions
-from groupcoord.core.records import GroupTombstone
 
 
 def resolve_member(draft: ConsumerDraft, request: ConsumerGroupHeartbeat, member_id: str) -> ConsumerMember:
@@ -31,7 +26,7 @@ def resolve_member(draft: ConsumerDraft, request: ConsumerGroupHeartbeat, member
     Raises:
         RefusedError: it is nobody's, or not this one's.
     """
-    member, takes_place = identify(
+    member, takes_place = modern_identity.identify(
         draft.state,
         member_id,
         request.member_epoch,
@@ -60,37 +55,14 @@ def new_member(state: ConsumerState, member_id: str) -> ConsumerMember:
 
 
 def replace_member(draft: ConsumerDraft, member: ConsumerMember, member_id: str) -> ConsumerMember:
-    """Give a member's place to another id: subscription, target and partitions go with it, its epoch starts at 0.
-
-    Returns:
-        The member under its new id.
-    """
-    group_id = draft.state.group_id
+    """Give a member's place to another id, and return the member under that."""
     target = draft.state.targets.get(member.member_id, {})
-    replacement = ConsumerMember(
-        evolve(member.metadata, member_id=member_id, raw_value=None),
-        evolve(member.assignment, member_epoch=JOIN_GROUP_MEMBER_EPOCH, previous_member_epoch=JOIN_GROUP_MEMBER_EPOCH),
+    return modern_identity.replace_member(
+        draft, member, member_id, target=target, target_record=target_record, assignment_record=assignment_record
     )
-    draft.write(
-        *tombstones_of(group_id, member.member_id),
-        replacement.metadata,
-        target_record(group_id, member_id, target),
-        assignment_record(group_id, member_id, replacement.assignment),
-    )
-    draft.tell(MemberReplaced, member.member_id, member_id, member.metadata.instance_id)
-    return replacement
 
 
 def target_record(group_id: str, member_id: str, target: Partitions) -> ConsumerGroupTargetAssignmentMemberRecord:
     """Return the record of what a member is to have in the end."""
     topics = tuple(TopicPartitions(topic_id, tuple(partitions)) for topic_id, partitions in target.items())
     return ConsumerGroupTargetAssignmentMemberRecord(group_id, member_id, topics)
-
-
-def tombstones_of(group_id: str, member_id: str) -> tuple[GroupTombstone, ...]:
-    """Return the tombstones of a member's records, in Kafka's order."""
-    return (
-        GroupTombstone(group_id, ConsumerGroupCurrentMemberAssignmentRecord.key_of(member_id)),
-        GroupTombstone(group_id, ConsumerGroupTargetAssignmentMemberRecord.key_of(member_id)),
-        GroupTombstone(group_id, ConsumerGroupMemberMetadataRecord.key_of(member_id)),
-    )

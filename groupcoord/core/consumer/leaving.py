@@ -13,12 +13,11 @@ from attrs import evolve
 from groupcoord.core.consumer.downgrade import can_downgrade, downgrade
 from groupcoord.core.consumer.draft import ConsumerDraft
 from groupcoord.core.consumer.environment import ConsumerGroupEnvironment
-from groupcoord.core.consumer.identity import tombstones_of
 from groupcoord.core.consumer.records import (
     ConsumerGroupRegularExpressionRecord,
     ConsumerGroupTargetAssignmentMetadataRecord,
 )
-from groupcoord.core.consumer.state import LEFT_MEMBER_EPOCH, assignment_record
+from groupcoord.core.consumer.state import assignment_record
 from groupcoord.core.events import Cause, MemberRemoved, Trigger
 from groupcoord.core.messages import (
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
@@ -26,6 +25,7 @@ from groupcoord.core.messages import (
     ConsumerGroupHeartbeatResponse,
 )
 from groupcoord.core.modern.identity import find_sender
+from groupcoord.core.modern.state import LEFT_MEMBER_EPOCH
 from groupcoord.core.records import GroupTombstone
 from groupcoord.errors import ErrorCode
 
@@ -63,7 +63,7 @@ def remove_members(
         return
     regexes = sorted({state.members[member_id].regex for member_id in member_ids} - {""})
     for member_id in member_ids:
-        draft.write(*tombstones_of(group_id, member_id))
+        draft.write(*state.member_tombstones(member_id))
     state = draft.state
     draft.write(
         *(

@@ -24,12 +24,9 @@ from groupcoord.core.consumer.records import (
     ConsumerGroupTargetAssignmentMetadataRecord,
 )
 from groupcoord.core.modern.assignor import Partitions, SubscriptionType
-from groupcoord.core.modern.state import ModernGroupState, count
+from groupcoord.core.modern.state import ModernGroupState, ModernMember, count
 from groupcoord.core.modern.target import subscription_type
 from groupcoord.core.records import GroupTombstone
-
-LEFT_MEMBER_EPOCH = -2
-"""The epoch of a static member that has left for a while."""
 
 FREE = -1
 """The owner's epoch of a partition that nobody owns."""
@@ -40,8 +37,8 @@ Partition = tuple[UUID, int]
 
 
 @frozen
-class ConsumerMember:
-    """A member: what it told of itself, and where its assignment stands.
+class ConsumerMember(ModernMember):
+    """A member of a consumer group.
 
     Attributes:
         metadata: its record of type 5.
@@ -52,24 +49,9 @@ class ConsumerMember:
     assignment: MemberAssignment = NEW_ASSIGNMENT
 
     @property
-    def member_id(self) -> str:
-        """Its id."""
-        return self.metadata.member_id
-
-    @property
-    def member_epoch(self) -> int:
-        """Where it stands."""
-        return self.assignment.member_epoch
-
-    @property
     def uses_classic_protocol(self) -> bool:
         """True for a member that joined with JoinGroup."""
         return self.metadata.classic_member_metadata is not None
-
-    @property
-    def has_left(self) -> bool:
-        """True for a static member that has left and may come back."""
-        return self.assignment.member_epoch == LEFT_MEMBER_EPOCH
 
     @property
     def regex(self) -> str:
@@ -90,7 +72,6 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
     Attributes:
         has_partition_metadata: a record of type 4 is in the log, which Kafka 4.1 and later remove.
         resolved: regular expression → which topics match it.
-        static_members: instance id → member id.
         name_subscribers: topic name → how many members name it.
         regex_subscribers: regular expression → how many members use it.
         votes: assignor → how many members ask for it.
@@ -109,18 +90,23 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
         "regex_subscribers",
         "resolved",
         "seen_subscriptions",
-        "static_members",
         "votes",
     )
 
     LARGE = frozenset({"members", "owner_epochs", "static_members", "targets"})
     NO_FACTS = frozenset({"seen_subscriptions", "shared"})
+    MEMBER = ConsumerMember
+    NEW_ASSIGNMENT = NEW_ASSIGNMENT
+    RECORDS_OF_MEMBER = (
+        ConsumerGroupCurrentMemberAssignmentRecord,
+        ConsumerGroupTargetAssignmentMemberRecord,
+        ConsumerGroupMemberMetadataRecord,
+    )
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
         self.has_partition_metadata = False
         self.resolved: dict[str, ConsumerGroupRegularExpressionRecord] = {}
-        self.static_members: MutableMapping[str, str] = {}
         self.name_subscribers: dict[str, int] = {}
         self.regex_subscribers: dict[str, int] = {}
         self.votes: dict[str, int] = {}
@@ -131,7 +117,6 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
     def _copy_to(self, copy: ConsumerState) -> None:
         copy.has_partition_metadata = self.has_partition_metadata
         copy.resolved = self.resolved.copy()
-        copy.static_members = self.static_members
         copy.name_subscribers = self.name_subscribers.copy()
         copy.regex_subscribers = self.regex_subscribers.copy()
         copy.votes = self.votes.copy()
@@ -144,34 +129,9 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
     def _apply_partition_metadata(self, record: ConsumerGroupPartitionMetadataRecord) -> None:
         self.has_partition_metadata = True
 
-    def _apply_member(self, record: ConsumerGroupMemberMetadataRecord) -> None:
-        before = self.members.get(record.member_id)
-        if before is None:
-            member = ConsumerMember(record)
-        else:
-            self._count_out(before)
-            member = ConsumerMember(record, before.assignment)
-        self._own("members")
-        self.members[record.member_id] = member
-        self._count_in(member)
-        self.seen_subscriptions = None
-
     def _apply_target(self, record: ConsumerGroupTargetAssignmentMemberRecord) -> None:
         self._own("targets")
         self.targets[record.member_id] = dict(record.topic_partitions)
-
-    def _apply_assignment(self, record: ConsumerGroupCurrentMemberAssignmentRecord) -> None:
-        member = self.members.get(record.member_id)
-        if member is None:
-            member = ConsumerMember(_no_metadata(self.group_id, record.member_id))
-        self._release(member)
-        member = ConsumerMember(member.metadata, assignment_of(record))
-        self._own("members")
-        self.members[record.member_id] = member
-        self.seen_subscriptions = None
-        for partition in member.partitions():
-            self._own("owner_epochs")
-            self.owner_epochs[partition] = member.assignment.member_epoch
 
     def _apply_regex(self, record: ConsumerGroupRegularExpressionRecord) -> None:
         self.seen_subscriptions = self.last_seen_subscriptions()
@@ -180,56 +140,46 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
     def _forget_partition_metadata(self, _: str) -> None:
         self.has_partition_metadata = False
 
-    def _forget_member(self, member_id: str) -> None:
-        self._own("members")
-        member = self.members.pop(member_id, None)
-        if member is not None:
-            self._count_out(member)
-            self.seen_subscriptions = None
-            if member.assignment != NEW_ASSIGNMENT:
-                self.members[member_id] = ConsumerMember(_no_metadata(self.group_id, member_id), member.assignment)
-
-    def _forget_assignment(self, member_id: str) -> None:
-        member = self.members.get(member_id)
-        if member is not None:
-            self._release(member)
-            self._own("members")
-            if member.metadata == _no_metadata(self.group_id, member_id):
-                del self.members[member_id]
-            else:
-                self.members[member_id] = ConsumerMember(member.metadata, NEW_ASSIGNMENT)
-
     def _forget_regex(self, regular_expression: str) -> None:
         self.seen_subscriptions = self.last_seen_subscriptions()
         self.resolved.pop(regular_expression, None)
 
     # ------------------------------------------------------------ what follows from them
 
-    def _count_in(self, member: ConsumerMember) -> None:
-        metadata = member.metadata
-        if metadata.instance_id is not None:
-            self._own("static_members")
-            self.static_members[metadata.instance_id] = member.member_id
-        for name in set(metadata.subscribed_topic_names):
-            count(self.name_subscribers, name, 1)
-        if member.regex:
-            count(self.regex_subscribers, member.regex, 1)
-        if metadata.server_assignor is not None:
-            count(self.votes, metadata.server_assignor, 1)
-        self.classic_member_count += member.uses_classic_protocol
+    def no_metadata(self, member_id: str) -> ConsumerGroupMemberMetadataRecord:
+        """Stand in for a member's record of type 5 that is not there, or not yet."""
+        return ConsumerGroupMemberMetadataRecord(self.group_id, member_id, None, None, "", "")
 
-    def _count_out(self, member: ConsumerMember) -> None:
+    def _assignment_of(self, record: ConsumerGroupCurrentMemberAssignmentRecord) -> MemberAssignment:
+        return MemberAssignment(
+            record.member_epoch,
+            record.previous_member_epoch,
+            MemberState.of(record.state),
+            _epochs_of(record.assigned_partitions, record.member_epoch),
+            _epochs_of(record.partitions_pending_revocation, record.member_epoch),
+        )
+
+    def _count(self, member: ConsumerMember, change: int) -> None:
+        super()._count(member, change)
         metadata = member.metadata
-        if metadata.instance_id is not None and self.static_members.get(metadata.instance_id) == member.member_id:
-            self._own("static_members")
-            del self.static_members[metadata.instance_id]
         for name in set(metadata.subscribed_topic_names):
-            count(self.name_subscribers, name, -1)
+            count(self.name_subscribers, name, change)
         if member.regex:
-            count(self.regex_subscribers, member.regex, -1)
+            count(self.regex_subscribers, member.regex, change)
         if metadata.server_assignor is not None:
-            count(self.votes, metadata.server_assignor, -1)
-        self.classic_member_count -= member.uses_classic_protocol
+            count(self.votes, metadata.server_assignor, change)
+        self.classic_member_count += change * member.uses_classic_protocol
+
+    def _reassign(self, before: ConsumerMember | None, after: ConsumerMember | None) -> None:
+        self.seen_subscriptions = None
+        if before is not None and after is not None and before.assignment is after.assignment:
+            return
+        if before is not None:
+            self._release(before)
+        if after is not None:
+            for partition in after.partitions():
+                self._own("owner_epochs")
+                self.owner_epochs[partition] = after.assignment.member_epoch
 
     def _release(self, member: ConsumerMember) -> None:
         """A member has its partitions no longer; those that another has got since are that one's."""
@@ -297,22 +247,6 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
         """Tell whether a member has what it is to have in the end."""
         assignment = member.assignment
         return assignment.state is MemberState.STABLE and assignment.member_epoch == self.assignment_epoch
-
-
-def _no_metadata(group_id: str, member_id: str) -> ConsumerGroupMemberMetadataRecord:
-    """Stand in for a member's record of type 5 that is not there, or not yet."""
-    return ConsumerGroupMemberMetadataRecord(group_id, member_id, None, None, "", "")
-
-
-def assignment_of(record: ConsumerGroupCurrentMemberAssignmentRecord) -> MemberAssignment:
-    """Return what a member has by its record."""
-    return MemberAssignment(
-        record.member_epoch,
-        record.previous_member_epoch,
-        MemberState.of(record.state),
-        _epochs_of(record.assigned_partitions, record.member_epoch),
-        _epochs_of(record.partitions_pending_revocation, record.member_epoch),
-    )
 
 
 def _epochs_of(topics: Iterable[AssignedTopicPartitions], member_epoch: int) -> PartitionEpochs:

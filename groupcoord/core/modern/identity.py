@@ -8,22 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
+from attrs import evolve
+
+from groupcoord.core.events import MemberReplaced
 from groupcoord.core.messages import JOIN_GROUP_MEMBER_EPOCH
+from groupcoord.core.modern.draft import Draft
 from groupcoord.core.modern.refusal import RefusedError
 from groupcoord.core.modern.state import ModernMember
 from groupcoord.errors import ErrorCode
 
-
-class MemberWithEpochs(ModernMember, Protocol):
-    """A member that has an assignment of its own, with the epoch before its last change."""
-
-    @property
-    def assignment(self) -> Any:
-        """What it has: it has ``member_epoch`` and ``previous_member_epoch``."""
-
-
-MemberT = TypeVar("MemberT", bound=MemberWithEpochs)
-AnyMemberT = TypeVar("AnyMemberT", bound=MemberWithEpochs, covariant=True)
+MemberT = TypeVar("MemberT", bound=ModernMember)
+AnyMemberT = TypeVar("AnyMemberT", bound=ModernMember, covariant=True)
 
 
 class StateOfMembers(Protocol[AnyMemberT]):
@@ -154,3 +149,43 @@ def identify(
             f"Static member {member_id} can't join: instance id {instance_id} is owned by member {known_id}.",
         )
     return member, True
+
+
+def replace_member(
+    draft: Draft[Any],
+    member: MemberT,
+    member_id: str,
+    *,
+    target: Any,
+    target_record: Callable[[str, str, Any], Any],
+    assignment_record: Callable[[str, str, Any], Any],
+) -> MemberT:
+    """Give a member's place to another id: what it told, target and assignment go with it, its epoch starts at 0.
+
+    Args:
+        draft: the group.
+        member: whoever had the place.
+        member_id: the other id.
+        target: what the member is to have in the end.
+        target_record: makes a record of that, of the group's id and the member's.
+        assignment_record: makes one of what the member has.
+
+    Returns:
+        The member under its new id.
+    """
+    group_id = draft.state.group_id
+    replacement = evolve(
+        member,
+        metadata=evolve(member.metadata, member_id=member_id, raw_value=None),
+        assignment=evolve(
+            member.assignment, member_epoch=JOIN_GROUP_MEMBER_EPOCH, previous_member_epoch=JOIN_GROUP_MEMBER_EPOCH
+        ),
+    )
+    draft.write(
+        *draft.state.member_tombstones(member.member_id),
+        replacement.metadata,
+        target_record(group_id, member_id, target),
+        assignment_record(group_id, member_id, replacement.assignment),
+    )
+    draft.tell(MemberReplaced, member.member_id, member_id, member.metadata.instance_id)
+    return replacement

@@ -8,25 +8,49 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+from attrs import frozen
 
 from groupcoord.core.modern.overlay import Overlay
+from groupcoord.core.record_keys import MemberRecord
 from groupcoord.core.records import GroupRecord, GroupTombstone
 
 FIRST_EPOCH = 1
 """The epoch of a group before anything changed (Kafka 4.3)."""
 
+LEFT_MEMBER_EPOCH = -2
+"""The epoch of a static member that has left for a while."""
 
-class ModernMember(Protocol):
-    """A member, as far as all kinds have it: its id, and the epoch that is durable."""
+
+@frozen
+class ModernMember:
+    """A member: what it told of itself, and where its assignment stands. Each kind says which records these are.
+
+    Attributes:
+        metadata: its record of what it told.
+        assignment: what its record of what it has says: epochs, at the least.
+    """
+
+    metadata: Any
+    assignment: Any
 
     @property
     def member_id(self) -> str:
         """Its id."""
+        member_id: str = self.metadata.member_id
+        return member_id
 
     @property
     def member_epoch(self) -> int:
         """Where it stands."""
+        member_epoch: int = self.assignment.member_epoch
+        return member_epoch
+
+    @property
+    def has_left(self) -> bool:
+        """True for a static member that has left and may come back."""
+        return bool(self.assignment.member_epoch == LEFT_MEMBER_EPOCH)
 
 
 MemberT = TypeVar("MemberT", bound=ModernMember)
@@ -40,9 +64,10 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
     the same in a large group as in a small one.
 
     Each kind names in ``LARGE`` the mappings that are as large as the group, and that most changes leave as they are;
-    in ``APPLY`` by class of record, and in ``FORGET`` by its type in the log, what a record and its tombstone do; and
-    in ``NO_FACTS`` what no record says. It changes what is large after :meth:`_own`, and copies its own attributes in
-    :meth:`_copy_to`.
+    in ``APPLY`` by class of record, and in ``FORGET`` by its type in the log, what a record and its tombstone do; in
+    ``NO_FACTS`` what no record says; in ``MEMBER`` the class of its members, in ``NEW_ASSIGNMENT`` what one has that
+    nobody gave anything, and in ``RECORDS_OF_MEMBER`` the classes of records of a member, as their tombstones come. It
+    changes what is large after :meth:`_own`, and copies its own attributes in :meth:`_copy_to`.
 
     Attributes:
         group_id: the group.
@@ -51,6 +76,7 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
         assignment_epoch: the epoch for which the target assignment was made.
         assignment_timestamp_ms: when that was; 0 if nobody knows.
         members: member id → member.
+        static_members: instance id → member id.
         targets: member id → what it is to have in the end.
         shared: the large ones that are another state's as well: changes to them are kept apart.
     """
@@ -63,13 +89,17 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
         "members",
         "metadata_hash",
         "shared",
+        "static_members",
         "targets",
     )
 
-    LARGE: ClassVar[frozenset[str]] = frozenset({"members", "targets"})
+    LARGE: ClassVar[frozenset[str]] = frozenset({"members", "static_members", "targets"})
     APPLY: ClassVar[Mapping[type, Callable[..., None]]]
     FORGET: ClassVar[Mapping[int, Callable[..., None]]]
     NO_FACTS: ClassVar[frozenset[str]] = frozenset({"shared"})
+    MEMBER: ClassVar[Callable[..., Any]]
+    NEW_ASSIGNMENT: ClassVar[Any]
+    RECORDS_OF_MEMBER: ClassVar[tuple[type[MemberRecord], ...]]
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -78,6 +108,7 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
         self.assignment_epoch = FIRST_EPOCH
         self.assignment_timestamp_ms = 0
         self.members: MutableMapping[str, MemberT] = {}
+        self.static_members: MutableMapping[str, str] = {}
         self.targets: MutableMapping[str, TargetT] = {}
         self.shared: frozenset[str] = frozenset()
 
@@ -99,6 +130,7 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
         copy.assignment_epoch = self.assignment_epoch
         copy.assignment_timestamp_ms = self.assignment_timestamp_ms
         copy.members = self.members
+        copy.static_members = self.static_members
         copy.targets = self.targets
         copy.shared = self.shared = self.LARGE
         self._copy_to(copy)
@@ -154,6 +186,68 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
     def _forget_target(self, member_id: str) -> None:
         self._own("targets")
         self.targets.pop(member_id, None)
+
+    def _apply_member(self, record: Any) -> None:
+        before = self.members.get(record.member_id)
+        self._put(before, self.MEMBER(record, self.NEW_ASSIGNMENT if before is None else before.assignment))
+
+    def _forget_member(self, member_id: str) -> None:
+        before = self.members.get(member_id)
+        if before is not None:
+            has_assignment = before.assignment != self.NEW_ASSIGNMENT
+            self._put(before, self.MEMBER(self.no_metadata(member_id), before.assignment) if has_assignment else None)
+
+    def _apply_assignment(self, record: Any) -> None:
+        before = self.members.get(record.member_id)
+        metadata = self.no_metadata(record.member_id) if before is None else before.metadata
+        self._put(before, self.MEMBER(metadata, self._assignment_of(record)))
+
+    def _forget_assignment(self, member_id: str) -> None:
+        before = self.members.get(member_id)
+        if before is not None:
+            has_metadata = before.metadata != self.no_metadata(member_id)
+            self._put(before, self.MEMBER(before.metadata, self.NEW_ASSIGNMENT) if has_metadata else None)
+
+    @abstractmethod
+    def no_metadata(self, member_id: str) -> Any:
+        """Stand in for a member's record of what it told that is not there, or not yet."""
+
+    @abstractmethod
+    def _assignment_of(self, record: Any) -> Any:
+        """Return what a member has by its record."""
+
+    def member_tombstones(self, member_id: str) -> list[GroupTombstone]:
+        """Return the tombstones of a member's records, in Kafka's order."""
+        return [GroupTombstone(self.group_id, record.key_of(member_id)) for record in self.RECORDS_OF_MEMBER]
+
+    # ------------------------------------------------------------ what follows from them
+
+    def _put(self, before: MemberT | None, after: MemberT | None) -> None:
+        """Put a member in the place of what was known of it; None stands for nothing."""
+        self._own("members")
+        if after is not None:
+            self.members[after.member_id] = after
+        elif before is not None:
+            del self.members[before.member_id]
+        if before is None or after is None or before.metadata is not after.metadata:
+            if before is not None:
+                self._count(before, -1)
+            if after is not None:
+                self._count(after, 1)
+        self._reassign(before, after)
+
+    def _count(self, member: MemberT, change: int) -> None:
+        """Count a member in, or out with -1, by what it told of itself."""
+        instance_id = member.metadata.instance_id
+        if instance_id is not None and change > 0:
+            self._own("static_members")
+            self.static_members[instance_id] = member.member_id
+        elif instance_id is not None and self.static_members.get(instance_id) == member.member_id:
+            self._own("static_members")
+            del self.static_members[instance_id]
+
+    def _reassign(self, before: MemberT | None, after: MemberT | None) -> None:
+        """A member has what it has after a change, instead of what it had before."""
 
     # ------------------------------------------------------------ questions
 

@@ -7,6 +7,7 @@ One pure function of a group's state, in Kafka's order of steps. Source:
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import chain
 from uuid import UUID
 
 from groupcoord.core.events import Cause, MemberAdded, MemberRemoved, Trigger
@@ -34,7 +35,6 @@ from groupcoord.core.share.state import (
     ShareMember,
     ShareState,
     assignment_record,
-    member_tombstones,
     topic_partitions,
 )
 from groupcoord.errors import ErrorCode
@@ -120,7 +120,7 @@ def _identified(state: ShareState, request: ShareGroupHeartbeat, environment: Sh
             message = f"The share group has reached its maximum capacity of {max_size} members."
             raise RefusedError(error_code, message)
         if request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
-            return ShareMember(ShareGroupMemberMetadataRecord(state.group_id, request.member_id, None, "", ""))
+            return ShareMember(state.no_metadata(request.member_id))
         return find_member(state, request.member_id)
     # It takes no part in what others may have, so it need not say what it has.
     check_epoch(member, request.member_epoch, lambda _: True)
@@ -241,7 +241,7 @@ def remove_members(
     state = draft.state
     for member_id in member_ids:
         draft.tell(MemberRemoved, member_id, None, cause)
-    draft.write(*member_tombstones(state.group_id, member_ids))
+    draft.write(*chain.from_iterable(map(state.member_tombstones, member_ids)))
     trigger = Trigger(cause, next(iter(member_ids)))
     draft.begin_epoch(environment.topics.metadata_hash(draft.state.name_subscribers), trigger)
     if not draft.state.members:

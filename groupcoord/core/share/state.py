@@ -5,14 +5,13 @@ Sources: ``ShareGroup`` and the ``replay`` methods of ``GroupMetadataManager`` i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import ClassVar
+from itertools import chain
 from uuid import UUID
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 
 from groupcoord.core.modern.assignor import Partitions, SubscriptionType
-from groupcoord.core.modern.state import ModernGroupState, count
+from groupcoord.core.modern.state import ModernGroupState, ModernMember, count
 from groupcoord.core.modern.target import subscription_type
 from groupcoord.core.modern.topic_partitions import TopicPartitions
 from groupcoord.core.records import GroupTombstone
@@ -49,24 +48,16 @@ NEW_ASSIGNMENT = ShareAssignment()
 
 
 @frozen
-class ShareMember:
-    """A member: what it told of itself, and where its assignment stands."""
+class ShareMember(ModernMember):
+    """A member of a share group; whoever leaves is gone, and nobody is static.
+
+    Attributes:
+        metadata: its record of type 10.
+        assignment: what its record of type 14 says.
+    """
 
     metadata: ShareGroupMemberMetadataRecord
     assignment: ShareAssignment = NEW_ASSIGNMENT
-
-    has_left: ClassVar[bool] = False
-    """Whoever leaves a share group is gone."""
-
-    @property
-    def member_id(self) -> str:
-        """Its id."""
-        return self.metadata.member_id
-
-    @property
-    def member_epoch(self) -> int:
-        """Where it stands."""
-        return self.assignment.member_epoch
 
 
 class ShareState(ModernGroupState[ShareMember, Partitions]):
@@ -79,8 +70,13 @@ class ShareState(ModernGroupState[ShareMember, Partitions]):
 
     __slots__ = ("name_subscribers", "state_partitions")
 
-    static_members: ClassVar[Mapping[str, str]] = {}
-    """There are none."""
+    MEMBER = ShareMember
+    NEW_ASSIGNMENT = NEW_ASSIGNMENT
+    RECORDS_OF_MEMBER = (
+        ShareGroupCurrentMemberAssignmentRecord,
+        ShareGroupTargetAssignmentMemberRecord,
+        ShareGroupMemberMetadataRecord,
+    )
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
@@ -93,50 +89,24 @@ class ShareState(ModernGroupState[ShareMember, Partitions]):
 
     # ------------------------------------------------------------ records
 
-    def _apply_member(self, record: ShareGroupMemberMetadataRecord) -> None:
-        before = self.members.get(record.member_id)
-        if before is not None:
-            self._count(before, -1)
-        self._own("members")
-        member = ShareMember(record, NEW_ASSIGNMENT if before is None else before.assignment)
-        self.members[record.member_id] = member
-        self._count(member, 1)
-
     def _apply_target(self, record: ShareGroupTargetAssignmentMemberRecord) -> None:
         self._own("targets")
         self.targets[record.member_id] = dict(record.topic_partitions)
 
-    def _apply_assignment(self, record: ShareGroupCurrentMemberAssignmentRecord) -> None:
-        known = self.members.get(record.member_id)
-        metadata = _no_metadata(self.group_id, record.member_id) if known is None else known.metadata
-        self._own("members")
-        self.members[record.member_id] = ShareMember(
-            metadata,
-            ShareAssignment(record.member_epoch, record.previous_member_epoch, dict(record.assigned_partitions)),
-        )
-
     def _apply_state_partitions(self, record: ShareGroupStatePartitionMetadataRecord) -> None:
         self.state_partitions = StatePartitions.of(record)
 
-    def _forget_member(self, member_id: str) -> None:
-        self._own("members")
-        member = self.members.pop(member_id, None)
-        if member is not None:
-            self._count(member, -1)
-            if member.assignment != NEW_ASSIGNMENT:
-                self.members[member_id] = evolve(member, metadata=_no_metadata(self.group_id, member_id))
-
-    def _forget_assignment(self, member_id: str) -> None:
-        member = self.members.get(member_id)
-        if member is not None:
-            self._own("members")
-            if member.metadata == _no_metadata(self.group_id, member_id):
-                del self.members[member_id]
-            else:
-                self.members[member_id] = ShareMember(member.metadata)
-
     def _forget_state_partitions(self, _: str) -> None:
         self.state_partitions = NO_STATE_PARTITIONS
+
+    # ------------------------------------------------------------ what follows from them
+
+    def no_metadata(self, member_id: str) -> ShareGroupMemberMetadataRecord:
+        """Stand in for a member's record of type 10 that is not there, or not yet."""
+        return ShareGroupMemberMetadataRecord(self.group_id, member_id, None, "", "")
+
+    def _assignment_of(self, record: ShareGroupCurrentMemberAssignmentRecord) -> ShareAssignment:
+        return ShareAssignment(record.member_epoch, record.previous_member_epoch, dict(record.assigned_partitions))
 
     def _count(self, member: ShareMember, change: int) -> None:
         for name in member.metadata.subscribed_topic_names:
@@ -168,11 +138,6 @@ class ShareState(ModernGroupState[ShareMember, Partitions]):
         return all(assigned.get(topic_id, set()) == partitions for topic_id, partitions in initialized.items())
 
 
-def _no_metadata(group_id: str, member_id: str) -> ShareGroupMemberMetadataRecord:
-    """Stand in for a member's record of type 10 that is not there, or not yet."""
-    return ShareGroupMemberMetadataRecord(group_id, member_id, None, "", "")
-
-
 def topic_partitions(partitions: Partitions) -> tuple[TopicPartitions, ...]:
     """Return partitions as records and answers name them."""
     return tuple([TopicPartitions(topic_id, tuple(indexes)) for topic_id, indexes in partitions.items()])
@@ -192,19 +157,6 @@ def assignment_record(
     )
 
 
-def member_tombstones(group_id: str, member_ids: Iterable[str]) -> list[GroupTombstone]:
-    """Return the tombstones of the records of members, in Kafka's order."""
-    return [
-        GroupTombstone(group_id, record.key_of(member_id))
-        for member_id in member_ids
-        for record in (
-            ShareGroupCurrentMemberAssignmentRecord,
-            ShareGroupTargetAssignmentMemberRecord,
-            ShareGroupMemberMetadataRecord,
-        )
-    ]
-
-
 def group_tombstones(state: ShareState) -> list[GroupTombstone]:
     """Return the tombstones of all that the log may have of a group, in Kafka's order."""
     keys = (
@@ -213,7 +165,7 @@ def group_tombstones(state: ShareState) -> list[GroupTombstone]:
         ShareGroupMetadataRecord.key,
     )
     return [
-        *member_tombstones(state.group_id, {**state.members, **state.targets}),
+        *chain.from_iterable(map(state.member_tombstones, {**state.members, **state.targets})),
         *(GroupTombstone(state.group_id, key) for key in keys),
     ]
 

@@ -8,23 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from attrs import evolve
-
-from groupcoord.core.events import MemberReplaced
-from groupcoord.core.messages import JOIN_GROUP_MEMBER_EPOCH, StreamsGroupHeartbeat
-from groupcoord.core.modern.identity import identify
+from groupcoord.core.messages import StreamsGroupHeartbeat
+from groupcoord.core.modern.identity import identify, replace_member
 from groupcoord.core.streams.assignors import MemberTasks
 from groupcoord.core.streams.draft import StreamsDraft
 from groupcoord.core.streams.memory import StreamsMemory
 from groupcoord.core.streams.reconciliation import HeldTasks
-from groupcoord.core.streams.records import StreamsGroupMemberMetadataRecord, TaskIds
-from groupcoord.core.streams.state import (
-    StreamsMember,
-    assignment_record,
-    member_tombstones,
-    target_record,
-    task_set,
-)
+from groupcoord.core.streams.records import TaskIds
+from groupcoord.core.streams.state import StreamsMember, assignment_record, target_record, task_set
 
 
 def owned_tasks(request: StreamsGroupHeartbeat) -> HeldTasks | None:
@@ -69,29 +60,15 @@ def resolve_member(draft: StreamsDraft, memory: StreamsMemory, request: StreamsG
         may_be_replaced=lambda member: member.has_left,
     )
     if member is None:
-        return StreamsMember(
-            StreamsGroupMemberMetadataRecord(draft.state.group_id, request.member_id, None, None, "", "")
-        )
-    return replace_member(draft, member, request.member_id) if takes_place else member
-
-
-def replace_member(draft: StreamsDraft, member: StreamsMember, member_id: str) -> StreamsMember:
-    """Give a member's place to another id: what it told, target and tasks go with it, its epoch starts at 0.
-
-    Returns:
-        The member under its new id.
-    """
-    group_id = draft.state.group_id
+        return StreamsMember(draft.state.no_metadata(request.member_id))
+    if not takes_place:
+        return member
     target = draft.state.targets.get(member.member_id, MemberTasks())
-    replacement = StreamsMember(
-        evolve(member.metadata, member_id=member_id, raw_value=None),
-        evolve(member.assignment, member_epoch=JOIN_GROUP_MEMBER_EPOCH, previous_member_epoch=JOIN_GROUP_MEMBER_EPOCH),
+    return replace_member(
+        draft,
+        member,
+        request.member_id,
+        target=target,
+        target_record=target_record,
+        assignment_record=assignment_record,
     )
-    draft.write(
-        *member_tombstones(group_id, member.member_id),
-        replacement.metadata,
-        target_record(group_id, member_id, target),
-        assignment_record(group_id, member_id, replacement.assignment),
-    )
-    draft.tell(MemberReplaced, member.member_id, member_id, member.metadata.instance_id)
-    return replacement

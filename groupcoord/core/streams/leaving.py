@@ -17,10 +17,11 @@ from groupcoord.core.messages import (
     StreamsGroupHeartbeatResponse,
 )
 from groupcoord.core.modern.identity import find_sender
+from groupcoord.core.modern.state import LEFT_MEMBER_EPOCH
 from groupcoord.core.streams.draft import StreamsDraft
 from groupcoord.core.streams.reconciliation import NO_TASKS, HeldTasks
 from groupcoord.core.streams.records import StreamsGroupTargetAssignmentMetadataRecord
-from groupcoord.core.streams.state import LEFT_MEMBER_EPOCH, assignment_record, member_tombstones
+from groupcoord.core.streams.state import assignment_record
 from groupcoord.errors import ErrorCode
 
 
@@ -50,7 +51,7 @@ def remove_members(draft: StreamsDraft, member_ids: Collection[str], cause: Caus
     group_id = state.group_id
     for member_id in member_ids:
         draft.tell(MemberRemoved, member_id, state.members[member_id].metadata.instance_id, cause)
-        draft.write(*member_tombstones(group_id, member_id))
+        draft.write(*state.member_tombstones(member_id))
     draft.begin_epoch(state.metadata_hash, Trigger(cause, next(iter(member_ids))))
     if not draft.state.members:
         draft.write(StreamsGroupTargetAssignmentMetadataRecord(group_id, draft.state.epoch, 0))

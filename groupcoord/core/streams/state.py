@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from attrs import frozen
 
 from groupcoord.core.java.hashing import string_sort_key
-from groupcoord.core.modern.state import ModernGroupState
+from groupcoord.core.modern.state import ModernGroupState, ModernMember
 from groupcoord.core.records import GroupTombstone, Record
 from groupcoord.core.streams.assignors import MemberTasks, Tasks
 from groupcoord.core.streams.reconciliation import HeldTasks, Task, TaskAssignment, TaskState
@@ -26,9 +26,6 @@ from groupcoord.core.streams.records import (
     StreamsGroupTopologyRecord,
     TaskIds,
 )
-
-LEFT_MEMBER_EPOCH = -2
-"""The epoch of a static member that has left for a while."""
 
 NO_TOPOLOGY_EPOCH = -1
 
@@ -47,8 +44,8 @@ HolderChange = Callable[[str, Task, str], None]
 
 
 @frozen
-class StreamsMember:
-    """A member: what it told of itself, and where its assignment stands.
+class StreamsMember(ModernMember):
+    """A member of a streams group.
 
     Attributes:
         metadata: its record of type 19.
@@ -57,21 +54,6 @@ class StreamsMember:
 
     metadata: StreamsGroupMemberMetadataRecord
     assignment: TaskAssignment = NEW_ASSIGNMENT
-
-    @property
-    def member_id(self) -> str:
-        """Its id."""
-        return self.metadata.member_id
-
-    @property
-    def member_epoch(self) -> int:
-        """Where it stands."""
-        return self.assignment.member_epoch
-
-    @property
-    def has_left(self) -> bool:
-        """True for a static member that has left and may come back."""
-        return self.assignment.member_epoch == LEFT_MEMBER_EPOCH
 
 
 class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
@@ -82,7 +64,6 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
         assignment_configs: the settings with which the target was or is to be made, by key.
         described_topology_epochs: of the topology whose description a plugin has stored, and has failed to (KIP-1331).
         topology: what the members process; None if nobody has said it.
-        static_members: instance id → member id.
         active, standby, warmup: task → the processes that have it in this role, or have not given it up yet.
     """
 
@@ -91,13 +72,19 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
         "assignment_configs",
         "described_topology_epochs",
         "standby",
-        "static_members",
         "topology",
         "validated_topology_epoch",
         "warmup",
     )
 
     LARGE = frozenset({"active", "members", "standby", "static_members", "targets", "warmup"})
+    MEMBER = StreamsMember
+    NEW_ASSIGNMENT = NEW_ASSIGNMENT
+    RECORDS_OF_MEMBER = (
+        StreamsGroupCurrentMemberAssignmentRecord,
+        StreamsGroupTargetAssignmentMemberRecord,
+        StreamsGroupMemberMetadataRecord,
+    )
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
@@ -105,7 +92,6 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
         self.assignment_configs: tuple[KeyValue, ...] = ()
         self.described_topology_epochs = (NO_TOPOLOGY_EPOCH, NO_TOPOLOGY_EPOCH)
         self.topology: StreamsGroupTopologyRecord | None = None
-        self.static_members: MutableMapping[str, str] = {}
         self.active: MutableMapping[Task, Holders] = {}
         self.standby: MutableMapping[Task, Holders] = {}
         self.warmup: MutableMapping[Task, Holders] = {}
@@ -115,7 +101,6 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
         copy.assignment_configs = self.assignment_configs
         copy.described_topology_epochs = self.described_topology_epochs
         copy.topology = self.topology
-        copy.static_members = self.static_members
         copy.active = self.active
         copy.standby = self.standby
         copy.warmup = self.warmup
@@ -137,29 +122,6 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
         self.assignment_configs = ()
         self.described_topology_epochs = (NO_TOPOLOGY_EPOCH, NO_TOPOLOGY_EPOCH)
 
-    def _apply_member(self, record: StreamsGroupMemberMetadataRecord) -> None:
-        before = self.members.get(record.member_id)
-        assignment = NEW_ASSIGNMENT if before is None else before.assignment
-        self._replace(before, StreamsMember(record, assignment))
-
-    def _forget_member(self, member_id: str) -> None:
-        before = self.members.get(member_id)
-        if before is not None:
-            has_assignment = before.assignment != NEW_ASSIGNMENT
-            left = StreamsMember(_no_metadata(self.group_id, member_id), before.assignment) if has_assignment else None
-            self._replace(before, left)
-
-    def _apply_assignment(self, record: StreamsGroupCurrentMemberAssignmentRecord) -> None:
-        before = self.members.get(record.member_id)
-        metadata = _no_metadata(self.group_id, record.member_id) if before is None else before.metadata
-        self._replace(before, StreamsMember(metadata, assignment_of(record)))
-
-    def _forget_assignment(self, member_id: str) -> None:
-        before = self.members.get(member_id)
-        if before is not None:
-            has_metadata = before.metadata != _no_metadata(self.group_id, member_id)
-            self._replace(before, StreamsMember(before.metadata) if has_metadata else None)
-
     def _apply_target(self, record: StreamsGroupTargetAssignmentMemberRecord) -> None:
         self._own("targets")
         self.targets[record.member_id] = MemberTasks(
@@ -174,23 +136,18 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
 
     # ------------------------------------------------------------ what follows from them
 
-    def _replace(self, before: StreamsMember | None, after: StreamsMember | None) -> None:
-        """Put a member in the place of what was known of it before; None for nothing."""
-        self._own("members")
+    def no_metadata(self, member_id: str) -> StreamsGroupMemberMetadataRecord:
+        """Stand in for a member's record of type 19 that is not there, or not yet."""
+        return StreamsGroupMemberMetadataRecord(self.group_id, member_id, None, None, "", "")
+
+    def _assignment_of(self, record: StreamsGroupCurrentMemberAssignmentRecord) -> TaskAssignment:
+        return assignment_of(record)
+
+    def _reassign(self, before: StreamsMember | None, after: StreamsMember | None) -> None:
         if before is not None:
             self._hold(before, self._let_go)
-            instance_id = before.metadata.instance_id
-            if instance_id is not None and self.static_members.get(instance_id) == before.member_id:
-                self._own("static_members")
-                del self.static_members[instance_id]
-            if after is None:
-                del self.members[before.member_id]
         if after is not None:
-            self.members[after.member_id] = after
             self._hold(after, self._take)
-            if after.metadata.instance_id is not None:
-                self._own("static_members")
-                self.static_members[after.metadata.instance_id] = after.member_id
 
     def _hold(self, member: StreamsMember, change: HolderChange) -> None:
         process_id = member.metadata.process_id
@@ -258,11 +215,6 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
         return (
             self.is_ready and self.epoch == self.assignment_epoch and all(map(self.is_settled, self.members.values()))
         )
-
-
-def _no_metadata(group_id: str, member_id: str) -> StreamsGroupMemberMetadataRecord:
-    """Stand in for a member's record of type 19 that is not there, or not yet."""
-    return StreamsGroupMemberMetadataRecord(group_id, member_id, None, None, "", "")
 
 
 # ---------------------------------------------------------------- records of a member
@@ -365,15 +317,6 @@ def target_record(group_id: str, member_id: str, target: MemberTasks) -> Streams
 def walk_tasks(tasks: Tasks) -> Iterator[Task]:
     """Yield tasks one by one."""
     return ((name, partition) for name, partitions in tasks.items() for partition in partitions)
-
-
-def member_tombstones(group_id: str, member_id: str) -> tuple[GroupTombstone, ...]:
-    """Return the tombstones of a member's records, in Kafka's order."""
-    return (
-        GroupTombstone(group_id, StreamsGroupCurrentMemberAssignmentRecord.key_of(member_id)),
-        GroupTombstone(group_id, StreamsGroupTargetAssignmentMemberRecord.key_of(member_id)),
-        GroupTombstone(group_id, StreamsGroupMemberMetadataRecord.key_of(member_id)),
-    )
 
 
 def gone_members(records: Iterable[Record]) -> list[str]:

@@ -24,7 +24,6 @@ from groupcoord.core.streams.state import (
     assignment_of,
     assignment_record,
     group_tombstones,
-    member_tombstones,
 )
 
 MEMBER = StreamsGroupMemberMetadataRecord("g", "m", "i", None, "c", "/h", 1_000, 0, "p")
@@ -88,7 +87,7 @@ def test_tombstones_leave_nothing_in_any_order() -> None:
 def test_a_member_that_goes_lets_its_tasks_go() -> None:
     """Without its records a member has no tasks, and the target is not for it."""
     state = StreamsState.of("g", RECORDS)
-    for tombstone in member_tombstones("g", "m"):
+    for tombstone in StreamsState("g").member_tombstones("m"):
         state.apply(tombstone)
 
     assert not state.members
@@ -139,7 +138,7 @@ def test_a_copy_changes_apart() -> None:
     state = StreamsState.of("g", RECORDS)
     before = state.facts()
     copy = state.copy()
-    for tombstone in member_tombstones("g", "m"):
+    for tombstone in StreamsState("g").member_tombstones("m"):
         copy.apply(tombstone)
 
     assert state.facts() == before
