@@ -2,14 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from groupcoord.config.config import SERVED_PROTOCOLS, Config, RebalanceProtocol
 
-Bounds = Mapping[str, tuple[int | None, int | None]]
+_OF_ALL = ("session_timeout_ms", "heartbeat_interval_ms", "assignment_interval_ms")
+SHARE_SETTINGS_WITH_BOUNDS = (
+    *_OF_ALL,
+    *("delivery_count_limit", "record_lock_duration_ms", "partition_max_record_locks"),
+)
+"""The settings of a share group that brokers have as well, with the lowest and the highest that a group may have."""
+
+SETTINGS_WITH_BOUNDS: Mapping[str, tuple[str, ...]] = {
+    "consumer": _OF_ALL,
+    "share": SHARE_SETTINGS_WITH_BOUNDS,
+    "streams": (*_OF_ALL, "num_standby_replicas", "num_warmup_replicas", "task_offset_interval_ms"),
+}
+"""By kind of group: which settings of its own a group may have only between two of the broker's, or beyond one."""
+
+Bounds = Mapping[str, tuple[Any, Any]]
 """The lowest and the highest value of settings, by attribute; None: any."""
+
+
+def bounds_of(kind: str, config: Config) -> Bounds:
+    """Return what values the settings of groups of a kind may have (``group.consumer.min.session.timeout.ms`` …)."""
+
+    def bound(least_or_most: str, name: str) -> int | None:
+        value: int | None = getattr(config, f"group_{kind}_{least_or_most}_{name.removeprefix('num_')}", None)
+        return value
+
+    return {name: (bound("min", name), bound("max", name)) for name in SETTINGS_WITH_BOUNDS[kind]}
+
+
+def _usual(kind: str, config: Config, names: Iterable[str]) -> dict[str, Any]:
+    """Return what the broker has for groups of a kind (``group.consumer.session.timeout.ms`` …), by attribute."""
+    return {name: getattr(config, f"group_{kind}_{name}") for name in names}
+
+
+def _within(bounds: Bounds, own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a group's own settings; what the bounds no longer allow becomes the bound."""
+    return {name: _clamped(value, *bounds[name]) if name in bounds else value for name, value in own.items()}
+
+
+def _clamped(value: int, lowest: int | None, highest: int | None) -> int:
+    value = value if lowest is None else max(value, lowest)
+    return value if highest is None else min(value, highest)
 
 
 def served_protocols(config: Config) -> frozenset[RebalanceProtocol]:
@@ -42,34 +81,11 @@ class ConsumerGroupSettings(NamedTuple):
             config: has a value for each, and the lowest and highest that a group may have.
             own: the group's own by attribute; what the bounds no longer allow becomes the bound.
         """
-        usual = cls(
-            config.group_consumer_session_timeout_ms,
-            config.group_consumer_heartbeat_interval_ms,
-            config.group_consumer_assignment_interval_ms,
-        )
-        return usual._replace(**_within(bounds_of_consumer_groups(config), own))
+        return cls(**_usual("consumer", config, cls._fields))._replace(**_within(bounds_of("consumer", config), own))
 
 
 SettingsOfConsumerGroup = Callable[[str], ConsumerGroupSettings]
 """Returns what holds for a consumer group, by its id. Called at each heartbeat: it should be quick."""
-
-
-def bounds_of_consumer_groups(config: Config) -> Mapping[str, tuple[int, int]]:
-    """Return the lowest and the highest value that each setting of a consumer group may have, by attribute."""
-    return {
-        "session_timeout_ms": (
-            config.group_consumer_min_session_timeout_ms,
-            config.group_consumer_max_session_timeout_ms,
-        ),
-        "heartbeat_interval_ms": (
-            config.group_consumer_min_heartbeat_interval_ms,
-            config.group_consumer_max_heartbeat_interval_ms,
-        ),
-        "assignment_interval_ms": (
-            config.group_consumer_min_assignment_interval_ms,
-            config.group_consumer_max_assignment_interval_ms,
-        ),
-    }
 
 
 class ShareGroupSettings(NamedTuple):
@@ -102,50 +118,8 @@ class ShareGroupSettings(NamedTuple):
     @classmethod
     def of(cls, config: Config, own: Mapping[str, Any] = MappingProxyType({})) -> ShareGroupSettings:
         """Return the settings of a group; see :meth:`ConsumerGroupSettings.of`."""
-        usual = cls(
-            config.group_share_session_timeout_ms,
-            config.group_share_heartbeat_interval_ms,
-            config.group_share_assignment_interval_ms,
-            config.group_share_delivery_count_limit,
-            config.group_share_record_lock_duration_ms,
-            config.group_share_partition_max_record_locks,
-        )
-        bounded = {name: value for name, value in own.items() if name in SHARE_SETTINGS_WITH_BOUNDS}
-        return usual._replace(**{**own, **_within(bounds_of_share_groups(config), bounded)})
-
-
-SHARE_SETTINGS_WITH_BOUNDS = ShareGroupSettings._fields[:6]
-"""The settings that brokers have as well, with the lowest and the highest that a group may have."""
-
-
-def bounds_of_share_groups(config: Config) -> Bounds:
-    """Return the lowest and the highest value that each setting of a share group may have, by attribute."""
-    return {
-        "session_timeout_ms": (
-            config.group_share_min_session_timeout_ms,
-            config.group_share_max_session_timeout_ms,
-        ),
-        "heartbeat_interval_ms": (
-            config.group_share_min_heartbeat_interval_ms,
-            config.group_share_max_heartbeat_interval_ms,
-        ),
-        "assignment_interval_ms": (
-            config.group_share_min_assignment_interval_ms,
-            config.group_share_max_assignment_interval_ms,
-        ),
-        "delivery_count_limit": (
-            config.group_share_min_delivery_count_limit,
-            config.group_share_max_delivery_count_limit,
-        ),
-        "record_lock_duration_ms": (
-            config.group_share_min_record_lock_duration_ms,
-            config.group_share_max_record_lock_duration_ms,
-        ),
-        "partition_max_record_locks": (
-            config.group_share_min_partition_max_record_locks,
-            config.group_share_max_partition_max_record_locks,
-        ),
-    }
+        usual = cls(**_usual("share", config, SHARE_SETTINGS_WITH_BOUNDS))
+        return usual._replace(**_within(bounds_of("share", config), own))
 
 
 class StreamsGroupSettings(NamedTuple):
@@ -176,52 +150,10 @@ class StreamsGroupSettings(NamedTuple):
     @classmethod
     def of(cls, config: Config, own: Mapping[str, Any] = MappingProxyType({})) -> StreamsGroupSettings:
         """Return the settings of a group; see :meth:`ConsumerGroupSettings.of`."""
-        usual = cls(
-            config.group_streams_session_timeout_ms,
-            config.group_streams_heartbeat_interval_ms,
-            config.group_streams_assignment_interval_ms,
-            config.group_streams_num_standby_replicas,
-            config.group_streams_initial_rebalance_delay_ms,
-            config.group_streams_assignors[0],
-            config.group_streams_rack_aware_assignment_tags,
-            config.group_streams_task_offset_interval_ms,
-            config.group_streams_num_warmup_replicas,
-            config.group_streams_acceptable_recovery_lag,
-        )
-        bounds = bounds_of_streams_groups(config)
-        bounded = {name: value for name, value in own.items() if name in bounds}
-        return usual._replace(**{**own, **_within(bounds, bounded)})
+        names = [name for name in cls._fields if name != "assignor_name"]
+        usual = cls(**_usual("streams", config, names), assignor_name=config.group_streams_assignors[0])
+        return usual._replace(**_within(bounds_of("streams", config), own))
 
 
 SettingsOfStreamsGroup = Callable[[str], StreamsGroupSettings]
 """Returns what holds for a streams group, by its id. Called at each heartbeat: it should be quick."""
-
-
-def bounds_of_streams_groups(config: Config) -> Bounds:
-    """Return the lowest and the highest value that settings of a streams group may have, by attribute."""
-    return {
-        "session_timeout_ms": (
-            config.group_streams_min_session_timeout_ms,
-            config.group_streams_max_session_timeout_ms,
-        ),
-        "heartbeat_interval_ms": (
-            config.group_streams_min_heartbeat_interval_ms,
-            config.group_streams_max_heartbeat_interval_ms,
-        ),
-        "assignment_interval_ms": (
-            config.group_streams_min_assignment_interval_ms,
-            config.group_streams_max_assignment_interval_ms,
-        ),
-        "num_standby_replicas": (None, config.group_streams_max_standby_replicas),
-        "num_warmup_replicas": (None, config.group_streams_max_warmup_replicas),
-        "task_offset_interval_ms": (config.group_streams_min_task_offset_interval_ms, None),
-    }
-
-
-def _within(bounds: Bounds, own: Mapping[str, int]) -> dict[str, int]:
-    return {name: _clamped(value, *bounds[name]) for name, value in own.items()}
-
-
-def _clamped(value: int, lowest: int | None, highest: int | None) -> int:
-    value = value if lowest is None else max(value, lowest)
-    return value if highest is None else min(value, highest)

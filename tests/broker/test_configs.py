@@ -20,7 +20,12 @@ from groupcoord.broker.configs.group_definitions import GROUP_DEFINITIONS
 from groupcoord.broker.configs.resources import Resources
 from groupcoord.broker.topics.changes import answer_create_topics, answer_delete_topics
 from groupcoord.broker.work import do_whole
-from groupcoord.config.group_settings import ConsumerGroupSettings, StreamsGroupSettings
+from groupcoord.config.group_settings import (
+    SETTINGS_WITH_BOUNDS,
+    ConsumerGroupSettings,
+    StreamsGroupSettings,
+    bounds_of,
+)
 from groupcoord.core.front.authorization import CLUSTER, Permissions
 from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.host import Broker, GroupConfigFileError, GroupConfigs, TopicRegistry
@@ -246,6 +251,15 @@ def test_settings_of_streams_groups() -> None:
     assert usual == StreamsGroupSettings(45_000, 5_000, 1_000, 0, 3_000, "sticky", ("zone",), 60_000, 2, 10_000)
     assert configs.streams_settings_of("g") == usual._replace(num_standby_replicas=1, acceptable_recovery_lag=7)
     assert configs.streams_settings_of("tags") == usual._replace(rack_aware_assignment_tags=("rack", "cluster"))
+
+
+def test_every_bounded_setting_has_a_bound() -> None:
+    """The broker says for each of these settings how low or how high a group may have it, or both."""
+    bounds = {(kind, name): both for kind in SETTINGS_WITH_BOUNDS for name, both in bounds_of(kind, Config()).items()}
+
+    assert not [setting for setting, both in bounds.items() if both == (None, None)]
+    one_sided = {setting for setting, both in bounds.items() if None in both}
+    assert one_sided == {("streams", name) for name in SETTINGS_WITH_BOUNDS["streams"][3:]}
 
 
 def test_bounds_that_have_moved(tmp_path: Path) -> None:

@@ -13,13 +13,12 @@ from attrs import fields_dict, frozen
 from groupcoord.broker.configs.definitions import Configs, Definition, Definitions, FreeText, by_name, checked_values
 from groupcoord.config import Config, key_of, kind_of
 from groupcoord.config.group_settings import (
+    SETTINGS_WITH_BOUNDS,
     SHARE_SETTINGS_WITH_BOUNDS,
     ConsumerGroupSettings,
     ShareGroupSettings,
     StreamsGroupSettings,
-    bounds_of_consumer_groups,
-    bounds_of_share_groups,
-    bounds_of_streams_groups,
+    bounds_of,
 )
 from groupcoord.config.settings import INT32_MAX, Choice, Flag, Kind, Number
 from groupcoord.errors import ConfigError
@@ -124,13 +123,6 @@ _STREAMS = (
 
 GROUP_DEFINITIONS: Definitions = by_name(*_CONSUMER, *_SHARE, *_STREAMS)
 
-_BOUNDS = {
-    "consumer": bounds_of_consumer_groups,
-    "share": bounds_of_share_groups,
-    "streams": bounds_of_streams_groups,
-}
-"""By kind: what values the broker lets groups have."""
-
 
 def checked_group_configs(own: Configs, config: Config) -> Configs:
     """Return the settings that a group shall have, all of them, as they are told.
@@ -141,8 +133,8 @@ def checked_group_configs(own: Configs, config: Config) -> Configs:
     told, values = checked_values(own, GROUP_DEFINITIONS, "group")
     of_config = {
         key_of(f"{kind}_{name}"): _Bounds(*bounds)
-        for kind, bounds_of in _BOUNDS.items()
-        for name, bounds in bounds_of(config).items()
+        for kind in SETTINGS_WITH_BOUNDS
+        for name, bounds in bounds_of(kind, config).items()
     }
     for key, bounds in of_config.items():
         if key in values:
@@ -160,7 +152,7 @@ def checked_group_configs(own: Configs, config: Config) -> Configs:
     tags = [tag.strip() for tag in own.get(_TAGS, "").split(",")]
     if len(set(tags)) < len(tags):
         raise ConfigError(f"{_TAGS} must not contain duplicate tag keys.")
-    for kind in _BOUNDS:
+    for kind in SETTINGS_WITH_BOUNDS:
         session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
         session_ms, heartbeat_ms = (
             values.get(key, int(GROUP_DEFINITIONS[key].inherited(config)[0])) for key in (session, heartbeat)

@@ -13,7 +13,7 @@ from attrs import evolve, frozen
 from groupcoord.assignors import Assignor, choose_assignors
 from groupcoord.cluster.slot_store import SNAPSHOT_BYTES_MIN
 from groupcoord.config import Config
-from groupcoord.config.group_settings import bounds_of_consumer_groups
+from groupcoord.config.group_settings import bounds_of
 from groupcoord.errors import ConfigError
 from groupcoord.member import MemberConfig
 from groupcoord.member.assembly import chosen_assignors
@@ -208,7 +208,7 @@ def _member(table: TableReader, protocol: GroupProtocol) -> MemberConfig:
 def _group_config(table: TableReader, config: Config) -> dict[str, int]:
     """Return the settings of its own that a consumer group has, by attribute."""
     settings = table.table("config", {})
-    bounds = bounds_of_consumer_groups(config)
+    bounds = bounds_of("consumer", config)
     own: dict[str, int] = {}
     for key, value in settings.properties().items():
         name = key.removeprefix(GROUP_CONFIG_PREFIX).replace(".", "_")
