@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 from attrs import evolve
 
@@ -251,15 +252,11 @@ def _with_consumer_groups(
 ) -> ClusterOptions:
     """Return the cluster with settings of consumer groups. Under some the two protocols can't meet in one group."""
     chance = stream(seed, "swarm", "consumer groups")
-    session_timeout_ms = chance.choice((6_000, 10_000, 30_000))
     is_mixed = is_mixed or any(0 < group.consumer_protocol_count < group.consumer_count for group in groups)
     policies = (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.BIDIRECTIONAL, *MigrationPolicy)
     config = evolve(
         cluster.config,
-        group_consumer_min_session_timeout_ms=1_000,
-        group_consumer_session_timeout_ms=session_timeout_ms,
-        group_consumer_min_heartbeat_interval_ms=100,
-        group_consumer_heartbeat_interval_ms=chance.choice((500, 2_000, session_timeout_ms // 3)),
+        **_times_of_members(chance, "consumer"),
         group_consumer_assignment_interval_ms=chance.choice((0, 1_000, 5_000)),
         group_consumer_regex_refresh_interval_ms=chance.choice((10_000, 60_000)),
         group_consumer_assignors=chance.choice((("uniform", "range"), ("range", "uniform"))),
@@ -321,13 +318,9 @@ def _with_applications(
     chance = stream(seed, "swarm", "streams")
     if chance.random() >= 1 / 3:
         return cluster, []
-    session_timeout_ms = chance.choice((6_000, 10_000, 30_000))
     config = evolve(
         cluster.config,
-        group_streams_min_session_timeout_ms=1_000,
-        group_streams_session_timeout_ms=session_timeout_ms,
-        group_streams_min_heartbeat_interval_ms=100,
-        group_streams_heartbeat_interval_ms=chance.choice((500, 2_000, session_timeout_ms // 3)),
+        **_times_of_members(chance, "streams"),
         group_streams_initial_rebalance_delay_ms=chance.choice((0, 500, 3_000)),
         group_streams_num_standby_replicas=chance.choice((0, 0, 1, 2)),
         group_streams_assignment_interval_ms=chance.choice((0, 1_000, 5_000)),
@@ -338,16 +331,11 @@ def _with_applications(
         found.append(
             StreamsApplication(
                 start_ms=start_ms,
-                end_ms=chance.randint(start_ms + 10_000, duration_ms - 1_000),
                 group=f"application{number}",
-                instances=chance.randint(1, 4),
-                topics=tuple(sorted(chance.sample(sorted(topics), chance.randint(1, len(topics))))),
+                **_extent(chance, start_ms, duration_ms, topics),
                 threads=chance.choice((1, 1, 2)),
                 restore_ms=chance.choice((0, 2_000, 60_000)),
-                restart_from_ms=chance.choice((None, start_ms + chance.randint(0, 40_000))),
-                restart_every_ms=chance.choice((500, 5_000, 20_000)),
-                down_ms=chance.choice((0, 1_000, 15_000)),
-                is_graceful=chance.random() < 0.5,
+                **_restarts(chance, start_ms),
             )
         )
     return evolve(cluster, config=config), found
@@ -360,13 +348,9 @@ def _with_workers(
     chance = stream(seed, "swarm", "shares")
     if chance.random() >= 1 / 3:
         return cluster, []
-    session_timeout_ms = chance.choice((6_000, 10_000, 30_000))
     config = evolve(
         cluster.config,
-        group_share_min_session_timeout_ms=1_000,
-        group_share_session_timeout_ms=session_timeout_ms,
-        group_share_min_heartbeat_interval_ms=100,
-        group_share_heartbeat_interval_ms=chance.choice((500, 2_000, session_timeout_ms // 3)),
+        **_times_of_members(chance, "share"),
         group_share_assignment_interval_ms=chance.choice((0, 1_000)),
         group_share_initialize_retry_interval_ms=chance.choice((1_000, 30_000)),
         group_share_delivery_count_limit=chance.choice((2, 3, 5)),
@@ -382,14 +366,9 @@ def _with_workers(
         found.append(
             ShareWorkers(
                 start_ms=start_ms,
-                end_ms=chance.randint(start_ms + 10_000, duration_ms - 1_000),
                 group=f"jobs{number}",
-                instances=chance.randint(1, 4),
-                topics=tuple(sorted(chance.sample(sorted(topics), chance.randint(1, len(topics))))),
-                restart_from_ms=chance.choice((None, start_ms + chance.randint(0, 40_000))),
-                restart_every_ms=chance.choice((500, 5_000, 20_000)),
-                down_ms=chance.choice((0, 1_000, 15_000)),
-                is_graceful=chance.random() < 0.5,
+                **_extent(chance, start_ms, duration_ms, topics),
+                **_restarts(chance, start_ms),
                 write_every_ms=chance.choice((500, 2_000)),
                 batch_max=chance.choice((1, 10)),
                 max_records=chance.choice((1, 20, 500)),
@@ -405,6 +384,36 @@ def _with_workers(
             )
         )
     return evolve(cluster, config=config), found
+
+
+def _times_of_members(chance: Random, kind: str) -> dict[str, Any]:
+    """Return settings of members of groups of a kind: when their sessions end, and heartbeats that come before."""
+    session_timeout_ms = chance.choice((6_000, 10_000, 30_000))
+    return {
+        f"group_{kind}_min_session_timeout_ms": 1_000,
+        f"group_{kind}_session_timeout_ms": session_timeout_ms,
+        f"group_{kind}_min_heartbeat_interval_ms": 100,
+        f"group_{kind}_heartbeat_interval_ms": chance.choice((500, 2_000, session_timeout_ms // 3)),
+    }
+
+
+def _extent(chance: Random, start_ms: int, duration_ms: int, topics: dict[str, int]) -> dict[str, Any]:
+    """Return until when an application is there, in how many instances, and what it reads."""
+    return {
+        "end_ms": chance.randint(start_ms + 10_000, duration_ms - 1_000),
+        "instances": chance.randint(1, 4),
+        "topics": tuple(sorted(chance.sample(sorted(topics), chance.randint(1, len(topics))))),
+    }
+
+
+def _restarts(chance: Random, start_ms: int) -> dict[str, Any]:
+    """Return whether the instances of an application are restarted, how often and how."""
+    return {
+        "restart_from_ms": chance.choice((None, start_ms + chance.randint(0, 40_000))),
+        "restart_every_ms": chance.choice((500, 5_000, 20_000)),
+        "down_ms": chance.choice((0, 1_000, 15_000)),
+        "is_graceful": chance.random() < 0.5,
+    }
 
 
 def _limits(seed: int, cluster: ClusterOptions, groups: tuple[GroupOptions, ...]) -> ClusterOptions:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, cast
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple, cast
 
 from attrs import frozen
 
@@ -22,6 +23,7 @@ from groupcoord.core.messages import (
     DescribedPartitions,
     DescribedShareMember,
     DescribedStreamsMember,
+    DescribedTasks,
     DescribeGroups,
     GroupToFetch,
     ListGroups,
@@ -35,6 +37,14 @@ from groupcoord.testing.asserting.words import counted
 
 GroupType = Literal["classic", "consumer", "share", "streams"]
 CONSUMER_PROTOCOL_TYPE = "consumer"
+
+_Member = DescribedConsumerMember | DescribedShareMember | DescribedStreamsMember
+_NO_TASKS = DescribedTasks((), (), ())
+_DESCRIBES: Mapping[GroupType, Callable[..., Any]] = {
+    "consumer": ConsumerGroupDescribe,
+    "share": ShareGroupDescribe,
+    "streams": StreamsGroupDescribe,
+}
 
 
 class Task(NamedTuple):
@@ -140,9 +150,8 @@ def describe_group(broker: Broker, group_id: str) -> GroupDescription | None:
     if classic is not None:
         return _classic(coordinator, classic)
     if as_share_group(group) is not None:
-        return _share(coordinator, group_id)
-    describe = _streams if as_consumer_group(group) is None else _consumer
-    return describe(coordinator, group_id)
+        return _modern(coordinator, group_id, "share")
+    return _modern(coordinator, group_id, "streams" if as_consumer_group(group) is None else "consumer")
 
 
 def _coordinator_of(broker: Broker, group_id: str) -> GroupCoordinator:
@@ -188,73 +197,33 @@ def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
         return ()
 
 
-def _consumer(coordinator: GroupCoordinator, group_id: str) -> GroupDescription | None:
-    described = coordinator.call(ConsumerGroupDescribe((group_id,))).groups[0]
+def _modern(coordinator: GroupCoordinator, group_id: str, kind: GroupType) -> GroupDescription | None:
+    described: Any = coordinator.call(_DESCRIBES[kind]((group_id,))).groups[0]
     if described.error_code:
         return None
-    members = tuple(map(_consumer_member, described.members))
-    return GroupDescription(group_id, "consumer", described.group_state, described.group_epoch, members)
+    topology = getattr(described, "topology", None)
+    subtopologies = () if topology is None else topology.subtopologies or ()
+    sources = tuple(sorted({topic for subtopology in subtopologies for topic in subtopology.source_topics}))
+    members = tuple(_modern_member(member, kind, sources) for member in described.members)
+    return GroupDescription(group_id, kind, described.group_state, described.group_epoch, members)
 
 
-def _consumer_member(member: DescribedConsumerMember) -> MemberDescription:
+def _modern_member(member: _Member, kind: GroupType, sources: tuple[str, ...]) -> MemberDescription:
+    """Return a member; ``sources``: the topics that the group's topology reads, if it has one."""
+    tasks = member.assignment if isinstance(member, DescribedStreamsMember) else _NO_TASKS
+    is_classic = isinstance(member, DescribedConsumerMember) and member.member_type is MemberType.CLASSIC
     return MemberDescription(
         member_id=member.member_id,
         client_id=member.client_id,
         client_host=member.client_host,
-        instance_id=member.instance_id,
-        protocol="classic" if member.member_type is MemberType.CLASSIC else "consumer",
-        topics=member.subscribed_topic_names,
-        topic_regex=member.subscribed_topic_regex or None,
-        assignment=_flattened(member.assignment),
+        instance_id=getattr(member, "instance_id", None),
+        protocol="classic" if is_classic else kind,
+        topics=getattr(member, "subscribed_topic_names", sources),
+        topic_regex=getattr(member, "subscribed_topic_regex", None) or None,
+        assignment=() if isinstance(member, DescribedStreamsMember) else _flattened(member.assignment),
         epoch=member.member_epoch,
-    )
-
-
-def _share(coordinator: GroupCoordinator, group_id: str) -> GroupDescription | None:
-    described = coordinator.call(ShareGroupDescribe((group_id,))).groups[0]
-    if described.error_code:
-        return None
-    members = tuple(map(_share_member, described.members))
-    return GroupDescription(group_id, "share", described.group_state, described.group_epoch, members)
-
-
-def _share_member(member: DescribedShareMember) -> MemberDescription:
-    return MemberDescription(
-        member_id=member.member_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        instance_id=None,
-        protocol="share",
-        topics=member.subscribed_topic_names,
-        topic_regex=None,
-        assignment=_flattened(member.assignment),
-        epoch=member.member_epoch,
-    )
-
-
-def _streams(coordinator: GroupCoordinator, group_id: str) -> GroupDescription | None:
-    described = coordinator.call(StreamsGroupDescribe((group_id,))).groups[0]
-    if described.error_code:
-        return None
-    subtopologies = () if described.topology is None else described.topology.subtopologies or ()
-    topics = tuple(sorted({topic for subtopology in subtopologies for topic in subtopology.source_topics}))
-    members = tuple(_streams_member(member, topics) for member in described.members)
-    return GroupDescription(group_id, "streams", described.group_state, described.group_epoch, members)
-
-
-def _streams_member(member: DescribedStreamsMember, topics: tuple[str, ...]) -> MemberDescription:
-    return MemberDescription(
-        member_id=member.member_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        instance_id=member.instance_id,
-        protocol="streams",
-        topics=topics,
-        topic_regex=None,
-        assignment=(),
-        epoch=member.member_epoch,
-        active_tasks=_tasks(member.assignment.active_tasks),
-        standby_tasks=_tasks(member.assignment.standby_tasks),
+        active_tasks=_tasks(tasks.active_tasks),
+        standby_tasks=_tasks(tasks.standby_tasks),
     )
 
 
