@@ -40,10 +40,16 @@ class SharedLog:
             self._slot_log()
         except ValueError as error:
             raise StartError(f"--cluster: {error}", USAGE_ERROR) from None
-        self.documents = SlotDocuments(self._slot_log)
+        self.documents = SlotDocuments(self._silent_slot_log)
 
     def _slot_log(self) -> AbstractAsyncContextManager[SlotLog]:
         return slot_log_at(self._url)
+
+    def _silent_slot_log(self) -> AbstractAsyncContextManager[SlotLog]:
+        """Return the engine for what runs beside the node, which says what is not safe there."""
+        slot_log = slot_log_at(self._url)
+        slot_log.warns = False
+        return slot_log
 
     def open(self) -> None:
         """Read what all nodes know.

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import logging
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,7 +23,6 @@ from groupcoord.cluster.slot_log import Beat, ConnectedSlotLog, Slot, SlotLogErr
 if TYPE_CHECKING:
     from nats.aio.msg import Msg
 
-logger = logging.getLogger("groupcoord")
 
 API_S = 15.0
 """So long what is seldom is asked again: what is there, making streams, and the like."""
@@ -108,8 +106,7 @@ class NatsSlotLog(ConnectedSlotLog):
         except BaseException:
             await self.close()
             raise
-        for problem in problems:
-            logger.warning("%s", problem)
+        self.warn_of(problems)
 
     async def close(self) -> None:
         """Close the connection."""

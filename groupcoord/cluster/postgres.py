@@ -8,7 +8,6 @@ must promote none that lags behind.
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +18,6 @@ from groupcoord.cluster.slot_log import Beat, ConnectedSlotLog, Slot, SlotLogErr
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
-logger = logging.getLogger("groupcoord")
 
 CONNECTIONS_MAX = 4
 SLOTS_AT_ONCE = 20
@@ -90,11 +88,10 @@ class PostgresSlotLog(ConnectedSlotLog):
         await self._ask(f"DELETE FROM {self._nodes} WHERE said_at < clock_timestamp() - INTERVAL '{FORGOTTEN_AFTER}'")
         names = ", ".join(f"'{name}'" for name in {_STANDBYS, *(name for name, _ in _UNSAFE)})
         settings = dict(await self._ask(f"SELECT name, setting FROM pg_settings WHERE name IN ({names})"))
-        for problem in unsafe_settings(settings):
-            logger.warning("%s", problem)
+        self.warn_of(unsafe_settings(settings))
         unlogged = "SELECT relname FROM pg_class WHERE oid = to_regclass(%(slots)s) AND relpersistence <> 'p'"
-        for (name,) in await self._ask(unlogged, slots=self._slots):
-            logger.warning("table %s is not permanent: a crash of the database empties it", name)
+        tables = await self._ask(unlogged, slots=self._slots)
+        self.warn_of(f"table {name} is not permanent: a crash of the database empties it" for (name,) in tables)
 
     async def _make_tables(self) -> None:
         # Two that make the same table at once would get an error in spite of IF NOT EXISTS.

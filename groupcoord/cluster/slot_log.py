@@ -7,11 +7,15 @@ key has it, a stream that checks the expected last sequence, an object store wit
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self
 
 from groupcoord.errors import GroupcoordError
+
+logger = logging.getLogger("groupcoord")
 
 LAYOUT_PARTITION = -1
 """Not a log partition: its only slot says how many there are (:mod:`groupcoord.cluster.layout`)."""
@@ -78,7 +82,13 @@ class SlotLog(Protocol):
 
 
 class ConnectedSlotLog(ABC):
-    """An engine that is reached by connections: ``async with`` opens and closes it."""
+    """An engine that is reached by connections: ``async with`` opens and closes it.
+
+    Attributes:
+        warns: say in the log what keeps acknowledged records from being safe; one of several to an engine is enough.
+    """
+
+    warns = True
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -96,6 +106,11 @@ class ConnectedSlotLog(ABC):
         Raises:
             SlotLogError: the engine can't be reached, or can't be worked with.
         """
+
+    def warn_of(self, problems: Iterable[str]) -> None:
+        """Say in the log what keeps acknowledged records from being safe, if that is wanted."""
+        for problem in problems if self.warns else ():
+            logger.warning("%s", problem)
 
     @abstractmethod
     async def close(self) -> None:
