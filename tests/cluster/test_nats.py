@@ -24,6 +24,7 @@ from tests.tables import as_one_test
 
 from .black_hole import BlackHole
 from .engines import break_connections
+from .nats_identities import Identity, signed_user
 from .nats_servers import NatsServers
 
 HOSTS = ("nats://a:4222", "nats://b:1", "nats://c:4222")
@@ -220,6 +221,47 @@ def test_who_logs_in_over_tls_is_let_in(tmp_path: Path) -> None:
     assert ssl.HAS_TLSv1_3
     with servers(options=options) as found:
         asyncio.run(act(found.url))
+
+
+@pytest.mark.ci
+def test_who_has_a_key_is_let_in(tmp_path: Path) -> None:
+    """A user known by a key logs in with the file of its seed, and nobody with another one."""
+    known, stranger = Identity(), Identity()
+    for name, who in (("known", known), ("stranger", stranger)):
+        (tmp_path / name).write_text(who.seed)
+    with servers(options=f"authorization {{ users: [{{ nkey: {known.name} }}] }}") as found:
+        _check_who_is_let_in(found, nkey=str(tmp_path / "known"))
+        _check_who_is_refused(found, nkey=str(tmp_path / "stranger"))
+        _check_who_is_refused(found)
+
+
+@pytest.mark.ci
+def test_who_has_credentials_is_let_in(tmp_path: Path) -> None:
+    """A user of an account logs in with a file of credentials, and nobody with those of another operator."""
+    options, credentials = signed_user()
+    (tmp_path / "known.creds").write_text(credentials)
+    (tmp_path / "stranger.creds").write_text(signed_user()[1])
+    with servers(options=options) as found:
+        _check_who_is_let_in(found, credentials=str(tmp_path / "known.creds"))
+        _check_who_is_refused(found, credentials=str(tmp_path / "stranger.creds"))
+
+
+def _check_who_is_let_in(found: NatsServers, **login: str) -> None:
+    async def write() -> list[Slot]:
+        async with NatsSlotLog(found.url_by(found.ports, **login)) as log:
+            assert await log.put(0, 0, b"x") is None
+            return await log.read(0, 0)
+
+    assert [slot.payload for slot in asyncio.run(write())] == [b"x"]
+
+
+def _check_who_is_refused(found: NatsServers, **login: str) -> None:
+    async def enter() -> None:
+        async with NatsSlotLog(found.url_by(found.ports, **login)):
+            pass
+
+    with pytest.raises(SlotLogError, match=r"(?i)authorization violation"):
+        asyncio.run(enter())
 
 
 @pytest.mark.ci
