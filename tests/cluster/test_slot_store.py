@@ -5,17 +5,21 @@ from __future__ import annotations
 import pytest
 
 from groupcoord.cluster.slot_log import MemorySlotLog
-from groupcoord.cluster.slot_store import Gone
+from groupcoord.cluster.slot_messages import contents
+from groupcoord.cluster.slot_store import BATCH_BYTES_MAX, BATCH_RECORDS_MAX, CHUNK_BYTES_MAX, Gone
 from groupcoord.cluster.slot_writer import UNKNOWN
 from groupcoord.core.records import GroupTombstone, OffsetCommitRecord
 from groupcoord.log_store import (
     AppendOutcomeUnknownError,
     LogRecord,
     NotLeaderError,
+    RecordTooLargeError,
     Ticket,
 )
+from groupcoord.records.batches import iter_batches
 from groupcoord.testing import check_log_store
 
+from .nodes import at_once
 from .processes import Process, TakenOverAtEachLook
 
 
@@ -90,6 +94,36 @@ def test_offsets_grow_over_snapshots() -> None:
     other.store.append(0, Ticket(0, 0), commit(3))
     other.work()
     assert other.store.take_answers() == [(Ticket(0, 0), 3)]
+
+
+def test_a_batch_that_no_slot_has_room_for_is_refused() -> None:
+    """It is refused at once and takes no offset; what fits is written after it as before."""
+    one = Process(MemorySlotLog())
+    one.take_over(0)
+    metadata = "x" * 1_000
+    many = [LogRecord(OffsetCommitRecord("g", "t", number, 1, metadata=metadata), 1) for number in range(1_100)]
+    with pytest.raises(RecordTooLargeError, match=f"at most {BATCH_BYTES_MAX} are allowed"):
+        one.store.append(0, Ticket(0, 0), many)
+    one.store.append(0, Ticket(0, 1), many[:900])
+    one.work()
+    assert one.store.take_answers() == [(Ticket(0, 1), 0)]
+
+
+@pytest.mark.parametrize(("bytes_max", "metadata"), [(1_000_000, ""), (20_000, "x" * 1_000)])
+def test_a_snapshot_is_read_in_small_steps(bytes_max: int, metadata: str) -> None:
+    """No batch of it has more records than are read in one go, and no slot more bytes than it may; all are there."""
+    slot_log = MemorySlotLog(read_max=1_000)
+    one = Process(slot_log, bytes_max)
+    one.take_over(0)
+    offsets = [number + number // 2_500 for number in range(5_000)]  # with a gap
+    records = [(offset, OffsetCommitRecord("g", "t", offset, 1, metadata=metadata)) for offset in offsets]
+    one.store.snapshot(0, records, 5)
+    one.work()
+    chunks, _ = contents(at_once(slot_log.read(0, 0)))
+    assert max(map(len, chunks)) <= min(bytes_max, CHUNK_BYTES_MAX)
+    assert max(batch.record_count for chunk in chunks[1:] for batch in iter_batches(chunk)) <= BATCH_RECORDS_MAX
+    other = Process(slot_log)
+    assert [record.offset for record in other.take_over(0)] == offsets
 
 
 def test_partitions_have_owners_of_their_own() -> None:
