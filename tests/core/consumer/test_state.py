@@ -290,6 +290,18 @@ def test_what_kafka_sees_of_subscriptions_when_another_expression_stays(
     assert applied([staying, leaving, resolved, other, *gone]).last_seen_subscriptions() is seen
 
 
+def test_a_member_goes_with_the_last_of_its_tombstones() -> None:
+    """Without the record of what it told of itself it still has what it has; without either it is gone."""
+    told = subscriber("a", "orders")
+    has = ConsumerGroupCurrentMemberAssignmentRecord(
+        GROUP, "a", 1, 0, 0, (AssignedTopicPartitions(ORDERS, (0,), (1,)),)
+    )
+    state = applied([told, has, GroupTombstone(GROUP, told.key)])
+    assert (state.members["a"].member_epoch, state.name_subscribers, state.is_free(ORDERS, 0)) == (1, {}, False)
+    state.apply(GroupTombstone(GROUP, has.key))
+    assert (state.members, state.is_free(ORDERS, 0)) == ({}, True)
+
+
 def test_an_instance_that_another_member_has_taken() -> None:
     """The tombstone of the member that had it before takes it from nobody, whichever comes first."""
     old = ConsumerGroupMemberMetadataRecord(GROUP, "a", "instance", None, "client", "/127.0.0.1")
