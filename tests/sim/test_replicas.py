@@ -31,6 +31,7 @@ from groupcoord.sim import (
     parse_scenario,
     run_seed,
 )
+from groupcoord.sim.cluster.leading import Replicated
 from groupcoord.sim.cluster.replicas import OPERATION_MS, Result, SharedSlots
 from groupcoord.sim.kernel.scheduler import WORLD_RANK
 from groupcoord.sim.scenarios.swarm import swarm_options
@@ -129,8 +130,8 @@ def world_with_a_forsaken_fence(*faults: Fault) -> tuple[World, list[int], list[
         assert owner is not None
         cluster.migrate(partition, owner.node_id % SHARED.node_count + 1)
 
-    assert cluster.slots is not None
-    cluster.slots.on_fence = fenced
+    assert isinstance(cluster.leading, Replicated)
+    cluster.leading.slots.on_fence = fenced
     world.scheduler.at(world.start_ms + 60_000, WORLD_RANK, seize, None)
     return world, fences, lines
 
@@ -149,8 +150,9 @@ class Wanting:
 
 def test_fences_of_who_has_given_up_take_nothing_away() -> None:
     """Who knows a slot knows all that there is if only such fences follow, and none of somebody who wants to own it."""
-    slots = World(1, small_world(cluster=SHARED)).cluster.slots
-    assert slots is not None
+    leading = World(1, small_world(cluster=SHARED)).cluster.leading
+    assert isinstance(leading, Replicated)
+    slots = leading.slots
     owner, other, gone = (slots.new_tag(Wanting(number, is_wanting=number < 3)) for number in (1, 2, 3))
     last = []
     for slot, (tag, kind) in enumerate(

@@ -259,6 +259,11 @@ class NodeLog:
         self._waiting: dict[int, deque[Waiting]] = {}
         self._answers: Answers | None = None
 
+    @property
+    def store(self) -> NodeLog:
+        """The coordinator's log store: this."""
+        return self
+
     def connect(self, answers: Answers) -> None:
         """Say who gets the answers."""
         self._answers = answers

@@ -13,11 +13,10 @@ from groupcoord.core.host import CreateTopics, create_no_topics
 from groupcoord.core.questions import ShareCoordinatorAnswered
 from groupcoord.errors import ErrorCode
 from groupcoord.events import Event
-from groupcoord.log_store import LogStore
 from groupcoord.messages import Node, Request, Response, TxnOffsetCommit
-from groupcoord.sim.cluster.log import ClusterLog, NodeLog, StoreFault
+from groupcoord.sim.cluster.leading import Controlled, Leading, Replicated, Way
+from groupcoord.sim.cluster.log import ClusterLog, StoreFault
 from groupcoord.sim.cluster.options import ClusterOptions
-from groupcoord.sim.cluster.replicas import SharedSlots, SharedWay
 from groupcoord.sim.cluster.share_server import ShareServer
 from groupcoord.sim.cluster.shared_topics import SharedTopics
 from groupcoord.sim.cluster.topics import Topics
@@ -38,7 +37,7 @@ class NodeEnvironment:
         config: the settings of all coordinators.
         network: carries requests and answers.
         log: what is durable.
-        slots: the engine of replicas; None: nodes aren't replicas.
+        leading: who says which node leads a log partition.
         topics: the topics that there are.
         addresses: of all nodes, node 1 first.
         active: the nodes that may have changed since somebody last emptied this.
@@ -75,7 +74,11 @@ class NodeEnvironment:
             faults=store_faults,
         )
         replicas = options.replicas
-        self.slots = None if replicas is None else SharedSlots(self.log, scheduler, replicas, seed)
+        self.leading: Leading = (
+            Controlled(scheduler, options, self.log, seed)
+            if replicas is None
+            else Replicated(scheduler, replicas, self.log, self.network, seed)
+        )
         self.addresses = [Node(number, f"node-{number}", 9092) for number in range(1, options.node_count + 1)]
         self.active: dict[CoordinatorNode, None] = {}
         self.on_event: Callable[[CoordinatorNode, Event], None] = _ignore
@@ -123,7 +126,7 @@ class CoordinatorNode:
         self.address = environment.addresses[node_id - 1]
         self.is_up = False
         self.coordinator: GroupCoordinator | None = None
-        self.log: NodeLog | SharedWay | None = None
+        self.log: Way | None = None
         self.shares: ShareServer | None = None
         self.outstanding: dict[Exchange, None] = {}
         self.touched: set[int] = set()
@@ -145,7 +148,7 @@ class CoordinatorNode:
         """Start the process, leading nothing yet."""
         environment = self._environment
         self.is_up, self._life = True, self._life + 1
-        store = self._open_log()
+        self.log = environment.leading.way_of(self, self._life)
         if environment.shared is not None:
             latency = environment.network.latency
             self.shares = ShareServer(
@@ -154,7 +157,7 @@ class CoordinatorNode:
         self.coordinator = GroupCoordinator(
             config=environment.config,
             clock=self._scheduler,
-            log_store=store,
+            log_store=self.log.store,
             topics=environment.topics,
             regexes=environment.topics,
             consumer_group_settings=environment.settings_of,
@@ -169,28 +172,7 @@ class CoordinatorNode:
         self.coordinator.observe()
         self._tick_ms, self._advances, self._knows_loss = None, -1, False
         self.leaders_known = [(-1, -1)] * environment.config.offsets_topic_num_partitions
-        assert self.log is not None, "it was opened"
         self.log.connect(self.coordinator)
-
-    def _open_log(self) -> LogStore:
-        """Return this life's way to the log."""
-        environment = self._environment
-        if environment.slots is not None:
-            name = f"{self.node_id}.{self._life}"
-            self.log = way = SharedWay(
-                self, name, environment.slots, environment.log, environment.network, self._scheduler
-            )
-            return way.store
-        self.log = log = NodeLog(
-            environment.log,
-            self.node_id,
-            self.leads,
-            self._scheduler,
-            self._settle_after,
-            self._failed,
-            environment.options.lease_ms,
-        )
-        return log
 
     def crash(self) -> None:
         """Kill the process: its memory is gone and its connections break."""
@@ -208,10 +190,7 @@ class CoordinatorNode:
         self._connections.clear()
 
     def _owner(self, partition: int) -> Node | None:
-        if isinstance(self.log, SharedWay):
-            return self._environment.address_of(self.log.owner_of(partition))
-        node_id, _ = self.leaders_known[partition]
-        return self._environment.address_of(node_id)
+        return self._environment.address_of(self._environment.leading.owner_of(self, partition))
 
     def heard_leader(self, partition: int) -> int:
         """Return who leads a log partition, as this node has heard; -1: nobody."""
@@ -294,7 +273,7 @@ class CoordinatorNode:
             self._advances = coordinator.timer_advances
             self._schedule_tick()
 
-    def _settle_after(self, partition: int) -> None:
+    def settle_after(self, partition: int) -> None:
         """Settle after something has happened to a log partition."""
         self.touched.add(partition)
         self.settle()
@@ -329,7 +308,7 @@ class CoordinatorNode:
         """The share coordinator has answered the group coordinator."""
         if self.coordinator is not None:
             self.coordinator.found_out(found)
-            self._settle_after(found.question.partition)
+            self.settle_after(found.question.partition)
 
     # ------------------------------------------------------------ time
 
@@ -392,17 +371,12 @@ class CoordinatorNode:
             self._hear_later()  # it was taken over before it began
         else:
             self._begin_load(partition, epoch)
-        self._settle_after(partition)
+        self.settle_after(partition)
 
     def load_shared(self, partition: int, epoch: int) -> None:
         """Begin to serve a log partition that was taken over, and announced."""
         self.leaders_known[partition] = (self.node_id, epoch)
         self._begin_load(partition, epoch)
-
-    def seize(self, partition: int) -> None:
-        """Take a log partition over from another replica that lives."""
-        if isinstance(self.log, SharedWay) and not self.is_stalled(self.seize, partition):
-            self.log.seize(partition)
 
     def _begin_load(self, partition: int, epoch: int) -> None:
         assert self.coordinator is not None
@@ -420,14 +394,9 @@ class CoordinatorNode:
             if leader.node_id != self.node_id:
                 self.hear((partition, *leader))
 
-    def owner_of(self, partition: int) -> int:
-        """Return the epoch in which it owns a log partition, or has owned it; -1: it never has.
-
-        Where one node owns the whole log, each log partition is of the same owner.
-        """
-        if isinstance(self.log, SharedWay):
-            return self.log.epochs.get(partition, -1)
-        return max((epoch for node_id, epoch in self.leaders_known if node_id == self.node_id), default=-1)
+    def owner_epoch(self, partition: int) -> int:
+        """Return the epoch in which it owns a log partition, or has owned it; -1: it never has."""
+        return self._environment.leading.epoch_of(self, partition)
 
     def leads(self, partition: int) -> bool:
         """Tell whether this node leads a log partition, and has heard so."""
@@ -441,7 +410,7 @@ class CoordinatorNode:
             coordinator is not None
             and not (self.log is not None and self.log.tells_late)
             and coordinator.status(partition) is PartitionStatus.ACTIVE
-            and (self.leads(partition) or (isinstance(self.log, SharedWay) and self.log.has_all(partition)))
+            and (self.leads(partition) or self._environment.leading.has_all(self, partition))
         )
 
     def _load_on(self, step: tuple[int, int]) -> None:
@@ -463,13 +432,13 @@ class CoordinatorNode:
                 self.coordinator.continue_load(partition, None if is_loaded else 1)
             except LoadError:
                 self._loading.pop(partition, None)
-                self._failed(partition)
+                self.failed(partition)
                 is_loaded = True
             if not is_loaded:
                 self._scheduler.at(self._scheduler.time_ms + options.load_step_ms, self._rank, self._load_on, step)
-        self._settle_after(partition)
+        self.settle_after(partition)
 
-    def _failed(self, partition: int) -> None:
+    def failed(self, partition: int) -> None:
         """An append has an unknown outcome, or a load breaks off: it is loaded again in a while, as a host does."""
         self._scheduler.at(self._scheduler.time_ms + RELOAD_PAUSE_MS, self._rank, self._reload, (self._life, partition))
 
@@ -483,7 +452,7 @@ class CoordinatorNode:
                 coordinator.begin_load(partition, self.leaders_known[partition][1])
                 self._loading[partition] = 0
                 self._load_on(due)
-            self._settle_after(partition)
+            self.settle_after(partition)
 
 
 def _ignore(*_: object) -> None:

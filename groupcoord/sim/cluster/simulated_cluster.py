@@ -1,8 +1,8 @@
-"""The simulated cluster: nodes, their network, the log, and the controller that says who leads which log partition."""
+"""The simulated cluster: nodes, their network, the log, and who leads which log partition."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from groupcoord.coordinator import GroupCoordinator
@@ -11,12 +11,11 @@ from groupcoord.core.groups import Group
 from groupcoord.core.questions import CreateInternalTopics
 from groupcoord.log_store import LogRecord
 from groupcoord.messages import Node
-from groupcoord.sim.cluster.log import NOBODY, Leader, StoreFault
+from groupcoord.sim.cluster.log import StoreFault
 from groupcoord.sim.cluster.nodes import CoordinatorNode, NodeEnvironment
 from groupcoord.sim.cluster.options import ClusterOptions
 from groupcoord.sim.cluster.shared_topics import SharedTopics
 from groupcoord.sim.cluster.topics import Topics
-from groupcoord.sim.kernel.randomness import mixed, stable_number
 from groupcoord.sim.kernel.scheduler import WORLD_RANK, Scheduler
 
 
@@ -39,7 +38,7 @@ class SimulatedCluster:
 
     Attributes:
         environment: what the nodes share; its ``on_event`` and ``on_answer`` hear of what they do.
-        scheduler, options, config, network, log, slots, topics: of the environment.
+        scheduler, options, config, network, log, leading, topics: of the environment.
         nodes: node 1 first.
         shared: what share groups work on; None: there are none.
         on_crash: called with each node that is killed.
@@ -71,28 +70,20 @@ class SimulatedCluster:
         self.config = options.config
         self.network = environment.network
         self.log = environment.log
-        self.slots = environment.slots
-        if self.slots is not None:
-            self.slots.on_fence = self._say_fence
+        self.leading = environment.leading
+        self.leading.on_change = lambda who, what: self.on_change(who, what)
         self.partition_count = options.config.offsets_topic_num_partitions
         self.nodes = [CoordinatorNode(number, environment) for number in range(1, options.node_count + 1)]
+        self.leading.nodes = self.nodes
         self.on_crash: Callable[[CoordinatorNode], None] = _ignore
         self.on_change: Callable[[str, str], None] = _ignore
-        self._epochs = [-1] * self.partition_count
-        self._last_words = [0] * options.node_count
-        self._word_key = stable_number(seed, "words of the controller")
         self._partition_of: dict[str, int] = {}
 
     def start(self) -> None:
-        """Start every node; the log partitions are dealt out to them in turn, or the first owns them all.
-
-        Replicas deal them out among themselves.
-        """
+        """Start every node, and let them lead the log partitions."""
         for node in self.nodes:
             node.start()
-        for partition in range(0 if self.slots is not None else self.partition_count):
-            place = 0 if self.options.lease_ms is not None else partition % len(self.nodes)
-            self._elect(partition, self.nodes[place].node_id)
+        self.leading.start()
 
     # ------------------------------------------------------------ who serves a group
 
@@ -159,66 +150,21 @@ class SimulatedCluster:
 
     def write_foreign(self, partition: int, entry: LogRecord) -> None:
         """Let somebody write a record that no coordinator has asked for."""
-        if self.slots is None:
-            self.log.write_foreign(partition, entry)
-        else:
-            self.slots.write_foreign(partition, entry)
+        self.leading.write_foreign(partition, entry)
 
     # ------------------------------------------------------------ who leads
 
-    def _say_fence(self, node_id: int, partition: int) -> None:
-        self.on_change(f"node {node_id}", f"takes log partition {partition} over")
-
-    def _elect(self, partition: int, node_id: int) -> None:
-        """Make a node the leader of a log partition. The word reaches each node in its own time, after earlier ones.
-
-        Where the log is owned, nobody tells an owner that it isn't any more, and its successor waits for its lease.
-        """
-        self._epochs[partition] = epoch = self._epochs[partition] + 1
-        former, lease_ms = self.log.leaders[partition], self.options.lease_ms
-        self.log.leaders[partition] = Leader(node_id, epoch)
-        for node in self.nodes:
-            if node.is_up and (lease_ms is None or node.node_id in (node_id, *self._others_than(former.node_id))):
-                number = mixed(self._word_key + partition * 1_000 + node.node_id, epoch)
-                heard_ms = self.scheduler.time_ms + 1 + number % self.options.word_ms
-                if lease_ms is not None and former != NOBODY and node.node_id == node_id:
-                    heard_ms = self.scheduler.time_ms + lease_ms
-                heard_ms = self._last_words[node.node_id - 1] = max(heard_ms, self._last_words[node.node_id - 1])
-                self.scheduler.at(heard_ms, WORLD_RANK, self._hear, (node, node_id, partition, epoch))
-
-    def _others_than(self, node_id: int) -> Iterator[int]:
-        return (node.node_id for node in self.nodes if node.node_id != node_id)
-
-    @staticmethod
-    def _hear(word: tuple[CoordinatorNode, int, int, int]) -> None:
-        node, leader_id, partition, epoch = word
-        node.hear((partition, leader_id, epoch))
-
     def migrate(self, partition: int, node_id: int) -> None:
-        """Let another node lead a log partition, if it is up; where the log is owned, it takes all of it over.
-
-        A replica takes it over, and then finds that it is another's to have.
-        """
-        if self.slots is not None:
-            if self.nodes[node_id - 1].is_up:
-                self.on_change("somebody", f"lets node {node_id} take log partition {partition} over")
-                self.nodes[node_id - 1].seize(partition)
-        elif self.nodes[node_id - 1].is_up and self.log.leaders[partition].node_id != node_id:
-            moved = [partition] if self.options.lease_ms is None else list(range(self.partition_count))
-            words = f"log partition {partition} moves" if len(moved) == 1 else f"log partitions {_listed(moved)} move"
-            self.on_change("controller", f"{words} to node {node_id}")
-            for index in moved:
-                self._elect(index, node_id)
+        """Let another node lead a log partition, if it is up; where the log is owned, it takes all of it over."""
+        self.leading.move(partition, self.nodes[node_id - 1])
 
     def stall(self, node: CoordinatorNode, until_ms: int) -> None:
-        """Let a node's process stand still; where the log is owned, others believe that it is dead after a while."""
+        """Let a node's process stand still."""
         if not node.is_up or until_ms <= node.stalled_until_ms:
             return
         self.on_change(node.name, "stands still")
         node.stalled_until_ms = until_ms
-        detection_ms = self.options.failure_detection_ms
-        if self.options.lease_ms is not None and detection_ms is not None and self.slots is None:
-            self.scheduler.at(self.scheduler.time_ms + detection_ms, WORLD_RANK, self._take_over, node)
+        self.leading.is_missing(node, is_dead=False)
 
     def crash(self, node: CoordinatorNode) -> None:
         """Kill a node."""
@@ -227,38 +173,16 @@ class SimulatedCluster:
         self.on_change(node.name, "crashes")
         node.crash()
         self.on_crash(node)
-        detection_ms = self.options.failure_detection_ms
-        if detection_ms is not None and self.slots is None:
-            self.scheduler.at(self.scheduler.time_ms + detection_ms, WORLD_RANK, self._take_over, node)
-
-    def _take_over(self, dead: CoordinatorNode) -> None:
-        now_ms = self.scheduler.time_ms
-        alive = [node for node in self.nodes if node.is_up and node.stalled_until_ms <= now_ms]
-        if (dead.is_up and dead.stalled_until_ms <= now_ms) or not alive:
-            return
-        led = [index for index, leader in enumerate(self.log.leaders) if leader.node_id == dead.node_id]
-        if led:
-            self.on_change("controller", f"log partitions {_listed(led)} of {dead.name} move to others")
-        for place, partition in enumerate(led):
-            place = place if self.options.lease_ms is None else 0
-            self._elect(partition, alive[(place + dead.node_id) % len(alive)].node_id)
+        self.leading.is_missing(node, is_dead=True)
 
     def restart(self, node: CoordinatorNode) -> None:
-        """Start a node that is down: it leads again what nobody else took over."""
+        """Start a node that is down."""
         if node.is_up:
             return
         self.on_change(node.name, "starts")
         node.start()
-        for partition, leader in enumerate(() if self.slots is not None else self.log.leaders):
-            if leader.node_id == node.node_id or leader == NOBODY:
-                self._elect(partition, node.node_id)
-            else:
-                self._hear((node, leader.node_id, partition, leader.epoch))
+        self.leading.is_back(node)
 
 
 def _ignore(*_: object) -> None:
     """Nobody listens."""
-
-
-def _listed(numbers: list[int]) -> str:
-    return ", ".join(map(str, numbers))

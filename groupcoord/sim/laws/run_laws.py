@@ -108,7 +108,11 @@ class RunLaws:
         self.log = LogLaws(cluster)
         cluster.log.on_append = self._check_append
         self._transactions = transactions
-        self._owners = _owner_laws(cluster)
+        self._leading = leading = cluster.leading
+        lease_ms = leading.lease_ms
+        self._owners = [] if lease_ms is None else [OwnerLaws(lease_ms) for _ in range(leading.place_count)]
+        if self._owners:
+            leading.on_look = lambda place, epoch, began_ms: self._owners[place].looked(epoch, began_ms)
         self.shares: ShareLaws | None = None
         self.looks = 0
         self._cluster = cluster
@@ -274,15 +278,12 @@ class RunLaws:
                 check_deleted(response, self._has_just_removed)
 
     def _check_owner(self, node: CoordinatorNode, said: Response | Event, group_ids: Sequence[str]) -> None:
-        """Who says something owns the log, or the log partition that it is about; of answers about several see others.
-
-        Where one node owns the whole log, it doesn't matter what it is about.
-        """
-        is_shared = self._cluster.slots is not None
-        partitions = {self._cluster.partition_of(group_id) if is_shared else 0 for group_id in group_ids}
-        if self._owners and (len(partitions) == 1 or not is_shared):
-            partition = partitions.pop() if is_shared else 0
-            self._owners[partition].told(node.owner_of(partition), said, self._cluster.scheduler.time_ms)
+        """Who says something owns the log, or the log partition that it is about; of several see others."""
+        if self._owners:
+            place = self._leading.place({self._cluster.partition_of(group_id) for group_id in group_ids})
+            if place is not None:
+                epoch = node.owner_epoch(place)
+                self._owners[place].told(epoch, said, self._cluster.scheduler.time_ms)
 
     def _check_heartbeat(self, node: CoordinatorNode, group_id: str, member_id: str, error_code: ErrorCode) -> None:
         """Who is out of its group is told so."""
@@ -507,19 +508,6 @@ class RunLaws:
                 if rebuilds:
                     newcomer = stranger(group.group_id, group.state.subscribed_topics())
                     check_restart_writes_the_same(coordinator, [newcomer])
-
-
-def _owner_laws(cluster: SimulatedCluster) -> list[OwnerLaws]:
-    """Return the laws of each log partition's owners, of the whole log's as those of the first; none if it has none."""
-    if cluster.slots is not None:
-        found = [OwnerLaws(cluster.slots.options.lease_ms) for _ in range(cluster.partition_count)]
-        cluster.slots.on_look = lambda partition, epoch, began_ms: found[partition].looked(epoch, began_ms)
-        return found
-    if cluster.options.lease_ms is None:
-        return []
-    laws = OwnerLaws(cluster.options.lease_ms)
-    cluster.log.on_look = laws.looked
-    return [laws]
 
 
 def _groups_of(request: Request) -> list[str]:
