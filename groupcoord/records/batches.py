@@ -17,7 +17,7 @@ from crc32c import crc32c
 from groupcoord.errors import GroupcoordError
 from groupcoord.records.compression import Compression, DecompressionError, decompressed_parts
 from groupcoord.records.legacy import MESSAGE_BYTES_MIN, Message, message_crcs, read_wrapped
-from groupcoord.records.primitives import MalformedError
+from groupcoord.records.primitives import MalformedError, unsigned_varint
 
 Buffer = bytes | bytearray | memoryview | mmap
 
@@ -82,13 +82,7 @@ class TruncatedBatchError(InvalidBatchError):
 
 def varint(value: int) -> bytes:
     """Return a signed number as a zig-zag varint (the same for Kafka's varint and varlong)."""
-    value = value << 1 if value >= 0 else (-value << 1) - 1
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
+    return unsigned_varint(value << 1 if value >= 0 else (-value << 1) - 1)
 
 
 VARINTS = tuple(varint(value) for value in range(8_192))

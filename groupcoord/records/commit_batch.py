@@ -40,7 +40,7 @@ from groupcoord.records.batches import (
     varint,
 )
 from groupcoord.records.codec import OFFSET_COMMIT_VALUE_VERSION, offset_key_names, offset_key_strings
-from groupcoord.records.primitives import MalformedError, topic_id_of
+from groupcoord.records.primitives import MalformedError, topic_id_of, unsigned_varint
 
 _pack_partition = Struct(">i").pack
 _pack_tail = Struct(">q2x").pack  # neither tags nor headers
@@ -135,13 +135,7 @@ def _records_of_topic(group_id: str, topic: str, columns: OffsetColumns, tail: b
 def _metadata_length(length: int) -> bytes:
     if length > _METADATA_BYTES_MAX:
         raise MalformedError(f"metadata of {length} bytes")
-    value = length + 1
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
+    return unsigned_varint(length + 1)
 
 
 def _frame(
