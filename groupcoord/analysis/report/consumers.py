@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from groupcoord.analysis.report.html import EMPTY, Html, joined, text
-from groupcoord.analysis.report.layout import paragraph, soft, table
-from groupcoord.analysis.report.model import Report
+from groupcoord.analysis.report.layout import Columns, paragraph, soft, table_of
+from groupcoord.analysis.report.model import AssignorRow, ConsumerGroupRow, Report, SlowMemberRow
 from groupcoord.analysis.report.sections import group_name
 from groupcoord.analysis.report.text import counted, format_number, format_span, format_time
 
@@ -27,25 +27,18 @@ def _words(report: Report) -> Html:
 
 
 def _groups(report: Report) -> Html:
-    rows = [
-        (
-            group_name(row.group_id, report),
-            format_number(row.epoch),
-            format_number(row.epochs),
-            format_number(row.members_seen),
-            format_number(row.fenced),
-            format_number(row.moved),
-            format_number(row.swapped),
-            format_span(row.unowned_ms),
-            format_number(row.revocations),
-            format_span(row.median_ms),
-            format_span(row.slowest_ms),
-        )
-        for row in report.consumer_groups
-    ]
-    head = (
-        *("group", "#epoch", "#epochs seen", "#members seen", "#fenced", "#partitions moved", "#without need"),
-        *("#longest without owner", "#revocations", "#median time", "#slowest"),
+    columns: Columns[ConsumerGroupRow] = (
+        ("group", lambda row: group_name(row.group_id, report)),
+        ("#epoch", lambda row: format_number(row.epoch)),
+        ("#epochs seen", lambda row: format_number(row.epochs)),
+        ("#members seen", lambda row: format_number(row.members_seen)),
+        ("#fenced", lambda row: format_number(row.fenced)),
+        ("#partitions moved", lambda row: format_number(row.moved)),
+        ("#without need", lambda row: format_number(row.swapped)),
+        ("#longest without owner", lambda row: format_span(row.unowned_ms)),
+        ("#revocations", lambda row: format_number(row.revocations)),
+        ("#median time", lambda row: format_span(row.median_ms)),
+        ("#slowest", lambda row: format_span(row.slowest_ms)),
     )
     told = (
         "Fenced members are static ones that did not come back within their session, and those that did not give "
@@ -53,42 +46,35 @@ def _groups(report: Report) -> Html:
         "another in its place that the new owner might have had. Nobody can work on a partition from when one member "
         "gave it up until the next one has it."
     )
-    return joined((table(head, rows, "Groups with fenced and slow members first"), soft(told)))
+    return joined((table_of(report.consumer_groups, columns, "Groups with fenced and slow members first"), soft(told)))
 
 
 def _assignors(report: Report) -> Html:
-    rows = [
-        (
-            text(row.assignor or "the broker's first"),
-            format_number(row.groups),
-            format_number(row.targets),
-            format_number(row.moved),
-            format_number(row.swapped),
-            format_span(row.median_ms),
-            format_span(row.unowned_ms),
-        )
-        for row in report.assignors
-    ]
-    head = (
-        *("assignor", "#groups", "#target assignments", "#partitions moved", "#without need"),
-        *("#median time to arrive", "#longest without owner"),
+    columns: Columns[AssignorRow] = (
+        ("assignor", lambda row: text(row.assignor or "the broker's first")),
+        ("#groups", lambda row: format_number(row.groups)),
+        ("#target assignments", lambda row: format_number(row.targets)),
+        ("#partitions moved", lambda row: format_number(row.moved)),
+        ("#without need", lambda row: format_number(row.swapped)),
+        ("#median time to arrive", lambda row: format_span(row.median_ms)),
+        ("#longest without owner", lambda row: format_span(row.unowned_ms)),
     )
-    return table(head, rows, "What assignors moved") if rows else EMPTY
+    return table_of(report.assignors, columns, "What assignors moved") if report.assignors else EMPTY
 
 
 def _slow(report: Report) -> Html:
-    rows = [
-        (
-            group_name(row.group_id, report),
-            text(row.client_id),
-            format_number(row.revocations),
-            format_span(row.median_ms),
-            format_span(row.slowest_ms),
-            format_time(row.asked_ms),
-            format_span(row.rebalance_timeout_ms),
-            format_number(row.fenced),
-        )
-        for row in report.slow_members
-    ]
-    head = ("group", "client", "#revocations", "#median time", "#slowest", "@told at", "#may take", "#fenced for it")
-    return table(head, rows, "Who took longest to give partitions up") if rows else EMPTY
+    columns: Columns[SlowMemberRow] = (
+        ("group", lambda row: group_name(row.group_id, report)),
+        ("client", lambda row: text(row.client_id)),
+        ("#revocations", lambda row: format_number(row.revocations)),
+        ("#median time", lambda row: format_span(row.median_ms)),
+        ("#slowest", lambda row: format_span(row.slowest_ms)),
+        ("@told at", lambda row: format_time(row.asked_ms)),
+        ("#may take", lambda row: format_span(row.rebalance_timeout_ms)),
+        ("#fenced for it", lambda row: format_number(row.fenced)),
+    )
+    return (
+        table_of(report.slow_members, columns, "Who took longest to give partitions up")
+        if report.slow_members
+        else EMPTY
+    )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TypeVar
 
 from attrs import frozen
 
@@ -12,6 +13,11 @@ from groupcoord.analysis.report.text import listed
 
 LONG_TABLE_ROWS = 15
 """A table with more rows scrolls in a box of its own, under titles that stay."""
+
+RowT = TypeVar("RowT")
+
+Columns = Sequence[tuple[str, Callable[[RowT], str]]]
+"""The columns of a table of rows: the title of each, and what it shows of a row."""
 
 _COLUMN_STYLES = {"#": "n", "@": "t", "~": "w"}
 
@@ -74,6 +80,11 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "")
         parts.insert(0, element("caption", caption))
     size = "scroll long" if len(rows) > LONG_TABLE_ROWS else "scroll"
     return element("div", element("table", *parts), class_=size, tabindex=0)
+
+
+def table_of(rows: Iterable[RowT], columns: Columns[RowT], caption: str = "") -> Html:
+    """Return a :func:`table` by its columns."""
+    return table([title for title, _ in columns], ([cell(row) for _, cell in columns] for row in rows), caption)
 
 
 def key(style: str) -> Html:

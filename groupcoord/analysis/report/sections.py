@@ -6,8 +6,22 @@ from collections import Counter
 
 from groupcoord.analysis.history.causes import CAUSES
 from groupcoord.analysis.report.html import EMPTY, Html, element, joined, name, text
-from groupcoord.analysis.report.layout import key, legend, listing, paragraph, pill, soft, table
-from groupcoord.analysis.report.model import STATES, CorruptRange, GroupRow, Report
+from groupcoord.analysis.report.layout import Columns, key, legend, listing, paragraph, pill, soft, table, table_of
+from groupcoord.analysis.report.model import (
+    STATES,
+    AnomalyCount,
+    AnomalyRow,
+    CauseCount,
+    CorruptRange,
+    GroupRow,
+    LagRow,
+    PartitionRow,
+    ReadCount,
+    Report,
+    StaleRow,
+    StateCount,
+    StatusCount,
+)
 from groupcoord.analysis.report.pictures import (
     cause_class,
     cause_time_line,
@@ -55,11 +69,13 @@ def states(report: Report) -> Html:
     for row in report.states:
         counts[row.state] += row.groups
     colours = legend((f"{state} {counts[state]:,}", state_class(state)) for state in in_order(counts, STATES))
-    rows = [
-        (text(row.type), text(row.state), format_number(row.groups), format_number(row.members))
-        for row in report.states
-    ]
-    return joined((state_bar(counts), colours, table(("type", "state", "#groups", "#members"), rows)))
+    columns: Columns[StateCount] = (
+        ("type", lambda row: text(row.type)),
+        ("state", lambda row: text(row.state)),
+        ("#groups", lambda row: format_number(row.groups)),
+        ("#members", lambda row: format_number(row.members)),
+    )
+    return joined((state_bar(counts), colours, table_of(report.states, columns)))
 
 
 def rebalances(report: Report) -> Html:
@@ -75,19 +91,15 @@ def rebalances(report: Report) -> Html:
             cause_time_line(report.rebalances),
             legend((cause, cause_class(cause)) for cause in names),
         ]
-    rows = [
-        (
-            joined((key(cause_class(row.cause)), text(row.cause))),
-            format_number(row.rebalances),
-            format_number(row.groups),
-            format_number(row.proven),
-            format_share(row.confidence),
-            format_span(row.median_ms),
-            format_span(row.longest_ms),
-        )
-        for row in report.causes
-    ]
-    head = ("@cause", "#rebalances", "#groups", "#proven", "#mean confidence", "#median time", "#longest time")
+    columns: Columns[CauseCount] = (
+        ("@cause", lambda row: joined((key(cause_class(row.cause)), text(row.cause)))),
+        ("#rebalances", lambda row: format_number(row.rebalances)),
+        ("#groups", lambda row: format_number(row.groups)),
+        ("#proven", lambda row: format_number(row.proven)),
+        ("#mean confidence", lambda row: format_share(row.confidence)),
+        ("#median time", lambda row: format_span(row.median_ms)),
+        ("#longest time", lambda row: format_span(row.longest_ms)),
+    )
     told = (
         "Proven are causes that the records leave no doubt about. Times are what the log shows: of a classic group "
         "from the last join to the assignments, of another type from the new epoch until all members had come to it."
@@ -97,7 +109,7 @@ def rebalances(report: Report) -> Html:
             "A poll shows what came of it, so nothing is proven, and several between two polls are one. Times are from "
             "the first poll that saw it under way to the one that saw it over, if there was one."
         )
-    return joined((*parts, table(head, rows), soft(told)))
+    return joined((*parts, table_of(report.causes, columns), soft(told)))
 
 
 def churn(report: Report) -> Html:
@@ -105,18 +117,14 @@ def churn(report: Report) -> Html:
     if report.churn is None:
         return EMPTY
     joined_count, left_count = report.churn.total("joined"), report.churn.total("left")
-    rows = [
-        (
-            group_name(row.group_id, report),
-            format_number(row.joined),
-            format_number(row.left),
-            format_number(row.members),
-            format_number(row.partitions_moved),
-            format_number(row.rebalances),
-        )
-        for row in report.churning
-    ]
-    head = ("group", "#joined", "#left", "#members now", "#partitions moved", "#rebalances")
+    columns: Columns[GroupRow] = (
+        ("group", lambda row: group_name(row.group_id, report)),
+        ("#joined", lambda row: format_number(row.joined)),
+        ("#left", lambda row: format_number(row.left)),
+        ("#members now", lambda row: format_number(row.members)),
+        ("#partitions moved", lambda row: format_number(row.partitions_moved)),
+        ("#rebalances", lambda row: format_number(row.rebalances)),
+    )
     width = element("span", f"A column is {format_limit(report.churn.width_ms)}.", class_="soft")
     told = f"{counted(joined_count, 'member')} joined and {left_count:,} left, by expiry or on their own. "
     return joined(
@@ -124,7 +132,7 @@ def churn(report: Report) -> Html:
             paragraph(told, width),
             churn_time_line(report.churn),
             legend((("joined", "joined"), ("left", "left"))),
-            table(head, rows, "The groups with the most churn") if rows else EMPTY,
+            table_of(report.churning, columns, "The groups with the most churn") if report.churning else EMPTY,
         )
     )
 
@@ -133,59 +141,54 @@ def anomalies(report: Report) -> Html:
     """Return what stands out, by kind and one by one."""
     if not report.anomaly_counts:
         return paragraph("None was found.") if "anomalies" in report.tables else EMPTY
-    counts = [
-        (
-            pill(row.kind, row.severity),
-            text(row.status),
-            format_number(row.count),
-            format_number(row.groups),
-            format_time(row.first_ms),
-            format_time(row.last_ms),
-        )
-        for row in report.anomaly_counts
-    ]
-    rows = [
-        (
-            format_time(row.first_ms),
-            group_name(row.group_id, report),
-            text(row.kind),
-            text(row.subject),
-            format_number(row.count),
-            text(row.evidence),
-        )
-        for row in report.anomalies
-    ]
-    kinds = table(("@anomaly", "Burrow's status", "#found", "#groups", "@first", "@last"), counts)
-    head = ("@from", "group", "@anomaly", "of", "#times", "~what was seen")
-    found = table(head, rows, "The worst groups first")
-    return joined((kinds, found, soft(_first_of(len(rows), report.overview.anomalies, "anomalies"))))
+    columns_of_counts: Columns[AnomalyCount] = (
+        ("@anomaly", lambda row: pill(row.kind, row.severity)),
+        ("Burrow's status", lambda row: text(row.status)),
+        ("#found", lambda row: format_number(row.count)),
+        ("#groups", lambda row: format_number(row.groups)),
+        ("@first", lambda row: format_time(row.first_ms)),
+        ("@last", lambda row: format_time(row.last_ms)),
+    )
+    columns: Columns[AnomalyRow] = (
+        ("@from", lambda row: format_time(row.first_ms)),
+        ("group", lambda row: group_name(row.group_id, report)),
+        ("@anomaly", lambda row: text(row.kind)),
+        ("of", lambda row: text(row.subject)),
+        ("#times", lambda row: format_number(row.count)),
+        ("~what was seen", lambda row: text(row.evidence)),
+    )
+    kinds = table_of(report.anomaly_counts, columns_of_counts)
+    found = table_of(report.anomalies, columns, "The worst groups first")
+    return joined((kinds, found, soft(_first_of(len(report.anomalies), report.overview.anomalies, "anomalies"))))
 
 
 def stale(report: Report) -> Html:
     """Return which groups lose offsets, and when."""
     if not report.stale_count:
         return EMPTY
-    rows = [
-        (
-            format_time(row.next_ms),
-            group_name(row.group_id, report),
-            text(row.state),
-            format_number(row.offsets),
-            format_number(row.expiring),
-            format_number(row.expired),
-            format_time(row.last_commit_ms),
-            format_time(row.group_ms),
-        )
-        for row in report.stale
-    ]
-    head = ("@next expiry", "group", "state", "#offsets", "#expiring", "#due", "@last commit", "@group goes")
+    columns: Columns[StaleRow] = (
+        ("@next expiry", lambda row: format_time(row.next_ms)),
+        ("group", lambda row: group_name(row.group_id, report)),
+        ("state", lambda row: text(row.state)),
+        ("#offsets", lambda row: format_number(row.offsets)),
+        ("#expiring", lambda row: format_number(row.expiring)),
+        ("#due", lambda row: format_number(row.expired)),
+        ("@last commit", lambda row: format_time(row.last_commit_ms)),
+        ("@group goes", lambda row: format_time(row.group_ms)),
+    )
     kept = format_limit(report.retention_minutes * MS_PER_MINUTE)
     source = "as the cluster says" if report.is_retention_told else "Kafka's default"
     told = (
         f"{counted(report.stale_count, 'group')} will lose offsets by a retention of {kept}, {source}, if nobody uses "
         f"{noun(report.stale_count, 'it', 'them')}; the soonest first."
     )
-    return joined((paragraph(told), table(head, rows), soft(_first_of(len(rows), report.stale_count, "groups"))))
+    return joined(
+        (
+            paragraph(told),
+            table_of(report.stale, columns),
+            soft(_first_of(len(report.stale), report.stale_count, "groups")),
+        )
+    )
 
 
 def lag(report: Report) -> Html:
@@ -194,33 +197,22 @@ def lag(report: Report) -> Html:
         return EMPTY
     if not report.lag:
         return paragraph("No group is behind in the topics whose ends were given.")
-    rows = [
-        (
-            group_name(row.group_id, report),
-            name(row.topic),
-            format_number(row.partitions),
-            format_number(row.lag),
-            format_number(row.worst),
-            format_span(row.lag_ms),
-            pill(row.status, row.severity),
-        )
-        for row in report.lag
-    ]
-    statuses = [
-        (pill(row.status, row.severity), format_number(row.partitions), format_number(row.groups))
-        for row in report.statuses
-    ]
-    of_statuses = table(("@Burrow's status", "#partitions", "#groups"), statuses) if statuses else EMPTY
-    head = (
-        "group",
-        "topic",
-        "#partitions",
-        "#records behind",
-        "#worst partition",
-        "#next record's age",
-        "@worst status",
+    columns: Columns[LagRow] = (
+        ("group", lambda row: group_name(row.group_id, report)),
+        ("topic", lambda row: name(row.topic)),
+        ("#partitions", lambda row: format_number(row.partitions)),
+        ("#records behind", lambda row: format_number(row.lag)),
+        ("#worst partition", lambda row: format_number(row.worst)),
+        ("#next record's age", lambda row: format_span(row.lag_ms)),
+        ("@worst status", lambda row: pill(row.status, row.severity)),
     )
-    return joined((of_statuses, table(head, rows)))
+    columns_of_statuses: Columns[StatusCount] = (
+        ("@Burrow's status", lambda row: pill(row.status, row.severity)),
+        ("#partitions", lambda row: format_number(row.partitions)),
+        ("#groups", lambda row: format_number(row.groups)),
+    )
+    of_statuses = table_of(report.statuses, columns_of_statuses) if report.statuses else EMPTY
+    return joined((of_statuses, table_of(report.lag, columns)))
 
 
 def load(report: Report) -> Html:
@@ -228,27 +220,27 @@ def load(report: Report) -> Html:
     rows = report.partitions
     if not rows:
         return EMPTY
-    cells = [
-        (
-            format_number(row.log_partition),
-            format_number(row.records),
-            format_number(row.commits),
-            format_number(row.group_records),
-            format_number(row.tombstones),
-            format_size(row.size_bytes),
-            format_number(row.groups),
-            group_name(row.hottest_group, report),
-            format_share(row.hottest_group_share),
-            format_size(row.superseded_bytes),
-        )
-        for row in sorted(rows, key=lambda row: (-row.records, row.log_partition or 0))
-    ]
-    head = (
-        *("#log partition", "#records", "#commits", "#of groups", "#tombstones", "#size", "#groups"),
-        *("hottest group", "#its share", "#compaction saves"),
+    columns: Columns[PartitionRow] = (
+        ("#log partition", lambda row: format_number(row.log_partition)),
+        ("#records", lambda row: format_number(row.records)),
+        ("#commits", lambda row: format_number(row.commits)),
+        ("#of groups", lambda row: format_number(row.group_records)),
+        ("#tombstones", lambda row: format_number(row.tombstones)),
+        ("#size", lambda row: format_size(row.size_bytes)),
+        ("#groups", lambda row: format_number(row.groups)),
+        ("hottest group", lambda row: group_name(row.hottest_group, report)),
+        ("#its share", lambda row: format_share(row.hottest_group_share)),
+        ("#compaction saves", lambda row: format_size(row.superseded_bytes)),
     )
     colours = legend((("the partition's hottest group", "hot"), ("all others", "load")))
-    return joined((_load_words(report), load_columns(rows), colours, table(head, cells)))
+    return joined(
+        (
+            _load_words(report),
+            load_columns(rows),
+            colours,
+            table_of(sorted(rows, key=lambda row: (-row.records, row.log_partition or 0)), columns),
+        )
+    )
 
 
 def _load_words(report: Report) -> Html:
@@ -323,11 +315,13 @@ def read(report: Report) -> Html:
     if report.polls is not None:
         return EMPTY
     told = "Everything in the files is counted here once: records by type, and what was passed over with the reason."
-    rows = [
-        (text(row.what), text(row.problem), format_number(row.count), format_size(row.size_bytes))
-        for row in report.read
-    ]
-    parts = [paragraph(told), table(("what", "problem", "#count", "#size"), rows)]
+    columns: Columns[ReadCount] = (
+        ("what", lambda row: text(row.what)),
+        ("problem", lambda row: text(row.problem)),
+        ("#count", lambda row: format_number(row.count)),
+        ("#size", lambda row: format_size(row.size_bytes)),
+    )
+    parts = [paragraph(told), table_of(report.read, columns)]
     if report.corrupt:
         parts += _corrupt(report)
     return joined((*parts, _tables(report)))
@@ -343,13 +337,15 @@ def _tables(report: Report) -> Html:
 
 
 def _corrupt(report: Report) -> list[Html]:
-    cells = [
-        (text(row.file), format_number(row.position), format_number(row.size_bytes), text(row.reason), _lost(row))
-        for row in report.corrupt
-    ]
-    head = ("file", "#position", "#bytes", "what is wrong", "offsets that may be lost")
-    note = _first_of(len(cells), report.overview.corrupt_ranges, "corrupt ranges")
-    return [element("h3", "Bytes that could not be read"), table(head, cells), soft(note)]
+    columns: Columns[CorruptRange] = (
+        ("file", lambda row: text(row.file)),
+        ("#position", lambda row: format_number(row.position)),
+        ("#bytes", lambda row: format_number(row.size_bytes)),
+        ("what is wrong", lambda row: text(row.reason)),
+        ("offsets that may be lost", lambda row: _lost(row)),
+    )
+    note = _first_of(len(report.corrupt), report.overview.corrupt_ranges, "corrupt ranges")
+    return [element("h3", "Bytes that could not be read"), table_of(report.corrupt, columns), soft(note)]
 
 
 def _lost(row: CorruptRange) -> str:

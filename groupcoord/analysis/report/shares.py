@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from groupcoord.analysis.report.html import EMPTY, Html, element, joined, name, text
-from groupcoord.analysis.report.layout import pill, soft, table
+from groupcoord.analysis.report.layout import Columns, pill, soft, table, table_of
 from groupcoord.analysis.report.model import GroupStory, Report
-from groupcoord.analysis.report.standing import MemberShare
+from groupcoord.analysis.report.standing import MemberShare, ShareGroupRow
 from groupcoord.analysis.report.text import counted, format_number, format_span, format_time
 
 _HEAD = ("member", "partition", "#commits", "@last commit", "#behind", "#next record's age", "@status")
@@ -51,31 +51,18 @@ def deliveries(report: Report) -> Html:
     """Return how records were delivered to share groups."""
     if not report.share_groups:
         return EMPTY
-    rows = [
-        (
-            name(row.group_id),
-            name(row.topic),
-            format_number(row.partitions),
-            format_number(row.given_up),
-            format_number(row.redeliveries),
-            format_number(row.waiting),
-            format_number(row.delivered_max),
-            format_time(row.last_ms),
-        )
-        for row in report.share_groups
-    ]
-    head = (
-        "group",
-        "topic",
-        "#partitions",
-        "#given up",
-        "#redeliveries",
-        "#waiting",
-        "#most deliveries",
-        "@last change",
+    columns: Columns[ShareGroupRow] = (
+        ("group", lambda row: name(row.group_id)),
+        ("topic", lambda row: name(row.topic)),
+        ("#partitions", lambda row: format_number(row.partitions)),
+        ("#given up", lambda row: format_number(row.given_up)),
+        ("#redeliveries", lambda row: format_number(row.redeliveries)),
+        ("#waiting", lambda row: format_number(row.waiting)),
+        ("#most deliveries", lambda row: format_number(row.delivered_max)),
+        ("@last change", lambda row: format_time(row.last_ms)),
     )
     told = (
         "Given up are records that were rejected or delivered too often; waiting are those that go to somebody again, "
         "or that somebody has. Compaction leaves the last state of a partition, so the first two may be too low."
     )
-    return joined((table(head, rows), soft(told)))
+    return joined((table_of(report.share_groups, columns), soft(told)))
