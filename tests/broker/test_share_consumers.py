@@ -234,7 +234,7 @@ def test_a_deleted_topic_takes_its_states_along(world: SharingWorld) -> None:
     """The share coordinator keeps nothing of a topic that is no more."""
     ann = world.client()
     assert ann.fetch() == []
-    coordinator = world.broker._share.known_coordinator
+    coordinator = world.broker._share.coordinator
     assert coordinator is not None
     partitions = [coordinator.partition(index) for index in range(coordinator.partition_count)]
     assert any(each.hard.states for each in partitions if each is not None)

@@ -92,11 +92,6 @@ class ShareCoordination:
             self._open()
         return self._coordinator
 
-    @property
-    def known_coordinator(self) -> ShareCoordinator | None:
-        """The share coordinator, if something was asked of it already."""
-        return self._coordinator
-
     def _open(self) -> None:
         from groupcoord.coordinator.share_coordinator import ShareCoordinator
         from groupcoord.records.share_state import decode_share_state

@@ -9,7 +9,6 @@ import random
 from hashlib import blake2b
 
 MASK = 2**64 - 1
-MAX_SEED = 2**63 - 1
 
 
 def stable_number(*names: object) -> int:

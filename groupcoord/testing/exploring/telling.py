@@ -19,7 +19,7 @@ from groupcoord.testing.exploring.stage import LOG_PARTITION, Happening, Stage
 
 __all__ = ["Line", "Story", "diagram", "in_lines", "tell"]
 
-SENDS, IS_TOLD, IS_ASKED = "sends", "is told", "is asked"
+IS_TOLD, IS_ASKED = "is told", "is asked"
 REPEATED_MAX = 12
 """A step in which everybody goes on for minutes is told by its beginning."""
 
