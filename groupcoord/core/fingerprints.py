@@ -203,9 +203,10 @@ class _Walk:
     def _of_timers(self) -> Iterator[Any]:
         """Yield the timers that are armed, in the order in which they fire."""
         context = self._partition._context
-        armed = [timer for timer in context.timers.armed() if timer.key.partition == context.partition]
-        for timer in sorted(armed, key=lambda timer: (timer.deadline_ms or 0, timer._sequence)):
-            yield self._of_key(timer.key), self._moment(timer.deadline_ms)
+        armed = [(timer.deadline_ms, timer._sequence, timer.key) for timer in context.timers.armed()]
+        for deadline_ms, _, key in sorted(armed):
+            if key.partition == context.partition:
+                yield self._of_key(key), self._moment(deadline_ms)
 
     def _of_key(self, key: TimerKey) -> Any:
         return key.kind._name_, self._text(key.group_id), self._text(key.member_id)
@@ -231,7 +232,8 @@ class _Walk:
         if not kind.__dictoffset__:
             return kind.__name__, self._value(value)
         names = tuple(value.__dict__)
-        return kind.__name__, names, self._attributes(None, names, value.__dict__.values())
+        called = _CALLED.get(names) or _learn_called(names)
+        return kind.__name__, called, self._attributes(None, names, value.__dict__.values())
 
     def _value(self, value: Any) -> Any:
         kind = type(value)
@@ -321,6 +323,9 @@ Walked = tuple[type | None, tuple[str, ...], tuple[type, ...]]
 _WALKED: dict[Walked, tuple[tuple[int, Rule], ...]] = {}
 """The places of the attributes that don't stand for themselves, and how each is walked."""
 
+_CALLED: dict[tuple[str, ...], bytes] = {}
+"""What stands for the names of attributes of an instance."""
+
 _ATTRIBUTES: dict[type, tuple[tuple[str, ...], Callable[[Any], Iterable[Any]]]] = {}
 """By a class whose instances have the same attributes: their names, and what gets their values."""
 
@@ -333,6 +338,11 @@ def _learn_walked(key: Walked) -> tuple[tuple[int, Rule], ...]:
         for name, kind in zip(names, kinds, strict=True)
     ]
     found = _WALKED[key] = tuple((place, walk) for place, walk in enumerate(walks) if walk is not None)
+    return found
+
+
+def _learn_called(names: tuple[str, ...]) -> bytes:
+    found = _CALLED[names] = blake2b(repr(names).encode(), digest_size=DIGEST_BYTES).digest()
     return found
 
 

@@ -133,7 +133,7 @@ NO_PRODUCER_EPOCH = -1
 NO_TIMESTAMP = -1
 
 
-@define
+@define(unsafe_hash=True)
 class OffsetCommitRecord:
     """A committed offset of one partition (record type 1).
 
@@ -260,7 +260,7 @@ def topic_of_record(record: OffsetCommitRecord) -> CommittedTopic:
     return CommittedTopic(kind, OffsetColumns((record.partition,), (record.offset,), (record.leader_epoch,), metadata))
 
 
-@define
+@define(unsafe_hash=True)
 class OffsetTombstone:
     """A committed offset is gone: deleted, expired, or its group or topic deleted."""
 
@@ -270,7 +270,7 @@ class OffsetTombstone:
     key_version: int = 1
 
 
-@define
+@define(unsafe_hash=True)
 class MemberRecord:
     """One member inside a :class:`GroupMetadataRecord`: what survives of it."""
 
@@ -287,7 +287,7 @@ class MemberRecord:
 CLASSIC_GROUP_KEY: RecordKey = (2, "")
 
 
-@define
+@define(unsafe_hash=True)
 class GroupMetadataRecord:
     """A generation of a classic group with its members and their assignments (record type 2).
 
@@ -315,7 +315,7 @@ class GroupTombstone:
     key: RecordKey = CLASSIC_GROUP_KEY
 
 
-@define
+@define(unsafe_hash=True)
 class TransactionMarker:
     """The end of a producer's transaction: a control record (KIP-98)."""
 
@@ -325,7 +325,7 @@ class TransactionMarker:
     coordinator_epoch: int = 0
 
 
-@define
+@define(unsafe_hash=True)
 class OpaqueRecord:
     """A record of a type or version that the coordinator does not know: kept as it is, never interpreted.
 

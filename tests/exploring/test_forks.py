@@ -121,6 +121,29 @@ def test_nothing_is_shared_that_changes(kind: str) -> None:
         assert not [origins[key] for key in origins.keys() & forks.keys()]
 
 
+@as_one_test
+@pytest.mark.parametrize("kind", PROTOCOLS)
+def test_what_was_handed_over_stays_as_it_was(kind: str) -> None:
+    """A state that was handed over, and not copied, can be gone back to as often as is wanted."""
+    for seed in range(SEEDS):
+        stage = Stage(a_scope(kind))
+        for step in steps_by_chance(seed, 40):
+            stage.do(step)
+        coordinator, requests = stage.coordinator, requests_of(stage)
+        before, handed_over = coordinator.fingerprint(), coordinator.hand_over()
+        after = set()
+        for _ in range(3):
+            coordinator.restore(handed_over)
+            coordinator.check()
+
+            assert coordinator.fingerprint() == before
+            for request in requests:
+                coordinator.submit(request, "asks")
+            after.add(coordinator.fingerprint())
+        assert len(after) == 1
+        assert after != {before} or not requests_of(stage)[:-2]
+
+
 def successors(kept: GroupCoordinator, requests: list[Request]) -> list[bytes]:
     """Return what a coordinator comes to by each of some requests, at once and ten seconds later."""
     found = []

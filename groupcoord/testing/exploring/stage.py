@@ -149,7 +149,9 @@ class Stage(World):
             LawBrokenError: a law is broken.
         """
         _DOES[step.word](self, *step.operands)
-        self.sleep(0)
+        deadline_ms = self.coordinator.next_deadline_ms()
+        if deadline_ms is not None and deadline_ms <= self.clock.now_ms():
+            self.sleep(0)
         self.step += 1
 
     def _process(self, name: str) -> Process:

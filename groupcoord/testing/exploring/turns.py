@@ -18,6 +18,7 @@ from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.fingerprints import newest_epoch
 from groupcoord.core.messages import Response
 from groupcoord.core.offsets.retention import MS_PER_MINUTE
+from groupcoord.core.records import Record
 from groupcoord.errors import ErrorCode
 from groupcoord.laws import (
     check_acknowledged_commits,
@@ -52,6 +53,10 @@ from groupcoord.testing.kip848_consumers import Kip848Consumer
 
 KEPT_MAX = 60_000
 """So many states of coordinators are kept whole; older ones are made again of the one before when they are wanted."""
+
+
+Log = tuple[Record, ...]
+"""What is in the log."""
 
 
 class Recipe(NamedTuple):
@@ -126,11 +131,10 @@ class Turn:
 
 
 class Start(NamedTuple):
-    """What a coordinator comes to that starts on a log: its state, how it calls clients, and the log, to be kept."""
+    """What a coordinator comes to that starts on a log: its state, and how it calls clients."""
 
     core: int
     view: View
-    log: tuple[Any, ...]
 
 
 class BrokenTurnError(Exception):
@@ -190,7 +194,10 @@ class Turns:
         self._form_numbers: dict[Form, int] = {(): 0}
         self._turns: dict[tuple[int, Step, int], Turn | BrokenTurnError] = {}
         self._kept: list[int] = []
-        self._starts: dict[tuple[str, tuple[int, ...]], Start] = {}
+        has_streams = any(process.protocol == "streams" for process in scope.processes)
+        self._starting = ("crash",) if has_streams else ("crash", "move")
+        self._starts: dict[tuple[str, Log], Start] = {}
+        self._known_logs: set[Log] = set()
         self._intern(None, Labels(self._issued, self._age_max_ms))
 
     def _boot(self) -> None:
@@ -205,17 +212,18 @@ class Turns:
     # ------------------------------------------------------------ states
 
     def _save(self) -> tuple[Any, ...]:
+        """Return the state that the stage is in; the stage is to be put into another one then."""
         stage = self._stage
         store = stage.store
         outstanding = {token: sent.request for token, sent in stage.fleet.outstanding.items()}
         return (
-            stage.coordinator.save(),
-            _copy_of(store.store),
-            list(store._held),
+            stage.coordinator.hand_over(),
+            store.store,
+            store._held,
             stage.clock.now_ms(),
             outstanding,
-            set(stage._taken_back),
-            stage.promised.copy(),
+            stage._taken_back,
+            stage.promised,
             deepcopy(stage.topics) if self.scope.changes_topics else None,
             (tuple(store.failures), stage._breaks_after),
             dict(stage._ids),
@@ -380,27 +388,28 @@ class Turns:
         """Tell whether it is known what a step comes to."""
         return (number, step, form) in self._turns
 
-    def _log_to_start_on(self, core: Core, step: Step) -> tuple[Any, ...] | None:
+    def _log_to_start_on(self, core: Core, step: Step) -> Log | None:
         """Return what a coordinator that starts in this step will find in the log: all that it knows then.
 
-        None if none starts, or if something else counts as well: time, topics, or a store that isn't known.
+        None if none starts, or if something else counts as well: time, topics, a store that isn't known, or (for a
+        streams group whose process goes on) how many appends there were.
         """
         assert core.saved is not None
-        if step.word not in ("crash", "move") or self._age_max_ms or self.scope.changes_topics:
+        if step.word not in self._starting or self._age_max_ms or self.scope.changes_topics:
             return None
         _, log, held, _, _, _, promised, _, to_come, _ = core.saved
-        if type(log) is not MemoryLogStore or promised._open or to_come != ((), None):
+        in_log = _records_in(log)
+        if in_log is None or promised._open or to_come != ((), None):
             return None
         written = int(step.operands[0]) if step.operands else 0
-        return (*log._logs.get(LOG_PARTITION, ()), *[records.values for _, records in held[:written]])
+        return (*in_log, *[record for _, records in held[:written] for record in records.values])
 
     def _work_out(self, number: int, step: Step, form: int) -> Turn:
         stage = self._stage
         core = self._bring(number)
         before = core.view
         log = self._log_to_start_on(core, step)
-        key = step.word, tuple(map(id, log or ()))
-        start = None if log is None else self._starts.get(key)
+        start = None if log is None else self._starts.get((step.word, log))
         if start is not None and step.word == "crash":  # without a word to anybody
             return Turn.of(start.core, 0, {}, bool(before.tokens), before, start.view)
         _, sent = self._do(core, step if start is None else Step("unload"), form)
@@ -420,13 +429,13 @@ class Turns:
             return Turn.of(start.core, 0, answers, is_lost, before, start.view, fenced)
         labels = Labels(self._issued, self._age_max_ms)
         if len(stage.store.waiting()) < core.in_flight or not self.scope.log_is_late:
-            check_generations_grow(stage.store, LOG_PARTITION)
-            check_epochs_grow(stage.store, LOG_PARTITION)
+            if not self._knows_log():
+                self._check_that_numbers_grow()
             check_fetch_is_the_log(stage.coordinator, stage.group_ids)
         reached = self._intern(Recipe(number, step, form), labels)
         after = self._view(labels)
         if log is not None:
-            self._starts[key] = Start(reached, after, log)
+            self._starts[step.word, log] = Start(reached, after)
         return Turn.of(reached, self._form_after(step, after), answers, is_lost, before, after, fenced)
 
     def _is_fenced_wrongly(self, sent: dict[int, Sent], view: View, place: int, answer: Response | None) -> bool:
@@ -499,13 +508,26 @@ class Turns:
         check_nobody_waits_for_nobody(coordinator)
         check_every_wait_ends(coordinator)
         check_fetch_is_the_log(coordinator, stage.group_ids)
-        check_snapshot_rebuilds(coordinator)
-        check_compaction_rebuilds(coordinator, 0.5)
+        if not (knows_log := self._knows_log()):
+            check_snapshot_rebuilds(coordinator)
+            check_compaction_rebuilds(coordinator, 0.5)
         if any(process.protocol != "classic" for process in self.scope.processes):
             check_writes_in_flight(coordinator)
             check_restart_writes_the_same(coordinator, [stranger(self.scope.group_id, (TOPIC,))])
         for law in self._laws:
             law(stage)
+        log = None if knows_log else _records_in(stage.store.store)
+        if log is not None:
+            self._check_that_numbers_grow()
+            self._known_logs.add(log)
+
+    def _check_that_numbers_grow(self) -> None:
+        check_generations_grow(self._stage.store, LOG_PARTITION)
+        check_epochs_grow(self._stage.store, LOG_PARTITION)
+
+    def _knows_log(self) -> bool:
+        """Tell whether another state was looked at that has the same log, with the laws that are about it alone."""
+        return _records_in(self._stage.store.store) in self._known_logs
 
     def check_seen(self, number: int, form: int) -> None:
         """Look at what a client sees of a coordinator: nobody else is given what it believes to have.
@@ -540,6 +562,13 @@ class Turns:
             except Exception as error:
                 return BrokenLaw.of(error, 0)
         return None
+
+
+def _records_in(log_store: Any) -> Log | None:
+    """Return what is in a log store in memory; None if it is another one."""
+    if type(log_store) is not MemoryLogStore:
+        return None
+    return tuple([entry.record for entry in log_store._logs.get(LOG_PARTITION, ())])
 
 
 def _copy_of(log_store: Any) -> Any:
