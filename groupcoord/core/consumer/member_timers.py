@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.core.consumer.reconciliation import MemberState
-from groupcoord.core.consumer.records import (
-    ConsumerGroupCurrentMemberAssignmentRecord,
-    ConsumerGroupMemberMetadataRecord,
-)
+from groupcoord.core.consumer.records import ConsumerGroupCurrentMemberAssignmentRecord
 from groupcoord.core.consumer.state import ConsumerMember
 from groupcoord.core.modern.member_timers import MemberTimers
 from groupcoord.core.records import Record
@@ -18,9 +15,6 @@ class ConsumerTimers(MemberTimers[ConsumerGroup, ConsumerMember]):
     """Arms and cancels the timers of members of consumer groups."""
 
     __slots__ = ()
-
-    MEMBER_RECORD = ConsumerGroupMemberMetadataRecord
-    MEMBER_RECORD_TYPE = 5
 
     def follow(self, group: ConsumerGroup, record: Record, now_ms: int) -> None:
         """Set the timers that follow from a record that is durable now."""

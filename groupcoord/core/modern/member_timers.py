@@ -5,7 +5,7 @@ A member has a session from its first record on, and time to give something back
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from groupcoord.core.modern.environment import GroupEnvironment
 from groupcoord.core.modern.group import ModernGroup
@@ -20,7 +20,7 @@ GroupT = TypeVar("GroupT", bound=ModernGroup[Any])
 
 
 class MemberTimers(Generic[GroupT, MemberT]):
-    """Arms and cancels the timers of members. Each kind names the class of a member's own record, and its type.
+    """Arms and cancels the timers of members.
 
     Args:
         timers: where they are.
@@ -29,22 +29,20 @@ class MemberTimers(Generic[GroupT, MemberT]):
 
     __slots__ = ("_environment", "_timers")
 
-    MEMBER_RECORD: ClassVar[type[Any]]
-    MEMBER_RECORD_TYPE: ClassVar[int]
-
     def __init__(self, timers: TimerQueue, environment: GroupEnvironment[Any, Any]) -> None:
         self._environment = environment
         self._timers = timers
 
     def follow(self, group: GroupT, record: Record, now_ms: int) -> None:
         """Set the timers that follow from a record that is durable now."""
-        if isinstance(record, self.MEMBER_RECORD):
+        told = group.STATE.RECORDS_OF_MEMBER[-1]  # what a member tells of itself
+        if isinstance(record, told):
             member = group.state.members.get(record.member_id)
             if member is not None and group.timer(group.SESSION, record.member_id).deadline_ms is None:
                 self.start_session(group, member, now_ms)
         elif isinstance(record, GroupTombstone):
             record_type, member_id = record.key
-            if record_type == self.MEMBER_RECORD_TYPE and member_id not in group.state.members:
+            if record_type == told.RECORD_TYPE and member_id not in group.state.members:
                 for timer in group.drop_timers(member_id):
                     self._timers.cancel(timer)
 

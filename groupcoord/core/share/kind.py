@@ -22,14 +22,15 @@ from groupcoord.core.messages import (
 )
 from groupcoord.core.messages.share_groups import DescribeOneShareGroup
 from groupcoord.core.modern.kind import ModernGroups
+from groupcoord.core.modern.member_timers import MemberTimers
 from groupcoord.core.modern.strangers import Strangers
 from groupcoord.core.questions import ShareCoordinatorAnswered
 from groupcoord.core.replies import Reply, Token
 from groupcoord.core.share.descriptions import OffsetsToDescribe, ShareOffsets
 from groupcoord.core.share.environment import ShareGroupEnvironment
 from groupcoord.core.share.group import ShareGroup
-from groupcoord.core.share.member_timers import ShareTimers
 from groupcoord.core.share.membership import ShareMembership, WhenTopicForgotten
+from groupcoord.core.share.state import ShareMember
 from groupcoord.errors import ErrorCode
 
 
@@ -41,7 +42,7 @@ class ShareGroups(ModernGroups[ShareGroup]):
     """
 
     def __init__(self, context: HandlerContext, creation: Creation, environment: ShareGroupEnvironment) -> None:
-        self._timers = ShareTimers(context.timers, environment)
+        self._timers = MemberTimers[ShareGroup, ShareMember](context.timers, environment)
         self.offsets = ShareOffsets(context, environment)
         self._membership = membership = ShareMembership(context, creation, environment, self._timers)
         super().__init__(context, environment, membership)

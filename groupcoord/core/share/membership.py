@@ -31,6 +31,7 @@ from groupcoord.core.messages import (
 )
 from groupcoord.core.messages.share_state import InitializeShareGroupState
 from groupcoord.core.modern.identity import find_member
+from groupcoord.core.modern.member_timers import MemberTimers
 from groupcoord.core.modern.membership import ModernMembership, WhenDrafted
 from groupcoord.core.questions import AskShareCoordinator, ShareCoordinatorAnswered
 from groupcoord.core.records import Record
@@ -39,7 +40,6 @@ from groupcoord.core.share.draft import AwaitedResponse, ShareDraft, StateChange
 from groupcoord.core.share.environment import ShareGroupEnvironment
 from groupcoord.core.share.group import ShareGroup
 from groupcoord.core.share.heartbeat import beat, remove_members
-from groupcoord.core.share.member_timers import ShareTimers
 from groupcoord.core.share.offsets import (
     ErrorCodes,
     altered,
@@ -53,6 +53,7 @@ from groupcoord.core.share.offsets import (
 )
 from groupcoord.core.share.records import ShareGroupStatePartitionMetadataRecord
 from groupcoord.core.share.refusal import REFUSALS
+from groupcoord.core.share.state import ShareMember
 from groupcoord.core.share.state_partitions import StatePartitions
 from groupcoord.core.timers import TimerKind
 from groupcoord.errors import ErrorCode
@@ -103,7 +104,11 @@ class ShareMembership(ModernMembership[ShareGroup, ShareDraft]):
     FENCING_CAUSES = MappingProxyType({TimerKind.SHARE_SESSION: Cause.SESSION_EXPIRY})
 
     def __init__(
-        self, context: HandlerContext, creation: Creation, environment: ShareGroupEnvironment, timers: ShareTimers
+        self,
+        context: HandlerContext,
+        creation: Creation,
+        environment: ShareGroupEnvironment,
+        timers: MemberTimers[ShareGroup, ShareMember],
     ) -> None:
         super().__init__(context, creation, environment, timers)
         self._environment: ShareGroupEnvironment = environment

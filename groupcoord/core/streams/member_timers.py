@@ -6,11 +6,8 @@ from groupcoord.core.modern.member_timers import MemberTimers
 from groupcoord.core.records import Record
 from groupcoord.core.streams.group import StreamsGroup
 from groupcoord.core.streams.reconciliation import TaskState
-from groupcoord.core.streams.records import (
-    StreamsGroupCurrentMemberAssignmentRecord,
-    StreamsGroupMemberMetadataRecord,
-)
-from groupcoord.core.streams.state import MEMBER_RECORD_TYPE, StreamsMember
+from groupcoord.core.streams.records import StreamsGroupCurrentMemberAssignmentRecord
+from groupcoord.core.streams.state import StreamsMember
 from groupcoord.core.timers import TimerKind
 
 
@@ -18,9 +15,6 @@ class StreamsTimers(MemberTimers[StreamsGroup, StreamsMember]):
     """Arms and cancels the timers of streams groups."""
 
     __slots__ = ()
-
-    MEMBER_RECORD = StreamsGroupMemberMetadataRecord
-    MEMBER_RECORD_TYPE = MEMBER_RECORD_TYPE
 
     def follow(self, group: StreamsGroup, record: Record, now_ms: int) -> None:
         """Set the timers that follow from a record that is durable now."""

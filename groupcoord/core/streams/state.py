@@ -32,9 +32,6 @@ NO_TOPOLOGY_EPOCH = -1
 NUM_STANDBY_REPLICAS = "num.standby.replicas"
 """The key of the setting that says how many standby copies a task is to have."""
 
-MEMBER_RECORD_TYPE = 19
-"""The type of the records of what members told of themselves."""
-
 NEW_ASSIGNMENT = TaskAssignment()
 
 Holders = tuple[str, ...]
@@ -322,7 +319,11 @@ def walk_tasks(tasks: Tasks) -> Iterator[Task]:
 def gone_members(records: Iterable[Record]) -> list[str]:
     """Return the ids of members of which records say that they are gone, also if they come again with them."""
     tombstones = (record.key for record in records if isinstance(record, GroupTombstone))
-    return [member_id for record_type, member_id in tombstones if record_type == MEMBER_RECORD_TYPE]
+    return [
+        member_id
+        for record_type, member_id in tombstones
+        if record_type == StreamsGroupMemberMetadataRecord.RECORD_TYPE
+    ]
 
 
 def is_empty_between(members: Iterable[str], records: Iterable[Record]) -> bool:
@@ -336,7 +337,7 @@ def is_empty_between(members: Iterable[str], records: Iterable[Record]) -> bool:
     for record in records:
         if isinstance(record, StreamsGroupMemberMetadataRecord):
             left.add(record.member_id)
-        elif isinstance(record, GroupTombstone) and record.key[0] == MEMBER_RECORD_TYPE:
+        elif isinstance(record, GroupTombstone) and record.key[0] == StreamsGroupMemberMetadataRecord.RECORD_TYPE:
             left.discard(record.key[1])
             if not left:
                 return True
