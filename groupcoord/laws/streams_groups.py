@@ -33,6 +33,9 @@ def check_sound_streams_group(state: StreamsState) -> None:
             copies.setdefault((member.metadata.process_id, task), []).append(member_id)
     for task, member in active.items():
         beside = [name for name in copies.get((member.metadata.process_id, task), ()) if name != member.member_id]
-        require(not beside, f"{task} of {state.group_id!r} is active at {member.member_id!r}, and {beside} copy it")
+        require(
+            not beside,
+            f"{task} of {state.group_id!r} is active at {member.member_id!r}, and {beside} of its process copy it",
+        )
     statics = {m.metadata.instance_id: member_id for member_id, m in state.members.items() if m.metadata.instance_id}
     require(statics == state.static_members, f"static members of {state.group_id!r}: {state.static_members}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from typing import Any
 
 import pytest
 from attrs import fields
@@ -18,6 +19,7 @@ import groupcoord.wire
 from groupcoord import Config, GroupCoordinator, MemoryLogStore
 from groupcoord.cli import COMMANDS
 from groupcoord.config import key_of, kind_of
+from groupcoord.config.group_settings import ConsumerGroupSettings, ShareGroupSettings, StreamsGroupSettings
 from groupcoord.config.settings import Number
 from groupcoord.core import events
 from groupcoord.log_store import LogStoreError
@@ -50,9 +52,28 @@ def test_the_table_of_settings_is_that_of_config() -> None:
 
 @cache
 def words_of_the_code() -> frozenset[str]:
-    """Return the words of the package, but for those of the settings' own module."""
+    """Return the words of the package, but for those of the settings' own module; and settings read by kind."""
     paths = (path for path in (ROOT / "groupcoord").rglob("*.py") if path.name != "config.py")
-    return frozenset(word for path in paths for word in re.findall(r"\w+", path.read_text("utf-8")))
+    return frozenset(word for path in paths for word in re.findall(r"\w+", path.read_text("utf-8"))) | read_by_kind()
+
+
+class NotingConfig:
+    """Has every setting that is asked for, and notes which these are."""
+
+    def __init__(self) -> None:
+        self.read: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        self.read.add(name)
+        return (1,)  # of the settings that are asked for here, some are lists
+
+
+def read_by_kind() -> set[str]:
+    """Return the settings that are put together of a kind of group and what a group may have of its own."""
+    config: Any = NotingConfig()
+    for kind in (ConsumerGroupSettings, ShareGroupSettings, StreamsGroupSettings):
+        kind.of(config)
+    return config.read & {field.name for field in fields(Config)}
 
 
 @as_one_test

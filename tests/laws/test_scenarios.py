@@ -79,7 +79,8 @@ class Scenario(Actions):
     def described(self) -> str:
         """Return groups, members and timers as they print."""
         groups = self.coordinator.partition(0).groups
-        return str([groups, [group.members for group in groups.values()], self.coordinator._timers.armed()])
+        armed = sorted(map(str, self.coordinator._timers.armed()))
+        return str([groups, [group.members for group in groups.values()], armed])
 
     def commit_much(self, name: str, count: int) -> None:
         """Commit an offset for each of many partitions of a topic."""
