@@ -16,6 +16,7 @@ from groupcoord.testing.exploring.playing import play
 from groupcoord.testing.exploring.scope import Process, Scope, Trace, steps_of
 from groupcoord.testing.exploring.scopes import NAMED
 from groupcoord.testing.exploring.stage import LOG_PARTITION, Stage
+from groupcoord.testing.exploring.turns import Turns
 from groupcoord.testing.exploring.words import HistoryError, Step
 from tests.mutants.museum import mutant_named
 from tests.mutants.plant import plant
@@ -40,7 +41,7 @@ GOLDEN: list[tuple[str, Scope, list[int]]] = [
     ("consumer", one("consumer"), [1, 1, 5, 12, 32, 69, 143]),
     ("mixed", MIXED, [1, 2, 14, 48, 123]),
     ("share", one("share"), [1, 1, 5, 14, 33, 71]),
-    ("streams", one("streams"), [1, 1, 5, 13, 36, 80]),
+    ("streams", one("streams"), [1, 1, 5, 13, 36, 80, 156, 285]),
 ]
 """How many new states there are after each number of steps: another number tells of another behaviour."""
 
@@ -54,6 +55,16 @@ def test_golden_numbers(name: str, scope: Scope, new_states: list[int]) -> None:
     assert found.new_states == new_states
     assert found.violations == []
     assert found.is_closed == (new_states[-1] == 0)
+
+
+@as_one_test
+@pytest.mark.parametrize("kind", ["two", "mixed", "share", "streams"])
+def test_a_log_that_is_known_need_not_be_loaded(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many states are found if every coordinator that starts loads its log, whether that is known or not."""
+    ((_, scope, new_states),) = [golden for golden in GOLDEN if golden[0] == kind]
+    monkeypatch.setattr(Turns, "_log_to_start_on", lambda *_: None)
+
+    assert explore(scope, max_depth=len(new_states) - 1).new_states == new_states
 
 
 @as_one_test
