@@ -1,9 +1,10 @@
 """``python -m tests.bench.workers``: what a request costs with one process, and with workers; and how many they answer.
 
-Generators are processes with a thread each and many connections, one request in flight on each; they look for the
-coordinator of each group as clients do. What a request costs is CPU time of the server's processes, which does not hang
-on who else is busy; how many are answered in a second does, so look at that where cores are idle, and give the
-generators cores of their own: ``--generators-on 2,3``.
+Generators are processes with a thread each and many connections; they look for the coordinator of each group as
+clients do. ``--in-flight`` says how many requests are on their way on each connection, 1 by default: with more of
+them generators cost little, as there are many in each read and write. What a request costs is CPU time of the
+server's processes, which does not hang on who else is busy; how many are answered in a second does, so look at that
+where cores are idle, and give the generators cores of their own: ``--generators-on 2,3``.
 """
 
 from __future__ import annotations
@@ -42,7 +43,36 @@ def heartbeat(group_id: str) -> bytes:
 REQUESTS = {"commit of 10": commit, "heartbeat": heartbeat}
 
 
-def generate(port: int, workers: int, kind: str, groups: list[str], seconds: float, cores: list[int]) -> int:
+class Load(NamedTuple):
+    """What generators do.
+
+    Attributes:
+        seconds: for how long.
+        generators: how many there are.
+        in_flight: how many requests are on their way on each connection.
+    """
+
+    seconds: float
+    generators: int
+    in_flight: int
+
+
+class Stream:
+    """The answers to one request that is sent over and over again on a connection; all are of one size."""
+
+    def __init__(self, request: bytes) -> None:
+        self.request = request
+        self._answer_bytes = 0
+        self._bytes = 0
+
+    def take(self, answers: bytes) -> int:
+        """Take what came, and return how many answers it completes."""
+        self._answer_bytes = self._answer_bytes or 4 + int.from_bytes(answers[:4], "big")
+        count, self._bytes = divmod(self._bytes + len(answers), self._answer_bytes)
+        return count
+
+
+def generate(port: int, workers: int, kind: str, groups: list[str], load: Load, cores: list[int]) -> int:
     """Send requests of groups to the workers that coordinate them; return how many were answered."""
     if cores:
         os.sched_setaffinity(0, cores)
@@ -50,17 +80,16 @@ def generate(port: int, workers: int, kind: str, groups: list[str], seconds: flo
     for group_id in groups:
         sock = socket.create_connection(("127.0.0.1", port + partition_for(group_id, 50) % workers))
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        request = REQUESTS[kind](group_id)
-        selector.register(sock, selectors.EVENT_READ, request)
-        sock.sendall(request)
-    count, end_s = 0, time.monotonic() + seconds
+        stream = Stream(REQUESTS[kind](group_id))
+        selector.register(sock, selectors.EVENT_READ, stream)
+        sock.sendall(stream.request * load.in_flight)
+    count, end_s = 0, time.monotonic() + load.seconds
     while time.monotonic() < end_s:
         for key, _ in selector.select(0.1):
             sock = key.fileobj  # type: ignore[assignment]
-            answer = sock.recv(65536)
-            assert len(answer) == 4 + int.from_bytes(answer[:4], "big")
-            count += 1
-            sock.sendall(key.data)
+            answered = key.data.take(sock.recv(65536))
+            count += answered
+            sock.sendall(key.data.request * answered)
     return count
 
 
@@ -71,7 +100,7 @@ class Run(NamedTuple):
     per_second: float
 
 
-def run(workers: int, kind: str, seconds: float, generators: int, cores: dict[str, list[int]]) -> Run:
+def run(workers: int, kind: str, load: Load, cores: dict[str, list[int]]) -> Run:
     """Measure one kind of request with so many workers."""
     with tempfile.TemporaryDirectory() as folder:
         port = 20_000 + os.getpid() % 10_000
@@ -83,11 +112,11 @@ def run(workers: int, kind: str, seconds: float, generators: int, cores: dict[st
                     os.sched_setaffinity(pid, cores["servers"])
             before_s = sum(map(cpu_s, pids))
             groups = [f"group{number}" for number in range(GROUPS)]
-            parts = [groups[first::generators] for first in range(generators)]
-            with multiprocessing.Pool(generators) as pool:
-                jobs = [(port, workers, kind, part, seconds, cores["generators"]) for part in parts]
+            parts = [groups[first :: load.generators] for first in range(load.generators)]
+            with multiprocessing.Pool(load.generators) as pool:
+                jobs = [(port, workers, kind, part, load, cores["generators"]) for part in parts]
                 count = sum(pool.starmap(generate, jobs))
-            return Run((sum(map(cpu_s, pids)) - before_s) / count * 1e6, count / seconds)
+            return Run((sum(map(cpu_s, pids)) - before_s) / count * 1e6, count / load.seconds)
 
 
 def cpu_s(pid: int) -> float:
@@ -101,6 +130,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--generators", type=int, default=2)
+    parser.add_argument("--in-flight", type=int, default=1)
     parser.add_argument("--generators-on", default="", help="cores, with commas between them")
     parser.add_argument("--servers-on", default="", help="cores, with commas between them")
     options = parser.parse_args()
@@ -108,11 +138,12 @@ def main() -> None:
         "generators": [int(core) for core in options.generators_on.split(",") if core],
         "servers": [int(core) for core in options.servers_on.split(",") if core],
     }
+    load = Load(options.seconds, options.generators, options.in_flight)
     for kind in REQUESTS:
         runs: dict[int, list[Run]] = {1: [], options.workers: []}
         for _ in range(options.rounds):
             for workers, found in runs.items():
-                found.append(run(workers, kind, options.seconds, options.generators, cores))
+                found.append(run(workers, kind, load, cores))
         one, many = (runs[workers] for workers in runs)
         cost = statistics.median(a.cpu_us / b.cpu_us for a, b in zip(many, one, strict=True))
         rate = statistics.median(a.per_second / b.per_second for a, b in zip(many, one, strict=True))
