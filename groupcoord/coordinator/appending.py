@@ -92,24 +92,20 @@ class Appending(ABC, Generic[PartitionT]):
             self._settle(self.clock.now_ms())
 
     def _take_answer(self, partition: PartitionT, number: int, answer: Answer, now_ms: int) -> None:
+        writer = partition.writer
         try:
-            if not partition.writer.refusals:
-                self._tell(partition, number, answer, now_ms)
-                return
-            for turn, told in partition.writer.in_turn(number, answer):
-                if self.partition(partition.index) is partition:
-                    self._tell(partition, turn, told, now_ms)
+            for turn, told in writer.in_turn(number, answer) if writer.refusals else ((number, answer),):
+                if isinstance(told, LogStoreError):
+                    self._refused(partition, turn, told, now_ms)
+                    if self.partition(partition.index) is not partition:  # nobody knows what became of it
+                        break
+                    continue
+                partition.appended(turn, told, now_ms)
+                if self.on_durable is not None:
+                    self.on_durable(partition.index)
         except StoreContractError:
             self._fail(partition.index, ErrorCode.UNKNOWN_SERVER_ERROR)
             raise
-
-    def _tell(self, partition: PartitionT, number: int, answer: Answer, now_ms: int) -> None:
-        if isinstance(answer, LogStoreError):
-            self._refused(partition, number, answer, now_ms)
-            return
-        partition.appended(number, answer, now_ms)
-        if self.on_durable is not None:
-            self.on_durable(partition.index)
 
     # ------------------------------------------------------------ the way to the log store
 

@@ -89,15 +89,11 @@ class AppendQueue(Generic[A]):
         """
         if number < self._first_number:
             return [], base_offset
-        in_flight = self.in_flight
-        if in_flight and in_flight[0].number == number:  # nearly always
-            answered = [in_flight[0]]
-        else:
-            answered = [entry for entry in in_flight if entry.number <= number]
-            if not answered or answered[-1].number != number:
-                raise StoreContractError(f"log partition {self._partition}: append {number} is not in flight")
-            for entry in answered[:-1]:
-                base_offset -= len(entry.records)
+        answered = list(takewhile(lambda entry: entry.number <= number, self.in_flight))
+        if not answered or answered[-1].number != number:
+            raise StoreContractError(f"log partition {self._partition}: append {number} is not in flight")
+        for entry in answered[:-1]:
+            base_offset -= len(entry.records)
         if base_offset < self.next_log_offset:
             raise StoreContractError(
                 f"log partition {self._partition}: append {number} was acknowledged at offset {base_offset}, "

@@ -59,13 +59,17 @@ class PartitionWriter(AppendQueue[Append]):
         Raises:
             StoreContractError: the append was already answered or never made, or an offset went back.
         """
-        answered, base_offset = self.answered(number, base_offset)
-        if not answered:
-            return answered
+        in_flight = self.in_flight
+        if in_flight and in_flight[0].number == number and base_offset >= self.next_log_offset:  # nearly always
+            answered = [in_flight[0]]
+        else:
+            answered, base_offset = self.answered(number, base_offset)
+            if not answered:
+                return answered
         hard, unseen = self.hard, self.unseen
         self.last_durable = number
         for entry in answered:
-            self.in_flight.popleft()
+            in_flight.popleft()
             if unseen:
                 unseen.pop(entry.number, None)
             records = entry.records
