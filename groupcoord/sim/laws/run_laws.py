@@ -229,6 +229,9 @@ class RunLaws:
                 self._taken_back.add(event.old_member_id)
             ids.add(event.old_member_id)
             ids.discard(event.member_id)
+            # Its successor is told of; a conversion may follow at once, by which the group begins anew.
+            fenced = (node, event.group_id, event.old_member_id)
+            self._fenced = [entry for entry in self._fenced if entry != fenced]
 
     def crashed(self, node: CoordinatorNode) -> None:
         """A node forgot everything."""
