@@ -88,8 +88,6 @@ class Forkable:
         Raises:
             RuntimeError: a log partition is loading, or the log store can lose its log to somebody else.
         """
-        if self._loader._loads or self._ownership is not None:  # type: ignore[attr-defined]
-            raise RuntimeError("a coordinator that is loading, or may lose its log, can't be copied")
         memo: Memo = {}
         return self._saved(lambda value: copied(value, memo))
 

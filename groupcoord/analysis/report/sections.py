@@ -342,7 +342,7 @@ def _corrupt(report: Report) -> list[Html]:
         ("#position", lambda row: format_number(row.position)),
         ("#bytes", lambda row: format_number(row.size_bytes)),
         ("what is wrong", lambda row: text(row.reason)),
-        ("offsets that may be lost", lambda row: _lost(row)),
+        ("offsets that may be lost", _lost),
     )
     note = _first_of(len(report.corrupt), report.overview.corrupt_ranges, "corrupt ranges")
     return [element("h3", "Bytes that could not be read"), table_of(report.corrupt, columns), soft(note)]

@@ -197,7 +197,7 @@ class Turns:
         has_streams = any(process.protocol == "streams" for process in scope.processes)
         self._starting = ("crash",) if has_streams else ("crash", "move")
         self._starts: dict[tuple[str, Log], Start] = {}
-        self._known_logs: set[Log] = set()
+        self._known_logs: set[Log] = set()  # the laws that are about logs alone have looked at them
         self._intern(None, Labels(self._issued, self._age_max_ms))
 
     def _boot(self) -> None:
@@ -429,7 +429,7 @@ class Turns:
             return Turn.of(start.core, 0, answers, is_lost, before, start.view, fenced)
         labels = Labels(self._issued, self._age_max_ms)
         if len(stage.store.waiting()) < core.in_flight or not self.scope.log_is_late:
-            if not self._knows_log():
+            if _records_in(stage.store.store) not in self._known_logs:
                 self._check_that_numbers_grow()
             check_fetch_is_the_log(stage.coordinator, stage.group_ids)
         reached = self._intern(Recipe(number, step, form), labels)
@@ -508,7 +508,9 @@ class Turns:
         check_nobody_waits_for_nobody(coordinator)
         check_every_wait_ends(coordinator)
         check_fetch_is_the_log(coordinator, stage.group_ids)
-        if not (knows_log := self._knows_log()):
+        log = _records_in(stage.store.store)
+        is_known = log in self._known_logs
+        if not is_known:
             check_snapshot_rebuilds(coordinator)
             check_compaction_rebuilds(coordinator, 0.5)
         if any(process.protocol != "classic" for process in self.scope.processes):
@@ -516,18 +518,13 @@ class Turns:
             check_restart_writes_the_same(coordinator, [stranger(self.scope.group_id, (TOPIC,))])
         for law in self._laws:
             law(stage)
-        log = None if knows_log else _records_in(stage.store.store)
-        if log is not None:
+        if log is not None and not is_known:
             self._check_that_numbers_grow()
             self._known_logs.add(log)
 
     def _check_that_numbers_grow(self) -> None:
         check_generations_grow(self._stage.store, LOG_PARTITION)
         check_epochs_grow(self._stage.store, LOG_PARTITION)
-
-    def _knows_log(self) -> bool:
-        """Tell whether another state was looked at that has the same log, with the laws that are about it alone."""
-        return _records_in(self._stage.store.store) in self._known_logs
 
     def check_seen(self, number: int, form: int) -> None:
         """Look at what a client sees of a coordinator: nobody else is given what it believes to have.
