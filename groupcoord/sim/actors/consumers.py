@@ -93,6 +93,7 @@ class Consumer:
         has_assigned: it leads its generation and has worked out the assignment of it, so it watches the topics.
         member: the consumer's machine; None while it is dead.
         owned: the partitions it believes to own, with the offset at which it began, None before it knows.
+        given_up: those that it has given up for others to have, with its generation then.
         in_flight: how many of its requests have no answer.
         clock: its own.
         protocol: what it speaks in this life, or (while it is dead) in the next one.
@@ -114,6 +115,7 @@ class Consumer:
         self.has_assigned = self.will_restart = False
         self.member: Member | None = None
         self.owned: dict[TopicPartition, int | None] = {}
+        self.given_up: dict[TopicPartition, int] = {}
         self.in_flight = 0
         skew_ms, drift_ppm = options.clock_skew_ms, options.clock_drift_ppm
         chance = stream(stage.seed, "clock", number)
@@ -450,11 +452,8 @@ class Consumer:
             connection = None
         if connection is None:
             nodes = self._stage.cluster.nodes
-            if send.to is None:
-                server = nodes[mixed(self._key, self._scheduler.time_ms) % len(nodes)]
-            else:
-                server = nodes[send.to.node_id - 1]
-            connection = self._network.connect(self, self.number, server)
+            index = mixed(self._key, self._scheduler.time_ms) % len(nodes) if send.to is None else send.to.node_id - 1
+            connection = self._network.connect(self, self.number, nodes[index])
             self._connections[send.to] = connection
             self._requests[connection] = {}
         self._requests[connection][send.request_id] = send.request
@@ -498,6 +497,8 @@ class Consumer:
             case PartitionsAssigned(partitions=partitions):
                 self._assigned(partitions, member)
             case PartitionsRevoked(partitions=partitions):
+                if not self.is_closing:
+                    self.given_up |= dict.fromkeys(partitions, self._generation_id)
                 self._gave_up("gives up", partitions)
             case PartitionsLost(partitions=partitions):
                 self._gave_up("has lost", partitions)
