@@ -19,7 +19,6 @@ from groupcoord.core.fingerprints import AS_THEY_ARE, Names, fingerprint_of
 from groupcoord.core.front.partition_table import PartitionStatus, PartitionTable
 from groupcoord.core.partition import Partition
 from groupcoord.core.share.host import LoneShareHost
-from groupcoord.core.share.kind import ShareGroups
 
 if TYPE_CHECKING:
     from groupcoord.clock import Clock
@@ -207,5 +206,4 @@ def _places_of(partition: Partition) -> Iterator[Place]:
     yield partition.retention, ("timer", "_swept_ms")
     yield partition.append_timeouts, ("timer", "_deadlines")
     for kind in partition._kinds.rows:
-        if isinstance(kind, ShareGroups):
-            yield kind.offsets, ("waiting",)
+        yield from kind.places

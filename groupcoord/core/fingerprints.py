@@ -16,7 +16,7 @@ from typing import Any
 from uuid import UUID
 
 from groupcoord.core.copies import PARTS, attributes_of, values_of
-from groupcoord.core.modern.group import ModernGroup
+from groupcoord.core.kinds import as_modern_group
 from groupcoord.core.offsets.cache import DurableCommit
 from groupcoord.core.partition import Partition
 from groupcoord.core.records import StreamsGroupTopologyRecord
@@ -98,8 +98,9 @@ def fingerprint_of(partitions: Sequence[Partition], now_ms: int, names: Names) -
 def newest_epoch(partition: Partition, group_id: str) -> int:
     """Return the epoch or generation of a group from which its others count; 0 if there is no group."""
     group = partition.groups.get(group_id)
-    if isinstance(group, ModernGroup):
-        return group.newest_state.epoch
+    modern = as_modern_group(group)
+    if modern is not None:
+        return int(modern.newest_state.epoch)
     record = partition.hard.classic_record(group_id)
     return getattr(group, "generation_id", 0) or (0 if record is None else record.generation_id)
 

@@ -7,7 +7,7 @@ requests in ``core/front``, and their messages in ``core/messages``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -21,6 +21,7 @@ from groupcoord.core.creation import Creation
 from groupcoord.core.effects import Continuation, Outcome
 from groupcoord.core.environments import Environments
 from groupcoord.core.groups import Group
+from groupcoord.core.modern.group import ModernGroup
 from groupcoord.core.record_keys import RecordKey
 from groupcoord.core.replies import Reply, Token
 from groupcoord.core.share.group import ShareGroup
@@ -96,6 +97,10 @@ class GroupKind(Protocol):
         """
 
     @property
+    def places(self) -> Sequence[tuple[object, tuple[str, ...]]]:
+        """Where its handlers keep what changes and is in no group: parts of it, with the names of attributes."""
+
+    @property
     def parked_tokens(self) -> Callable[[], list[Token]]:
         """Returns the tokens of requests that wait for others, and in no group."""
 
@@ -142,16 +147,21 @@ class GroupKinds:
         return next((kind for kind in self.rows if not types.isdisjoint(kind.record_types)), self.rows[0])
 
 
-def as_classic_group(group: Group | None) -> GroupMetadata | None:
+def as_classic_group(group: object) -> GroupMetadata | None:
     """Return a group for those who look into classic ones; None if it is none."""
     return group if isinstance(group, GroupMetadata) else None
 
 
-def as_consumer_group(group: Group | None) -> ConsumerGroup | None:
+def as_modern_group(group: object) -> ModernGroup[Any] | None:
+    """Return a group whose state is in the log for those who look into these; None if it is none."""
+    return group if isinstance(group, ModernGroup) else None
+
+
+def as_consumer_group(group: object) -> ConsumerGroup | None:
     """Return a group for those who look into consumer groups; None if it is none."""
     return group if isinstance(group, ConsumerGroup) else None
 
 
-def as_share_group(group: Group | None) -> ShareGroup | None:
+def as_share_group(group: object) -> ShareGroup | None:
     """Return a group for those who look into share groups; None if it is none."""
     return group if isinstance(group, ShareGroup) else None

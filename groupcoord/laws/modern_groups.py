@@ -7,9 +7,8 @@ from typing import Any
 
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.consumer.state import ConsumerState
-from groupcoord.core.kinds import as_consumer_group
+from groupcoord.core.kinds import as_consumer_group, as_modern_group
 from groupcoord.core.modern.conversion import WhenConverted
-from groupcoord.core.modern.group import ModernGroup
 from groupcoord.core.modern.membership import WhenDrafted
 from groupcoord.core.modern.state import ModernGroupState
 from groupcoord.core.record_keys import RecordKey
@@ -63,11 +62,11 @@ def check_writes_in_flight(coordinator: GroupCoordinator) -> None:
                     if isinstance(part, WhenDrafted):
                         drafted.add(group_id)
         for group_id, group in partition.groups.items():
-            if isinstance(group, ModernGroup):
-                SOUND[type(group.state)](group.state)
-                draft = group.writing
+            if (modern := as_modern_group(group)) is not None:
+                SOUND[type(modern.state)](modern.state)
+                draft = modern.writing
                 require(
-                    (draft is not None) == (group_id in drafted) and (draft is None or draft.durable is group.state),
+                    (draft is not None) == (group_id in drafted) and (draft is None or draft.durable is modern.state),
                     "{!r} does not write what it has drafted, or has drafted it on something that is not durable",
                     group,
                 )
@@ -93,8 +92,8 @@ def check_holds_what_is_durable(
         LawBrokenError: it was, or they can.
     """
     partition = coordinator.partition(coordinator.partition_of(group_id))
-    group = None if partition is None else partition.groups.get(group_id)
-    member = group.state.members.get(member_id) if isinstance(group, ModernGroup) else None
+    group = None if partition is None else as_modern_group(partition.groups.get(group_id))
+    member = None if group is None else group.state.members.get(member_id)
     if member is None or member.has_left:
         return
     is_durable = epoch <= member.member_epoch
@@ -124,8 +123,10 @@ def check_members_are_served(coordinator: GroupCoordinator, group_id: str, membe
     if not member_ids:
         require(group is None or group.is_empty, f"nobody is alive, and yet there is {group!r}")
         return
-    assert isinstance(group, ModernGroup), f"{group!r} has members"
-    state = group.state
+    modern = as_modern_group(group)
+    assert modern is not None, f"{group!r} has members"
+    assert group is not None
+    state = modern.state
     places = min(len(member_ids), group.max_size(coordinator.config))
     require(
         state.members.keys() <= set(member_ids) and len(state.members) == places,

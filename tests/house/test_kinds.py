@@ -9,8 +9,8 @@ from groupcoord import GroupCoordinator
 
 from .sources import PACKAGE, Source, check_sources, package_sources
 
-HOMES = ("core/classic/", "core/consumer/", "core/share/", "core/streams/", "core/kinds.py")
-"""Who may know: the folders of the kinds, and the table."""
+HOMES = ("core/classic/", "core/consumer/", "core/modern/", "core/share/", "core/streams/", "core/kinds.py")
+"""Who may know: the folders of the kinds, that of what three of them share, and the table."""
 
 FREE_OF_KINDS = (
     "administration",
@@ -25,13 +25,14 @@ FREE_OF_KINDS = (
 """Modules of the core that serve groups of all kinds, and so import the classes of none."""
 
 
-def group_classes() -> set[str]:
-    """Return the names of the classes of groups, as the table has them."""
+def kind_classes() -> set[str]:
+    """Return the names of the classes of groups and of their kinds, as the table has them, and of their bases."""
     coordinator = GroupCoordinator()
     coordinator.load_all()
     partition = coordinator.partition(0)
     assert partition is not None
-    return {kind.group_class.__name__ for kind in partition._kinds.rows}
+    classes = {each for kind in partition._kinds.rows for each in (kind.group_class, type(kind))}
+    return {base.__name__ for each in classes for base in each.__mro__ if base.__module__.startswith("groupcoord")}
 
 
 def names_in(node: ast.AST) -> set[str]:
@@ -62,8 +63,8 @@ def questions_of_kind(source: Source, classes: set[str]) -> Iterator[str]:
 
 def test_nobody_asks_of_which_kind_a_group_is() -> None:
     """Outside of the kinds' own folders and the table, no test is for the class of a group."""
-    classes = group_classes()
-    assert classes == {"GroupMetadata", "ConsumerGroup", "ShareGroup", "StreamsGroup"}
+    classes = kind_classes()
+    assert {"GroupMetadata", "ConsumerGroup", "ShareGroup", "StreamsGroup", "ModernGroup", "ShareGroups"} <= classes
     check_sources(package_sources(), lambda source: questions_of_kind(source, classes))
 
 

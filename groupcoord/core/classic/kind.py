@@ -38,6 +38,7 @@ class ClassicGroups:
 
     group_class = GroupMetadata
     record_types = frozenset({CLASSIC_GROUP_KEY[0]})
+    places = ()
 
     def __init__(self, context: HandlerContext, creation: Creation) -> None:
         self._context = context

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, Generic
 from uuid import UUID
 
@@ -27,6 +28,8 @@ class ModernGroups(ABC, Generic[GroupT]):
         environment: what the groups look at.
         membership: handles their requests.
     """
+
+    places: Sequence[tuple[object, tuple[str, ...]]] = ()
 
     def __init__(
         self,

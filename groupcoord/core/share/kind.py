@@ -46,6 +46,7 @@ class ShareGroups(ModernGroups[ShareGroup]):
         self.offsets = ShareOffsets(context, environment)
         self._membership = membership = ShareMembership(context, creation, environment, self._timers)
         super().__init__(context, environment, membership)
+        self.places = ((self.offsets, ("waiting",)),)
         self.outcomes[WhenTopicForgotten] = membership.outcome_for_each()
         self.handlers: dict[type, Handler] = {
             ShareGroupHeartbeat: membership.heartbeat,

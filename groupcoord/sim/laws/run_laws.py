@@ -12,8 +12,7 @@ from operator import is_
 from uuid import UUID
 
 from groupcoord.coordinator import GroupCoordinator
-from groupcoord.core.kinds import as_consumer_group
-from groupcoord.core.modern.group import ModernGroup
+from groupcoord.core.kinds import as_consumer_group, as_modern_group
 from groupcoord.core.modern.state import FIRST_EPOCH
 from groupcoord.core.records import ZERO_UUID, GroupTombstone, OffsetTombstone
 from groupcoord.errors import ErrorCode
@@ -495,8 +494,8 @@ class RunLaws:
             group
             for index in range(self._cluster.partition_count)
             if (served := coordinator.partition(index)) is not None
-            for group in served.groups.values()
-            if isinstance(group, ModernGroup)
+            for group in map(as_modern_group, served.groups.values())
+            if group is not None
         ]
         seen: list[object] = [part for group in groups for part in (group.state, group.writing)]
         before, self._seen[node.node_id] = self._seen.get(node.node_id, []), seen
