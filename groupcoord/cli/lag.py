@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from groupcoord.analysis.live.settings import ClusterAddress
-    from groupcoord.analysis.polling.looking import PartitionLag
+    from groupcoord.analysis.polling.lag import PartitionLag
     from groupcoord.cli.interrupts import StopRequest
 
 FAILED = 1
@@ -72,14 +72,14 @@ def _looks(
     from groupcoord.analysis.live.record_times import BACKOFF_MS, WAIT_MS, next_record_ms
     from groupcoord.analysis.live.retries import Patience
     from groupcoord.analysis.live.snapshots import take_snapshot
-    from groupcoord.analysis.polling.looking import LagLooks, problems_of
+    from groupcoord.analysis.polling.lag import LagWatch, problems_of
     from groupcoord.analysis.polling.views import topics_of
     from groupcoord.clock import SystemClock
     from groupcoord.core.consumer_protocol import TopicPartition
 
     with connection(address, begins_run=True) as (cluster, patience):
         for_records = Patience(WAIT_MS, BACKOFF_MS)
-        looks = LagLooks(
+        watch = LagWatch(
             lambda row: next_record_ms(
                 cluster,
                 for_records,
@@ -90,7 +90,7 @@ def _looks(
         )
         while True:
             snapshot = take_snapshot(cluster, patience, SystemClock().now_ms, topics_of)
-            yield looks.take(snapshot, group_ids), list(problems_of(snapshot, group_ids))
+            yield watch.take(snapshot, group_ids), list(problems_of(snapshot, group_ids))
             if stop is None or stop.is_there(interval_s):
                 return
 

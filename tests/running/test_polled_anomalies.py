@@ -10,12 +10,12 @@ from attrs import evolve
 from groupcoord.analysis.columns.tables import LIVE_END_OFFSETS, arrow_schema
 from groupcoord.analysis.live.snapshots import GroupSnapshot, Snapshot
 from groupcoord.analysis.polling.groups import PolledGroups
-from groupcoord.analysis.polling.looking import LagLooks
+from groupcoord.analysis.polling.lag import LagWatch
 from groupcoord.analysis.polling.rows import group_rows, member_rows
 from groupcoord.analysis.running.judged import EndOffsetSamples
 from groupcoord.analysis.running.polled_anomalies import PolledAnomalies
 
-from ..polling.test_looking import group, snapshot
+from ..polling.test_lag import group, snapshot
 
 
 class Poll:
@@ -23,7 +23,7 @@ class Poll:
 
     def __init__(self) -> None:
         self._groups = PolledGroups()
-        self._looks = LagLooks(lambda row: None)
+        self._watch = LagWatch(lambda row: None)
         self._samples = EndOffsetSamples()
         self._anomalies = PolledAnomalies()
 
@@ -31,9 +31,9 @@ class Poll:
         """Return what is wrong then."""
         ends = pa.Table.from_pylist([end._asdict() for end in one.ends], arrow_schema(LIVE_END_OFFSETS))
         changes = self._groups.take(one)
-        self._looks.take(one)
+        self._watch.take(one)
         ends_then = self._samples.take(ends)
-        return self._anomalies.take(one, changes, group_rows(one), member_rows(one), self._looks, ends_then)
+        return self._anomalies.take(one, changes, group_rows(one), member_rows(one), self._watch, ends_then)
 
 
 def told(rows: list[dict[str, Any]]) -> dict[tuple[str, str, int | None], str]:

@@ -57,13 +57,13 @@ class CommitFacts:
         last: :data:`LAST_COMMITS`: of each partition the last ones, the last ones that count, and the last open one.
         rewinds: :data:`REWINDS`.
         minutes: :data:`MINUTES`.
-        are_looks: these are no commits but what looks have shown, which see of commits no more than new offsets.
+        are_samples: these are no commits but what snapshots have shown, which see of commits no more than new offsets.
     """
 
     last: pa.Table
     rewinds: pa.Table
     minutes: pa.Table
-    are_looks: bool = False
+    are_samples: bool = False
 
     def counted(self) -> pa.Table:
         """Return the last commits that count: all but those of open transactions."""

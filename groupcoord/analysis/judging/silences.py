@@ -45,7 +45,7 @@ def about_offsets(
     if now_ms is None:
         return
     commits = last_commits(facts, limits)
-    judge = _Judge(holders, ends, now_ms, limits, "new offset" if facts.are_looks else "commit")
+    judge = _Judge(holders, ends, now_ms, limits, "new offset" if facts.are_samples else "commit")
     for found in _by_partition(commits, facts.rewinds, now_ms):
         place = (found.of["group_id"], found.of["topic"], found.of["topic_partition"])
         for told in judge.tell(place, found):

@@ -15,7 +15,7 @@ from groupcoord.analysis.judging.ends import Ends
 from groupcoord.analysis.judging.shares import assigned
 from groupcoord.analysis.live.snapshots import Snapshot
 from groupcoord.analysis.polling.groups import Changes
-from groupcoord.analysis.polling.looking import LagLooks, Place
+from groupcoord.analysis.polling.lag import LagWatch, Place
 from groupcoord.analysis.polling.rows import Row
 from groupcoord.analysis.running.judged import HISTORY_ROWS_MAX
 
@@ -33,7 +33,7 @@ class PolledAnomalies:
         changes: Changes,
         groups: Iterable[Row],
         members: Iterable[Row],
-        looks: LagLooks,
+        watch: LagWatch,
         ends: Ends,
     ) -> list[Row]:
         """Return what is wrong with groups (:data:`groupcoord.analysis.columns.group_tables.ANOMALIES`).
@@ -46,7 +46,7 @@ class PolledAnomalies:
             changes: what of it is new.
             groups: rows of the table of this name.
             members: likewise.
-            looks: has taken the snapshot.
+            watch: has taken the snapshot.
             ends: where topics end, as polls have shown it.
         """
         now_ms = snapshot.at_ms
@@ -64,11 +64,11 @@ class PolledAnomalies:
             REBALANCE: list(self._rebalances),
             **{kind: [] for kind in (DUPLICATE, REVOCATION, MEMBERSHIP)},
         }
-        return anomalies(found, _facts(looks), assigned(found), ends, now_ms)
+        return anomalies(found, _facts(watch), assigned(found), ends, now_ms)
 
 
-def _facts(looks: LagLooks) -> CommitFacts:
-    """Return what looks have shown as what is known of commits."""
+def _facts(watch: LagWatch) -> CommitFacts:
+    """Return what snapshots have shown as what is known of commits."""
     last = [
         _of(place)
         | {
@@ -78,15 +78,15 @@ def _facts(looks: LagLooks) -> CommitFacts:
             "committed_offset": one.committed_offset,
             "tombstone": False,
         }
-        for place, window in looks.windows.items()
+        for place, window in watch.windows.items()
         for number, one in enumerate(window)
     ]
-    rewinds = [_of(place) | asdict(one) for place, one in looks.rewinds.items()]
+    rewinds = [_of(place) | asdict(one) for place, one in watch.rewinds.items()]
     return CommitFacts(
         pa.Table.from_pylist(last, LAST_COMMITS),
         pa.Table.from_pylist(rewinds, REWINDS),
         MINUTES.empty_table(),
-        are_looks=True,
+        are_samples=True,
     )
 
 

@@ -24,7 +24,7 @@ from groupcoord.analysis.live.snapshots import Snapshot, take_snapshot
 from groupcoord.analysis.polling import rows
 from groupcoord.analysis.polling.figures import PolledFigures
 from groupcoord.analysis.polling.groups import GONE_MAX, Changes, PolledGroups
-from groupcoord.analysis.polling.looking import LagLooks, PartitionLag
+from groupcoord.analysis.polling.lag import LagWatch, PartitionLag
 from groupcoord.analysis.polling.rows import Row
 from groupcoord.analysis.polling.views import topics_of
 from groupcoord.analysis.report.model import Report
@@ -126,7 +126,7 @@ class Polling:
         self._counts = dict.fromkeys((*REPLACED, *APPENDED), 0)
         self._number = 0
         self._samples = EndOffsetSamples()
-        self._lags = LagLooks(self._next_record_ms)
+        self._lags = LagWatch(self._next_record_ms)
         self._rebalances: Counter[tuple[str, str]] = Counter()
         self._anomalies = PolledAnomalies()
 
@@ -164,9 +164,9 @@ class Polling:
         self._figures.take(snapshot, changes)
         schema = arrow_schema(LIVE_END_OFFSETS)
         self._ends = self._samples.take(pa.Table.from_pylist([one._asdict() for one in snapshot.ends], schema))
-        looks = self._lags.take(snapshot)
+        found = self._lags.take(snapshot)
         groups, members = list(rows.group_rows(snapshot)), list(rows.member_rows(snapshot))
-        lag = list(_judged_lag(rows.lag_rows(snapshot), looks))
+        lag = list(_judged_lag(rows.lag_rows(snapshot), found))
         anomalies = self._anomalies.take(snapshot, changes, groups, members, self._lags, self._ends)
         self._replace("groups", groups)
         self._replace("members", members)
@@ -186,7 +186,7 @@ class Polling:
         kinds = Counter((row["group_id"], row["kind"]) for row in anomalies)
         figures = Figures(
             snapshot.at_ms,
-            lag=[asdict(one) for one in looks],
+            lag=[asdict(one) for one in found],
             groups=groups,
             rebalances=self._rebalance_counts(groups, changes),
             anomalies=kinds,
@@ -226,10 +226,10 @@ class Polling:
         return int(rows.num_rows)
 
 
-def _judged_lag(lag: Iterable[Row], looks: Iterable[PartitionLag]) -> Iterator[Row]:
-    """Yield rows of ``lag`` with what several looks tell: Burrow's status, if it is one, lag as time, and the owner."""
-    found = {(one.group_id, one.topic, one.topic_partition): one for one in looks}
+def _judged_lag(lag: Iterable[Row], found: Iterable[PartitionLag]) -> Iterator[Row]:
+    """Yield rows of ``lag`` with what several snapshots tell: Burrow's status if it is one, lag as time, the owner."""
+    by_place = {(one.group_id, one.topic, one.topic_partition): one for one in found}
     for row in lag:
-        one = found[row["group_id"], row["topic"], row["topic_partition"]]
+        one = by_place[row["group_id"], row["topic"], row["topic_partition"]]
         told = {name: getattr(one, name) for name in ("lag_ms", "member_id", "client_id", "client_host")}
         yield row | told | {"status": one.status if one.status in LagStatus.__members__ else None}

@@ -82,8 +82,8 @@ class Rewinds:
     to: int
 
 
-class LagLooks:
-    """Looks at groups again and again, and remembers which commits the looks have shown.
+class LagWatch:
+    """Looks at groups again and again, and remembers which commits the snapshots have shown.
 
     Args:
         next_record_ms: returns when the next record of a partition was written that a row of ``lag`` is about, in

@@ -7,7 +7,7 @@ from typing import Any
 from groupcoord.analysis.live.cluster import CommittedOffset, DescribedGroup, ListedGroup
 from groupcoord.analysis.live.end_offsets import PartitionEnds
 from groupcoord.analysis.live.snapshots import GroupSnapshot, Problem, Snapshot
-from groupcoord.analysis.polling.looking import LagLooks, PartitionLag, problems_of
+from groupcoord.analysis.polling.lag import LagWatch, PartitionLag, problems_of
 from groupcoord.core.consumer_protocol import Assignment, TopicPartition, encode_assignment
 
 START_MS = 1_700_000_000_000
@@ -45,9 +45,9 @@ def statuses(lags: list[PartitionLag]) -> dict[tuple[str, int], str]:
 
 def test_one_look_tells_how_far_and_who_and_the_worst_first() -> None:
     """Lag in records and in time by the next record, the owner, and nobody for what nobody has."""
-    looks = LagLooks(lambda row: row["at_ms"] - 500 if row["topic_partition"] else None)
+    watch = LagWatch(lambda row: row["at_ms"] - 500 if row["topic_partition"] else None)
     billing = group("billing", {0: 10, 1: 4, 2: 7}, owned=(0, 1))
-    lags = looks.take(snapshot(0, 10, billing, group("audit", {0: 9}, owned=(0,))))
+    lags = watch.take(snapshot(0, 10, billing, group("audit", {0: 9}, owned=(0,))))
 
     assert [(one.group_id, one.topic_partition, one.status, one.lag, one.lag_ms, one.client_id) for one in lags] == [
         ("billing", 2, "NO OWNER", 3, 500, None),
@@ -55,24 +55,24 @@ def test_one_look_tells_how_far_and_who_and_the_worst_first() -> None:
         ("audit", 0, "BEHIND", 1, None, "worker"),
         ("billing", 0, "OK", 0, 0, "worker"),
     ]
-    assert [one.group_id for one in looks.take(snapshot(0, 10, billing), ["audit"])] == []
+    assert [one.group_id for one in watch.take(snapshot(0, 10, billing), ["audit"])] == []
 
 
 def test_what_is_gone_and_what_is_not_told() -> None:
     """An offset below the start of its log is lost; without an end nothing is said about it."""
-    looks = LagLooks(lambda row: None)
-    lags = looks.take(snapshot(0, 10, group("g", {0: 3, 9: 3}, owned=(0, 9)), start_offset=5))
+    watch = LagWatch(lambda row: None)
+    lags = watch.take(snapshot(0, 10, group("g", {0: 3, 9: 3}, owned=(0, 9)), start_offset=5))
 
     assert statuses(lags) == {("g", 0): "LOST", ("g", 9): "UNKNOWN"}
 
 
 def test_several_looks_tell_what_commits_over_time_mean() -> None:
     """Who falls back while it commits is WARN, who goes back REWIND, who stops STOP; who keeps up is OK."""
-    looks = LagLooks(lambda row: None)
+    watch = LagWatch(lambda row: None)
     found = {}
     for number in range(4):
         offsets = {0: 10 + number, 1: (40, 20, 30, 31)[number], 2: (10, 20, 20, 20)[number], 3: 100 * (number + 1)}
-        found = statuses(looks.take(snapshot(number, 100 * (number + 1), group("g", offsets, owned=(0, 1, 2, 3)))))
+        found = statuses(watch.take(snapshot(number, 100 * (number + 1), group("g", offsets, owned=(0, 1, 2, 3)))))
 
     assert found == {("g", 0): "WARN", ("g", 1): "REWIND", ("g", 2): "STOP", ("g", 3): "OK"}
 
