@@ -117,7 +117,7 @@ class Administration:
         else:
             records = [record for group in groups for record in self.begin_deletion(group)]
             written = WhenDeleted(tuple(groups), Cause.DELETION, count_offsets(records))
-            self._context.writer.begin(records, written, held)
+            self._context.writer.begin(records, written, (held,))
 
     def _tombstone_bytes_min(self, group: Group) -> int:
         """Return how many bytes the tombstones of a group's committed offsets take at least."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from groupcoord.core.append_queue import AppendQueue
 from groupcoord.core.effects import Append, Continuation, Effects
@@ -30,7 +30,7 @@ class PartitionWriter(AppendQueue[Append]):
         self._pending = self.hard.offsets.pending
         self._effects = effects
 
-    def begin(self, records: Sequence[Record], continuation: Continuation, *held: Reply) -> Append:
+    def begin(self, records: Sequence[Record], continuation: Continuation, held: Iterable[Reply] = ()) -> Append:
         """Ask for ``records`` to be made durable together; a commit is pending until then.
 
         Args:

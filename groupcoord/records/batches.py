@@ -183,7 +183,6 @@ def frame_records(
     parts: Iterable[bytes],
     record_count: int,
     timestamp_ms: int,
-    *,
     leader_epoch: int,
     producer_id: int,
     producer_epoch: int,

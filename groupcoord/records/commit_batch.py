@@ -87,15 +87,7 @@ def encode_commit_batch(base_offset: int, commit: CommitRecords, timestamp_ms: i
             count += len(columns[0])
     except (MalformedError, UnicodeEncodeError):
         return None  # the usual way has the right error for it
-    return frame_records(
-        base_offset,
-        parts,
-        count,
-        timestamp_ms,
-        leader_epoch=leader_epoch,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-    )
+    return frame_records(base_offset, parts, count, timestamp_ms, leader_epoch, producer_id, producer_epoch)
 
 
 @lru_cache(maxsize=256)

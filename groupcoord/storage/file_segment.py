@@ -26,7 +26,6 @@ from groupcoord.storage.index_entries import (
     TIME_ENTRY,
     AbortedEntries,
     Entries,
-    Entry,
     FileEntries,
     MemoryEntries,
     aborted_count,
@@ -53,7 +52,7 @@ CHECK_INTERVAL_MS = 100
 
 _BATCH_START_FROM = Struct(">qiibIhi").unpack_from
 _PACK_OFFSET_ENTRY, _PACK_TIME_ENTRY = OFFSET_ENTRY.pack, TIME_ENTRY.pack
-_NOT_KNOWN: Entry = (NO_TIMESTAMP - 1, 0)
+_NOT_KNOWN_MS = NO_TIMESTAMP - 1
 """The largest timestamp of a segment that was not looked at yet."""
 _ENTRIES_BYTES = OFFSET_ENTRY.size + TIME_ENTRY.size
 
@@ -79,8 +78,10 @@ class FileSegment(Segment):
         "_index_due_bytes",
         "_indexed_ms",
         "_is_released",
-        "_largest",
-        "_last_place",
+        "_largest_ms",
+        "_largest_offset",
+        "_last_offset",
+        "_last_position",
         "_memory",
         "_offsets",
         "_read_places",
@@ -103,8 +104,8 @@ class FileSegment(Segment):
         self._index_due_bytes = INDEX_INTERVAL_BYTES  # a batch behind this position gets an entry
         self._is_released = False
         self._descriptor = -1, -1  # to write with, and how many files had been closed then
-        self._largest: Entry = NO_TIMESTAMP, 0  # timestamp and relative offset
-        self._last_place = OFFSETS_END, 0, OFFSETS_END  # offset, position and next offset of the last batch
+        self._largest_ms, self._largest_offset = NO_TIMESTAMP, 0  # the offset is relative
+        self._last_offset, self._last_position = OFFSETS_END, 0  # of the last batch, once one is known
         self._read_places = {base_offset: 0}  # offsets and positions of what comes after batches that were looked up
         self._aborted = AbortedEntries(files, self._beside(_ABORTED_SUFFIX))
 
@@ -120,7 +121,7 @@ class FileSegment(Segment):
         segment = cls(folder, base_offset, files, memory)
         segment.next_offset, segment.size_bytes = next_offset, size_bytes
         segment._offsets = segment._times = None
-        segment._largest = _NOT_KNOWN
+        segment._largest_ms = _NOT_KNOWN_MS
         path = segment._beside(_ABORTED_SUFFIX)
         if os.path.exists(path):
             segment._aborted = AbortedEntries(files, path, aborted_count(os.path.getsize(path)))
@@ -149,8 +150,8 @@ class FileSegment(Segment):
             segment.first_timestamp_ms = batch.max_timestamp_ms
             break
         if len(times):
-            segment._largest = times[-1]
-            segment._indexed_ms = times[-1][0]
+            segment._largest_ms, segment._largest_offset = times[-1]
+            segment._indexed_ms = segment._largest_ms
         segment._offsets, segment._times, segment._aborted = offsets, times, found._aborted
         position = segment.size_bytes = offsets[-1][1] if len(offsets) else 0
         segment._index_due_bytes = position + INDEX_INTERVAL_BYTES
@@ -164,10 +165,10 @@ class FileSegment(Segment):
     @property
     def max_timestamp_ms(self) -> int:
         """See :class:`~groupcoord.storage.segment.Segment`."""
-        if self._largest is _NOT_KNOWN:
+        if self._largest_ms == _NOT_KNOWN_MS:
             _, times = self._indexes()
-            self._largest = times[-1] if len(times) else (NO_TIMESTAMP, 0)
-        return self._largest[0]
+            self._largest_ms, self._largest_offset = times[-1] if len(times) else (NO_TIMESTAMP, 0)
+        return self._largest_ms
 
     @property
     def aborted(self) -> AbortedEntries:
@@ -218,12 +219,12 @@ class FileSegment(Segment):
             self._take_back(error.strerror or str(error))
         if written != size_bytes:
             self._take_back(f"only {written} of {size_bytes} bytes were written")
-        if max_timestamp_ms > self._largest[0]:
-            self._largest = max_timestamp_ms, next_offset - 1 - self.base_offset
+        if max_timestamp_ms > self._largest_ms:
+            self._largest_ms, self._largest_offset = max_timestamp_ms, next_offset - 1 - self.base_offset
         position = self.size_bytes
         if position > self._index_due_bytes:
             self._add_entries(next_offset - 1 - self.base_offset)
-        self._last_place = self.next_offset, position, next_offset
+        self._last_offset, self._last_position = self.next_offset, position
         self.size_bytes = position + size_bytes
         self.next_offset = next_offset
 
@@ -243,11 +244,11 @@ class FileSegment(Segment):
         relative = next_offset - 1 - self.base_offset
         if self.first_timestamp_ms is None:
             self.first_timestamp_ms = max_timestamp_ms
-        if max_timestamp_ms > self._largest[0]:
-            self._largest = max_timestamp_ms, relative
+        if max_timestamp_ms > self._largest_ms:
+            self._largest_ms, self._largest_offset = max_timestamp_ms, relative
         if self.size_bytes > self._index_due_bytes:
             self._add_entries(relative)
-        self._last_place = base_offset, self.size_bytes, next_offset
+        self._last_offset, self._last_position = base_offset, self.size_bytes
         self.size_bytes += size_bytes
         self.next_offset = next_offset
 
@@ -261,11 +262,10 @@ class FileSegment(Segment):
             self._index_due_bytes = self.size_bytes + INDEX_INTERVAL_BYTES
 
     def _note_largest(self) -> None:
-        largest_ms, _ = self._largest
-        if largest_ms > self._indexed_ms:
+        if self._largest_ms > self._indexed_ms:
             assert isinstance(self._times, MemoryEntries)
-            self._times.data += _PACK_TIME_ENTRY(*self._largest)
-            self._indexed_ms = largest_ms
+            self._times.data += _PACK_TIME_ENTRY(self._largest_ms, self._largest_offset)
+            self._indexed_ms = self._largest_ms
 
     def add_aborted(self, transaction: AbortedTransaction) -> None:
         """See :class:`~groupcoord.storage.segment.Segment`."""
@@ -357,7 +357,7 @@ class FileSegment(Segment):
         """Forget the indexes: the file is shorter than it was found."""
         self.size_bytes = size_bytes
         self._offsets = self._times = None
-        self._largest = _NOT_KNOWN
+        self._largest_ms = _NOT_KNOWN_MS
         self._aborted = AbortedEntries(self._files, self._beside(_ABORTED_SUFFIX))
 
     def _open_index(self, suffix: str, layout: Struct) -> FileEntries | None:
@@ -382,8 +382,8 @@ class FileSegment(Segment):
         offsets, times = anew._offsets, anew._times
         assert offsets is not None
         assert times is not None
-        self._offsets, self._times, self._largest = offsets, times, anew._largest
-        self._taken_bytes = anew._taken_bytes
+        self._offsets, self._times, self._taken_bytes = offsets, times, anew._taken_bytes
+        self._largest_ms, self._largest_offset = anew._largest_ms, anew._largest_offset
         with contextlib.suppress(OSError):  # then they stay in memory
             self.seal()
             return self._indexes()
@@ -440,9 +440,8 @@ class FileSegment(Segment):
 
     def _floor(self, offset: int) -> int:
         """Return the position of a batch, the nearest that is known, that doesn't end behind an offset."""
-        last_offset, last_position, _ = self._last_place
-        if offset >= last_offset:
-            return last_position
+        if offset >= self._last_offset:
+            return self._last_position
         position = self._read_places.get(offset)  # of somebody who reads batch by batch
         if position is not None:
             return position
@@ -460,9 +459,8 @@ class FileSegment(Segment):
         """See :class:`~groupcoord.storage.segment.Segment`."""
         if offset >= self.next_offset:
             return None
-        last_offset, last_position, last_end_offset = self._last_place
-        if last_offset <= offset < last_end_offset:
-            return Place(last_position, self.size_bytes)
+        if offset == self._last_offset:  # of somebody who waits for what comes
+            return Place(self._last_position, self.size_bytes)
         position = self._read_places.get(offset)
         if position is not None:
             place = self._next_place(position, ahead_bytes)

@@ -98,10 +98,10 @@ class PartitionLog:
         compaction: who compacts it at the moment.
     """
 
-    failure: FailedLogError | None = None
     compaction: Compaction | None = None
 
     def __init__(self, memory: LogMemory) -> None:
+        self.failure: FailedLogError | None = None
         self.start_offset = 0
         self.end_offset = 0
         self.epochs = LeaderEpochs()

@@ -28,7 +28,7 @@ def commit(writer: PartitionWriter, *offsets: int) -> Append:
     """Begin an append of these offsets, one for each partition from 0 on; return it."""
     columns = OffsetColumns(tuple(range(len(offsets))), offsets, (-1,) * len(offsets))
     records = CommitRecords([CommittedTopic(CommitKind("group", "orders"), columns)])
-    writer.begin(records, WhenCommitted("group", len(records)), Reply("token", OffsetCommitResponse(())))
+    writer.begin(records, WhenCommitted("group", len(records)), (Reply("token", OffsetCommitResponse(())),))
     writer.check()
     return writer.in_flight[-1]
 

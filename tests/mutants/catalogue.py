@@ -287,7 +287,7 @@ MUTANTS = (
     Mutant(
         "the offsets of one commit share their place in the log",
         "offsets/cache.py",
-        "            log_offset += len(topic[1][1])\n",
+        "            log_offset += len(columns[0])\n",
         "",
     ),
     Mutant(

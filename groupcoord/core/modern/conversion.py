@@ -93,7 +93,7 @@ class Conversion(Generic[GroupT]):
             writing = Writing(written.group, group.waiting, group.overdue)
             group.waiting = []
         self._context.writings[group.group_id] = writing
-        self._context.writer.begin(records, written, *held)
+        self._context.writer.begin(records, written, held)
 
     # ------------------------------------------------------------ what the log says of it
 

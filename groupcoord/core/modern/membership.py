@@ -236,7 +236,7 @@ class ModernMembership(ABC, Generic[GroupT, DraftT]):
             self._creation.add(cast(Group, group), now_ms)
             self._context.has_modern_groups = True
         group.writing = draft
-        self._context.writer.begin(draft.records, self.WHEN_DRAFTED(group), *draft.held)
+        self._context.writer.begin(draft.records, self.WHEN_DRAFTED(group), draft.held)
 
     def on_durable(self, written: WhenDrafted, now_ms: int) -> None:
         """What was drafted is a fact."""

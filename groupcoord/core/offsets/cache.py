@@ -13,7 +13,6 @@ from groupcoord.core.records import (
     ZERO_UUID,
     CommitKind,
     CommitRecords,
-    CommittedTopic,
     OffsetCommitRecord,
     OffsetTombstone,
     TransactionMarker,
@@ -79,9 +78,8 @@ OffsetsOfGroup = dict[str, OffsetsOfTopic]
 """By topic and partition."""
 
 
-def put(of_topic: OffsetsOfTopic, topic: CommittedTopic, log_offset: int) -> None:
+def put(of_topic: OffsetsOfTopic, kind: CommitKind, columns: OffsetColumns, log_offset: int) -> None:
     """Put what a commit wrote from ``log_offset`` on in place of what was committed for the same partitions."""
-    kind, columns = topic
     indexes = columns[0]
     known = of_topic.get(indexes[0])
     if known is not None and known.columns[0] == indexes:  # as a rule a consumer commits what it committed before
@@ -189,13 +187,12 @@ class OffsetCache:
         of_group = self.committed.get(group_id)
         if of_group is None:
             of_group = self.committed[group_id] = {}
-        for topic in topics:
-            name = topic[0].topic
-            of_topic = of_group.get(name)
+        for kind, columns in topics:
+            of_topic = of_group.get(kind.topic)
             if of_topic is None:
-                of_topic = of_group[name] = {}
-            put(of_topic, topic, log_offset)
-            log_offset += len(topic[1][1])
+                of_topic = of_group[kind.topic] = {}
+            put(of_topic, kind, columns, log_offset)
+            log_offset += len(columns[0])
 
     def _put_aside(self, commit: CommitRecords, log_offset: int) -> None:
         for place, record in enumerate(commit):
@@ -243,7 +240,7 @@ class OffsetCache:
                     # From here on it is an offset like any other, as it would be in a compacted log without the marker.
                     kind, columns = topic_of_record(record)
                     kind = kind._replace(producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
-                    put(of_topic, CommittedTopic(kind, columns), log_offset)
+                    put(of_topic, kind, columns, log_offset)
 
     def _drop_open(self, producer_id: int, key: tuple[str, str, int]) -> None:
         group_id, topic, partition = key

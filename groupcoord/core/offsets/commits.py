@@ -163,7 +163,7 @@ class Commits:
         if group_id not in self._groups:
             self._create_group(group_id, now_ms)
         if count:
-            self._writer.begin(records, WhenCommitted(group_id, count), held)
+            self._writer.begin(records, WhenCommitted(group_id, count), (held,))
         else:
             self._effects.replies.append(held)
 
@@ -189,7 +189,7 @@ class Commits:
             request.producer_id, request.producer_epoch, request.committed, request.coordinator_epoch
         )
         held = Reply(token, CompleteTransactionResponse(ErrorCode.NONE))
-        self._writer.begin([marker], WhenWritten(), held)
+        self._writer.begin([marker], WhenWritten(), (held,))
 
     def delete(self, request: OffsetDelete, token: Token, now_ms: int) -> None:
         """Delete offsets of topics that the group does not subscribe to."""
@@ -213,7 +213,7 @@ class Commits:
             topics.append(TopicResult(name, ZERO_UUID, tuple(PartitionResult(index, result) for index in indexes)))
         response = OffsetDeleteResponse(ErrorCode.NONE, tuple(topics))
         if records:
-            self._writer.begin(records, WhenWritten(len(records)), Reply(token, response))
+            self._writer.begin(records, WhenWritten(len(records)), (Reply(token, response),))
         else:
             self._effects.reply(token, response)
 
