@@ -271,11 +271,10 @@ class NodeLog:
     def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int | None:
         """Append at once or with the next flush. See :meth:`groupcoord.LogStore.append`."""
         log = self._log
-        waiting = self._waiting.get(partition)
-        if not waiting and not self._leads(partition):
-            # While earlier ones wait, this one is refused in its turn.
+        if not self._leads(partition):
             log.refused(records)
             raise self._not_ours()
+        waiting = self._waiting.get(partition)
         now_ms = self._scheduler.time_ms
         durable_ms = log.durable_ms(now_ms)
         if durable_ms == now_ms and not waiting:
@@ -326,7 +325,7 @@ class NodeLog:
             if error is not None and error.outcome_unknown:
                 self._lose(partition, error)
                 break
-            # What follows from an answer may be written or refused at once, but not before what waits.
+            # What follows from an answer may be written at once, but not before what waits.
             _, ticket, records = waiting.popleft()
             if error is None:
                 self._answers.appended(ticket, self._log.write(partition, ticket, records))
