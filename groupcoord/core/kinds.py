@@ -147,21 +147,21 @@ class GroupKinds:
         return next((kind for kind in self.rows if not types.isdisjoint(kind.record_types)), self.rows[0])
 
 
-def as_classic_group(group: object) -> GroupMetadata | None:
+def as_classic_group(group: Group | None) -> GroupMetadata | None:
     """Return a group for those who look into classic ones; None if it is none."""
     return group if isinstance(group, GroupMetadata) else None
 
 
-def as_modern_group(group: object) -> ModernGroup[Any] | None:
+def as_modern_group(group: Group | None) -> ModernGroup[Any] | None:
     """Return a group whose state is in the log for those who look into these; None if it is none."""
     return group if isinstance(group, ModernGroup) else None
 
 
-def as_consumer_group(group: object) -> ConsumerGroup | None:
+def as_consumer_group(group: Group | ModernGroup[Any] | None) -> ConsumerGroup | None:
     """Return a group for those who look into consumer groups; None if it is none."""
     return group if isinstance(group, ConsumerGroup) else None
 
 
-def as_share_group(group: object) -> ShareGroup | None:
+def as_share_group(group: Group | None) -> ShareGroup | None:
     """Return a group for those who look into share groups; None if it is none."""
     return group if isinstance(group, ShareGroup) else None
