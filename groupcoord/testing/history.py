@@ -17,8 +17,7 @@ from groupcoord.core.messages import Request, Response
 from groupcoord.log_store import LogRecord
 from groupcoord.testing.consumers import ClassicConsumer, Consumer
 from groupcoord.testing.fleet import Sent
-from groupcoord.testing.kip848_consumers import Kip848Consumer
-from groupcoord.testing.modern_members import ShareMember, StreamsMember
+from groupcoord.testing.modern_members import Kip848Consumer, ShareMember, StreamsMember
 from groupcoord.testing.world import World
 
 __all__ = ["Exchange", "History", "histories"]

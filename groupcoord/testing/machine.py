@@ -39,8 +39,7 @@ from groupcoord.log_store import (
     close_store,
 )
 from groupcoord.testing.consumers import PARTITIONS, TOPIC, ClassicConsumer, Consumer
-from groupcoord.testing.kip848_consumers import Kip848Consumer
-from groupcoord.testing.modern_members import ShareMember, StreamsMember
+from groupcoord.testing.modern_members import Kip848Consumer, ShareMember, StreamsMember
 from groupcoord.testing.world import LOG_PARTITIONS, OTHER_TOPICS, World
 
 __all__ = ["CoordinatorMachine"]

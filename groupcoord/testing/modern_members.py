@@ -1,4 +1,4 @@
-"""Members of streams groups (KIP-1071) and of share groups (KIP-932) for tests: heartbeats, and what they hold."""
+"""Members for tests whose coordinator assigns: consumers (KIP-848), and members of streams and share groups."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ from attrs import define, evolve, field
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.messages import (
     LEAVE_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatResponse,
+    GroupToFetch,
     OffsetCommit,
+    OffsetFetch,
     OffsetToCommit,
     Request,
     Response,
@@ -22,33 +27,49 @@ from groupcoord.core.messages import (
     StreamsGroupHeartbeatResponse,
     Subtopology,
     TaskIds,
+    TopicPartitions,
     TopicToCommit,
     Topology,
 )
 from groupcoord.errors import ErrorCode
-from groupcoord.laws import errors_in, require
+from groupcoord.laws import check_member_sees_what_is_durable, errors_in, require
 from groupcoord.laws.modern_groups import check_holds_what_is_durable
 from groupcoord.testing.consumers import REBALANCE_TIMEOUT_MS, TOPIC, Consumer
-from groupcoord.testing.kip848_consumers import MUST_JOIN_AGAIN, SAYS_NOTHING_OF_MEMBERSHIP
 
 SUBTOPOLOGY_ID = "0"
 TOPICS = (TOPIC, "audit")
+MUST_JOIN_AGAIN = {
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.FENCED_MEMBER_EPOCH,
+    ErrorCode.GROUP_ID_NOT_FOUND,
+    ErrorCode.GROUP_MAX_SIZE_REACHED,
+    ErrorCode.UNRELEASED_INSTANCE_ID,
+}
+SAYS_NOTHING_OF_MEMBERSHIP = {
+    ErrorCode.STALE_MEMBER_EPOCH,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+}
+"""A commit can be refused with these, and the consumer goes on as it is."""
+
+Partitions = Mapping[UUID, tuple[int, ...]]
 
 
 @define(eq=False)
-class ModernMember(Consumer):
-    """A member whose coordinator says what it has: it sends heartbeats under an id of its own.
+class AssignedMember(Consumer):
+    """A member whose coordinator says what it has: it sends heartbeats.
 
     Attributes:
-        topics: what it reads.
+        brings_id: it makes its own member id (KIP-1082), as from version 1 of a consumer's heartbeat.
         epoch: the one last told; 0: it (re)joins.
     """
 
-    topics: tuple[str, ...] = field(default=TOPICS, kw_only=True)
+    brings_id: bool = field(default=True, kw_only=True)
     epoch: int = field(default=0, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
-        self.member_id = self.member_id or f"{self.name}-own-id"
+        if self.brings_id and not self.member_id:
+            self.member_id = f"{self.name}-own-id"
 
     @property
     def generation_id(self) -> int:
@@ -58,6 +79,199 @@ class ModernMember(Consumer):
     def commit_request(self, topics: tuple[TopicToCommit, ...]) -> OffsetCommit:
         """Return a commit in this member's name and epoch."""
         return OffsetCommit(self.group_id, topics, self.epoch, self.member_id, self.instance_id)
+
+    def restarted(self, **changes: Any) -> Self:
+        """Return the static member that takes this one's place, under another member id."""
+        name = f"{self.name}+"
+        member_id = f"{name}-own-id" if self.brings_id else ""
+        restarted = evolve(self, name=name, member_id=member_id, is_alive=True, is_waiting=False, **changes)
+        restarted.rejoin()
+        return restarted
+
+
+@define(eq=False)
+class Kip848Consumer(AssignedMember):
+    """A consumer of a consumer group (KIP-848): it says what has changed, and follows what it is told.
+
+    Attributes:
+        topics: the topics that it names.
+        regex: the expression that it subscribes to; empty if it has none.
+        rack_id: where it is; None if it doesn't say.
+        assignor: the one that it asks for; None if it asks for none.
+        rebalance_timeout_ms: how long it may take to give partitions back.
+        gives_back: so many partitions with each heartbeat; None: all at once, 0: none ever.
+        owned: the partitions that it has, by topic id.
+        assigned: those that it was told to have; it still has to give back what it owns besides.
+        told: those that the coordinator knows it to have; None: it has to say everything.
+        asked: topics and expression that it has told last.
+    """
+
+    topics: tuple[str, ...] = (TOPIC,)
+    regex: str = ""
+    rack_id: str | None = None
+    assignor: str | None = None
+    rebalance_timeout_ms: int = REBALANCE_TIMEOUT_MS
+    gives_back: int | None = None
+    owned: Partitions = field(factory=dict, kw_only=True)
+    assigned: Partitions = field(factory=dict, kw_only=True)
+    told: Partitions | None = field(default=None, kw_only=True)
+    asked: tuple[tuple[str, ...], str] | None = field(default=None, kw_only=True)
+    last_offset: int = field(default=0, kw_only=True)
+
+    # ------------------------------------------------------------ requests
+
+    def next_request(self, *, commits: bool = False) -> Request:
+        """Return its next heartbeat: in full where it doesn't know where it stands, else what has changed."""
+        if commits and self.epoch > 0 and self.owned:
+            return self.commit_request(self.offsets())
+        self._give_back()
+        if self.epoch == 0:
+            return self.join_request()
+        if self.told is None or self.asked != (self.topics, self.regex):
+            return self.full_heartbeat()
+        return self.heartbeat()
+
+    def join_request(self) -> ConsumerGroupHeartbeat:
+        """Return the request for a place in the group: all that it has to say, and epoch 0."""
+        return evolve(self.full_heartbeat(), member_epoch=0, topic_partitions=())
+
+    def full_heartbeat(self) -> ConsumerGroupHeartbeat:
+        """Return a heartbeat that says everything."""
+        self.asked = self.topics, self.regex
+        return evolve(
+            self.heartbeat(),
+            rack_id=self.rack_id,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            subscribed_topic_names=self.topics,
+            subscribed_topic_regex=self.regex,
+            server_assignor=self.assignor,
+            topic_partitions=listed(self.owned),
+        )
+
+    def heartbeat(self, epoch: int | None = None) -> ConsumerGroupHeartbeat:
+        """Return a heartbeat that names the partitions only if they are others than last time."""
+        return ConsumerGroupHeartbeat(
+            self.group_id,
+            self.member_id,
+            self.epoch if epoch is None else epoch,
+            instance_id=self.instance_id,
+            topic_partitions=None if self.owned == self.told else listed(self.owned),
+            client_id=self.name,
+            requires_member_id=self.brings_id,
+        )
+
+    def leave_request(self, *, for_good: bool = True) -> ConsumerGroupHeartbeat:
+        """Return the request of an orderly departure; a static member can leave for a while."""
+        epoch = LEAVE_GROUP_MEMBER_EPOCH if for_good else LEAVE_GROUP_STATIC_MEMBER_EPOCH
+        return ConsumerGroupHeartbeat(self.group_id, self.member_id, epoch, instance_id=self.instance_id)
+
+    def offsets(self) -> tuple[TopicToCommit, ...]:
+        """Return new offsets for all that it has."""
+        self.last_offset += 1
+        return tuple(
+            TopicToCommit(None, tuple(OffsetToCommit(index, self.last_offset) for index in indexes), topic_id)
+            for topic_id, indexes in self.owned.items()
+            if indexes
+        )
+
+    def fetch_request(self, epoch: int | None = None) -> OffsetFetch:
+        """Return a fetch of all offsets of the group, in this consumer's name and epoch."""
+        wanted = GroupToFetch(self.group_id, None, self.member_id, self.epoch if epoch is None else epoch)
+        return OffsetFetch((wanted,), uses_topic_ids=True)
+
+    # ------------------------------------------------------------ answers
+
+    def receive(self, response: Response | None) -> None:
+        """Take the answer of the last request; None: there will be none, and the next one says everything.
+
+        Raises:
+            LawBrokenError: it can't be the answer, such as an epoch that goes back.
+        """
+        self.is_waiting = False
+        match response:
+            case None:
+                self.told = None
+            case ConsumerGroupHeartbeatResponse(error_code=ErrorCode.NONE):
+                if response.member_epoch >= 0:
+                    self._follow(response)
+            case _:
+                for error_code in errors_in(response):
+                    self._react(error_code)
+
+    def _follow(self, response: ConsumerGroupHeartbeatResponse) -> None:
+        is_in = self.epoch > 0
+        require(
+            response.member_epoch >= max(self.epoch, 1) and bool(response.member_id),
+            "{} in epoch {} is told {!r}",
+            *(self.name, self.epoch, response),
+        )
+        require(
+            (not self.member_id or response.member_id == self.member_id) and (is_in or response.assignment is not None),
+            "{} has sent everything, and is told {!r}",
+            *(self.name, response),
+        )
+        self.member_id, self.epoch, self.phase = response.member_id or "", response.member_epoch, "stable"
+        self.told = self.owned
+        if response.assignment is not None:
+            self.assigned = {topic.topic_id: tuple(topic.partitions) for topic in response.assignment}
+            self._take_over()
+
+    def _take_over(self) -> None:
+        """Have what was assigned, and what is not given back yet."""
+        owned: dict[UUID, tuple[int, ...]] = dict(self.assigned)
+        for topic_id, indexes in self.owned.items() if self.gives_back is not None else ():
+            kept = owned.get(topic_id, ())
+            owned[topic_id] = (*kept, *(index for index in indexes if index not in kept))
+        self.owned = owned
+
+    def _give_back(self) -> None:
+        """Give some of that back which it is not to have any more."""
+        left = sum(map(len, self.owned.values())) if self.gives_back is None else self.gives_back
+        kept: dict[UUID, tuple[int, ...]] = {}
+        for topic_id, indexes in self.owned.items():
+            surplus = [index for index in indexes if index not in self.assigned.get(topic_id, ())]
+            gone, left = surplus[:left], left - len(surplus[:left])
+            kept[topic_id] = tuple(index for index in indexes if index not in gone)
+        self.owned = self.owned if kept == self.owned else {t: indexes for t, indexes in kept.items() if indexes}
+
+    def _react(self, error_code: ErrorCode) -> None:
+        if error_code in MUST_JOIN_AGAIN:
+            self.rejoin()
+        elif error_code is ErrorCode.FENCED_INSTANCE_ID:
+            self.is_alive = False
+        elif error_code is ErrorCode.INVALID_REGULAR_EXPRESSION:
+            self.regex, self.told = "", None
+        elif error_code not in SAYS_NOTHING_OF_MEMBERSHIP:
+            self.told = None
+
+    def check(self, coordinator: GroupCoordinator) -> None:
+        """Nobody else can be given what it has, and it was told no epoch that isn't durable."""
+        owned = [(topic_id, index) for topic_id, indexes in self.owned.items() for index in indexes]
+        check_member_sees_what_is_durable(coordinator, self.group_id, self.member_id, self.epoch, owned)
+
+    def rejoin(self) -> None:
+        """Give up what it owns; its next request is a join."""
+        self.phase, self.epoch, self.owned, self.assigned, self.told = "joining", 0, {}, {}, None
+
+    def behave(self) -> None:
+        """From now on it gives everything back at once."""
+        self.gives_back = None
+
+
+def listed(partitions: Partitions) -> tuple[TopicPartitions, ...]:
+    """Return partitions by topic as requests list them."""
+    return tuple(TopicPartitions(topic_id, indexes) for topic_id, indexes in partitions.items() if indexes)
+
+
+@define(eq=False)
+class ModernMember(AssignedMember):
+    """A member of a streams or share group.
+
+    Attributes:
+        topics: what it reads.
+    """
+
+    topics: tuple[str, ...] = field(default=TOPICS, kw_only=True)
 
     def receive(self, response: Response | None) -> None:
         """Take the answer of the last request; None: there will be none.
@@ -88,13 +302,6 @@ class ModernMember(Consumer):
 
     def lose_answer(self) -> None:
         """An answer was lost: nobody knows what the coordinator has heard."""
-
-    def restarted(self, **changes: Any) -> Self:
-        """Return the static member that takes this one's place, under another member id."""
-        name = f"{self.name}+"
-        restarted = evolve(self, name=name, member_id=f"{name}-own-id", is_alive=True, is_waiting=False, **changes)
-        restarted.rejoin()
-        return restarted
 
     def behave(self) -> None:
         """It does what it is told anyway."""

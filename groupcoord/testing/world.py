@@ -59,7 +59,7 @@ from groupcoord.log_store import LogRecord, LogStore, LogStoreError, MemoryLogSt
 from groupcoord.testing.consumers import PARTITIONS, TOPIC, ClassicConsumer, Consumer, decode_share
 from groupcoord.testing.faulty_store import Answer, FaultyLogStore
 from groupcoord.testing.fleet import Fleet, Sent
-from groupcoord.testing.kip848_consumers import Kip848Consumer
+from groupcoord.testing.modern_members import Kip848Consumer
 from groupcoord.testing.promises import PromisedOffsets
 from groupcoord.testing.topics import Topics, readable
 

@@ -67,7 +67,7 @@ from groupcoord.messages import (
     TxnOffsetCommit,
 )
 from groupcoord.testing.fleet import Sent
-from groupcoord.testing.kip848_consumers import Kip848Consumer
+from groupcoord.testing.modern_members import Kip848Consumer
 from groupcoord.testing.topics import Topics
 from tests.core.driver import Driver
 

@@ -56,7 +56,7 @@ from groupcoord.testing.asserting.report import report_on
 from groupcoord.testing.asserting.requests import RequestLog
 from groupcoord.testing.asserting.summaries import describe_answer, describe_request
 from groupcoord.testing.faults.words import APIS_BY_NAME
-from groupcoord.testing.kip848_consumers import Kip848Consumer
+from groupcoord.testing.modern_members import Kip848Consumer
 from groupcoord.wire import RequestHeader, WireResponse
 from groupcoord.wire.broker_messages import (
     CreatableTopic,

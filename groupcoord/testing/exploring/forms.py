@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 from groupcoord.core.fingerprints import Names
 from groupcoord.testing.consumers import ClassicConsumer, Consumer, decode_share
 from groupcoord.testing.exploring.scope import FAR_MS, Process
-from groupcoord.testing.kip848_consumers import Kip848Consumer
-from groupcoord.testing.modern_members import ShareMember, StreamsMember
+from groupcoord.testing.modern_members import Kip848Consumer, ShareMember, StreamsMember
 
 __all__ = ["Form", "Labels", "View", "consumer_of", "form_of", "renamed"]
 

@@ -28,8 +28,7 @@ from groupcoord.testing.consumers import TOPIC, ClassicConsumer, Consumer
 from groupcoord.testing.exploring.scope import Process, Scope
 from groupcoord.testing.exploring.words import HistoryError, Step, refusal
 from groupcoord.testing.fleet import Sent
-from groupcoord.testing.kip848_consumers import Kip848Consumer
-from groupcoord.testing.modern_members import ModernMember
+from groupcoord.testing.modern_members import Kip848Consumer, ModernMember
 from groupcoord.testing.topics import Topics
 from groupcoord.testing.world import World
 

@@ -49,7 +49,7 @@ from groupcoord.testing.exploring.scope import Scope
 from groupcoord.testing.exploring.stage import LOG_PARTITION, Law, MakeCoordinator, Stage
 from groupcoord.testing.exploring.words import Step
 from groupcoord.testing.fleet import Sent
-from groupcoord.testing.kip848_consumers import Kip848Consumer
+from groupcoord.testing.modern_members import Kip848Consumer
 
 KEPT_MAX = 60_000
 """So many states of coordinators are kept whole; older ones are made again of the one before when they are wanted."""

@@ -14,7 +14,7 @@ from groupcoord.messages import (
     TopicPartitions,
 )
 from groupcoord.testing.fleet import Sent
-from groupcoord.testing.kip848_consumers import Kip848Consumer
+from groupcoord.testing.modern_members import Kip848Consumer
 from tests.core.driver import Driver
 
 LONG_MS = 3_600_000

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.testing.consumers import ClassicConsumer
-from groupcoord.testing.kip848_consumers import Kip848Consumer
+from groupcoord.testing.modern_members import Kip848Consumer
 from groupcoord.testing.topics import Topics
 from tests.core.driver import Driver
 from tests.laws.event_laws import EventLaws
