@@ -31,13 +31,7 @@ from groupcoord.core.messages import (
 from groupcoord.errors import ErrorCode
 from groupcoord.laws import require
 from groupcoord.laws.modern_groups import check_members_are_served
-from groupcoord.log_store import (
-    LogStoreError,
-    NotEnoughReplicasError,
-    NotLeaderError,
-    RecordTooLargeError,
-    close_store,
-)
+from groupcoord.log_store import LogStoreError, NotEnoughReplicasError, NotLeaderError, RecordTooLargeError, close_store
 from groupcoord.testing.consumers import PARTITIONS, TOPIC, ClassicConsumer, Consumer
 from groupcoord.testing.modern_members import Kip848Consumer, ShareMember, StreamsMember
 from groupcoord.testing.world import LOG_PARTITIONS, OTHER_TOPICS, World

@@ -10,13 +10,8 @@ from collections.abc import Collection
 from groupcoord.core.consumer.classic_members import in_hash_order
 from groupcoord.core.consumer.draft import ConsumerDraft, Downgrade
 from groupcoord.core.consumer.environment import ConsumerGroupEnvironment
-from groupcoord.core.consumer.state import ConsumerMember, ConsumerState, group_tombstones
-from groupcoord.core.consumer_protocol import (
-    CONSUMER_PROTOCOL_TYPE,
-    Assignment,
-    TopicPartition,
-    encode_assignment,
-)
+from groupcoord.core.consumer.state import ConsumerMember, ConsumerState
+from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE, Assignment, TopicPartition, encode_assignment
 from groupcoord.core.events import Trigger
 from groupcoord.core.groups import check_group_size
 from groupcoord.core.java.hashing import hash_map_order, timeline_map_order
@@ -69,7 +64,7 @@ def downgrade(
     """
     state = draft.state
     # Kafka forgets all expressions that were known before, one that has just been forgotten once more.
-    records = group_tombstones(state, draft.base.resolved)
+    records = state.tombstones(draft.base.resolved)
     left = state.copy()
     left.epoch = draft.base.epoch  # the generation goes on from the last epoch that was written
     for member_id in gone:

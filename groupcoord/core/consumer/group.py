@@ -9,24 +9,19 @@ from uuid import UUID
 
 from groupcoord.config import Config
 from groupcoord.core.consumer.environment import ConsumerGroupEnvironment
-from groupcoord.core.consumer.state import ConsumerMember, ConsumerState, group_tombstones
+from groupcoord.core.consumer.state import ConsumerMember, ConsumerState
 from groupcoord.core.consumer.votes import preferred_assignor
 from groupcoord.core.groups import Group
 from groupcoord.core.messages import (
     DescribedConsumerGroup,
     DescribedConsumerMember,
     DescribedPartitions,
-    ListedGroup,
     MemberType,
     TopicToCommit,
 )
 from groupcoord.core.modern.committing import CommittingGroup
 from groupcoord.core.modern.group import BEFORE_ALL_APPENDS, described_partitions
-from groupcoord.core.records import Record
 from groupcoord.core.timers import TimerKind
-
-CONSUMER_GROUP_TYPE = "consumer"
-CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
 class ConsumerGroupState(Enum):
@@ -46,7 +41,7 @@ class ConsumerGroup(CommittingGroup[ConsumerState]):
         is_resolving: the host was asked to match regular expressions, and has not answered.
     """
 
-    TYPE = CONSUMER_GROUP_TYPE
+    TYPE = "consumer"
     STATE = ConsumerState
     SESSION = TimerKind.CONSUMER_SESSION
     REVOCATION = TimerKind.REVOCATION
@@ -92,10 +87,6 @@ class ConsumerGroup(CommittingGroup[ConsumerState]):
         pending = member.assignment.pending_revocation.get(topic.topic_id, {})
         return lambda partition: assigned.get(partition, pending.get(partition))
 
-    def listed(self) -> ListedGroup:
-        """Return the group as ListGroups shows it."""
-        return ListedGroup(self.group_id, CONSUMER_PROTOCOL_TYPE, self.group_state.value, CONSUMER_GROUP_TYPE)
-
     def described(self) -> DescribedConsumerGroup:
         """Return the group as ConsumerGroupDescribe shows it."""
         state = self.state
@@ -130,10 +121,6 @@ class ConsumerGroup(CommittingGroup[ConsumerState]):
 
     def _described_partitions(self, partitions: Iterable[tuple[UUID, int]]) -> tuple[DescribedPartitions, ...]:
         return described_partitions(partitions, self._environment.topics)
-
-    def tombstones(self) -> list[Record]:
-        """Return the tombstones of all that the log has of the group but its offsets, in Kafka's order."""
-        return list(group_tombstones(self.state))
 
     def max_size(self, config: Config) -> int:
         """Return ``group.consumer.max.size``."""

@@ -15,10 +15,8 @@ from groupcoord.core.consumer.membership import ConsumerMembership
 from groupcoord.core.context import Handler, HandlerContext
 from groupcoord.core.creation import Creation
 from groupcoord.core.effects import Outcome
-from groupcoord.core.groups import why_not_found
 from groupcoord.core.messages import (
     ConsumerGroupDescribe,
-    ConsumerGroupHeartbeat,
     DescribedConsumerGroup,
     Heartbeat,
     JoinGroup,
@@ -27,39 +25,30 @@ from groupcoord.core.messages import (
 )
 from groupcoord.core.modern.kind import ModernGroups
 from groupcoord.core.questions import ResolvedRegexes
-from groupcoord.core.replies import Token
-from groupcoord.errors import ErrorCode
 
 
 class ConsumerGroups(ModernGroups[ConsumerGroup]):
     """The row of consumer groups in the table of :mod:`~groupcoord.core.kinds`; what its parts are is said there."""
 
+    DESCRIBE = ConsumerGroupDescribe
+    DESCRIBED = DescribedConsumerGroup
+
     def __init__(
         self, context: HandlerContext, creation: Creation, environment: ConsumerGroupEnvironment, classic: ClassicGroups
     ) -> None:
         self._timers = ConsumerTimers(context.timers, environment)
-        conversion = ConsumerConversion(context, environment, self._timers, classic, self._convert)
+        conversion = ConsumerConversion(context, environment, self._timers, classic, self.convert)
         membership = ConsumerMembership(context, creation, environment, self._timers, conversion)
         super().__init__(context, environment, membership)
         classic_requests = ClassicRequests(context, environment, self._timers)
-        self.handlers: dict[type, Handler] = {ConsumerGroupHeartbeat: membership.heartbeat}
         self.guest_handlers: dict[type, Handler] = {
             JoinGroup: membership.join,
             SyncGroup: classic_requests.sync,
             Heartbeat: classic_requests.heartbeat,
             LeaveGroup: membership.leave,
         }
-        self.repeaters: dict[type, Callable[[Any, Token, int], bool]] = {ConsumerGroupHeartbeat: membership.beat_again}
         self.answers: dict[type, Callable[[Any, int], None]] = {ResolvedRegexes: membership.regexes_resolved}
-        self.descriptions: dict[type, Callable[[str], Any]] = {ConsumerGroupDescribe: self._describe}
         self.outcomes[WhenConsumerGroupConverted] = Outcome(conversion.on_durable, conversion.on_failure)
-
-    def _describe(self, group_id: str) -> DescribedConsumerGroup:
-        group = self._context.visible(group_id)
-        if isinstance(group, ConsumerGroup):
-            return group.described()
-        message = why_not_found(group, group_id, "consumer")
-        return DescribedConsumerGroup(group_id, ErrorCode.GROUP_ID_NOT_FOUND, message)
 
     def make_of_records(self, group_id: str) -> ConsumerGroup:
         """Make the group of what the log has of it, without its timers."""
@@ -73,7 +62,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup]):
         """Start every member's session, of the length that Kafka takes for all of the group after a load."""
         self._timers.revive(group, now_ms, uses_own_timeouts=False)
 
-    def _convert(self, group_id: str, now_ms: int) -> ConsumerGroup:
+    def convert(self, group_id: str, now_ms: int) -> ConsumerGroup:
         """Make the group of what the log has of it, of which it has just become one."""
         group = self.make_of_records(group_id)
         self._timers.revive(group, now_ms, uses_own_timeouts=True)

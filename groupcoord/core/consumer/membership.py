@@ -56,7 +56,6 @@ class ConsumerMembership(ModernMembership[ConsumerGroup, ConsumerDraft]):
     """Handles the consumer groups of one log partition: heartbeats, joins and leaves with the classic protocol."""
 
     GROUP = ConsumerGroup
-    NOUN = "consumer"
     DRAFT = ConsumerDraft
     WHEN_DRAFTED = WhenConsumerGroupDrafted
     HEARTBEAT = ConsumerGroupHeartbeat

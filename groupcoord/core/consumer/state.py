@@ -129,10 +129,6 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
     def _apply_partition_metadata(self, record: ConsumerGroupPartitionMetadataRecord) -> None:
         self.has_partition_metadata = True
 
-    def _apply_target(self, record: ConsumerGroupTargetAssignmentMemberRecord) -> None:
-        self._own("targets")
-        self.targets[record.member_id] = dict(record.topic_partitions)
-
     def _apply_regex(self, record: ConsumerGroupRegularExpressionRecord) -> None:
         self.seen_subscriptions = self.last_seen_subscriptions()
         self.resolved[record.regular_expression] = record
@@ -143,6 +139,27 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
     def _forget_regex(self, regular_expression: str) -> None:
         self.seen_subscriptions = self.last_seen_subscriptions()
         self.resolved.pop(regular_expression, None)
+
+    def tombstones(self, regexes: Iterable[str] | None = None) -> list[GroupTombstone]:
+        """Return the tombstones of all that the log may have of a group but its offsets, in Kafka's order.
+
+        Args:
+            regexes: the regular expressions of which the log knows what matches them; None for those of this state.
+        """
+        regexes = self.resolved if regexes is None else regexes
+        keys = [
+            *(ConsumerGroupCurrentMemberAssignmentRecord.key_of(member_id) for member_id in self.members),
+            *(
+                ConsumerGroupTargetAssignmentMemberRecord.key_of(member_id)
+                for member_id in {**self.members, **self.targets}
+            ),
+            ConsumerGroupTargetAssignmentMetadataRecord.key,
+            *(ConsumerGroupMemberMetadataRecord.key_of(member_id) for member_id in self.members),
+            *(ConsumerGroupRegularExpressionRecord.key_of(regex) for regex in regexes),
+            ConsumerGroupPartitionMetadataRecord.key,  # an older broker may have written one, so Kafka makes sure
+            ConsumerGroupMetadataRecord.key,
+        ]
+        return [GroupTombstone(self.group_id, key) for key in keys]
 
     # ------------------------------------------------------------ what follows from them
 
@@ -277,29 +294,6 @@ def _topics_of(partitions: PartitionEpochs) -> tuple[AssignedTopicPartitions, ..
         AssignedTopicPartitions(topic_id, tuple(epochs), tuple(epochs.values()))
         for topic_id, epochs in partitions.items()
     )
-
-
-def group_tombstones(state: ConsumerState, regexes: Iterable[str] | None = None) -> list[GroupTombstone]:
-    """Return the tombstones of all that the log may have of a group but its offsets, in Kafka's order.
-
-    Args:
-        state: the group.
-        regexes: the regular expressions of which the log knows what matches them; None for those of ``state``.
-    """
-    regexes = state.resolved if regexes is None else regexes
-    keys = [
-        *(ConsumerGroupCurrentMemberAssignmentRecord.key_of(member_id) for member_id in state.members),
-        *(
-            ConsumerGroupTargetAssignmentMemberRecord.key_of(member_id)
-            for member_id in {**state.members, **state.targets}
-        ),
-        ConsumerGroupTargetAssignmentMetadataRecord.key,
-        *(ConsumerGroupMemberMetadataRecord.key_of(member_id) for member_id in state.members),
-        *(ConsumerGroupRegularExpressionRecord.key_of(regex) for regex in regexes),
-        ConsumerGroupPartitionMetadataRecord.key,  # an older broker may have written one, so Kafka makes sure
-        ConsumerGroupMetadataRecord.key,
-    ]
-    return [GroupTombstone(state.group_id, key) for key in keys]
 
 
 ConsumerState.APPLY = {

@@ -11,7 +11,7 @@ from uuid import UUID
 from attrs import frozen
 
 from groupcoord.core.hard_state import RecordsOfGroup
-from groupcoord.core.messages import DescribedPartitions
+from groupcoord.core.messages import DescribedPartitions, ListedGroup
 from groupcoord.core.modern.draft import Draft, StateT
 from groupcoord.core.modern.environment import GroupEnvironment, MemberSettings
 from groupcoord.core.modern.known_topics import KnownTopics
@@ -172,9 +172,13 @@ class ModernGroup(ABC, Generic[StateT]):
         if any(map(self.newest_state.has_subscribers, names)):
             self.is_topics_look_due = True
 
-    @abstractmethod
     def tombstones(self) -> list[Record]:
         """Return the tombstones of all that the log has of the group but its offsets, in Kafka's order."""
+        return list(self.state.tombstones())
+
+    def listed(self) -> ListedGroup:
+        """Return the group as ListGroups shows it: these kinds are called like the protocols that they speak."""
+        return ListedGroup(self.group_id, self.TYPE, self.group_state.value, self.TYPE)
 
     def end(self, now_ms: int) -> None:
         """The group is gone from this coordinator."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, Generic
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Generic
 from uuid import UUID
 
 from groupcoord.core.administration import Deletion
-from groupcoord.core.context import HandlerContext
+from groupcoord.core.context import Handler, HandlerContext
 from groupcoord.core.effects import Continuation, Outcome
-from groupcoord.core.groups import Group
+from groupcoord.core.groups import Group, why_not_found
 from groupcoord.core.modern.environment import GroupEnvironment
 from groupcoord.core.modern.member_timers import GroupT
 from groupcoord.core.modern.membership import ModernMembership
@@ -29,6 +29,11 @@ class ModernGroups(ABC, Generic[GroupT]):
         membership: handles their requests.
     """
 
+    DESCRIBE: ClassVar[type]
+    """The request that describes groups of this kind."""
+    DESCRIBED: ClassVar[Callable[..., Any]]
+    """Makes the description of a group that isn't there."""
+
     places: Sequence[tuple[object, tuple[str, ...]]] = ()
 
     def __init__(
@@ -46,6 +51,20 @@ class ModernGroups(ABC, Generic[GroupT]):
             membership.WHEN_DRAFTED: Outcome(membership.on_durable, membership.on_failure, membership.on_overdue),
         }
         self.begin_rebalance = membership.begin_rebalance
+        self.handlers: dict[type, Handler] = {membership.HEARTBEAT: membership.heartbeat}
+        self.repeaters: dict[type, Callable[[Any, Token, int], bool]] = {membership.HEARTBEAT: membership.beat_again}
+        self.descriptions: dict[type, Callable[[str], Any]] = {self.DESCRIBE: self._describe}
+
+    def _describe(self, group_id: str) -> Any:
+        group: Any = self._context.visible(group_id)
+        if type(group) is self.group_class:
+            return self.described(group)
+        message = why_not_found(group, group_id, self.group_class.TYPE)
+        return self.DESCRIBED(group_id, ErrorCode.GROUP_ID_NOT_FOUND, message)
+
+    def described(self, group: Any) -> Any:
+        """Return a group as administrators see it."""
+        return group.described()
 
     def load(self, group_id: str, now_ms: int) -> None:
         """A load is over: make the group of what the log has of it."""
@@ -78,6 +97,12 @@ class ModernGroups(ABC, Generic[GroupT]):
     def forget_elsewhere(self, group: Group, deletion: Deletion, now_ms: int) -> bool:
         """Return False: all that there is of a group is in the log."""
         return False
+
+    def convert(self, group_id: str, now_ms: int) -> GroupT:
+        """Make the group of what the log has of it, of which it has just become one."""
+        group = self.make_of_records(group_id)
+        self.revive(group, now_ms)
+        return group
 
     @abstractmethod
     def revive(self, group: GroupT, now_ms: int) -> None:

@@ -53,7 +53,7 @@ class WhenDrafted(Continuation):
 class ModernMembership(ABC, Generic[GroupT, DraftT]):
     """Handles heartbeats and other requests that may write, of the groups of one kind of one log partition.
 
-    A kind has a noun, and names the classes of its groups, drafts and continuations, that of its heartbeats, what a
+    A kind names the classes of its groups, drafts and continuations, that of its heartbeats, what a
     request is answered that is refused, and why a member is gone for whom a timer of each kind has fired. It gives by
     request a function that judges it (:attr:`judges`), and overrides what is its own: :meth:`remove_members`,
     :meth:`steady_until_ms`, and as far as it has more than that, :meth:`meet_no_group`, :meth:`take_answer`,
@@ -64,7 +64,6 @@ class ModernMembership(ABC, Generic[GroupT, DraftT]):
     """
 
     GROUP: ClassVar[type[Any]]
-    NOUN: ClassVar[str]
     DRAFT: ClassVar[type[Any]]
     WHEN_DRAFTED: ClassVar[type[WhenDrafted]]
     HEARTBEAT: ClassVar[type[Any]]
@@ -217,9 +216,9 @@ class ModernMembership(ABC, Generic[GroupT, DraftT]):
         """Tell a client that there is no group of this kind."""
         group_id = request.group_id
         group = self._context.groups.get(group_id)
-        message = why_not_found(group, group_id, self.NOUN)
+        message = why_not_found(group, group_id, self.GROUP.TYPE)
         if group is None and isinstance(request, self.HEARTBEAT):
-            message = f"{self.NOUN.capitalize()} group {group_id} not found."
+            message = f"{self.GROUP.TYPE.capitalize()} group {group_id} not found."
         self.refuse(request, token, RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, message))
 
     def refuse(self, request: GroupRequest[Any], token: Token, error: RefusedError) -> None:

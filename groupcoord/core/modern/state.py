@@ -183,6 +183,10 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
     def _forget_target_epoch(self, _: str) -> None:
         self.assignment_epoch, self.assignment_timestamp_ms = FIRST_EPOCH, 0
 
+    def _apply_target(self, record: Any) -> None:
+        self._own("targets")
+        self.targets[record.member_id] = self._target_of(record)
+
     def _forget_target(self, member_id: str) -> None:
         self._own("targets")
         self.targets.pop(member_id, None)
@@ -212,9 +216,17 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
     def no_metadata(self, member_id: str) -> Any:
         """Stand in for a member's record of what it told that is not there, or not yet."""
 
+    def _target_of(self, record: Any) -> Any:
+        """Return what a member is to have by its record."""
+        return dict(record.topic_partitions)
+
     @abstractmethod
     def _assignment_of(self, record: Any) -> Any:
         """Return what a member has by its record."""
+
+    @abstractmethod
+    def tombstones(self) -> list[GroupTombstone]:
+        """Return the tombstones of all that the log may have of the group but its offsets, in Kafka's order."""
 
     def member_tombstones(self, member_id: str) -> list[GroupTombstone]:
         """Return the tombstones of a member's records, in Kafka's order."""

@@ -11,22 +11,18 @@ from groupcoord.core.messages import (
     DescribedShareGroup,
     DescribedShareMember,
     GroupToFetch,
-    ListedGroup,
     OffsetCommit,
     TopicToCommit,
     TxnOffsetCommit,
 )
 from groupcoord.core.modern.group import BEFORE_ALL_APPENDS, ModernGroup
-from groupcoord.core.records import CommitKind, Record
+from groupcoord.core.records import CommitKind
 from groupcoord.core.replies import Reply, Token
 from groupcoord.core.share.draft import StateChange
 from groupcoord.core.share.environment import ShareGroupEnvironment
-from groupcoord.core.share.state import ShareState, group_tombstones
+from groupcoord.core.share.state import ShareState
 from groupcoord.core.timers import TimerKind, TimerQueue
 from groupcoord.errors import ErrorCode
-
-SHARE_GROUP_TYPE = "share"
-SHARE_PROTOCOL_TYPE = "share"
 
 
 class ShareGroupState(Enum):
@@ -45,7 +41,7 @@ class ShareGroup(ModernGroup[ShareState]):
         state_partitions_ms: when it was last written, or loaded, for which partitions there are states.
     """
 
-    TYPE = SHARE_GROUP_TYPE
+    TYPE = "share"
     STATE = ShareState
     SESSION = TimerKind.SHARE_SESSION
     MEMBER_TIMERS = (TimerKind.SHARE_SESSION,)
@@ -106,10 +102,6 @@ class ShareGroup(ModernGroup[ShareState]):
 
     # ------------------------------------------------------------ administration
 
-    def listed(self) -> ListedGroup:
-        """Return the group as ListGroups shows it."""
-        return ListedGroup(self.group_id, SHARE_PROTOCOL_TYPE, self.group_state.value, SHARE_GROUP_TYPE)
-
     def described(self) -> DescribedShareGroup:
         """Return the group as ShareGroupDescribe shows it."""
         state, topics = self.state, self._environment.topics
@@ -141,10 +133,6 @@ class ShareGroup(ModernGroup[ShareState]):
                 ]
             ),
         )
-
-    def tombstones(self) -> list[Record]:
-        """Return the tombstones of all that the log has of the group, in Kafka's order."""
-        return list(group_tombstones(self.state))
 
     def refuse_waiting(self, error_code: ErrorCode, *, names_members: bool = True) -> list[Reply]:
         """Return the refusals of requests that wait for the share coordinator."""

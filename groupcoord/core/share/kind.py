@@ -10,7 +10,7 @@ from groupcoord.core.administration import Deletion
 from groupcoord.core.classic.membership import allows_session_timeout
 from groupcoord.core.context import Handler, HandlerContext
 from groupcoord.core.creation import Creation
-from groupcoord.core.groups import Group, why_not_found
+from groupcoord.core.groups import Group
 from groupcoord.core.messages import (
     AlterShareGroupOffsets,
     DeleteShareGroupOffsets,
@@ -18,7 +18,6 @@ from groupcoord.core.messages import (
     JoinGroup,
     JoinGroupResponse,
     ShareGroupDescribe,
-    ShareGroupHeartbeat,
 )
 from groupcoord.core.messages.share_groups import DescribeOneShareGroup
 from groupcoord.core.modern.kind import ModernGroups
@@ -41,6 +40,9 @@ class ShareGroups(ModernGroups[ShareGroup]):
         offsets: tells where groups stand.
     """
 
+    DESCRIBE = ShareGroupDescribe
+    DESCRIBED = DescribedShareGroup
+
     def __init__(self, context: HandlerContext, creation: Creation, environment: ShareGroupEnvironment) -> None:
         self._timers = MemberTimers[ShareGroup, ShareMember](context.timers, environment)
         self.offsets = ShareOffsets(context, environment)
@@ -48,8 +50,7 @@ class ShareGroups(ModernGroups[ShareGroup]):
         super().__init__(context, environment, membership)
         self.places = ((self.offsets, ("waiting",)),)
         self.outcomes[WhenTopicForgotten] = membership.outcome_for_each()
-        self.handlers: dict[type, Handler] = {
-            ShareGroupHeartbeat: membership.heartbeat,
+        self.handlers |= {
             AlterShareGroupOffsets: membership.alter_offsets,
             DeleteShareGroupOffsets: membership.delete_offsets,
             DescribeOneShareGroup: self.offsets.describe,
@@ -58,24 +59,15 @@ class ShareGroups(ModernGroups[ShareGroup]):
             JoinGroup: self._refuse_join,
             **Strangers(context).handlers,
         }
-        self.repeaters: dict[type, Callable[[Any, Token, int], bool]] = {ShareGroupHeartbeat: membership.beat_again}
         self.answers: dict[type, Callable[[Any, int], None]] = {
             ShareCoordinatorAnswered: self._share_coordinator_answered
         }
-        self.descriptions: dict[type, Callable[[str], Any]] = {ShareGroupDescribe: self._describe}
 
     def _share_coordinator_answered(self, answer: ShareCoordinatorAnswered, now_ms: int) -> None:
         if isinstance(answer.question.purpose, OffsetsToDescribe):
             self.offsets.answered(answer, now_ms)
         else:
             self._membership.share_coordinator_answered(answer, now_ms)
-
-    def _describe(self, group_id: str) -> DescribedShareGroup:
-        group = self._context.visible(group_id)
-        if isinstance(group, ShareGroup):
-            return group.described()
-        message = why_not_found(group, group_id, "share")
-        return DescribedShareGroup(group_id, ErrorCode.GROUP_ID_NOT_FOUND, message)
 
     def revive(self, group: ShareGroup, now_ms: int) -> None:
         """Start every member's session. What was asked of the share coordinator counts as asked now."""

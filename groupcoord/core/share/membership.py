@@ -96,7 +96,6 @@ class ShareMembership(ModernMembership[ShareGroup, ShareDraft]):
     """Handles the share groups of one log partition, as far as something may be written for them."""
 
     GROUP = ShareGroup
-    NOUN = "share"
     DRAFT = ShareDraft
     WHEN_DRAFTED = WhenShareGroupDrafted
     HEARTBEAT = ShareGroupHeartbeat

@@ -89,15 +89,23 @@ class ShareState(ModernGroupState[ShareMember, Partitions]):
 
     # ------------------------------------------------------------ records
 
-    def _apply_target(self, record: ShareGroupTargetAssignmentMemberRecord) -> None:
-        self._own("targets")
-        self.targets[record.member_id] = dict(record.topic_partitions)
-
     def _apply_state_partitions(self, record: ShareGroupStatePartitionMetadataRecord) -> None:
         self.state_partitions = StatePartitions.of(record)
 
     def _forget_state_partitions(self, _: str) -> None:
         self.state_partitions = NO_STATE_PARTITIONS
+
+    def tombstones(self) -> list[GroupTombstone]:
+        """Return the tombstones of all that the log may have of a group, in Kafka's order."""
+        keys = (
+            ShareGroupTargetAssignmentMetadataRecord.key,
+            ShareGroupStatePartitionMetadataRecord.key,
+            ShareGroupMetadataRecord.key,
+        )
+        return [
+            *chain.from_iterable(map(self.member_tombstones, {**self.members, **self.targets})),
+            *(GroupTombstone(self.group_id, key) for key in keys),
+        ]
 
     # ------------------------------------------------------------ what follows from them
 
@@ -155,19 +163,6 @@ def assignment_record(
         STABLE,
         assignment.by_topic(),
     )
-
-
-def group_tombstones(state: ShareState) -> list[GroupTombstone]:
-    """Return the tombstones of all that the log may have of a group, in Kafka's order."""
-    keys = (
-        ShareGroupTargetAssignmentMetadataRecord.key,
-        ShareGroupStatePartitionMetadataRecord.key,
-        ShareGroupMetadataRecord.key,
-    )
-    return [
-        *chain.from_iterable(map(state.member_tombstones, {**state.members, **state.targets})),
-        *(GroupTombstone(state.group_id, key) for key in keys),
-    ]
 
 
 ShareState.APPLY = {

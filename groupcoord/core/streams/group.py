@@ -12,29 +12,18 @@ from groupcoord.core.messages import (
     DescribedSubtopology,
     DescribedTasks,
     DescribedTopology,
-    ListedGroup,
     TaskOffset,
     TopicToCommit,
 )
 from groupcoord.core.modern.committing import CommittingGroup
 from groupcoord.core.modern.group import BEFORE_ALL_APPENDS
-from groupcoord.core.records import Record
 from groupcoord.core.streams.assignors import MemberTasks
 from groupcoord.core.streams.environment import StreamsGroupEnvironment
 from groupcoord.core.streams.memory import MemberOffsets, StreamsMemory
 from groupcoord.core.streams.reconciliation import HeldTasks
 from groupcoord.core.streams.records import Subtopology, TopicInfo
-from groupcoord.core.streams.state import (
-    StreamsMember,
-    StreamsState,
-    group_tombstones,
-    task_ids,
-    walk_tasks,
-)
+from groupcoord.core.streams.state import StreamsMember, StreamsState, task_ids, walk_tasks
 from groupcoord.core.timers import TimerKind
-
-STREAMS_GROUP_TYPE = "streams"
-STREAMS_PROTOCOL_TYPE = "streams"
 
 
 class StreamsGroupState(Enum):
@@ -55,7 +44,7 @@ class StreamsGroup(CommittingGroup[StreamsState]):
         memory: what it knows that a restart forgets.
     """
 
-    TYPE = STREAMS_GROUP_TYPE
+    TYPE = "streams"
     STATE = StreamsState
     SESSION = TimerKind.STREAMS_SESSION
     REVOCATION = TimerKind.TASK_REVOCATION
@@ -109,10 +98,6 @@ class StreamsGroup(CommittingGroup[StreamsState]):
 
     # ------------------------------------------------------------ administration
 
-    def listed(self) -> ListedGroup:
-        """Return the group as ListGroups shows it."""
-        return ListedGroup(self.group_id, STREAMS_PROTOCOL_TYPE, self.group_state.value, STREAMS_GROUP_TYPE)
-
     def described(self, last_durable: int) -> DescribedStreamsGroup:
         """Return the group as StreamsGroupDescribe shows it, when this append is the last durable one."""
         state = self.state
@@ -161,10 +146,6 @@ class StreamsGroup(CommittingGroup[StreamsState]):
                 task_ids(walk_tasks(target.warmup)),
             ),
         )
-
-    def tombstones(self) -> list[Record]:
-        """Return the tombstones of all that the log has of the group but its offsets, in Kafka's order."""
-        return list(group_tombstones(self.state))
 
     def max_size(self, config: Config) -> int:
         """Return ``group.streams.max.size``."""

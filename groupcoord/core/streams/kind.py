@@ -9,62 +9,45 @@ from groupcoord.core.classic.kind import ClassicGroups
 from groupcoord.core.context import Handler, HandlerContext
 from groupcoord.core.creation import Creation
 from groupcoord.core.effects import Outcome
-from groupcoord.core.groups import why_not_found
-from groupcoord.core.messages import (
-    DescribedStreamsGroup,
-    JoinGroup,
-    StreamsGroupDescribe,
-    StreamsGroupHeartbeat,
-)
+from groupcoord.core.messages import DescribedStreamsGroup, JoinGroup, StreamsGroupDescribe
 from groupcoord.core.modern.kind import ModernGroups
 from groupcoord.core.modern.strangers import Strangers
 from groupcoord.core.questions import InternalTopicsCreated
-from groupcoord.core.replies import Token
 from groupcoord.core.streams.conversion import StreamsConversion, WhenStreamsGroupConverted
 from groupcoord.core.streams.environment import StreamsGroupEnvironment
 from groupcoord.core.streams.group import StreamsGroup
 from groupcoord.core.streams.member_timers import StreamsTimers
 from groupcoord.core.streams.membership import StreamsMembership
 from groupcoord.core.timers import TimerKind
-from groupcoord.errors import ErrorCode
 
 
 class StreamsGroups(ModernGroups[StreamsGroup]):
     """The row of streams groups in the table of :mod:`~groupcoord.core.kinds`; what its parts are is said there."""
 
+    DESCRIBE = StreamsGroupDescribe
+    DESCRIBED = DescribedStreamsGroup
+
     def __init__(
         self, context: HandlerContext, creation: Creation, environment: StreamsGroupEnvironment, classic: ClassicGroups
     ) -> None:
         self._timers = StreamsTimers(context.timers, environment)
-        conversion = StreamsConversion(context, self._timers, classic, self._convert)
+        conversion = StreamsConversion(context, self._timers, classic, self.convert)
         membership = StreamsMembership(context, creation, environment, self._timers, conversion)
         super().__init__(context, environment, membership)
         self.timers[TimerKind.ASSIGNMENT_DELAY] = membership.on_timer
-        self.handlers: dict[type, Handler] = {StreamsGroupHeartbeat: membership.heartbeat}
         self.guest_handlers: dict[type, Handler] = {
             JoinGroup: membership.join,
             **Strangers(context).handlers,
         }
-        self.repeaters: dict[type, Callable[[Any, Token, int], bool]] = {StreamsGroupHeartbeat: membership.beat_again}
         self.answers: dict[type, Callable[[Any, int], None]] = {
             InternalTopicsCreated: membership.internal_topics_created
         }
-        self.descriptions: dict[type, Callable[[str], Any]] = {StreamsGroupDescribe: self._describe}
         self.outcomes[WhenStreamsGroupConverted] = Outcome(conversion.on_durable, conversion.on_failure)
 
-    def _describe(self, group_id: str) -> DescribedStreamsGroup:
-        group = self._context.visible(group_id)
-        if isinstance(group, StreamsGroup):
-            return group.described(self._context.writer.last_durable)
-        message = why_not_found(group, group_id, "streams")
-        return DescribedStreamsGroup(group_id, ErrorCode.GROUP_ID_NOT_FOUND, message)
+    def described(self, group: StreamsGroup) -> DescribedStreamsGroup:
+        """Return a group as administrators see it."""
+        return group.described(self._context.writer.last_durable)
 
     def revive(self, group: StreamsGroup, now_ms: int) -> None:
         """Start every member's session, and the time of those that have to give tasks back."""
         self._timers.revive(group, now_ms)
-
-    def _convert(self, group_id: str, now_ms: int) -> StreamsGroup:
-        """Make the group of what the log has of it, of which it has just become one."""
-        group = self.make_of_records(group_id)
-        self._timers.revive(group, now_ms)
-        return group

@@ -49,7 +49,6 @@ class StreamsMembership(ModernMembership[StreamsGroup, StreamsDraft]):
     """Handles the streams groups of one log partition."""
 
     GROUP = StreamsGroup
-    NOUN = "streams"
     DRAFT = StreamsDraft
     WHEN_DRAFTED = WhenStreamsGroupDrafted
     HEARTBEAT = StreamsGroupHeartbeat

@@ -119,9 +119,8 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
         self.assignment_configs = ()
         self.described_topology_epochs = (NO_TOPOLOGY_EPOCH, NO_TOPOLOGY_EPOCH)
 
-    def _apply_target(self, record: StreamsGroupTargetAssignmentMemberRecord) -> None:
-        self._own("targets")
-        self.targets[record.member_id] = MemberTasks(
+    def _target_of(self, record: StreamsGroupTargetAssignmentMemberRecord) -> MemberTasks:
+        return MemberTasks(
             _tasks_of(record.active_tasks), _tasks_of(record.standby_tasks), _tasks_of(record.warmup_tasks)
         )
 
@@ -130,6 +129,21 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
 
     def _forget_topology(self, _: str) -> None:
         self.topology = None
+
+    def tombstones(self) -> list[GroupTombstone]:
+        """Return the tombstones of all that the log may have of a group but its offsets, in Kafka's order.
+
+        That of the topology comes last, after the group's own.
+        """
+        keys = [
+            *(StreamsGroupCurrentMemberAssignmentRecord.key_of(member_id) for member_id in self.members),
+            *(StreamsGroupTargetAssignmentMemberRecord.key_of(member_id) for member_id in self.targets),
+            StreamsGroupTargetAssignmentMetadataRecord.key,
+            *(StreamsGroupMemberMetadataRecord.key_of(member_id) for member_id in self.members),
+            StreamsGroupMetadataRecord.key,
+            StreamsGroupTopologyRecord.key,
+        ]
+        return [GroupTombstone(self.group_id, key) for key in keys]
 
     # ------------------------------------------------------------ what follows from them
 
@@ -342,22 +356,6 @@ def is_empty_between(members: Iterable[str], records: Iterable[Record]) -> bool:
             if not left:
                 return True
     return False
-
-
-def group_tombstones(state: StreamsState) -> list[GroupTombstone]:
-    """Return the tombstones of all that the log may have of a group but its offsets, in Kafka's order.
-
-    That of the topology comes last, after the group's own.
-    """
-    keys = [
-        *(StreamsGroupCurrentMemberAssignmentRecord.key_of(member_id) for member_id in state.members),
-        *(StreamsGroupTargetAssignmentMemberRecord.key_of(member_id) for member_id in state.targets),
-        StreamsGroupTargetAssignmentMetadataRecord.key,
-        *(StreamsGroupMemberMetadataRecord.key_of(member_id) for member_id in state.members),
-        StreamsGroupMetadataRecord.key,
-        StreamsGroupTopologyRecord.key,
-    ]
-    return [GroupTombstone(state.group_id, key) for key in keys]
 
 
 StreamsState.APPLY = {

@@ -25,7 +25,7 @@ from groupcoord.core.consumer.records import (
     ConsumerGroupTargetAssignmentMetadataRecord,
     TopicPartitions,
 )
-from groupcoord.core.consumer.state import ConsumerState, group_tombstones
+from groupcoord.core.consumer.state import ConsumerState
 from groupcoord.core.modern.state import FIRST_EPOCH
 from groupcoord.core.record_keys import RecordKey
 from groupcoord.core.records import GroupTombstone
@@ -184,11 +184,11 @@ def test_a_copy_changes_alone(entries: list[Entry], more: list[Entry]) -> None:
     state, twin = applied(entries), applied(entries)
     copy = state.copy()
     assert copy.facts() == twin.facts()
-    for entry in [*group_tombstones(state), *more]:
+    for entry in [*state.tombstones(), *more]:
         copy.apply(entry)
     assert state.facts() == twin.facts()
     after = copy.copy()
-    for entry in group_tombstones(state):
+    for entry in state.tombstones():
         state.apply(entry)
     assert copy.facts() == after.facts()
 
@@ -212,7 +212,7 @@ def test_what_follows_from_the_members(entries: list[Entry]) -> None:
 @given(histories())
 def test_the_tombstones_of_a_group_leave_nothing(entries: list[Entry]) -> None:
     """After them the state is that of a group that never was, and no record is left in the log."""
-    tombstones: list[Entry] = list(group_tombstones(applied(entries)))
+    tombstones: list[Entry] = list(applied(entries).tombstones())
     assert applied([*entries, *tombstones]).facts() == ConsumerState(GROUP).facts()
     assert left([*entries, *tombstones]) == []
 
@@ -229,7 +229,7 @@ def test_a_copy_is_changed_apart(changes_copy: bool) -> None:
     state = applied(entries)
     copy = state.copy()
     changed, other = (copy, state) if changes_copy else (state, copy)
-    for tombstone in group_tombstones(changed):
+    for tombstone in changed.tombstones():
         changed.apply(tombstone)
 
     assert changed.facts() == ConsumerState(GROUP).facts()
@@ -239,7 +239,7 @@ def test_a_copy_is_changed_apart(changes_copy: bool) -> None:
 def test_the_tombstones_that_kafka_always_writes() -> None:
     """Of a member's target also if there is none, and of the topics that older brokers wrote."""
     member = ConsumerGroupMemberMetadataRecord(GROUP, "a", None, None, "client", "/127.0.0.1")
-    assert [tombstone.key for tombstone in group_tombstones(applied([member]))] == [
+    assert [tombstone.key for tombstone in applied([member]).tombstones()] == [
         (8, "a"),
         (7, "a"),
         (6, ""),

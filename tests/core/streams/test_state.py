@@ -19,12 +19,7 @@ from groupcoord.core.streams.records import (
     Subtopology,
     TaskIds,
 )
-from groupcoord.core.streams.state import (
-    StreamsState,
-    assignment_of,
-    assignment_record,
-    group_tombstones,
-)
+from groupcoord.core.streams.state import StreamsState, assignment_of, assignment_record
 
 MEMBER = StreamsGroupMemberMetadataRecord("g", "m", "i", None, "c", "/h", 1_000, 0, "p")
 ASSIGNMENT = TaskAssignment(
@@ -75,7 +70,7 @@ def test_records_are_facts() -> None:
 def test_tombstones_leave_nothing_in_any_order() -> None:
     """Whatever comes first of a group's tombstones, at the end nothing is known."""
     empty = StreamsState("g").facts()
-    tombstones = group_tombstones(StreamsState.of("g", RECORDS))
+    tombstones = StreamsState.of("g", RECORDS).tombstones()
     assert [tombstone.key[0] for tombstone in tombstones] == [22, 21, 20, 19, 17, 23]
     for order in permutations(tombstones):
         state = StreamsState.of("g", RECORDS)
