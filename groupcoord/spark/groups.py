@@ -5,22 +5,14 @@ All are rows of one fold over the records of each group, :func:`groupcoord.spark
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructType
 
-from groupcoord.analysis.history.rows import (
-    EPOCH,
-    GENERATION,
-    GROUP,
-    MEMBER,
-    MEMBERSHIP,
-    MOVE,
-    REBALANCE,
-    REVOCATION,
-)
+from groupcoord.analysis.history.rows import EPOCH, GENERATION, GROUP, MEMBER, MEMBERSHIP, MOVE, REBALANCE, REVOCATION
 from groupcoord.analysis.judging import groups as judging
 from groupcoord.spark.folding import history
 from groupcoord.spark.group_schemas import (
@@ -38,74 +30,37 @@ from groupcoord.spark.packing import BY_GROUP, Known, Row, judged, packed
 from groupcoord.spark.tables import CURRENT, current_offsets
 
 
-def generations(records: DataFrame | History) -> DataFrame:
-    """Return every generation of classic groups (:data:`groupcoord.spark.group_schemas.GENERATIONS`).
+def _of_kind(name: str, kind: str, schema: StructType, told: str) -> Callable[[DataFrame | History], DataFrame]:
+    """Return what makes a table of the rows of one kind, with its name and what it tells."""
+
+    def table(records: DataFrame | History) -> DataFrame:
+        return history_of(records).rows(kind).select(*schema.fieldNames())
+
+    table.__name__ = table.__qualname__ = name
+    table.__doc__ = f"""Return {told} (:data:`groupcoord.spark.group_schemas.{name.upper()}`).
 
     Args:
         records: the table of records, or what :func:`history` makes of it.
     """
-    return _of_kind(records, GENERATION, GENERATIONS.fieldNames())
+    return table
 
 
-def members(records: DataFrame | History) -> DataFrame:
-    """Return the members of every generation and epoch (:data:`groupcoord.spark.group_schemas.MEMBERS`).
-
-    Args:
-        records: the table of records, or what :func:`history` makes of it.
-    """
-    return _of_kind(records, MEMBER, MEMBERS.fieldNames())
-
-
-def rebalances(records: DataFrame | History) -> DataFrame:
-    """Return the rebalances and why they came (:data:`groupcoord.spark.group_schemas.REBALANCES`).
-
-    Heartbeats are not in the log, and compaction hides generations: a cause is inferred, with how sure it is and why,
-    and what can't be known is ``unknown``. See :mod:`groupcoord.analysis.history.causes`.
-
-    Args:
-        records: the table of records, or what :func:`history` makes of it.
-    """
-    return _of_kind(records, REBALANCE, REBALANCES.fieldNames())
-
-
-def epochs(records: DataFrame | History) -> DataFrame:
-    """Return every change of an epoch in consumer, share and streams groups
-    (:data:`groupcoord.spark.group_schemas.EPOCHS`).
-
-    Args:
-        records: the table of records, or what :func:`history` makes of it.
-    """
-    return _of_kind(records, EPOCH, EPOCHS.fieldNames())
-
-
-def memberships(records: DataFrame | History) -> DataFrame:
-    """Return the lives of members of consumer, share and streams groups
-    (:data:`groupcoord.spark.group_schemas.MEMBERSHIPS`).
-
-    Args:
-        records: the table of records, or what :func:`history` makes of it.
-    """
-    return _of_kind(records, MEMBERSHIP, MEMBERSHIPS.fieldNames())
-
-
-def moves(records: DataFrame | History) -> DataFrame:
-    """Return what assignors of consumer and streams groups moved
-    (:data:`groupcoord.spark.group_schemas.MOVES`).
-
-    Args:
-        records: the table of records, or what :func:`history` makes of it.
-    """
-    return _of_kind(records, MOVE, MOVES.fieldNames())
-
-
-def revocations(records: DataFrame | History) -> DataFrame:
-    """Return what members of consumer and streams groups had to give up
-    (:data:`groupcoord.spark.group_schemas.REVOCATIONS`).
-
-    Args:
-        records: the table of records, or what :func:`history` makes of it.
-    """
-    return _of_kind(records, REVOCATION, REVOCATIONS.fieldNames())
+generations = _of_kind("generations", GENERATION, GENERATIONS, "every generation of classic groups")
+members = _of_kind("members", MEMBER, MEMBERS, "the members of every generation and epoch")
+rebalances = _of_kind(
+    "rebalances",
+    REBALANCE,
+    REBALANCES,
+    "the rebalances, each with the cause that :mod:`groupcoord.analysis.history.causes` infers, and how surely",
+)
+epochs = _of_kind("epochs", EPOCH, EPOCHS, "every change of an epoch in consumer, share and streams groups")
+memberships = _of_kind(
+    "memberships", MEMBERSHIP, MEMBERSHIPS, "the lives of members of consumer, share and streams groups"
+)
+moves = _of_kind("moves", MOVE, MOVES, "what assignors of consumer and streams groups moved")
+revocations = _of_kind(
+    "revocations", REVOCATION, REVOCATIONS, "what members of consumer and streams groups had to give up"
+)
 
 
 def groups(
@@ -158,7 +113,3 @@ def history_of(table: DataFrame | History) -> History:
     if isinstance(table, History):
         return table
     return History(table if set(HISTORY.fieldNames()) <= set(table.columns) else history(table))
-
-
-def _of_kind(table: DataFrame | History, kind: str, names: list[str]) -> DataFrame:
-    return history_of(table).rows(kind).select(*names)

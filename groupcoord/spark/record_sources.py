@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -13,8 +13,18 @@ from pyspark.sql.types import StructType
 from groupcoord.analysis.columns.chunks import RowSettings
 from groupcoord.analysis.columns.options import chosen_columns, flag, number, words
 from groupcoord.analysis.columns.tasks import RecordTask
-from groupcoord.spark.available_now import SupportsTriggerAvailableNow
 from groupcoord.spark.schemas import RECORDS
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+else:
+    try:
+        from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+    except ImportError:  # before Spark 4.2, which can't read a stream up to its end of now after a crash
+
+        class SupportsTriggerAvailableNow:
+            """Stands for what this version of Spark does not have."""
+
 
 SPLIT_BYTES_MIN = 65_536
 ROW_OPTIONS = ("columns", "raw_bytes", "split_bytes", "partitions")
