@@ -66,7 +66,7 @@ def explore(
 
     Exit status: 0 if every law holds, 1 if not, 2 if the command can't be carried out.
     """
-    from groupcoord.testing.exploring.scopes import NAMED
+    from groupcoord.testing.exploring.scope import NAMED
     from groupcoord.testing.exploring.telling import tell
     from groupcoord.testing.exploring.words import HistoryError
 
@@ -98,8 +98,7 @@ def _give_up(message: str) -> NoReturn:
 
 def _scope(what: str | None, protocol: str, dynamic: int, static: int, faults: str | None) -> Scope:
     """Return what is to be explored."""
-    from groupcoord.testing.exploring.scope import Scope
-    from groupcoord.testing.exploring.scopes import ALL, NAMED, scope_of
+    from groupcoord.testing.exploring.scope import ALL, NAMED, Scope, scope_of
 
     words = ALL if faults is None else tuple(filter(None, faults.split(",")))
     if what is None:

@@ -10,11 +10,7 @@ from groupcoord.core.append_errors import refused
 from groupcoord.core.context import HandlerContext, Writing
 from groupcoord.core.events import Cause
 from groupcoord.core.groups import Group
-from groupcoord.core.messages import (
-    DeletedGroup,
-    DeleteGroupsResponse,
-    ListedGroup,
-)
+from groupcoord.core.messages import DeletedGroup, DeleteGroupsResponse, ListedGroup
 from groupcoord.core.offsets.continuations import WhenDeleted, count_offsets
 from groupcoord.core.records import OffsetTombstone, Record
 from groupcoord.core.replies import Reply, Token

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from attrs import frozen
 
-from groupcoord.core.modern.topic_partitions import TopicPartitions
+from groupcoord.core.modern.topics import TopicPartitions
 
 
 class Cause(Enum):

@@ -30,7 +30,7 @@ from groupcoord.core.consumer.records import (
     TopicMetadata,
 )
 from groupcoord.core.interpreter import maker
-from groupcoord.core.modern.topic_partitions import TopicPartitions
+from groupcoord.core.modern.topics import TopicPartitions
 from groupcoord.core.record_keys import RecordKey
 from groupcoord.core.share.records import (
     NamedTopic,

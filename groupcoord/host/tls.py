@@ -10,8 +10,7 @@ import logging
 import ssl
 from typing import Any, cast
 
-from groupcoord.broker.security.client_principal import ClientPrincipal
-from groupcoord.broker.security.principals import NewPrincipal, UnmappedNameError
+from groupcoord.broker.security.principals import ClientPrincipal, NewPrincipal, UnmappedNameError
 from groupcoord.host.peer import Listener, Peer
 
 HANDSHAKE_TIMEOUT_S = 10.0

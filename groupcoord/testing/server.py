@@ -19,9 +19,8 @@ from groupcoord.clock import LeapingClock, ManualClock
 from groupcoord.config import Config
 from groupcoord.testing.asserting.assertions import Assertions
 from groupcoord.testing.asserting.asyncio_form import AsyncServer
-from groupcoord.testing.asserting.log_tap import LogTap
 from groupcoord.testing.asserting.observed_broker import ObservedBroker
-from groupcoord.testing.asserting.report import report_on
+from groupcoord.testing.asserting.report import LogTap, report_on
 from groupcoord.testing.asserting.requests import ReceivedRequest, RequestLog, Requests
 from groupcoord.testing.asserting.topics import Topics, checked_topics
 from groupcoord.testing.certificates import Certificates

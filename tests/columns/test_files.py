@@ -14,7 +14,7 @@ from fsspec.asyn import AsyncFileSystem
 from groupcoord.analysis.columns.chunks import RowSettings
 from groupcoord.analysis.columns.files import cut, find_segments
 from groupcoord.analysis.columns.folders import INTERRUPTED
-from groupcoord.analysis.columns.reading import rows_of_files
+from groupcoord.analysis.columns.tasks import rows_of_files
 
 from ..history.broker_log import unpack_broker_log
 

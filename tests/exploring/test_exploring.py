@@ -13,8 +13,7 @@ from groupcoord.testing.exploring import exploration
 from groupcoord.testing.exploring.exploration import explore
 from groupcoord.testing.exploring.forms import Labels, View, consumer_of, form_of
 from groupcoord.testing.exploring.playing import play
-from groupcoord.testing.exploring.scope import Process, Scope, Trace, steps_of
-from groupcoord.testing.exploring.scopes import NAMED
+from groupcoord.testing.exploring.scope import NAMED, Process, Scope, Trace, steps_of
 from groupcoord.testing.exploring.stage import LOG_PARTITION, Stage
 from groupcoord.testing.exploring.turns import Turns
 from groupcoord.testing.exploring.words import HistoryError, Step

@@ -25,7 +25,7 @@ from confluent_kafka.admin import AdminClient, PartitionMetadata
 
 from groupcoord.analysis.columns.chunks import RowSettings
 from groupcoord.analysis.columns.files import cut, find_segments
-from groupcoord.analysis.columns.reading import rows_of_files
+from groupcoord.analysis.columns.tasks import rows_of_files
 from groupcoord.core.records import OFFSETS_TOPIC
 
 from .test_reading import Rows

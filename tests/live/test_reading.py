@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 from groupcoord.analysis.columns.chunks import RowSettings
 from groupcoord.analysis.columns.errors import InputError
 from groupcoord.analysis.columns.files import cut, find_segments
-from groupcoord.analysis.columns.reading import rows_of_files
+from groupcoord.analysis.columns.tasks import rows_of_files
 from groupcoord.analysis.live import fetching, offset_ranges
 from groupcoord.analysis.live.client import KafkaCluster
 from groupcoord.analysis.live.cluster import FetchedBytes

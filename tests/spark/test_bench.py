@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 import groupcoord.spark as pipeline
 from groupcoord.analysis.columns.chunks import RowSettings
 from groupcoord.analysis.columns.files import cut, find_segments
-from groupcoord.analysis.columns.reading import rows_of_files
+from groupcoord.analysis.columns.tasks import rows_of_files
 
 from ..bench.spark_decode import measure
 from ..bench.spark_logs import write_log

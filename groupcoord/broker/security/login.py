@@ -13,8 +13,8 @@ from enum import Enum, auto
 from typing import Any
 
 from groupcoord.broker.connection import Connection, RequestHandler
-from groupcoord.broker.security.client_principal import ClientPrincipal
 from groupcoord.broker.security.mechanisms import BrokenExchangeError, Exchange, LoginFailedError, Step
+from groupcoord.broker.security.principals import ClientPrincipal
 from groupcoord.broker.security.sasl import Refusal, SaslServer
 from groupcoord.core.front.authorization import Principal
 from groupcoord.errors import ErrorCode

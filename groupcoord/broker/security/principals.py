@@ -1,5 +1,7 @@
 """Principals of clients with certificates: their names as Java writes them (RFC 2253), and the rules that shorten them.
 
+Every principal knows where its client is, since ACLs may be for one host alone.
+
 Sources: ``SslPrincipalMapper`` (KIP-371), ``X500Principal.getName``.
 """
 
@@ -179,3 +181,21 @@ def _attribute(kind: str, value: str) -> str:
         return f"{_IA5_STRINGS[kind]}=#16{len(content):02x}{content.hex()}"
     escaped = _ESCAPED.sub(lambda match: "".join(f"\\{character}" for character in match[0]), value)
     return f"{_KEYWORDS.get(kind, kind)}={escaped}"
+
+
+class ClientPrincipal(str):
+    """A principal, equal to its text.
+
+    Attributes:
+        host: the client's address, without the slash of Kafka's form.
+    """
+
+    __slots__ = ("host",)
+
+    host: str
+
+    def __new__(cls, principal: str, client_host: str) -> ClientPrincipal:
+        """Make a principal of a client at ``client_host``, in Kafka's form."""
+        made = super().__new__(cls, principal)
+        made.host = client_host.removeprefix("/")
+        return made

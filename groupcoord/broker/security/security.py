@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 from groupcoord.broker.connection import Connection, RequestHandler
-from groupcoord.broker.security.client_principal import ClientPrincipal
+from groupcoord.broker.security.principals import ClientPrincipal
 from groupcoord.broker.security.sasl import FailedLogins, Refusals, SaslServer
 from groupcoord.clock import Clock
 from groupcoord.config import key_of

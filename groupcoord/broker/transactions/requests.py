@@ -1,4 +1,4 @@
-"""Requests about transactions: what may be asked, of which node, and who answers it."""
+"""Requests about transactions: who may ask what (KIP-11, KIP-98, KIP-679), of which node, and who answers it."""
 
 from __future__ import annotations
 
@@ -9,26 +9,21 @@ from groupcoord.broker.answering import answers
 from groupcoord.broker.cluster.nodes import Nodes, deliver_replies
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.records.topic_data import TopicData
+from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.transactions.coordinator import TransactionCoordinator
 from groupcoord.broker.transactions.listings import answer_describe_producers, answer_list_transactions
 from groupcoord.broker.transactions.markers import answer_write_txn_markers
-from groupcoord.broker.transactions.permissions import (
-    CLUSTER_DENIED,
-    ID_DENIED,
-    may_write,
-    may_write_idempotently,
-    results_of,
-)
 from groupcoord.broker.transactions.state import Writer
 from groupcoord.broker.transactions.verifying import Verifying
 from groupcoord.broker.work import Work, each, each_long
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.front.authorization import Operation, Permissions
-from groupcoord.core.messages import CoordinatorType, FindCoordinator, TxnOffsetCommit
-from groupcoord.core.records import OFFSETS_TOPIC
+from groupcoord.core.messages import CoordinatorType, FindCoordinator, PartitionResult, TopicResult, TxnOffsetCommit
+from groupcoord.core.records import OFFSETS_TOPIC, ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import WireResponse
+from groupcoord.wire.cluster_messages import TopicPartitions
 from groupcoord.wire.transaction_messages import (
     AddedPartitions,
     AddOffsetsToTxn,
@@ -234,3 +229,29 @@ class TransactionRequests:
         """Pass on what the group coordinator answered to what came before this response."""
         deliver_replies(self.node.coordinator)
         return response
+
+
+ID_DENIED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+CLUSTER_DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+def may_write(transactional_id: str, permissions: Permissions) -> bool:
+    """Tell whether somebody may have transactions under an id."""
+    return permissions.on_transactional_id(transactional_id, Operation.WRITE)
+
+
+def may_write_idempotently(permissions: Permissions, topics: TopicRegistry) -> bool:
+    """Tell whether somebody may write idempotently: whoever may write to a topic."""
+    return permissions.on_cluster(Operation.IDEMPOTENT_WRITE) or any(
+        permissions.on_topic(topic.name, Operation.WRITE) for topic in topics
+    )
+
+
+def results_of(topics: tuple[TopicPartitions, ...], error_code: ErrorCode) -> Work[tuple[TopicResult, ...]]:
+    """Return one error for every partition."""
+
+    def of_topic(topic: TopicPartitions) -> Work[TopicResult]:
+        results = yield from each(topic.partition_indexes, lambda index: PartitionResult(index, error_code))
+        return TopicResult(topic.name, ZERO_UUID, results)
+
+    return (yield from each_long(topics, of_topic))

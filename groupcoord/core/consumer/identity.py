@@ -15,7 +15,7 @@ from groupcoord.core.consumer.records import (
 from groupcoord.core.consumer.state import ConsumerMember, ConsumerState, assignment_record
 from groupcoord.core.messages import ConsumerGroupHeartbeat
 from groupcoord.core.modern import identity as modern_identity
-from groupcoord.core.modern.topic_partitions import TopicPartitions
+from groupcoord.core.modern.topics import TopicPartitions
 
 
 def resolve_member(draft: ConsumerDraft, request: ConsumerGroupHeartbeat, member_id: str) -> ConsumerMember:

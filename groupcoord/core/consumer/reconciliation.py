@@ -12,7 +12,7 @@ from uuid import UUID
 from attrs import define, field, frozen
 
 from groupcoord.core.interpreter import plain_members
-from groupcoord.core.modern.topic_partitions import TopicPartitions
+from groupcoord.core.modern.topics import TopicPartitions
 from groupcoord.errors import ErrorCode
 
 PartitionEpochs = Mapping[UUID, Mapping[int, int]]

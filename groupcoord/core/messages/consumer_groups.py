@@ -13,7 +13,7 @@ from attrs import define, frozen
 
 from groupcoord.core.messages.administration import AUTHORIZED_OPERATIONS_OMITTED
 from groupcoord.core.messages.request import GroupRequest, Request
-from groupcoord.core.modern.topic_partitions import TopicPartitions as TopicPartitions
+from groupcoord.core.modern.topics import TopicPartitions as TopicPartitions
 from groupcoord.errors import ErrorCode
 
 JOIN_GROUP_MEMBER_EPOCH = 0

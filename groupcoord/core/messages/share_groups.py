@@ -13,7 +13,7 @@ from attrs import define, frozen
 from groupcoord.core.messages.administration import AUTHORIZED_OPERATIONS_OMITTED
 from groupcoord.core.messages.consumer_groups import DescribedPartitions
 from groupcoord.core.messages.request import GroupRequest, Request
-from groupcoord.core.modern.topic_partitions import TopicPartitions
+from groupcoord.core.modern.topics import TopicPartitions
 from groupcoord.errors import ErrorCode
 
 UNKNOWN_OFFSET = -1

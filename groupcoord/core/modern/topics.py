@@ -1,8 +1,9 @@
-"""The topics of a cluster as consumer groups see them, and which of them members subscribe to."""
+"""The topics of a cluster as groups see them, and their partitions; and which of them members subscribe to."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import NamedTuple
 from uuid import UUID
 
 from attrs import frozen
@@ -49,3 +50,15 @@ def subscribed_names(
 def _names_in_order(names: Collection[str]) -> list[str]:
     in_record_order = sorted(names, key=string_sort_key)
     return list(HashTable(string_hash, in_record_order, max(16, buckets_of_copy(len(in_record_order)))))
+
+
+class TopicPartitions(NamedTuple):
+    """Partitions of one topic: in a target assignment, a heartbeat or its answer.
+
+    Attributes:
+        topic_id: the topic.
+        partitions: their numbers, as the assignor gave them.
+    """
+
+    topic_id: UUID
+    partitions: tuple[int, ...]

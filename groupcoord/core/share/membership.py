@@ -52,7 +52,6 @@ from groupcoord.core.share.offsets import (
     partitions_of,
 )
 from groupcoord.core.share.records import ShareGroupStatePartitionMetadataRecord
-from groupcoord.core.share.refusal import REFUSALS
 from groupcoord.core.share.state import ShareMember
 from groupcoord.core.share.state_partitions import StatePartitions
 from groupcoord.core.timers import TimerKind
@@ -99,7 +98,13 @@ class ShareMembership(ModernMembership[ShareGroup, ShareDraft]):
     DRAFT = ShareDraft
     WHEN_DRAFTED = WhenShareGroupDrafted
     HEARTBEAT = ShareGroupHeartbeat
-    REFUSALS = REFUSALS
+    REFUSALS = MappingProxyType(
+        {
+            ShareGroupHeartbeat: lambda error: ShareGroupHeartbeatResponse(error.error_code, error.message),
+            AlterShareGroupOffsets: lambda error: AlterShareGroupOffsetsResponse(error.error_code, error.message),
+            DeleteShareGroupOffsets: lambda error: DeleteShareGroupOffsetsResponse(error.error_code, error.message),
+        }
+    )
     FENCING_CAUSES = MappingProxyType({TimerKind.SHARE_SESSION: Cause.SESSION_EXPIRY})
 
     def __init__(

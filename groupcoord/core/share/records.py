@@ -12,7 +12,7 @@ from uuid import UUID
 
 from attrs import frozen
 
-from groupcoord.core.modern.topic_partitions import TopicPartitions
+from groupcoord.core.modern.topics import TopicPartitions
 from groupcoord.core.record_keys import MemberRecord, RecordKey
 
 

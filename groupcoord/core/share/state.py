@@ -13,7 +13,7 @@ from attrs import field, frozen
 from groupcoord.core.modern.assignor import Partitions, SubscriptionType
 from groupcoord.core.modern.state import ModernGroupState, ModernMember, count
 from groupcoord.core.modern.target import subscription_type
-from groupcoord.core.modern.topic_partitions import TopicPartitions
+from groupcoord.core.modern.topics import TopicPartitions
 from groupcoord.core.records import GroupTombstone
 from groupcoord.core.share.records import (
     ShareGroupCurrentMemberAssignmentRecord,

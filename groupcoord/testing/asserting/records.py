@@ -17,7 +17,6 @@ from groupcoord.records.batches import Batch, iter_batches
 from groupcoord.storage.batch_records import UNREADABLE
 from groupcoord.storage.cleaned_transactions import AbortedTransaction
 from groupcoord.storage.partition_log import PartitionLog
-from groupcoord.testing.asserting.partitioner import partition_for_key
 from groupcoord.testing.asserting.record_bytes import Header, RecordFields, decode_records, encode_records
 from groupcoord.testing.asserting.topics import find_topic
 from groupcoord.wire.broker_messages import Produce, ProducePartition, ProduceTopic
@@ -229,3 +228,33 @@ def _is_aborted(batch: Batch, aborted: Iterable[AbortedTransaction]) -> bool:
         and transaction.first_offset <= batch.base_offset <= transaction.last_offset
         for transaction in aborted
     )
+
+
+# ---------------------------------------------------------------- which partition a record with a key goes to
+
+# The one that the Java producer chooses, and most others: ``BuiltInPartitioner.partitionForKey`` of Apache Kafka 4.4,
+# over MurmurHash2 of 32 bits as Austin Appleby published it, with Kafka's seed.
+SEED = 0x9747B28C
+MULTIPLIER = 0x5BD1E995
+ROTATION = 24
+MASK = 0xFFFF_FFFF
+POSITIVE = 0x7FFF_FFFF
+
+
+def murmur2(data: bytes) -> int:
+    """Return the hash of bytes, as a number without sign."""
+    whole = len(data) & ~3
+    value = SEED ^ len(data)
+    for position in range(0, whole, 4):
+        word = int.from_bytes(data[position : position + 4], "little") * MULTIPLIER & MASK
+        word = (word ^ word >> ROTATION) * MULTIPLIER & MASK
+        value = (value * MULTIPLIER & MASK) ^ word
+    if whole < len(data):
+        value = (value ^ int.from_bytes(data[whole:], "little")) * MULTIPLIER & MASK
+    value = (value ^ value >> 13) * MULTIPLIER & MASK
+    return value ^ value >> 15
+
+
+def partition_for_key(key: bytes, partition_count: int) -> int:
+    """Return the partition for a key."""
+    return (murmur2(key) & POSITIVE) % partition_count

@@ -5,7 +5,9 @@ What clients send again and again without news is counted, the rest is a line ea
 
 from __future__ import annotations
 
-from collections import Counter
+import logging
+import threading
+from collections import Counter, deque
 from collections.abc import Collection, Iterator, Sequence
 
 from groupcoord.broker.broker import Broker
@@ -164,3 +166,34 @@ def _outcome(request: ReceivedRequest, name_of: NameOf) -> str:
 
 def _seconds(at_ms: int, start_ms: int) -> str:
     return f"{(at_ms - start_ms) / 1000:.3f} s"
+
+
+LOGGER_NAME = "groupcoord.host"
+KEPT_LINES = 20
+
+
+class LogTap(logging.Filter):
+    """Keeps the last warnings and errors that are written in one thread during a ``with`` block, and lets all pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: deque[str] = deque(maxlen=KEPT_LINES)
+        self._thread_id: int | None = None
+
+    def __enter__(self) -> LogTap:
+        self._thread_id = threading.get_ident()
+        logging.getLogger(LOGGER_NAME).addFilter(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger(LOGGER_NAME).removeFilter(self)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Keep a line, and let it pass."""
+        if record.thread == self._thread_id and record.levelno >= logging.WARNING:
+            self._lines.append(f"{record.levelname.lower()}: {record.getMessage()}")
+        return True
+
+    def lines(self) -> list[str]:
+        """Return what was kept."""
+        return list(self._lines)

@@ -4,10 +4,9 @@ The program is started as processes against a server of our own, with a stream o
 from the broker: commits, membership, and what it writes to an output. Verdicts go by laws; see ``docs/exam.md``.
 """
 
-from groupcoord.testing.exams.breach import Breach
 from groupcoord.testing.exams.examination import Result, examine, play, scenarios_for
 from groupcoord.testing.exams.instances import CommandError
-from groupcoord.testing.exams.laws import Law, Verdict
+from groupcoord.testing.exams.laws import Breach, Law, Verdict
 from groupcoord.testing.exams.scenarios import SCENARIOS, Scenario
 from groupcoord.testing.exams.stage import Plan
 from groupcoord.testing.exams.trace import Event

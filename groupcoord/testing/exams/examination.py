@@ -14,8 +14,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from groupcoord.testing.exams.breach import Breach
-from groupcoord.testing.exams.laws import Law, Verdict, judge
+from groupcoord.testing.exams.laws import Breach, Law, Verdict, judge
 from groupcoord.testing.exams.scenarios import SCENARIOS, Scenario
 from groupcoord.testing.exams.share_trace import Place
 from groupcoord.testing.exams.stage import OUTPUT, Plan, Stage

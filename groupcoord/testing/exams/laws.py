@@ -10,7 +10,20 @@ from enum import Enum
 
 from attrs import frozen
 
-from groupcoord.testing.exams.breach import Breach
+
+@frozen
+class Breach:
+    """A law that does not hold, at a moment.
+
+    Attributes:
+        at_s: when, in seconds since the beginning.
+        who: the instance that broke it; empty if it can't be told.
+        text: what it did, in words.
+    """
+
+    at_s: float
+    who: str
+    text: str
 
 
 class Law(Enum):

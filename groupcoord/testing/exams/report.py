@@ -8,9 +8,8 @@ from groupcoord.analysis.report.html import Html, element, joined
 from groupcoord.analysis.report.layout import Section, page, paragraph, soft, table
 from groupcoord.analysis.report.svg import label, line, picture, titled
 from groupcoord.conformance.junit import Case, to_junit
-from groupcoord.testing.exams.breach import Breach
 from groupcoord.testing.exams.examination import Result
-from groupcoord.testing.exams.laws import Law, Verdict
+from groupcoord.testing.exams.laws import Breach, Law, Verdict
 from groupcoord.testing.exams.trace import Event
 
 STORY_MAX = 14

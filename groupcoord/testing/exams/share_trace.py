@@ -9,7 +9,7 @@ from uuid import UUID
 from groupcoord.core.share_partition.acknowledging import AcknowledgeType
 from groupcoord.errors import ErrorCode
 from groupcoord.testing.asserting.requests import ReceivedRequest
-from groupcoord.testing.exams.breach import Breach
+from groupcoord.testing.exams.laws import Breach
 from groupcoord.wire.share_messages import AcknowledgementBatch, ShareAcknowledge, ShareFetch, ShareFetchResponse
 
 Place = tuple[int, int]

@@ -15,15 +15,10 @@ from uuid import UUID
 
 from attrs import field, frozen
 
-from groupcoord.core.messages import (
-    OffsetCommit,
-    OffsetToCommit,
-    TopicToCommit,
-)
+from groupcoord.core.messages import OffsetCommit, OffsetToCommit, TopicToCommit
 from groupcoord.testing.asserting.groups import GroupDescription
-from groupcoord.testing.exams.breach import Breach
 from groupcoord.testing.exams.instances import LOGIN_PLACEHOLDERS, Instance, check_command
-from groupcoord.testing.exams.laws import Law
+from groupcoord.testing.exams.laws import Breach, Law
 from groupcoord.testing.exams.trace import Trace
 from groupcoord.testing.fault_words import Fault
 from groupcoord.testing.server import ServerThread

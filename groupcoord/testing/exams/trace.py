@@ -33,7 +33,7 @@ from groupcoord.storage.batch_records import UNREADABLE
 from groupcoord.testing.asserting.record_bytes import decode_records
 from groupcoord.testing.asserting.requests import ReceivedRequest
 from groupcoord.testing.asserting.summaries import describe_answer, describe_request, errors_of, is_routine
-from groupcoord.testing.exams.breach import Breach
+from groupcoord.testing.exams.laws import Breach
 from groupcoord.testing.exams.share_trace import Place, ShareTrace
 from groupcoord.wire.broker_messages import Fetch, FetchResponse, Produce
 from groupcoord.wire.share_messages import ShareAcknowledge, ShareFetch

@@ -12,8 +12,7 @@ process of its own while that imports the module, so nothing is written and noth
 from __future__ import annotations
 
 from groupcoord.testing.museum.exhibit import Exhibit, Plant, UnknownExhibitError, exhibit, exhibits
-from groupcoord.testing.museum.findings import SEARCHERS, Hunt
-from groupcoord.testing.museum.processes import TaskFailedError, hunt_for, play_of
+from groupcoord.testing.museum.processes import SEARCHERS, Hunt, TaskFailedError, hunt_for, play_of
 
 __all__ = [
     "SEARCHERS",

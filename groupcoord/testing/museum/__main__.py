@@ -16,7 +16,7 @@ from groupcoord.testing.museum.planting import plant
 
 if TYPE_CHECKING:
     from groupcoord.testing.exploring.telling import Story
-    from groupcoord.testing.museum.findings import Hunt
+    from groupcoord.testing.museum.processes import Hunt
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from attrs import evolve
 
 from groupcoord.errors import InvariantError
 from groupcoord.laws import LawBrokenError
-from groupcoord.testing.museum.findings import Hunt
+from groupcoord.testing.museum.processes import Hunt
 
 LIVES_A_ROUND = 25
 STEPS_A_LIFE = 60

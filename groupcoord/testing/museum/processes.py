@@ -9,13 +9,38 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attrs import frozen
+
 import groupcoord
 from groupcoord.errors import GroupcoordError
 from groupcoord.testing.museum.exhibit import Exhibit
-from groupcoord.testing.museum.findings import Hunt
 
 if TYPE_CHECKING:
     from groupcoord.testing.exploring.telling import Story
+
+
+SEARCHERS = ("explore", "machine", "member", "swarm")
+"""The ways of looking for a bug that nobody knows: every history in the scope of the exhibit's, the shortest first; the
+published machine; random lives of one member; and the simulator's fleets."""
+
+
+@frozen
+class Hunt:
+    """How one way of looking did.
+
+    Attributes:
+        searcher: the way of looking, one of :data:`SEARCHERS`.
+        found: what was broken, in its words; None if nothing was.
+        is_law: it was a law; if not, something failed in another way.
+        cpu_s: after so many CPU seconds.
+        histories: so many histories were looked at.
+    """
+
+    searcher: str
+    found: str | None
+    is_law: bool
+    cpu_s: float
+    histories: int
 
 
 class TaskFailedError(GroupcoordError):
@@ -53,7 +78,7 @@ def hunt_for(shown: Exhibit, searcher: str, cpu_s: float) -> Hunt:
 
     Args:
         shown: an exhibit with a plant.
-        searcher: the way of looking, one of :data:`~groupcoord.testing.museum.findings.SEARCHERS`.
+        searcher: the way of looking, one of :data:`~groupcoord.testing.museum.processes.SEARCHERS`.
         cpu_s: how long, in CPU seconds; what has begun then is brought to its end.
 
     Raises:
