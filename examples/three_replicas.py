@@ -26,14 +26,7 @@ from groupcoord import Config, ErrorCode, GroupCoordinator
 from groupcoord.cluster.postgres import PostgresSlotLog
 from groupcoord.cluster.replica import Replica
 from groupcoord.cluster.slot_store import SlotStore
-from groupcoord.messages import (
-    GroupToFetch,
-    OffsetCommit,
-    OffsetFetch,
-    OffsetToCommit,
-    TopicToCommit,
-    TopicToFetch,
-)
+from groupcoord.messages import GroupToFetch, OffsetCommit, OffsetFetch, OffsetToCommit, TopicToCommit, TopicToFetch
 
 TOPIC = "shards"
 BODY_BYTES_MAX = 65_536

@@ -15,14 +15,7 @@ from typing import TYPE_CHECKING, Any
 from groupcoord.broker.answering import Handler, answers, table_of
 from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.cluster.metadata import answer_api_versions
-from groupcoord.broker.cluster.neighbours import (
-    AskedConnection,
-    Asker,
-    Following,
-    Look,
-    Question,
-    SharedFile,
-)
+from groupcoord.broker.cluster.neighbours import AskedConnection, Asker, Following, Look, Question, SharedFile
 from groupcoord.broker.cluster.nodes import Nodes, deliver_replies
 from groupcoord.broker.cluster.requests import ClusterRequests
 from groupcoord.broker.configs.administered import Administered

@@ -87,9 +87,7 @@ class KafkaPythonClient:
 
     def __init__(self, options: Options) -> None:
         import kafka  # type: ignore[import-not-found, import-untyped, unused-ignore]
-        from kafka.coordinator.assignors.range import (  # type: ignore[import-not-found, import-untyped, unused-ignore]
-            RangePartitionAssignor,
-        )
+        from kafka.coordinator.assignors.range import RangePartitionAssignor  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
         self.owned: set[int] = set()
         self._topic = options.topic
@@ -134,9 +132,7 @@ class AiokafkaClient:
 
     def __init__(self, options: Options) -> None:
         import aiokafka  # type: ignore[import-not-found, import-untyped, unused-ignore]
-        from aiokafka.coordinator.assignors.range import (  # type: ignore[import-not-found, import-untyped, unused-ignore]
-            RangePartitionAssignor,
-        )
+        from aiokafka.coordinator.assignors.range import RangePartitionAssignor  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
         self.owned: set[int] = set()
         self._topic = options.topic

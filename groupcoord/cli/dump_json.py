@@ -15,13 +15,7 @@ from groupcoord.cli.dump_selection import CONTROL, Selection
 from groupcoord.records.batches import CONTROL as CONTROL_BIT
 from groupcoord.records.batches import TRANSACTIONAL as TRANSACTIONAL_BIT
 from groupcoord.records.batches import BatchRecord
-from groupcoord.records.describe import (
-    control_name,
-    describe_control,
-    describe_record,
-    describe_value,
-    record_name,
-)
+from groupcoord.records.describe import control_name, describe_control, describe_record, describe_value, record_name
 from groupcoord.records.salvage import SoundBatch
 from groupcoord.records.schemas import RecordType
 from groupcoord.records.structures import uuid_text

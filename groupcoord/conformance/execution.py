@@ -7,13 +7,7 @@ from typing import Any
 
 from groupcoord.conformance.client import Client, NoResponseError, Request
 from groupcoord.conformance.entities import BodyError, Plain, ResponseError
-from groupcoord.conformance.matching import (
-    Bindings,
-    TooAmbiguousError,
-    first_difference,
-    match,
-    substitute,
-)
+from groupcoord.conformance.matching import Bindings, TooAmbiguousError, first_difference, match, substitute
 from groupcoord.conformance.preparation import make_topics, wait_for_topics, wait_until_ready
 from groupcoord.conformance.record_batches import has_bytes, with_batches, with_bytes
 from groupcoord.conformance.report import Failure

@@ -43,13 +43,7 @@ from groupcoord.core.messages.share_state import (
     WriteShareGroupStateResponse,
 )
 from groupcoord.core.replies import Token
-from groupcoord.core.share_state.partition import (
-    AnyResult,
-    StateOutputs,
-    StatePartition,
-    StateQuestion,
-    state_message,
-)
+from groupcoord.core.share_state.partition import AnyResult, StateOutputs, StatePartition, StateQuestion, state_message
 from groupcoord.core.share_state.records import SharePartitionKey
 from groupcoord.core.topics import TopicResolver
 from groupcoord.errors import ErrorCode

@@ -20,12 +20,7 @@ from groupcoord.core.events import Cause
 from groupcoord.core.groups import Group
 from groupcoord.core.hard_state import HardState
 from groupcoord.core.kinds import GroupKinds
-from groupcoord.core.messages import (
-    OffsetCommit,
-    OffsetDelete,
-    TopicToCommit,
-    TxnOffsetCommit,
-)
+from groupcoord.core.messages import OffsetCommit, OffsetDelete, TopicToCommit, TxnOffsetCommit
 from groupcoord.core.messages.request import GroupRequest
 from groupcoord.core.observer import Observer
 from groupcoord.core.offsets.commits import Commits

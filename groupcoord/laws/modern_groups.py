@@ -12,13 +12,7 @@ from groupcoord.core.modern.conversion import WhenConverted
 from groupcoord.core.modern.membership import WhenDrafted
 from groupcoord.core.modern.state import ModernGroupState
 from groupcoord.core.record_keys import RecordKey
-from groupcoord.core.records import (
-    CLASSIC_GROUP_KEY,
-    ConsumerGroupMetadataRecord,
-    GroupRecord,
-    GroupTombstone,
-    Record,
-)
+from groupcoord.core.records import CLASSIC_GROUP_KEY, ConsumerGroupMetadataRecord, GroupRecord, GroupTombstone, Record
 from groupcoord.core.share.membership import WhenTopicForgotten
 from groupcoord.core.share.state import ShareState
 from groupcoord.core.streams.reconciliation import Task

@@ -8,13 +8,7 @@ from enum import Enum
 from attrs import define
 
 from groupcoord.core.consumer_protocol import TopicPartition
-from groupcoord.core.messages import (
-    OffsetCommit,
-    OffsetCommitResponse,
-    OffsetToCommit,
-    Response,
-    TopicToCommit,
-)
+from groupcoord.core.messages import OffsetCommit, OffsetCommitResponse, OffsetToCommit, Response, TopicToCommit
 from groupcoord.errors import ErrorCode
 from groupcoord.member.config import MemberConfig
 from groupcoord.member.link import CoordinatorLink

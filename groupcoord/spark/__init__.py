@@ -22,16 +22,7 @@ from groupcoord.analysis.live.errors import ClusterError
 from groupcoord.spark.anomalies import anomalies, stale_groups
 from groupcoord.spark.cluster_reading import read_cluster, read_cluster_stream, read_end_offsets
 from groupcoord.spark.folding import history
-from groupcoord.spark.groups import (
-    epochs,
-    generations,
-    groups,
-    members,
-    memberships,
-    moves,
-    rebalances,
-    revocations,
-)
+from groupcoord.spark.groups import epochs, generations, groups, members, memberships, moves, rebalances, revocations
 from groupcoord.spark.java import JavaNotFoundError
 from groupcoord.spark.lag import lag
 from groupcoord.spark.load import partition_load

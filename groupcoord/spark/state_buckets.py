@@ -17,14 +17,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from groupcoord.analysis.folding import buckets as kept_buckets
-from groupcoord.analysis.folding.buckets import (
-    BucketFile,
-    BucketFolder,
-    Buckets,
-    BucketWriter,
-    bucket_name,
-    bucket_of,
-)
+from groupcoord.analysis.folding.buckets import BucketFile, BucketFolder, Buckets, BucketWriter, bucket_name, bucket_of
 from groupcoord.spark.output import task_attempt
 from groupcoord.spark.schemas import declared
 

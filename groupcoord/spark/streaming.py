@@ -26,16 +26,7 @@ from groupcoord.analysis.folding.replay import NO_PARTITION
 from groupcoord.analysis.history.log import Completeness
 from groupcoord.spark.folding import read_spans
 from groupcoord.spark.group_schemas import HISTORY
-from groupcoord.spark.groups import (
-    epochs,
-    generations,
-    groups,
-    members,
-    memberships,
-    moves,
-    rebalances,
-    revocations,
-)
+from groupcoord.spark.groups import epochs, generations, groups, members, memberships, moves, rebalances, revocations
 from groupcoord.spark.output import OutputDirectory
 from groupcoord.spark.reading import log_options
 from groupcoord.spark.schemas import COMMITS, RECORDS

@@ -39,15 +39,7 @@ from groupcoord.core.records import (
     TopicPartitions,
     TransactionMarker,
 )
-from groupcoord.log_store import (
-    CondensingStore,
-    LoadedCommits,
-    LogRecord,
-    LogStore,
-    LogStoreError,
-    Ticket,
-    close_store,
-)
+from groupcoord.log_store import CondensingStore, LoadedCommits, LogRecord, LogStore, LogStoreError, Ticket, close_store
 from groupcoord.testing.faulty_store import Answer, Settle, append_and_settle
 
 StoreT = TypeVar("StoreT", bound=LogStore)

@@ -1,12 +1,7 @@
 """Who leads a partition now and where that is, in answers to a client that asked another node (KIP-951)."""
 
 from groupcoord.wire.broker_messages import CurrentLeader, MetadataBroker
-from groupcoord.wire.primitives import (
-    INT32,
-    write_compact_nullable_string,
-    write_compact_string,
-    write_uvarint,
-)
+from groupcoord.wire.primitives import INT32, write_compact_nullable_string, write_compact_string, write_uvarint
 
 _NOTHING_TAGGED = b"\x00"
 _ENDPOINTS_TAG = b"\x00"

@@ -7,12 +7,7 @@ The error message is a broker's: to version 3 "NONE" on success, from 4 on empty
 refused (an unknown key type; no permission for share keys, while an invalid one is not the whole).
 """
 
-from groupcoord.core.messages import (
-    CoordinatorType,
-    FindCoordinator,
-    FindCoordinatorResponse,
-    FoundCoordinator,
-)
+from groupcoord.core.messages import CoordinatorType, FindCoordinator, FindCoordinatorResponse, FoundCoordinator
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.by_schema import by_schema
 from groupcoord.wire.header import RequestHeader

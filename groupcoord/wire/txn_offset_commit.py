@@ -10,12 +10,7 @@ former (KAFKA-7296).
 
 from collections.abc import Mapping
 
-from groupcoord.core.messages import (
-    UNKNOWN_GENERATION_ID,
-    UNKNOWN_MEMBER_ID,
-    TopicToCommit,
-    TxnOffsetCommit,
-)
+from groupcoord.core.messages import UNKNOWN_GENERATION_ID, UNKNOWN_MEMBER_ID, TopicToCommit, TxnOffsetCommit
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange

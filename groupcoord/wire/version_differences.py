@@ -23,12 +23,7 @@ from groupcoord.wire.errors import ProtocolError
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.login_messages import SaslHandshake
 from groupcoord.wire.schema import Values
-from groupcoord.wire.transaction_messages import (
-    AddOffsetsToTxnResponse,
-    EndTxn,
-    EndTxnResponse,
-    InitProducerIdResponse,
-)
+from groupcoord.wire.transaction_messages import AddOffsetsToTxnResponse, EndTxn, EndTxnResponse, InitProducerIdResponse
 
 Fenced = TypeVar("Fenced", AddOffsetsToTxnResponse, EndTxnResponse, InitProducerIdResponse)
 

@@ -23,14 +23,7 @@ from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.core.java.hashing import hash_map_order, timeline_map_order
 from groupcoord.core.modern.group import ModernGroup
 from groupcoord.core.streams.group import StreamsGroup
-from tests.beside_kafka.comparison import (
-    REGULAR_EXPRESSION,
-    Difference,
-    Tally,
-    described,
-    differences,
-    written_of,
-)
+from tests.beside_kafka.comparison import REGULAR_EXPRESSION, Difference, Tally, described, differences, written_of
 from tests.beside_kafka.coordinator import Coordinator, Outcome, Step
 from tests.beside_kafka.share_targets import WHERE_TARGETS_SHOW, comes_of_another_order
 

@@ -41,12 +41,7 @@ from groupcoord.wire.broker_messages import (
     TopicReference,
 )
 from groupcoord.wire.cluster_messages import AlterPartitionReassignments, PartitionToReassign, TopicToReassign
-from groupcoord.wire.config_messages import (
-    ConfigResourceType,
-    ConfigToAlter,
-    IncrementalAlterConfigs,
-    ResourceToAlter,
-)
+from groupcoord.wire.config_messages import ConfigResourceType, ConfigToAlter, IncrementalAlterConfigs, ResourceToAlter
 from groupcoord.wire.feature_messages import ApiVersions
 from groupcoord.wire.transaction_messages import EndTxn, InitProducerId
 from tests.broker.data_world import batch

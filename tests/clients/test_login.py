@@ -13,12 +13,7 @@ from typing import Any
 import jwt
 import pytest
 import trustme
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
 from groupcoord.testing import ServerThread
 from tests.clients.beside import PROGRAMS, franz

@@ -17,13 +17,7 @@ from groupcoord.conformance.server_facts import ask_topics
 from groupcoord.conformance.sockets import SocketServer
 from groupcoord.conformance.targets import ConnectionClosedError, TargetError
 from groupcoord.errors import ErrorCode
-from groupcoord.messages import (
-    DeleteGroups,
-    ListGroupsResponse,
-    OffsetCommit,
-    OffsetToCommit,
-    TopicToCommit,
-)
+from groupcoord.messages import DeleteGroups, ListGroupsResponse, OffsetCommit, OffsetToCommit, TopicToCommit
 from groupcoord.testing import ServerThread
 
 BY_NAME = {str(transcript): transcript for transcript in load_transcripts()}

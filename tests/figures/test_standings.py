@@ -12,13 +12,7 @@ from groupcoord.analysis.columns.tables import COMMITS, arrow_schema
 from groupcoord.analysis.figures.commits import CommitCount, CommitsOfGroups
 from groupcoord.analysis.figures.shares import members_now, shares
 from groupcoord.analysis.figures.standings import standings
-from groupcoord.analysis.history.anomalies import (
-    COMMIT_STORM,
-    COMMITS_STOPPED,
-    FLAPPING_MEMBER,
-    REBALANCE_STORM,
-    STOP,
-)
+from groupcoord.analysis.history.anomalies import COMMIT_STORM, COMMITS_STOPPED, FLAPPING_MEMBER, REBALANCE_STORM, STOP
 from groupcoord.analysis.report.standing import BAD, FINE, WARNING, Standing
 from tests.tables import as_one_test
 

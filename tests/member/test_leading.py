@@ -20,13 +20,7 @@ from groupcoord.member import (
     RebalanceProtocol,
     Subscription,
 )
-from groupcoord.messages import (
-    Heartbeat,
-    HeartbeatResponse,
-    JoinedMember,
-    JoinGroup,
-    SyncGroup,
-)
+from groupcoord.messages import Heartbeat, HeartbeatResponse, JoinedMember, JoinGroup, SyncGroup
 
 from .script import CLUSTER, MEMBER_ID, TOPIC, Script, partitions, subscription
 

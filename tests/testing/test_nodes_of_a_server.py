@@ -10,13 +10,7 @@ import pytest
 
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.work import do_whole
-from groupcoord.core.messages import (
-    CoordinatorType,
-    FindCoordinator,
-    GroupToFetch,
-    Heartbeat,
-    OffsetFetch,
-)
+from groupcoord.core.messages import CoordinatorType, FindCoordinator, GroupToFetch, Heartbeat, OffsetFetch
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.host.node_servers import NoSuchNodeError

@@ -17,13 +17,7 @@ from groupcoord.analysis.columns.chunks import Origin, RowSettings, batch_rows, 
 from groupcoord.analysis.columns.framing import Bools
 from groupcoord.analysis.columns.headers import Batches, given_batches, plain_batches
 from groupcoord.analysis.columns.schema import KIND_CORRUPT, KIND_READ, RECORDS
-from groupcoord.records.batches import (
-    Batch,
-    CorruptBatchError,
-    InvalidBatchError,
-    TruncatedBatchError,
-    iter_batches,
-)
+from groupcoord.records.batches import Batch, CorruptBatchError, InvalidBatchError, TruncatedBatchError, iter_batches
 from groupcoord.records.range_checksums import ReadAt
 from groupcoord.records.salvage import Damage, SoundBatch, salvage_batches
 

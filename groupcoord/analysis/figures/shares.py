@@ -12,12 +12,7 @@ import pyarrow.compute as pc
 from groupcoord.analysis.figures.commits import CommitCount, Place
 from groupcoord.analysis.figures.standings import severity_of_status
 from groupcoord.analysis.figures.values import Row, known
-from groupcoord.analysis.report.standing import (
-    MEMBERS_TOLD_MAX,
-    PARTITIONS_OF_MEMBER_MAX,
-    MemberShare,
-    PartitionShare,
-)
+from groupcoord.analysis.report.standing import MEMBERS_TOLD_MAX, PARTITIONS_OF_MEMBER_MAX, MemberShare, PartitionShare
 
 
 def members_now(batches: Iterable[pa.RecordBatch], groups: Mapping[str, int]) -> dict[str, list[Row]]:

@@ -23,13 +23,7 @@ from groupcoord.analysis.folding.replay import REPLAYED, replay_batches
 from groupcoord.analysis.folding.replayed import Replayed
 from groupcoord.analysis.folding.transactions import commits
 from groupcoord.analysis.history import KINDS, LogHistory
-from groupcoord.analysis.judging.differences import (
-    Told,
-    differences,
-    group_answers,
-    offset_answers,
-    unknown_groups,
-)
+from groupcoord.analysis.judging.differences import Told, differences, group_answers, offset_answers, unknown_groups
 from groupcoord.analysis.judging.ends import Ends, behind_ends
 from groupcoord.analysis.judging.groups import Row
 from groupcoord.analysis.report.model import Report

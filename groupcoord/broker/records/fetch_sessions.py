@@ -18,13 +18,7 @@ from groupcoord.broker.work import Work, each, portions
 from groupcoord.config.settings import INT32_MAX
 from groupcoord.core.interpreter import maker
 from groupcoord.errors import ErrorCode
-from groupcoord.wire.broker_messages import (
-    Fetch,
-    FetchedPartitionData,
-    FetchedTopicData,
-    FetchPartition,
-    FetchResponse,
-)
+from groupcoord.wire.broker_messages import Fetch, FetchedPartitionData, FetchedTopicData, FetchPartition, FetchResponse
 
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 NO_SESSION = 0

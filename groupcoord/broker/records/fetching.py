@@ -13,12 +13,7 @@ from uuid import UUID
 from attrs import define
 
 from groupcoord.broker.records.fetch_sessions import Fetched, Target, Targets
-from groupcoord.broker.records.topic_data import (
-    READ_COMMITTED,
-    READ_UNCOMMITTED,
-    TopicData,
-    check_leader_epoch,
-)
+from groupcoord.broker.records.topic_data import READ_COMMITTED, READ_UNCOMMITTED, TopicData, check_leader_epoch
 from groupcoord.broker.topics.registry import Topic
 from groupcoord.broker.work import Work, each, each_long, portions
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions

@@ -24,12 +24,7 @@ from groupcoord.core.messages import CompleteTransaction, PartitionResult, Topic
 from groupcoord.core.records import OFFSETS_TOPIC, ZERO_UUID, TransactionMarker
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.cluster_messages import TopicPartitions
-from groupcoord.wire.transaction_messages import (
-    MarkerToWrite,
-    WriteTxnMarkers,
-    WriteTxnMarkersResponse,
-    WrittenMarker,
-)
+from groupcoord.wire.transaction_messages import MarkerToWrite, WriteTxnMarkers, WriteTxnMarkersResponse, WrittenMarker
 
 
 class Answerable(Protocol):

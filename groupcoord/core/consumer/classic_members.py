@@ -19,11 +19,7 @@ from groupcoord.core.consumer.environment import ConsumerGroupEnvironment
 from groupcoord.core.consumer.heartbeat import Step, check_capacity, move_on
 from groupcoord.core.consumer.identity import new_member, replace_member
 from groupcoord.core.consumer.reconciliation import MemberState
-from groupcoord.core.consumer.records import (
-    ClassicMemberMetadata,
-    ClassicProtocol,
-    ConsumerGroupMemberMetadataRecord,
-)
+from groupcoord.core.consumer.records import ClassicMemberMetadata, ClassicProtocol, ConsumerGroupMemberMetadataRecord
 from groupcoord.core.consumer.state import ConsumerMember, ConsumerState
 from groupcoord.core.consumer_protocol import (
     CONSUMER_PROTOCOL_TYPE,

@@ -14,11 +14,7 @@ from groupcoord.core.events import Cause, MemberAdded, MemberRemoved, Trigger
 from groupcoord.core.groups import check_group_size
 from groupcoord.core.java.hashing import string_sort_key
 from groupcoord.core.messages import JOIN_GROUP_MEMBER_EPOCH, ShareGroupHeartbeat, ShareGroupHeartbeatResponse
-from groupcoord.core.messages.share_state import (
-    InitializeShareGroupState,
-    StateToInitialize,
-    StateTopicToInitialize,
-)
+from groupcoord.core.messages.share_state import InitializeShareGroupState, StateToInitialize, StateTopicToInitialize
 from groupcoord.core.modern.assignor import PartitionAssignorError, Partitions
 from groupcoord.core.modern.identity import check_epoch, find_member
 from groupcoord.core.modern.refusal import RefusedError
@@ -30,13 +26,7 @@ from groupcoord.core.share.records import (
     ShareGroupTargetAssignmentMemberRecord,
     ShareGroupTargetAssignmentMetadataRecord,
 )
-from groupcoord.core.share.state import (
-    ShareAssignment,
-    ShareMember,
-    ShareState,
-    assignment_record,
-    topic_partitions,
-)
+from groupcoord.core.share.state import ShareAssignment, ShareMember, ShareState, assignment_record, topic_partitions
 from groupcoord.errors import ErrorCode
 
 BY_POLICY_OFFSET = -1

@@ -13,11 +13,7 @@ from uuid import UUID
 from attrs import evolve, field, frozen
 
 from groupcoord.core.java.hashing import HashTable, uuid_hash
-from groupcoord.core.share.records import (
-    NamedTopic,
-    NamedTopicPartitions,
-    ShareGroupStatePartitionMetadataRecord,
-)
+from groupcoord.core.share.records import NamedTopic, NamedTopicPartitions, ShareGroupStatePartitionMetadataRecord
 
 UNKNOWN_TOPIC_NAME = "<UNKNOWN>"
 """What stands for the name of a topic that is gone."""

@@ -17,14 +17,7 @@ from sortedcontainers import SortedDict
 
 from groupcoord.config.group_settings import ShareGroupSettings
 from groupcoord.core.share_partition.acknowledging import Acknowledgement, AcknowledgeType, RefusedAcknowledgementError
-from groupcoord.core.share_partition.acquiring import (
-    Acquired,
-    DeliveryLimits,
-    LogBatch,
-    Wanted,
-    divide,
-    end_of_portion,
-)
+from groupcoord.core.share_partition.acquiring import Acquired, DeliveryLimits, LogBatch, Wanted, divide, end_of_portion
 from groupcoord.core.share_partition.in_flight import FINISHED, InFlightBatch, RecordState, Run
 from groupcoord.core.share_state.batches import merge_batches
 from groupcoord.core.share_state.records import DeliveryState, StateBatch

@@ -36,12 +36,7 @@ from groupcoord.core.streams.state import (
     walk_tasks,
 )
 from groupcoord.core.streams.target import assign_target
-from groupcoord.core.streams.topology import (
-    BrokenTopologyError,
-    ConfiguredTopology,
-    InvalidTopologyError,
-    configure,
-)
+from groupcoord.core.streams.topology import BrokenTopologyError, ConfiguredTopology, InvalidTopologyError, configure
 from groupcoord.errors import ErrorCode
 
 RACK_AWARE_ASSIGNMENT_TAGS = "rack.aware.assignment.tags"

@@ -6,13 +6,7 @@ from typing import NamedTuple
 
 from groupcoord.core.messages import UNKNOWN_GENERATION_ID, UNKNOWN_MEMBER_ID
 from groupcoord.errors import ErrorCode
-from groupcoord.member.membership import (
-    TRANSITIONS,
-    CommitRefusal,
-    MemberIdentity,
-    Membership,
-    MemberState,
-)
+from groupcoord.member.membership import TRANSITIONS, CommitRefusal, MemberIdentity, Membership, MemberState
 from groupcoord.member.outputs import CommitFailure, Output, RejoinRequested
 from groupcoord.member.reactions import CLASSIC, Reaction
 

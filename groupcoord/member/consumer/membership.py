@@ -11,13 +11,7 @@ from groupcoord.core.messages import (
 )
 from groupcoord.errors import ErrorCode
 from groupcoord.member.closing import CloseOperation
-from groupcoord.member.membership import (
-    CONSUMER_TRANSITIONS,
-    CommitRefusal,
-    MemberIdentity,
-    Membership,
-    MemberState,
-)
+from groupcoord.member.membership import CONSUMER_TRANSITIONS, CommitRefusal, MemberIdentity, Membership, MemberState
 from groupcoord.member.outputs import CommitFailure, Output
 from groupcoord.member.reactions import CONSUMER, Reaction
 

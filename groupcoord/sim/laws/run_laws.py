@@ -38,11 +38,7 @@ from groupcoord.laws.consumer_groups import (
     consumer_group_of,
     stranger,
 )
-from groupcoord.laws.membership import (
-    check_every_wait_ends,
-    check_members_are_durable,
-    check_nobody_waits_for_nobody,
-)
+from groupcoord.laws.membership import check_every_wait_ends, check_members_are_durable, check_nobody_waits_for_nobody
 from groupcoord.log_store import LogRecord
 from groupcoord.messages import (
     ConsumerGroupDescribe,
@@ -75,11 +71,7 @@ from groupcoord.sim.cluster.nodes import CoordinatorNode
 from groupcoord.sim.cluster.simulated_cluster import SimulatedCluster
 from groupcoord.sim.kernel.randomness import mixed
 from groupcoord.sim.laws.administration_laws import check_deleted, check_described, check_listed
-from groupcoord.sim.laws.consumer_group_laws import (
-    assignment_in,
-    check_described_consumer_group,
-    check_told,
-)
+from groupcoord.sim.laws.consumer_group_laws import assignment_in, check_described_consumer_group, check_told
 from groupcoord.sim.laws.log_laws import LogLaws
 from groupcoord.sim.laws.share_laws import ShareLaws
 from groupcoord.wire.share_messages import ShareAcknowledge, ShareFetch

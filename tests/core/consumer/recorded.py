@@ -10,12 +10,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from groupcoord.core.consumer.assignors import (
-    GroupAssignment,
-    GroupSpec,
-    MemberSpec,
-    SubscriptionType,
-)
+from groupcoord.core.consumer.assignors import GroupAssignment, GroupSpec, MemberSpec, SubscriptionType
 from groupcoord.core.java.hashing import hash_map_order
 from groupcoord.core.modern.topics import Topic
 

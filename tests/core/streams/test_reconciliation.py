@@ -10,14 +10,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from groupcoord.core.streams.reconciliation import (
-    NO_TASKS,
-    HeldTasks,
-    Task,
-    TaskAssignment,
-    TaskState,
-    reconcile,
-)
+from groupcoord.core.streams.reconciliation import NO_TASKS, HeldTasks, Task, TaskAssignment, TaskState, reconcile
 from groupcoord.errors import ErrorCode
 
 DATA = Path(__file__).with_name("data")
