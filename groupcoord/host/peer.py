@@ -36,7 +36,7 @@ def forgets_limits(version: tuple[int, ...]) -> bool:
 FORGETS_LIMITS = forgets_limits(sys.version_info[:3])
 
 
-class Listener(Protocol):
+class PeerHost(Protocol):
     """Where a socket was accepted: a :class:`~groupcoord.host.server.Server`.
 
     Attributes:
@@ -72,7 +72,7 @@ class Peer(asyncio.Protocol):
         listener: by which of its listeners, if there are several.
     """
 
-    def __init__(self, server: Listener, listener: str = "") -> None:
+    def __init__(self, server: PeerHost, listener: str = "") -> None:
         self._server = server
         self.listener = listener
         self._drain_timer: asyncio.TimerHandle | None = None

@@ -11,7 +11,7 @@ import ssl
 from typing import Any, cast
 
 from groupcoord.broker.security.principals import ClientPrincipal, NewPrincipal, UnmappedNameError
-from groupcoord.host.peer import Listener, Peer
+from groupcoord.host.peer import Peer, PeerHost
 
 HANDSHAKE_TIMEOUT_S = 10.0
 _READ_BYTES = 256 * 1024
@@ -73,7 +73,7 @@ class TlsPeer(Peer):
     """
 
     def __init__(
-        self, server: Listener, listener: str, context: ssl.SSLContext, new_principal: NewPrincipal | None
+        self, server: PeerHost, listener: str, context: ssl.SSLContext, new_principal: NewPrincipal | None
     ) -> None:
         super().__init__(server, listener)
         self._incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()

@@ -49,10 +49,9 @@ from groupcoord.laws.membership import (
     check_nobody_waits_for_nobody,
     ids_taken_back,
 )
-from groupcoord.laws.modern_groups import check_writes_in_flight
+from groupcoord.laws.modern_groups import check_sound_streams_group, check_writes_in_flight
 from groupcoord.laws.owners import OwnerLaws
 from groupcoord.laws.share_partitions import ShareLedger, check_share_partition, check_states_are_the_log
-from groupcoord.laws.streams_groups import check_sound_streams_group
 
 __all__ = [
     "NEWEST",

@@ -179,6 +179,10 @@ class Kip848Consumer(AssignedMember):
         wanted = GroupToFetch(self.group_id, None, self.member_id, self.epoch if epoch is None else epoch)
         return OffsetFetch((wanted,), uses_topic_ids=True)
 
+    def restarted(self, **changes: Any) -> Self:
+        """Return the static consumer that takes this one's place, and has asked for nothing."""
+        return super().restarted(asked=None, **changes)
+
     # ------------------------------------------------------------ answers
 
     def receive(self, response: Response | None) -> None:

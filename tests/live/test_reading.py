@@ -29,8 +29,8 @@ from groupcoord.analysis.live.fetching import Lost, sound_batches
 from groupcoord.analysis.live.offset_ranges import OffsetRange, plan, topic_ends
 from groupcoord.analysis.live.requests import Answer
 from groupcoord.analysis.live.retries import Patience
-from groupcoord.analysis.live.rows import rows_of_offsets
 from groupcoord.analysis.live.settings import ClusterAddress
+from groupcoord.analysis.live.tasks import rows_of_offsets
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.errors import ErrorCode
 from groupcoord.records.salvage import SoundBatch

@@ -15,8 +15,8 @@ from groupcoord.analysis.live.connection import connection
 from groupcoord.analysis.live.end_offsets import list_ends
 from groupcoord.analysis.live.offset_ranges import OffsetRange, topic_ends
 from groupcoord.analysis.live.retries import Patience
-from groupcoord.analysis.live.rows import rows_of_offsets
 from groupcoord.analysis.live.settings import ClusterAddress
+from groupcoord.analysis.live.tasks import rows_of_offsets
 from groupcoord.core.records import OFFSETS_TOPIC
 
 from .real_kafka import ThreeBrokers, commit_offsets, committing, needs_kafka

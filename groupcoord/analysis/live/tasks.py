@@ -1,4 +1,8 @@
-"""What there is to read of a topic, cut into pieces of work that reach the cluster themselves."""
+"""What there is to read of a topic, cut into pieces of work that reach the cluster themselves, and read as rows.
+
+What one fetch brings is a file of its own to the table, with an account of its own, so that a gap that compaction has
+left says nothing of what lies behind it.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +11,16 @@ from itertools import groupby
 
 import pyarrow as pa
 
-from groupcoord.analysis.columns.chunks import RowSettings
+from groupcoord.analysis.columns.chunks import Origin, RowSettings
 from groupcoord.analysis.columns.errors import InputError
+from groupcoord.analysis.columns.ranges import ByteRange, RangeReader, one_row
+from groupcoord.analysis.columns.schema import KIND_CORRUPT
 from groupcoord.analysis.live.cluster import LiveCluster
 from groupcoord.analysis.live.connection import connection
 from groupcoord.analysis.live.errors import LogCutError
+from groupcoord.analysis.live.fetching import DELETED, Lost, RangeFetcher
 from groupcoord.analysis.live.offset_ranges import OffsetRange, TopicEnds, check_readable, plan, topic_ends
 from groupcoord.analysis.live.retries import Patience
-from groupcoord.analysis.live.rows import rows_of_offsets
 from groupcoord.analysis.live.settings import ClusterAddress
 
 
@@ -145,3 +151,46 @@ def check_same(ends: TopicEnds, topic_id: str, read_to: Mapping[int, int]) -> No
             raise LogCutError(
                 f"{name}-{partition} ends at offset {ends.ends[partition]}, and was read up to {offset}: it was cut"
             )
+
+
+def rows_of_offsets(
+    cluster: LiveCluster, offset_range: OffsetRange, patience: Patience, settings: RowSettings
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a range. What was deleted before it could be read is a row of kind ``corrupt``.
+
+    Args:
+        cluster: that has the log.
+        offset_range: what to read.
+        patience: how long to try where nothing comes.
+        settings: what rows are to hold.
+
+    Raises:
+        ClusterError: the cluster does not give it.
+    """
+    fetcher = RangeFetcher(cluster, offset_range, patience)
+    offset = offset_range.start
+    while (portion := fetcher.next(offset)) is not None:
+        if isinstance(portion, Lost):
+            yield _lost_row(portion, offset_range, settings)
+            offset = portion.end
+            continue
+        size = len(portion.batches)
+        byte_range = ByteRange(0, size, size, is_boundary=True, end_offset=offset_range.end)
+        origin = Origin(offset_range.name_at(portion.offset), offset_range.partition)
+        reader = RangeReader(portion.read_at, byte_range, origin, settings, chunk_bytes=size)
+        yield from reader.rows()
+        offset = fetcher.behind(portion, reader.next_offset)
+
+
+def _lost_row(lost: Lost, offset_range: OffsetRange, settings: RowSettings) -> pa.RecordBatch:
+    values: dict[str, str | int | None] = {
+        "kind": KIND_CORRUPT,
+        "file": offset_range.name_at(lost.start),
+        "log_partition": offset_range.partition,
+        "log_offset": lost.start,
+        "position": 0,
+        "size_bytes": 0,
+        "problem": DELETED,
+        "end_offset": lost.end,
+    }
+    return one_row(values, settings)
