@@ -540,14 +540,14 @@ CONSUMER_GROUP_MUTANTS = (
     Mutant(
         "the targets of a group outlive it",
         "consumer/state.py",
-        "for member_id in {**state.members, **state.targets}",
+        "for member_id in {**self.members, **self.targets}",
         "for member_id in ()",
     ),
     Mutant(
         "the tombstone of a group comes first",
         "consumer/state.py",
-        "    return [GroupTombstone(state.group_id, key) for key in keys]\n",
-        "    return [GroupTombstone(state.group_id, key) for key in (keys[-1], *keys[:-1])]\n",
+        "    return [GroupTombstone(self.group_id, key) for key in keys]\n",
+        "    return [GroupTombstone(self.group_id, key) for key in (keys[-1], *keys[:-1])]\n",
     ),
     Mutant(
         "a member's tombstones come in another order",

@@ -418,7 +418,7 @@ SHARE_LEADER_MUTANTS = (
     ),
     Mutant(
         "a group begins at the start where no record is young enough",
-        "../broker/share/start_offsets.py",
+        "../broker/share/leading.py",
         "return log.end_offset if found is None else found.offset",
         "return log.start_offset if found is None else found.offset",
     ),

@@ -474,8 +474,8 @@ STREAMS_GROUP_MUTANTS = (
     Mutant(
         "the topology's tombstone comes before the group's",
         "streams/state.py",
-        "        StreamsGroupMetadataRecord.key,\n        StreamsGroupTopologyRecord.key,\n",
-        "        StreamsGroupTopologyRecord.key,\n        StreamsGroupMetadataRecord.key,\n",
+        "            StreamsGroupMetadataRecord.key,\n            StreamsGroupTopologyRecord.key,\n",
+        "            StreamsGroupTopologyRecord.key,\n            StreamsGroupMetadataRecord.key,\n",
     ),
     Mutant(
         "a member's own record forgets what it has",
