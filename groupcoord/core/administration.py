@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from uuid import UUID
 
 from attrs import define, field
 
@@ -60,6 +61,27 @@ class Deletion:
         self.is_refused = True
         results = (*self.results, *(DeletedGroup(group_id, error_code) for group_id in self.group_ids))
         return [Reply(self.token, DeleteGroupsResponse(results))]
+
+
+class AllInGroups:
+    """A kind of which all that there is is in its groups and in the log: see :class:`.GroupKind`."""
+
+    places: Sequence[tuple[object, tuple[str, ...]]] = ()
+
+    def topic_deleted(self, topic_id: UUID, now_ms: int) -> None:
+        """A topic is gone from the cluster: nothing is kept of it besides committed offsets."""
+
+    def parked_tokens(self) -> list[Token]:
+        """Return no tokens: requests wait in groups."""
+        return []
+
+    def refuse_waiting(self, error_code: ErrorCode) -> list[Reply]:
+        """Return no refusals: requests wait in groups."""
+        return []
+
+    def forget_elsewhere(self, group: Group, deletion: Deletion, now_ms: int) -> bool:
+        """Return False: all that there is of a group is in the log."""
+        return False
 
 
 class Administration:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
-from uuid import UUID
 
-from groupcoord.core.administration import Deletion
+from groupcoord.core.administration import AllInGroups
 from groupcoord.core.classic.continuations import WhenAssigned, WhenCreated, WhenEmptied, WhenReplaced
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.classic.membership import Membership
@@ -28,17 +27,15 @@ from groupcoord.core.messages import (
     SyncGroup,
 )
 from groupcoord.core.records import CLASSIC_GROUP_KEY
-from groupcoord.core.replies import Reply, Token
 from groupcoord.core.timers import TimerKind
 from groupcoord.errors import ErrorCode
 
 
-class ClassicGroups:
+class ClassicGroups(AllInGroups):
     """The row of classic groups in the table of :mod:`~groupcoord.core.kinds`; what its parts are is said there."""
 
     group_class = GroupMetadata
     record_types = frozenset({CLASSIC_GROUP_KEY[0]})
-    places = ()
 
     def __init__(self, context: HandlerContext, creation: Creation) -> None:
         self._context = context
@@ -77,21 +74,6 @@ class ClassicGroups:
             return group.described()
         error_message = why_not_found(group, group_id, "classic")
         return DescribedGroup(group_id, ErrorCode.GROUP_ID_NOT_FOUND, error_message, GroupState.DEAD.value)
-
-    def topic_deleted(self, topic_id: UUID, now_ms: int) -> None:
-        """A topic is gone from the cluster: nothing is kept of it besides committed offsets."""
-
-    def parked_tokens(self) -> list[Token]:
-        """Return no tokens: requests wait in groups."""
-        return []
-
-    def refuse_waiting(self, error_code: ErrorCode) -> list[Reply]:
-        """Return no refusals: requests wait in groups."""
-        return []
-
-    def forget_elsewhere(self, group: Group, deletion: Deletion, now_ms: int) -> bool:
-        """Return False: all that there is of a group is in the log."""
-        return False
 
     def begin_rebalance(self, group: Group, now_ms: int) -> bool:
         """Collect joins, as when the group's leader joins again."""

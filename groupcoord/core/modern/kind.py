@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar, Generic
-from uuid import UUID
 
-from groupcoord.core.administration import Deletion
+from groupcoord.core.administration import AllInGroups
 from groupcoord.core.context import Handler, HandlerContext
 from groupcoord.core.effects import Continuation, Outcome
-from groupcoord.core.groups import Group, why_not_found
+from groupcoord.core.groups import why_not_found
 from groupcoord.core.modern.environment import GroupEnvironment
 from groupcoord.core.modern.member_timers import GroupT
 from groupcoord.core.modern.membership import ModernMembership
-from groupcoord.core.replies import Reply, Token
+from groupcoord.core.replies import Token
 from groupcoord.errors import ErrorCode
 
 
-class ModernGroups(ABC, Generic[GroupT]):
+class ModernGroups(AllInGroups, ABC, Generic[GroupT]):
     """The groups of one kind of one log partition, as far as they come from the log and go there.
 
     A row of the table adds its requests, and sets the timers of a group that a load made: :meth:`revive`.
@@ -33,8 +32,6 @@ class ModernGroups(ABC, Generic[GroupT]):
     """The request that describes groups of this kind."""
     DESCRIBED: ClassVar[Callable[..., Any]]
     """Makes the description of a group that isn't there."""
-
-    places: Sequence[tuple[object, tuple[str, ...]]] = ()
 
     def __init__(
         self,
@@ -82,21 +79,6 @@ class ModernGroups(ABC, Generic[GroupT]):
         context.groups[group_id] = group  # type: ignore[assignment]
         context.has_modern_groups = True
         return group
-
-    def topic_deleted(self, topic_id: UUID, now_ms: int) -> None:
-        """A topic is gone from the cluster: nothing is kept of it besides committed offsets."""
-
-    def parked_tokens(self) -> list[Token]:
-        """Return no tokens: requests wait in groups."""
-        return []
-
-    def refuse_waiting(self, error_code: ErrorCode) -> list[Reply]:
-        """Return no refusals: requests wait in groups."""
-        return []
-
-    def forget_elsewhere(self, group: Group, deletion: Deletion, now_ms: int) -> bool:
-        """Return False: all that there is of a group is in the log."""
-        return False
 
     def convert(self, group_id: str, now_ms: int) -> GroupT:
         """Make the group of what the log has of it, of which it has just become one."""
