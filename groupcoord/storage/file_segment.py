@@ -298,6 +298,17 @@ class FileSegment(Segment):
             self._offsets = self._times = None
             self._give_memory_back()
 
+    def is_as_written(self) -> bool:
+        """Tell whether the file is open, and has a name and the size that it was left with: then nobody changed it."""
+        descriptor, closed_count = self._descriptor
+        if closed_count != self._files.closed_count:
+            return False
+        try:
+            status = os.fstat(descriptor)
+        except OSError:
+            return False
+        return status.st_nlink > 0 and status.st_size == self.size_bytes
+
     def flush(self) -> None:
         """Make what was written durable.
 
@@ -550,11 +561,17 @@ class Room:
         self.segment = segment
         self.settings = settings
         self.end_ms = end_ms
-        self.was_checked(now_ms)
+        self._was_checked(now_ms)
         reach = segment.base_offset + RELATIVE_OFFSETS_END - segment.next_offset
         self.end_bytes = min(settings.segment_bytes, segment.size_bytes + reach)
 
-    def was_checked(self, now_ms: int) -> None:
-        """Note that the file was looked at."""
+    def goes_on(self, now_ms: int) -> bool:
+        """Tell, after a look at the file, whether it has room for a batch of this time."""
+        if now_ms >= self.end_ms or not self.segment.is_as_written():
+            return False
+        self._was_checked(now_ms)
+        return True
+
+    def _was_checked(self, now_ms: int) -> None:
         self.checked_ms = now_ms - now_ms % CHECK_INTERVAL_MS
         self.until_ms = min(self.checked_ms + CHECK_INTERVAL_MS, self.end_ms)

@@ -53,14 +53,3 @@ def find_loss(folder: Path, segments: Sequence[int], size_bytes: int, descriptor
     if found.st_size != size_bytes:
         return f"{path} has {found.st_size} bytes, but {size_bytes} were there"
     return None
-
-
-def find_loss_behind(folder: Path, segments: Sequence[int], size_bytes: int, descriptor: int) -> str | None:
-    """Look at the file that was written last; at all files, as :func:`find_loss`, if it isn't as it should be."""
-    try:
-        status = os.fstat(descriptor)
-    except OSError as error:
-        return f"{folder}: {error}"
-    if status.st_nlink and status.st_size == size_bytes:
-        return None
-    return find_loss(folder, segments, size_bytes, descriptor)

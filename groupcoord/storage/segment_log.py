@@ -34,7 +34,7 @@ from groupcoord.storage.log_directory import segment_path, sync_path
 from groupcoord.storage.log_folder import LogFolder
 from groupcoord.storage.log_memory import LogMemory
 from groupcoord.storage.log_settings import LEADER_EPOCH, NO_LEADER_EPOCH, TopicLogSettings
-from groupcoord.storage.lost_segments import NOTHING_ACKNOWLEDGED, Acknowledged, find_loss, find_loss_behind
+from groupcoord.storage.lost_segments import NOTHING_ACKNOWLEDGED, Acknowledged, find_loss
 from groupcoord.storage.open_files import OpenFiles
 from groupcoord.storage.partition_log import ATTRIBUTES_POSITION, PartitionLog, Write, replay
 from groupcoord.storage.segment import Segment
@@ -312,7 +312,7 @@ class SegmentLog(PartitionLog):
             or (segment := room.segment).size_bytes + size_bytes > room.end_bytes
             or data[ATTRIBUTES_POSITION] & TRANSACTIONAL
             or settings is not room.settings
-            or not (room.checked_ms <= now_ms < room.until_ms or self._goes_on(room, now_ms))
+            or not (room.checked_ms <= now_ms < room.until_ms or room.goes_on(now_ms))
         ):
             return super().append_encoded(data, record_count, now_ms, settings)
         offset = self.end_offset
@@ -325,18 +325,6 @@ class SegmentLog(PartitionLog):
         if self.watchers:
             self._tell()
         return offset
-
-    def _goes_on(self, room: Room, now_ms: int) -> bool:
-        """Tell whether a batch of this time goes where the last one went, after a look at the file."""
-        if now_ms >= room.end_ms:
-            return False
-        try:
-            self._check_written()
-        except TopicLogError as error:
-            self._trouble(error)
-            raise
-        room.was_checked(now_ms)
-        return True
 
     def _write(self, write: Write, settings: TopicLogSettings, now_ms: int) -> None:
         if self.failure is not None:
@@ -409,24 +397,27 @@ class SegmentLog(PartitionLog):
 
     def _check_written(self) -> None:
         """Make sure that what was written is in a file that can be found again, and that nobody else changed."""
-        loss = find_loss_behind(self.folder.path, self._bases, self._active_bytes, self._descriptor)
-        if loss is not None:
-            raise _lost(loss)
+        active = self._segments[-1]
+        assert isinstance(active, FileSegment)
+        if not active.is_as_written():
+            loss = self._find_loss()
+            if loss is not None:
+                raise _lost(loss)
 
     def check(self) -> None:
         """See :class:`~groupcoord.storage.partition_log.PartitionLog`."""
-        loss = find_loss(self.folder.path, self._bases, self._active_bytes, self._descriptor)
+        loss = self._find_loss()
         if loss is not None and self.failure is None:
             self._trouble(_lost(loss))
+
+    def _find_loss(self) -> str | None:
+        active = self._segments[-1] if self._segments else None
+        descriptor = self.files.find(active.path) if isinstance(active, FileSegment) else -1
+        return find_loss(self.folder.path, self._bases, self._active_bytes, descriptor)
 
     @property
     def _active_bytes(self) -> int:
         return self._segments[-1].size_bytes if self._segments else 0
-
-    @property
-    def _descriptor(self) -> int:
-        active = self._segments[-1] if self._segments else None
-        return self.files.find(active.path) if isinstance(active, FileSegment) else -1
 
     # ------------------------------------------------------------ flushing
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from groupcoord.log_store import AppendOutcomeUnknownError, StorageError
+from groupcoord.storage import segment_store
 from groupcoord.storage.errors import LostSegmentError
 from groupcoord.storage.segment_log import CHECK_INTERVAL_MS
 from groupcoord.storage.segment_store import CHECKED_AT_ONCE, SegmentLogStore
@@ -55,6 +56,17 @@ def test_an_append_into_a_lost_file_is_not_acknowledged(tmp_path: Path, harm: Ha
         with pytest.raises(LostSegmentError, match=log_file(tmp_path).name) as raised:
             append(store, commit(1), timestamp_ms=1_000 + CHECK_INTERVAL_MS)
         assert raised.value.outcome_unknown
+
+
+def test_a_file_that_was_closed_for_others_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where more log partitions are written to than files may be open, each append finds its file, opened again."""
+    monkeypatch.setattr(segment_store, "DESCRIPTORS_MAX", 2)
+    with SegmentLogStore(tmp_path) as store:
+        for round_number in range(3):
+            for partition in range(3):
+                append(store, commit(0), partition=partition, timestamp_ms=round_number * CHECK_INTERVAL_MS)
+
+        assert [store.end_offset(partition) for partition in range(3)] == [3, 3, 3]
 
 
 @pytest.mark.parametrize("harm", [Path.unlink, delete_folder, truncate, extend])
