@@ -24,7 +24,6 @@ from groupcoord.core.groups import Group
 from groupcoord.core.modern.group import ModernGroup
 from groupcoord.core.record_keys import RecordKey
 from groupcoord.core.replies import Reply, Token
-from groupcoord.core.share.group import ShareGroup
 from groupcoord.core.share.kind import ShareGroups
 from groupcoord.core.streams.kind import StreamsGroups
 from groupcoord.core.timers import TimerKey, TimerKind
@@ -160,8 +159,3 @@ def as_modern_group(group: Group | None) -> ModernGroup[Any] | None:
 def as_consumer_group(group: Group | ModernGroup[Any] | None) -> ConsumerGroup | None:
     """Return a group for those who look into consumer groups; None if it is none."""
     return group if isinstance(group, ConsumerGroup) else None
-
-
-def as_share_group(group: Group | None) -> ShareGroup | None:
-    """Return a group for those who look into share groups; None if it is none."""
-    return group if isinstance(group, ShareGroup) else None

@@ -11,12 +11,13 @@ from groupcoord.broker.broker import Broker
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.consumer_protocol import (
+    CONSUMER_PROTOCOL_TYPE,
     ConsumerProtocolError,
     TopicPartition,
     decode_assignment,
     decode_subscription,
 )
-from groupcoord.core.kinds import as_classic_group, as_consumer_group, as_share_group
+from groupcoord.core.kinds import as_classic_group
 from groupcoord.core.messages import (
     ConsumerGroupDescribe,
     DescribedConsumerMember,
@@ -36,7 +37,6 @@ from groupcoord.core.messages import (
 from groupcoord.testing.asserting.words import counted
 
 GroupType = Literal["classic", "consumer", "share", "streams"]
-CONSUMER_PROTOCOL_TYPE = "consumer"
 
 _Member = DescribedConsumerMember | DescribedShareMember | DescribedStreamsMember
 _NO_TASKS = DescribedTasks((), (), ())
@@ -149,9 +149,7 @@ def describe_group(broker: Broker, group_id: str) -> GroupDescription | None:
     classic = as_classic_group(group)
     if classic is not None:
         return _classic(coordinator, classic)
-    if as_share_group(group) is not None:
-        return _modern(coordinator, group_id, "share")
-    return _modern(coordinator, group_id, "streams" if as_consumer_group(group) is None else "consumer")
+    return _modern(coordinator, group_id, cast(GroupType, group.listed().group_type))
 
 
 def _coordinator_of(broker: Broker, group_id: str) -> GroupCoordinator:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from groupcoord import GroupCoordinator
-from groupcoord.core.kinds import as_share_group
 from groupcoord.core.messages.share_state import ShareStateResponse
 from groupcoord.core.questions import AskShareCoordinator, ShareCoordinatorAnswered
 from groupcoord.core.share.group import ShareGroup
@@ -70,7 +69,8 @@ class Members:
         """The share group as the coordinator has it; None if it has none."""
         coordinator = self.driver.coordinator
         partition = coordinator.partition(coordinator.partition_of(self.group_id))
-        return None if partition is None else as_share_group(partition.groups.get(self.group_id))
+        group = None if partition is None else partition.groups.get(self.group_id)
+        return group if isinstance(group, ShareGroup) else None
 
     @property
     def described(self) -> DescribedShareGroup:
