@@ -7,16 +7,15 @@ it, as of the leaders of ``__consumer_offsets``. What topics hold isn't kept.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
-from typing import Any, NamedTuple, TypeVar
+from typing import TypeVar
 
-from groupcoord.broker.broker import Broker
+from groupcoord.broker.addresses import NodeAddress
 from groupcoord.broker.cluster.leadership import NOBODY, Leader, Leadership
 from groupcoord.broker.cluster.nodes import Nodes
-from groupcoord.broker.groups.requests import Token
+from groupcoord.broker.leased import LeasedBroker
 from groupcoord.broker.records.node_data import NodeData
 from groupcoord.clock import Clock
 from groupcoord.cluster.documents import SlotDocuments
@@ -25,7 +24,6 @@ from groupcoord.cluster.participant import Participant, ReplicaStatus
 from groupcoord.cluster.slot_log import SlotLog
 from groupcoord.config.settings import INT32_MAX
 from groupcoord.coordinator import GroupCoordinator
-from groupcoord.core.front.authorization import Principal
 from groupcoord.core.messages import Node
 from groupcoord.errors import GroupcoordError
 from groupcoord.host.node_servers import Sockets
@@ -42,56 +40,6 @@ class NodeIdTakenError(GroupcoordError):
     """Another node that lives has the same id."""
 
 
-class NodeAddress(NamedTuple):
-    """What a node tells the others of itself.
-
-    Attributes:
-        node_id: by which clients know it.
-        listeners: the name of each listener, or ``""`` where there is but one: host and port for clients.
-    """
-
-    node_id: int
-    listeners: Mapping[str, tuple[str, int]]
-
-    def encoded(self) -> str:
-        """Return it as the address of an announcement."""
-        return json.dumps({"node_id": self.node_id, "listeners": self.listeners})
-
-    @classmethod
-    def decoded(cls, address: str) -> NodeAddress | None:
-        """Return what a node told; None: that is no node for Kafka clients."""
-        try:
-            said = json.loads(address)
-            listeners = {str(name): (str(host), int(port)) for name, (host, port) in said["listeners"].items()}
-            return cls(int(said["node_id"]), listeners) if listeners else None
-        except (ValueError, TypeError, KeyError, AttributeError):
-            return None
-
-    def node(self, listener: str) -> Node:
-        """Return the node as clients of a listener are told of it; of one that it doesn't have, its first."""
-        return Node(self.node_id, *self.listeners.get(listener, next(iter(self.listeners.values()))))
-
-
-class ClusterBroker(Broker):
-    """A node whose answers about groups hold as long as its lease does.
-
-    Attributes:
-        has_told: something was answered about groups while the lease lasted, and may not be sent yet.
-    """
-
-    has_told = False
-
-    def _submit(self, request: Any, token: Token, principal: Principal) -> None:
-        self.has_told = self.has_told or not self.coordinator.is_lease_over
-        super()._submit(request, token, principal)
-
-    def deliver_replies(self) -> None:
-        """See :class:`~groupcoord.broker.broker.Broker`."""
-        before, may_tell = len(self.dirty), not self.coordinator.is_lease_over
-        super().deliver_replies()
-        self.has_told = self.has_told or (may_tell and len(self.dirty) > before)
-
-
 class ClusterServer(Server):
     """The sockets of such a node: what was not sent while the lease lasted never is.
 
@@ -100,7 +48,7 @@ class ClusterServer(Server):
         socks: its sockets.
     """
 
-    def __init__(self, broker: ClusterBroker, socks: Sockets) -> None:
+    def __init__(self, broker: LeasedBroker, socks: Sockets) -> None:
         super().__init__(broker, socks=socks)
         self._node = broker
 
@@ -153,7 +101,7 @@ class ClusterNode:
         self._participant: Participant | None = None
         self._known: dict[str, NodeAddress] = {}
         broker = storage.broker(
-            ClusterBroker,
+            LeasedBroker,
             clock=clock,
             node=node,
             nodes=Nodes(self._leadership, storage.topics),

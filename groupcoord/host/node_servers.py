@@ -381,8 +381,7 @@ class NodeServers:
         leadership = self._leadership
         leader_id = leadership.leader(topic, index).node_id
         if to is None:
-            others = sorted(self.running, key=lambda node_id: (node_id <= leader_id, node_id))
-            to = next((node_id for node_id in others if node_id != leader_id), NOBODY)
+            to = leadership.next_leader(leader_id, self.running)
             if to == NOBODY:
                 raise NoSuchNodeError(f"no other node runs that could lead {topic.name}-{index}")
         self.check_node(to)

@@ -136,6 +136,11 @@ class Leadership:
             leader = self._leaders[key] = Leader(self._first_running(topic, index), epoch)
         return leader
 
+    def next_leader(self, leader_id: int, running: Iterable[int]) -> int:
+        """Return who of the nodes that run is next behind a leader, around the circle; NOBODY: no other runs."""
+        others = sorted(running, key=lambda node_id: (node_id <= leader_id, node_id))
+        return next((node_id for node_id in others if node_id != leader_id), NOBODY)
+
     def leader_of_all(self, topic: Topic) -> Leader | None:
         """Return who leads every partition of a topic, with the same epoch; None if they may differ."""
         sole = self._sole
