@@ -13,14 +13,7 @@ from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.config.group_settings import ShareGroupSettings
 from groupcoord.core.share_partition.in_flight import FINISHED
-from groupcoord.core.share_state.records import (
-    NO_START_OFFSET,
-    DeliveryState,
-    SharePartitionKey,
-    ShareSnapshot,
-    ShareUpdate,
-    StateBatch,
-)
+from groupcoord.core.share_state.records import DeliveryState, SharePartitionKey, ShareSnapshot, ShareUpdate, StateBatch
 from groupcoord.core.share_state.states import ShareStates
 from groupcoord.log_store import LogRecord
 from groupcoord.records.batches import frame_records, sized, varint
@@ -70,6 +63,7 @@ class SharedTopics:
         given_up: by share-partition, the records that nobody gets any more though nobody has accepted them.
         worked_off: by share-partition, where the partition ended when all of it was accepted, or given up.
         on_written: called with each share-partition of which something was written, and with what.
+        on_emptied: called with each share-partition of which the log now says that nothing has happened to it yet.
         written_ms: by topic id and partition, when its records were written, by offset.
     """
 
@@ -98,6 +92,7 @@ class SharedTopics:
         self.settings = ShareGroupSettings.of(options.config)._replace(auto_offset_reset="earliest")
         self.written_ms: dict[tuple[UUID, int], list[int]] = {}
         self.on_written: Callable[[SharePartitionKey, tuple[StateBatch, ...]], None] = _ignore
+        self.on_emptied: Callable[[SharePartitionKey], None] = _ignore
         self.given_up: dict[SharePartitionKey, set[int]] = {}
         self.worked_off: dict[SharePartitionKey, int] = {}
         self._states = ShareStates()
@@ -173,9 +168,10 @@ class SharedTopics:
         for entry in fresh:
             record: Any = entry.record
             self._states.apply(record, entry.offset)
-            if isinstance(record, ShareSnapshot) and record.start_offset == NO_START_OFFSET:
+            if isinstance(record, ShareSnapshot) and _is_blank(record):
                 # Asked for again by who had no answer, as in Kafka: the group begins anew there.
                 self.worked_off.pop(record.key, None)
+                self.on_emptied(record.key)
             if isinstance(record, ShareSnapshot | ShareUpdate):
                 self.on_written(record.key, record.state_batches)
                 for first, last, state, _ in record.state_batches:
@@ -219,6 +215,11 @@ class SharedTopics:
 
 def _ignore(*_: object) -> None:
     """Nobody wants to know."""
+
+
+def _is_blank(snapshot: ShareSnapshot) -> bool:
+    """Tell whether a share-partition is as it is initialized: to be begun where the policy says, or at the start."""
+    return not snapshot.state_batches and snapshot.start_offset <= 0 and snapshot.delivery_complete_count <= 0
 
 
 class HeardData(TopicData):

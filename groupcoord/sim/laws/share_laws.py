@@ -37,7 +37,7 @@ class ShareLaws:
 
     def __init__(self, shared: SharedTopics, batch_max: int) -> None:
         self._shared = shared
-        shared.on_written = self._written
+        shared.on_written, shared.on_emptied = self._written, self._emptied
         self._batch_max = batch_max
         self._ledgers: dict[SharePartitionKey, ShareLedger] = {}
         self._led: dict[SharePartitionKey, LedPartition | None] = {}
@@ -52,6 +52,12 @@ class ShareLaws:
         """What is written of records is written of such that nobody has."""
         for first, last, *_ in batches:
             self._ledger(key).let_go(range(first, last + 1))
+
+    def _emptied(self, key: SharePartitionKey) -> None:
+        """The log has forgotten what was said of records: whoever leads the partition next gives them out again."""
+        ledger = self._ledger(key)
+        ledger.accepted.clear()
+        ledger.archived.clear()
 
     def _current(self, node: CoordinatorNode, key: SharePartitionKey) -> LedPartition | None:
         """Return a share-partition as its leader has it, if the node is that; else None."""
