@@ -8,6 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from groupcoord.clock import Clock
 from groupcoord.core.append_queue import Answer, AppendQueue
+from groupcoord.core.front.partition_table import PartitionTable
 from groupcoord.core.interpreter import maker
 from groupcoord.errors import ErrorCode, StoreContractError
 from groupcoord.log_store import LogRecords, LogStore, LogStoreError, Ticket
@@ -56,7 +57,17 @@ class Appending(ABC, Generic[PartitionT]):
 
     clock: Clock
     log_store: LogStore
+    _partitions: PartitionTable[Any, PartitionT]
     on_durable: Callable[[int], None] | None = None
+
+    @property
+    def partition_count(self) -> int:
+        """How many log partitions there are, served or not."""
+        return len(self._partitions)
+
+    def partition(self, index: int) -> PartitionT | None:
+        """Return the core of a log partition that is served here. For observers and tests: change nothing."""
+        return self._partitions.active[index]
 
     # ------------------------------------------------------------ the log store's answers
 
@@ -84,9 +95,9 @@ class Appending(ABC, Generic[PartitionT]):
         self._answered(ticket, error)
 
     def _answered(self, ticket: Ticket, answer: Answer) -> None:
-        if not 0 <= ticket.partition < self.partition_count:
+        if not 0 <= ticket.partition < len(self._partitions):
             raise StoreContractError(f"{ticket} names no log partition")
-        partition = self.partition(ticket.partition)
+        partition = self._partitions.active[ticket.partition]
         if partition is not None:
             self._take_answer(partition, ticket.number, answer, self.clock.now_ms())
             self._settle(self.clock.now_ms())
@@ -97,7 +108,7 @@ class Appending(ABC, Generic[PartitionT]):
             for turn, told in writer.in_turn(number, answer) if writer.refusals else ((number, answer),):
                 if isinstance(told, LogStoreError):
                     self._refused(partition, turn, told, now_ms)
-                    if self.partition(partition.index) is not partition:  # nobody knows what became of it
+                    if self._partitions.active[partition.index] is not partition:  # nobody knows what became of it
                         break
                     continue
                 partition.appended(turn, told, now_ms)
@@ -111,7 +122,7 @@ class Appending(ABC, Generic[PartitionT]):
 
     def _append(self, append: NumberedAppend, now_ms: int) -> None:
         index, number = append.partition, append.number
-        partition = self.partition(index)
+        partition = self._partitions.active[index]
         if partition is None:
             return
         ticket = _make_ticket((index, number))
@@ -128,19 +139,10 @@ class Appending(ABC, Generic[PartitionT]):
             raise
         if base_offset is not None:
             self._take_answer(partition, number, base_offset, now_ms)
-        elif self.partition(index) is partition:
+        elif self._partitions.active[index] is partition:
             self._wait_for(partition, number, now_ms)
 
     # ------------------------------------------------------------ what coordinators do in their own ways
-
-    @abstractmethod
-    def partition(self, index: int) -> PartitionT | None:
-        """Return the core of a log partition that is served here."""
-
-    @property
-    @abstractmethod
-    def partition_count(self) -> int:
-        """How many log partitions there are, served or not."""
 
     def _refused(self, partition: PartitionT, number: int, error: LogStoreError, now_ms: int) -> None:
         """The oldest append is not in the log, or nobody knows: then the log partition has failed."""

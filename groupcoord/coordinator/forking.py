@@ -52,7 +52,7 @@ class Forkable:
     """What a :class:`~groupcoord.GroupCoordinator` can do with its own state: keep it, go back to it, fork."""
 
     _arguments: dict[str, Any]
-    _partitions: PartitionTable
+    _partitions: PartitionTable[str, Partition]
     clock: Clock
     _filled: tuple[Partition | None, ...] = ()
     _places: tuple[tuple[Any, str], ...] = ()

@@ -39,7 +39,15 @@ from groupcoord.core.share.host import LoneShareHost, ShareHost
 from groupcoord.core.timers import SESSIONS, Timer, TimerQueue
 from groupcoord.core.topics import AnyTopic, NoRegexes, RegexResolver, TopicResolver
 from groupcoord.errors import ErrorCode, OwnershipLostError
-from groupcoord.log_store import LogStore, LogStoreError, MemoryLogStore, RecordTooLargeError
+from groupcoord.log_store import (
+    CondensingStore,
+    LoadedCommits,
+    LogRecord,
+    LogStore,
+    LogStoreError,
+    MemoryLogStore,
+    RecordTooLargeError,
+)
 
 LOCAL_NODE = Node(1, "127.0.0.1", 9092)
 MAX_TIMERS_PER_TICK = 10_000
@@ -127,12 +135,11 @@ class GroupCoordinator(Appending[Partition], Forkable):
             *(choose_task_assignors(self.config.group_streams_assignors, task_assignors), streams_group_settings),
         )
         count = self.config.offsets_topic_num_partitions
-        self._partitions, self._split_requests = PartitionTable(count), SplitRequests()
+        self._partitions: PartitionTable[str, Partition] = PartitionTable(count)
+        self._split_requests = SplitRequests()
         self._effects, self._timers, self._observer = Effects(), TimerQueue(), Observer()
         self._ownership = ownership_of(self.log_store, self.config, self.clock, self._lose)
-        self._loader = Loader(
-            self._partitions, self.log_store, self.clock, self._observer, self._make_partition, self._ownership
-        )
+        self._loader = Loader(self._partitions, self._read, self.clock, self._make_partition, self._loaded)
         self._cluster = Coordinators(node, owner, count, transaction_owner, share_owner)
         self._router = RequestRouter(
             config=self.config,
@@ -159,6 +166,17 @@ class GroupCoordinator(Appending[Partition], Forkable):
             environments=self._environments,
             first_append=first_append,
         )
+
+    def _read(self, index: int) -> Iterable[LogRecord | LoadedCommits]:
+        store = self.log_store
+        return store.read_last(index) if isinstance(store, CondensingStore) else store.read(index)
+
+    def _loaded(self, partition: Partition, started_ms: int) -> None:
+        now_ms = self.clock.now_ms()
+        partition.loaded(now_ms)
+        self._observer.partition_loaded(now_ms - started_ms)
+        if self._ownership is not None:
+            self._ownership.loaded(started_ms)
 
     @property
     def node(self) -> Node:
@@ -391,6 +409,8 @@ class GroupCoordinator(Appending[Partition], Forkable):
         """
         if not self._loader.stop(partition, leader_epoch):
             return
+        if self._ownership is not None:
+            self._ownership.disown_withheld()
         if (active := self._partitions.active[partition]) is not None:
             self._stop(active, ErrorCode.NOT_COORDINATOR, PartitionStatus.UNLOADED)
         self._partitions.status[partition] = PartitionStatus.UNLOADED
@@ -400,9 +420,17 @@ class GroupCoordinator(Appending[Partition], Forkable):
         for request, token in partition.take_waiting():
             self._router.refuse_unserved(request, token, ErrorCode.NOT_COORDINATOR)
         partition.fail_appends(self.clock.now_ms(), error_code)
-        self._loader.forget_untold(partition.index)
+        self._forget_untold(partition.index)
         partition.unload(self.clock.now_ms())
         self._loader.withdraw(partition, status)
+
+    def _forget_untold(self, index: int) -> None:
+        """A log partition is about to be served no longer: what was found out after the lease is not told any more."""
+        if self._ownership is not None and not self._ownership.may_answer():
+            # What is of all groups, that the log is lost, names none: it is to be told.
+            self._observer.forget_untold(
+                lambda event: event.group_id != "" and self._partitions.index_of(event.group_id) == index
+            )
 
     def close(self) -> None:
         """Unload everything; until something is loaded again, every request is COORDINATOR_NOT_AVAILABLE."""
@@ -493,11 +521,6 @@ class GroupCoordinator(Appending[Partition], Forkable):
         """Totals since this coordinator was made. Read them; they are not yours to change."""
         return self._observer.counters
 
-    @property
-    def partition_count(self) -> int:
-        """How many log partitions there are, served or not."""
-        return len(self._partitions)
-
     def partition_of(self, group_id: str) -> int:
         """Return the log partition that holds a group."""
         return self._partitions.index_of(group_id)
@@ -505,10 +528,6 @@ class GroupCoordinator(Appending[Partition], Forkable):
     def status(self, partition: int) -> PartitionStatus:
         """Return whether a log partition is served here."""
         return self._partitions.status[partition]
-
-    def partition(self, index: int) -> Partition | None:
-        """Return the core of a log partition that is served here. For observers and tests: change nothing."""
-        return self._partitions.active[index]
 
     def waiting_tokens(self) -> list[Token]:
         """Return the token of every request that is not answered yet."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
+from typing import Any, Generic, Protocol, TypeVar
 
 from groupcoord.clock import Clock
-from groupcoord.coordinator.ownership import Ownership
+from groupcoord.core.append_queue import AppendQueue
 from groupcoord.core.front.partition_table import PartitionStatus, PartitionTable
-from groupcoord.core.observer import Observer
-from groupcoord.core.partition import Partition
 from groupcoord.errors import GroupcoordError
-from groupcoord.log_store import CondensingStore, LoadedCommits, LogRecord, LogStore
+from groupcoord.log_store import LoadedCommits, LogRecord
 
 
 class LoadError(GroupcoordError):
@@ -42,45 +41,58 @@ def load_each(load: Callable[[int], None], count: int) -> None:
         raise LoadError(causes)
 
 
-class _Load:
+class LoadedPartition(Protocol):
+    """What a coordinator makes of the records of a log partition."""
+
+    index: int
+
+    @property
+    def writer(self) -> AppendQueue[Any]:
+        """What the log has not answered yet."""
+
+    def replay(self, log_offset: int, record: Any) -> None:
+        """Take over a record of the log."""
+
+
+PartitionT = TypeVar("PartitionT", bound=LoadedPartition)
+
+
+class _Load(Generic[PartitionT]):
     """A load under way; ``records`` is None before the first step."""
 
     __slots__ = ("partition", "records", "started_ms")
 
-    def __init__(self, partition: Partition, started_ms: int) -> None:
+    def __init__(self, partition: PartitionT, started_ms: int) -> None:
         self.partition = partition
         self.records: Iterator[LogRecord | LoadedCommits] | None = None
         self.started_ms = started_ms
 
 
-class Loader:
+class Loader(Generic[PartitionT]):
     """Loads the log partitions of one coordinator, and remembers of each what outlasts a load.
 
     Args:
         partitions: where they are served once they are loaded.
-        log_store: where their records are.
-        clock: says when a load begins and ends.
-        observer: counts loads.
+        read: returns the records of a log partition.
+        clock: says when a load begins.
         make_partition: makes the core of a log partition, from its number and that of its first append.
-        ownership: hears of each load that succeeds; None: nobody else can take the log over.
+        loaded: is told of each load that succeeds, before its log partition is served, and when it began.
     """
 
     def __init__(
         self,
-        partitions: PartitionTable,
-        log_store: LogStore,
+        partitions: PartitionTable[Any, PartitionT],
+        read: Callable[[int], Iterable[LogRecord | LoadedCommits]],
         clock: Clock,
-        observer: Observer,
-        make_partition: Callable[[int, int], Partition],
-        ownership: Ownership | None = None,
+        make_partition: Callable[[int, int], PartitionT],
+        loaded: Callable[[PartitionT, int], None],
     ) -> None:
         self._partitions = partitions
-        self._log_store = log_store
+        self._read = read
         self._clock = clock
-        self._observer = observer
         self._make_partition = make_partition
-        self._ownership = ownership
-        self._loads: dict[int, _Load] = {}
+        self._loaded = loaded
+        self._loads: dict[int, _Load[PartitionT]] = {}
         self._leader_epochs = [-1] * len(partitions)
         self._next_appends = [0] * len(partitions)
 
@@ -129,17 +141,9 @@ class Loader:
         if count == max_records:
             return False
         del self._loads[index]
-        now_ms = self._clock.now_ms()
-        load.partition.loaded(now_ms)
-        self._observer.partition_loaded(now_ms - load.started_ms)
+        self._loaded(load.partition, load.started_ms)
         self._partitions.serve(load.partition)
-        if self._ownership is not None:
-            self._ownership.loaded(load.started_ms)
         return True
-
-    def _read(self, index: int) -> Iterable[LogRecord | LoadedCommits]:
-        store = self._log_store
-        return store.read_last(index) if isinstance(store, CondensingStore) else store.read(index)
 
     def stop(self, index: int, leader_epoch: int | None) -> bool:
         """Load a log partition no longer, and have it served no longer.
@@ -151,24 +155,14 @@ class Loader:
             return False
         self._leader_epochs[index] = -1 if leader_epoch is None else leader_epoch
         self._loads.pop(index, None)
-        if self._ownership is not None:
-            self._ownership.disown_withheld()
         return True
-
-    def forget_untold(self, index: int) -> None:
-        """A log partition is about to be served no longer: what was found out after the lease is not told any more."""
-        if self._ownership is not None and not self._ownership.may_answer():
-            # What is of all groups, that the log is lost, names none: it is to be told.
-            self._observer.forget_untold(
-                lambda event: event.group_id != "" and self._partitions.index_of(event.group_id) == index
-            )
 
     def abandon(self, index: int) -> None:
         """A load under way has failed, if there is one."""
         if self._loads.pop(index, None) is not None:
             self._partitions.status[index] = PartitionStatus.FAILED
 
-    def withdraw(self, partition: Partition, status: PartitionStatus) -> None:
+    def withdraw(self, partition: PartitionT, status: PartitionStatus) -> None:
         """A log partition is served no longer; its appends are numbered on after the next load."""
         self._next_appends[partition.index] = partition.writer.next_number
         self._partitions.withdraw(partition.index, status)

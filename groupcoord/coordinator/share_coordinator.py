@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar, cast
 from uuid import UUID
 
@@ -17,10 +18,9 @@ from attrs import define
 from groupcoord.clock import Clock, SystemClock
 from groupcoord.config import Config
 from groupcoord.coordinator.appending import Appending
-from groupcoord.coordinator.loading import LoadError, load_each
+from groupcoord.coordinator.loading import Loader, load_each
 from groupcoord.core.front.authorization import Authorize, Operation, Permissions, Principal
-from groupcoord.core.front.partition_table import MAX_CACHED_ROUTES, PartitionStatus
-from groupcoord.core.java.hashing import partition_for
+from groupcoord.core.front.partition_table import PartitionStatus, PartitionTable
 from groupcoord.core.messages.request import Request
 from groupcoord.core.messages.share_state import (
     DeleteShareGroupState,
@@ -168,11 +168,11 @@ class ShareCoordinator(Appending[StatePartition]):
         self._outputs = StateOutputs()
         self._replies: list[StateReply] = []
         count = partition_count or self.config.share_coordinator_state_topic_num_partitions
-        self._partitions: dict[int, StatePartition] = {}
-        self._loading: dict[int, StatePartition] = {}
-        self._status = [PartitionStatus.UNLOADED] * count
-        self._leader_epochs = [-1] * count
-        self._next_appends = [0] * count
+        self._partitions: PartitionTable[SharePartitionKey, StatePartition]
+        self._partitions = PartitionTable(count, attrgetter("text"))
+        self._loader = Loader(
+            self._partitions, self.log_store.read, self.clock, self._make_partition, lambda partition, started_ms: None
+        )
         self._due_ms = {
             self._write_cold: self.config.share_coordinator_cold_partition_snapshot_interval_ms,
             self._prune: self.config.share_coordinator_state_topic_prune_interval_ms,
@@ -181,19 +181,22 @@ class ShareCoordinator(Appending[StatePartition]):
         self._next_ms = {act: now_ms + interval_ms for act, interval_ms in self._due_ms.items()}
         self.timer_advances = 0
         self._append_deadlines: deque[tuple[int, int, int]] = deque()  # with log partition and number of the append
-        self._routes: dict[SharePartitionKey, int] = {}
         self._is_settling = False
+
+    def _make_partition(self, index: int, first_append: int) -> StatePartition:
+        return StatePartition(
+            index,
+            config=self.config,
+            outputs=self._outputs,
+            has_partition=self._has_partition,
+            first_append=first_append,
+        )
 
     # ------------------------------------------------------------ requests and answers
 
     def partition_of(self, key: SharePartitionKey) -> int:
         """Return the log partition that has the state of a share-partition."""
-        index = self._routes.get(key)
-        if index is None:
-            if len(self._routes) >= MAX_CACHED_ROUTES:
-                self._routes.clear()
-            index = self._routes[key] = partition_for(key.text, len(self._status))
-        return index
+        return self._partitions.index_of(key)
 
     def submit(
         self,
@@ -253,11 +256,9 @@ class ShareCoordinator(Appending[StatePartition]):
         self._answer_if_complete(gathering)
 
     def _ask(self, question: StateQuestion, form: _Form, now_ms: int) -> None:
-        index = self.partition_of(question.key)
-        partition = self._partitions.get(index)
+        partition = self._partitions.serving(question.key)
         if partition is None:
-            is_loading = self._status[index] is PartitionStatus.LOADING
-            error_code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NOT_COORDINATOR
+            error_code = self._partitions.refusal(self._partitions.index_of(question.key))
             self._take(question.token, question.refuse(error_code, form.trouble + state_message(error_code)))
         else:
             partition.ask(question, now_ms)
@@ -294,7 +295,7 @@ class ShareCoordinator(Appending[StatePartition]):
 
     def topic_deleted(self, topic_id: UUID) -> None:
         """A topic is gone: forget what share groups have done with it."""
-        for partition in self._partitions.values():
+        for partition in self._partitions:
             partition.topic_deleted(topic_id)
         self._settle(self.clock.now_ms())
 
@@ -309,18 +310,18 @@ class ShareCoordinator(Appending[StatePartition]):
 
     def next_deadline_ms(self) -> int | None:
         """Return when :meth:`tick` is wanted, in milliseconds since the Unix epoch; None: nothing is loaded."""
-        if not self._partitions:
+        if not any(self._partitions.active):
             return None
         deadlines = self._append_deadlines
-        while deadlines and not self._is_in_flight(deadlines[0][1], deadlines[0][2]):
+        while deadlines and self._waiting_for(deadlines[0][1], deadlines[0][2]) is None:
             deadlines.popleft()
         return min(*self._next_ms.values(), *[deadline_ms for deadline_ms, *_ in islice(deadlines, 1)])
 
-    def _is_in_flight(self, index: int, number: int) -> bool:
-        partition = self._partitions.get(index)
-        if partition is None or not partition.writer.in_flight:
-            return False
-        return partition.writer.in_flight[0].number <= number
+    def _waiting_for(self, index: int, number: int) -> StatePartition | None:
+        """Return the log partition in which an append has no answer yet; None: it has, or isn't served any more."""
+        partition = self._partitions.active[index]
+        in_flight = () if partition is None else partition.writer.in_flight
+        return partition if in_flight and in_flight[0].number <= number else None
 
     def tick(self) -> None:
         """Time has passed: write old snapshots anew, and let go of what need not be kept in the log.
@@ -330,8 +331,9 @@ class ShareCoordinator(Appending[StatePartition]):
         now_ms = self.clock.now_ms()
         while self._append_deadlines and self._append_deadlines[0][0] <= now_ms:
             _, index, number = self._append_deadlines.popleft()
-            if self._is_in_flight(index, number):
-                self._partitions[index].append_overdue(number)
+            partition = self._waiting_for(index, number)
+            if partition is not None:
+                partition.append_overdue(number)
                 self._settle(now_ms)
         for act, interval_ms in self._due_ms.items():
             if now_ms >= self._next_ms[act]:
@@ -340,13 +342,13 @@ class ShareCoordinator(Appending[StatePartition]):
                 self._settle(now_ms)
 
     def _write_cold(self, now_ms: int) -> None:
-        for partition in self._partitions.values():
+        for partition in self._partitions:
             partition.snapshot_cold(now_ms)
 
     def _prune(self, now_ms: int) -> None:
         store = self.log_store
         if isinstance(store, PrunableStore):
-            for partition in self._partitions.values():
+            for partition in self._partitions:
                 offset = partition.take_prunable()
                 if offset is not None:
                     store.delete_before(partition.index, offset)
@@ -379,26 +381,16 @@ class ShareCoordinator(Appending[StatePartition]):
         self._stop(index, PartitionStatus.FAILED)
 
     def _stop(self, index: int, status: PartitionStatus) -> None:
-        partition = self._partitions.pop(index, None)
-        self._status[index] = status
+        partition = self._partitions.active[index]
         if partition is not None:
-            self._next_appends[index] = partition.writer.next_number
+            self._loader.withdraw(partition, status)
             partition.unload(ErrorCode.NOT_COORDINATOR)
 
     # ------------------------------------------------------------ life cycle
 
-    @property
-    def partition_count(self) -> int:
-        """How many log partitions there are, served or not."""
-        return len(self._status)
-
-    def partition(self, index: int) -> StatePartition | None:
-        """Return the core of a log partition; None if it isn't served."""
-        return self._partitions.get(index)
-
     def failed_partitions(self) -> list[int]:
         """Return the log partitions that have failed, and wait for another :meth:`load`."""
-        return [index for index, status in enumerate(self._status) if status is PartitionStatus.FAILED]
+        return [index for index, status in enumerate(self._partitions.status) if status is PartitionStatus.FAILED]
 
     def load_all(self) -> None:
         """Load every log partition: this coordinator is the only one.
@@ -406,7 +398,7 @@ class ShareCoordinator(Appending[StatePartition]):
         Raises:
             LoadError: some could not be loaded; the others are served.
         """
-        load_each(self.load, len(self._status))
+        load_each(self.load, len(self._partitions))
 
     def load(self, partition: int, leader_epoch: int = 0) -> None:
         """Become the coordinator of a log partition: read its records and serve its states.
@@ -428,42 +420,15 @@ class ShareCoordinator(Appending[StatePartition]):
         Raises:
             LoadError: as :meth:`load`.
         """
-        status = self._status[partition]
-        if leader_epoch <= self._leader_epochs[partition] and status is not PartitionStatus.FAILED:
-            return
-        self._leader_epochs[partition] = max(leader_epoch, self._leader_epochs[partition])
-        if status is PartitionStatus.ACTIVE:
-            return
-        loaded = StatePartition(
-            partition,
-            config=self.config,
-            outputs=self._outputs,
-            has_partition=self._has_partition,
-            first_append=self._next_appends[partition],
-        )
-        self._status[partition] = PartitionStatus.LOADING
-        self._loading[partition] = loaded
-        try:
-            for number, record in enumerate(self.log_store.read(partition), 1):
-                loaded.replay(record.offset, record.record)
-                if number % RECORDS_AT_ONCE == 0:
-                    yield
-            if self._loading.get(partition) is loaded:
-                self._partitions[partition] = loaded
-                self._status[partition] = PartitionStatus.ACTIVE
-        except Exception as error:
-            raise LoadError({partition: error}) from error
-        finally:
-            if self._loading.get(partition) is loaded:
-                del self._loading[partition]
-                if partition not in self._partitions:
-                    self._status[partition] = PartitionStatus.FAILED
+        if self._loader.begin(partition, leader_epoch):
+            while not self._loader.step(partition, RECORDS_AT_ONCE):
+                yield
 
     def unload(self, partition: int) -> None:
         """Stop coordinating a log partition: whoever waits there is told NOT_COORDINATOR."""
-        self._leader_epochs[partition] = -1
-        self._loading.pop(partition, None)
+        self._loader.stop(partition, None)
         self._stop(partition, PartitionStatus.UNLOADED)
+        self._partitions.status[partition] = PartitionStatus.UNLOADED
         self._settle(self.clock.now_ms())
 
     def check(self) -> None:
@@ -472,5 +437,5 @@ class ShareCoordinator(Appending[StatePartition]):
         Raises:
             InvariantError: it doesn't.
         """
-        for partition in self._partitions.values():
+        for partition in self._partitions:
             partition.check()

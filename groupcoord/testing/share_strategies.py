@@ -51,7 +51,6 @@ FEW = 3
 INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
 JOIN, LEAVE = 0, -1
 _PARTITIONS_MAX = 20
-_MEMBER_ID_MAX = 36
 
 Strategy = common.Strategy
 T = TypeVar("T", bound=tuple[Any, ...])

@@ -105,14 +105,14 @@ CLUSTER_MUTANTS = (
     ),
     Mutant(
         "answers that wait for a look outlive their log partition",
-        "../coordinator/loading.py",
+        "../coordinator/group_coordinator.py",
         "            self._ownership.disown_withheld()",
         "            pass",
     ),
     Mutant(
         "what a replica finds out after its lease is told when its log partition fails",
         "../coordinator/group_coordinator.py",
-        "        self._loader.forget_untold(partition.index)",
+        "        self._forget_untold(partition.index)",
         "        pass",
     ),
     Mutant(

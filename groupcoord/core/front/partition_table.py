@@ -1,20 +1,30 @@
-"""The log partitions of one coordinator: which are served, and where a group belongs."""
+"""The log partitions of one coordinator: which are served, and where a group or a share-partition belongs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from enum import Enum
+from typing import Generic, Protocol, TypeVar
 
 from groupcoord.core.java.hashing import partition_for
-from groupcoord.core.partition import Partition
 from groupcoord.errors import ErrorCode
 
 MAX_CACHED_ROUTES = 100_000
 """Group ids come from clients, so the memory of where they belong is bounded."""
 
 
+class NumberedPartition(Protocol):
+    """What a coordinator makes of the records of a log partition."""
+
+    index: int
+
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+PartitionT = TypeVar("PartitionT", bound=NumberedPartition)
+
+
 class PartitionStatus(Enum):
-    """Whether a log partition's groups are coordinated here."""
+    """Whether what is in a log partition is coordinated here."""
 
     UNLOADED = "unloaded"
     LOADING = "loading"
@@ -29,8 +39,12 @@ _ERRORS = {
 }
 
 
-class PartitionTable:
+class PartitionTable(Generic[KeyT, PartitionT]):
     """A table of log partitions by number.
+
+    Args:
+        count: how many log partitions there are.
+        text_of: returns the text by which Kafka chooses a log partition: the id of a group is it itself.
 
     Attributes:
         active: the partitions that are served; None for the others.
@@ -38,42 +52,43 @@ class PartitionTable:
         is_closed: the coordinator was closed, and nothing loaded since.
     """
 
-    __slots__ = ("_routes", "active", "is_closed", "status")
+    __slots__ = ("_routes", "_text_of", "active", "is_closed", "status")
 
-    def __init__(self, count: int) -> None:
-        self.active: list[Partition | None] = [None] * count
+    def __init__(self, count: int, text_of: Callable[[KeyT], str] = str) -> None:
+        self.active: list[PartitionT | None] = [None] * count
         self.status = [PartitionStatus.UNLOADED] * count
         self.is_closed = False
-        self._routes: dict[str, int] = {}
+        self._text_of = text_of
+        self._routes: dict[KeyT, int] = {}
 
     def __len__(self) -> int:
         return len(self.active)
 
-    def __iter__(self) -> Iterator[Partition]:
+    def __iter__(self) -> Iterator[PartitionT]:
         """Walk the partitions that are served."""
         return (partition for partition in self.active if partition is not None)
 
-    def index_of(self, group_id: str) -> int:
-        """Return the log partition that holds a group."""
-        index = self._routes.get(group_id)
+    def index_of(self, key: KeyT) -> int:
+        """Return the log partition that holds a group, or the state of a share-partition."""
+        index = self._routes.get(key)
         if index is None:
             if len(self._routes) >= MAX_CACHED_ROUTES:
                 self._routes.clear()
-            index = self._routes[group_id] = partition_for(group_id, len(self.active))
+            index = self._routes[key] = partition_for(self._text_of(key), len(self.active))
         return index
 
-    def serving(self, group_id: str | None) -> Partition | None:
+    def serving(self, key: KeyT | None) -> PartitionT | None:
         """Return the log partition that serves a group; None if none does."""
-        if group_id is None:
+        if key is None:
             return None
-        index = self._routes.get(group_id)
-        return self.active[self.index_of(group_id) if index is None else index]
+        index = self._routes.get(key)
+        return self.active[self.index_of(key) if index is None else index]
 
     def refusal(self, index: int) -> ErrorCode:
         """Return what requests for a partition are told that isn't served."""
         return ErrorCode.COORDINATOR_NOT_AVAILABLE if self.is_closed else _ERRORS[self.status[index]]
 
-    def serve(self, partition: Partition) -> None:
+    def serve(self, partition: PartitionT) -> None:
         """Serve a partition, which is loaded."""
         self.active[partition.index] = partition
         self.status[partition.index] = PartitionStatus.ACTIVE

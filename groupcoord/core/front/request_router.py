@@ -174,7 +174,7 @@ class RequestRouter:
         assignors: Sequence[str],
         effects: Effects,
         split_requests: SplitRequests,
-        partitions: PartitionTable,
+        partitions: PartitionTable[str, Partition],
         topics: TopicResolver,
         cluster: Coordinators,
         authorize: Authorize | None,
