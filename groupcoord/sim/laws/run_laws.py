@@ -124,12 +124,22 @@ class RunLaws:
     def assigned(self, claim: Claim, key: PartitionOfGroup) -> None:
         """A consumer was given a partition, which nobody else has: see :meth:`_check_claims`."""
         claims = self._claims.setdefault(key[0], {}).setdefault(key, {})
+        before = claims.get(claim.consumer)
+        if before is not None and before.is_stale and claim.protocol is GroupProtocol.CLASSIC:
+            claim = claim._replace(is_stale=before.member_id == claim.member_id)  # until it gives that up
         claims[claim.consumer] = claim
         self._has_new_claims = True
         if len(claims) > 1:
             for other in claims.values():
                 if other.consumer != claim.consumer:
                     self._check_claims(other, claim, key)
+
+    def _begins_anew(self, group_id: str, member_id: str) -> None:
+        """A member's life in a group begins: what it has is of an earlier one, and others can be given it."""
+        for claims in self._claims.get(group_id, {}).values():
+            for name, claim in claims.items():
+                if claim.member_id == member_id:
+                    claims[name] = claim._replace(is_stale=True)
 
     def _check_claims(self, before: Claim, now: Claim, key: PartitionOfGroup) -> None:
         """Of two that believe to own a partition, one must be about to learn that it is out of date.
@@ -206,11 +216,8 @@ class RunLaws:
         elif isinstance(event, MemberAdded):
             # Members of consumer groups keep their ids when they come back.
             gone.get(event.group_id, set()).discard(event.member_id)
-            # One of the classic protocol may have been out meanwhile, and not know: what it has is of its earlier life.
-            for held in self._claims.get(event.group_id, {}).values():
-                for name, claim in held.items():
-                    if claim.member_id == event.member_id:
-                        held[name] = claim._replace(is_stale=True)
+            # One of the classic protocol may have been out meanwhile, and not know.
+            self._begins_anew(event.group_id, event.member_id)
         elif isinstance(event, MemberRemoved):
             gone.setdefault(event.group_id, set()).add(event.member_id)
         elif isinstance(event, MemberReplaced):
@@ -245,6 +252,9 @@ class RunLaws:
                 assert isinstance(response, ConsumerGroupHeartbeatResponse)
                 if request.member_epoch > 0:
                     self._check_heartbeat(node, request.group_id, request.member_id, response.error_code)
+                elif is_clean and request.member_epoch == 0:
+                    # It may have come late, on a connection that was given up: after its repetition, and what followed.
+                    self._begins_anew(request.group_id, request.member_id)
                 partition = self._cluster.partition_of(request.group_id)
                 if node.is_up_to_date(partition):
                     records = self.log.assignments_told(partition, request.group_id, response.member_id or "")
