@@ -89,7 +89,7 @@ def swarm_options(seed: int) -> WorldOptions:
         faults=tuple(sorted(faults, key=lambda fault: fault.start_ms)),
         duration_ms=duration_ms,
         # Workers that few are left of have a queue to work off, and of what was bad once they get one record at a time.
-        settle_ms=4 * SETTLE_MS if workers else SETTLE_MS,
+        settle_ms=8 * SETTLE_MS if workers else SETTLE_MS,
         law_interval_ms=chance.choice((0, 100, 1_000, 1_000)),
     )
 
