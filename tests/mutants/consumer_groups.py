@@ -275,6 +275,12 @@ CONSUMER_GROUP_MUTANTS = (
         "",
     ),
     Mutant(
+        "who is about to be put out is told that all is well",
+        "modern/membership.py",
+        "            or (group.writing is not None and request.member_id not in group.writing.state.members)\n",
+        "",
+    ),
+    Mutant(
         "a heartbeat that waits does not renew the session",
         "modern/membership.py",
         "            self._renew_waiting_session(group, request, now_ms)\n",

@@ -144,6 +144,7 @@ class ModernMembership(ABC, Generic[GroupT, DraftT]):
             steady is None
             or (request is not steady.request and request != steady.request)
             or group.writes != steady.writes
+            or (group.writing is not None and request.member_id not in group.writing.state.members)
             or group.is_topics_look_due
             or now_ms > steady.until_ms
             or self._known_topics.version != steady.topics_version

@@ -75,6 +75,17 @@ def test_who_asks_for_something_wrong_behind_a_write(driver: Driver, alone: Memb
     assert sorted(alone.ids) == ["a", "b", "d"]
 
 
+def test_who_is_about_to_be_put_out_is_not_told_that_it_is_in(driver: Driver, alone: Members) -> None:
+    """A heartbeat like the last one waits, too, while the log hears that the member's session is over."""
+    alone.heartbeat("a", 2)
+    driver.advance(CONSUMER_SESSION_MS)
+    assert waiting_appends(driver) == 1
+    late = alone.heartbeat("a", 2)
+    assert late.is_waiting
+    driver.write()
+    assert late.error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
 # ---------------------------------------------------------------- what the log refuses
 
 
