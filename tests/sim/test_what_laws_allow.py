@@ -118,6 +118,7 @@ def test_what_a_member_had_in_an_earlier_generation_of_a_classic_group() -> None
         pytest.param(20093, id="a share-partition that is initialized again after its records were worked off"),
         pytest.param(900937, id="a busy member of the classic protocol that was out and has joined again unawares"),
         pytest.param(950289, id="a join that comes late, on a connection that was given up"),
+        pytest.param(902674, id="a node that gets the log back which it had lost, and can't read it at once"),
         pytest.param(672810, id="a static member that gives a partition up and is started anew before it joins again"),
     ],
 )
