@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from groupcoord.clock import Clock
 from groupcoord.core.append_queue import Answer, AppendQueue
-from groupcoord.core.front.partition_table import PartitionTable
+from groupcoord.core.front.partition_table import NumberedPartition, PartitionTable
 from groupcoord.core.interpreter import maker
 from groupcoord.errors import ErrorCode, StoreContractError
 from groupcoord.log_store import LogRecords, LogStore, LogStoreError, Ticket
@@ -27,10 +27,8 @@ class NumberedAppend(Protocol):
         """The records."""
 
 
-class ServedPartition(Protocol):
+class ServedPartition(NumberedPartition, Protocol):
     """A log partition that a coordinator serves."""
-
-    index: int
 
     @property
     def writer(self) -> AppendQueue[Any]:

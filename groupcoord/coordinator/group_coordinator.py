@@ -413,7 +413,6 @@ class GroupCoordinator(Appending[Partition], Forkable):
             self._ownership.disown_withheld()
         if (active := self._partitions.active[partition]) is not None:
             self._stop(active, ErrorCode.NOT_COORDINATOR, PartitionStatus.UNLOADED)
-        self._partitions.status[partition] = PartitionStatus.UNLOADED
         self._settle(self.clock.now_ms())
 
     def _stop(self, partition: Partition, error_code: ErrorCode, status: PartitionStatus) -> None:

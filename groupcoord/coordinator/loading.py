@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
 from groupcoord.clock import Clock
-from groupcoord.core.append_queue import AppendQueue
+from groupcoord.coordinator.appending import ServedPartition
 from groupcoord.core.front.partition_table import PartitionStatus, PartitionTable
 from groupcoord.errors import GroupcoordError
 from groupcoord.log_store import LoadedCommits, LogRecord
@@ -41,14 +41,8 @@ def load_each(load: Callable[[int], None], count: int) -> None:
         raise LoadError(causes)
 
 
-class LoadedPartition(Protocol):
-    """What a coordinator makes of the records of a log partition."""
-
-    index: int
-
-    @property
-    def writer(self) -> AppendQueue[Any]:
-        """What the log has not answered yet."""
+class LoadedPartition(ServedPartition, Protocol):
+    """A log partition that is served when its records are taken over."""
 
     def replay(self, log_offset: int, record: Any) -> None:
         """Take over a record of the log."""
@@ -155,6 +149,7 @@ class Loader(Generic[PartitionT]):
             return False
         self._leader_epochs[index] = -1 if leader_epoch is None else leader_epoch
         self._loads.pop(index, None)
+        self._partitions.status[index] = PartitionStatus.UNLOADED
         return True
 
     def abandon(self, index: int) -> None:

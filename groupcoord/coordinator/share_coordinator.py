@@ -428,7 +428,6 @@ class ShareCoordinator(Appending[StatePartition]):
         """Stop coordinating a log partition: whoever waits there is told NOT_COORDINATOR."""
         self._loader.stop(partition, None)
         self._stop(partition, PartitionStatus.UNLOADED)
-        self._partitions.status[partition] = PartitionStatus.UNLOADED
         self._settle(self.clock.now_ms())
 
     def check(self) -> None:
