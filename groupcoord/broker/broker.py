@@ -32,6 +32,7 @@ from groupcoord.broker.reloading import Reloading
 from groupcoord.broker.security.acl_requests import AclRequests
 from groupcoord.broker.security.login_requests import LoginRequests
 from groupcoord.broker.share.coordination import ShareCoordination
+from groupcoord.broker.share.dead_letters import DeadLetters
 from groupcoord.broker.share.group_host import ServerShareHost
 from groupcoord.broker.share.requests import ShareRequests
 from groupcoord.broker.share.state_requests import ShareStateRequests
@@ -170,8 +171,7 @@ class Broker:
         self._following = self._follow()
         self.verifying = Verifying(lambda: self.transactions, self.nodes)
         self._data_requests = DataRequests(self.data, self._permissions, self.verifying.verify, self.nodes.leadership)
-        settings_of = self.group_configs.share_settings_of
-        self.share_requests = ShareRequests(self.data, self._share.persister, settings_of, self._permissions)
+        self.share_requests = self._own_share_requests()
         self._login_requests = LoginRequests(security, self._permissions, self.wake_earlier)
         self._notices = Notices(self.topics, now_s)
         self._transaction_requests = TransactionRequests(self, node.node_id, self._permissions)
@@ -205,6 +205,10 @@ class Broker:
     def _share(self) -> ShareCoordination:
         """The share coordinator of all nodes."""
         return self.nodes.share_coordination(self.config, self.clock, self.data.whole, self._authorize)
+
+    def _own_share_requests(self) -> ShareRequests:
+        dead_letters, settings_of = DeadLetters(self.data, self.nodes, self.look), self.group_configs.share_settings_of
+        return ShareRequests(self.data, self._share.persister, settings_of, self._permissions, dead_letters)
 
     def _share_host(self) -> ServerShareHost:
         return ServerShareHost(
@@ -293,6 +297,7 @@ class Broker:
             self._transaction_requests if self.nodes.has_transactions else NoTransactions(),
             ShareStateRequests(self._share),
             self.share_requests,
+            self.share_requests.partitions.dead_letters,
             GroupRequests(lambda: self.coordinator, self._submit, self.topics, self._prepare),
         )
         if RebalanceProtocol.CONSUMER not in served_protocols(self.config):
@@ -431,6 +436,7 @@ class Broker:
         self._share.reload_failed()
         self.look()
         self.data.look_after()
+        self.share_requests.partitions.look_after()
         self._notices.report()
         self.deliver_replies()
 

@@ -89,14 +89,14 @@ class Cluster:
         held: what is, for whoever lets it go on.
     """
 
-    def __init__(self, path: Path, properties: dict[str, str | int] | None = None) -> None:
+    def __init__(self, path: Path, properties: dict[str, str | int] | None = None, **settings: Any) -> None:
         self.clock = ManualClock(1_700_000_000_000)
         self.brokers: dict[int, Broker] = {}
         self.storages: list[Any] = []
         self.holds = False
         self.held: list[Any] = []
         self._path = path
-        self._config = Config(**SETTINGS)
+        self._config = Config(**SETTINGS, **settings)
         self._security = Security(self.clock, path, properties or {})
         folders = WorkerFolders(path)
         prepare_for_workers(path, self._config, TopicRegistry(path), folders.places())

@@ -401,7 +401,7 @@ SHARE_LEADER_MUTANTS = (
     Mutant(
         "nobody is told who gave a record up",
         "../broker/share/dead_letters.py",
-        "_REJECTED if state.is_rejected else _TOO_OFTEN",
+        "_REJECTED if run.state.is_rejected else _TOO_OFTEN",
         "_TOO_OFTEN",
     ),
     Mutant(
@@ -409,6 +409,36 @@ SHARE_LEADER_MUTANTS = (
         "../broker/share/dead_letters.py",
         "index % target.partition_count",
         "0",
+    ),
+    Mutant(
+        "what is given up is sent again while it is under way",
+        "../broker/share/leading.py",
+        "if records is None or led.is_burying else records.archiving()",
+        "if records is None else records.archiving()",
+    ),
+    Mutant(
+        "who lost a share-partition says that its records have gone",
+        "../broker/share/leading.py",
+        "        if self._led.get(led.key) is led:  # else",
+        "        if True:  # else",
+    ),
+    Mutant(
+        "given up records count that are no more",
+        "share_partition/partition.py",
+        "[run._replace(first=max(run.first, self.start_offset)) for run in runs if run.last >= self.start_offset]",
+        "runs",
+    ),
+    Mutant(
+        "given up records are not sent again to who was gone",
+        "../broker/share/dead_letters.py",
+        "if error.error_code not in PASSING:",
+        "if True:",
+    ),
+    Mutant(
+        "given up records are sent all at once",
+        "../broker/share/dead_letters.py",
+        "if size_bytes >= PORTION_BYTES:",
+        "if False:",
     ),
     Mutant(
         "a deleted topic keeps its states",

@@ -2,33 +2,76 @@
 
 As a broker of Kafka 4.4 does, as recorded: the topic's name has a prefix, and a setting that allows this; a record goes
 to the partition of the same number, modulo how many there are; headers tell where it is from, and why.
+
+Whoever leads that partition appends them, and the controller makes the topic. Either may be another process: that is
+asked again for a while if it is gone or can't do it now. If it was killed when it had appended them, they are there
+twice, as from any producer that isn't idempotent.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from heapq import heappop, heappush
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from uuid import UUID
 
+from groupcoord.broker.answering import answers
+from groupcoord.broker.cluster.neighbours import AskedConnection, Asker, Question
+from groupcoord.broker.cluster.nodes import Nodes
 from groupcoord.broker.configs.definitions import ALLOWS_DEAD_LETTERS
 from groupcoord.broker.rate_limited_logger import RateLimitedLogger
 from groupcoord.broker.records.topic_data import TopicData
+from groupcoord.broker.share.persister import FIRST_PAUSE_MS, TRIES_MAX
 from groupcoord.broker.topics.registry import Topic, TopicError
+from groupcoord.broker.work import Answer, Awaited, Work
 from groupcoord.config.group_settings import ShareGroupSettings
 from groupcoord.core.share_partition.in_flight import Run
-from groupcoord.errors import GroupcoordError
+from groupcoord.errors import ErrorCode, GroupcoordError
 from groupcoord.storage.errors import TopicLogError
+from groupcoord.wire import WireResponse
+from groupcoord.wire.broker_messages import CreatableTopic, CreatableTopicConfig, CreateTopics
 
 if TYPE_CHECKING:
     from groupcoord.storage.partition_log import PartitionLog
 
+logger = logging.getLogger("groupcoord.host")
+
+T = TypeVar("T")
+
 READ_BYTES = 1024 * 1024
+PORTION_BYTES = 1024 * 1024
+"""When there is so much, it is appended, or sent to who does that."""
+
+PASSING = frozenset(
+    (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+)
+"""What may be over in a moment: a process is being started again, a disk has failed, a topic was made just now."""
+
 _REJECTED, _TOO_OFTEN = "Offset rejected by client.", "Offset delivery count exceeded the threshold."
 Content = tuple[bytes | None, bytes | None]
+_NOTHING: Content = None, None
 
 
 class NoDeadLetterTopicError(GroupcoordError):
     """There is no topic where records may go that a group has given up."""
+
+
+class Letters(NamedTuple):
+    """Records for a partition where given up records go: what the node that leads it is asked to append.
+
+    Attributes:
+        topic_id, partition_index: the partition.
+        records: each behind its length.
+        record_count: how many there are.
+    """
+
+    topic_id: UUID
+    partition_index: int
+    records: bytes
+    record_count: int
 
 
 class DeadLetters:
@@ -36,12 +79,21 @@ class DeadLetters:
 
     Args:
         data: what topics hold.
-        lines: what goes wrong is told there.
+        nodes: what this node knows of the others; None: there are none.
+        look: looks at what the controller has changed.
+
+    Attributes:
+        pause_count: how often something ever had to be tried again.
     """
 
-    def __init__(self, data: TopicData, lines: RateLimitedLogger) -> None:
+    def __init__(self, data: TopicData, nodes: Nodes | None = None, look: Callable[[], None] | None = None) -> None:
+        self.pause_count = 0
         self._data = data
-        self._lines = lines
+        self._nodes = nodes
+        self._neighbours = None if nodes is None else nodes.neighbours
+        self._look = look or (lambda: None)
+        self._lines = RateLimitedLogger(logger)
+        self._pauses: list[tuple[int, int, Awaited]] = []
 
     def send(
         self,
@@ -51,29 +103,42 @@ class DeadLetters:
         log: PartitionLog,
         runs: Sequence[Run],
         settings: ShareGroupSettings,
+        done: Callable[[], None],
     ) -> None:
         """Append a record for each that was given up. What goes wrong is logged: they are given up all the same.
 
         Args:
             group_id: who has given them up.
             topic, index, log: the partition, and what it holds.
-            runs: which records.
+            runs: which records; what they say must not change until they are sent.
             settings: where they go, and with what.
+            done: is called when there is nothing left to do, now or later.
         """
-        try:
-            target = self._topic(settings.dead_letter_topic)
-            target_log = self._data.whole.log(target, index % target.partition_count)
-            if target_log is None:
-                raise NoDeadLetterTopicError("topics hold nothing")
-            for run in runs:
-                contents = _contents(log, run) if settings.copies_dead_letters else {}
-                self._append(target, target_log, _letters(group_id, topic, index, run, contents), run.size)
-        except (NoDeadLetterTopicError, TopicError, TopicLogError) as error:
-            message = "records that share group %r has given up go nowhere: %s"
-            now_s = self._data.clock.now_ms() / 1_000
-            self._lines.log(logging.ERROR, "dead letters", now_s, message, group_id, error)
+        letters = _letters(group_id, topic, index, runs, log if settings.copies_dead_letters else None)
+        self._go_on(self._send(group_id, settings.dead_letter_topic, index, letters, done))
 
-    def _topic(self, name: str) -> Topic:
+    def _go_on(self, work: Work[None]) -> None:
+        for awaited in work:
+            if awaited is not None and not awaited.is_done:
+                awaited.on_done = partial(self._go_on, work)
+                return
+
+    def _send(
+        self, group_id: str, name: str, index: int, letters: Iterator[Letter], done: Callable[[], None]
+    ) -> Work[None]:
+        try:
+            target = yield from self._try_again(partial(self._topic, name))
+            for records, count in _portions(letters):
+                portion = Letters(target.topic_id, index % target.partition_count, records, count)
+                yield from self._try_again(partial(self._hand_over, target, portion))
+        except (NoDeadLetterTopicError, TopicError, TopicLogError, OSError) as error:
+            message = "records that share group %r has given up go nowhere: %s"
+            self._lines.log(logging.ERROR, "dead letters", self._data.clock.now_ms() / 1_000, message, group_id, error)
+        done()
+
+    # ------------------------------------------------------------ the topic
+
+    def _topic(self, name: str) -> Work[Topic]:
         """Return the topic where given up records go, made if need be and allowed."""
         config, topics = self._data.config, self._data.topics
         prefix = config.errors_deadletterqueue_topic_name_prefix
@@ -83,66 +148,190 @@ class DeadLetters:
         if topic is None:
             if not config.errors_deadletterqueue_auto_create_topics_enable:
                 raise NoDeadLetterTopicError(f"there is no topic {name!r}, and it may not be made")
-            with topics.edit() as edit:
-                topic = edit.create(name, config.num_partitions, configs={ALLOWS_DEAD_LETTERS: "true"})
+            topic = yield from self._make(name)
         if topic.configs.get(ALLOWS_DEAD_LETTERS) != "true":
             raise NoDeadLetterTopicError(f"the topic {name!r} does not allow it ({ALLOWS_DEAD_LETTERS})")
         return topic
 
-    def _append(self, topic: Topic, log: PartitionLog, letters: Iterator[bytes], count: int) -> None:
+    def _make(self, name: str) -> Work[Topic]:
+        neighbours, topics = self._neighbours, self._data.topics
+        if neighbours is None or neighbours.node_id == neighbours.controller_id:
+            with topics.edit() as edit:
+                topic = edit.create(name, self._data.config.num_partitions, configs={ALLOWS_DEAD_LETTERS: "true"})
+            if self._nodes is not None:
+                self._nodes.topics_created([name])
+            return topic
+        wanted = CreatableTopic(name, configs=(CreatableTopicConfig(ALLOWS_DEAD_LETTERS, "true"),))
+        response = yield from self._ask(neighbours.controller_id, CreateTopics((wanted,)))
+        self._look()
+        made = topics.get(name)
+        if made is None:
+            raise TopicError(response.topics[0].error_code, response.topics[0].error_message)
+        return made
+
+    # ------------------------------------------------------------ its partitions
+
+    def _hand_over(self, topic: Topic, letters: Letters) -> Work[None]:
+        """Have records appended by who leads the partition."""
+        neighbours = self._neighbours
+        if self._nodes is None or neighbours is None:
+            self._append(letters)
+            return
+        node_id = self._nodes.leadership.leader(topic, letters.partition_index).node_id
+        if node_id == neighbours.node_id:
+            self._append(letters)
+            return
+        error_code, reason = yield from self._ask(node_id, letters)
+        if error_code is not ErrorCode.NONE:
+            raise TopicLogError(error_code, reason)
+
+    @answers(Letters)
+    def take(self, connection: AskedConnection, letters: Letters) -> WireResponse | None:
+        """Append what another node sends, and tell it what came of that."""
+        error_code, reason = ErrorCode.NONE, ""
+        try:
+            self._append(letters)
+        except TopicLogError as error:
+            error_code, reason = error.error_code, error.reason
+        connection.tell((error_code, reason))
+        return None
+
+    def _append(self, letters: Letters) -> None:
         from groupcoord.records.batches import frame_records
 
+        topic = self._data.topics.get_by_id(letters.topic_id)
+        if topic is None or not topic.has_partition(letters.partition_index):
+            raise TopicLogError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")
+        log = self._data.whole.log(topic, letters.partition_index)
+        if log is None:
+            raise TopicLogError(ErrorCode.POLICY_VIOLATION, "topics hold nothing")
         now_ms = self._data.clock.now_ms()
         batch = frame_records(
             log.end_offset,
-            letters,
-            count,
+            (letters.records,),
+            letters.record_count,
             now_ms,
             leader_epoch=log.leader_epoch,
             producer_id=-1,
             producer_epoch=-1,
             base_sequence=-1,
         )
-        log.append_encoded(batch, count, now_ms, self._data.settings_of(topic))
+        log.append_encoded(batch, letters.record_count, now_ms, self._data.settings_of(topic))
+
+    # ------------------------------------------------------------ what can't be done now
+
+    def _ask(self, node_id: int, request: Any) -> Work[Any]:
+        """Ask another process.
+
+        Raises:
+            TopicLogError: it is gone; it may have done it.
+        """
+        assert self._neighbours is not None
+        answer = Answer()
+        self._neighbours.ask(node_id, Question(request, Asker(self._neighbours.node_id)), answer.answer)
+        if not answer.is_done:
+            yield answer
+        if answer.response is None:
+            raise TopicLogError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {node_id} is gone")
+        return answer.response
+
+    def _try_again(self, attempt: Callable[[], Work[T]]) -> Work[T]:
+        """Return what an attempt comes to, the last one of several if the others fail by what passes."""
+        for number in range(TRIES_MAX - 1):
+            try:
+                return (yield from attempt())
+            except TopicLogError as error:
+                if error.error_code not in PASSING:
+                    raise
+            pause = Awaited()
+            self.pause_count += 1
+            due_ms = self._data.clock.now_ms() + (FIRST_PAUSE_MS << number)
+            heappush(self._pauses, (due_ms, self.pause_count, pause))
+            yield pause
+        return (yield from attempt())
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when :meth:`tick` is wanted; None: nothing is to be tried again."""
+        return self._pauses[0][0] if self._pauses else None
+
+    def tick(self, now_ms: int) -> None:
+        """Time has passed: try again."""
+        while self._pauses and self._pauses[0][0] <= now_ms:
+            heappop(self._pauses)[2].done()
+
+    def look_after(self) -> None:
+        """Write what was left out of the log. Worth calling every second."""
+        self._lines.report(self._data.clock.now_ms() / 1_000)
 
 
-def _contents(log: PartitionLog, run: Run) -> dict[int, Content]:
-    """Return key and value of records, by offset; what isn't there any more is missing."""
+# ---------------------------------------------------------------- what is sent
+
+Letter = tuple[Content, dict[str, str]]
+"""Key and value, and headers."""
+
+
+def _letters(
+    group_id: str, topic: Topic, index: int, runs: Sequence[Run], log: PartitionLog | None
+) -> Iterator[Letter]:
+    """Yield what goes to the topic; a log: with what is there."""
+    for run in runs:
+        contents = repeat(_NOTHING) if log is None else _contents(log, run)
+        for offset, content in zip(range(run.first, run.last + 1), contents, strict=False):
+            yield (
+                content,
+                {
+                    "topic": topic.name,
+                    "partition": str(index),
+                    "offset": str(offset),
+                    "group": group_id,
+                    "delivery.count": str(run.state.count),
+                    "message": _REJECTED if run.state.is_rejected else _TOO_OFTEN,
+                },
+            )
+
+
+def _contents(log: PartitionLog, run: Run) -> Iterator[Content]:
+    """Yield key and value of each record, without end; what isn't there any more has neither."""
     from groupcoord.records.batches import TruncatedBatchError, iter_batches
 
-    found: dict[int, Content] = {}
-    offset = max(run.first, log.start_offset)
-    while offset <= run.last:
+    offset = expected = run.first
+    while offset <= run.last and not log.is_closed:
+        before = offset = max(offset, log.start_offset)
         data = b"".join(log.read(offset, run.last + 1, READ_BYTES, takes_first=True).parts)
-        before = offset
         try:
             for batch in iter_batches(data, check_crc=False):
                 offset = max(batch.next_offset, offset)
                 for at, _, key, value in batch.records():
-                    if run.first <= at <= run.last:
-                        found[at] = key, value
+                    if expected <= at <= run.last:
+                        yield from repeat(_NOTHING, at - expected)
+                        yield key, value
+                        expected = at + 1
         except TruncatedBatchError:
             pass  # it is read from its beginning next
         if offset == before:
             break
-    return found
+    yield from repeat(_NOTHING)
 
 
-def _letters(group_id: str, topic: Topic, index: int, run: Run, contents: dict[int, Content]) -> Iterator[bytes]:
-    """Yield records, each behind its length."""
+def _portions(letters: Iterator[Letter]) -> Iterator[tuple[bytes, int]]:
+    """Yield records, each behind its length, and how many they are."""
+    portion: list[bytes] = []
+    size_bytes = 0
+    for letter in letters:
+        portion.append(_encoded(len(portion), letter))
+        size_bytes += len(portion[-1])
+        if size_bytes >= PORTION_BYTES:
+            yield b"".join(portion), len(portion)
+            portion, size_bytes = [], 0
+    if portion:
+        yield b"".join(portion), len(portion)
+
+
+def _encoded(place: int, letter: Letter) -> bytes:
+    """Return a record, behind its length."""
     from groupcoord.records.batches import sized, varint
 
-    state = run.state
-    for place, offset in enumerate(range(run.first, run.last + 1)):
-        key, value = contents.get(offset, (None, None))
-        headers = {
-            "topic": topic.name,
-            "partition": str(index),
-            "offset": str(offset),
-            "group": group_id,
-            "delivery.count": str(state.count),
-            "message": _REJECTED if state.is_rejected else _TOO_OFTEN,
-        }
-        told = b"".join(sized(f"__dlq.errors.{name}".encode()) + sized(text.encode()) for name, text in headers.items())
-        body = b"\x00" + varint(0) + varint(place) + sized(key) + sized(value) + varint(len(headers)) + told
-        yield varint(len(body)) + body
+    (key, value), headers = letter
+    told = b"".join(sized(f"__dlq.errors.{name}".encode()) + sized(text.encode()) for name, text in headers.items())
+    body = b"\x00" + varint(0) + varint(place) + sized(key) + sized(value) + varint(len(headers)) + told
+    return varint(len(body)) + body

@@ -31,6 +31,7 @@ from groupcoord.core.messages.share_state import (
     WriteShareGroupState,
 )
 from groupcoord.core.share_partition.acknowledging import Acknowledgement, RefusedAcknowledgementError
+from groupcoord.core.share_partition.in_flight import Run
 from groupcoord.core.share_partition.partition import SharePartition, StateWrite, UnknownStateError
 from groupcoord.core.share_state.records import NO_START_OFFSET, SharePartitionKey
 from groupcoord.errors import ErrorCode
@@ -83,6 +84,7 @@ class LedPartition:
         state_epoch, leader_epoch: what it is written with.
         error_code: why it can't be used, if so.
         waiting: is called when there may be something to acquire: fetches that wait.
+        is_burying: records that are given up are being sent where such records go.
     """
 
     def __init__(self, key: SharePartitionKey, topic: Topic, log: PartitionLog, leader_epoch: int) -> None:
@@ -95,6 +97,7 @@ class LedPartition:
         self.error_code = ErrorCode.NONE
         self.waiting: dict[Callable[[], None], None] = {}
         self.lock_ms: int | None = None
+        self.is_burying = False
 
     def tell(self) -> None:
         """There may be something to acquire, or an error to tell."""
@@ -109,22 +112,29 @@ class SharePartitions:
         data: what topics hold.
         persister: asks the share coordinator.
         settings_of: says what holds for a share group.
+        dead_letters: sends records that are given up where such records go.
+
+    Attributes:
+        dead_letters: as given.
     """
 
-    def __init__(self, data: TopicData, persister: Persister, settings_of: SettingsOf) -> None:
+    def __init__(
+        self, data: TopicData, persister: Persister, settings_of: SettingsOf, dead_letters: DeadLetters
+    ) -> None:
         self._data = data
         self._persister = persister
         self.settings_of = settings_of
         self._led: dict[SharePartitionKey, LedPartition] = {}
         self._watched: dict[PartitionLog, dict[SharePartitionKey, LedPartition]] = {}
         self._locks: list[tuple[int, int, LedPartition]] = []
-        self.lock_count = 0
+        self._lock_count = 0
         self._lines = RateLimitedLogger(logger)
-        self._dead_letters = DeadLetters(data, self._lines)
+        self.dead_letters = dead_letters
 
     def look_after(self) -> None:
         """Write what was left out of the log. Worth calling every second."""
         self._lines.report(self._now_s())
+        self.dead_letters.look_after()
 
     def _now_s(self) -> float:
         return self._data.clock.now_ms() / 1_000
@@ -287,11 +297,21 @@ class SharePartitions:
         led.tell()
 
     def _bury(self, led: LedPartition) -> None:
-        """Send records that are given up where such records go, and then have done with them."""
-        records, settings = led.records, self.settings_of(led.key.group_id)
-        dead = [] if records is None else records.archiving()
+        """Send records that are given up where such records go, and then have done with them.
+
+        Those that are given up meanwhile go there afterwards.
+        """
+        records = led.records
+        dead = [] if records is None or led.is_burying else records.archiving()
         if records is not None and dead:
-            self._dead_letters.send(led.key.group_id, led.topic, led.key.partition, led.log, dead, settings)
+            led.is_burying = True
+            group_id, _, index = led.key
+            settings, done = self.settings_of(group_id), partial(self._buried, led, records, dead)
+            self.dead_letters.send(group_id, led.topic, index, led.log, dead, settings, done)
+
+    def _buried(self, led: LedPartition, records: SharePartition, dead: Sequence[Run]) -> None:
+        led.is_burying = False
+        if self._led.get(led.key) is led:  # else whoever knows them now sends them again
             self.write(led, records.archive(dead))
 
     # ------------------------------------------------------------ what members do
@@ -326,15 +346,22 @@ class SharePartitions:
         lock_ms = None if led.records is None else led.records.next_lock_ms()
         if lock_ms is not None and (led.lock_ms is None or lock_ms < led.lock_ms):
             led.lock_ms = lock_ms
-            self.lock_count += 1
-            heappush(self._locks, (lock_ms, self.lock_count, led))
+            self._lock_count += 1
+            heappush(self._locks, (lock_ms, self._lock_count, led))
 
     def next_deadline_ms(self) -> int | None:
-        """Return when :meth:`tick` is wanted; None: nothing is locked."""
-        return self._locks[0][0] if self._locks else None
+        """Return when :meth:`tick` is wanted; None: nothing is locked, and nothing is to be sent again."""
+        deadlines_ms = (self._locks[0][0] if self._locks else None, self.dead_letters.next_deadline_ms())
+        return min((each for each in deadlines_ms if each is not None), default=None)
+
+    @property
+    def advances(self) -> int:
+        """A number that changes when :meth:`next_deadline_ms` may have come nearer."""
+        return self._lock_count + self.dead_letters.pause_count
 
     def tick(self, now_ms: int) -> None:
-        """Let others have what was locked for too long."""
+        """Let others have what was locked for too long, and send again what could not be sent."""
+        self.dead_letters.tick(now_ms)
         while self._locks and self._locks[0][0] <= now_ms:
             led = heappop(self._locks)[2]
             led.lock_ms = None

@@ -15,6 +15,7 @@ from attrs import define, field
 from groupcoord.broker.answering import answers
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.records.topic_data import TopicData
+from groupcoord.broker.share.dead_letters import DeadLetters
 from groupcoord.broker.share.leading import LedPartition, SettingsOf, SharePartitions
 from groupcoord.broker.share.persister import Persister
 from groupcoord.broker.share.reading import NOTHING_READ, ReadRecords, acquirable_bytes, read_and_acquire
@@ -107,6 +108,7 @@ class ShareRequests:
         persister: asks the share coordinator.
         settings_of: says what holds for a share group.
         permissions_of: returns what a connection's client may do.
+        dead_letters: sends records that are given up where such records go.
     """
 
     def __init__(
@@ -115,12 +117,13 @@ class ShareRequests:
         persister: Persister,
         settings_of: SettingsOf,
         permissions_of: Callable[[Connection], Permissions],
+        dead_letters: DeadLetters,
     ) -> None:
         self._data = data
         self._permissions_of = permissions_of
         self._settings_of = settings_of
         self.sessions = ShareSessions()
-        self.partitions = SharePartitions(data, persister, settings_of)
+        self.partitions = SharePartitions(data, persister, settings_of, dead_letters)
         self._waits: list[tuple[int, int, _Awaited]] = []
         self.count = 0
         """How many fetches there ever were that waited."""
@@ -137,7 +140,7 @@ class ShareRequests:
     @property
     def advances(self) -> int:
         """A number that changes when :meth:`next_deadline_ms` may have come nearer."""
-        return self.count + self.partitions.lock_count
+        return self.count + self.partitions.advances
 
     def tick(self, now_ms: int) -> None:
         """Time has passed: locks are over, and so is the time of fetches."""

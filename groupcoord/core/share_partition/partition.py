@@ -327,8 +327,12 @@ class SharePartition:
         return [run for run in self.runs() if run.state.state is DeliveryState.ARCHIVING and run.state.pending is None]
 
     def archive(self, runs: Sequence[Run]) -> StateWrite:
-        """Records have gone where given up records go. Returns what has to be written."""
-        return self._pend([(run, DeliveryState.ARCHIVED) for run in runs])
+        """Records have gone where given up records go. Returns what has to be written.
+
+        Of what is before the start offset by now, nothing is.
+        """
+        left = [run._replace(first=max(run.first, self.start_offset)) for run in runs if run.last >= self.start_offset]
+        return self._pend([(run, DeliveryState.ARCHIVED) for run in left])
 
     def archive_unseen(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Records that somebody has just acquired are not to be seen (they were aborted): they are finished."""

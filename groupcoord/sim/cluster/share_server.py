@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from attrs import define
 
+from groupcoord.broker.share.dead_letters import DeadLetters
 from groupcoord.broker.share.persister import Persister
 from groupcoord.broker.share.requests import ShareRequests
 from groupcoord.broker.topics.registry import Topic
@@ -113,7 +114,9 @@ class ShareServer:
         self._log.connect(self.states)
         data = HeardData(shared, node.heard_epoch)
         self._persister = Persister(self._ask_coordinator, scheduler.now_ms)
-        self.requests = ShareRequests(data, self._persister, self.settings_of, lambda _: Permissions(None, None))
+        self.requests = ShareRequests(
+            data, self._persister, self.settings_of, lambda _: Permissions(None, None), DeadLetters(data)
+        )
         self._works: dict[Exchange, Work[Any]] = {}
         self._ready: deque[Exchange] = deque()
         self._asked: dict[_Question, None] = {}

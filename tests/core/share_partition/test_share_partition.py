@@ -134,6 +134,18 @@ def test_a_group_may_know_no_renewals() -> None:
     assert partition.start_offset == 1
 
 
+def test_records_are_gone_while_they_are_given_up() -> None:
+    """The log begins later by the time they are where given up records go: only of the others something is written."""
+    partition = SharePartition(0, (StateBatch(0, 3, 3, 2), StateBatch(4, 7, 3, 2)))
+    dead = partition.archiving()
+    partition.log_starts_at(6)
+    write = partition.archive(dead)
+    assert (write.start_offset, write.batches, write.delivery_complete_count) == (6, (StateBatch(6, 7, 4, 2),), 2)
+    partition.written(write)
+    partition.check()
+    assert partition.start_offset == 8
+
+
 def test_records_that_fail_often_come_alone() -> None:
     """Half of a batch, then a quarter, and at their last attempt one by one (KIP-1240)."""
     partition = SharePartition(0, (StateBatch(0, 7, 0, 3),))
