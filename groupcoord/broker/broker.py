@@ -13,6 +13,7 @@ from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from groupcoord.broker.answering import Handler, answers, table_of
+from groupcoord.broker.cluster.elsewhere import LedElsewhere
 from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.cluster.metadata import answer_api_versions
 from groupcoord.broker.cluster.neighbours import AskedConnection, Asker, Following, Look, Question, SharedFile
@@ -34,6 +35,7 @@ from groupcoord.broker.security.login_requests import LoginRequests
 from groupcoord.broker.share.coordination import ShareCoordination
 from groupcoord.broker.share.dead_letters import DeadLetters
 from groupcoord.broker.share.group_host import ServerShareHost
+from groupcoord.broker.share.latest_offsets import LatestOffsets
 from groupcoord.broker.share.requests import ShareRequests
 from groupcoord.broker.share.state_requests import ShareStateRequests
 from groupcoord.broker.topics.registry import TopicRegistry
@@ -54,7 +56,7 @@ from groupcoord.coordinator import GroupCoordinator
 from groupcoord.coordinator.random_ids import random_member_id, random_uuid
 from groupcoord.core.front.authorization import Authorize, Permissions, Principal
 from groupcoord.core.messages import ConsumerGroupHeartbeat, FindCoordinator, FindCoordinatorResponse, Node
-from groupcoord.core.questions import CreateInternalTopics
+from groupcoord.core.questions import CreateInternalTopics, ShareCoordinatorAnswered
 from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.log_store import AbandonableStore, CompactingStore, LogStore, close_store
 from groupcoord.wire import Answered, WireResponse
@@ -211,9 +213,15 @@ class Broker:
         return ShareRequests(self.data, self._share.persister, settings_of, self._permissions, dead_letters)
 
     def _share_host(self) -> ServerShareHost:
-        return ServerShareHost(
-            self.group_configs, self._share, self.topics, self.data, lambda found: self.coordinator.found_out(found)
-        )
+        neighbours = self.nodes.neighbours
+        elsewhere = None if neighbours is None else LedElsewhere(neighbours, self.nodes.leadership, self.topics)
+        ends = LatestOffsets(self.data.whole, elsewhere)
+        return ServerShareHost(self.group_configs, self._share, ends, self._share_answered)
+
+    def _share_answered(self, found: ShareCoordinatorAnswered) -> None:
+        """The share coordinator, or another process, has answered the group coordinator late."""
+        self.coordinator.found_out(found)
+        self.deliver_replies()
 
     def _own_transactions(self) -> TransactionCoordinator:
         """Return the transaction coordinator of a node that is alone."""

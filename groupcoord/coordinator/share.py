@@ -8,9 +8,8 @@ from collections.abc import Callable
 from groupcoord.config.group_settings import ShareGroupSettings
 from groupcoord.coordinator.group_coordinator import GroupCoordinator
 from groupcoord.coordinator.share_coordinator import ShareCoordinator, StateReply
-from groupcoord.core.messages.share_state import ShareStateResponse
 from groupcoord.core.questions import AskShareCoordinator, ShareCoordinatorAnswered
-from groupcoord.core.share.host import AwaitedAnswer
+from groupcoord.core.share.host import AwaitedAnswer, LatestOffset, known_ends
 
 
 class EmbeddedShare:
@@ -32,16 +31,16 @@ class EmbeddedShare:
         states: ShareCoordinator,
         *,
         settings_of: Callable[[str], ShareGroupSettings] | None = None,
-        latest_offset: Callable[[str, int], int | None] | None = None,
+        latest_offset: LatestOffset | None = None,
     ) -> None:
         usual = ShareGroupSettings.of(states.config)
         self.states = states
         self.settings_of = settings_of or (lambda group_id: usual)
-        self.latest_offset = latest_offset or (lambda topic, partition: None)
+        self._latest_offset = latest_offset or (lambda topic, partition: None)
         self._found: deque[ShareCoordinatorAnswered] = deque()
         self._replies: list[StateReply] = []
 
-    def ask(self, question: AskShareCoordinator) -> ShareStateResponse | None:
+    def ask(self, question: AskShareCoordinator) -> ShareCoordinatorAnswered | None:
         """Return what the share coordinator answers; None if its log answers later."""
         awaited = AwaitedAnswer(question, self._found.append)
         self.states.submit(question.request, awaited, is_own=True)
@@ -63,6 +62,8 @@ class EmbeddedShare:
     def _sort_replies(self) -> None:
         for reply in self.states.take_replies():
             if isinstance(reply.token, AwaitedAnswer):
-                reply.token.answer(reply.response)
+                question, response = reply.token.question, reply.response
+                ends = known_ends(question.ends_wanted(response), self._latest_offset)
+                reply.token.found_out(ShareCoordinatorAnswered(question, response, ends))
             else:
                 self._replies.append(reply)

@@ -61,6 +61,6 @@ class Environments(NamedTuple):
         return cls(
             known,
             ConsumerGroupEnvironment(config, known, consumer_assignors, consumer_settings_of, regexes),
-            ShareGroupEnvironment(config, known, share_assignors, share.settings_of, share.latest_offset),
+            ShareGroupEnvironment(config, known, share_assignors, share.settings_of),
             StreamsGroupEnvironment(config, known, task_assignors, streams_settings_of),
         )

@@ -13,7 +13,6 @@ from groupcoord.core.questions import (
     Question,
     ResolvedRegexes,
     ResolveRegexes,
-    ShareCoordinatorAnswered,
 )
 from groupcoord.core.share.host import ShareHost
 from groupcoord.core.topics import RegexResolver
@@ -48,16 +47,12 @@ class Host:
         self._answers: dict[type[Question], Callable[[Any], Found | None]] = {
             ResolveRegexes: self._resolve,
             CreateInternalTopics: self._create,
-            AskShareCoordinator: self._ask,
+            AskShareCoordinator: share.ask,
         }
 
     def answer(self, question: Question) -> Found | None:
         """Find out what the core asks; return None if the answer comes later."""
         return self._answers[type(question)](question)
-
-    def _ask(self, question: AskShareCoordinator) -> ShareCoordinatorAnswered | None:
-        response = self.share.ask(question)
-        return None if response is None else ShareCoordinatorAnswered(question, response)
 
     def _resolve(self, question: ResolveRegexes) -> ResolvedRegexes:
         matching = self._regexes.matching_topics

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from attrs import frozen
+from attrs import field, frozen
 
+from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.messages.share_state import (
     DeleteShareGroupState,
     InitializeShareGroupState,
     ReadShareGroupStateSummary,
+    ReadShareGroupStateSummaryResponse,
     ShareStateResponse,
 )
 from groupcoord.errors import ErrorCode
@@ -109,12 +111,26 @@ class AskShareCoordinator:
         group_id: the group.
         request: what it is asked.
         purpose: tells the asker what it is for.
+        topic_names: the names of topics of which not only the state, but also the latest offsets are wanted.
     """
 
     partition: int
     group_id: str
     request: InitializeShareGroupState | DeleteShareGroupState | ReadShareGroupStateSummary
     purpose: Any = None
+    topic_names: Mapping[UUID, str] = field(factory=dict)
+
+    def ends_wanted(self, response: ShareStateResponse) -> list[TopicPartition]:
+        """Return the partitions whose latest offsets are wanted with a response: of others there is no lag."""
+        if not isinstance(response, ReadShareGroupStateSummaryResponse):
+            return []
+        return [
+            TopicPartition(self.topic_names[topic_id], summary.partition)
+            for topic_id, summaries in response.results
+            if topic_id in self.topic_names
+            for summary in summaries
+            if summary.has_lag
+        ]
 
 
 @frozen
@@ -124,10 +140,13 @@ class ShareCoordinatorAnswered:
     Attributes:
         question: what was asked.
         response: the share coordinator's; None if it could not be reached.
+        latest_offsets: the offset behind the last record, of each partition of which it is wanted
+            (:meth:`AskShareCoordinator.ends_wanted`) and known.
     """
 
     question: AskShareCoordinator
     response: ShareStateResponse | None
+    latest_offsets: Mapping[TopicPartition, int] = field(factory=dict)
 
     def error_codes(self) -> dict[tuple[UUID, int], ErrorCode]:
         """Return the result of each partition, by topic id and index."""

@@ -17,7 +17,10 @@ from groupcoord.core.messages.share_state import (
     StateToInitialize,
     StateTopicToInitialize,
     StateTopicToRead,
+    StateTopicToWrite,
     StateToRead,
+    StateToWrite,
+    WriteShareGroupState,
 )
 from groupcoord.log_store import NotEnoughReplicasError, StorageError
 from groupcoord.messages import (
@@ -25,6 +28,7 @@ from groupcoord.messages import (
     ShareGroupHeartbeat,
     ShareGroupHeartbeatResponse,
     ShareGroupToDescribe,
+    ShareTopicToDescribe,
 )
 from groupcoord.testing.topics import Topics
 
@@ -90,6 +94,25 @@ def test_groups_wait_for_the_states_of_their_partitions() -> None:
 
     run(first())
     run(again())
+
+
+def test_how_much_is_left() -> None:
+    """What the program says of where partitions end, less what the share coordinator knows to be finished."""
+    program = Program()
+    topic_id = program.topics.topic_id("orders")
+    assert topic_id is not None
+    begun = InitializeShareGroupState("crew", (StateTopicToInitialize(topic_id, (StateToInitialize(0, 1, 3),)),))
+    written = WriteShareGroupState("crew", (StateTopicToWrite(topic_id, (StateToWrite(0, 1, 0, 3, (), 2),)),))
+    wanted = ShareGroupToDescribe("crew", (ShareTopicToDescribe("orders", (0, 1)),))
+
+    async def scenario() -> None:
+        async with program.start() as coordinator:
+            await coordinator.ask(begun)
+            await coordinator.ask(written)
+            (group,) = (await coordinator.ask(DescribeShareGroupOffsets((wanted,)))).groups
+            assert [entry.lag for entry in group.topics[0].partitions] == [5, -1]
+
+    run(scenario())
 
 
 def test_a_log_that_refuses_or_hangs() -> None:

@@ -6,16 +6,14 @@ older than the last one that its partition has seen is refused there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any, Protocol
 
 from attrs import define, field
 
-from groupcoord.broker.cluster.leadership import Leadership
-from groupcoord.broker.cluster.neighbours import Asker, Neighbours, Question
+from groupcoord.broker.cluster.elsewhere import LedElsewhere
 from groupcoord.broker.records.topic_data import TopicData
-from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.work import Work
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.consumer_protocol import TopicPartition
@@ -61,30 +59,8 @@ class MarkerToken:
         self.on_answer(response.error_code)
 
 
-class MarkersElsewhere:
-    """Has other processes write markers to the partitions that they lead.
-
-    Args:
-        neighbours: the processes.
-        leadership: who leads what.
-        topics: the topics that exist.
-    """
-
-    def __init__(self, neighbours: Neighbours, leadership: Leadership, topics: TopicRegistry) -> None:
-        self._neighbours = neighbours
-        self._leadership = leadership
-        self._topics = topics
-
-    def leaders(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return those of some partitions that others lead, and who. What is gone nobody does."""
-        found = {}
-        for partition in partitions:
-            topic = self._topics.get(partition.topic)
-            if topic is not None and topic.has_partition(partition.partition):
-                node_id = self._leadership.leader(topic, partition.partition).node_id
-                if node_id != self._neighbours.node_id:
-                    found[partition] = node_id
-        return found
+class MarkersElsewhere(LedElsewhere):
+    """Has other processes write markers to the partitions that they lead."""
 
     def write(
         self, leaders: Mapping[TopicPartition, int], marker: TransactionMarker, on_answer: Callable[[ErrorCode], None]
@@ -96,11 +72,8 @@ class MarkersElsewhere:
             marker: the marker.
             on_answer: is told, for each partition, what came of it.
         """
-        for node_id in sorted(set(leaders.values())):
-            led = [partition for partition, leader_id in leaders.items() if leader_id == node_id]
-            topics: dict[str, list[int]] = {}
-            for name, index in led:
-                topics.setdefault(name, []).append(index)
+
+        def request_for(topics: Mapping[str, list[int]]) -> WriteTxnMarkers:
             to_write = MarkerToWrite(
                 marker.producer_id,
                 marker.producer_epoch,
@@ -108,13 +81,14 @@ class MarkersElsewhere:
                 tuple(TopicPartitions(name, tuple(indexes)) for name, indexes in topics.items()),
                 marker.coordinator_epoch,
             )
-            question = Question(WriteTxnMarkers((to_write,)), Asker(self._neighbours.node_id))
-            self._neighbours.ask(node_id, question, partial(_tell, led, on_answer))
+            return WriteTxnMarkers((to_write,))
+
+        self.ask(leaders, request_for, partial(_tell, on_answer))
 
 
 def _tell(
-    partitions: list[TopicPartition],
     on_answer: Callable[[ErrorCode], None],
+    partitions: list[TopicPartition],
     response: WriteTxnMarkersResponse | None,
 ) -> None:
     """Tell what another process has answered; one that is gone leads nothing for a while."""

@@ -11,7 +11,7 @@ from uuid import UUID
 from attrs import define, frozen
 
 from groupcoord.core.messages.request import Request
-from groupcoord.core.share_state.records import UNKNOWN_COUNT, StateBatch
+from groupcoord.core.share_state.records import NO_START_OFFSET, UNKNOWN_COUNT, StateBatch
 from groupcoord.errors import ErrorCode
 
 
@@ -186,6 +186,12 @@ class StateSummary(NamedTuple):
     leader_epoch: int = 0
     start_offset: int = 0
     delivery_complete_count: int = UNKNOWN_COUNT
+
+    @property
+    def has_lag(self) -> bool:
+        """False where nobody could say how many records are left, even who knows where they end."""
+        is_known = self.start_offset != NO_START_OFFSET and self.delivery_complete_count != UNKNOWN_COUNT
+        return self.error_code is ErrorCode.NONE and is_known
 
 
 class StateTopicSummary(NamedTuple):

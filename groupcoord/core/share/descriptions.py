@@ -7,6 +7,7 @@ from uuid import UUID
 
 from attrs import define
 
+from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.context import HandlerContext
 from groupcoord.core.messages import (
     DescribedShareGroupOffsets,
@@ -75,13 +76,14 @@ class ShareOffsets:
             if topic.topic_name in topic_ids and topic.partitions
         ]
         if not asked:
-            self._context.effects.reply(token, self._response(purpose, {}))
+            self._context.effects.reply(token, self._response(purpose, {}, {}))
         elif not request.group_id:
             self._context.effects.replies += _refusals([purpose], ErrorCode.UNKNOWN_SERVER_ERROR)
         else:
             self.waiting.append(purpose)
             summary = ReadShareGroupStateSummary(request.group_id, tuple(asked))
-            question = AskShareCoordinator(self._context.partition, request.group_id, summary, purpose)
+            names = {topic_id: name for name, topic_id in topic_ids.items()}
+            question = AskShareCoordinator(self._context.partition, request.group_id, summary, purpose, names)
             self._context.effects.questions.append(question)
 
     def _initialized(self, group_id: str) -> tuple[ShareTopicToDescribe, ...]:
@@ -99,8 +101,10 @@ class ShareOffsets:
         )
 
     def answered(self, answer: ShareCoordinatorAnswered, now_ms: int) -> None:
-        """The share coordinator has answered."""
+        """The share coordinator has answered; whoever has asked may have been refused, as the log partition went."""
         purpose = answer.question.purpose
+        if purpose not in self.waiting:
+            return
         self.waiting.remove(purpose)
         response = answer.response
         if not isinstance(response, ReadShareGroupStateSummaryResponse):
@@ -109,33 +113,39 @@ class ShareOffsets:
         summaries = {
             (topic_id, summary.partition): summary for topic_id, results in response.results for summary in results
         }
-        self._context.effects.reply(purpose.token, self._response(purpose, summaries))
+        self._context.effects.reply(purpose.token, self._response(purpose, summaries, answer.latest_offsets))
 
     def _response(
-        self, purpose: OffsetsToDescribe, summaries: Mapping[tuple[UUID, int], StateSummary]
+        self,
+        purpose: OffsetsToDescribe,
+        summaries: Mapping[tuple[UUID, int], StateSummary],
+        latest_offsets: Mapping[TopicPartition, int],
     ) -> DescribeOneShareGroupResponse:
         topics = []
         for name, partitions in purpose.topics:
             topic_id = purpose.topic_ids.get(name, ZERO_UUID)
-            described = [self._described(name, index, summaries.get((topic_id, index))) for index in partitions]
+            described = [
+                _described(index, summaries.get((topic_id, index)), latest_offsets.get(TopicPartition(name, index)))
+                for index in partitions
+            ]
             topics.append(DescribedShareTopic(name, topic_id, tuple(described)))
         return DescribeOneShareGroupResponse(DescribedShareGroupOffsets(purpose.group_id, tuple(topics)))
-
-    def _described(self, topic: str, index: int, summary: StateSummary | None) -> DescribedShareOffset:
-        if summary is None:
-            return DescribedShareOffset(index)
-        if summary.error_code is not ErrorCode.NONE:
-            return DescribedShareOffset(index, error_code=summary.error_code, error_message=summary.error_message)
-        start, count, lag = summary.start_offset, summary.delivery_complete_count, UNKNOWN_OFFSET
-        if start != UNKNOWN_OFFSET and count != UNKNOWN_OFFSET:
-            latest = self._environment.latest_offset(topic, index)
-            lag = UNKNOWN_OFFSET if latest is None else latest - start - count
-        return DescribedShareOffset(index, start, summary.leader_epoch, lag)
 
     def refuse(self, error_code: ErrorCode) -> list[Reply]:
         """Return the refusals of all that waits."""
         waiting, self.waiting = self.waiting, []
         return _refusals(waiting, error_code)
+
+
+def _described(index: int, summary: StateSummary | None, latest: int | None) -> DescribedShareOffset:
+    if summary is None:
+        return DescribedShareOffset(index)
+    if summary.error_code is not ErrorCode.NONE:
+        return DescribedShareOffset(index, error_code=summary.error_code, error_message=summary.error_message)
+    start, count, lag = summary.start_offset, summary.delivery_complete_count, UNKNOWN_OFFSET
+    if summary.has_lag and latest is not None:
+        lag = latest - start - count
+    return DescribedShareOffset(index, start, summary.leader_epoch, lag)
 
 
 def _refusals(waiting: list[OffsetsToDescribe], error_code: ErrorCode) -> list[Reply]:

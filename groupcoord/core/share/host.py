@@ -1,13 +1,14 @@
-"""What share groups need of their host: settings, a share coordinator, and how long partitions are."""
+"""What share groups need of their host: settings, a share coordinator, and where partitions end."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 from uuid import UUID
 
 from groupcoord.config import Config
 from groupcoord.config.group_settings import ShareGroupSettings
+from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.messages.share_state import (
     DeleteShareGroupState,
     DeleteShareGroupStateResponse,
@@ -22,9 +23,8 @@ from groupcoord.core.messages.share_state import (
     StateTopicSummary,
 )
 from groupcoord.core.questions import AskShareCoordinator, ShareCoordinatorAnswered
+from groupcoord.core.share_state.records import NO_START_OFFSET
 from groupcoord.errors import ErrorCode
-
-NO_START_OFFSET = -1
 
 
 class ShareHost(Protocol):
@@ -33,37 +33,50 @@ class ShareHost(Protocol):
     def settings_of(self, group_id: str) -> ShareGroupSettings:
         """Return what holds for a share group. It is called at each heartbeat."""
 
-    def latest_offset(self, topic: str, partition: int) -> int | None:
-        """Return the offset behind the last record of a partition; None if that isn't known."""
+    def ask(self, question: AskShareCoordinator) -> ShareCoordinatorAnswered | None:
+        """Return what the share coordinator answers, and the latest offsets that are wanted besides.
 
-    def ask(self, question: AskShareCoordinator) -> ShareStateResponse | None:
-        """Return what the share coordinator answers; None if that comes later (``GroupCoordinator.found_out``)."""
+        None: that comes later (``GroupCoordinator.found_out``).
+        """
+
+
+LatestOffset = Callable[[str, int], int | None]
+"""Returns the offset behind the last record of a topic's partition; None if that isn't known."""
+
+
+def known_ends(partitions: Iterable[TopicPartition], latest_offset: LatestOffset) -> dict[TopicPartition, int]:
+    """Return the latest offsets of those of some partitions of which they are known."""
+    found = ((partition, latest_offset(*partition)) for partition in partitions)
+    return {partition: offset for partition, offset in found if offset is not None}
 
 
 class AwaitedAnswer:
-    """A token for a share coordinator: takes its answer to a question of a share group.
+    """Whoever waits for what is found out to a question of a share group; a token for a share coordinator.
 
     Args:
         question: the question.
         take: takes what is found out when nobody waits for it here any more.
+
+    Attributes:
+        question: as given.
     """
 
     def __init__(self, question: AskShareCoordinator, take: Callable[[ShareCoordinatorAnswered], None]) -> None:
-        self._question = question
+        self.question = question
         self._take = take
-        self._response: ShareStateResponse | None = None
+        self._found: ShareCoordinatorAnswered | None = None
         self._is_late = False
 
-    def answer(self, response: ShareStateResponse) -> None:
-        """Take the answer."""
-        self._response = response
+    def found_out(self, found: ShareCoordinatorAnswered) -> None:
+        """Take what is found out."""
+        self._found = found
         if self._is_late:
-            self._take(ShareCoordinatorAnswered(self._question, response))
+            self._take(found)
 
-    def now_or_late(self) -> ShareStateResponse | None:
-        """Return the answer; None: it comes late."""
-        self._is_late = self._response is None
-        return self._response
+    def now_or_late(self) -> ShareCoordinatorAnswered | None:
+        """Return what is found out; None: it comes late."""
+        self._is_late = self._found is None
+        return self._found
 
 
 class LoneShareHost:
@@ -81,13 +94,13 @@ class LoneShareHost:
         """Return what the configuration says."""
         return self._settings
 
-    def latest_offset(self, topic: str, partition: int) -> int | None:
-        """Return that it isn't known."""
-        return None
+    def ask(self, question: AskShareCoordinator) -> ShareCoordinatorAnswered | None:
+        """Agree at once. Where partitions end isn't known."""
+        return ShareCoordinatorAnswered(question, self._answer(question.request))
 
-    def ask(self, question: AskShareCoordinator) -> ShareStateResponse | None:
-        """Agree at once."""
-        request = question.request
+    def _answer(
+        self, request: InitializeShareGroupState | DeleteShareGroupState | ReadShareGroupStateSummary
+    ) -> ShareStateResponse:
         match request:
             case InitializeShareGroupState():
                 for topic_id, entries in request.topics:

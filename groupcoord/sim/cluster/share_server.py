@@ -22,6 +22,7 @@ from groupcoord.coordinator.share_coordinator import ShareCoordinator, refuse_st
 from groupcoord.core.front.authorization import Permissions
 from groupcoord.core.messages.share_state import ShareStateRequest, ShareStateResponse
 from groupcoord.core.questions import AskShareCoordinator, ShareCoordinatorAnswered
+from groupcoord.core.share.host import known_ends
 from groupcoord.core.share_state.records import SharePartitionKey
 from groupcoord.errors import ErrorCode
 from groupcoord.messages import Response
@@ -289,14 +290,18 @@ class ShareServer:
         """Return what holds for a share group."""
         return self._shared.settings
 
-    def latest_offset(self, topic: str, partition: int) -> int | None:
-        """Return the offset behind the last record of a partition; None if there is no such partition."""
+    def _latest_offset(self, topic: str, partition: int) -> int | None:
         known = self._shared.registry.get(topic)
         if known is None or not known.has_partition(partition):
             return None
         return self._shared.log(known, partition).end_offset
 
-    def ask(self, question: AskShareCoordinator) -> ShareStateResponse | None:
+    def ask(self, question: AskShareCoordinator) -> ShareCoordinatorAnswered | None:
         """Ask the share coordinator; it answers later."""
-        self._persister.ask(question.request, lambda found: self._found(ShareCoordinatorAnswered(question, found)))
+
+        def answered(response: ShareStateResponse) -> None:
+            ends = known_ends(question.ends_wanted(response), self._latest_offset)
+            self._found(ShareCoordinatorAnswered(question, response, ends))
+
+        self._persister.ask(question.request, answered)
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from groupcoord import GroupCoordinator
-from groupcoord.core.messages.share_state import ShareStateResponse
 from groupcoord.core.questions import AskShareCoordinator, ShareCoordinatorAnswered
 from groupcoord.core.share.group import ShareGroup
 from groupcoord.core.share.host import LoneShareHost
@@ -21,6 +20,7 @@ from groupcoord.messages import (
     ShareGroupToDescribe,
     ShareOffsetToAlter,
     ShareTopicToAlter,
+    ShareTopicToDescribe,
     ShareTopicToForget,
 )
 from groupcoord.testing.fleet import Sent
@@ -38,7 +38,7 @@ class SlowShareHost(LoneShareHost):
 
     is_slow = False
 
-    def ask(self, question: AskShareCoordinator) -> ShareStateResponse | None:
+    def ask(self, question: AskShareCoordinator) -> ShareCoordinatorAnswered | None:
         """Answer at once, or later."""
         if not self.is_slow:
             return super().ask(question)
@@ -53,8 +53,7 @@ class SlowShareHost(LoneShareHost):
     def answer(self, coordinator: GroupCoordinator, *, reachable: bool = True) -> None:
         """Answer the oldest question: agree, or be out of reach."""
         question = self.asked.pop(0)
-        response = super().ask(question) if reachable else None
-        coordinator.found_out(ShareCoordinatorAnswered(question, response))
+        coordinator.found_out(super().ask(question) if reachable else ShareCoordinatorAnswered(question, None))
 
 
 class Members:
@@ -99,6 +98,11 @@ class Members:
     def forget(self, *topics: str) -> Sent:
         """Somebody lets the group stand nowhere in topics."""
         return self.driver.submit(DeleteShareGroupOffsets(self.group_id, tuple(map(ShareTopicToForget, topics))))
+
+    def ask_where(self, topic: str, *partitions: int) -> Sent:
+        """Somebody asks where the group stands in partitions."""
+        wanted = ShareGroupToDescribe(self.group_id, (ShareTopicToDescribe(topic, partitions),))
+        return self.driver.submit(DescribeShareGroupOffsets((wanted,)))
 
     @property
     def offsets(self) -> DescribedShareGroupOffsets:

@@ -6,6 +6,9 @@ import pytest
 
 from groupcoord import ErrorCode
 from groupcoord.assignors import GroupAssignment, GroupSpec
+from groupcoord.core.consumer_protocol import TopicPartition
+from groupcoord.core.messages.share_state import ReadShareGroupStateSummaryResponse, StateSummary, StateTopicSummary
+from groupcoord.core.questions import ShareCoordinatorAnswered
 from groupcoord.core.records import ShareGroupStatePartitionMetadataRecord
 from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import (
@@ -16,6 +19,7 @@ from groupcoord.messages import (
     DeleteGroupsResponse,
     DeleteShareGroupOffsets,
     DeleteShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponse,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
@@ -318,6 +322,38 @@ def test_where_a_group_stands_is_altered(driver: ShareDriver, members: Members) 
     members.join("a")
     refused = members.alter("orders", p0=1).answer(AlterShareGroupOffsetsResponse)
     assert refused.error_code is ErrorCode.NON_EMPTY_GROUP
+
+
+def test_how_much_is_left(driver: ShareDriver, members: Members) -> None:
+    """Where the host knows where a partition ends, and the share coordinator how much is finished (Kafka 4.4)."""
+    driver.host.is_slow = True
+    sent = members.ask_where("orders", 0, 1, 2)
+    (question,) = driver.host.asked
+    (asked,) = question.request.topics
+    summaries = (
+        StateSummary(0, ErrorCode.NONE, start_offset=3, delivery_complete_count=2),
+        StateSummary(1, ErrorCode.NONE, start_offset=3, delivery_complete_count=2),
+        StateSummary(2, ErrorCode.NONE, start_offset=3),
+    )
+    response = ReadShareGroupStateSummaryResponse((StateTopicSummary(asked.topic_id, summaries),))
+    assert question.ends_wanted(response) == [("orders", 0), ("orders", 1)]
+    ends = {TopicPartition("orders", 0): 10, TopicPartition("orders", 2): 10}
+    driver.coordinator.found_out(ShareCoordinatorAnswered(question, response, ends))
+    driver.deliver()
+    (topic,) = sent.answer(DescribeShareGroupOffsetsResponse).groups[0].topics
+    assert [entry.lag for entry in topic.partitions] == [5, -1, -1]
+
+
+def test_who_has_asked_how_much_is_left_before_the_log_was_lost(driver: ShareDriver, members: Members) -> None:
+    """They are told to look for another coordinator; an answer that comes when the log is back is nobody's."""
+    driver.host.is_slow = True
+    sent = members.ask_where("orders", 0)
+    driver.coordinator.unload(0)
+    driver.coordinator.load(0, 1)
+    driver.host.answer(driver.coordinator)
+    driver.deliver()
+    (group,) = sent.answer(DescribeShareGroupOffsetsResponse).groups
+    assert group.error_code is ErrorCode.NOT_COORDINATOR
 
 
 def test_a_group_forgets_topics(driver: ShareDriver, members: Members) -> None:
