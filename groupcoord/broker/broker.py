@@ -20,7 +20,6 @@ from groupcoord.broker.cluster.neighbours import AskedConnection, Asker, Followi
 from groupcoord.broker.cluster.nodes import Nodes, deliver_replies
 from groupcoord.broker.cluster.requests import ClusterRequests
 from groupcoord.broker.configs.administered import Administered
-from groupcoord.broker.configs.definitions import offsets_topic_configs
 from groupcoord.broker.configs.groups import GroupConfigs
 from groupcoord.broker.configs.resources import Resources
 from groupcoord.broker.connection import Connection, ConnectionT, Interceptor
@@ -38,6 +37,7 @@ from groupcoord.broker.share.group_host import ServerShareHost
 from groupcoord.broker.share.latest_offsets import LatestOffsets
 from groupcoord.broker.share.requests import ShareRequests
 from groupcoord.broker.share.state_requests import ShareStateRequests
+from groupcoord.broker.topics.internal import ensure_internal_topic
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.topics.requests import CreateTopicsThere, TopicRequests
 from groupcoord.broker.transactions.coordinator import TransactionCoordinator
@@ -272,8 +272,7 @@ class Broker:
         store_id = self.data.offsets_topic_id(topic, self.log_store)
         if topic is None:
             with self.topics.edit() as edit:
-                configs = offsets_topic_configs(self.config)
-                edit.create(OFFSETS_TOPIC, self.config.offsets_topic_num_partitions, store_id, configs)
+                ensure_internal_topic(edit, OFFSETS_TOPIC, self.config, store_id)
 
     def _answer_table(self) -> dict[type, Handler]:
         """Return who answers each request that doesn't go to the group coordinator as it is."""

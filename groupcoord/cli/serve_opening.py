@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from attrs import evolve
 
 from groupcoord.broker.configs.administered import Administered
-from groupcoord.broker.configs.definitions import offsets_topic_configs
 from groupcoord.broker.configs.groups import GroupConfigs
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.security.security import Security
+from groupcoord.broker.topics.internal import ensure_internal_topic
 from groupcoord.broker.topics.registry import TopicError, TopicRegistry
 from groupcoord.clock import Clock
 from groupcoord.config import Config
@@ -158,9 +158,7 @@ class Opening:
             config = _keep_offsets_partitions(registry, (), self._config, self._is_set)
             try:
                 with registry.edit() as edit:
-                    if registry.get(OFFSETS_TOPIC) is None:
-                        count, configs = config.offsets_topic_num_partitions, offsets_topic_configs(config)
-                        edit.create(OFFSETS_TOPIC, count, configs=configs)
+                    ensure_internal_topic(edit, OFFSETS_TOPIC, config)
                 _ensure_topics(registry, "the cluster", self._topics)
             except (OSError, StartError) as error:
                 if documents.refusals == refusals:

@@ -7,7 +7,7 @@ leads such a partition asks it (:mod:`groupcoord.core.messages.share_state`), an
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar, cast
@@ -22,29 +22,11 @@ from groupcoord.coordinator.loading import Loader, load_each
 from groupcoord.core.front.authorization import Authorize, Operation, Permissions, Principal
 from groupcoord.core.front.partition_table import PartitionStatus, PartitionTable
 from groupcoord.core.messages.request import Request
-from groupcoord.core.messages.share_state import (
-    DeleteShareGroupState,
-    DeleteShareGroupStateResponse,
-    InitializeShareGroupState,
-    InitializeShareGroupStateResponse,
-    ReadShareGroupState,
-    ReadShareGroupStateResponse,
-    ReadShareGroupStateSummary,
-    ReadShareGroupStateSummaryResponse,
-    ReadStateResult,
-    ReadStateTopicResult,
-    ShareStateRequest,
-    ShareStateResponse,
-    StateResult,
-    StateSummary,
-    StateTopicResult,
-    StateTopicSummary,
-    WriteShareGroupState,
-    WriteShareGroupStateResponse,
-)
+from groupcoord.core.messages.share_state import ShareStateRequest
 from groupcoord.core.replies import Token
 from groupcoord.core.share_state.partition import AnyResult, StateOutputs, StatePartition, StateQuestion, state_message
 from groupcoord.core.share_state.records import SharePartitionKey
+from groupcoord.core.share_state.requests import StateForm, form_of
 from groupcoord.core.topics import TopicResolver
 from groupcoord.errors import ErrorCode
 from groupcoord.log_store import LogStore, MemoryLogStore, PrunableStore
@@ -64,37 +46,6 @@ class StateReply(NamedTuple):
     response: Any
 
 
-class _Form(NamedTuple):
-    """What the answers to a kind of request are made of, and how its trouble is told."""
-
-    result: type[AnyResult]
-    topic: Callable[[UUID, tuple[Any, ...]], Any]
-    response: Callable[[tuple[Any, ...]], Any]
-    trouble: str
-
-
-_FORMS: dict[type, _Form] = {
-    InitializeShareGroupState: _Form(
-        StateResult, StateTopicResult, InitializeShareGroupStateResponse, "Unable to initialize share group state: "
-    ),
-    ReadShareGroupState: _Form(
-        ReadStateResult, ReadStateTopicResult, ReadShareGroupStateResponse, "Unable to read share group state: "
-    ),
-    WriteShareGroupState: _Form(
-        StateResult, StateTopicResult, WriteShareGroupStateResponse, "Unable to write share group state: "
-    ),
-    DeleteShareGroupState: _Form(
-        StateResult, StateTopicResult, DeleteShareGroupStateResponse, "Unable to delete share group state: "
-    ),
-    ReadShareGroupStateSummary: _Form(
-        StateSummary,
-        StateTopicSummary,
-        ReadShareGroupStateSummaryResponse,
-        "Unable to read share group state summary: ",
-    ),
-}
-
-
 @define(eq=False)
 class _Gathering:
     """The results of a request, as they come.
@@ -104,7 +55,7 @@ class _Gathering:
     """
 
     token: Token
-    form: _Form
+    form: StateForm
     results: dict[UUID, dict[int, AnyResult | None]]
     missing_count: int
 
@@ -112,19 +63,6 @@ class _Gathering:
         """Return the answer, when nothing is missing."""
         topics = [self.form.topic(topic_id, tuple(found.values())) for topic_id, found in self.results.items()]
         return self.form.response(tuple(topics))
-
-
-def refuse_states(request: ShareStateRequest, error_code: ErrorCode) -> ShareStateResponse:
-    """Return the answer to a request that is refused as a whole: each share-partition has the error."""
-    form = _FORMS[type(request)]
-    message = state_message(error_code)
-    topics = [
-        form.topic(
-            topic.topic_id, tuple(form.result(entry.partition, error_code, message) for entry in topic.partitions)
-        )
-        for topic in request.topics
-    ]
-    return cast(ShareStateResponse, form.response(tuple(topics)))
 
 
 class ShareCoordinator(Appending[StatePartition]):
@@ -233,7 +171,7 @@ class ShareCoordinator(Appending[StatePartition]):
         Raises:
             KeyError: this is no request of a share coordinator.
         """
-        form = _FORMS[type(request)]
+        form = form_of(request)
         if not request.group_id or not request.topics or not all(topic.partitions for topic in request.topics):
             self._replies.append(StateReply(token, form.response(())))
             return
@@ -255,7 +193,7 @@ class ShareCoordinator(Appending[StatePartition]):
                 yield
         self._answer_if_complete(gathering)
 
-    def _ask(self, question: StateQuestion, form: _Form, now_ms: int) -> None:
+    def _ask(self, question: StateQuestion, form: StateForm, now_ms: int) -> None:
         partition = self._partitions.serving(question.key)
         if partition is None:
             error_code = self._partitions.refusal(self._partitions.index_of(question.key))

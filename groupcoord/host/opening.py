@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, TypeVar
 from attrs import evolve, frozen
 
 from groupcoord.broker.configs.administered import Administered
-from groupcoord.broker.configs.definitions import NO_CONFIGS, offsets_topic_configs, transactions_topic_configs
 from groupcoord.broker.configs.groups import GroupConfigs
 from groupcoord.broker.json_file import Place
 from groupcoord.broker.records.topic_data import TopicData
+from groupcoord.broker.topics.internal import ensure_internal_topic, usual_configs
 from groupcoord.broker.topics.registry import TopicError, TopicRegistry
 from groupcoord.broker.transactions.none import API_KEYS as NO_TRANSACTION_KEYS
 from groupcoord.broker.transactions.producer_ids import ProducerIds, SharedProducerIds
 from groupcoord.clock import Clock
 from groupcoord.config import Config, RebalanceProtocol
 from groupcoord.core.records import OFFSETS_TOPIC
-from groupcoord.core.topic_names import TRANSACTIONS_TOPIC
+from groupcoord.core.topic_names import SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from groupcoord.host.descriptors import descriptor_limit
 from groupcoord.log_store import AbandonableStore, LogStore, MemoryLogStore, close_store
 from groupcoord.storage.log_directory import BROKER_FILE, read_topic_id
@@ -166,10 +166,9 @@ def adopt_topics(found: Iterable[FoundTopic], data_dir: Path, config: Config, to
     with topics.edit() as edit:
         for name, topic_id, partition_count in found:
             is_wanted = config.records_enable or name == TRANSACTIONS_TOPIC
-            configs = transactions_topic_configs(config) if name == TRANSACTIONS_TOPIC else NO_CONFIGS
             try:
                 if is_wanted:
-                    edit.create(name, partition_count, topic_id, configs)
+                    edit.create(name, partition_count, topic_id, usual_configs(name, config))
             except TopicError as error:
                 logger.error("%s: the folders of topic %r are left alone: %s", data_dir, name, error)
 
@@ -195,13 +194,11 @@ def prepare_for_workers(
     strange = {partition: place for partition, place in places.items() if is_lost or place == data_dir}
     adopt_topics(found_topics(strange, _known(topics)), data_dir, config, topics)
     with topics.edit() as edit:
-        if topics.get(OFFSETS_TOPIC) is None:
-            folders = [place / f"{name}-{index}" for (name, index), place in places.items() if name == OFFSETS_TOPIC]
-            topic_id = next(filter(None, map(read_topic_id, folders)), None)
-            edit.create(OFFSETS_TOPIC, config.offsets_topic_num_partitions, topic_id, offsets_topic_configs(config))
-        if topics.get(TRANSACTIONS_TOPIC) is None:
-            partition_count, configs = config.transaction_state_log_num_partitions, transactions_topic_configs(config)
-            edit.create(TRANSACTIONS_TOPIC, partition_count, configs=configs)
+        folders = [place / f"{name}-{index}" for (name, index), place in places.items() if name == OFFSETS_TOPIC]
+        ensure_internal_topic(edit, OFFSETS_TOPIC, config, next(filter(None, map(read_topic_id, folders)), None))
+        ensure_internal_topic(edit, TRANSACTIONS_TOPIC, config)
+        if config.records_enable:
+            ensure_internal_topic(edit, SHARE_STATE_TOPIC, config)
     producer_ids = ProducerIds(data_dir)
     if not producer_ids.is_known:
         producer_ids.begin_at(PRODUCER_ID_BESIDE_A_BROKER if places else 0)
@@ -227,15 +224,13 @@ def open_worker_storage(data_dir: Path, folder: Path, config: Config, clock: Clo
     topics = TopicRegistry(data_dir)
     store = open_log_store(folder, config)
     directory = DataDirectory(folder, descriptors_max=_open_files_max())
-    administered = Administered(data_dir)
-    administered.features.left_out = frozenset((RebalanceProtocol.SHARE,))
     directory.delete_outdated({topic.name: topic.topic_id for topic in topics if topic.name != OFFSETS_TOPIC})
     return Storage(
         config,
         store,
         topics,
         GroupConfigs(config, data_dir),
-        administered,
+        Administered(data_dir),
         SharedProducerIds(data_dir),
         TopicData(config, clock, topics, directory),
         security,

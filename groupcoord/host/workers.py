@@ -1,8 +1,9 @@
 """One worker of a server of several processes: a node that leads the partitions that its number says.
 
 Partition p of every topic belongs to worker p modulo their number: of ``__consumer_offsets`` with the groups in it, of
-``__transaction_state`` with the transactions, of topics with their records. Clients find a worker as they find a
-broker. Each has a log directory of its own (:mod:`groupcoord.host.worker_folders`), so nothing of a log is shared.
+``__transaction_state`` with the transactions, of ``__share_group_state`` with the states of share groups, of topics
+with their records. Clients find a worker as they find a broker. Each has a log directory of its own
+(:mod:`groupcoord.host.worker_folders`), so nothing of a log is shared.
 """
 
 from __future__ import annotations

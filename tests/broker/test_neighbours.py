@@ -42,13 +42,21 @@ from groupcoord.wire.broker_messages import (
 )
 from groupcoord.wire.cluster_messages import AlterPartitionReassignments, PartitionToReassign, TopicToReassign
 from groupcoord.wire.config_messages import ConfigResourceType, ConfigToAlter, IncrementalAlterConfigs, ResourceToAlter
-from groupcoord.wire.feature_messages import ApiVersions
 from groupcoord.wire.transaction_messages import EndTxn, InitProducerId
 from tests.broker.data_world import batch
 
+ACLS: dict[str, str | int] = {
+    "listeners": "PLAINTEXT://127.0.0.1:0",
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+}
 NODES = (Node(1, "host", 1), Node(2, "host", 2))
 PARTITIONS = 4
-SETTINGS = {"offsets_topic_num_partitions": PARTITIONS, "transaction_state_log_num_partitions": PARTITIONS}
+STATE_PARTITIONS = 7
+SETTINGS = {
+    "offsets_topic_num_partitions": PARTITIONS,
+    "transaction_state_log_num_partitions": PARTITIONS,
+    "share_coordinator_state_topic_num_partitions": STATE_PARTITIONS,
+}
 
 
 def name_in(worker: int, kind: str) -> str:
@@ -241,22 +249,10 @@ def test_settings_of_a_broker_are_its_own(cluster: Cluster) -> None:
 
 def test_what_a_client_may_not_do_it_may_not_do_through_others(tmp_path: Path) -> None:
     """The controller asks for the client's permissions, not for those of the node that passes it on."""
-    settings: dict[str, str | int] = {
-        "listeners": "PLAINTEXT://127.0.0.1:0",
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:root",
-    }
-    cluster = Cluster(tmp_path, settings)
+    cluster = Cluster(tmp_path, {**ACLS, "super.users": "User:root"})
     request = CreateTopics((CreatableTopic("orders", 1, 1),))
     assert cluster.ask(1, request).topics[0].error_code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert cluster.ask(1, request, "User:root").topics[0].error_code is ErrorCode.NONE
-
-
-def test_share_groups_are_not_announced(cluster: Cluster) -> None:
-    """Clients learn that there are none."""
-    answer = cluster.ask(0, ApiVersions())
-    assert "share.version" not in {feature.name for feature in answer.supported_features}
-    assert 76 not in {api.api_key for api in answer.api_keys}
 
 
 def test_producer_ids_are_given_once(cluster: Cluster) -> None:

@@ -3,7 +3,7 @@
 Nodes of one process share everything but their clients. Processes share the files in which there is what all must know
 (topics, settings, quotas, levels of features, ACLs, credentials): one of them, the controller, writes these, and the
 others read them anew when they are told. What only the node that leads a partition can do, it is asked for: a marker at
-the end of a transaction, whether a producer may write in one.
+the end of a transaction, whether a producer may write in one, states of share groups and what these give up.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class Nodes:
         neighbours: as given.
         coordinators: the group coordinators of the nodes that run.
         transactions: the transaction coordinator of all nodes; None: each has its own, since there is one.
-        share: the share coordinator of all nodes; the first broker makes it.
+        share: the share coordinator of all nodes of this process; the first broker makes it.
         before_unload: is called with a partition of ``__consumer_offsets`` before its coordinator gives it up.
     """
 
@@ -120,14 +120,16 @@ class Nodes:
     def share_coordination(
         self, config: Config, clock: Clock, data: TopicData, authorize: Authorize | None
     ) -> ShareCoordination:
-        """Return the share coordinator of all nodes, made when it is asked for first.
+        """Return the share coordinator of all nodes of this process, made when it is asked for first.
 
         Args:
             config, clock, authorize: see :class:`ShareCoordination`.
-            data: what topics hold, of all nodes together.
+            data: what topics hold, of all nodes of this process together.
         """
         if self.share is None:
-            self.share = ShareCoordination(config, clock, self._topics, data, self.leadership, authorize)
+            self.share = ShareCoordination(
+                config, clock, self._topics, data, self.leadership, authorize, self.neighbours
+            )
         return self.share
 
     def share_node(self, key: str) -> Node | None:

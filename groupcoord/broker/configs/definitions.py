@@ -150,23 +150,6 @@ def checked_topic_configs(own: Configs) -> Configs:
     return told
 
 
-def offsets_topic_configs(config: Config) -> Configs:
-    """Return the settings with which ``__consumer_offsets`` is made."""
-    segment_bytes = str(config.offsets_topic_segment_bytes)
-    return {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": segment_bytes}
-
-
-def transactions_topic_configs(config: Config) -> Configs:
-    """Return the settings with which ``__transaction_state`` is made."""
-    return {
-        "cleanup.policy": "compact",
-        "compression.type": "uncompressed",
-        "min.insync.replicas": "1",
-        "segment.bytes": str(config.transaction_state_log_segment_bytes),
-        "unclean.leader.election.enable": "false",
-    }
-
-
 def checked_values(own: Configs, definitions: Definitions, what: str) -> tuple[Configs, dict[str, Any]]:
     """Return settings as they are told, and their values, if there are such settings and each may have its value.
 

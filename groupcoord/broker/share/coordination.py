@@ -1,18 +1,18 @@
 """The share coordinator of a server, and the topic ``__share_group_state`` that it writes to.
 
-The topic is made when something is first asked of the coordinator. It is a topic like any other: its logs are those of
-topics, and who may reads it. All nodes of a server share one coordinator; which of them clients ask is told by who
-leads the partition of the topic.
+The topic is made when something is first asked of the coordinator; where each node is a process, it is there from the
+start. Its logs are those of topics, and who may reads it. All nodes of a process share one coordinator; which of them
+clients ask is told by who leads the partition of the topic. A process has the states of the partitions that it leads.
 """
 
 from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
-from groupcoord.broker.configs.definitions import Configs
-from groupcoord.broker.share.persister import Persister
+from groupcoord.broker.share.persister import Persister, Submit
+from groupcoord.broker.share.states_elsewhere import StatesElsewhere
+from groupcoord.broker.topics.internal import ensure_internal_topic
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.clock import Clock
 from groupcoord.config import Config
@@ -20,14 +20,15 @@ from groupcoord.coordinator.loading import LoadError
 from groupcoord.core.front.authorization import Authorize
 from groupcoord.core.messages import Node
 from groupcoord.core.messages.share_state import ShareStateRequest
-from groupcoord.core.share_state.records import parse_share_partition
+from groupcoord.core.share_state.records import SharePartitionKey, parse_share_partition
+from groupcoord.core.share_state.requests import refuse_states
 from groupcoord.core.topic_names import SHARE_STATE_TOPIC
 from groupcoord.errors import ErrorCode
-from groupcoord.storage.errors import FailedLogError
 from groupcoord.storage.log_settings import TopicLogSettings
 
 if TYPE_CHECKING:
     from groupcoord.broker.cluster.leadership import Leadership
+    from groupcoord.broker.cluster.neighbours import Neighbours
     from groupcoord.broker.records.topic_data import TopicData
     from groupcoord.coordinator.share_coordinator import ShareCoordinator
     from groupcoord.storage.partition_log import PartitionLog
@@ -35,27 +36,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger("groupcoord.host")
 
 
-def share_state_topic_configs(config: Config) -> Configs:
-    """Return the settings with which ``__share_group_state`` is made."""
-    segment_bytes = str(config.share_coordinator_state_topic_segment_bytes)
-    return {
-        "cleanup.policy": "delete",
-        "compression.type": "producer",
-        "retention.ms": "-1",
-        "segment.bytes": segment_bytes,
-    }
-
-
 class ShareCoordination:
-    """The share coordinator of all nodes of a server, and its topic.
+    """The share coordinator of all nodes of a process, and its topic.
 
     Args:
         config: how many partitions the topic gets.
         clock: where the time comes from.
         topics: the topics that exist.
-        data: what they hold, of all nodes together.
+        data: what they hold, of all nodes of the process together.
         leadership: who leads what.
         authorize: decides who may ask.
+        neighbours: the other nodes, if each is a process of its own.
     """
 
     def __init__(
@@ -66,6 +57,7 @@ class ShareCoordination:
         data: TopicData,
         leadership: Leadership,
         authorize: Authorize | None = None,
+        neighbours: Neighbours | None = None,
     ) -> None:
         self.config = config
         self._clock = clock
@@ -73,9 +65,12 @@ class ShareCoordination:
         self._data = data
         self._leadership = leadership
         self._authorize = authorize
+        self._neighbours = neighbours
         self._coordinator: ShareCoordinator | None = None
-        self._topic_id: UUID | None = None
-        self.persister = Persister(self._submit, clock.now_ms)
+        submit: Submit = self._submit
+        if neighbours is not None:
+            submit = StatesElsewhere(neighbours, self._leader_of, submit).submit
+        self.persister = Persister(submit, clock.now_ms)
         if topics.get(SHARE_STATE_TOPIC) is not None:
             self._open()
 
@@ -87,8 +82,7 @@ class ShareCoordination:
     @property
     def coordinator(self) -> ShareCoordinator | None:
         """The share coordinator, made with its topic if need be; None where topics hold nothing."""
-        topic = self._topics.get(SHARE_STATE_TOPIC)
-        if self._coordinator is None or topic is None or topic.topic_id != self._topic_id:
+        if self._coordinator is None:
             self._open()
         return self._coordinator
 
@@ -97,15 +91,12 @@ class ShareCoordination:
         from groupcoord.records.share_state import decode_share_state
         from groupcoord.storage.topic_log_store import TopicLogStore
 
-        self._coordinator = None
         if not self.is_possible:
             return
         topic = self._topics.get(SHARE_STATE_TOPIC)
         if topic is None:
             with self._topics.edit() as edit:
-                count = self.config.share_coordinator_state_topic_num_partitions
-                topic = edit.create(SHARE_STATE_TOPIC, count, configs=share_state_topic_configs(self.config))
-        self._topic_id = topic.topic_id
+                topic = ensure_internal_topic(edit, SHARE_STATE_TOPIC, self.config)
         store = TopicLogStore(self._log, self._has_log, self._settings, decode_share_state)
         self._coordinator = ShareCoordinator(
             config=self.config,
@@ -115,9 +106,13 @@ class ShareCoordination:
             authorize=self._authorize,
             partition_count=topic.partition_count,
         )
-        self._load(range(topic.partition_count))
+        self._load([index for index in range(topic.partition_count) if self._is_here(index)])
 
-    def _load(self, indexes: range | list[int]) -> None:
+    def _is_here(self, index: int) -> bool:
+        neighbours = self._neighbours
+        return neighbours is None or self._leadership.leads(neighbours.node_id, self._topic, index)
+
+    def _load(self, indexes: list[int]) -> None:
         coordinator = self._coordinator
         assert coordinator is not None
         for index in indexes:
@@ -129,8 +124,7 @@ class ShareCoordination:
     @property
     def _topic(self) -> Topic:
         topic = self._topics.get(SHARE_STATE_TOPIC)
-        if topic is None or topic.topic_id != self._topic_id:
-            raise FailedLogError(f"the topic {SHARE_STATE_TOPIC} is gone")
+        assert topic is not None, "it can't be deleted"
         return topic
 
     def _log(self, index: int) -> PartitionLog:
@@ -148,27 +142,25 @@ class ShareCoordination:
 
     def node_of(self, key: str) -> Node | None:
         """Return the node that coordinates a share-partition, by its key; None while nobody does."""
-        coordinator = self.coordinator
-        if coordinator is None:
+        if self.coordinator is None:
             return None
-        index = coordinator.partition_of(parse_share_partition(key))
-        return self._leadership.node(self._leadership.leader(self._topic, index).node_id)
+        return self._leadership.node(self._leader_of(parse_share_partition(key)))
+
+    def _leader_of(self, key: SharePartitionKey) -> int:
+        """Return the id of the node that coordinates a share-partition."""
+        coordinator = self.coordinator
+        assert coordinator is not None, "who has states to ask for has topics that hold something"
+        return self._leadership.leader(self._topic, coordinator.partition_of(key)).node_id
 
     def topic_deleted(self, topic: Topic) -> None:
         """A topic is gone: its share-partitions have no states any more."""
-        if self._coordinator is None:
-            return
-        if topic.topic_id == self._topic_id:
-            self._coordinator = self._topic_id = None
-        else:
+        if self._coordinator is not None:
             self._coordinator.topic_deleted(topic.topic_id)
 
     def _submit(self, request: ShareStateRequest, token: Any) -> None:
-        """Ask on behalf of the server itself."""
+        """Ask the coordinator of this process on behalf of the server itself."""
         coordinator = self.coordinator
         if coordinator is None:
-            from groupcoord.coordinator.share_coordinator import refuse_states
-
             token.answer(refuse_states(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
         coordinator.submit(request, token, is_own=True)

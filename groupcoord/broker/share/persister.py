@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any
-from uuid import UUID
-
-from attrs import evolve
 
 from groupcoord.core.messages.share_state import ShareStateRequest, ShareStateResponse
+from groupcoord.core.share_state.partition import AnyResult
+from groupcoord.core.share_state.requests import TopicIdPartition, answer_of, part_of, results_of
 from groupcoord.errors import ErrorCode
 
 TRIES_MAX = 5
@@ -44,39 +43,20 @@ class _Asked:
         self.try_count = 0
         self._persister = persister
         self._tell = tell
-        self._first: ShareStateResponse | None = None
-        self._results: dict[tuple[UUID, int], Any] = {}
+        self._whole = request
+        self._results: dict[TopicIdPartition, AnyResult] = {}
 
     def answer(self, response: ShareStateResponse) -> None:
         """Take an answer: pass it on, or ask again for what could not be done."""
         self.try_count += 1
-        found = {
-            (topic.topic_id, result.partition): result for topic in response.results for result in topic.partitions
-        }
-        failed = {key for key, result in found.items() if result.error_code in PASSING}
+        found = results_of(response)
+        failed = {partition for partition, result in found.items() if result.error_code in PASSING}
         self._results.update(found)
-        self._first = self._first or response
-        if not failed or self.try_count == TRIES_MAX:
-            self._tell(response if self.try_count == 1 else self._all())
-            return
-        request: Any = self.request
-        topics = [
-            topic._replace(partitions=tuple([each for each in topic.partitions if (topic.topic_id, each[0]) in failed]))
-            for topic in request.topics
-        ]
-        self.request = evolve(request, topics=tuple([topic for topic in topics if topic.partitions]))
-        self._persister.ask_later(self)
-
-    def _all(self) -> Any:
-        """Return the last result of each partition, in the order of the first answer."""
-        first: Any = self._first
-        topics = [
-            topic._replace(
-                partitions=tuple([self._results[topic.topic_id, result.partition] for result in topic.partitions])
-            )
-            for topic in first.results
-        ]
-        return evolve(first, results=tuple(topics))
+        if failed and self.try_count < TRIES_MAX:
+            self.request = part_of(self.request, failed)
+            self._persister.ask_later(self)
+        else:
+            self._tell(response if self.try_count == 1 else answer_of(self._whole, self._results))
 
 
 class Persister:

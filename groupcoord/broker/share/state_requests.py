@@ -8,7 +8,6 @@ from groupcoord.broker.answering import answers
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.share.coordination import ShareCoordination
 from groupcoord.broker.work import Answer, Work
-from groupcoord.core.front.authorization import Principal
 from groupcoord.core.messages.share_state import (
     DeleteShareGroupState,
     InitializeShareGroupState,
@@ -17,6 +16,7 @@ from groupcoord.core.messages.share_state import (
     ShareStateRequest,
     WriteShareGroupState,
 )
+from groupcoord.core.share_state.requests import refuse_states
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import WireResponse
 
@@ -28,7 +28,7 @@ PARTITIONS_AT_ONCE = 50
 
 
 class ShareStateRequests:
-    """Answers what is asked about the states of share-partitions; any node of a server does.
+    """Answers what is asked about the states of share-partitions; any node of a process does.
 
     Args:
         share: the share coordinator.
@@ -50,20 +50,18 @@ class ShareStateRequests:
         """Initialize, read, write, delete or summarize states; many of them in steps."""
         coordinator = self._share.coordinator
         if coordinator is None:
-            from groupcoord.coordinator.share_coordinator import refuse_states
-
             return refuse_states(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if sum(len(topic.partitions) for topic in request.topics) > PARTITIONS_AT_ONCE:
-            return self._answer_in_steps(coordinator, request, connection.principal)
-        coordinator.submit(request, connection, connection.principal)
+            return self._answer_in_steps(coordinator, request, connection)
+        coordinator.submit(request, connection, connection.principal, is_own=connection.is_trusted)
         self._share.deliver_replies()
         return None
 
     def _answer_in_steps(
-        self, coordinator: ShareCoordinator, request: ShareStateRequest, principal: Principal
+        self, coordinator: ShareCoordinator, request: ShareStateRequest, connection: Connection
     ) -> Work[WireResponse]:
-        answer = Answer()
-        for _ in coordinator.submit_in_steps(request, answer, principal):
+        answer, principal = Answer(), connection.principal
+        for _ in coordinator.submit_in_steps(request, answer, principal, is_own=connection.is_trusted):
             yield None
         self._share.deliver_replies()
         if not answer.is_done:

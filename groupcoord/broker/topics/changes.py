@@ -16,6 +16,7 @@ from uuid import UUID
 from groupcoord.broker.cluster.leadership import Leadership, preferred_leader
 from groupcoord.broker.configs.definitions import Configs, Layer, checked_topic_configs
 from groupcoord.broker.configs.describing import created_configs
+from groupcoord.broker.topics.internal import KEPT_TOPICS
 from groupcoord.broker.topics.registry import (
     MAX_PARTITIONS_PER_REQUEST,
     TOO_MANY_ADDITIONAL_PARTITIONS,
@@ -28,8 +29,7 @@ from groupcoord.broker.topics.registry import (
 )
 from groupcoord.config import Config
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
-from groupcoord.core.records import OFFSETS_TOPIC, ZERO_UUID
-from groupcoord.core.topic_names import TRANSACTIONS_TOPIC
+from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ConfigError, ErrorCode
 from groupcoord.wire.broker_messages import (
     CreatableTopic,
@@ -53,9 +53,6 @@ logger = logging.getLogger("groupcoord.host")
 
 DEFAULT = -1
 METADATA_TOPIC = "__cluster_metadata"
-KEPT_TOPICS = {OFFSETS_TOPIC: "the offsets", TRANSACTIONS_TOPIC: "the transactions"}
-"""What the server itself writes to topics: their number of partitions says in which it is."""
-
 ONE_REPLICA = "each partition is kept by one worker of this server, by its number."
 
 TOPIC_DENIED = "Topic authorization failed."

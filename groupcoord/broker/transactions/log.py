@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from groupcoord.broker.configs.definitions import transactions_topic_configs
 from groupcoord.broker.records.topic_data import TopicData
+from groupcoord.broker.topics.internal import ensure_internal_topic
 from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry
 from groupcoord.broker.transactions.state import Transaction
 from groupcoord.core.java.hashing import partition_for
@@ -61,11 +61,9 @@ class TransactionLog:
         topic = self._topics.get(TRANSACTIONS_TOPIC)
         if topic is not None:
             return topic
-        config = self._data.config
         try:
             with self._topics.edit() as edit:
-                count, configs = config.transaction_state_log_num_partitions, transactions_topic_configs(config)
-                topic = edit.create(TRANSACTIONS_TOPIC, count, configs=configs)
+                topic = ensure_internal_topic(edit, TRANSACTIONS_TOPIC, self._data.config)
         except (OSError, TopicError) as error:
             raise TransactionLogError(f"{TRANSACTIONS_TOPIC} can't be made: {error}") from error
         self._on_made()

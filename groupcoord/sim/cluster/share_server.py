@@ -18,12 +18,13 @@ from groupcoord.broker.share.requests import ShareRequests
 from groupcoord.broker.topics.registry import Topic
 from groupcoord.broker.work import Job, Work, do_in_place
 from groupcoord.config.group_settings import ShareGroupSettings
-from groupcoord.coordinator.share_coordinator import ShareCoordinator, refuse_states
+from groupcoord.coordinator.share_coordinator import ShareCoordinator
 from groupcoord.core.front.authorization import Permissions
 from groupcoord.core.messages.share_state import ShareStateRequest, ShareStateResponse
 from groupcoord.core.questions import AskShareCoordinator, ShareCoordinatorAnswered
 from groupcoord.core.share.host import known_ends
 from groupcoord.core.share_state.records import SharePartitionKey
+from groupcoord.core.share_state.requests import refuse_states
 from groupcoord.errors import ErrorCode
 from groupcoord.messages import Response
 from groupcoord.sim.cluster.log import NodeLog

@@ -10,7 +10,6 @@ from typing import Any, TypeVar, get_args
 
 from attrs import evolve
 
-from groupcoord.coordinator.share_coordinator import refuse_states
 from groupcoord.core.front.request_router import DESCRIBED_KINDS
 from groupcoord.core.front.share_groups import (
     refuse_alteration,
@@ -64,6 +63,7 @@ from groupcoord.core.messages.commits import refused_partitions
 from groupcoord.core.messages.fetches import FetchedTopic, GroupToFetch, without_offsets
 from groupcoord.core.messages.share_state import ShareStateRequest
 from groupcoord.core.records import ZERO_UUID
+from groupcoord.core.share_state.requests import refuse_states
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import API_VERSIONS, WireResponse
 from groupcoord.wire import acl_messages as acls

@@ -8,10 +8,11 @@ from uuid import UUID
 import pytest
 
 from groupcoord import Config, ManualClock, MemoryLogStore
-from groupcoord.coordinator.share_coordinator import ShareCoordinator, refuse_states
+from groupcoord.coordinator.share_coordinator import ShareCoordinator
 from groupcoord.core.messages import share_state as messages
 from groupcoord.core.share_state.partition import BATCHES_MAX
 from groupcoord.core.share_state.records import SharePartitionKey
+from groupcoord.core.share_state.requests import refuse_states
 from groupcoord.errors import ErrorCode
 from groupcoord.log_store import AppendOutcomeUnknownError, NotEnoughReplicasError, RecordTooLargeError
 
