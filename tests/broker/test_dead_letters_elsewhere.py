@@ -29,7 +29,7 @@ from groupcoord.core.share_partition.acquiring import LogBatch, Wanted
 from groupcoord.core.share_state.records import DeliveryState, SharePartitionKey, StateBatch
 from groupcoord.records.batches import encode_batch, iter_batches
 from groupcoord.storage.errors import TopicLogError
-from tests.broker.test_neighbours import Cluster
+from tests.broker.processes import Cluster
 
 REJECT = 3
 SOURCES = {0: 4, 1: 3}
@@ -139,8 +139,7 @@ def pass_time(cluster: Cluster, duration_ms: int) -> None:
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     cluster = Cluster(tmp_path, num_partitions=3, errors_deadletterqueue_auto_create_topics_enable=True)
     yield cluster
-    for storage in cluster.storages:
-        storage.close()
+    cluster.close()
 
 
 @pytest.mark.parametrize("worker", [0, 1])
@@ -201,9 +200,7 @@ def test_nothing_is_sent_twice_while_an_answer_is_awaited(cluster: Cluster) -> N
         jobs.reject(offset)
     assert contents(letters(cluster, jobs)) == [(0, b"v0")]
     assert jobs.archived == []
-    held, cluster.held = cluster.held, []
-    for deliver in held:
-        deliver()
+    cluster.let_go()
     assert contents(letters(cluster, jobs)) == [(0, b"v0"), (1, b"v2"), (2, b"v3")]
     assert jobs.archived == [0]
     cluster.let_go_on()

@@ -38,7 +38,7 @@ from groupcoord.messages import (
 )
 from groupcoord.wire.broker_messages import Produce, ProducePartition, ProduceTopic
 from tests.broker.data_world import batch
-from tests.broker.test_neighbours import SETTINGS, Cluster, name_in
+from tests.broker.processes import SETTINGS, Cluster, name_in
 
 INDEXES = range(4)
 RECORDS, FINISHED = [5, 6, 7, 8], 2
@@ -145,8 +145,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
     for index in INDEXES:
         produce(cluster.brokers[index % 2 + 1], index)
     yield cluster
-    for storage in cluster.storages:
-        storage.close()
+    cluster.close()
 
 
 def begun(cluster: Cluster) -> str:

@@ -119,8 +119,8 @@ SHARE_LEADER_MUTANTS = (
     Mutant(
         "what is finished now is not counted",
         "share_partition/partition.py",
-        "finished += run.size if outcome in FINISHED else 0",
-        "finished += 0",
+        "if run.state.outcome in FINISHED",
+        "if run.state.state in FINISHED",
     ),
     Mutant(
         "the start offset passes over holes",

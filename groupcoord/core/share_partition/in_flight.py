@@ -47,6 +47,11 @@ class RecordState:
         """True if somebody may have them."""
         return self.state is DeliveryState.AVAILABLE and self.pending is None
 
+    @property
+    def outcome(self) -> DeliveryState:
+        """What they are when the log has what is being written."""
+        return self.state if self.pending is None else self.pending
+
     def acquire(self, member_id: str, locked_until_ms: int) -> None:
         """Give them to a member, once more."""
         self.state = DeliveryState.ACQUIRED

@@ -298,15 +298,13 @@ class SharePartition:
         return write
 
     def _pend(self, moved: list[tuple[Run, DeliveryState]]) -> StateWrite:
-        finished = 0
         self._next_offset = None
         for run, outcome in moved:
             run.state.pending = outcome
-            finished += run.size if outcome in FINISHED else 0
+        # With what other writes make finished: one may be durable before the other, and the last one says it all.
+        finished = sum(run.size for run in self.runs() if run.state.outcome in FINISHED)
         batches = merge_batches((), [run.batch(outcome) for run, outcome in moved], self.start_offset)
-        return StateWrite(
-            self.start_offset, self.delivery_complete_count() + finished, batches, [run for run, _ in moved]
-        )
+        return StateWrite(self.start_offset, finished, batches, [run for run, _ in moved])
 
     # ------------------------------------------------------------ what the share coordinator says
 

@@ -77,6 +77,25 @@ def test_what_is_written_counts_what_is_done() -> None:
     assert write.batches == ((0, 0, 2, 1), (1, 1, 0, 1), (2, 3, 4, 1), (4, 4, 2, 1))
 
 
+def test_two_writes_at_once_count_what_both_have_done() -> None:
+    """The later write says what the earlier one has done, too; if that is refused then, the next write mends it.
+
+    As Kafka counts, when an acknowledgement comes and not when it is durable.
+    """
+    partition = SharePartition(0)
+    acquire(partition, ONE)
+    first = partition.acknowledge("ann", [Acknowledgement(8, 9, [1])], SETTINGS, 0)
+    second = partition.acknowledge("ann", [Acknowledgement(5, 7, [1])], SETTINGS, 0)
+    assert first is not None
+    assert second is not None
+    assert (first.delivery_complete_count, second.delivery_complete_count) == (2, 5)
+    partition.written(second)
+    partition.refused(first)
+    third = partition.acknowledge("ann", [Acknowledgement(4, 4, [1])], SETTINGS, 0)
+    assert third is not None
+    assert third.delivery_complete_count == 4
+
+
 def test_holes_are_given_out() -> None:
     """What lies between known batches, of which nothing was ever written, is acquired for the first time."""
     known = (StateBatch(2, 3, 2, 1), StateBatch(6, 6, 0, 1))
