@@ -166,6 +166,9 @@ def test_a_client_asks_the_worker_that_keeps_a_state(sharing: Sharing) -> None:
     """A worker says NOT_COORDINATOR of states that another one keeps, and does what is asked of its own."""
     group_id = sharing.group(0, {0: 0, 1: 1})
     for index in (0, 1):
+        asked = ReadShareGroupStateSummary(group_id, (StateTopicToRead(sharing.topic_id, (StateToRead(index, 0),)),))
+        (found,) = sharing.ask(1 - index, asked).results
+        assert found.partitions[0].error_code is ErrorCode.NOT_COORDINATOR
         topics = (StateTopicToInitialize(sharing.topic_id, (StateToInitialize(index, 1, 7),)),)
         codes = [
             sharing.ask(worker, InitializeShareGroupState(group_id, topics)).results[0].partitions[0].error_code

@@ -118,9 +118,15 @@ SHARE_LEADER_MUTANTS = (
     ),
     Mutant(
         "what is finished now is not counted",
-        "share_partition/partition.py",
-        "if run.state.outcome in FINISHED",
-        "if run.state.state in FINISHED",
+        "share_partition/in_flight.py",
+        "return self.state if self.pending is None else self.pending",
+        "return self.state",
+    ),
+    Mutant(
+        "what was finished long ago is counted",
+        "share_partition/in_flight.py",
+        "for state in self._each[first - self.first :]]",
+        "for state in self._each]",
     ),
     Mutant(
         "the start offset passes over holes",

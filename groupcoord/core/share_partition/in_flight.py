@@ -133,6 +133,13 @@ class InFlightBatch:
         for offset in range(first, last + 1):
             yield Run(offset, offset, self._each[offset - self.first])
 
+    def outcome_count(self, outcomes: frozenset[DeliveryState], first: int) -> int:
+        """Return how many records at and behind an offset come into one of some states, or are in it."""
+        first = max(first, self.first)
+        if self._whole is not None:
+            return max(0, self.last + 1 - first) if self._whole.outcome in outcomes else 0
+        return sum([state.outcome in outcomes for state in self._each[first - self.first :]])
+
     def __repr__(self) -> str:
         states = self._whole if self._whole is not None else self._each
         return f"{self.first}-{self.last}: {states!r}"

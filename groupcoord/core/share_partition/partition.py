@@ -302,7 +302,7 @@ class SharePartition:
         for run, outcome in moved:
             run.state.pending = outcome
         # With what other writes make finished: one may be durable before the other, and the last one says it all.
-        finished = sum(run.size for run in self.runs() if run.state.outcome in FINISHED)
+        finished = sum([batch.outcome_count(FINISHED, self.start_offset) for batch in self._batches.values()])
         batches = merge_batches((), [run.batch(outcome) for run, outcome in moved], self.start_offset)
         return StateWrite(self.start_offset, finished, batches, [run for run, _ in moved])
 
