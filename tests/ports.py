@@ -7,8 +7,8 @@ import atexit
 from groupcoord.conformance.free_ports import FreePorts
 
 
-def free_port() -> int:
-    """Return a port that is kept, and the next one too, until this process ends: a broker takes both."""
-    ports = FreePorts()
+def free_port(count: int = 2) -> int:
+    """Return the first of some ports side by side that are kept until this process ends. A broker takes two."""
+    ports = FreePorts(count)
     atexit.register(ports.give_back)
     return ports.first

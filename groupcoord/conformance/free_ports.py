@@ -24,48 +24,57 @@ _TRIES = 200
 
 
 class FreePorts:
-    """Two ports side by side on which nobody listens, kept until they are given back.
+    """Ports side by side on which nobody listens, kept until they are given back.
+
+    Args:
+        count: how many. They are taken two by two.
 
     Attributes:
-        first: the lower one.
+        first: the lowest one.
 
     Raises:
         TargetError: there are none.
     """
 
-    def __init__(self) -> None:
-        folder = Path(tempfile.gettempdir(), f"groupcoord-ports-{os.getuid()}")
+    def __init__(self, count: int = 2) -> None:
+        self._locks: dict[Path, int] = {}
         chance = random.SystemRandom()
         lowest, highest = _own_range()
         for _ in range(_TRIES):
-            self.first = chance.randrange(lowest, highest, 2)
-            self._path = folder / str(self.first)
-            folder.mkdir(mode=0o700, exist_ok=True)
-            with suppress(FileNotFoundError):  # somebody who was the last took the folder away
-                self._lock = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-                if self._is_taken():
-                    return
-                os.close(self._lock)
-        raise TargetError("no two free ports side by side")
+            self.first = chance.randrange(lowest, highest - count + 2, 2)
+            if all(self._take(port) for port in range(self.first, self.first + count, 2)):
+                return
+            self.give_back()
+        raise TargetError(f"no {count} free ports side by side")
 
-    def _is_taken(self) -> bool:
-        """Tell whether the ports are ours now."""
+    def _take(self, port: int) -> bool:
+        """Take a port and the next one; tell whether they are ours now."""
+        path = Path(tempfile.gettempdir(), f"groupcoord-ports-{os.getuid()}", str(port))
+        path.parent.mkdir(mode=0o700, exist_ok=True)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Whoever gives ports back deletes the file: a lock on one without a name keeps nobody away.
-            is_named = os.path.samestat(os.fstat(self._lock), os.stat(self._path))
-        except OSError:
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:  # somebody who was the last took the folder away
             return False
-        return is_named and _is_free(self.first) and _is_free(self.first + 1)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Whoever gives ports back deletes the file: a lock on one without a name keeps nobody away.
+            is_named = os.path.samestat(os.fstat(lock), os.stat(path))
+        except OSError:
+            is_named = False
+        if not is_named:
+            os.close(lock)
+            return False
+        self._locks[path] = lock
+        return _is_free(port) and _is_free(port + 1)
 
     def give_back(self) -> None:
         """Let others take the ports. Harmless when they were given back already."""
-        if self._lock >= 0:
+        while self._locks:
+            path, lock = self._locks.popitem()
             with suppress(OSError):  # the folder is another's as well
-                self._path.unlink()
-                self._path.parent.rmdir()
-            os.close(self._lock)
-            self._lock = -1
+                path.unlink()
+                path.parent.rmdir()
+            os.close(lock)
 
 
 def _own_range() -> tuple[int, int]:

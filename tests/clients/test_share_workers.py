@@ -1,6 +1,7 @@
 """Workers of a share group (Java's KafkaShareConsumer) and their server are killed: nothing is lost, or accepted twice.
 
-They need a JDK and Maven; see ``test_applications.py``.
+The server is one process, or several that are killed one by one. Both tests need a JDK and Maven; see
+``test_applications.py``.
 """
 
 from __future__ import annotations
@@ -12,24 +13,27 @@ import struct
 import subprocess
 import time
 from collections import Counter
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from groupcoord.cli.demo_processes import wait_until
-from groupcoord.records.batches import encode_batch
 from tests.clients.test_applications import APPLICATIONS, LONGEST_S, START_S, jars, running
+from tests.host.serving import serve
+from tests.host.workers import Workers, serve_by_workers
 from tests.ports import free_port
 from tests.wire.kio_client import read_response, request_frame
 
 __all__ = ["jars"]
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("client_libraries")]
 
-PRODUCE, INCREMENTAL_ALTER_CONFIGS, DESCRIBE_SHARE_GROUP_OFFSETS = 0, 44, 90
+FIND_COORDINATOR, INCREMENTAL_ALTER_CONFIGS, DESCRIBE_SHARE_GROUP_OFFSETS = 10, 44, 90
 GROUP, GROUP_RESOURCE = "workers", 32
 JOBS, WAVE = 1_200, 40
+SETTINGS = ("group.share.min.record.lock.duration.ms=1000", "group.share.record.lock.duration.ms=3000")
 
 
 def ask(port: int, api_key: int, version: int, body: dict[str, Any]) -> Any:
@@ -49,82 +53,140 @@ def begin_with_the_earliest(port: int) -> None:
     ask(port, INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource], "validate_only": False})
 
 
-def produce(port: int, first: int) -> None:
-    """Produce a wave of jobs, half to each partition."""
-    now_ms = round(time.time() * 1000)
-    for index in (0, 1):
-        values = [f"job-{number}".encode() for number in range(first + index, first + WAVE, 2)]
-        batch = encode_batch(0, [(None, value, now_ms) for value in values], base_sequence=-1)
-        data = {"index": index, "records": batch}
-        topic = {"name": "jobs", "partition_data": [data]}
-        ask(port, PRODUCE, 9, {"transactional_id": None, "acks": -1, "timeout": 30_000, "topic_data": [topic]})
-
-
 def lag(port: int) -> int:
-    """Return how many jobs are not done with; -1 while that isn't known."""
-    response = ask(port, DESCRIBE_SHARE_GROUP_OFFSETS, 1, {"groups": [{"group_id": GROUP, "topics": None}]})
+    """Return how many jobs are not done with, as the group's coordinator knows; -1 while that isn't known."""
+    found = ask(port, FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": [GROUP]})
+    coordinator = found["coordinators"][0]["port"]
+    response = ask(coordinator, DESCRIBE_SHARE_GROUP_OFFSETS, 1, {"groups": [{"group_id": GROUP, "topics": None}]})
     lags = [partition["lag"] for topic in response["groups"][0]["topics"] for partition in topic["partitions"]]
     return sum(lags) if len(lags) == 2 and min(lags) >= 0 else -1
+
+
+class Crew:
+    """Three workers of a share group of whom one may be killed, and who makes their jobs.
+
+    Args:
+        jars: Java's libraries.
+        folder: where what workers say is kept.
+        port: of the server.
+    """
+
+    def __init__(self, jars: Path, folder: Path, port: int) -> None:
+        from confluent_kafka import Producer
+
+        self._jars, self._folder, self._port = jars, folder, port
+        self._logs: list[Path] = []
+        self._stack = ExitStack()
+        self._producer = Producer(
+            {"bootstrap.servers": f"127.0.0.1:{port}", "enable.idempotence": True, "log_level": 0}
+        )
+        self._job_count = 0
+        begin_with_the_earliest(port)
+        for _ in range(3):
+            self._mortal = self._hired()
+        wait_until(lambda: all("started" in log.read_text() for log in self._logs), START_S, "the workers run")
+
+    def _hired(self) -> subprocess.Popen[bytes]:
+        self._logs.append(self._folder / f"worker-{len(self._logs)}.log")
+        program = str(APPLICATIONS / "ShareWorker.java")
+        arguments = (program, f"127.0.0.1:{self._port}", GROUP, "jobs")
+        process: subprocess.Popen[bytes] = self._stack.enter_context(running(self._logs[-1], self._jars, *arguments))
+        return process
+
+    def replace_one(self) -> None:
+        """Kill a worker; another one comes."""
+        self._mortal.send_signal(signal.SIGKILL)
+        self._mortal = self._hired()
+
+    def make_jobs(self, count: int = WAVE) -> None:
+        """Make jobs, half of them in each partition."""
+        for number in range(self._job_count, self._job_count + count):
+            self._producer.produce("jobs", f"job-{number}".encode(), partition=number % 2)
+        self._job_count += count
+        assert self._producer.flush(LONGEST_S) == 0
+
+    def wait_until_done(self) -> None:
+        """Wait until all jobs are done."""
+        wait_until(lambda: lag(self._port) == 0, LONGEST_S, "all jobs are done")
+
+    def check(self) -> None:
+        """Each job is got, and accepted once."""
+        lines = [line.split() for log in self._logs for line in log.read_text().splitlines()]
+        got = {words[1] for words in lines if words[0] == "got"}
+        accepted = Counter(words[1] for words in lines if words[0] == "accepted")
+        assert got == {f"job-{number}" for number in range(self._job_count)}
+        assert [job for job, count in accepted.items() if count > 1] == []
+        assert len(accepted) > self._job_count * 0.8  # whoever is killed can't say what it has accepted last
+
+    def dismiss(self) -> None:
+        """Kill all workers."""
+        self._stack.close()
+
+
+@contextmanager
+def crew_at(jars: Path, folder: Path, port: int) -> Iterator[Crew]:
+    """Have workers at a server until they aren't needed any more."""
+    crew = Crew(jars, folder, port)
+    try:
+        yield crew
+    finally:
+        crew.dismiss()
+
+
+def words(port: int) -> list[str]:
+    """Return the options of a server."""
+    return ["--port", str(port), "--topic", "jobs:2", *(word for each in SETTINGS for word in ("--set", each))]
 
 
 def test_jobs_survive_workers_and_server(jars: Path, tmp_path: Path) -> None:
     """Three workers of whom one is killed again and again, as the server is: each job is got, and accepted once."""
     chance = random.Random(11)
     port = free_port()
-    data_dir = tmp_path / "data"
-    settings = ("group.share.min.record.lock.duration.ms=1000", "group.share.record.lock.duration.ms=3000")
-    arguments = [word for setting in settings for word in ("--set", setting)]
-    server = _serve(port, data_dir, *arguments)
-    lives: list[Path] = []
-
-    def worker(stack: ExitStack) -> subprocess.Popen[bytes]:
-        lives.append(tmp_path / f"worker-{len(lives)}.log")
-        program = str(APPLICATIONS / "ShareWorker.java")
-        process: subprocess.Popen[bytes] = stack.enter_context(
-            running(lives[-1], jars, program, f"127.0.0.1:{port}", GROUP, "jobs")
-        )
-        return process
-
+    arguments = ["--data-dir", str(tmp_path / "data"), *words(port)]
     with ExitStack() as stack:
-        stack.callback(lambda: _kill(server))
-        begin_with_the_earliest(port)
-        worker(stack)
-        worker(stack)
-        mortal = worker(stack)
-        wait_until(lambda: all("started" in log.read_text() for log in lives), START_S, "the workers run")
-        for first in range(0, JOBS, WAVE):
-            produce(port, first)
+        server = stack.enter_context(ExitStack())
+        server.enter_context(serve(*arguments))
+        crew = stack.enter_context(crew_at(jars, tmp_path, port))
+        for wave in range(JOBS // WAVE):
+            crew.make_jobs()
             time.sleep(chance.uniform(0, 0.4))
-            if first // WAVE % 6 == 2:
-                mortal.send_signal(signal.SIGKILL)
-                mortal = worker(stack)
-            if first // WAVE % 10 == 5:
-                _kill(server)
-                server = _serve(port, data_dir, *arguments)
-        wait_until(lambda: lag(port) == 0, LONGEST_S, "all jobs are done")
-        _kill(server)
-        server = _serve(port, data_dir, *arguments)
+            if wave % 6 == 2:
+                crew.replace_one()
+            if wave % 10 == 5:
+                server.close()
+                server.enter_context(serve(*arguments))
+        crew.wait_until_done()
+        server.close()
+        server.enter_context(serve(*arguments))
         assert lag(port) == 0
-
-    lines = [line.split() for log in lives for line in log.read_text().splitlines()]
-    got = {words[1] for words in lines if words[0] == "got"}
-    accepted = Counter(words[1] for words in lines if words[0] == "accepted")
-    assert got == {f"job-{number}" for number in range(JOBS)}
-    assert [job for job, count in accepted.items() if count > 1] == []
-    assert len(accepted) > JOBS * 0.8  # whoever is killed can't say what it has accepted last
+    crew.check()
 
 
-def _kill(server: subprocess.Popen[str]) -> None:
-    server.kill()
-    server.communicate()
+def test_jobs_survive_workers_and_processes_of_the_server(jars: Path, tmp_path: Path) -> None:
+    """Whichever process of the server is killed each job is got, and accepted once, also by another number of them."""
+    chance = random.Random(12)
+    port = free_port(3)
+    data_dir = tmp_path / "data"
+    with ExitStack() as stack:
+        server = stack.enter_context(ExitStack())
 
+        def start(count: int) -> Workers:
+            server.close()
+            return server.enter_context(serve_by_workers(data_dir, *words(port), count=count))
 
-def _serve(port: int, data_dir: Path, *arguments: str) -> subprocess.Popen[str]:
-    """Start a server on a port, and wait until it listens."""
-    from tests.host.serving import COMMAND
-
-    words = [*COMMAND, "--port", str(port), "--data-dir", str(data_dir), "--topic", "jobs:2", *arguments]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    assert process.stdout is not None
-    assert "listening" in process.stdout.readline()
-    return process
+        workers = start(2)
+        crew = stack.enter_context(crew_at(jars, tmp_path, port))
+        for wave in range(JOBS // WAVE):
+            crew.make_jobs()
+            time.sleep(chance.uniform(0, 0.4))
+            if wave % 6 == 2:
+                crew.replace_one()
+            if wave % 4 == 1:  # eight times, the worker in turn that has run for longest
+                workers.kill_one()
+        crew.wait_until_done()
+        for count in (2, 3, 1):
+            workers = start(count)
+            assert lag(port) == 0
+            crew.make_jobs()
+            crew.wait_until_done()
+    crew.check()

@@ -18,6 +18,7 @@ from tests.broker.kafka_bytes import array, frame, string
 from tests.host.serving import DEADLINE_S
 from tests.host.test_serve_command import refused
 from tests.host.workers import Workers, serve_by_workers, wait_until
+from tests.ports import free_port
 from tests.tables import as_one_test
 
 pytestmark = pytest.mark.ci
@@ -62,7 +63,6 @@ def test_workers_end_with_their_supervisor(tmp_path: Path) -> None:
             assert (status, "another process is using it" in errors) == (1, True)
         workers.serving.process.kill()
         wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
-        wait_until(lambda: is_free(tmp_path))
 
 
 def test_one_that_can_not_start_is_told_once(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ class Committer(threading.Thread):
 def test_no_kill_loses_what_was_acknowledged(tmp_path: Path) -> None:
     """Workers are killed under commits to all of them, again and again; then there are two more workers, then one."""
     chance = random.Random(7)
-    port = free_ports(4)
+    port = free_port(4)
     arguments = ("--port", str(port), "--topic", "orders:1")
     with serve_by_workers(tmp_path, *arguments) as workers:
         committers = [Committer(workers, f"group{number}") for number in range(GROUPS)]
@@ -137,32 +137,7 @@ def test_no_kill_loses_what_was_acknowledged(tmp_path: Path) -> None:
             committer.join()
         assert all(committer.acknowledged <= committer.committed() for committer in committers)
     for count in (4, 1):
-        wait_until(lambda: is_free(tmp_path))
         with serve_by_workers(tmp_path, *arguments, count=count) as workers:
             for committer in committers:
                 again = Committer(workers, committer.group_id)
                 assert committer.acknowledged <= again.committed()
-
-
-def free_ports(count: int) -> int:
-    """Return the first of so many ports in a row that nobody has now."""
-    while True:
-        with socket.socket() as sock:
-            sock.bind(("127.0.0.1", 0))
-            first: int = sock.getsockname()[1]
-        try:
-            for port in range(first, first + count):
-                with socket.socket() as sock:
-                    sock.bind(("127.0.0.1", port))
-        except OSError:
-            continue
-        return first
-
-
-def is_free(path: Path) -> bool:
-    """Tell whether nobody has a directory, as soon after a kill."""
-    try:
-        DirectoryLock(path).close()
-    except OSError:
-        return False
-    return True

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from groupcoord.storage.directory_lock import DirectoryLock
 from tests.host.serving import DEADLINE_S, Serving, serve
 
 
@@ -60,3 +61,13 @@ def serve_by_workers(path: Path, *arguments: str, count: int = 2) -> Iterator[Wo
     """Have a server of workers with a data directory; its orphans end with it."""
     with serve("--data-dir", str(path), "--workers", str(count), *arguments) as serving:
         yield Workers(serving, count)
+    wait_until(lambda: is_free(path))
+
+
+def is_free(path: Path) -> bool:
+    """Tell whether nobody has a directory, as soon after a kill."""
+    try:
+        DirectoryLock(path).close()
+    except OSError:
+        return False
+    return True
