@@ -395,7 +395,7 @@ class Broker:
         Cheap to ask for each request.
         """
         advances = self.coordinator.timer_advances + self._data_requests.waits.count + self.share_requests.advances
-        advances += self._share.persister.count
+        advances += self._share.persister.pauses.count
         transactions_ms = self.transactions.next_deadline_ms()
         if advances == self._seen_advances and transactions_ms == self._seen_transactions_ms:
             return False

@@ -11,7 +11,8 @@ import pytest
 from groupcoord import ErrorCode
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.share.leading import LedPartition, SharePartitions
-from groupcoord.broker.share.persister import FIRST_PAUSE_MS, TRIES_MAX, Persister
+from groupcoord.broker.share.pauses import FIRST_PAUSE_MS, TRIES_MAX
+from groupcoord.broker.share.persister import Persister
 from groupcoord.config.group_settings import ShareGroupSettings
 from groupcoord.core.messages.share_state import (
     ReadShareGroupState,

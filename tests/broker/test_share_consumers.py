@@ -255,7 +255,7 @@ def test_only_what_was_not_done_is_asked_for_again() -> None:
     persister = Persister(submit, lambda: 0)
     topic = StateTopicToInitialize(topic_id, (StateToInitialize(0, 1, 0), StateToInitialize(1, 1, 0)))
     persister.ask(InitializeShareGroupState("g", (topic,)), told.append)
-    persister.tick(1_000)
+    persister.pauses.tick(1_000)
     assert asked == [[0, 1], [1]]
     (response,) = told
     assert [tuple(result)[:2] for result in response.results[0].partitions] == [(0, 0), (1, 0)]

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from groupcoord import ErrorCode
+from groupcoord.broker.share.states_elsewhere import StatesElsewhere
+from groupcoord.broker.work import Answer
 from groupcoord.core.messages import (
     AlterShareGroupOffsets,
     CoordinatorType,
@@ -21,6 +23,7 @@ from groupcoord.core.messages import (
 from groupcoord.core.messages.share_state import (
     InitializeShareGroupState,
     ReadShareGroupStateSummary,
+    ReadShareGroupStateSummaryResponse,
     StateToInitialize,
     StateTopicToInitialize,
     StateTopicToRead,
@@ -34,7 +37,7 @@ from groupcoord.wire.broker_messages import (
     TopicReference,
 )
 from groupcoord.wire.feature_messages import ApiVersions
-from tests.broker.processes import ACLS
+from tests.broker.processes import ACLS, Direct
 from tests.broker.sharing_processes import Sharing, acquired
 
 
@@ -127,6 +130,22 @@ def test_a_worker_that_stays_away(sharing: Sharing) -> None:
     sharing.start(1)
     sharing.pass_time(60_000)
     assert sharing.fetch(group_id, 0, "ben") == [(0, 0, 2)]
+
+
+def test_what_nobody_answers_is_refused(sharing: Sharing) -> None:
+    """Who leaves states out of its answer, as of a group without a name, is as one that is gone: nobody waits."""
+    coordinators = StatesElsewhere(
+        Direct(sharing, 1),
+        lambda key: key.partition % 2 + 1,
+        lambda request, token: token.answer(ReadShareGroupStateSummaryResponse(())),
+    )
+    topics = (StateTopicToRead(sharing.topic_id, tuple(StateToRead(index, 0) for index in (0, 1, 1, 2))),)
+    answer = Answer()
+    coordinators.submit(ReadShareGroupStateSummary("", topics), answer)
+    ((_, summaries),) = answer.response.results
+    assert [(summary.partition, summary.error_code) for summary in summaries] == [
+        (index, ErrorCode.COORDINATOR_NOT_AVAILABLE) for index in (0, 1, 1, 2)
+    ]
 
 
 def test_a_member_hears_when_states_are_begun(sharing: Sharing) -> None:

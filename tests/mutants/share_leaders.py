@@ -389,7 +389,7 @@ SHARE_LEADER_MUTANTS = (
     Mutant(
         "the answer doesn't wait for all processes",
         "../broker/share/states_elsewhere.py",
-        "if not self._missing:",
+        "if not self._missing_count:",
         "if True:",
     ),
     Mutant(
@@ -418,8 +418,8 @@ SHARE_LEADER_MUTANTS = (
     ),
     Mutant(
         "pauses don't grow",
-        "../broker/share/persister.py",
-        "(FIRST_PAUSE_MS << asked.try_count - 1)",
+        "../broker/share/pauses.py",
+        "(FIRST_PAUSE_MS << try_count - 1)",
         "FIRST_PAUSE_MS",
     ),
     Mutant(

@@ -177,12 +177,12 @@ class ShareCoordination:
     def next_deadline_ms(self) -> int | None:
         """Return when :meth:`tick` is wanted; None: nothing was asked yet."""
         own_ms = None if self._coordinator is None else self._coordinator.next_deadline_ms()
-        deadlines_ms = (own_ms, self.persister.next_deadline_ms())
+        deadlines_ms = (own_ms, self.persister.pauses.next_deadline_ms())
         return min((each for each in deadlines_ms if each is not None), default=None)
 
     def tick(self) -> None:
         """Time has passed."""
-        self.persister.tick(self._clock.now_ms())
+        self.persister.pauses.tick(self._clock.now_ms())
         if self._coordinator is not None:
             self._coordinator.tick()
             self.deliver_replies()

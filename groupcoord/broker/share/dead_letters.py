@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from heapq import heappop, heappush
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import UUID
@@ -24,7 +23,7 @@ from groupcoord.broker.cluster.nodes import Nodes
 from groupcoord.broker.configs.definitions import ALLOWS_DEAD_LETTERS
 from groupcoord.broker.rate_limited_logger import RateLimitedLogger
 from groupcoord.broker.records.topic_data import TopicData
-from groupcoord.broker.share.persister import FIRST_PAUSE_MS, TRIES_MAX
+from groupcoord.broker.share.pauses import TRIES_MAX, Pauses
 from groupcoord.broker.topics.registry import Topic, TopicError
 from groupcoord.broker.work import Answer, Awaited, Work
 from groupcoord.config.group_settings import ShareGroupSettings
@@ -83,17 +82,16 @@ class DeadLetters:
         look: looks at what the controller has changed.
 
     Attributes:
-        pause_count: how often something ever had to be tried again.
+        pauses: before something is tried again.
     """
 
     def __init__(self, data: TopicData, nodes: Nodes | None = None, look: Callable[[], None] | None = None) -> None:
-        self.pause_count = 0
+        self.pauses = Pauses(data.clock.now_ms)
         self._data = data
         self._nodes = nodes
         self._neighbours = None if nodes is None else nodes.neighbours
         self._look = look or (lambda: None)
         self._lines = RateLimitedLogger(logger)
-        self._pauses: list[tuple[int, int, Awaited]] = []
 
     def send(
         self,
@@ -237,27 +235,16 @@ class DeadLetters:
 
     def _try_again(self, attempt: Callable[[], Work[T]]) -> Work[T]:
         """Return what an attempt comes to, the last one of several if the others fail by what passes."""
-        for number in range(TRIES_MAX - 1):
+        for try_count in range(1, TRIES_MAX):
             try:
                 return (yield from attempt())
             except TopicLogError as error:
                 if error.error_code not in PASSING:
                     raise
             pause = Awaited()
-            self.pause_count += 1
-            due_ms = self._data.clock.now_ms() + (FIRST_PAUSE_MS << number)
-            heappush(self._pauses, (due_ms, self.pause_count, pause))
+            self.pauses.begin(try_count, pause.done)
             yield pause
         return (yield from attempt())
-
-    def next_deadline_ms(self) -> int | None:
-        """Return when :meth:`tick` is wanted; None: nothing is to be tried again."""
-        return self._pauses[0][0] if self._pauses else None
-
-    def tick(self, now_ms: int) -> None:
-        """Time has passed: try again."""
-        while self._pauses and self._pauses[0][0] <= now_ms:
-            heappop(self._pauses)[2].done()
 
     def look_after(self) -> None:
         """Write what was left out of the log. Worth calling every second."""

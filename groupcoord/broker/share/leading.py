@@ -351,17 +351,17 @@ class SharePartitions:
 
     def next_deadline_ms(self) -> int | None:
         """Return when :meth:`tick` is wanted; None: nothing is locked, and nothing is to be sent again."""
-        deadlines_ms = (self._locks[0][0] if self._locks else None, self.dead_letters.next_deadline_ms())
+        deadlines_ms = (self._locks[0][0] if self._locks else None, self.dead_letters.pauses.next_deadline_ms())
         return min((each for each in deadlines_ms if each is not None), default=None)
 
     @property
     def advances(self) -> int:
         """A number that changes when :meth:`next_deadline_ms` may have come nearer."""
-        return self._lock_count + self.dead_letters.pause_count
+        return self._lock_count + self.dead_letters.pauses.count
 
     def tick(self, now_ms: int) -> None:
         """Let others have what was locked for too long, and send again what could not be sent."""
-        self.dead_letters.tick(now_ms)
+        self.dead_letters.pauses.tick(now_ms)
         while self._locks and self._locks[0][0] <= now_ms:
             led = heappop(self._locks)[2]
             led.lock_ms = None

@@ -1,23 +1,21 @@
 """What leaders of share-partitions and share groups ask the share coordinator: again, where it can't do it now.
 
-As in ``PersisterStateManager`` of Apache Kafka 4.4 there are five tries, and pauses between them that double. There
-they are a fifth longer or shorter by chance, and a partition that isn't known is asked for again as well, since a
-broker may hear of topics late. Here none does.
+In Kafka a partition that isn't known is asked for again as well, since a broker may hear of topics late. Here none
+does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from heapq import heappop, heappush
+from functools import partial
 from typing import Any
 
+from groupcoord.broker.share.pauses import TRIES_MAX, Pauses
 from groupcoord.core.messages.share_state import ShareStateRequest, ShareStateResponse
 from groupcoord.core.share_state.partition import AnyResult
 from groupcoord.core.share_state.requests import TopicIdPartition, answer_of, part_of, results_of
 from groupcoord.errors import ErrorCode
 
-TRIES_MAX = 5
-FIRST_PAUSE_MS = 1_000
 PASSING = frozenset(
     (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
 )
@@ -67,14 +65,12 @@ class Persister:
         now_ms: tells the time.
 
     Attributes:
-        count: how often something ever had to be asked again.
+        pauses: before something is asked again.
     """
 
     def __init__(self, submit: Submit, now_ms: Callable[[], int]) -> None:
-        self.count = 0
+        self.pauses = Pauses(now_ms)
         self._submit = submit
-        self._now_ms = now_ms
-        self._later: list[tuple[int, int, _Asked]] = []
 
     def ask(self, request: ShareStateRequest, tell: Tell) -> None:
         """Have something done; ``tell`` takes the answer, now or later."""
@@ -82,16 +78,4 @@ class Persister:
 
     def ask_later(self, asked: _Asked) -> None:
         """Ask again after a pause."""
-        self.count += 1
-        due_ms = self._now_ms() + (FIRST_PAUSE_MS << asked.try_count - 1)
-        heappush(self._later, (due_ms, self.count, asked))
-
-    def next_deadline_ms(self) -> int | None:
-        """Return when :meth:`tick` is wanted; None: nothing is to be asked again."""
-        return self._later[0][0] if self._later else None
-
-    def tick(self, now_ms: int) -> None:
-        """Time has passed: ask again."""
-        while self._later and self._later[0][0] <= now_ms:
-            asked = heappop(self._later)[2]
-            self._submit(asked.request, asked)
+        self.pauses.begin(asked.try_count, partial(self._submit, asked.request, asked))

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from groupcoord.broker.cluster.neighbours import Asker, Neighbours, Question
 from groupcoord.broker.share.persister import Submit
 from groupcoord.core.messages.share_state import ShareStateRequest, ShareStateResponse
-from groupcoord.core.share_state.partition import AnyResult
 from groupcoord.core.share_state.records import SharePartitionKey
 from groupcoord.core.share_state.requests import (
     TopicIdPartition,
@@ -46,33 +44,34 @@ class StatesElsewhere:
         if leaders.keys() <= {self._neighbours.node_id}:
             self._submit_here(request, token)
             return
-        parts = _Parts(request, token)
+        parts = _Parts(request, token, len(leaders))
         for node_id, partitions in leaders.items():
             part = part_of(request, partitions)
             if node_id == self._neighbours.node_id:
                 self._submit_here(part, parts)
             else:
-                question = Question(part, Asker(self._neighbours.node_id))
-                self._neighbours.ask(node_id, question, partial(parts.take, part))
+                self._neighbours.ask(node_id, Question(part, Asker(self._neighbours.node_id)), parts.answer)
 
 
 class _Parts:
-    """The answers to the parts of a request, as they come: a token that takes those of this process."""
+    """The answers to the parts of a request, as they come: a token that takes those of this process.
 
-    def __init__(self, request: ShareStateRequest, token: Any) -> None:
+    Args:
+        request: the whole.
+        token: takes its answer.
+        count: how many answers to parts there will be.
+    """
+
+    def __init__(self, request: ShareStateRequest, token: Any, count: int) -> None:
         self._request = request
         self._token = token
-        self._missing = set(asked_partitions(request))
-        self._results: dict[TopicIdPartition, AnyResult] = {}
+        self._missing_count = count
+        self._results = results_of(refuse_states(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
-    def take(self, part: ShareStateRequest, response: ShareStateResponse | None) -> None:
-        """Take what another process has answered."""
-        self.answer(refuse_states(part, ErrorCode.COORDINATOR_NOT_AVAILABLE) if response is None else response)
-
-    def answer(self, response: ShareStateResponse) -> None:
-        """Take an answer; the last one makes the whole."""
-        found = results_of(response)
-        self._results.update(found)
-        self._missing.difference_update(found)
-        if not self._missing:
+    def answer(self, response: ShareStateResponse | None) -> None:
+        """Take an answer, None of who is gone; the last one makes the whole. What none has told is refused."""
+        if response is not None:
+            self._results.update(results_of(response))
+        self._missing_count -= 1
+        if not self._missing_count:
             self._token.answer(answer_of(self._request, self._results))
