@@ -30,9 +30,10 @@ from groupcoord.core.share_partition.acquiring import LogBatch, Wanted
 from groupcoord.core.share_state.records import DeliveryState, SharePartitionKey, StateBatch
 from groupcoord.records.batches import encode_batch, iter_batches
 from groupcoord.storage.errors import TopicLogError
+from groupcoord.storage.partition_log import ATTRIBUTES_POSITION
 from tests.broker.processes import Cluster
 
-REJECT = 3
+REJECT, GZIP = 3, 1
 SOURCES = {0: 4, 1: 3}
 """By worker, a partition of ``jobs`` that it leads, whose records go to a partition that the other one leads."""
 
@@ -48,13 +49,21 @@ class Jobs:
         worker: which of them leads it.
         name: where given up records go.
         values: of its records, which a member has.
+        broken: the offset of a record that can't be read; None: there is none.
 
     Attributes:
         led: the share-partition.
         archived: the offsets of which it was written that they are.
     """
 
-    def __init__(self, cluster: Cluster, worker: int, name: str = "dlq.jobs", values: Sequence[bytes] = VALUES) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        worker: int,
+        name: str = "dlq.jobs",
+        values: Sequence[bytes] = VALUES,
+        broken: int | None = None,
+    ) -> None:
         self.broker, self.index = cluster.brokers[worker + 1], SOURCES[worker]
         cluster.create(worker, "jobs", 8)
         self.archived: list[int] = []
@@ -71,8 +80,9 @@ class Jobs:
         )
         log = log_of(self.broker, "jobs", self.index)
         for offset, value in enumerate(values):
-            batch = encode_batch(offset, [(b"k", value, now_ms())])
-            log.append_encoded(batch, 1, now_ms(), self.broker.data.settings_of(topic_of(self.broker, "jobs")))
+            batch = bytearray(encode_batch(offset, [(b"k", value, now_ms())]))
+            batch[ATTRIBUTES_POSITION] |= GZIP if offset == broken else 0
+            log.append_encoded(bytes(batch), 1, now_ms(), self.broker.data.settings_of(topic_of(self.broker, "jobs")))
         self.led = self.lead()
         assert self.led.records is not None
         in_log = [LogBatch(0, len(values) - 1)]
@@ -241,6 +251,14 @@ def test_records_that_are_there_no_more(cluster: Cluster) -> None:
     jobs.led.log.close()
     cluster.let_go_on()
     assert contents(letters(cluster, jobs)) == [(0, values[0]), (1, None), (2, None)]
+
+
+def test_a_record_that_cannot_be_read(cluster: Cluster) -> None:
+    """What nobody can read goes there without what it held, between the others, and is done with."""
+    jobs = Jobs(cluster, 0, broken=1)
+    jobs.reject(0, 3)
+    assert contents(letters(cluster, jobs)) == [(0, b"v0"), (1, None), (2, b"v2"), (3, b"v3")]
+    assert jobs.archived == [0, 1, 2, 3]
 
 
 def test_a_worker_that_does_not_know_the_topic_yet(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

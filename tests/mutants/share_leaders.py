@@ -471,6 +471,12 @@ SHARE_LEADER_MUTANTS = (
         "if True:",
     ),
     Mutant(
+        "given up records that can't be read stop the others",
+        "../broker/share/dead_letters.py",
+        "except InvalidBatchError:",
+        "except OSError:",
+    ),
+    Mutant(
         "given up records are sent all at once",
         "../broker/share/dead_letters.py",
         "if size_bytes >= PORTION_BYTES:",

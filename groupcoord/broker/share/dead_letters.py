@@ -278,8 +278,8 @@ def _letters(
 
 
 def _contents(log: PartitionLog, run: Run) -> Iterator[Content]:
-    """Yield key and value of each record, without end; what isn't there any more has neither."""
-    from groupcoord.records.batches import TruncatedBatchError, iter_batches
+    """Yield key and value of each record, without end; what isn't there any more, or can't be read, has neither."""
+    from groupcoord.records.batches import InvalidBatchError, iter_batches
 
     offset = expected = run.first
     while offset <= run.last and not log.is_closed:
@@ -293,8 +293,8 @@ def _contents(log: PartitionLog, run: Run) -> Iterator[Content]:
                         yield from repeat(_NOTHING, at - expected)
                         yield key, value
                         expected = at + 1
-        except TruncatedBatchError:
-            pass  # it is read from its beginning next
+        except InvalidBatchError:
+            pass  # if it only ends early it is read from its beginning next
         if offset == before:
             break
     yield from repeat(_NOTHING)
