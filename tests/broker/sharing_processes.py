@@ -57,10 +57,12 @@ class Sharing(Cluster):
 
         It begins at the beginning.
         """
-        for name in (f"group{number}" for number in range(999)):
-            states = {index: self.state_worker(name, index) for index in state_workers}
-            if partition_for(name, PARTITIONS) % 2 == worker and states == state_workers:
-                break
+        name = next(
+            name
+            for name in (f"group{number}" for number in range(999))
+            if partition_for(name, PARTITIONS) % 2 == worker
+            and all(self.state_worker(name, index) == state_workers[index] for index in state_workers)
+        )
         config = ConfigToAlter("share.auto.offset.reset", "earliest")
         resource = ResourceToAlter(ConfigResourceType.GROUP, name, (config,))
         self.ask(0, IncrementalAlterConfigs((resource,)))

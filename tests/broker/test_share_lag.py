@@ -18,7 +18,6 @@ from groupcoord.broker.records.node_data import NodeData
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.share.latest_offsets import LatestOffsets
 from groupcoord.broker.topics.registry import TopicRegistry
-from groupcoord.config import RebalanceProtocol
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.java.hashing import partition_for
 from groupcoord.core.messages import Node
@@ -140,7 +139,6 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
     """Two processes, each with the records of the partitions that it leads; the first has the states of all groups."""
     monkeypatch.setitem(SETTINGS, "share_coordinator_state_topic_num_partitions", 1)
     cluster = Cluster(tmp_path)
-    cluster.brokers[1].coordinator.serve(frozenset(RebalanceProtocol))
     cluster.create(0)
     for index in INDEXES:
         produce(cluster.brokers[index % 2 + 1], index)
