@@ -133,7 +133,7 @@ def test_a_worker_that_stays_away(sharing: Sharing) -> None:
 
 
 def test_what_nobody_answers_is_refused(sharing: Sharing) -> None:
-    """Who leaves states out of its answer, as of a group without a name, is as one that is gone: nobody waits."""
+    """When all have answered, who leaves states out, as of a group without a name, is as one that is gone."""
     coordinators = StatesElsewhere(
         Direct(sharing, 1),
         lambda key: key.partition % 2 + 1,
@@ -141,7 +141,10 @@ def test_what_nobody_answers_is_refused(sharing: Sharing) -> None:
     )
     topics = (StateTopicToRead(sharing.topic_id, tuple(StateToRead(index, 0) for index in (0, 1, 1, 2))),)
     answer = Answer()
+    sharing.holds = True
     coordinators.submit(ReadShareGroupStateSummary("", topics), answer)
+    assert not answer.is_done
+    sharing.let_go_on()
     ((_, summaries),) = answer.response.results
     assert [(summary.partition, summary.error_code) for summary in summaries] == [
         (index, ErrorCode.COORDINATOR_NOT_AVAILABLE) for index in (0, 1, 1, 2)

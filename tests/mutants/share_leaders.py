@@ -459,12 +459,6 @@ SHARE_LEADER_MUTANTS = (
         "        if True:  # else",
     ),
     Mutant(
-        "given up records count that are no more",
-        "share_partition/partition.py",
-        "[run._replace(first=max(run.first, self.start_offset)) for run in runs if run.last >= self.start_offset]",
-        "runs",
-    ),
-    Mutant(
         "given up records are not sent again to who was gone",
         "../broker/share/dead_letters.py",
         "if error.error_code not in PASSING:",

@@ -329,8 +329,7 @@ class SharePartition:
 
         Of what is before the start offset by now, nothing is.
         """
-        left = [run._replace(first=max(run.first, self.start_offset)) for run in runs if run.last >= self.start_offset]
-        return self._pend([(run, DeliveryState.ARCHIVED) for run in left])
+        return self._pend([(run, DeliveryState.ARCHIVED) for run in runs])
 
     def archive_unseen(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Records that somebody has just acquired are not to be seen (they were aborted): they are finished."""
