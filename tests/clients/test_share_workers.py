@@ -53,13 +53,19 @@ def begin_with_the_earliest(port: int) -> None:
     ask(port, INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource], "validate_only": False})
 
 
-def lag(port: int) -> int:
-    """Return how many jobs are not done with, as the group's coordinator knows; -1 while that isn't known."""
+def lags(port: int) -> dict[int, int]:
+    """Return how many records of each partition are not done with, as the group's coordinator knows; -1: unknown."""
     found = ask(port, FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": [GROUP]})
     coordinator = found["coordinators"][0]["port"]
     response = ask(coordinator, DESCRIBE_SHARE_GROUP_OFFSETS, 1, {"groups": [{"group_id": GROUP, "topics": None}]})
-    lags = [partition["lag"] for topic in response["groups"][0]["topics"] for partition in topic["partitions"]]
-    return sum(lags) if len(lags) == 2 and min(lags) >= 0 else -1
+    topics = response["groups"][0]["topics"]
+    return {partition["partition_index"]: partition["lag"] for topic in topics for partition in topic["partitions"]}
+
+
+def lag(port: int) -> int:
+    """Return how many jobs are not done with; -1 while that isn't known."""
+    found = lags(port).values()
+    return sum(found) if len(found) == 2 and min(found) >= 0 else -1
 
 
 class Crew:
