@@ -19,6 +19,10 @@ class PathError(ValueError):
     """A path stands for nothing that can be dumped. The message is one line for the user."""
 
 
+class _NoFolderError(PathError):
+    """A directory has no folders of the topic: of several, such as those of workers, another one may have all."""
+
+
 class Segment(NamedTuple):
     """One file to read.
 
@@ -36,14 +40,23 @@ class Segment(NamedTuple):
 def find_segments(paths: Iterable[Path], topic: str = OFFSETS_TOPIC) -> list[Segment]:
     """Return the segment files that the paths stand for: files, folders of segments and whole data directories.
 
-    Of these the folders of one topic count.
+    Of these the folders of one topic count; where several paths are given, some may have none.
 
     Log partitions come in order of their numbers, segments in order of their offsets, paths in the order given.
 
     Raises:
         PathError: a path does not exist, or there is no segment in it.
     """
-    return [segment for path in paths for segment in _segments_of(path, topic)]
+    found: list[Segment] = []
+    missing: list[_NoFolderError] = []
+    for path in paths:
+        try:
+            found += _segments_of(path, topic)
+        except _NoFolderError as error:
+            missing.append(error)
+    if missing and not found:
+        raise missing[0]
+    return found
 
 
 def unread_files(segments: Iterable[Segment]) -> list[Path]:
@@ -75,7 +88,7 @@ def _in_folder(folder: Path, topic: str) -> list[Segment]:
         return found
     if partitions or PARTITION_FOLDER.fullmatch(folder.name):
         raise PathError(f"{folder} holds no segment files (*{SEGMENT_SUFFIX})")
-    raise PathError(f"{folder} holds neither segment files (*{SEGMENT_SUFFIX}) nor folders {topic}-N")
+    raise _NoFolderError(f"{folder} holds neither segment files (*{SEGMENT_SUFFIX}) nor folders {topic}-N")
 
 
 def _segment(path: Path) -> Segment:

@@ -260,6 +260,17 @@ def test_what_can_not_be_done(data_directory: Path, words: list[str], message: s
     assert done.error.count("\n") == 1
 
 
+def test_of_several_directories_some_may_have_nothing_of_the_topic(data_directory: Path) -> None:
+    """Such as those of workers, of whom one coordinates all groups; but not all of them."""
+    empty, also = data_directory / "empty", data_directory / "also"
+    for folder in (empty, also):
+        folder.mkdir()
+    assert printed(empty, data_directory, also) == printed(data_directory)
+    done = dump(empty, also)
+    assert (done.status, done.output) == (2, "")
+    assert f"{empty} holds neither segment files" in done.error
+
+
 def test_a_file_that_can_not_be_read(data_directory: Path) -> None:
     """What is no file is reported, the rest printed, exit status 1."""
     (data_directory / "__consumer_offsets-2" / "00000000000000000009.log").mkdir()

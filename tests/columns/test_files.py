@@ -12,6 +12,7 @@ import pytest
 from fsspec.asyn import AsyncFileSystem
 
 from groupcoord.analysis.columns.chunks import RowSettings
+from groupcoord.analysis.columns.errors import InputError
 from groupcoord.analysis.columns.files import cut, find_segments
 from groupcoord.analysis.columns.folders import INTERRUPTED
 from groupcoord.analysis.columns.tasks import rows_of_files
@@ -102,3 +103,12 @@ def test_folders_are_listed_side_by_side() -> None:
     fsspec.register_implementation("waiting", Waiting, clobber=True)
     (files,) = find_segments(["waiting:///data"])
     assert [segment.partition for segment in files.segments] == [0, 1, 2, 3, 4]
+
+
+def test_of_several_directories_some_may_have_no_log_partitions(broker_log: Path, tmp_path: Path) -> None:
+    """Such as those of workers, of whom one coordinates all groups; none has any: the first is told."""
+    for name in ("empty", "also"):
+        (tmp_path / name).mkdir()
+    assert find_segments([tmp_path / "empty", broker_log, tmp_path / "also"]) == find_segments([broker_log])
+    with pytest.raises(InputError, match="empty holds no segment files"):
+        find_segments([tmp_path / "empty", tmp_path / "also"])

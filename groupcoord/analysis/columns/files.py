@@ -27,6 +27,10 @@ SPLIT_BYTES = 67_108_864
 _GLOB = frozenset("*?[")
 
 
+class _NoFolderError(InputError):
+    """A directory has no log partitions: of several, such as those of workers, another one may have all."""
+
+
 class FileSet(NamedTuple):
     """The segment files of one path, and the file system that they are in."""
 
@@ -52,7 +56,7 @@ def find_segments(
     """Return the segment files that paths stand for: files, folders of segments, and whole data directories.
 
     A path may have ``*``, ``?`` and ``[…]`` in it. Log partitions come in order of their numbers, segments in order of
-    their offsets.
+    their offsets. Where several paths are given, some may be directories without log partitions.
 
     Args:
         paths: local paths or URLs.
@@ -68,7 +72,15 @@ def find_segments(
     if not given:
         raise InputError("no path is given")
     looking = _Looking(Folders() if folders is None else folders, may_be_empty)
-    found = [looking.find(path, storage_options or {}) for path in given]
+    found: list[FileSet] = []
+    missing: list[_NoFolderError] = []
+    for path in given:
+        try:
+            found.append(looking.find(path, storage_options or {}))
+        except _NoFolderError as error:
+            missing.append(error)
+    if missing and not found:
+        raise missing[0]
     if partitions:
         found = [
             files._replace(segments=[one for one in files.segments if one.partition in partitions]) for files in found
@@ -143,9 +155,10 @@ class _Looking(NamedTuple):
             return list(folder.segments)
         found = [one for inner in self.folders.look(file_system, folder.partitions) for one in inner.segments]
         if not found and not self.may_be_empty:
-            is_partition = PARTITION_FOLDER.fullmatch(name_of(root)) is not None
-            what = "" if folder.partitions or is_partition else " and no log partitions"
-            raise InputError(f"{path} holds no segment files (*{SEGMENT_SUFFIX}){what}")
+            told = f"{path} holds no segment files (*{SEGMENT_SUFFIX})"
+            if folder.partitions or PARTITION_FOLDER.fullmatch(name_of(root)):
+                raise InputError(told)
+            raise _NoFolderError(f"{told} and no log partitions")
         return found
 
 
