@@ -219,9 +219,14 @@ def test_nothing_is_sent_twice_while_an_answer_is_awaited(cluster: Cluster) -> N
     assert len(contents(letters(cluster, jobs))) == 3
 
 
-def test_who_has_lost_a_share_partition_archives_nothing(cluster: Cluster) -> None:
-    """Whoever reads its state next sends the records again, and has done with them."""
+@pytest.mark.parametrize(
+    ("limit", "reason"),
+    [(2, b"Offset rejected by client."), (1, b"Offset delivery count exceeded the threshold.")],
+)
+def test_who_has_lost_a_share_partition_archives_nothing(cluster: Cluster, limit: int, reason: bytes) -> None:
+    """Whoever reads its state next sends the records again, with why as the count tells, and has done with them."""
     jobs = Jobs(cluster, 0)
+    jobs.settings = jobs.settings._replace(delivery_count_limit=limit)
     cluster.holds = True
     jobs.reject(0)
     jobs.partitions.forget_group("g")
@@ -230,6 +235,7 @@ def test_who_has_lost_a_share_partition_archives_nothing(cluster: Cluster) -> No
     jobs.lead()
     assert jobs.archived == [0]
     assert contents(letters(cluster, jobs)) == [(0, b"v0"), (1, b"v0")]
+    assert reason in letters(cluster, jobs).partition(b"Offset rejected by client.")[2]
 
 
 def test_many_bytes_go_in_portions(cluster: Cluster) -> None:

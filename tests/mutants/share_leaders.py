@@ -441,6 +441,12 @@ SHARE_LEADER_MUTANTS = (
         "_TOO_OFTEN",
     ),
     Mutant(
+        "who reads a state again takes all that is given up for delivered too often",
+        "../broker/share/leading.py",
+        "run.state.is_rejected = run.state.count < limit",
+        "pass",
+    ),
+    Mutant(
         "what is given up goes to the first partition",
         "../broker/share/dead_letters.py",
         "index % target.partition_count",

@@ -264,6 +264,9 @@ class SharePartitions:
             self._lines.log(logging.ERROR, "unusable state", self._now_s(), message, led.key.text, error)
             self._drop(led, ErrorCode.UNKNOWN_SERVER_ERROR)
             return
+        limit = self.settings_of(led.key.group_id).delivery_count_limit
+        for run in led.records.archiving():  # why is not in the state: as in Kafka the count tells
+            run.state.is_rejected = run.state.count < limit
         self._bury(led)
         led.tell()
 
