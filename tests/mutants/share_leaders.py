@@ -125,8 +125,8 @@ SHARE_LEADER_MUTANTS = (
     Mutant(
         "what was finished long ago is counted",
         "share_partition/in_flight.py",
-        "for state in self._each[first - self.first :]]",
-        "for state in self._each]",
+        "count += behind - max(begin, first)",
+        "count += behind - begin",
     ),
     Mutant(
         "the start offset passes over holes",
@@ -149,14 +149,14 @@ SHARE_LEADER_MUTANTS = (
     Mutant(
         "aborted records hold the start offset up",
         "share_partition/partition.py",
-        "                    run.state.become(DeliveryState.ARCHIVED)\n        self._advance()",
-        "                    run.state.become(DeliveryState.ARCHIVED)",
+        "state.become(DeliveryState.ARCHIVED)\n        self._advance()",
+        "state.become(DeliveryState.ARCHIVED)",
     ),
     Mutant(
         "more is archived than was aborted",
         "share_partition/partition.py",
-        "if batch.first < first or batch.last > last:\n                    batch.split()",
-        "if False:\n                    batch.split()",
+        "batch.cut(run.first, run.last).state.become",
+        "run.state.become",
     ),
     Mutant(
         "what is finished for long can't be acknowledged",
@@ -173,8 +173,8 @@ SHARE_LEADER_MUTANTS = (
     Mutant(
         "who acknowledges a part acknowledges all",
         "share_partition/partition.py",
-        "if batch.first < begin or batch.last > last or len(types) > 1:",
-        "if len(types) > 1:",
+        "yield batch.cut(said_first, said_last), kind",
+        "yield held, kind",
     ),
     Mutant(
         "a refused write leaves records behind",

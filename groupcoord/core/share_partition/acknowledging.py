@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
+from itertools import groupby
 from typing import NamedTuple
 
 from groupcoord.core.interpreter import plain_members
@@ -31,6 +32,18 @@ class Acknowledgement(NamedTuple):
     first_offset: int
     last_offset: int
     acknowledge_types: Sequence[int]
+
+    def said(self, first: int, last: int) -> list[tuple[int, int, AcknowledgeType]]:
+        """Return what is said of records between two offsets that it is about: of which, up to which, and what."""
+        types = self.acknowledge_types
+        if len(types) == 1:
+            return [(first, last, AcknowledgeType(types[0]))]
+        said = []
+        for kind, same in groupby(types[first - self.first_offset : last + 1 - self.first_offset]):
+            end = first + len(list(same)) - 1
+            said.append((first, end, AcknowledgeType(kind)))
+            first = end + 1
+        return said
 
 
 ACKNOWLEDGEMENTS_MAX = 20_000

@@ -1,11 +1,13 @@
 """Records in flight: those at and behind the start offset of a share-partition that somebody has had already.
 
-They are kept in the batches in which they were given out. A batch has one state for all of its records, or one for each
-where they differ, as in ``InFlightBatch`` and ``InFlightState`` of Apache Kafka 4.4.
+They are kept in the batches in which they were given out. A batch has one state for all of its records, or several
+where they differ. In ``InFlightBatch`` of Apache Kafka 4.4 each record has its own then; here those that follow each
+other share one, since a batch may say of itself that it has billions.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -98,17 +100,18 @@ class InFlightBatch:
         first, last: from which offset to which.
     """
 
-    __slots__ = ("_each", "_whole", "first", "last")
+    __slots__ = ("_firsts", "_states", "_whole", "first", "last")
 
     def __init__(self, first: int, last: int, whole: RecordState) -> None:
         self.first = first
         self.last = last
-        self._whole: RecordState | None = whole
-        self._each: list[RecordState] = []
+        self._whole: RecordState | None = whole  # mostly, and there may be hundreds of such batches
+        self._firsts = [first]
+        self._states = [whole]
 
     @property
     def whole(self) -> RecordState | None:
-        """The state of all; None: each has its own."""
+        """The state of all; None: there are several."""
         return self._whole
 
     @property
@@ -116,30 +119,51 @@ class InFlightBatch:
         """How many offsets there are."""
         return self.last - self.first + 1
 
-    def split(self) -> None:
-        """Let each record have its own state."""
-        whole = self._whole
-        if whole is not None:
-            self._each = [whole.copy() for _ in range(self.size)]
+    def cut(self, first: int, last: int) -> Run:
+        """Let records that have one state, of which nothing is being written, have it apart from those around them."""
+        if first > self.first:
+            self._begin_at(first)
+        if last < self.last:
+            self._begin_at(last + 1)
+        return Run(first, last, self._states[bisect_right(self._firsts, first) - 1])
+
+    def _begin_at(self, offset: int) -> None:
+        behind = bisect_right(self._firsts, offset)
+        if self._firsts[behind - 1] < offset:
+            self._firsts.insert(behind, offset)
+            self._states.insert(behind, self._states[behind - 1].copy())
             self._whole = None
 
     def runs(self, first: int, last: int) -> Iterator[Run]:
-        """Walk the states of the records between two offsets: one for all, or one for each."""
+        """Walk the states of the records between two offsets. What was told of may be cut meanwhile."""
         first, last = max(first, self.first), min(last, self.last)
-        if self._whole is not None:
-            if first <= last:
-                yield Run(first, last, self._whole)
+        if first > last:
             return
-        for offset in range(first, last + 1):
-            yield Run(offset, offset, self._each[offset - self.first])
+        if self._whole is not None:
+            yield Run(first, last, self._whole)
+            return
+        firsts = self._firsts
+        begin, end = bisect_right(firsts, first) - 1, bisect_right(firsts, last)
+        if end - begin == 1:
+            yield Run(first, last, self._states[begin])
+            return
+        for behind, state in zip([*firsts[begin + 1 : end], last + 1], self._states[begin:end], strict=True):
+            yield Run(first, behind - 1, state)
+            first = behind
 
     def outcome_count(self, outcomes: frozenset[DeliveryState], first: int) -> int:
         """Return how many records at and behind an offset come into one of some states, or are in it."""
-        first = max(first, self.first)
         if self._whole is not None:
-            return max(0, self.last + 1 - first) if self._whole.outcome in outcomes else 0
-        return sum([state.outcome in outcomes for state in self._each[first - self.first :]])
+            return max(0, self.last + 1 - max(first, self.first)) if self._whole.outcome in outcomes else 0
+        firsts, states, count, behind = self._firsts, self._states, 0, self.last + 1
+        for position in range(len(states) - 1, -1, -1):
+            if behind <= first:
+                break
+            begin = firsts[position]
+            if states[position].outcome in outcomes:
+                count += behind - max(begin, first)
+            behind = begin
+        return count
 
     def __repr__(self) -> str:
-        states = self._whole if self._whole is not None else self._each
-        return f"{self.first}-{self.last}: {states!r}"
+        return f"{self.first}-{self.last}: {[*zip(self._firsts, self._states, strict=True)]!r}"

@@ -219,7 +219,7 @@ class SharePartition:
     def _judge(
         self, member_id: str, acknowledgement: Acknowledgement, settings: ShareGroupSettings
     ) -> Iterator[tuple[Run, AcknowledgeType]]:
-        first, last, types = acknowledgement
+        first, last, _ = acknowledgement
         if last < self.start_offset:
             return
         begin = max(first, self.start_offset)
@@ -232,17 +232,12 @@ class SharePartition:
         if begin > behind or last > behind:
             raise RefusedAcknowledgementError(ErrorCode.INVALID_REQUEST)
         for batch in batches.values()[position:end]:
-            whole = batch.whole
-            if whole is not None and batch.last >= begin:
-                _check_owner(whole, member_id)
-                if batch.first < begin or batch.last > last or len(types) > 1:
-                    batch.split()
-            for run in batch.runs(begin, last):
-                kind = AcknowledgeType(types[0] if len(types) == 1 else types[run.first - first])
-                _check_owner(run.state, member_id)
-                if kind is AcknowledgeType.RENEW and not settings.renew_acknowledge_enable:
-                    raise RefusedAcknowledgementError(ErrorCode.INVALID_RECORD_STATE)
-                yield run, kind
+            for held in batch.runs(begin, last):
+                _check_owner(held.state, member_id)
+                for said_first, said_last, kind in acknowledgement.said(held.first, held.last):
+                    if kind is AcknowledgeType.RENEW and not settings.renew_acknowledge_enable:
+                        raise RefusedAcknowledgementError(ErrorCode.INVALID_RECORD_STATE)
+                    yield batch.cut(said_first, said_last), kind
 
     def release(self, member_id: str, settings: ShareGroupSettings) -> StateWrite | None:
         """A member is gone: others may have what it has. Returns what has to be written; None: nothing."""
@@ -335,10 +330,8 @@ class SharePartition:
         """Records that somebody has just acquired are not to be seen (they were aborted): they are finished."""
         for first, last in ranges:
             for batch in self._overlapping(first, last):
-                if batch.first < first or batch.last > last:
-                    batch.split()
                 for run in batch.runs(first, last):
-                    run.state.become(DeliveryState.ARCHIVED)
+                    batch.cut(run.first, run.last).state.become(DeliveryState.ARCHIVED)
         self._advance()
 
     def _overlapping(self, first: int, last: int) -> list[InFlightBatch]:
@@ -505,15 +498,15 @@ class _Acquisition:
         self._acquire_each(batch, first, last, limit)
 
     def _acquire_each(self, batch: InFlightBatch, first: int, last: int, limit: int) -> None:
-        """Acquire available records one by one; those that follow each other and come equally often are one range."""
-        batch.split()
+        """Acquire so many available records; those that follow each other and come equally often are one range."""
         begin = len(self._acquired)
-        for run in batch.runs(first, last):
+        for found in batch.runs(first, last):
             if not limit:
                 break
-            if run.state.is_available:
-                self._add(run.first, run.last, run.state)
-                limit -= 1
+            if found.state.is_available:
+                run = batch.cut(found.first, min(found.last, found.first + limit - 1))
+                self._add(*run)
+                limit -= run.size
         self._acquired[begin:] = _joined(self._acquired[begin:])
 
     def _first_throttled(self, batch: InFlightBatch, first: int, last: int) -> int | None:

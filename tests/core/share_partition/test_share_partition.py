@@ -291,3 +291,18 @@ def test_forms(said: list[tuple[int, int, list[int]]], may_renew: bool, is_sound
     else:
         with pytest.raises(RefusedAcknowledgementError):
             check_acknowledgements(batches, may_renew=may_renew)
+
+
+def test_a_batch_that_says_it_has_billions() -> None:
+    """A few records of it have states of their own, and the others one together: memory follows from what was asked."""
+    behind = 2**31 - 1
+    partition, whole = SharePartition(0), [LogBatch(0, behind)]
+    for offset in (0, 1):
+        found = partition.acquire(Wanted("ann", 1, is_limit=True), whole, SETTINGS, 0)
+        assert [tuple(each) for each in found] == [(offset, offset, 1)]
+    assert say(partition, (0, 0, [1])) is ErrorCode.NONE
+    assert acquire(partition, whole, most=behind) == [(2, behind, 1)]
+    assert say(partition, (10, behind - 1, [2])) is ErrorCode.NONE
+    assert say(partition, (1, 4, [1, 1, 3, 1])) is ErrorCode.NONE
+    assert (partition.start_offset, partition.delivery_complete_count()) == (5, 0)
+    assert [(run.first, run.last) for run in partition.runs()] == [(5, 9), (10, behind - 1), (behind, behind)]
