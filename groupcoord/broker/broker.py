@@ -209,7 +209,8 @@ class Broker:
         return self.nodes.share_coordination(self.config, self.clock, self.data.whole, self._authorize)
 
     def _own_share_requests(self) -> ShareRequests:
-        dead_letters, settings_of = DeadLetters(self.data, self.nodes, self.look), self.group_configs.share_settings_of
+        dead_letters = DeadLetters(self.data, self.nodes, self.look, lambda job: self.start_job(job))
+        settings_of = self.group_configs.share_settings_of
         return ShareRequests(self.data, self._share.persister, settings_of, self._permissions, dead_letters)
 
     def _share_host(self) -> ServerShareHost:

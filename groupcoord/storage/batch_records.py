@@ -20,6 +20,8 @@ from groupcoord.records.compression import DecompressionError
 
 DECOMPRESSED_BYTES_MAX = 33_554_432
 """A batch that decompresses to more is not looked into: that would take too long."""
+BATCH_RECORDS_MAX = 500_000
+"""Nor is one of more records where each is looked at and none is looked for by its time."""
 
 UNREADABLE = (CorruptBatchError, DecompressionError, BadRecordError, IndexError)
 """What is raised where a producer has put into a batch what are no records."""

@@ -22,6 +22,7 @@ from typing import NamedTuple, Protocol
 from groupcoord.records.batches import MAGIC_V2, Batch, CorruptBatchError
 from groupcoord.records.compacted_batches import RawRecord, delete_horizon_ms, emptied, raw_records, rewritten
 from groupcoord.records.compression import DecompressionError
+from groupcoord.storage.batch_records import BATCH_RECORDS_MAX, DECOMPRESSED_BYTES_MAX
 from groupcoord.storage.cleaned_transactions import AbortedTransaction, CleanedTransactions, LastRecord
 from groupcoord.storage.segment_rewrite import Work
 
@@ -30,9 +31,6 @@ KEY_OVERHEAD_BYTES = 200
 OFFSET_RANGE_MAX = 2**31 - 1
 PORTION_RECORDS = 500
 """After so many records of a batch a pass may pause."""
-DECOMPRESSED_BYTES_MAX = 33_554_432
-BATCH_RECORDS_MAX = 500_000
-"""A batch that is larger, decompressed, or has more records stays as it is: what stays of one is held in memory."""
 RECORD_BYTES = 1_000
 """So many bytes take about as long to decompress as a record to be looked at."""
 
@@ -300,7 +298,7 @@ def dirty_part(extents: Sequence[Extent], first_dirty: int, limit: int) -> float
 
 
 def _records_of(batch: Batch) -> Generator[int, None, Iterator[RawRecord]]:
-    """Return the records of a batch, decompressed in portions.
+    """Return the records of a batch, decompressed in portions. A larger one stays as it is: all of one is in memory.
 
     Raises:
         CorruptBatchError: it can't be decompressed, or is too much to be held; reading the records may raise it, too.

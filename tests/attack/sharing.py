@@ -1,9 +1,12 @@
 """Share groups under attack: sessions that are never satisfied, acquisitions and renewals without end, huge answers to
-what was acquired, and states that nobody can have written.
+what was acquired, states that nobody can have written, and given up records of batches that are much when opened.
+
+Where the server consists of several processes all is asked of the first, and of partitions that it leads.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 import time
 from collections.abc import Callable
@@ -11,30 +14,53 @@ from typing import Any
 from uuid import UUID
 
 from groupcoord.records.batches import encode_batch
+from groupcoord.records.compression import Compression, compress
 from tests.attack.amplify import exchange
+from tests.attack.batches import BATCHES, RECORD
 from tests.attack.report import Result
 from tests.attack.siege import Siege
 from tests.attack.target import TOPICS, Target
+from tests.topic_logs.batches import claiming
 from tests.wire.kio_client import read_response, request_frame
 
 GROUP, WIDE, NARROW = "hoard", "wide", "bills"
-PRODUCE, METADATA, SHARE_FETCH, SHARE_ACKNOWLEDGE, INITIALIZE, WRITE = 0, 3, 78, 79, 83, 85
-VERSIONS = {PRODUCE: 9, METADATA: 12, SHARE_FETCH: 2, SHARE_ACKNOWLEDGE: 2, INITIALIZE: 0, WRITE: 1}
+PRODUCE, METADATA, ALTER_CONFIGS, SHARE_FETCH, SHARE_ACKNOWLEDGE, INITIALIZE, WRITE = 0, 3, 44, 78, 79, 83, 85
+VERSIONS = {PRODUCE: 9, METADATA: 12, ALTER_CONFIGS: 1, SHARE_FETCH: 2, SHARE_ACKNOWLEDGE: 2, INITIALIZE: 0, WRITE: 1}
 PATIENCE_S = 60.0
+PATIENCE_MS = 10_000
 SESSIONS, APPENDS = 40, 300
 RECORDS, RENEWALS = 500, 2_000
+GIVEN_UP = 12
+GROUP_RESOURCE = 32
+DEAD = "dlq.wide"
 NEVER_ENOUGH = 2**31 - 1
-RENEW, ACCEPT, RELEASE = 4, 1, 2
+RENEW, ACCEPT, RELEASE, REJECT = 4, 1, 2, 3
+
+
+SETTINGS: dict[str, str | int] = {"errors.deadletterqueue.auto.create.topics.enable": "true", "num.partitions": 3}
+MILLIONS = 8_000_000
+
+
+BLOWN_UP: dict[int, Callable[[], bytes]] = {
+    4: lambda: claiming(MILLIONS, compress(Compression.ZSTD, RECORD * MILLIONS), attributes=Compression.ZSTD),
+    10: BATCHES["gzip, zeros"],
+    16: BATCHES["zstd, zeros"],
+    22: BATCHES["zstd, windows"],
+    28: BATCHES["67 bytes of 2^31-1 records, compressed"],
+}
+"""By the number of a partition, the batch in it. Of two processes the first leads these, and the second those of the
+three partitions where their records go."""
 
 
 class Peer:
     """One connection of somebody who means harm, and a share session on it."""
 
-    def __init__(self, target: Target, member_id: str = "peer") -> None:
+    def __init__(self, target: Target, member_id: str = "peer", worker: int = 0) -> None:
         self.member_id = member_id
         self.epoch = 0
-        self._sock = target.connect(PATIENCE_S)
+        self._sock = target.connect(PATIENCE_S, worker)
         self._target = target
+        self._worker_count = len(target.worker_ports)
 
     def ask(self, api_key: int, values: dict[str, Any]) -> Any:
         """Send a request and return its answer."""
@@ -68,20 +94,32 @@ class Peer:
 
     def begin(self, topic_id: UUID, count: int) -> None:
         """Let the group have states of a topic's partitions."""
-        partitions = [{"partition": index, "state_epoch": 0, "start_offset": 0} for index in range(count)]
+        partitions = [{"partition": index, "state_epoch": 0, "start_offset": 0} for index in self._led(count)]
         topics = [{"topic_id": topic_id, "partitions": partitions}]
-        self.ask(INITIALIZE, {"group_id": GROUP, "topics": topics})
+        self.ask_all(INITIALIZE, {"group_id": GROUP, "topics": topics})
 
-    def append(self, topic: str, partition: int, count: int) -> None:
-        """Produce a batch."""
-        batch = encode_batch(0, [(None, b"value", 0)] * count)
+    def ask_all(self, api_key: int, values: dict[str, Any]) -> None:
+        """Send a request to each process: to each state there is one that keeps it."""
+        for worker in range(self._worker_count):
+            peer = Peer(self._target, worker=worker)
+            peer.ask(api_key, values)
+            peer.close()
+
+    def _led(self, count: int) -> range:
+        """Return those of the partitions of a topic that the first process leads."""
+        return range(0, count, self._worker_count)
+
+    def append(self, topic: str, partition: int, count: int, batch: bytes | None = None) -> None:
+        """Produce a batch to one of the partitions that the first process leads."""
+        batch = encode_batch(0, [(None, b"value", 0)] * count) if batch is None else batch
+        partition -= partition % self._worker_count
         partitions = [{"index": partition, "records": batch}]
         topics = [{"name": topic, "partition_data": partitions}]
         self.ask(PRODUCE, {"transactional_id": None, "acks": -1, "timeout": 10_000, "topic_data": topics})
 
     def fetching(self, topic_id: UUID, count: int, **changes: Any) -> dict[str, Any]:
         """Return the next fetch of the session, which names partitions if it is the first."""
-        partitions = [{"partition_index": index, "acknowledgement_batches": []} for index in range(count)]
+        partitions = [{"partition_index": index, "acknowledgement_batches": []} for index in self._led(count)]
         self.epoch += 1
         return {
             "group_id": GROUP,
@@ -99,8 +137,8 @@ class Peer:
             **changes,
         }
 
-    def acknowledging(self, topic_id: UUID, *batches: tuple[int, int, list[int]]) -> dict[str, Any]:
-        """Return the next acknowledgement of partition 0."""
+    def acknowledging(self, topic_id: UUID, *batches: tuple[int, int, list[int]], index: int = 0) -> dict[str, Any]:
+        """Return the next acknowledgement of a partition."""
         named = [{"first_offset": a, "last_offset": z, "acknowledge_types": types} for a, z, types in batches]
         partitions = [{"partition_index": 0, "acknowledgement_batches": named}]
         self.epoch += 1
@@ -139,7 +177,7 @@ def renewed_without_end(target: Target, result: Result) -> None:
     topic_id = peer.topic_id(NARROW)
     peer.begin(topic_id, 1)
     peer.append(NARROW, 0, RECORDS)
-    peer.ask(SHARE_FETCH, peer.fetching(topic_id, 1))
+    peer.ask(SHARE_FETCH, peer.fetching(topic_id, 1, max_wait=PATIENCE_MS))
     for _ in range(RENEWALS):
         peer.ask(SHARE_ACKNOWLEDGE, peer.acknowledging(topic_id, (0, RECORDS - 1, [RENEW] * RECORDS)))
     answer = peer.ask(SHARE_ACKNOWLEDGE, peer.acknowledging(topic_id, (0, RECORDS - 1, [RELEASE])))
@@ -155,7 +193,7 @@ def acknowledged_at_length(target: Target, result: Result) -> None:
     topic_id = peer.topic_id(NARROW)
     peer.begin(topic_id, 1)
     peer.append(NARROW, 0, RECORDS)
-    peer.ask(SHARE_FETCH, peer.fetching(topic_id, 1))
+    peer.ask(SHARE_FETCH, peer.fetching(topic_id, 1, max_wait=PATIENCE_MS))
     for batches in (
         [(5, 5, [RENEW])] * 100_000,
         [(number, number, [RENEW]) for number in range(RECORDS)] * 30,
@@ -188,7 +226,7 @@ def states_of_others(target: Target, result: Result) -> None:
             "delivery_complete_count": 0,
             "state_batches": [dict(zip(names, state, strict=True))],
         }
-        peer.ask(WRITE, {"group_id": GROUP, "topics": [{"topic_id": topic_id, "partitions": [partition]}]})
+        peer.ask_all(WRITE, {"group_id": GROUP, "topics": [{"topic_id": topic_id, "partitions": [partition]}]})
         reader = Peer(target, f"reader-{number}")
         for most in (1, 100, 2**31 - 1):
             reader.ask(SHARE_FETCH, reader.fetching(topic_id, 1, max_records=most, share_acquire_mode=1))
@@ -198,14 +236,42 @@ def states_of_others(target: Target, result: Result) -> None:
     peer.close()
 
 
+def given_up_at_length(target: Target, result: Result) -> None:
+    """Members give up records of batches that are millions, or one of many bytes, or can't be read."""
+    peer = Peer(target)
+    settings = {"topic.name": DEAD, "copy.record.enable": "true"}
+    configs = [
+        {"name": f"errors.deadletterqueue.{name}", "config_operation": 0, "value": value}
+        for name, value in settings.items()
+    ]
+    resource = {"resource_type": GROUP_RESOURCE, "resource_name": GROUP, "configs": configs}
+    peer.ask(ALTER_CONFIGS, {"resources": [resource], "validate_only": False})
+    topic_id, count = peer.topic_id(WIDE), max(BLOWN_UP) + 1
+    peer.begin(topic_id, count)
+    for index, make in BLOWN_UP.items():
+        peer.append(WIDE, index, 1, make())
+    for _ in range(GIVEN_UP):
+        answer = peer.ask(
+            SHARE_FETCH, peer.fetching(topic_id, count, max_records=1, batch_size=1, share_acquire_mode=1)
+        )
+        for partition in answer["responses"][0]["partitions"]:
+            for each in partition["acquired_records"]:
+                first, index = each["first_offset"], partition["partition_index"]
+                peer.ask(SHARE_ACKNOWLEDGE, peer.acknowledging(topic_id, (first, first, [REJECT]), index=index))
+                result.count("records given up", 1)
+    peer.close()
+
+
 SHARING: dict[str, Callable[[Target, Result], None]] = {
     "sessions that are never satisfied": never_satisfied,
     "locks that are renewed without end": renewed_without_end,
     "acknowledgements by the hundred thousand": acknowledged_at_length,
     "states that nobody can have written": states_of_others,
+    "records given up that are much": given_up_at_length,
 }
 
 
 def attack_sharing(siege: Siege, name: str, replay: str) -> Result:
     """Carry out one of these attacks."""
+    siege = dataclasses.replace(siege, settings={**siege.settings, **SETTINGS})
     return siege.run(Result("sharing", name, replay), SHARING[name])

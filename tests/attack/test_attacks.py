@@ -24,7 +24,7 @@ from tests.attack.logins import attack_logins
 from tests.attack.owners import attack_owners
 from tests.attack.preparation import CROWDED
 from tests.attack.report import Result
-from tests.attack.sharing import SHARING, attack_sharing
+from tests.attack.sharing import SETTINGS, SHARING, attack_sharing
 from tests.attack.siege import Attack, Bounds, Siege
 from tests.attack.target import Target
 from tests.wire.sample_requests import BODIES
@@ -92,12 +92,13 @@ def test_hostile_batches() -> None:
 
 
 @pytest.mark.ci
-def test_share_groups() -> None:
-    """Waiting sessions, locks and states without end and without sense are answered, and harm nobody."""
+@pytest.mark.parametrize("workers", [1, 2])
+def test_share_groups(workers: int) -> None:
+    """Waiting sessions, locks, states and records without end and without sense are answered, and harm nobody."""
     together = Together(SIEGE.bounds)
     for name in SHARING:
         attack_sharing(together, name, "again")
-    result = together.carry_out(SIEGE)
+    result = together.carry_out(replace(SIEGE, settings=SETTINGS, workers=workers))
     assert not result.faults, result.faults
     assert result.inputs["locks renewed"] > 100_000
 

@@ -13,6 +13,7 @@ from groupcoord.broker.broker import Broker
 from groupcoord.broker.share.leading import LedPartition, SharePartitions
 from groupcoord.broker.share.pauses import FIRST_PAUSE_MS, TRIES_MAX
 from groupcoord.broker.share.persister import Persister
+from groupcoord.broker.work import Job, do_in_place
 from groupcoord.config.group_settings import ShareGroupSettings
 from groupcoord.core.messages.share_state import (
     ReadShareGroupState,
@@ -239,18 +240,18 @@ def test_who_has_lost_a_share_partition_archives_nothing(cluster: Cluster, limit
 
 
 def test_many_bytes_go_in_portions(cluster: Cluster) -> None:
-    """No question holds much more than a mebibyte, and each record comes once."""
+    """No question holds more than a mebibyte, and each record comes once."""
     values = [b"%d" % number * 400_000 for number in range(8)]
     jobs = Jobs(cluster, 0, values=values)
     jobs.reject(0, 7)
     data = letters(cluster, jobs)
     assert contents(data) == list(enumerate(values))
-    assert [batch.record_count for batch in iter_batches(data)] == [3, 3, 2]
+    assert [batch.record_count for batch in iter_batches(data)] == [2, 2, 2, 2]
 
 
 def test_records_that_are_there_no_more(cluster: Cluster) -> None:
     """What the log has lost while others were sent is sent without what it held."""
-    values = [b"%d" % number * 1_200_000 for number in range(3)]
+    values = [b"%d" % number * 700_000 for number in range(3)]
     jobs = Jobs(cluster, 0, values=values)
     cluster.holds = True
     jobs.reject(0, 2)
@@ -265,6 +266,31 @@ def test_a_record_that_cannot_be_read(cluster: Cluster) -> None:
     jobs.reject(0, 3)
     assert contents(letters(cluster, jobs)) == [(0, b"v0"), (1, None), (2, b"v2"), (3, b"v3")]
     assert jobs.archived == [0, 1, 2, 3]
+
+
+def test_records_are_read_as_a_job(cluster: Cluster) -> None:
+    """What takes long where a producer wants it to holds up nobody; what is given up meanwhile comes behind it."""
+    jobs = Jobs(cluster, 0)
+    begun: list[Job] = []
+    jobs.broker.start_job = begun.append
+    jobs.reject(0)
+    jobs.reject(2)
+    assert (letters(cluster, jobs), len(begun)) == (b"", 1)
+    while begun:
+        do_in_place(begun.pop())
+    assert contents(letters(cluster, jobs)) == [(0, b"v0"), (1, b"v2")]
+    assert jobs.archived == [0, 2]
+
+
+def test_many_records_go_some_at_a_time(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are, some are in memory, and each comes once and in order."""
+    monkeypatch.setattr("groupcoord.broker.share.dead_letters.LETTERS_AT_ONCE", 3)
+    values = [b"v%d" % number for number in range(8)]
+    jobs = Jobs(cluster, 0, values=values)
+    jobs.reject(0, 7)
+    data = letters(cluster, jobs)
+    assert contents(data) == list(enumerate(values))
+    assert [batch.record_count for batch in iter_batches(data)] == [3, 3, 2]
 
 
 def test_a_worker_that_does_not_know_the_topic_yet(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

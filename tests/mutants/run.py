@@ -86,6 +86,7 @@ SUITES_OF_SHARE_LEADERS = (
     "tests/core/share_partition",
     "tests/broker/test_share_consumers.py",
     "tests/broker/test_dead_letters_elsewhere.py",
+    "tests/broker/test_letters.py",
     "tests/broker/test_random_share_processes.py",
     "tests/broker/test_share_groups_of_processes.py",
     "tests/testing/test_share_words.py",

@@ -436,8 +436,8 @@ SHARE_LEADER_MUTANTS = (
     ),
     Mutant(
         "nobody is told who gave a record up",
-        "../broker/share/dead_letters.py",
-        "_REJECTED if run.state.is_rejected else _TOO_OFTEN",
+        "../broker/share/letters.py",
+        "_REJECTED if given_up.is_rejected else _TOO_OFTEN",
         "_TOO_OFTEN",
     ),
     Mutant(
@@ -449,7 +449,7 @@ SHARE_LEADER_MUTANTS = (
     Mutant(
         "what is given up goes to the first partition",
         "../broker/share/dead_letters.py",
-        "index % target.partition_count",
+        "origin.partition % target.partition_count",
         "0",
     ),
     Mutant(
@@ -472,15 +472,45 @@ SHARE_LEADER_MUTANTS = (
     ),
     Mutant(
         "given up records that can't be read stop the others",
-        "../broker/share/dead_letters.py",
-        "except InvalidBatchError:",
+        "../broker/share/letters.py",
+        "except UNREADABLE:",
         "except OSError:",
     ),
     Mutant(
         "given up records are sent all at once",
-        "../broker/share/dead_letters.py",
-        "if size_bytes >= PORTION_BYTES:",
+        "../broker/share/letters.py",
+        "if portion and size_bytes + body_bytes > portion_bytes_max:",
         "if False:",
+    ),
+    Mutant(
+        "batches of given up records are opened without end",
+        "../broker/share/letters.py",
+        "                looked_at_bytes += len(payload)\n",
+        "",
+    ),
+    Mutant(
+        "batches are opened of which nothing was given up",
+        "../broker/share/letters.py",
+        "if not wanted or batch.record_count > BATCH_RECORDS_MAX:",
+        "if batch.record_count > BATCH_RECORDS_MAX:",
+    ),
+    Mutant(
+        "letters of given up records are larger than their topic takes",
+        "../broker/share/letters.py",
+        "            content = _NOTHING\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "a given up record has what is behind it",
+        "../broker/share/letters.py",
+        "    if end > record_end:",
+        "    if False:",
+    ),
+    Mutant(
+        "given up records of millions are in memory",
+        "../broker/share/dead_letters.py",
+        "islice(left, LETTERS_AT_ONCE - len(given_up))",
+        "left",
     ),
     Mutant(
         "a deleted topic keeps its states",

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import repeat
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -25,7 +25,7 @@ from groupcoord.broker.rate_limited_logger import RateLimitedLogger
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.share.pauses import TRIES_MAX, Pauses
 from groupcoord.broker.topics.registry import Topic, TopicError
-from groupcoord.broker.work import Answer, Awaited, Work
+from groupcoord.broker.work import Answer, Awaited, Job, Work, do_in_place, elsewhere
 from groupcoord.config.group_settings import ShareGroupSettings
 from groupcoord.core.share_partition.in_flight import Run
 from groupcoord.errors import ErrorCode, GroupcoordError
@@ -34,6 +34,7 @@ from groupcoord.wire import WireResponse
 from groupcoord.wire.broker_messages import CreatableTopic, CreatableTopicConfig, CreateTopics
 
 if TYPE_CHECKING:
+    from groupcoord.broker.share.letters import GivenUp, Origin
     from groupcoord.storage.partition_log import PartitionLog
 
 logger = logging.getLogger("groupcoord.host")
@@ -41,17 +42,13 @@ logger = logging.getLogger("groupcoord.host")
 T = TypeVar("T")
 
 READ_BYTES = 1024 * 1024
-PORTION_BYTES = 1024 * 1024
-"""When there is so much, it is appended, or sent to who does that."""
+LETTERS_AT_ONCE = 1_000
+"""Of so many records letters are written in one go; a batch may be of millions."""
 
 PASSING = frozenset(
     (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 )
 """What may be over in a moment: a process is being started again, a disk has failed, a topic was made just now."""
-
-_REJECTED, _TOO_OFTEN = "Offset rejected by client.", "Offset delivery count exceeded the threshold."
-Content = tuple[bytes | None, bytes | None]
-_NOTHING: Content = None, None
 
 
 class NoDeadLetterTopicError(GroupcoordError):
@@ -80,17 +77,25 @@ class DeadLetters:
         data: what topics hold.
         nodes: what this node knows of the others; None: there are none.
         look: looks at what the controller has changed.
+        start_job: does a job, or has it done by somebody else, and then says that it is done.
 
     Attributes:
         pauses: before something is tried again.
     """
 
-    def __init__(self, data: TopicData, nodes: Nodes | None = None, look: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        data: TopicData,
+        nodes: Nodes | None = None,
+        look: Callable[[], None] | None = None,
+        start_job: Callable[[Job], None] = do_in_place,
+    ) -> None:
         self.pauses = Pauses(data.clock.now_ms)
         self._data = data
         self._nodes = nodes
         self._neighbours = None if nodes is None else nodes.neighbours
         self._look = look or (lambda: None)
+        self._start_job = start_job
         self._lines = RateLimitedLogger(logger)
 
     def send(
@@ -112,25 +117,38 @@ class DeadLetters:
             settings: where they go, and with what.
             done: is called when there is nothing left to do, now or later.
         """
-        letters = _letters(group_id, topic, index, runs, log if settings.copies_dead_letters else None)
-        self._go_on(self._send(group_id, settings.dead_letter_topic, index, letters, done))
+        from groupcoord.broker.share.letters import Origin
+
+        origin, log_read = Origin(topic.name, index, group_id), log if settings.copies_dead_letters else None
+        self._go_on(self._send(origin, runs, log_read, settings.dead_letter_topic, done))
 
     def _go_on(self, work: Work[None]) -> None:
         for awaited in work:
+            if isinstance(awaited, Job):
+                self._start_job(awaited)
             if awaited is not None and not awaited.is_done:
                 awaited.on_done = partial(self._go_on, work)
                 return
 
     def _send(
-        self, group_id: str, name: str, index: int, letters: Iterator[Letter], done: Callable[[], None]
+        self, origin: Origin, runs: Sequence[Run], log: PartitionLog | None, name: str, done: Callable[[], None]
     ) -> Work[None]:
+        from groupcoord.broker.share.letters import GivenUp, write_letters
+
         try:
             target = yield from self._try_again(partial(self._topic, name))
-            for records, count in _portions(letters):
-                portion = Letters(target.topic_id, index % target.partition_count, records, count)
-                yield from self._try_again(partial(self._hand_over, target, portion))
+            index = origin.partition % target.partition_count
+            bytes_max = self._data.settings_of(target).max_message_bytes
+            left, given_up = _given_up(runs), list[GivenUp]()
+            while given_up := [*given_up, *islice(left, LETTERS_AT_ONCE - len(given_up))]:
+                data = b"" if log is None else _read(log, given_up)
+                portions, count = yield from elsewhere(write_letters, origin, given_up, data, bytes_max)
+                for portion in portions:
+                    letters = Letters(target.topic_id, index, *portion)
+                    yield from self._try_again(partial(self._hand_over, target, letters))
+                del given_up[:count]
         except (NoDeadLetterTopicError, TopicError, TopicLogError, OSError) as error:
-            message = "records that share group %r has given up go nowhere: %s"
+            message, group_id = "records that share group %r has given up go nowhere: %s", origin.group_id
             self._lines.log(logging.ERROR, "dead letters", self._data.clock.now_ms() / 1_000, message, group_id, error)
         done()
 
@@ -251,74 +269,17 @@ class DeadLetters:
         self._lines.report(self._data.clock.now_ms() / 1_000)
 
 
-# ---------------------------------------------------------------- what is sent
+def _given_up(runs: Sequence[Run]) -> Iterator[GivenUp]:
+    from groupcoord.broker.share.letters import GivenUp
 
-Letter = tuple[Content, dict[str, str]]
-"""Key and value, and headers."""
-
-
-def _letters(
-    group_id: str, topic: Topic, index: int, runs: Sequence[Run], log: PartitionLog | None
-) -> Iterator[Letter]:
-    """Yield what goes to the topic; a log: with what is there."""
     for run in runs:
-        contents = repeat(_NOTHING) if log is None else _contents(log, run)
-        for offset, content in zip(range(run.first, run.last + 1), contents, strict=False):
-            yield (
-                content,
-                {
-                    "topic": topic.name,
-                    "partition": str(index),
-                    "offset": str(offset),
-                    "group": group_id,
-                    "delivery.count": str(run.state.count),
-                    "message": _REJECTED if run.state.is_rejected else _TOO_OFTEN,
-                },
-            )
+        for offset in range(run.first, run.last + 1):
+            yield GivenUp(offset, run.state.count, run.state.is_rejected)
 
 
-def _contents(log: PartitionLog, run: Run) -> Iterator[Content]:
-    """Yield key and value of each record, without end; what isn't there any more, or can't be read, has neither."""
-    from groupcoord.records.batches import InvalidBatchError, iter_batches
-
-    offset = expected = run.first
-    while offset <= run.last and not log.is_closed:
-        before = offset = max(offset, log.start_offset)
-        data = b"".join(log.read(offset, run.last + 1, READ_BYTES, takes_first=True).parts)
-        try:
-            for batch in iter_batches(data, check_crc=False):
-                offset = max(batch.next_offset, offset)
-                for at, _, key, value in batch.records():
-                    if expected <= at <= run.last:
-                        yield from repeat(_NOTHING, at - expected)
-                        yield key, value
-                        expected = at + 1
-        except InvalidBatchError:
-            pass  # if it only ends early it is read from its beginning next
-        if offset == before:
-            break
-    yield from repeat(_NOTHING)
-
-
-def _portions(letters: Iterator[Letter]) -> Iterator[tuple[bytes, int]]:
-    """Yield records, each behind its length, and how many they are."""
-    portion: list[bytes] = []
-    size_bytes = 0
-    for letter in letters:
-        portion.append(_encoded(len(portion), letter))
-        size_bytes += len(portion[-1])
-        if size_bytes >= PORTION_BYTES:
-            yield b"".join(portion), len(portion)
-            portion, size_bytes = [], 0
-    if portion:
-        yield b"".join(portion), len(portion)
-
-
-def _encoded(place: int, letter: Letter) -> bytes:
-    """Return a record, behind its length."""
-    from groupcoord.records.batches import sized, varint
-
-    (key, value), headers = letter
-    told = b"".join(sized(f"__dlq.errors.{name}".encode()) + sized(text.encode()) for name, text in headers.items())
-    body = b"\x00" + varint(0) + varint(place) + sized(key) + sized(value) + varint(len(headers)) + told
-    return varint(len(body)) + body
+def _read(log: PartitionLog, given_up: Sequence[GivenUp]) -> bytes:
+    """Return batches from the first of some records on; none of it may be there any more."""
+    if log.is_closed:
+        return b""
+    offset = max(given_up[0].offset, log.start_offset)
+    return b"".join(log.read(offset, given_up[-1].offset + 1, READ_BYTES, takes_first=True).parts)
