@@ -140,7 +140,7 @@ class Peer:
     def acknowledging(self, topic_id: UUID, *batches: tuple[int, int, list[int]], index: int = 0) -> dict[str, Any]:
         """Return the next acknowledgement of a partition."""
         named = [{"first_offset": a, "last_offset": z, "acknowledge_types": types} for a, z, types in batches]
-        partitions = [{"partition_index": 0, "acknowledgement_batches": named}]
+        partitions = [{"partition_index": index, "acknowledgement_batches": named}]
         self.epoch += 1
         return {
             "group_id": GROUP,
@@ -257,8 +257,9 @@ def given_up_at_length(target: Target, result: Result) -> None:
         for partition in answer["responses"][0]["partitions"]:
             for each in partition["acquired_records"]:
                 first, index = each["first_offset"], partition["partition_index"]
-                peer.ask(SHARE_ACKNOWLEDGE, peer.acknowledging(topic_id, (first, first, [REJECT]), index=index))
-                result.count("records given up", 1)
+                rejection = peer.acknowledging(topic_id, (first, first, [REJECT]), index=index)
+                (told,) = peer.ask(SHARE_ACKNOWLEDGE, rejection)["responses"][0]["partitions"]
+                result.count("records given up", int(not told["error_code"]))
     peer.close()
 
 
