@@ -271,9 +271,8 @@ class Broker:
         """Have the topic that the log store keeps."""
         topic = self.topics.get(OFFSETS_TOPIC)
         store_id = self.data.offsets_topic_id(topic, self.log_store)
-        if topic is None:
-            with self.topics.edit() as edit:
-                ensure_internal_topic(edit, OFFSETS_TOPIC, self.config, store_id)
+        with self.topics.edit() as edit:
+            ensure_internal_topic(edit, OFFSETS_TOPIC, self.config, store_id)
 
     def _answer_table(self) -> dict[type, Handler]:
         """Return who answers each request that doesn't go to the group coordinator as it is."""

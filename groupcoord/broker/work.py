@@ -9,6 +9,7 @@ driver without threads does it in place.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from groupcoord.errors import InvariantError
@@ -136,6 +137,21 @@ def do_whole(work: Work[T]) -> T:
             do_in_place(awaited)
         elif awaited is not None and not awaited.is_done:
             raise InvariantError("work that should be done in one go has to wait for an answer")
+
+
+def do_in_background(work: Work[None], start_job: Callable[[Job], None]) -> None:
+    """Do work until it has to wait, and go on when that comes, as often as need be: no connection waits for it.
+
+    Args:
+        work: what is to be done; it raises nothing.
+        start_job: does a job, or has it done by somebody else, and then says that it is done.
+    """
+    for awaited in work:
+        if isinstance(awaited, Job):
+            start_job(awaited)
+        if awaited is not None and not awaited.is_done:
+            awaited.on_done = partial(do_in_background, work, start_job)
+            return
 
 
 def portions(entries: Sequence[E], size: int = PORTION) -> Sequence[Sequence[E]]:

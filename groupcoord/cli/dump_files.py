@@ -13,6 +13,7 @@ from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.records.range_checksums import ReadAt
 from groupcoord.records.salvage import Damage, SoundBatch, salvage_batches
 from groupcoord.storage.file_names import OTHER_FILES, PARTITION_FOLDER, SEGMENT_SUFFIX, SWAP_SUFFIX
+from groupcoord.storage.log_directory import found_in_some
 
 
 class PathError(ValueError):
@@ -47,16 +48,8 @@ def find_segments(paths: Iterable[Path], topic: str = OFFSETS_TOPIC) -> list[Seg
     Raises:
         PathError: a path does not exist, or there is no segment in it.
     """
-    found: list[Segment] = []
-    missing: list[_NoFolderError] = []
-    for path in paths:
-        try:
-            found += _segments_of(path, topic)
-        except _NoFolderError as error:
-            missing.append(error)
-    if missing and not found:
-        raise missing[0]
-    return found
+    found = found_in_some(lambda path: _segments_of(path, topic), paths, _NoFolderError)
+    return [segment for segments in found for segment in segments]
 
 
 def unread_files(segments: Iterable[Segment]) -> list[Path]:

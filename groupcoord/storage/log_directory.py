@@ -5,14 +5,18 @@ from __future__ import annotations
 import base64
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import TypeVar
 from uuid import UUID, uuid4
 
 from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.storage.file_names import SEGMENT_SUFFIX
 from groupcoord.storage.whole_files import replace_file
+
+PathT = TypeVar("PathT")
+FoundT = TypeVar("FoundT")
 
 PARTITION_METADATA_FILE = "partition.metadata"
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
@@ -36,6 +40,28 @@ def list_partitions(directory: Path) -> list[int]:
     """Return the numbers of the log partitions that have a folder, in order."""
     matches = (_PARTITION_FOLDER.fullmatch(name) for name in os.listdir(directory))
     return sorted(int(match[1]) for match in matches if match)
+
+
+def found_in_some(
+    look: Callable[[PathT], FoundT], paths: Iterable[PathT], nothing_there: type[Exception]
+) -> list[FoundT]:
+    """Return what is found in each of some directories, such as those of workers: some of several may have nothing.
+
+    Args:
+        look: returns what a directory has, or raises ``nothing_there``.
+        paths: the directories, and whatever else ``look`` takes.
+        nothing_there: says that a directory has nothing; it is raised, of the first one, if none has anything.
+    """
+    found: list[FoundT] = []
+    missing: list[Exception] = []
+    for path in paths:
+        try:
+            found.append(look(path))
+        except nothing_there as error:
+            missing.append(error)
+    if missing and not found:
+        raise missing[0]
+    return found
 
 
 def segment_path(folder: Path, base_offset: int) -> Path:

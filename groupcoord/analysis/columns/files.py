@@ -20,6 +20,7 @@ from groupcoord.analysis.columns.folders import Folders, SegmentFile, each, name
 from groupcoord.analysis.columns.ranges import ByteRange
 from groupcoord.records.range_checksums import ReadAt
 from groupcoord.storage.file_names import OFFSETS_FOLDER, OTHER_FILES, PARTITION_FOLDER, SEGMENT_SUFFIX
+from groupcoord.storage.log_directory import found_in_some
 
 SPLIT_BYTES = 67_108_864
 """How much of a log one task reads, about."""
@@ -72,15 +73,7 @@ def find_segments(
     if not given:
         raise InputError("no path is given")
     looking = _Looking(Folders() if folders is None else folders, may_be_empty)
-    found: list[FileSet] = []
-    missing: list[_NoFolderError] = []
-    for path in given:
-        try:
-            found.append(looking.find(path, storage_options or {}))
-        except _NoFolderError as error:
-            missing.append(error)
-    if missing and not found:
-        raise missing[0]
+    found = found_in_some(lambda path: looking.find(path, storage_options or {}), given, _NoFolderError)
     if partitions:
         found = [
             files._replace(segments=[one for one in files.segments if one.partition in partitions]) for files in found

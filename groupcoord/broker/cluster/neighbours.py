@@ -143,6 +143,15 @@ def answer_neighbour(broker: RequestHandler, question: Question, take: TakeAnswe
         connection.answer(None)
 
 
+def ask_and_wait(neighbours: Neighbours, node_id: int, question: Question) -> Work[Any]:
+    """Ask another node; return its answer, or None: it is gone, and may have done it or not."""
+    answer = Answer()
+    neighbours.ask(node_id, question, answer.answer)
+    if not answer.is_done:
+        yield answer
+    return answer.response
+
+
 class SharedFile(Protocol):
     """What all nodes must know of one kind."""
 
@@ -221,13 +230,10 @@ class Following:
         """Have the controller answer; its answer goes to the client when this node knows, too."""
 
         def leave(connection: Connection, request: Any) -> Work[WireResponse | None]:
-            answer = Answer()
             asker = Asker(neighbours.node_id, connection.principal, connection.client_host, is_client=True)
-            neighbours.ask(neighbours.controller_id, Question(request, asker), answer.answer)
-            if not answer.is_done:
-                yield answer
+            response: WireResponse | None
+            response = yield from ask_and_wait(neighbours, neighbours.controller_id, Question(request, asker))
             follow()
-            response: WireResponse | None = answer.response
             if response is None:
                 connection.refuse(f"node {neighbours.controller_id}, the controller, is gone")
             return response

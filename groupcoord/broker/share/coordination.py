@@ -93,10 +93,8 @@ class ShareCoordination:
 
         if not self.is_possible:
             return
-        topic = self._topics.get(SHARE_STATE_TOPIC)
-        if topic is None:
-            with self._topics.edit() as edit:
-                topic = ensure_internal_topic(edit, SHARE_STATE_TOPIC, self.config)
+        with self._topics.edit() as edit:
+            topic = ensure_internal_topic(edit, SHARE_STATE_TOPIC, self.config)
         store = TopicLogStore(self._log, self._has_log, self._settings, decode_share_state)
         self._coordinator = ShareCoordinator(
             config=self.config,

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from groupcoord.broker.answering import answers
-from groupcoord.broker.cluster.neighbours import AskedConnection, Asker, Question
+from groupcoord.broker.cluster.neighbours import AskedConnection, Asker, Question, ask_and_wait
 from groupcoord.broker.cluster.nodes import Nodes
 from groupcoord.broker.configs.definitions import ALLOWS_DEAD_LETTERS
 from groupcoord.broker.rate_limited_logger import RateLimitedLogger
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.share.pauses import TRIES_MAX, Pauses
 from groupcoord.broker.topics.registry import Topic, TopicError
-from groupcoord.broker.work import Answer, Awaited, Job, Work, do_in_place, elsewhere
+from groupcoord.broker.work import Awaited, Job, Work, do_in_background, do_in_place, elsewhere
 from groupcoord.config.group_settings import ShareGroupSettings
 from groupcoord.core.share_partition.in_flight import Run
 from groupcoord.errors import ErrorCode, GroupcoordError
@@ -120,15 +120,7 @@ class DeadLetters:
         from groupcoord.broker.share.letters import Origin
 
         origin, log_read = Origin(topic.name, index, group_id), log if settings.copies_dead_letters else None
-        self._go_on(self._send(origin, runs, log_read, settings.dead_letter_topic, done))
-
-    def _go_on(self, work: Work[None]) -> None:
-        for awaited in work:
-            if isinstance(awaited, Job):
-                self._start_job(awaited)
-            if awaited is not None and not awaited.is_done:
-                awaited.on_done = partial(self._go_on, work)
-                return
+        do_in_background(self._send(origin, runs, log_read, settings.dead_letter_topic, done), self._start_job)
 
     def _send(
         self, origin: Origin, runs: Sequence[Run], log: PartitionLog | None, name: str, done: Callable[[], None]
@@ -189,17 +181,15 @@ class DeadLetters:
 
     def _hand_over(self, topic: Topic, letters: Letters) -> Work[None]:
         """Have records appended by who leads the partition."""
-        neighbours = self._neighbours
-        if self._nodes is None or neighbours is None:
-            self._append(letters)
-            return
-        node_id = self._nodes.leadership.leader(topic, letters.partition_index).node_id
-        if node_id == neighbours.node_id:
-            self._append(letters)
-            return
-        error_code, reason = yield from self._ask(node_id, letters)
-        if error_code is not ErrorCode.NONE:
-            raise TopicLogError(error_code, reason)
+        nodes, neighbours = self._nodes, self._neighbours
+        if nodes is not None and neighbours is not None:
+            node_id = nodes.leadership.leader(topic, letters.partition_index).node_id
+            if node_id != neighbours.node_id:
+                error_code, reason = yield from self._ask(node_id, letters)
+                if error_code is not ErrorCode.NONE:
+                    raise TopicLogError(error_code, reason)
+                return
+        self._append(letters)
 
     @answers(Letters)
     def take(self, connection: AskedConnection, letters: Letters) -> WireResponse | None:
@@ -242,14 +232,12 @@ class DeadLetters:
         Raises:
             TopicLogError: it is gone; it may have done it.
         """
-        assert self._neighbours is not None
-        answer = Answer()
-        self._neighbours.ask(node_id, Question(request, Asker(self._neighbours.node_id)), answer.answer)
-        if not answer.is_done:
-            yield answer
-        if answer.response is None:
+        neighbours = self._neighbours
+        assert neighbours is not None
+        response = yield from ask_and_wait(neighbours, node_id, Question(request, Asker(neighbours.node_id)))
+        if response is None:
             raise TopicLogError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {node_id} is gone")
-        return answer.response
+        return response
 
     def _try_again(self, attempt: Callable[[], Work[T]]) -> Work[T]:
         """Return what an attempt comes to, the last one of several if the others fail by what passes."""
