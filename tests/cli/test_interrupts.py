@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from groupcoord import cli
-from groupcoord.cli.demo_processes import wait_until
+from tests.processes import wait_until
 
 from .interrupted import DEADLINE_S, children, interrupted, is_gone, on_a_terminal
 from .test_dump import COMMIT, batch

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from groupcoord.cli.demo_processes import ServerProcess
 from tests.clients.fleet import serving
+from tests.processes import ServerProcess
 
 HERE = Path(__file__).parent
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from groupcoord.cli.demo_member import Options
-from groupcoord.cli.demo_processes import (
-    DemoError,
+from tests.clients.member_process import Options
+from tests.processes import (
     MemberProcess,
+    ProcessError,
     ServerProcess,
     acknowledged,
     describe_group,
@@ -95,7 +95,7 @@ def wait_for_all(groups: list[Group], condition: Callable[[Group], bool], expect
     """Wait until a condition holds for all groups at the same time; return the seconds it took."""
     try:
         return wait_until(lambda: all(condition(group) for group in groups), DEADLINE_S, expected)
-    except DemoError as error:
+    except ProcessError as error:
         failed = "\n".join(group.describe() for group in groups if not condition(group))
         raise AssertionError(f"{error}\n{failed}") from error
 

@@ -22,11 +22,11 @@ from typing import Any
 
 from attrs import asdict, frozen
 
-from groupcoord.cli.demo_processes import ServerProcess
 from groupcoord.conformance.client import Client
 from groupcoord.conformance.sockets import SocketServer
 from tests.clients.beside import PROGRAMS
 from tests.ports import free_port
+from tests.processes import ServerProcess
 from tests.storage.real_broker import ask, format_directory, java
 from tests.storage.real_broker import running as running_broker
 

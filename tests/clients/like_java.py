@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from attrs import frozen
 
-from groupcoord.cli.demo_processes import ServerProcess
 from groupcoord.member import Closed, CommitCompleted, CommitFailure, Failed, MemberConfig, TopicPartition
 from tests.clients.beside import PROGRAMS, ROOT
 from tests.clients.refusing_proxy import RefusingProxy
+from tests.processes import ServerProcess
 from tests.storage.real_broker import LIBS
 
 TOPIC = "orders"

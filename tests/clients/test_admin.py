@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from groupcoord.cli.demo_member import Options
-from groupcoord.cli.demo_processes import MemberProcess, ServerProcess, committed_offsets, wait_until
 from tests.clients.consumers import OPEN
 from tests.clients.fleet import DEADLINE_S, PARTITION_COUNT, TOPIC
+from tests.clients.member_process import Options
+from tests.processes import MemberProcess, ServerProcess, committed_offsets, wait_until
 
 pytestmark = pytest.mark.usefixtures("client_libraries")
 

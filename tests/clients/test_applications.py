@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from groupcoord.cli.demo_processes import wait_until
 from groupcoord.testing import ServerThread
 from tests.clients.applications import APPLICATIONS, LONGEST_S, START_S, consume, fetched, running
 from tests.ports import free_port
+from tests.processes import wait_until
 
 WORDS = [f"word-{number}" for number in range(20)]
 

@@ -10,7 +10,6 @@ from uuid import UUID, uuid4
 import pytest
 
 from groupcoord.broker.topics.registry import TopicRegistry
-from groupcoord.cli.demo_processes import ServerProcess, committed_offsets
 from groupcoord.conformance.client import Client
 from groupcoord.conformance.sockets import SocketServer
 from tests.clients.beside import Consumer
@@ -26,6 +25,7 @@ from tests.clients.test_live_consumer_groups import (
     wait_for,
 )
 from tests.ports import free_port
+from tests.processes import ServerProcess, committed_offsets
 from tests.storage.real_broker import ask, format_directory, java, needs_kafka, running, wait_for_groups
 
 GROUP, LOG_PARTITIONS = "live", 3

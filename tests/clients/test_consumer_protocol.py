@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from groupcoord.cli.demo_processes import ServerProcess
 from tests.clients.fleet import DEADLINE_S
+from tests.processes import ServerProcess
 
 TOPIC, PARTITION_COUNT = "orders", 6
 SETTINGS = {

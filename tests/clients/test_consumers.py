@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from groupcoord.cli.demo_processes import HOST, ServerProcess
 from tests.clients.consumers import OPEN
 from tests.clients.counting_proxy import FETCH, LIST_OFFSETS, CountingProxy
 from tests.clients.fleet import DEADLINE_S, PARTITION_COUNT, SETTINGS, TOPIC
+from tests.processes import HOST, ServerProcess
 
 FETCH_WAIT_S = 0.5  # the default of all three
 WAITS = 3

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from groupcoord.cli.demo_processes import acknowledged, committed_offsets, describe_group
 from tests.clients.fleet import (
     SESSION_TIMEOUT_MS,
     TOPIC,
@@ -19,6 +18,7 @@ from tests.clients.fleet import (
     serving,
     wait_for_all,
 )
+from tests.processes import acknowledged, committed_offsets, describe_group
 
 SLACK_S = 5.0
 ROUNDS = 5

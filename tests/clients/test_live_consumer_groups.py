@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from groupcoord.cli.demo_processes import DemoError, ServerProcess, committed_offsets, wait_until
 from groupcoord.conformance.client import Client
 from groupcoord.conformance.sockets import SocketServer
 from tests.clients.beside import Consumer, franz, running
+from tests.processes import ProcessError, ServerProcess, committed_offsets, wait_until
 from tests.storage.real_broker import HAS_KAFKA, ask
 
 TOPIC, PARTITION_COUNT = "orders", 6
@@ -76,7 +76,7 @@ def wait_for(condition: Callable[[], bool], expected: str, consumers: list[Consu
     """Wait until a condition holds, and return the seconds; else fail with what the consumers have told."""
     try:
         return wait_until(condition, DEADLINE_S, expected)
-    except DemoError as error:
+    except ProcessError as error:
         raise AssertionError("\n\n".join([str(error), *map(str, consumers)])) from error
 
 

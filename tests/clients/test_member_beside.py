@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from groupcoord.cli.demo_processes import DemoError, ServerProcess, committed_offsets, wait_until
 from tests.clients.beside import CONSUMER, Consumer, running
 from tests.clients.fleet import PARTITION_COUNT, TOPIC
 from tests.ports import free_port
+from tests.processes import ProcessError, ServerProcess, committed_offsets, wait_until
 from tests.storage.real_broker import HAS_KAFKA, format_directory, java
 
 DEADLINE_S = 40.0
@@ -32,7 +32,7 @@ def wait_for(condition: Callable[[], bool], expected: str, *consumers: Consumer)
     """Wait until a condition holds; else fail with what the consumers have told."""
     try:
         wait_until(condition, DEADLINE_S, expected)
-    except DemoError as error:
+    except ProcessError as error:
         raise AssertionError("\n\n".join([str(error), *map(str, consumers)])) from error
 
 

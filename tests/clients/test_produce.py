@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from groupcoord.cli.demo_processes import ServerProcess
 from tests.clients.fleet import TOPIC
+from tests.processes import ServerProcess
 
 pytestmark = pytest.mark.usefixtures("client_libraries")
 

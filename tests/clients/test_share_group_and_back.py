@@ -11,12 +11,12 @@ from uuid import UUID
 import pytest
 
 from groupcoord.broker.topics.registry import TopicRegistry
-from groupcoord.cli.demo_processes import ServerProcess
 from groupcoord.conformance.client import Client
 from groupcoord.conformance.sockets import SocketServer
 from groupcoord.core.topic_names import SHARE_STATE_TOPIC
 from groupcoord.records.batches import encode_batch
 from tests.ports import free_port
+from tests.processes import ServerProcess
 from tests.storage.real_broker import ANSWER_MS, ask, format_directory, java, needs_kafka, running, wait_for_groups
 
 GROUP, TOPIC, RECORDS, LOG_PARTITIONS = "workers", "jobs", 10, 3

@@ -20,11 +20,11 @@ from typing import Any
 
 import pytest
 
-from groupcoord.cli.demo_processes import wait_until
 from tests.clients.test_applications import APPLICATIONS, LONGEST_S, START_S, jars, running
 from tests.host.serving import serve
 from tests.host.workers import Workers, serve_by_workers
 from tests.ports import free_port
+from tests.processes import wait_until
 from tests.wire.kio_client import read_response, request_frame
 
 __all__ = ["jars"]

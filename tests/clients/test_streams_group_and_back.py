@@ -10,10 +10,10 @@ from uuid import UUID, uuid4
 import pytest
 
 from groupcoord.broker.topics.registry import TopicRegistry
-from groupcoord.cli.demo_processes import ServerProcess, wait_until
 from groupcoord.conformance.client import Client
 from groupcoord.conformance.sockets import SocketServer
 from tests.ports import free_port
+from tests.processes import ServerProcess, wait_until
 from tests.storage.real_broker import ask, format_directory, java, needs_kafka, running, wait_for_groups
 
 GROUP, LOG_PARTITIONS, PARTITION_COUNT, SETTLED_S = "application", 3, 6, 60.0

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from groupcoord.cli.demo_processes import ServerProcess, wait_until
 from tests.clients.fleet import DEADLINE_S, TOPIC, open_server
+from tests.processes import ServerProcess, wait_until
 
 pytestmark = pytest.mark.usefixtures("client_libraries")
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from groupcoord.cli.demo_processes import ServerProcess, wait_until
 from groupcoord.conformance.client import Client
 from groupcoord.conformance.sockets import SocketServer
 from groupcoord.records.batches import encode_batch, iter_batches
+from tests.processes import ServerProcess, wait_until
 from tests.storage.real_broker import ask
 
 TOPIC, KEYS = "compacted", 5

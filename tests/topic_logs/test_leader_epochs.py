@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from groupcoord.cli.demo_processes import ServerProcess
 from groupcoord.conformance.client import Client
 from groupcoord.conformance.sockets import SocketServer
 from groupcoord.storage.leader_epochs import LeaderEpochs
 from groupcoord.storage.log_settings import DEFAULT_SETTINGS
 from groupcoord.testing.server import ServerThread
+from tests.processes import ServerProcess
 from tests.tables import as_one_test
 from tests.topic_logs.batches import NOW_MS, produced
 from tests.topic_logs.batches import TOPIC as TOPIC_OF_DISK

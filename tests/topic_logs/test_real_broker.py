@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from groupcoord.cli.demo_processes import ServerProcess
 from groupcoord.conformance.client import Client
 from groupcoord.conformance.sockets import SocketServer
 from tests.ports import free_port
+from tests.processes import ServerProcess
 from tests.storage.real_broker import START_S, ask, connected, format_directory, java, needs_kafka, started
 
 TOPIC, PARTITION_COUNT, LOG_PARTITIONS = "orders", 2, 3

@@ -1,4 +1,4 @@
-"""The processes of a demonstration: a server and members that are real clients, and what the server says of a group."""
+"""Processes for tests: ``groupcoord serve`` and members that are real clients; queries for what the server holds."""
 
 from __future__ import annotations
 
@@ -18,13 +18,11 @@ from typing import IO, Any
 
 from attrs import frozen
 
-from groupcoord.cli import demo_member
-from groupcoord.cli.interrupts import BeforeTheEnd
 from groupcoord.conformance.client import Client, NoResponseError
 from groupcoord.conformance.entities import ResponseError
 from groupcoord.conformance.sockets import SocketServer
 from groupcoord.conformance.targets import ConnectionClosedError
-from groupcoord.errors import GroupcoordError
+from tests.clients import member_process
 
 HOST = "127.0.0.1"
 POLL_S = 0.02
@@ -42,8 +40,8 @@ main()
 """The groupcoord command, that ends when its standard input does: it must not outlive a parent that was killed."""
 
 
-class DemoError(GroupcoordError):
-    """Something did not happen as it should have; the message is for the user."""
+class ProcessError(Exception):
+    """A process ended or did not answer in time."""
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float, expected: str) -> float:
@@ -58,12 +56,12 @@ def wait_until(condition: Callable[[], bool], timeout_s: float, expected: str) -
         How many seconds it took.
 
     Raises:
-        DemoError: it did not come to hold in time.
+        ProcessError: it did not come to hold in time.
     """
     begin = time.monotonic()
     while not condition():
         if time.monotonic() - begin > timeout_s:
-            raise DemoError(f"{expected}: not within {timeout_s:g} s")
+            raise ProcessError(f"{expected}: not within {timeout_s:g} s")
         time.sleep(POLL_S)
     return time.monotonic() - begin
 
@@ -86,8 +84,6 @@ class Child:
             errors="replace",
             start_new_session=True,
         )
-        self._known = contextlib.ExitStack()
-        self._known.enter_context(BeforeTheEnd(self._kill_now))
         outputs = ((self._process.stdout, self.hear), (self._process.stderr, self.last_words.append))
         self._readers = [threading.Thread(target=self._read, args=output, daemon=True) for output in outputs]
         for reader in self._readers:
@@ -126,7 +122,7 @@ class Child:
             self._process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise DemoError(f"{self.name} did not end within {STOP_TIMEOUT_S:g} s") from None
+            raise ProcessError(f"{self.name} did not end within {STOP_TIMEOUT_S:g} s") from None
         self._reap()
         return self._process.returncode
 
@@ -137,22 +133,14 @@ class Child:
             self._process.stdin.close()
 
     def check_alive(self) -> None:
-        """Raise DemoError with its last words if it has ended."""
+        """Raise ProcessError with its last words if it has ended."""
         if not self.is_alive:
             self._reap()
             words = "\n".join(self.last_words) or "it said nothing"
-            raise DemoError(f"{self.name} ended with status {self._process.returncode}:\n{words}")
-
-    def _kill_now(self) -> None:
-        """End it, whatever this process is at: the pipes, which may be in use, are left alone."""
-        self._process.kill()
-        # Without a limit, this waits for ever in the handler of a signal that has interrupted a look at the process.
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(STOP_TIMEOUT_S)
+            raise ProcessError(f"{self.name} ended with status {self._process.returncode}:\n{words}")
 
     def _reap(self) -> None:
         self._process.wait()
-        self._known.close()
         for reader in self._readers:
             reader.join()
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
@@ -176,7 +164,7 @@ class ServerProcess(Child):
         words: further words of the command line.
 
     Raises:
-        DemoError: it does not come up.
+        ProcessError: it does not come up.
     """
 
     def __init__(
@@ -224,7 +212,7 @@ class ServerProcess(Child):
 
 
 class MemberProcess(Child):
-    """A member of a group: :mod:`groupcoord.cli.demo_member` as a process of its own.
+    """A member of a group: :mod:`tests.clients.member_process` as a process of its own.
 
     Attributes:
         options: what it was told to do.
@@ -236,7 +224,7 @@ class MemberProcess(Child):
         has_left: whether it has left the group.
     """
 
-    def __init__(self, options: demo_member.Options) -> None:
+    def __init__(self, options: member_process.Options) -> None:
         self.options = options
         self.started_at: dict[int, int] = {}
         self.acknowledged: dict[int, int] = {}
@@ -245,7 +233,7 @@ class MemberProcess(Child):
         self.is_paused = False
         self.has_left = False
         super().__init__(
-            options.client_id, [sys.executable, "-P", str(Path(demo_member.__file__)), json.dumps(asdict(options))]
+            options.client_id, [sys.executable, "-P", str(Path(member_process.__file__)), json.dumps(asdict(options))]
         )
 
     @property
@@ -296,7 +284,7 @@ def own_each_once(members: Iterable[MemberProcess], partition_count: int) -> boo
     """Tell whether the members own all partitions, each exactly one, and every member has some.
 
     Raises:
-        DemoError: one of them has ended.
+        ProcessError: one of them has ended.
     """
     owned: list[int] = []
     for member in members:
@@ -329,7 +317,7 @@ def describe_group(port: int, group_id: str) -> GroupDescription:
     """Ask the server about a group (DescribeGroups).
 
     Raises:
-        DemoError: it does not answer.
+        ProcessError: it does not answer.
     """
     (group,) = _ask(port, "DescribeGroups", 5, {"groups": [group_id], "include_authorized_operations": False})["groups"]
     client_ids = tuple(sorted(member["client_id"] for member in group["members"]))
@@ -341,7 +329,7 @@ def committed_offsets(port: int, group_id: str, topic: str) -> dict[int, int]:
     """Ask the server for the offsets that a group has committed on a topic (OffsetFetch).
 
     Raises:
-        DemoError: it does not answer.
+        ProcessError: it does not answer.
     """
     for named in _ask(port, "OffsetFetch", 5, {"group_id": group_id, "topics": None})["topics"]:
         if named["name"] == topic:
@@ -351,11 +339,11 @@ def committed_offsets(port: int, group_id: str, topic: str) -> dict[int, int]:
 
 def _ask(port: int, api: str, version: int, body: dict[str, Any]) -> Any:
     try:
-        client = Client(SocketServer(HOST, port), "groupcoord demo")
+        client = Client(SocketServer(HOST, port), "groupcoord tests")
         try:
             client.send(api, version, body)
             return client.receive(ANSWER_TIMEOUT_MS)
         finally:
             client.close()
     except (ConnectionClosedError, NoResponseError, ResponseError) as error:
-        raise DemoError(f"the server does not answer {api}: {error}") from error
+        raise ProcessError(f"the server does not answer {api}: {error}") from error
