@@ -127,7 +127,7 @@ class Child:
             self.take(line)
 
 
-class Server(Child):
+class DemoServer(Child):
     """``groupcoord serve``; its port is known once it listens."""
 
     def __init__(self, directory: Path, port: int) -> None:
@@ -229,7 +229,7 @@ class Story:
         self._console = Console(highlight=False)
         self._reading_s = READING_S if self._console.is_terminal and not is_quick else 0.0
         self._chapter = self._produced = 0
-        self._server: Server | None = None
+        self._server: DemoServer | None = None
         self._consumers: list[Consumer] = []
         self._working: list[Consumer] = []
 
@@ -330,7 +330,7 @@ class Story:
         self._confirm("The group is empty; its offsets stay.")
 
     @property
-    def _running(self) -> Server:
+    def _running(self) -> DemoServer:
         assert self._server is not None
         return self._server
 
@@ -342,8 +342,8 @@ class Story:
         self._console.print(Text.assemble(("   ✓ ", "bold green"), claim), soft_wrap=True)
         time.sleep(self._reading_s)
 
-    def _open_server(self, port: int) -> Server:
-        self._server = server = Server(self._directory, port)
+    def _open_server(self, port: int) -> DemoServer:
+        self._server = server = DemoServer(self._directory, port)
 
         def is_ready() -> bool:
             server.check_alive()

@@ -1,4 +1,4 @@
-"""How the source is written: short files and functions, everything public documented, nothing left for later."""
+"""Style of the source: lengths, docstrings of the public API, no notes of open work, the top of the checkout."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 
@@ -16,7 +17,7 @@ import groupcoord
 
 from .sources import ROOT, Source, check_sources, package_sources, sources
 
-FILE_LINES_MAX = 600
+FILE_LINES_MAX = 800
 FUNCTION_LINES_MAX = 70
 LINE_LENGTH_MAX = 120
 LEFT_FOR_LATER = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b")
@@ -57,7 +58,7 @@ def lengths_exceeded(source: Source) -> Iterator[str]:
 
 
 def test_files_functions_and_lines_are_short() -> None:
-    """600 lines a file, 70 a function, 120 characters a line."""
+    """800 lines a file, 70 a function, 120 characters a line."""
     check_sources(sources(), lengths_exceeded)
 
 
@@ -73,40 +74,68 @@ def test_nothing_is_left_for_later() -> None:
     check_sources(sources(), notes_for_later)
 
 
-def is_explained_elsewhere(child: ast.stmt, parent: ast.Module | ast.ClassDef) -> bool:
-    """Tell whether a setter (its getter has the docstring), an overload, or a property listed as an attribute."""
+@cache
+def documented_names() -> frozenset[str]:
+    """Return every identifier in the code of docs/reference.md, which lists the public API."""
+    text = (ROOT / "docs" / "reference.md").read_text("utf-8")
+    code = re.findall(r"^```.*?^```|`[^`\n]+`", text, re.MULTILINE | re.DOTALL)
+    return frozenset(name for span in code for name in re.findall(r"[A-Za-z]\w*", span))
+
+
+@cache
+def methods_by_class() -> dict[str, set[str]]:
+    """Return the names of the methods that classes of the package define, by the name of the class."""
+    methods: dict[str, set[str]] = {}
+    for source in package_sources():
+        for node in source.nodes:
+            if isinstance(node, ast.ClassDef):
+                defined = (
+                    child.name for child in node.body if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+                )
+                methods.setdefault(node.name, set()).update(defined)
+    return methods
+
+
+def needs_no_docstring(child: ast.stmt, parent: ast.Module | ast.ClassDef) -> bool:
+    """Return whether it is an overload, a setter, a property listed under ``Attributes:``, or an override."""
     decorators = getattr(child, "decorator_list", [])
-    if any(isinstance(decorator, ast.Name) and decorator.id == "overload" for decorator in decorators):
+    if any(isinstance(decorator, ast.Name) and decorator.id in ("overload", "override") for decorator in decorators):
         return True
     if any(isinstance(decorator, ast.Attribute) and decorator.attr == "setter" for decorator in decorators):
         return True
+    name = getattr(child, "name", "")
+    for base in parent.bases if isinstance(parent, ast.ClassDef) else ():
+        named = base.value if isinstance(base, ast.Subscript) else base
+        if isinstance(named, ast.Name) and name in methods_by_class().get(named.id, ()):
+            return True
     is_property = any(isinstance(decorator, ast.Name) and decorator.id == "property" for decorator in decorators)
     _, _, attributes = (ast.get_docstring(parent) or "").partition("Attributes:")
-    return is_property and re.search(rf"^\s+{getattr(child, 'name', '')}:", attributes, re.MULTILINE) is not None
+    return is_property and re.search(rf"^\s+{name}:", attributes, re.MULTILINE) is not None
 
 
 def public_without_docstring(node: ast.Module | ast.ClassDef, prefix: str = "") -> Iterator[str]:
-    """Yield the public classes, functions and methods below ``node`` that say nothing about themselves."""
+    """Yield public classes below ``node``, and functions and methods of the documented API, that have no docstring."""
     for child in node.body:
-        if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            if child.name.startswith("_") or is_explained_elsewhere(child, node):
-                continue
-            if ast.get_docstring(child) is None:
-                yield f"{prefix}{child.name} (line {child.lineno})"
-            if isinstance(child, ast.ClassDef):
-                yield from public_without_docstring(child, f"{child.name}.")
+        if not isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) or child.name.startswith("_"):
+            continue
+        owner = node.name if isinstance(node, ast.ClassDef) else child.name
+        is_required = isinstance(child, ast.ClassDef) or owner in documented_names()
+        if is_required and ast.get_docstring(child) is None and not needs_no_docstring(child, node):
+            yield f"{prefix}{child.name} (line {child.lineno})"
+        if isinstance(child, ast.ClassDef):
+            yield from public_without_docstring(child, f"{child.name}.")
 
 
-def silent_in_package(source: Source) -> Iterator[str]:
-    """Yield what of a module is public and says nothing about itself, the module included."""
+def undocumented(source: Source) -> Iterator[str]:
+    """Yield what has to have a docstring in a module and has none, the module included."""
     if source.text.strip() and ast.get_docstring(source.tree) is None:
         yield "the module"
     yield from public_without_docstring(source.tree)
 
 
-def test_everything_public_is_documented() -> None:
-    """Each module, and each public class, function and method, has a docstring."""
-    check_sources(package_sources(), silent_in_package)
+def test_docstrings_of_the_public_api() -> None:
+    """Modules and public classes have docstrings, and so has each function and method that docs/reference.md lists."""
+    check_sources(package_sources(), undocumented)
 
 
 def silent_tests(source: Source) -> Iterator[str]:
