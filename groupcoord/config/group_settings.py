@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from attrs import frozen
+
 from groupcoord.config.config import SERVED_PROTOCOLS, Config, RebalanceProtocol
+from groupcoord.config.settings import INT64_MAX
 
 _OF_ALL = ("session_timeout_ms", "heartbeat_interval_ms", "assignment_interval_ms")
 SHARE_SETTINGS_WITH_BOUNDS = (
@@ -88,6 +92,84 @@ SettingsOfConsumerGroup = Callable[[str], ConsumerGroupSettings]
 """Returns what holds for a consumer group, by its id. Called at each heartbeat: it should be quick."""
 
 
+_DURATION = re.compile(
+    r"(?P<sign>[+-]?)P(?:([+-]?[0-9]+)D)?(?:(T)(?:([+-]?[0-9]+)H)?(?:([+-]?[0-9]+)M)?"
+    r"(?:([+-]?[0-9]+)(?:[.,]([0-9]{0,9}))?S)?)?",
+    re.IGNORECASE | re.ASCII,
+)
+_INT64_DIGITS = 19
+
+
+def parse_duration_ms(text: str) -> int:
+    """Return the milliseconds, rounded down, of a duration as ``java.time.Duration.parse`` reads it (``P1DT2H3M4.5S``).
+
+    Raises:
+        ValueError: it is no duration, or a part or a sum of parts has more seconds than 64 bits hold.
+    """
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise ValueError(f"not a duration: {text!r}")
+    sign, days, time, hours, minutes, seconds, fraction = found.groups()
+    parts = days, hours, minutes, seconds
+    if parts == (None,) * 4 or (time == "T" and parts[1:] == (None,) * 3):
+        raise ValueError(f"a duration without parts: {text!r}")
+    nanos = int((fraction or "").ljust(9, "0"))
+    nanos = -nanos if seconds is not None and seconds.startswith("-") else nanos
+    total_s = 0
+    for part, unit_s in zip(reversed(parts), (1, 60, 3_600, 86_400), strict=True):
+        total_s = _int64(total_s + _int64(_int64(_whole(part or "0")) * unit_s))
+    total_ns = (total_s * 1_000_000_000 + nanos) * (-1 if sign == "-" else 1)
+    _int64(total_ns // 1_000_000_000)
+    return total_ns // 1_000_000
+
+
+def _whole(digits: str) -> int:
+    """Return the value of digits with or without a sign; those of large numbers are not all looked at."""
+    significant = digits.lstrip("+-").lstrip("0")
+    value = int(significant or "0") if len(significant) <= _INT64_DIGITS else INT64_MAX + 1
+    return -value if digits.startswith("-") else value
+
+
+def _int64(value: int) -> int:
+    if not -INT64_MAX - 1 <= value <= INT64_MAX:
+        raise ValueError("too long a duration")
+    return value
+
+
+@frozen
+class AutoOffsetReset:
+    """Where a share group without a start offset begins: a value of ``share.auto.offset.reset`` (KIP-932).
+
+    Attributes:
+        text: ``earliest``, ``latest`` or ``by_duration:PnDTnHnMn.nS``.
+        duration_ms: how long before now the group begins; None if not by duration.
+    """
+
+    text: str
+    duration_ms: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> AutoOffsetReset:
+        """Return the value that a text stands for, by the rules of Kafka's ``ShareGroupAutoOffsetResetStrategy``.
+
+        Raises:
+            ValueError: it stands for none.
+        """
+        if text in ("earliest", "latest"):
+            return cls(text)
+        strategy, colon, duration = text.partition(":")
+        if strategy != "by_duration" or not colon:
+            raise ValueError(f"not a strategy: {text!r}")
+        duration_ms = parse_duration_ms(duration)
+        if duration_ms < 0:
+            raise ValueError(f"a negative duration: {text!r}")
+        return cls(text, duration_ms)
+
+
+EARLIEST = AutoOffsetReset("earliest")
+LATEST = AutoOffsetReset("latest")
+
+
 class ShareGroupSettings(NamedTuple):
     """What holds for one share group (KIP-932).
 
@@ -96,7 +178,7 @@ class ShareGroupSettings(NamedTuple):
         delivery_count_limit: how often a record is delivered at most.
         record_lock_duration_ms: how long a member has a record to itself.
         partition_max_record_locks: so many records are looked at, from the first one on that isn't finished.
-        auto_offset_reset: where a group begins: ``earliest``, ``latest`` or ``by_duration:…``.
+        auto_offset_reset: where a group begins that has no start offset.
         isolation_level: ``read_committed`` or ``read_uncommitted``.
         renew_acknowledge_enable: whether members may renew their locks (KIP-1222).
         dead_letter_topic: where records go that are given up (KIP-1191); empty: nowhere.
@@ -109,7 +191,7 @@ class ShareGroupSettings(NamedTuple):
     delivery_count_limit: int
     record_lock_duration_ms: int
     partition_max_record_locks: int
-    auto_offset_reset: str = "latest"
+    auto_offset_reset: AutoOffsetReset = LATEST
     isolation_level: str = "read_uncommitted"
     renew_acknowledge_enable: bool = True
     dead_letter_topic: str = ""

@@ -31,7 +31,14 @@ class Kind(Protocol):
         """Write a value as text."""
 
 
-_WHOLE = re.compile(r"[+-]?[0-9]+")
+_WHOLE = re.compile(r"[+-]?\d+")
+_FRACTION = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?=[fFdD]?\Z)")
+_BLANKS = "".join(map(chr, range(ord(" ") + 1)))
+
+
+def trim(text: str) -> str:
+    """Return a text without the control characters and blanks around it, as Java's ``String.trim`` does."""
+    return text.strip(_BLANKS)
 
 
 @frozen
@@ -45,9 +52,13 @@ class Number:
 
     def parse(self, key: str, raw: Any) -> int | float:
         """See :class:`Kind`."""
-        text = raw.strip() if isinstance(raw, str) else raw
-        if isinstance(text, str) and not self.is_fraction and not _WHOLE.fullmatch(text):
-            raise self._mismatch(key, raw)
+        text = raw
+        if isinstance(raw, str):
+            # Java takes the digits of every script in whole numbers, and an f or d behind a fraction.
+            found = _FRACTION.match(trim(raw)) if self.is_fraction else _WHOLE.fullmatch(trim(raw))
+            if found is None:
+                raise self._mismatch(key, raw)
+            text = found.group()
         try:
             return float(text) if self.is_fraction else int(text)
         except (ValueError, TypeError):
@@ -91,8 +102,8 @@ class Flag:
 
     def parse(self, key: str, raw: Any) -> Any:
         """See :class:`Kind`."""
-        text = raw.strip().lower() if isinstance(raw, str) else raw
-        return text == "true" if text in ("true", "false") else raw
+        text = trim(raw).upper() if isinstance(raw, str) else raw
+        return text == "TRUE" if text in ("TRUE", "FALSE") else raw
 
     def check(self, key: str, value: object) -> None:
         """See :class:`Kind`."""
@@ -118,7 +129,7 @@ class Choice:
 
     def parse(self, key: str, raw: Any) -> Any:
         """See :class:`Kind`."""
-        text = raw.strip() if isinstance(raw, str) else raw
+        text = trim(raw) if isinstance(raw, str) else raw
         if isinstance(text, str) and self.ignores_case:
             text = text.lower()
         return next((choice for choice in self.choices if choice == text), raw)
@@ -151,7 +162,7 @@ class Names:
         """See :class:`Kind`."""
         if not isinstance(raw, str):
             return raw
-        listed = [name.strip() for name in raw.split(",")] if raw.strip() else []
+        listed = [trim(name) for name in raw.split(",")] if trim(raw) else []
         names = dict.fromkeys(self.aliases.get(name, name) for name in listed)
         known = {choice: choice for choice in self.choices or ()}
         return tuple(known.get(name, name) for name in names)

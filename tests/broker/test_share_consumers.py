@@ -230,6 +230,13 @@ def test_where_a_group_begins_by_time() -> None:
     assert ann.fetch() == [(2, 2, 1)]
 
 
+def test_a_group_begins_with_the_first_record_where_time_is_too_far_back() -> None:
+    """Kafka takes this duration, and so do we: there is no record from before it."""
+    world = SharingWorld({"share.auto.offset.reset": "by_duration:PT9223372036854775807S"})
+    world.produce(2)
+    assert world.client().fetch() == [(0, 1, 1)]
+
+
 def test_a_deleted_topic_takes_its_states_along(world: SharingWorld) -> None:
     """The share coordinator keeps nothing of a topic that is no more."""
     ann = world.client()

@@ -29,6 +29,9 @@ ALL_BROKERS = ""
 ADVERTISED_LISTENERS = "advertised.listeners"
 CLEANER_THREADS = "log.cleaner.threads"
 DEDUPE_BUFFER = "log.cleaner.dedupe.buffer.size"
+DEDUPE_BYTES_MIN = 1_048_576
+"""The least buffer of a cleaner thread."""
+RETENTION = "log.retention.ms"
 
 _INTERNAL = (
     "group_consumer_assignor_offload_enable",
@@ -107,7 +110,15 @@ def checked_broker_configs(own: Configs) -> Configs:
     fixed = [name for name in own if name not in DYNAMIC]
     if fixed:
         raise ConfigError(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
-    return checked_values(own, BROKER_DEFINITIONS, "broker")[0]
+    told, values = checked_values(own, BROKER_DEFINITIONS, "broker")
+    threads, buffer_bytes = (
+        values.get(name, BROKER_DEFINITIONS[name].default) for name in (CLEANER_THREADS, DEDUPE_BUFFER)
+    )
+    if buffer_bytes < threads * DEDUPE_BYTES_MIN:
+        raise ConfigError(f"{DEDUPE_BUFFER} must be at least 1MB per cleaner thread: {buffer_bytes} for {threads}")
+    if values.get(RETENTION) == 0:
+        raise ConfigError(f"{RETENTION} must be unlimited (-1) or greater than 0")
+    return told
 
 
 class BrokerConfigs(KeptConfigs):

@@ -11,7 +11,7 @@ from attrs import frozen
 from groupcoord.broker.configs.definitions import Configs, Definition, Definitions, FreeText, checked_values
 from groupcoord.broker.configs.kept import KeptConfigs
 from groupcoord.broker.json_file import DataFileError, JsonFile, Place
-from groupcoord.config.settings import INT32_MAX, Number
+from groupcoord.config.settings import INT32_MAX, Number, trim
 from groupcoord.errors import ConfigError
 from groupcoord.wire.config_messages import ConfigType
 
@@ -72,12 +72,12 @@ class Subscription:
         """Return what these settings say.
 
         Raises:
-            ConfigError: a pattern is none.
+            ConfigError: a pattern is none, or a name or a pattern is empty.
         """
         return cls(
-            tuple(_parts(configs.get(METRICS, ""))),
+            _parts(METRICS, configs),
             int(configs.get(INTERVAL_MS, USUAL_MS)),
-            tuple(dict(_pattern(part) for part in _parts(configs.get(MATCH, ""))).items()),
+            tuple(dict(_pattern(part) for part in _parts(MATCH, configs)).items()),
         )
 
     def is_for(self, client: dict[str, str]) -> bool:
@@ -85,12 +85,17 @@ class Subscription:
         return all(pattern.fullmatch(client.get(selector, "")) for selector, pattern in self.patterns)
 
 
-def _parts(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
+def _parts(key: str, configs: Configs) -> tuple[str, ...]:
+    text = trim(configs.get(key, ""))
+    parts = tuple(map(trim, text.split(","))) if text else ()
+    if not all(parts):
+        raise ConfigError(f"Configuration '{key}' values must not be empty.")
+    return parts
 
 
 def _pattern(part: str) -> tuple[str, Any]:
     selector, equals, expression = part.partition("=")
+    selector, expression = trim(selector), trim(expression)
     if not equals or selector not in SELECTORS or "=" in expression:
         raise ConfigError(f"Illegal client matching pattern: {part}")
     options = re2.Options()

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from attrs import field, fields_dict, frozen
 
 from groupcoord.config import Config, key_of, kind_of
-from groupcoord.config.settings import INT32_MAX, INT64_MAX, Choice, Flag, Kind, Number, Text
+from groupcoord.config.settings import INT32_MAX, INT64_MAX, Choice, Flag, Kind, Number, Text, trim
 from groupcoord.errors import ConfigError
 from groupcoord.wire.config_messages import ConfigSource, ConfigSynonym, ConfigType
 
@@ -31,7 +31,8 @@ class ReplicaList:
 
     def parse(self, key: str, raw: Any) -> Any:
         """See :class:`~groupcoord.config.settings.Kind`."""
-        return ",".join(part.strip() for part in raw.split(",")) if isinstance(raw, str) else raw
+        # Java's split leaves out what is empty at the end.
+        return ",".join(trim(part) for part in raw.split(",")).rstrip(",") if isinstance(raw, str) else raw
 
     def check(self, key: str, value: object) -> None:
         """See :class:`~groupcoord.config.settings.Kind`."""

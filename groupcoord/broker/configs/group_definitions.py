@@ -5,7 +5,7 @@ They apply to the groups of their kind.
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from attrs import fields_dict, frozen
@@ -13,48 +13,53 @@ from attrs import fields_dict, frozen
 from groupcoord.broker.configs.definitions import Configs, Definition, Definitions, FreeText, by_name, checked_values
 from groupcoord.config import Config, key_of, kind_of
 from groupcoord.config.group_settings import (
+    LATEST,
     SETTINGS_WITH_BOUNDS,
     SHARE_SETTINGS_WITH_BOUNDS,
+    AutoOffsetReset,
     ConsumerGroupSettings,
     ShareGroupSettings,
     StreamsGroupSettings,
     bounds_of,
 )
-from groupcoord.config.settings import INT32_MAX, Choice, Flag, Kind, Number
+from groupcoord.config.settings import INT32_MAX, Choice, Flag, Kind, Number, trim
 from groupcoord.errors import ConfigError
 from groupcoord.wire.config_messages import ConfigType
 
 
 @frozen
 class OffsetReset:
-    """Where a share group begins: ``earliest``, ``latest``, or a time ago (KIP-932): a kind of setting."""
+    """Where a share group begins that has no start offset: a kind of setting."""
 
-    _PATTERN = re.compile(
-        r"earliest|latest|by_duration:P(?=.)(?:\d+D)?(?:T(?=.)(?:\d+H)?(?:\d+M)?(?:\d+(?:\.\d{1,9})?S)?)?",
-        re.IGNORECASE,
-    )
     config_type: ConfigType = ConfigType.STRING
 
     def parse(self, key: str, raw: Any) -> Any:
         """See :class:`~groupcoord.config.settings.Kind`."""
-        return raw.strip() if isinstance(raw, str) else raw
+        try:
+            return AutoOffsetReset.parse(trim(raw)) if isinstance(raw, str) else raw
+        except ValueError:
+            raise ConfigError(
+                f"Invalid value `{raw}` for configuration {key}. The value must be either 'earliest', 'latest' or of "
+                "the format 'by_duration:<PnDTnHnMn.nS>'."
+            ) from None
 
     def check(self, key: str, value: object) -> None:
         """See :class:`~groupcoord.config.settings.Kind`."""
-        if not isinstance(value, str) or not self._PATTERN.fullmatch(value):
-            raise ConfigError(
-                f"Invalid value `{value}` for configuration {key}. The value must be either 'earliest', 'latest' or of "
-                "the format 'by_duration:<PnDTnHnMn.nS>'."
-            )
+        if not isinstance(value, AutoOffsetReset):
+            raise ConfigError(f"setting {key!r} must be text, not {value!r}")
 
-    def text(self, value: str) -> str:
+    def text(self, value: AutoOffsetReset) -> str:
         """See :class:`~groupcoord.config.settings.Kind`."""
-        return value
+        return value.text
 
 
 @frozen
 class FirstName(FreeText):
     """One name, by default the first of the broker's list: a kind of setting."""
+
+    def parse(self, key: str, raw: Any) -> Any:
+        """See :class:`~groupcoord.config.settings.Kind`."""
+        return trim(raw) if isinstance(raw, str) else raw
 
     def text(self, value: str | tuple[str, ...]) -> str:
         """See :class:`~groupcoord.config.settings.Kind`."""
@@ -105,7 +110,7 @@ _SHARE = (
     _plain("errors.deadletterqueue.copy.record.enable", Flag(), False),
     _plain("errors.deadletterqueue.topic.name", FreeText(), ""),
     _of_config("share_assignor_offload_enable", is_internal=True),
-    _plain("share.auto.offset.reset", OffsetReset(), "latest"),
+    _plain("share.auto.offset.reset", OffsetReset(), LATEST),
     _plain("share.isolation.level", Choice(("read_committed", "read_uncommitted")), "read_uncommitted"),
     _plain("share.renew.acknowledge.enable", Flag(), True),
     *(_of_config(f"share_{name}") for name in SHARE_SETTINGS_WITH_BOUNDS),
@@ -149,7 +154,7 @@ def checked_group_configs(own: Configs, config: Config) -> Configs:
         )
     if values.get("errors.deadletterqueue.topic.name", "").startswith("__"):
         raise ConfigError("errors.deadletterqueue.topic.name: DLQ topic name must not start with '__'")
-    tags = [tag.strip() for tag in own.get(_TAGS, "").split(",")]
+    tags = [trim(tag) for tag in own.get(_TAGS, "").split(",")]
     if len(set(tags)) < len(tags):
         raise ConfigError(f"{_TAGS} must not contain duplicate tag keys.")
     for kind in SETTINGS_WITH_BOUNDS:
@@ -159,15 +164,12 @@ def checked_group_configs(own: Configs, config: Config) -> Configs:
         )
         if heartbeat_ms >= session_ms:
             raise ConfigError(f"{session} must be greater than {heartbeat}")
+    for parse in (consumer_group_settings, share_group_settings, streams_group_settings):
+        parse(told, config)
     return told
 
 
-def consumer_group_settings(own: Configs, config: Config) -> ConsumerGroupSettings:
-    """Return what holds for a group with these settings of its own."""
-    names = {key_of(f"consumer_{name}"): name for name in ConsumerGroupSettings._fields}
-    return ConsumerGroupSettings.of(config, {names[key]: int(text) for key, text in own.items() if key in names})
-
-
+_CONSUMER_ATTRIBUTES = {key_of(f"consumer_{name}"): name for name in ConsumerGroupSettings._fields}
 _SHARE_ATTRIBUTES = {
     **{key_of(f"share_{name}"): name for name in SHARE_SETTINGS_WITH_BOUNDS},
     "share.auto.offset.reset": "auto_offset_reset",
@@ -176,23 +178,32 @@ _SHARE_ATTRIBUTES = {
     "errors.deadletterqueue.topic.name": "dead_letter_topic",
     "errors.deadletterqueue.copy.record.enable": "copies_dead_letters",
 }
+_STREAMS_ATTRIBUTES = {key_of(f"streams_{name}"): name for name in StreamsGroupSettings._fields}
+
+
+def _values(own: Configs, attributes: Mapping[str, str]) -> dict[str, Any]:
+    """Return the values of a group's own settings, by attribute.
+
+    Raises:
+        ConfigError: a text is no value of its setting.
+    """
+    return {
+        attribute: GROUP_DEFINITIONS[key].kind.parse(key, own[key])
+        for key, attribute in attributes.items()
+        if key in own
+    }
+
+
+def consumer_group_settings(own: Configs, config: Config) -> ConsumerGroupSettings:
+    """Return what holds for a group with these settings of its own."""
+    return ConsumerGroupSettings.of(config, _values(own, _CONSUMER_ATTRIBUTES))
 
 
 def share_group_settings(own: Configs, config: Config) -> ShareGroupSettings:
     """Return what holds for a share group with these settings of its own."""
-    values = {
-        attribute: GROUP_DEFINITIONS[key].kind.parse(key, own[key])
-        for key, attribute in _SHARE_ATTRIBUTES.items()
-        if key in own
-    }
-    return ShareGroupSettings.of(config, values)
+    return ShareGroupSettings.of(config, _values(own, _SHARE_ATTRIBUTES))
 
 
 def streams_group_settings(own: Configs, config: Config) -> StreamsGroupSettings:
     """Return what holds for a streams group with these settings of its own."""
-    values = {
-        name: GROUP_DEFINITIONS[key].kind.parse(key, own[key])
-        for name in StreamsGroupSettings._fields
-        if (key := key_of(f"streams_{name}")) in own
-    }
-    return StreamsGroupSettings.of(config, values)
+    return StreamsGroupSettings.of(config, _values(own, _STREAMS_ATTRIBUTES))

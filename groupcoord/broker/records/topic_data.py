@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from groupcoord.broker.configs.brokers import BROKER_DEFINITIONS, DEDUPE_BUFFER
@@ -164,13 +164,13 @@ class TopicData:
         return known[1]
 
     def _read_settings(self, topic: Topic) -> TopicLogSettings:
-        def value(name: str) -> int:
-            return int(self._text(topic, name))
+        def value(name: str) -> Any:
+            return TOPIC_DEFINITIONS[name].kind.parse(name, self._text(topic, name))
 
-        policies = self._text(topic, "cleanup.policy").split(",")
+        policies = value("cleanup.policy")
         return TopicLogSettings(
             max_message_bytes=value("max.message.bytes"),
-            uses_append_time=self._text(topic, "message.timestamp.type") == "LogAppendTime",
+            uses_append_time=value("message.timestamp.type") == "LogAppendTime",
             is_compacted="compact" in policies,
             timestamp_before_max_ms=value("message.timestamp.before.max.ms"),
             timestamp_after_max_ms=value("message.timestamp.after.max.ms"),
@@ -181,7 +181,7 @@ class TopicData:
             is_deleted="delete" in policies,
             flush_messages=value("flush.messages"),
             flush_ms=value("flush.ms"),
-            min_cleanable_ratio=float(self._text(topic, "min.cleanable.dirty.ratio")),
+            min_cleanable_ratio=value("min.cleanable.dirty.ratio"),
             delete_retention_ms=value("delete.retention.ms"),
             min_compaction_lag_ms=value("min.compaction.lag.ms"),
             max_compaction_lag_ms=value("max.compaction.lag.ms"),

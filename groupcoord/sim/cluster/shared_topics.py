@@ -11,7 +11,7 @@ from attrs import evolve
 from groupcoord.broker.records.node_data import NotLeaderError
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
-from groupcoord.config.group_settings import ShareGroupSettings
+from groupcoord.config.group_settings import EARLIEST, ShareGroupSettings
 from groupcoord.core.share_partition.in_flight import FINISHED
 from groupcoord.core.share_state.records import DeliveryState, SharePartitionKey, ShareSnapshot, ShareUpdate, StateBatch
 from groupcoord.core.share_state.states import ShareStates
@@ -89,7 +89,7 @@ class SharedTopics:
             scheduler, 1, seed=seed, flush_ms=options.flush_ms, faults=faults, leaders=log.leaders, is_compacted=False
         )
         self.servers: dict[int, SharingNode] = {}
-        self.settings = ShareGroupSettings.of(options.config)._replace(auto_offset_reset="earliest")
+        self.settings = ShareGroupSettings.of(options.config)._replace(auto_offset_reset=EARLIEST)
         self.written_ms: dict[tuple[UUID, int], list[int]] = {}
         self.on_written: Callable[[SharePartitionKey, tuple[StateBatch, ...]], None] = _ignore
         self.on_emptied: Callable[[SharePartitionKey], None] = _ignore
