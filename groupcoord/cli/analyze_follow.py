@@ -65,8 +65,13 @@ def _run(run: Callable[[IsStopped, Tell], object], out: str, collector: GroupCol
     from groupcoord.cli.console import open_console
 
     stop, console = StopRequest(), open_console()
+    leaderless: set[str] = set()
 
     def tell(progress: Progress) -> None:
+        for name in sorted(set(progress.leaderless) - leaderless):
+            console.print(f"not read: {name} has no leader; the other partitions are", style="red")
+        leaderless.clear()
+        leaderless.update(progress.leaderless)
         if collector is not None and progress.tables is not None:
             collector.take(progress.tables, progress.seen_ms, progress.rows, progress.earlier)
         if not progress.is_look:

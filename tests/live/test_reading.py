@@ -28,13 +28,16 @@ from groupcoord.analysis.live.errors import ClusterError, LogCutError, Transient
 from groupcoord.analysis.live.fetching import Lost, sound_batches
 from groupcoord.analysis.live.offset_ranges import OffsetRange, plan, topic_ends
 from groupcoord.analysis.live.requests import Answer
-from groupcoord.analysis.live.retries import Patience
+from groupcoord.analysis.live.retries import SETTLE_MS, Patience
 from groupcoord.analysis.live.settings import ClusterAddress
-from groupcoord.analysis.live.tasks import rows_of_offsets
+from groupcoord.analysis.live.tasks import ends_now, rows_of_offsets
+from groupcoord.analysis.running.tails import ClusterTail
+from groupcoord.broker.cluster.leadership import NOBODY
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.errors import ErrorCode
 from groupcoord.records.salvage import SoundBatch
 from groupcoord.testing import ServerThread
+from groupcoord.testing.faults.control import Control
 
 from .recorded import PARTITIONS, TOPIC
 
@@ -290,6 +293,94 @@ def test_ends_take_three_requests_to_each_broker(patience: Patience) -> None:
         (topic, partition, 0, 0) for topic in ("bills", "orders") for partition in range(30)
     ]
     assert asked == {1: 3, 2: 3, 3: 3}
+
+
+class CountedWaits:
+    """A clock that goes on by what is waited for alone.
+
+    Attributes:
+        waited_s: how long that was.
+    """
+
+    def __init__(self) -> None:
+        self.waited_s = 0.0
+
+    def patience(self) -> Patience:
+        """Return a minute of it, by this clock."""
+        return Patience(60_000, 100, now_s=lambda: self.waited_s, wait=self._wait)
+
+    def _wait(self, seconds: float) -> None:
+        self.waited_s += seconds
+
+
+def take_leader(server: ServerThread, topic: str, partition: int) -> None:
+    """Leave a partition without a leader."""
+
+    def take(control: Control) -> None:
+        found = control._topic(topic, partition)
+        control._servers.nodes.leadership.elect(found, partition, NOBODY)
+
+    server.control(take)
+
+
+def test_a_partition_without_a_leader_delays_no_other() -> None:
+    """Its row has the error, all others their ends, without a wait; a log is read on in the others, too."""
+    clock = CountedWaits()
+    with ServerThread(topics={"orders": 3, "bills": 2}, nodes=2) as server, closing_cluster(server) as cluster:
+        take_leader(server, "orders", 1)
+        ends = list_ends(cluster, clock.patience(), ["orders", "bills"], lambda: 5)
+        log = topic_ends(cluster, clock.patience(), "orders", may_lack=True)
+        with pytest.raises(TransientClusterError, match="LEADER_NOT_AVAILABLE"):
+            topic_ends(cluster, Patience(50, 10), "orders")
+
+    assert [(one.topic, one.topic_partition, one.end_offset, one.error_code) for one in ends] == [
+        *(("bills", 0, 0, 0), ("bills", 1, 0, 0)),
+        *(("orders", 0, 0, 0), ("orders", 1, None, ErrorCode.LEADER_NOT_AVAILABLE), ("orders", 2, 0, 0)),
+    ]
+    assert (log.ends, log.leaderless) == ({0: 0, 2: 0}, (1,))
+    assert clock.waited_s == 0
+
+
+def test_a_log_without_a_leader_is_read_once_it_has_one() -> None:
+    """A tail goes on with the other partitions, and then from where it was."""
+    looks = []
+    with ServerThread(topics={"orders": 2}, nodes=2) as server:
+        address = ClusterAddress(server.bootstrap)
+        tail = ClusterTail(address, lambda: ends_now(address, "orders", (), may_lack=True))
+
+        def look() -> None:
+            found = [(one.partition, one.start, one.end) for task in tail.look() for one in task.ranges]
+            looks.append((sorted(found), list(tail.leaderless)))
+            tail.take()
+
+        for change in (lambda: None, lambda: take_leader(server, "orders", 1)):
+            for partition in range(2):
+                server.produce("orders", [b"order"], partition=partition)
+            change()
+            look()
+        server.move_leader("orders", 1, 2)
+        look()
+
+    assert looks == [
+        ([(0, 0, 1), (1, 0, 1)], []),
+        ([(0, 1, 2)], ["orders-1"]),
+        ([(1, 1, 2)], []),
+    ]
+
+
+def test_a_leader_that_does_not_answer_delays_others_by_two_seconds() -> None:
+    """One that refuses, and one whose connection breaks: it may only be about to be replaced."""
+    with ServerThread(topics={"orders": 2}, nodes=2) as server, closing_cluster(server) as cluster:
+        for fault in (
+            lambda: server.fail_next("ListOffsets", "NOT_LEADER_OR_FOLLOWER", times=None, node=2),
+            lambda: server.disconnect_next("ListOffsets", times=None, node=2),
+        ):
+            clock, rule = CountedWaits(), fault()
+            ends = list_ends(cluster, clock.patience(), ["orders"], lambda: 5)
+            rule.remove()
+
+            assert sorted(one.end_offset is None for one in ends) == [False, True]
+            assert 1 < clock.waited_s <= SETTLE_MS / 1_000
 
 
 def test_topics_and_partitions_that_are_not_there(cluster: KafkaCluster, patience: Patience) -> None:

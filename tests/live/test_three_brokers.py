@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from groupcoord.analysis.columns.chunks import RowSettings
@@ -16,10 +17,13 @@ from groupcoord.analysis.live.end_offsets import list_ends
 from groupcoord.analysis.live.offset_ranges import OffsetRange, topic_ends
 from groupcoord.analysis.live.retries import Patience
 from groupcoord.analysis.live.settings import ClusterAddress
+from groupcoord.analysis.live.snapshots import take_snapshot
 from groupcoord.analysis.live.tasks import rows_of_offsets
+from groupcoord.analysis.polling.lag import LagWatch
+from groupcoord.analysis.polling.views import topics_of
 from groupcoord.core.records import OFFSETS_TOPIC
 
-from .real_kafka import ThreeBrokers, commit_offsets, committing, needs_kafka
+from .real_kafka import ThreeBrokers, commit_offsets, committing, needs_kafka, wait_until
 from .test_reading import Rows, without_place
 
 pytestmark = needs_kafka
@@ -113,15 +117,45 @@ def test_leaders_change_in_mid_read(brokers: ThreeBrokers, monkeypatch: pytest.M
 
 
 def test_ends_are_told_while_a_broker_is_gone(brokers: ThreeBrokers) -> None:
-    """Every partition's, as soon as others lead what it led; nothing is told wrongly or left out."""
+    """Those of the other brokers at once, and every partition's as soon as others lead what it led."""
     with connection(ClusterAddress(brokers.bootstrap)) as (cluster, patience):
-        before = list_ends(cluster, patience, [OFFSETS_TOPIC], lambda: 1)
+
+        def ends() -> dict[int | None, int | None]:
+            found = list_ends(cluster, patience, [OFFSETS_TOPIC], lambda: 1)
+            return {one.topic_partition: one.end_offset for one in found}
+
+        before = ends()
+        led = {number for number, one in brokers.partitions().items() if one.leader == 2}
         brokers.nodes[2].kill()
         try:
-            meanwhile = list_ends(cluster, patience, [OFFSETS_TOPIC], lambda: 1)
+            meanwhile = ends()
+            wait_until(lambda: ends() == before, "nobody leads what it led")
         finally:
             brokers.nodes[2].start()
 
-    told = [[(one.topic_partition, one.end_offset, one.error_code) for one in ends] for ends in (before, meanwhile)]
-    assert told[0] == told[1]
-    assert len(told[0]) == PARTITIONS
+    assert meanwhile in (before, {number: None if number in led else end for number, end in before.items()})
+    assert len(before) == PARTITIONS
+
+
+def test_a_partition_that_lives_on_a_dead_broker_alone_is_unknown(brokers: ThreeBrokers) -> None:
+    """It has no leader until that broker is back; the table of lag shows the others of its topic meanwhile."""
+    AdminClient({"bootstrap.servers": brokers.bootstrap}).create_topics([NewTopic("alone", 3, 1)])["alone"].result(60)
+    consumer = Consumer({"bootstrap.servers": brokers.bootstrap, "group.id": "alone", "enable.auto.commit": False})
+    consumer.commit(offsets=[TopicPartition("alone", number, 0) for number in range(3)], asynchronous=False)
+    consumer.close()
+    homes = {number: one.leader for number, one in brokers.partitions("alone").items()}
+    brokers.nodes[homes[1]].kill()
+    try:
+        wait_until(lambda: brokers.partitions("alone")[1].leader == -1, "it has a leader")
+        with connection(ClusterAddress(brokers.bootstrap)) as (cluster, _):
+            waits: list[float] = []
+            patience = Patience(60_000, 100, wait=waits.append)
+            snapshot = take_snapshot(cluster, patience, lambda: 1, topics_of)
+    finally:
+        brokers.nodes[homes[1]].start()
+    lags = LagWatch(lambda row: None).take(snapshot, ["alone"])
+
+    assert {one.topic_partition: one.status for one in lags} == {
+        number: "UNKNOWN" if home == homes[1] else "OK" for number, home in homes.items()
+    }
+    assert not waits

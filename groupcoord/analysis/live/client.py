@@ -26,6 +26,7 @@ from aiokafka.errors import (
 )
 
 from groupcoord.analysis.live.cluster import (
+    NO_BROKER,
     ClusterMetadata,
     Coordinator,
     DescribedGroup,
@@ -51,6 +52,7 @@ from groupcoord.analysis.live.group_requests import (
     offsets_request,
 )
 from groupcoord.analysis.live.requests import Answer, Request
+from groupcoord.analysis.live.retries import SETTLE_MS
 from groupcoord.analysis.live.settings import ClientSettings
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.records import ZERO_UUID
@@ -70,7 +72,6 @@ LIST_WAIT_MAX_MS = 30_000
 _FETCH, _LIST_OFFSETS, _METADATA, _DESCRIBE_CONFIGS = 1, 2, 3, 32
 _VERSIONS = {_FETCH: (4, 17), _LIST_OFFSETS: (2, 10), _METADATA: (4, 13), _DESCRIBE_CONFIGS: (1, 4)}
 _TOPIC_IDS_FROM = {_FETCH: 13, _METADATA: 10}
-_NO_BROKER = -1
 _BROKER_RESOURCE = 4
 
 _LOGIN_ERRORS = (
@@ -78,6 +79,15 @@ _LOGIN_ERRORS = (
 )
 
 T = TypeVar("T")
+
+
+def _is_of_connection(error: BaseException) -> bool:
+    """Tell whether a request failed with its connection, so that others may work."""
+    return isinstance(error, (KafkaError, OSError, TimeoutError)) and not isinstance(error, IncompatibleBrokerVersion)
+
+
+def _unlisted(error_code: ErrorCode) -> ListedOffset:
+    return ListedOffset(error_code, -1, -1)
 
 
 class KafkaCluster:
@@ -148,9 +158,11 @@ class KafkaCluster:
         by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
         for partition in partitions:
             by_leader[self._leader(partition)].append(partition)
-        found = {one: ListedOffset(ErrorCode.LEADER_NOT_AVAILABLE, -1, -1) for one in by_leader.pop(_NO_BROKER, ())}
-        asked = {leader: _list_offsets(led, end, is_stable) for leader, led in by_leader.items()}
-        for topic in (topic for answer in self._ask_all(asked) for topic in answer.values["topics"]):
+        found = {one: _unlisted(ErrorCode.LEADER_NOT_AVAILABLE) for one in by_leader.pop(NO_BROKER, ())}
+        answers = self._ask_all({leader: _list_offsets(led, end, is_stable) for leader, led in by_leader.items()})
+        for leader in by_leader.keys() - answers.keys():
+            found |= {one: _unlisted(ErrorCode.NETWORK_EXCEPTION) for one in by_leader[leader]}
+        for topic in (topic for answer in answers.values() for topic in answer.values["topics"]):
             for one in topic["partitions"]:
                 listed = ListedOffset(one["error_code"], one["offset"], one.get("leader_epoch", -1))
                 found[TopicPartition(topic["name"], one["partition_index"])] = listed
@@ -159,7 +171,7 @@ class KafkaCluster:
     def fetch_raw(self, partition: TopicPartition, offset: int, max_bytes: int) -> FetchedBytes:
         """See :class:`groupcoord.analysis.live.cluster.LiveCluster`."""
         leader = self._leader(partition)
-        if leader == _NO_BROKER:
+        if leader == NO_BROKER:
             raise TransientClusterError(f"{partition.topic}-{partition.partition} has no leader")
         topic_id = self._topics[partition.topic].topic_id
         answer = self._ask(leader, _fetch(partition, topic_id, offset, max_bytes))
@@ -219,7 +231,7 @@ class KafkaCluster:
         topic = self._topics.get(partition.topic)
         if topic is None:
             topic = self.metadata([partition.topic]).topics.get(partition.topic)
-        return _NO_BROKER if topic is None else topic.leaders.get(partition.partition, _NO_BROKER)
+        return NO_BROKER if topic is None else topic.leaders.get(partition.partition, NO_BROKER)
 
     def _any_broker(self) -> int:
         broker = self._client.get_random_node()
@@ -231,13 +243,33 @@ class KafkaCluster:
         answer: Answer = self._run(self._client.send(broker, request))
         return answer
 
-    def _ask_all(self, requests: Mapping[int, Request]) -> list[Answer]:
-        """Ask several brokers at once."""
+    def _ask_all(self, requests: Mapping[int, Request]) -> dict[int, Answer]:
+        """Send requests to several brokers at once; return the answers, without brokers that fail or are late.
 
-        async def ask() -> list[Answer]:
-            sent = [self._client.send(broker, request) for broker, request in requests.items()]
-            answers: list[Answer] = await asyncio.gather(*sent)
-            return answers
+        Late is who does not answer within :data:`SETTLE_MS` of the first answer.
+
+        Raises:
+            TransientClusterError: no broker answers.
+        """
+
+        async def ask() -> dict[int, Answer]:
+            brokers = {
+                asyncio.ensure_future(self._client.send(broker, one)): broker for broker, one in requests.items()
+            }
+            done: set[asyncio.Future[Answer]] = set()
+            late = set(brokers)
+            while late and not any(one.exception() is None for one in done):
+                finished, late = await asyncio.wait(late, return_when=asyncio.FIRST_COMPLETED)
+                done |= finished
+            if late:
+                finished, late = await asyncio.wait(late, timeout=SETTLE_MS / 1000)
+                done |= finished
+            for one in late:
+                one.cancel()
+            errors = [error for one in done if (error := one.exception()) is not None]
+            if errors and (len(errors) == len(brokers) or not all(map(_is_of_connection, errors))):
+                raise errors[0]
+            return {brokers[one]: one.result() for one in done if one.exception() is None}
 
         return self._run(ask())
 

@@ -12,6 +12,9 @@ from attrs import frozen
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.wire.schema import Values
 
+NO_BROKER = -1
+"""The leader of a partition that has none."""
+
 
 class LogEnd(IntEnum):
     """Which offset of a log is asked for, by the numbers of ListOffsets."""

@@ -1,4 +1,4 @@
-"""Where topics begin and end at a moment: what lag is measured against."""
+"""Log start offsets and end offsets of topics' partitions at one moment (ListOffsets), to compute lag from."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from groupcoord.analysis.live.cluster import ClusterMetadata, ListedOffset, LiveCluster, LogEnd
-from groupcoord.analysis.live.errors import TRANSIENT, TransientClusterError
+from groupcoord.analysis.live.errors import TRANSIENT
 from groupcoord.analysis.live.retries import Patience
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.errors import ErrorCode
@@ -39,32 +39,33 @@ class PartitionEnds(NamedTuple):
 def list_ends(
     cluster: LiveCluster, patience: Patience, topics: Collection[str] | None, now_ms: Callable[[], int]
 ) -> list[PartitionEnds]:
-    """Ask for the ends of topics, at each broker with one request for each of three ends.
+    """Return the ends of topics' partitions, from three ListOffsets requests to each broker.
+
+    A partition without a leader delays no other: it is a row with an error, as is one whose leader does not answer
+    within :data:`groupcoord.analysis.live.retries.SETTLE_MS`.
 
     Args:
-        cluster: whom to ask.
-        patience: how long to wait for leaders; whoever has none then is told with its error.
-        topics: their names; None: all that may be described. One that doesn't exist, or may not be described, is a row
-            with an error.
-        now_ms: gives the time, in milliseconds since 1970.
+        cluster: the cluster.
+        patience: how long to retry while nothing at all answers.
+        topics: their names; None: all that the user may describe. One that does not exist, or that the user may not
+            describe, is a row with an error.
+        now_ms: returns the time, in milliseconds since 1970.
 
     Raises:
         ClusterError: the cluster can't be reached.
     """
-    found: list[PartitionEnds] = []
 
-    def ask() -> None:
+    def ask() -> list[PartitionEnds]:
         metadata = cluster.metadata(None if topics is None else sorted(topics))
-        found[:] = _rows(cluster, metadata, now_ms)
-        if any(row.error_code in TRANSIENT and row.topic_partition is not None for row in found):
-            raise TransientClusterError("some partitions have no leader")
+        return list(_rows(cluster, metadata, now_ms))
 
-    try:
-        patience.try_for(ask)
-    except TransientClusterError:
-        if not found:
-            raise
-    return found
+    return patience.collect(ask, lambda rows: not any(map(_may_settle, rows)))
+
+
+def _may_settle(row: PartitionEnds) -> bool:
+    """Tell whether the named leader has failed, so that another one may be elected now."""
+    has_leader = row.error_code != ErrorCode.LEADER_NOT_AVAILABLE
+    return row.topic_partition is not None and has_leader and row.error_code in TRANSIENT
 
 
 def _rows(cluster: LiveCluster, metadata: ClusterMetadata, now_ms: Callable[[], int]) -> Iterator[PartitionEnds]:

@@ -17,7 +17,7 @@ from uuid import UUID
 from attrs import evolve, frozen
 
 from groupcoord.analysis.columns.errors import InputError
-from groupcoord.analysis.live.cluster import LiveCluster, LogEnd, OffsetOutOfRangeError, TopicMetadata
+from groupcoord.analysis.live.cluster import NO_BROKER, LiveCluster, LogEnd, OffsetOutOfRangeError, TopicMetadata
 from groupcoord.analysis.live.errors import check_error
 from groupcoord.analysis.live.retries import Patience
 from groupcoord.core.consumer_protocol import TopicPartition
@@ -80,12 +80,14 @@ class TopicEnds:
         topic: what the cluster tells of it.
         starts: the first offset of each log, by partition.
         ends: the high watermark of each, by partition.
+        leaderless: partitions that no broker leads now, whose log can't be read.
     """
 
     cluster_id: str
     topic: TopicMetadata
     starts: dict[int, int]
     ends: dict[int, int]
+    leaderless: tuple[int, ...] = ()
 
     def range(self, partition: int, start: int, end: int) -> OffsetRange:
         """Return some offsets of a partition."""
@@ -113,14 +115,22 @@ def check_readable(cluster: LiveCluster, patience: Patience, ends: TopicEnds) ->
             patience.at(cluster, one.topic_partition, partial(cluster.fetch_raw, one.topic_partition, one.start, 1))
 
 
-def topic_ends(cluster: LiveCluster, patience: Patience, topic: str, partitions: Collection[int] = ()) -> TopicEnds:
-    """Ask where the logs of a topic begin and end.
+def topic_ends(
+    cluster: LiveCluster,
+    patience: Patience,
+    topic: str,
+    partitions: Collection[int] = (),
+    *,
+    may_lack: bool = False,
+) -> TopicEnds:
+    """Return the start and end offsets of a topic's logs.
 
     Args:
-        cluster: whom to ask.
-        patience: how long.
+        cluster: the cluster.
+        patience: how long to retry.
         topic: its name.
         partitions: only these; all if empty.
+        may_lack: leave out partitions without a leader, instead of waiting for one, as long as any has a leader.
 
     Raises:
         InputError: there is no such topic or partition.
@@ -137,9 +147,11 @@ def topic_ends(cluster: LiveCluster, patience: Patience, topic: str, partitions:
         missing = sorted(set(partitions) - set(found.leaders))
         if missing:
             raise InputError(f"topic {topic} has no partition {missing[0]}")
-        wanted = [TopicPartition(topic, number) for number in sorted(partitions or found.leaders)]
+        numbers = sorted(partitions or found.leaders)
+        led = [number for number in numbers if found.leaders[number] != NO_BROKER] if may_lack else numbers
+        wanted = [TopicPartition(topic, number) for number in led or numbers]
         starts, ends = (_listed(cluster, wanted, end) for end in (LogEnd.EARLIEST, LogEnd.LATEST))
-        return TopicEnds(metadata.cluster_id, found, starts, ends)
+        return TopicEnds(metadata.cluster_id, found, starts, ends, tuple(sorted(set(numbers) - ends.keys())))
 
     return patience.try_for(ask)
 

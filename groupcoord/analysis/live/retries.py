@@ -1,4 +1,4 @@
-"""Keeping at it while something may be over soon, and no longer than that."""
+"""Retries of requests to a cluster, with a backoff and a timeout."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from groupcoord.core.consumer_protocol import TopicPartition
 
 BACKOFF_MAX_MS = 1_000
 """``retry.backoff.max.ms`` of Kafka's clients: waits double up to this."""
+
+SETTLE_MS = 2_000
+"""How long to retry for a part of an answer, such as one partition's leader, while the rest is there."""
 
 T = TypeVar("T")
 
@@ -62,6 +65,33 @@ class Patience:
             backoff_ms = min(2 * backoff_ms, BACKOFF_MAX_MS)
             with suppress(TransientClusterError):
                 mend()
+
+    def collect(self, work: Callable[[], T], is_whole: Callable[[T], bool]) -> T:
+        """Return what ``work`` returns, as soon as that is whole, or else the last of it after :data:`SETTLE_MS`.
+
+        Args:
+            work: returns what it has got, which may lack a part; raises :class:`TransientClusterError` if it has got
+                nothing, which is tried again for the whole timeout.
+            is_whole: whether nothing is missing that another try may bring.
+
+        Raises:
+            TransientClusterError: nothing has worked until the timeout.
+        """
+        found: list[T] = []
+
+        def attempt() -> T:
+            found[:] = [self.try_for(work)]
+            if is_whole(found[0]):
+                return found[0]
+            raise TransientClusterError("a part is missing")
+
+        settling = Patience(min(SETTLE_MS, self._timeout_ms), self._backoff_ms, now_s=self._now_s, wait=self._wait)
+        try:
+            return settling.try_for(attempt)
+        except TransientClusterError:
+            if not found:
+                raise
+            return found[0]
 
     def at(self, cluster: LiveCluster, partition: TopicPartition, work: Callable[[], T]) -> T:
         """Like :meth:`try_for`, for work at the leader of a partition: who that is is asked anew after a failure."""

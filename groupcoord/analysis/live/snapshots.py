@@ -99,7 +99,8 @@ def take_snapshot(
 
     Args:
         cluster: whom to ask.
-        patience: how long to wait for coordinators and brokers; what is missing then is a problem.
+        patience: how long to retry while no broker answers. What some brokers or coordinators do not answer within
+            :data:`groupcoord.analysis.live.retries.SETTLE_MS` is a problem of the snapshot.
         now_ms: gives the time, in milliseconds since 1970.
         topics_of: returns the topics that a group's members have.
         known: groups that were there before. Of one that nobody lists it is asked whether its coordinator would.
@@ -107,21 +108,15 @@ def take_snapshot(
     Raises:
         ClusterError: the cluster can't be reached: no broker lists its groups.
     """
-    attempt: _Attempt | None = None
 
-    def ask() -> None:
-        nonlocal attempt
+    def ask() -> _Attempt:
         attempt = _Attempt(cluster, now_ms, known)
         attempt.ask()
-        if attempt.transient is not None:
+        if attempt.transient is not None and not attempt.answered:
             raise attempt.transient
+        return attempt
 
-    try:
-        patience.try_for(ask)
-    except TransientClusterError:
-        if attempt is None or not attempt.answered:
-            raise
-    assert attempt is not None
+    attempt = patience.collect(ask, lambda one: one.transient is None)
     found = attempt.groups.values()
     topics = {one.topic for group in found for one in group.offsets or ()}
     topics |= {topic for group in found for topic in topics_of(group)}

@@ -50,20 +50,21 @@ def _rows(
         yield from rows_of_offsets(cluster, one, patience, settings)
 
 
-def ends_now(address: ClusterAddress, topic: str, partitions: Collection[int]) -> TopicEnds:
-    """Return where the logs of a topic begin and end now.
+def ends_now(address: ClusterAddress, topic: str, partitions: Collection[int], *, may_lack: bool = False) -> TopicEnds:
+    """Return the present start and end offsets of a topic's logs.
 
     Args:
         address: of the cluster.
         topic: its name.
         partitions: only these; all if empty.
+        may_lack: as for :func:`groupcoord.analysis.live.offset_ranges.topic_ends`.
 
     Raises:
         InputError: there is no such topic or partition.
         ClusterError: the cluster can't be reached.
     """
     with connection(address) as (cluster, patience):
-        return topic_ends(cluster, patience, topic, partitions)
+        return topic_ends(cluster, patience, topic, partitions, may_lack=may_lack)
 
 
 def check_topic(
@@ -75,14 +76,14 @@ def check_topic(
         address: as for :func:`ends_now`, as the next two.
         topic: see there.
         partitions: see there.
-        may_be_empty: records may come later.
+        may_be_empty: records may come later, and partitions that have no leader may get one.
 
     Raises:
         InputError: the topic isn't there, holds nothing, or may not be read.
         ClusterError: the cluster can't be reached.
     """
     with connection(address, begins_run=True) as (cluster, patience):
-        ends = topic_ends(cluster, patience, topic, partitions)
+        ends = topic_ends(cluster, patience, topic, partitions, may_lack=may_be_empty)
         if not ends.whole() and not may_be_empty:
             raise InputError(f"topic {topic} of the cluster holds no records")
         check_readable(cluster, patience, ends)

@@ -8,7 +8,7 @@ hold, as a coordinator does, so there is nothing to go on from but the logs them
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -111,6 +111,10 @@ class LocalFollowing(FollowingRun):
     def _earlier(self) -> Mapping[tuple[str, str], int]:
         """See :class:`FollowingRun`."""
         return self._gone
+
+    def _leaderless(self) -> Sequence[str]:
+        """See :class:`FollowingRun`."""
+        return self._tail.leaderless
 
     def _read(self) -> None:
         """Fold what there is behind what was taken, as far as it was not folded before, and take it."""

@@ -122,6 +122,7 @@ class Progress:
         is_look: nothing but where topics end was looked at.
         tables: those that were made anew, if any were.
         earlier: rebalances that are in no table any more, by group and cause.
+        leaderless: log partitions that were not read, since they have no leader.
     """
 
     update: int
@@ -131,6 +132,7 @@ class Progress:
     is_look: bool = False
     tables: FinishedTables | None = None
     earlier: Mapping[tuple[str, str], int] = field(factory=dict)
+    leaderless: Sequence[str] = ()
 
 
 class FollowingRun(Run, ABC):
@@ -194,7 +196,8 @@ class FollowingRun(Run, ABC):
                 next_ms = ended_ms + REPORT_SHARE * (ended_ms - started_ms)
             if is_new or tables is not None:
                 only_ends = made is None and not is_new
-                tell(Progress(update, self._rows(), made, seen_ms, only_ends, tables, self._earlier()))
+                leaderless = self._leaderless()
+                tell(Progress(update, self._rows(), made, seen_ms, only_ends, tables, self._earlier(), leaderless))
             if is_stopped(self._interval_s):
                 break
         return self._write_page(self._write(seen_ms)) if update > reported else report
@@ -230,3 +233,7 @@ class FollowingRun(Run, ABC):
     def _earlier(self) -> Mapping[tuple[str, str], int]:
         """Return rebalances that are in no table any more, by group and cause."""
         return {}
+
+    def _leaderless(self) -> Sequence[str]:
+        """Return the log partitions that were not read, since they have no leader."""
+        return ()

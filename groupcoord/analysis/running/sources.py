@@ -274,7 +274,7 @@ class ClusterSource(Source):
 
     def share_state_tail(self) -> Tail:
         """See :class:`Source`."""
-        return ClusterTail(self.address, lambda: ends_now(self.address, SHARE_STATE_TOPIC, ()))
+        return ClusterTail(self.address, lambda: ends_now(self.address, SHARE_STATE_TOPIC, (), may_lack=True))
 
     def state(self) -> Hashable:
         """See :class:`Source`: where the logs end."""
@@ -289,8 +289,8 @@ class ClusterSource(Source):
         return ClusterTail(self.address, self.ends)
 
     def ends(self) -> TopicEnds:
-        """Return where the logs begin and end now."""
-        return ends_now(self.address, self.topic, self.partitions)
+        """Return the present start and end offsets of the logs, without those that have no leader."""
+        return ends_now(self.address, self.topic, self.partitions, may_lack=True)
 
     def _check_records(self, *, may_be_empty: bool) -> int:
         # A cluster tells how many offsets there are, and not how many bytes.

@@ -45,7 +45,13 @@ def attempted(read: Callable[[], None]) -> None:
 
 
 class Tail(ABC):
-    """Reads logs as they grow. What a look gave comes again at the next one, unless it was taken."""
+    """Reads logs as they grow. What a look gave comes again at the next one, unless it was taken.
+
+    Attributes:
+        leaderless: log partitions that the last look left out, since they have no leader.
+    """
+
+    leaderless: Sequence[str] = ()
 
     @abstractmethod
     def look(self) -> Sequence[RecordTask]:
@@ -127,7 +133,9 @@ class ClusterTail(Tail):
         ends = self._ends()
         self._topic_id = self._topic_id or str(ends.topic.topic_id)
         check_same(ends, self._topic_id, self._taken)
-        self._seen = ends.ends
+        topic = ends.topic.name
+        self.leaderless = [f"{topic}-{partition}" for partition in ends.leaderless]
+        self._seen = {**self._taken, **ends.ends}
         grown = {
             partition: end
             for partition, end in ends.ends.items()
@@ -135,7 +143,6 @@ class ClusterTail(Tail):
         }
         if not grown:
             return []
-        topic = ends.topic.name
         return tasks_between(self._address, topic, self._taken, grown, self._topic_id, OFFSETS_SPLIT_BYTES)
 
     def check(self, task: RecordTask) -> None:
