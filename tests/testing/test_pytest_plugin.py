@@ -32,6 +32,23 @@ def test_it():
     assert status == 0, output
 
 
+def test_the_server_is_imported_without_assertion_rewriting(tmp_path: Path) -> None:
+    """pytest compiles the plugin's own modules alone anew, not those of the server; the user's test is rewritten."""
+    test = """
+import sys
+from _pytest.assertion.rewrite import AssertionRewritingHook
+def test_it(groupcoord_server):
+    loaders = {name: getattr(module, "__loader__", None) for name, module in sys.modules.items()}
+    rewritten = [name for name, loader in loaders.items() if isinstance(loader, AssertionRewritingHook)]
+    ours = {name for name in rewritten if name.startswith("groupcoord")}
+    assert __name__ in rewritten
+    assert ours <= {"groupcoord", "groupcoord.testing", "groupcoord.testing.pytest_plugin"}
+"""
+    status, output = run_test(tmp_path, test, "-W", "error")
+
+    assert status == 0, output
+
+
 def test_the_marker_is_known(tmp_path: Path) -> None:
     """Strict markers accept ours, and ``--markers`` describes it."""
     test = "import pytest\n@pytest.mark.groupcoord_server(topics={'t': 1})\ndef test_it(groupcoord_server): pass\n"
