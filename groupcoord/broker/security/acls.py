@@ -5,17 +5,33 @@ They are kept in one file of the data directory. Decisions are remembered until 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
+from os.path import commonprefix
 from typing import Any
 
+from sortedcontainers import SortedList
+
 from groupcoord.broker.json_file import DataFileError, JsonFile, Place
+from groupcoord.broker.work import Work, portions
 from groupcoord.core.front.authorization import Operation, Principal, Resource
 from groupcoord.wire.acl_messages import ALL, ANY, Acl, AclFilter, PatternType, PermissionType
 
 FILE_NAME = "acls.json"
 WILDCARD, WILDCARD_PRINCIPAL = "*", "User:*"
 DECISIONS_MAX = 8_192
+REMEMBERED_NAME_MAX = 255
+"""Decisions about longer names, which no topic has, are not remembered: clients choose them."""
+
+SCANNED_ACLS = 1_000
+"""ACLs that are compared with a filter between two yields."""
+
+TYPES_END = 8
+"""The number behind the last of Kafka's resource types."""
+
+_Pattern = tuple[int, int, str]
+"""Resource type, pattern type and resource name of an ACL."""
 
 _IMPLY_DESCRIBE = (Operation.DESCRIBE, Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER)
 _IMPLIED_BY = {
@@ -29,7 +45,7 @@ class AclFileError(DataFileError):
 
 
 class Acls:
-    """The ACLs that there are, and what they allow.
+    """The ACLs, indexed so that a decision costs what the length of a name costs, however many ACLs there are.
 
     Args:
         place: where ``acls.json`` lies or will lie; None keeps everything in memory.
@@ -50,9 +66,6 @@ class Acls:
         self.file = JsonFile(place, FILE_NAME, "ACLs", AclFileError)
         self._super_users = frozenset(super_users)
         self._allows_by_default = allows_by_default
-        self._acls: dict[Acl, None] = {}  # in the order in which they were made
-        self._literal: dict[tuple[int, str], list[Acl]] = {}
-        self._prefixed: list[Acl] = []
         self._decide = lru_cache(DECISIONS_MAX)(self._decide_anew)
         self._set(self.file.read(_parsed) or {})
 
@@ -67,60 +80,135 @@ class Acls:
             self._set(acls)
 
     def authorize(self, principal: Principal, operation: Operation, resource: Resource) -> bool:
-        """Tell whether a principal may do this: an ``authorize`` function for coordinator and host."""
-        return self._decide(str(principal), getattr(principal, "host", ""), operation, resource)
+        """Return whether a principal may do this: an ``authorize`` function for coordinator and host."""
+        decide = self._decide if len(resource.name) <= REMEMBERED_NAME_MAX else self._decide_anew
+        return decide(str(principal), getattr(principal, "host", ""), operation, resource)
 
-    def find(self, wanted: AclFilter) -> list[Acl]:
-        """Return the ACLs that a filter is for."""
-        return [acl for acl in self._acls if matches(wanted, acl)]
+    def find(self, wanted: AclFilter) -> Work[tuple[Acl, ...]]:
+        """Return the ACLs that a filter matches."""
+        found: list[Acl] = []
+        for number, portion in enumerate(portions(self._candidates(wanted), SCANNED_ACLS)):
+            if number:
+                yield None
+            found += (acl for acl in portion if matches(wanted, acl))
+        return tuple(found)
+
+    def __contains__(self, acl: object) -> bool:
+        return acl in self._acls
 
     def change(self, added: Iterable[Acl], removed: Iterable[Acl] = ()) -> None:
-        """Have ACLs that are new, and others no more, together.
+        """Add and remove ACLs, all or none.
 
         Raises:
             OSError: the file can't be written; nothing has changed then.
         """
-        gone = frozenset(removed)
-        acls = {acl: None for acl in (*self._acls, *added) if acl not in gone}
-        if acls.keys() != self._acls.keys():
-            self.file.write(lambda: {"acls": [acl._asdict() for acl in acls]})
-            self._set(acls)
-
-    def _set(self, acls: dict[Acl, None]) -> None:
-        self._acls = acls
-        self._prefixed = [acl for acl in acls if acl.pattern_type == PatternType.PREFIXED]
-        self._literal = {}
-        for acl in acls:
-            if acl.pattern_type == PatternType.LITERAL:
-                self._literal.setdefault((acl.resource_type, acl.resource_name), []).append(acl)
+        gone = [acl for acl in removed if acl in self._acls]
+        new = [acl for acl in dict.fromkeys(added) if acl not in self._acls]
+        if not gone and not new:
+            return
+        acls = self._acls | dict.fromkeys(new)
+        for acl in gone:
+            acls.pop(acl, None)
+        self.file.write(lambda: {"acls": [acl._asdict() for acl in acls]})
+        for acl in gone:
+            self._remove(acl)
+        for acl in new:
+            self._add(acl)
         self._decide.cache_clear()
+
+    def _set(self, acls: Iterable[Acl]) -> None:
+        self._acls: dict[Acl, None] = {}  # in the order of their creation
+        self._of_pattern: dict[_Pattern, dict[str, dict[Acl, None]]] = {}  # by principal
+        self._of_principal: dict[str, dict[Acl, None]] = {}
+        self._prefixes: dict[int, SortedList[str]] = {}  # by resource type
+        for acl in acls:
+            self._add(acl)
+        self._decide.cache_clear()
+
+    def _add(self, acl: Acl) -> None:
+        self._acls[acl] = None
+        pattern = _pattern_of(acl)
+        if pattern not in self._of_pattern and acl.pattern_type == PatternType.PREFIXED:
+            self._prefixes.setdefault(acl.resource_type, SortedList()).add(acl.resource_name)
+        self._of_pattern.setdefault(pattern, {}).setdefault(acl.principal, {})[acl] = None
+        self._of_principal.setdefault(acl.principal, {})[acl] = None
+
+    def _remove(self, acl: Acl) -> None:
+        self._acls.pop(acl, None)
+        pattern = _pattern_of(acl)
+        is_last = _remove_from(self._of_pattern.get(pattern, {}), acl)
+        if is_last and self._of_pattern.pop(pattern, None) is not None and acl.pattern_type == PatternType.PREFIXED:
+            self._prefixes[acl.resource_type].remove(acl.resource_name)
+        _remove_from(self._of_principal, acl)
 
     def _decide_anew(self, principal: str, host: str, operation: Operation, resource: Resource) -> bool:
         if principal in self._super_users:
             return True
-        acls = self._acls_for(resource)
-        if not acls:
+        patterns = self._patterns_for(*resource)
+        if not patterns:
             return self._allows_by_default
         implied_by = _IMPLIED_BY.get(operation, frozenset((ALL, operation)))
         is_allowed = False
-        for acl in acls:
-            if acl.principal not in (principal, WILDCARD_PRINCIPAL) or acl.host not in (host, WILDCARD):
-                continue
-            if acl.permission_type == PermissionType.DENY:
-                if acl.operation in (ALL, operation):
-                    return False
-            elif acl.operation in implied_by:
-                is_allowed = True
+        for pattern in patterns:
+            of_principal = self._of_pattern[pattern]
+            for acl in (*of_principal.get(principal, ()), *of_principal.get(WILDCARD_PRINCIPAL, ())):
+                if acl.host not in (host, WILDCARD):
+                    continue
+                if acl.permission_type == PermissionType.DENY:
+                    if acl.operation in (ALL, operation):
+                        return False
+                elif acl.operation in implied_by:
+                    is_allowed = True
         return is_allowed
 
-    def _acls_for(self, resource: Resource) -> list[Acl]:
-        """Return the ACLs for a thing: under its name, for every name, and for how its name begins."""
-        kind, name = resource
-        return [
-            *self._literal.get((kind, name), ()),
-            *(self._literal.get((kind, WILDCARD), ()) if name != WILDCARD else ()),
-            *(acl for acl in self._prefixed if acl.resource_type == kind and name.startswith(acl.resource_name)),
-        ]
+    def _patterns_for(self, kind: int, name: str) -> list[_Pattern]:
+        """Return the patterns of ACLs that a name matches: itself, the wildcard, and its prefixes."""
+        literal = [(kind, int(PatternType.LITERAL), pattern) for pattern in dict.fromkeys((name, WILDCARD))]
+        prefixed = [(kind, int(PatternType.PREFIXED), prefix) for prefix in self._prefixes_of(kind, name)]
+        return [pattern for pattern in literal if pattern in self._of_pattern] + prefixed
+
+    def _prefixes_of(self, kind: int, name: str) -> Iterator[str]:
+        """Yield the prefixes of a name that ACLs have, the longest first.
+
+        Every prefix of a name that sorts before its predecessor in the list is also a prefix of that predecessor.
+        """
+        prefixes = self._prefixes.get(kind)
+        while prefixes and (index := prefixes.bisect_right(name)):
+            found = prefixes[index - 1]
+            if name.startswith(found):
+                yield found
+                name = found[:-1]
+            else:
+                name = commonprefix((name, found))  # noqa: RUF071 (characters are what is compared)
+
+    def _candidates(self, wanted: AclFilter) -> Sequence[Acl]:
+        """Return all ACLs that a filter may match, by the most selective of its fields."""
+        name, pattern_type = wanted.resource_name, wanted.pattern_type
+        if name is None:
+            return tuple(self._acls if wanted.principal is None else self._of_principal.get(wanted.principal, ()))
+        kinds = range(TYPES_END) if wanted.resource_type == ANY else (wanted.resource_type,)
+        if pattern_type == PatternType.MATCH:
+            patterns = [pattern for kind in kinds for pattern in self._patterns_for(kind, name)]
+        else:
+            types = (PatternType.LITERAL, PatternType.PREFIXED) if pattern_type == PatternType.ANY else (pattern_type,)
+            patterns = [(kind, int(of_type), name) for kind in kinds for of_type in types]
+        found = (self._of_pattern.get(pattern, {}) for pattern in patterns)
+        if wanted.principal is not None:
+            return tuple(acl for of_principal in found for acl in of_principal.get(wanted.principal, ()))
+        return tuple(chain.from_iterable(acls for of_principal in found for acls in of_principal.values()))
+
+
+def _pattern_of(acl: Acl) -> _Pattern:
+    return acl.resource_type, acl.pattern_type, acl.resource_name
+
+
+def _remove_from(of_principal: dict[str, dict[Acl, None]], acl: Acl) -> bool:
+    """Remove an ACL from those of its principal; return whether no principal has any left."""
+    acls = of_principal.get(acl.principal, {})
+    acls.pop(acl, None)
+    if not acls:
+        of_principal.pop(acl.principal, None)
+    return not of_principal
 
 
 def matches(wanted: AclFilter, acl: Acl) -> bool:
