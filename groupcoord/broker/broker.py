@@ -25,6 +25,7 @@ from groupcoord.broker.configs.resources import Resources
 from groupcoord.broker.connection import Connection, ConnectionT, Interceptor
 from groupcoord.broker.groups.requests import GroupRequests, Token
 from groupcoord.broker.notices import Notices
+from groupcoord.broker.records.current_leaders import CurrentLeaders
 from groupcoord.broker.records.requests import DataRequests
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.regexes import TopicMatcher
@@ -211,7 +212,8 @@ class Broker:
     def _own_share_requests(self) -> ShareRequests:
         dead_letters = DeadLetters(self.data, self.nodes, self.look, lambda job: self.start_job(job))
         settings_of = self.group_configs.share_settings_of
-        return ShareRequests(self.data, self._share.persister, settings_of, self._permissions, dead_letters)
+        leaders = CurrentLeaders(self.nodes.leadership, self.data)
+        return ShareRequests(self.data, self._share.persister, settings_of, self._permissions, dead_letters, leaders)
 
     def _share_host(self) -> ServerShareHost:
         neighbours = self.nodes.neighbours

@@ -8,6 +8,7 @@ from uuid import UUID
 from attrs import define, frozen
 
 from groupcoord.errors import ErrorCode
+from groupcoord.wire.broker_messages import CurrentLeader, MetadataBroker
 
 FIRST_EPOCH, FINAL_EPOCH = 0, -1
 """The epochs of requests that open and that end a share session."""
@@ -73,14 +74,8 @@ class ShareFetch:
     is_renew_ack: bool = False
 
 
-class ShareLeader(NamedTuple):
-    """Who leads a partition, for who asked another node."""
-
-    leader_id: int = 0
-    leader_epoch: int = 0
-
-
-NO_SHARE_LEADER = ShareLeader()
+NO_SHARE_LEADER = CurrentLeader(0, 0)
+"""Kafka's default where a partition needs no leader: the field is not tagged, as it is in Fetch."""
 
 
 class AcquiredRecords(NamedTuple):
@@ -101,7 +96,7 @@ class SharePartitionData(NamedTuple):
     acquired_records: tuple[AcquiredRecords, ...] = ()
     error_message: str | None = None
     acknowledge_error_message: str | None = None
-    current_leader: ShareLeader = NO_SHARE_LEADER
+    current_leader: CurrentLeader = NO_SHARE_LEADER
 
 
 class ShareTopicData(NamedTuple):
@@ -113,12 +108,13 @@ class ShareTopicData(NamedTuple):
 
 @frozen
 class ShareFetchResponse:
-    """What was read, and for how long it is the asker's."""
+    """Records read, and how long they stay acquired. ``node_endpoints``: addresses of the current leaders in it."""
 
     error_code: ErrorCode
     acquisition_lock_timeout_ms: int = 0
     responses: tuple[ShareTopicData, ...] = ()
     error_message: str | None = None
+    node_endpoints: tuple[MetadataBroker, ...] = ()
 
 
 @define
@@ -138,7 +134,7 @@ class ShareAcknowledgedPartition(NamedTuple):
     partition_index: int
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
-    current_leader: ShareLeader = NO_SHARE_LEADER
+    current_leader: CurrentLeader = NO_SHARE_LEADER
 
 
 class ShareAcknowledgedTopic(NamedTuple):
@@ -150,12 +146,13 @@ class ShareAcknowledgedTopic(NamedTuple):
 
 @frozen
 class ShareAcknowledgeResponse:
-    """What became of acknowledgements."""
+    """Results of acknowledgements. ``node_endpoints``: addresses of the current leaders in it."""
 
     error_code: ErrorCode
     acquisition_lock_timeout_ms: int = 0
     responses: tuple[ShareAcknowledgedTopic, ...] = ()
     error_message: str | None = None
+    node_endpoints: tuple[MetadataBroker, ...] = ()
 
 
 ShareResponse = ShareFetchResponse | ShareAcknowledgeResponse

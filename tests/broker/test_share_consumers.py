@@ -269,7 +269,7 @@ def test_only_what_was_not_done_is_asked_for_again() -> None:
 
 
 def test_a_topic_is_deleted_while_somebody_waits(world: SharingWorld) -> None:
-    """The fetch is answered at once, and says so."""
+    """The fetch waits until its time is up and leaves the partition out; the next one fails, as recorded."""
     ann = world.client()
     assert ann.fetch(5_000) is None
     topic = world.topics.get("jobs")
@@ -277,12 +277,24 @@ def test_a_topic_is_deleted_while_somebody_waits(world: SharingWorld) -> None:
     with world.topics.edit() as edit:
         edit.delete("jobs")
     world.data.delete(topic)
-    assert ann.fetched() is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    world.pass_time(4_999)
+    assert ann.fetched() is None
+    world.pass_time(1)
+    assert ann.fetched() == []
+    assert ann.fetch() is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_a_group_without_a_state_reads_nothing(world: SharingWorld) -> None:
-    """Whose share-partition was never initialized is told so, as recorded: UNKNOWN_SERVER_ERROR."""
-    assert world.client().fetch(group_id="other") is ErrorCode.UNKNOWN_SERVER_ERROR
+    """A share-partition that was never initialized fails with UNKNOWN_SERVER_ERROR after the wait, as recorded."""
+    world.produce(1)
+    ann = world.client()
+    for epoch in (0, 1):
+        assert ann.fetch(1_500, group_id="other", share_session_epoch=epoch) is None
+        world.pass_time(1_499)
+        assert ann.fetched() is None
+        world.pass_time(1)
+        assert ann.fetched() is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert ann.fetch(group_id="other", share_session_epoch=2) == []
 
 
 def test_strangers_get_nothing() -> None:
@@ -335,7 +347,7 @@ def test_a_share_coordinator_out_of_reach_is_asked_again(world: SharingWorld, *,
 
 
 def test_who_waits_is_told_why_records_can_not_be_known(world: SharingWorld) -> None:
-    """A fetch that waits for a share-partition's state ends when that can't be read, and doesn't ask anew."""
+    """A fetch that waits for a share-partition's state reports after its wait that the state can't be read."""
     world.produce(1)
     coordinator = world.broker._share.coordinator
     assert coordinator is not None
@@ -347,6 +359,8 @@ def test_who_waits_is_told_why_records_can_not_be_known(world: SharingWorld) -> 
         world.pass_time(pause_ms)
         assert ann.fetched() is None
     world.pass_time(8_000)
+    assert ann.fetched() is None
+    world.pass_time(45_000)
     assert ann.fetched() is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
@@ -416,7 +430,12 @@ def test_whatever_others_have_written(world: SharingWorld, state: tuple[int, ...
     }
     body = {"group_id": "g", "topics": [{"topic_id": world.topic_id, "partitions": [partition]}]}
     world.client("stranger").ask(WRITE, 1, body)
-    assert world.client().fetch(max_records=1_000) == fetched
+    ann = world.client()
+    found = ann.fetch(500, max_records=1_000)
+    if found is None:
+        world.pass_time(500)
+        found = ann.fetched()
+    assert found == fetched
     world.broker.reload_failed()
 
 

@@ -167,19 +167,22 @@ class SharePartitions:
         led = self._led.get(key)
         return None if led is None or led.records is None or led.log.is_closed else led
 
-    def current(self, key: SharePartitionKey, topic: Topic) -> LedPartition | ErrorCode:
-        """Return a share-partition whose records are known, and that is still led here; else why there is none."""
+    def current(self, key: SharePartitionKey) -> LedPartition | None:
+        """Return a share-partition whose records are known and that this broker still leads, or None."""
         led = self.known(key)
-        if led is None:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if self._is_current(led, topic):
-            return led
-        self._drop(led, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return led if led is not None and self.is_usable(led) else None
 
-    def _is_current(self, led: LedPartition, topic: Topic) -> bool:
+    def is_usable(self, led: LedPartition) -> bool:
+        """Tell whether a share-partition has not failed and this broker still leads it; else forget it."""
+        if led.error_code is ErrorCode.NONE and not self._is_current(led):
+            self._drop(led, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return led.error_code is ErrorCode.NONE
+
+    def _is_current(self, led: LedPartition) -> bool:
         """Tell whether this broker still leads a share-partition, as it did when it was read."""
-        index = led.key.partition
+        topic, index = led.topic, led.key.partition
+        if led.log.is_closed:
+            return False
         try:
             return (self._data.log(topic, index), self._data.leader_epoch(topic, index)) == (led.log, led.leader_epoch)
         except FailedLogError:
@@ -187,7 +190,7 @@ class SharePartitions:
 
     def all(self) -> list[LedPartition]:
         """Return every share-partition that is still led here."""
-        return [led for led in self._led.values() if self._is_current(led, led.topic)]
+        return [led for led in self._led.values() if self._is_current(led)]
 
     def close(self) -> None:
         """The broker is gone, and what it had in memory: logs have nobody to tell any more."""
@@ -369,7 +372,7 @@ class SharePartitions:
             led.lock_ms = None
             if self._led.get(led.key) is not led:
                 continue
-            if self._is_current(led, led.topic):
+            if self._is_current(led):
                 self.expire_locks(led, now_ms)
             else:
                 self._drop(led, ErrorCode.NOT_LEADER_OR_FOLLOWER)

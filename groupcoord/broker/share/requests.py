@@ -1,19 +1,26 @@
-"""ShareFetch and ShareAcknowledge: who may ask what, in which session, and for how long a fetch waits.
+"""ShareFetch and ShareAcknowledge: sessions, errors of partitions, and fetches that wait.
 
-Sources: ``KafkaApis``, ``SharePartitionManager``, ``DelayedShareFetch`` of Apache Kafka 4.4, as recorded. There a fetch
-that waits is not always woken by a release (the records come at the end of ``max_wait``); here it always is.
+A ShareFetch fails at once if it can read none of its partitions. Otherwise it waits for records until ``max_wait_ms``:
+
+- Partitions that fail at the start (unknown, led by another node) are reported in the answer.
+- A share-partition whose state can't be read is reported when the wait ends, never without a wait.
+- One whose leader moves, or whose topic is deleted, during the wait is left out; the next fetch reports why.
+
+Sources: ``KafkaApis``, ``SharePartitionManager``, ``DelayedShareFetch`` of Apache Kafka 4.4, as recorded. There a
+release does not always end a wait (the records come after ``max_wait_ms``); here it always does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from heapq import heapify, heappop, heappush
-from typing import Any
+from typing import Any, NamedTuple
 
 from attrs import define, field
 
 from groupcoord.broker.answering import answers
 from groupcoord.broker.connection import Connection
+from groupcoord.broker.records.current_leaders import CurrentLeaders
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.share.dead_letters import DeadLetters
 from groupcoord.broker.share.leading import LedPartition, SettingsOf, SharePartitions
@@ -54,6 +61,8 @@ SESSION_PARTITIONS_MAX = 2_000
 
 STALE_WAITS_LIMIT = 64
 
+NOT_HOSTED = "This server does not host this topic-partition."
+
 
 class _Awaited(Answer):
     """Something that may have come already."""
@@ -64,18 +73,28 @@ class _Awaited(Answer):
             self.answer(True)
 
 
+class _Acknowledged(NamedTuple):
+    """The result of the acknowledgements of one partition."""
+
+    error_code: ErrorCode
+    message: str | None = None
+
+
+_ACKNOWLEDGED = _Acknowledged(ErrorCode.NONE)
+
+
 @define(eq=False)
 class _Outcome:
-    """What is to be told of a partition.
+    """The answer of a ShareFetch for one partition.
 
     Attributes:
-        error_code: why nothing can be read, if so.
-        acknowledge_error_code: what came of acknowledgements; None: there were none.
-        read: what was read.
+        error_code: NONE, or why nothing can be read.
+        acknowledged: the result of acknowledgements; None if there were none.
+        read: the records that were read.
     """
 
     error_code: ErrorCode = ErrorCode.NONE
-    acknowledge_error_code: ErrorCode | None = None
+    acknowledged: _Acknowledged | None = None
     read: ReadRecords = NOTHING_READ
 
 
@@ -84,12 +103,11 @@ class _Fetching:
     """A fetch under way.
 
     Attributes:
-        session: whose it is.
-        request: what is asked for.
-        permissions: what the asker may do.
-        deadline_ms: until when it waits.
-        outcomes: what is to be told, by partition, in the order in which they are read.
-        refused: why partitions can't be used that it has waited for: they are not asked for again.
+        session: its session.
+        request: the request.
+        permissions: the permissions of the client.
+        deadline_ms: when its wait ends.
+        outcomes: the answer by partition, in the order in which they are read.
     """
 
     session: ShareSession
@@ -97,7 +115,6 @@ class _Fetching:
     permissions: Permissions
     deadline_ms: int
     outcomes: dict[SharedPartition, _Outcome] = field(factory=dict)
-    refused: dict[SharedPartition, ErrorCode] = field(factory=dict)
 
 
 class ShareRequests:
@@ -109,6 +126,7 @@ class ShareRequests:
         settings_of: says what holds for a share group.
         permissions_of: returns what a connection's client may do.
         dead_letters: sends records that are given up where such records go.
+        leaders: adds the current leaders to answers; None to leave them out.
     """
 
     def __init__(
@@ -118,8 +136,10 @@ class ShareRequests:
         settings_of: SettingsOf,
         permissions_of: Callable[[Connection], Permissions],
         dead_letters: DeadLetters,
+        leaders: CurrentLeaders | None = None,
     ) -> None:
         self._data = data
+        self._leaders = leaders
         self._permissions_of = permissions_of
         self._settings_of = settings_of
         self.sessions = ShareSessions()
@@ -198,7 +218,7 @@ class ShareRequests:
         if isinstance(found, ErrorCode):
             return ShareFetchResponse(found)
         deadline_ms = self._data.clock.now_ms() + max(request.max_wait_ms, 0)
-        return self._fetch(_Fetching(found, request, permissions, deadline_ms))
+        return self._fetch(_Fetching(found, request, permissions, deadline_ms), connection)
 
     def _is_full(self, group_id: str, member_id: str) -> bool:
         limit = self._data.config.group_share_max_share_sessions
@@ -209,7 +229,7 @@ class ShareRequests:
             yield self._wait(self._data.clock.now_ms() + max_wait_ms)
         return ShareFetchResponse(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
 
-    def _fetch(self, fetching: _Fetching) -> Work[WireResponse | None]:
+    def _fetch(self, fetching: _Fetching, connection: Connection) -> Work[WireResponse | None]:
         session, request = fetching.session, fetching.request
         is_final = request.share_session_epoch == FINAL_EPOCH
         named_count = sum(len(topic.partitions) for topic in request.topics)
@@ -222,9 +242,10 @@ class ShareRequests:
             self._update(session, request)
             if request.max_records > 0 and request.max_bytes > 0:
                 yield from self._read_or_wait(fetching)
-        for partition, error_code in acknowledged.items():
-            fetching.outcomes.setdefault(partition, _Outcome()).acknowledge_error_code = error_code
-        return self._respond(fetching)
+        for partition, result in acknowledged.items():
+            fetching.outcomes.setdefault(partition, _Outcome()).acknowledged = result
+        response = self._respond(fetching)
+        return response if self._leaders is None else self._leaders.add_to_share_fetch(response, connection.nodes)
 
     def _update(self, session: ShareSession, request: ShareFetch) -> None:
         for topic in request.topics:
@@ -239,43 +260,52 @@ class ShareRequests:
     def _read_or_wait(self, fetching: _Fetching) -> Work[None]:
         """Read when there is enough, or when time is up."""
         awaited: _Awaited | None = None
-        watched: list[LedPartition] = []
+        led = yield from self._led(fetching)
         is_late = fetching.request.max_wait_ms <= 0
         try:
-            while True:
-                led = yield from self._led(fetching)
-                is_enough = self._is_enough(fetching, led)
+            while led:
+                readable = self._readable(fetching, led, has_waited=awaited is not None)
                 is_late = is_late or self._data.clock.now_ms() >= fetching.deadline_ms
-                if (is_enough or is_late or not led) and (self._read(fetching, led) or is_late or not led):
-                    return
-                if any(outcome.error_code is not ErrorCode.NONE for outcome in fetching.outcomes.values()):
+                if (self._is_enough(fetching, readable) or is_late) and (self._read(fetching, readable) or is_late):
                     return
                 awaited = self._wait(fetching.deadline_ms)
-                watched = list(led.values())
-                for each in watched:
+                for each in led.values():
                     each.waiting[awaited.come] = None
                 yield awaited
-                _unwatch(watched, awaited)
-                failed = ((partition, each.error_code) for partition, each in led.items())
-                fetching.refused.update(one for one in failed if one[1] is not ErrorCode.NONE)
+                _unwatch(led.values(), awaited)
         finally:
             if awaited is not None:
-                _unwatch(watched, awaited)
+                _unwatch(led.values(), awaited)
                 awaited.response = True
 
     def _led(self, fetching: _Fetching) -> Work[dict[SharedPartition, LedPartition]]:
-        """Return the share-partitions that can be read, and note why others can't."""
+        """Return the share-partitions that this node leads; the others fail."""
         session = fetching.session
         led: dict[SharedPartition, LedPartition] = {}
         for number, partition in enumerate(session.rotated(fetching.request.share_session_epoch), 1):
             if number % PORTION == 0:
                 yield None
-            found = fetching.refused.get(partition) or self._lead(partition, fetching)
-            error_code = found if isinstance(found, ErrorCode) else found.error_code
-            fetching.outcomes[partition] = _Outcome(error_code)
-            if isinstance(found, LedPartition) and error_code is ErrorCode.NONE:
+            found = self._lead(partition, fetching)
+            if isinstance(found, LedPartition):
                 led[partition] = found
+            else:
+                fetching.outcomes[partition] = _Outcome(found)
         return led
+
+    def _readable(
+        self, fetching: _Fetching, led: dict[SharedPartition, LedPartition], *, has_waited: bool
+    ) -> dict[SharedPartition, LedPartition]:
+        """Return the share-partitions that can still be read. The others are reported, or left out of the answer."""
+        readable = {}
+        for partition, each in led.items():
+            if self.partitions.is_usable(each):
+                readable[partition] = each
+                fetching.outcomes[partition] = _Outcome()
+            elif each.records is None and has_waited:  # its state could not be read
+                fetching.outcomes[partition] = _Outcome(each.error_code)
+            else:
+                fetching.outcomes.pop(partition, None)
+        return readable
 
     def _lead(self, partition: SharedPartition, fetching: _Fetching) -> LedPartition | ErrorCode:
         session = fetching.session
@@ -352,7 +382,7 @@ class ShareRequests:
             is_told = (
                 partition in session.due
                 or outcome.error_code is not ErrorCode.NONE
-                or outcome.acknowledge_error_code is not None
+                or outcome.acknowledged is not None
                 or outcome.read.acquired
             )
             if outcome.error_code is ErrorCode.NONE:
@@ -360,13 +390,15 @@ class ShareRequests:
             else:
                 session.due.add(partition)
             if is_told:
+                acknowledged = outcome.acknowledged or _ACKNOWLEDGED
                 topics.setdefault(partition.topic_id, []).append(
                     SharePartitionData(
                         partition.partition,
                         outcome.error_code,
-                        outcome.acknowledge_error_code or ErrorCode.NONE,
+                        acknowledged.error_code,
                         outcome.read.records,
                         outcome.read.acquired,
+                        acknowledge_error_message=acknowledged.message,
                     )
                 )
         lock_ms = self._settings_of(session.group_id).record_lock_duration_ms
@@ -392,33 +424,32 @@ class ShareRequests:
         found = self.sessions.find(request.group_id or "", request.member_id or "", request.share_session_epoch)
         if isinstance(found, ErrorCode):
             return ShareAcknowledgeResponse(found)
-        return self._acknowledge(found, request, permissions)
+        return self._acknowledge(found, request, permissions, connection)
 
     def _acknowledge(
-        self, session: ShareSession, request: ShareAcknowledge, permissions: Permissions
+        self, session: ShareSession, request: ShareAcknowledge, permissions: Permissions, connection: Connection
     ) -> Work[WireResponse | None]:
         acknowledged = yield from self._acknowledge_all(session, request, permissions)
         if request.share_session_epoch == FINAL_EPOCH:
             self._end(session)
         topics: dict[Any, list[ShareAcknowledgedPartition]] = {}
-        for partition, error_code in acknowledged.items():
-            topics.setdefault(partition.topic_id, []).append(
-                ShareAcknowledgedPartition(partition.partition, error_code)
-            )
+        for partition, result in acknowledged.items():
+            topics.setdefault(partition.topic_id, []).append(ShareAcknowledgedPartition(partition.partition, *result))
         lock_ms = self._settings_of(session.group_id).record_lock_duration_ms
         results = tuple(ShareAcknowledgedTopic(topic_id, tuple(found)) for topic_id, found in topics.items())
-        return ShareAcknowledgeResponse(ErrorCode.NONE, lock_ms, results)
+        response = ShareAcknowledgeResponse(ErrorCode.NONE, lock_ms, results)
+        return response if self._leaders is None else self._leaders.add_to_share_acknowledge(response, connection.nodes)
 
     def _acknowledge_all(
         self, session: ShareSession, request: ShareFetch | ShareAcknowledge, permissions: Permissions
-    ) -> Work[dict[SharedPartition, ErrorCode]]:
+    ) -> Work[dict[SharedPartition, _Acknowledged]]:
         """Acknowledge all that a request names, and wait until it is written."""
-        results: dict[SharedPartition, ErrorCode] = {}
+        results: dict[SharedPartition, _Acknowledged] = {}
         missing: set[SharedPartition] = set()
         all_there: _Awaited | None = None
 
-        def done(partition: SharedPartition, error_code: ErrorCode) -> None:
-            results[partition] = error_code
+        def done(partition: SharedPartition, error_code: ErrorCode, message: str | None = None) -> None:
+            results[partition] = _Acknowledged(error_code, message)
             missing.discard(partition)
             if not missing and all_there is not None:
                 all_there.come()
@@ -440,7 +471,7 @@ class ShareRequests:
         batches: list[Acknowledgement],
         request: ShareFetch | ShareAcknowledge,
         permissions: Permissions,
-        done: Callable[[SharedPartition, ErrorCode], None],
+        done: Callable[..., None],
     ) -> None:
         topic = self._find(partition, "", permissions)
         try:
@@ -451,9 +482,9 @@ class ShareRequests:
         if isinstance(topic, ErrorCode):
             done(partition, topic)
             return
-        led = self.partitions.current(SharePartitionKey(session.group_id, *partition), topic)
-        if isinstance(led, ErrorCode):
-            done(partition, led)
+        led = self.partitions.current(SharePartitionKey(session.group_id, *partition))
+        if led is None:
+            done(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOT_HOSTED)
         else:
             self.partitions.acknowledge(led, session.member_id, batches, lambda error_code: done(partition, error_code))
 
