@@ -6,6 +6,7 @@ The pages are written for GitHub: their links are those that it makes, and their
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,10 @@ from docutils import nodes
 from sphinx.application import Sphinx
 
 from groupcoord import __version__
+
+sys.path.insert(0, str(Path(__file__).parent / "site"))
+import messages_page
+import museum_page
 
 project = "groupcoord"
 copyright = "Apache License 2.0"
@@ -32,6 +37,8 @@ ELSEWHERE = {
     "CHANGELOG.md": "site/changes.md",
     "examples": "site/examples.md",
     "groupcoord/conformance/transcripts/README.md": "site/transcripts.md",
+    "groupcoord/messages.py": "site/api.md",
+    "groupcoord/testing/museum/exhibits": "museum.md",
 }
 """What pages link to that isn't among them, with the page that shows it here."""
 
@@ -40,13 +47,18 @@ README = Path(__file__).parents[1] / "README.md"
 PAPER = 'style="background: #fff; padding: 1em"'
 """Drawings are dark on white, in the dark too."""
 
+GENERATED = {"messages": messages_page.sections, "museum": museum_page.sections}
+"""Pages whose sections are made from the source when the site is built."""
+
 described: set[int] = set()
 
 
-def keep_links(app: Sphinx, name: str, source: list[str]) -> None:
-    """Put the README on the first page, and let links to files around the pages lead to what shows them here."""
+def complete_page(app: Sphinx, name: str, source: list[str]) -> None:
+    """Add the README and generated sections to their pages; point links to files of the checkout to their pages."""
     if name == app.config.root_doc:
         source[0] = README.read_text("utf-8").replace("](docs/", "](") + source[0]
+    if name in GENERATED:
+        source[0] += "\n" + GENERATED[name]()
     source[0] = re.sub(r"\]\(([^)#\s]+)", lambda link: f"]({_place(link[1])}", source[0])
 
 
@@ -74,6 +86,6 @@ def draw(app: Sphinx, document: nodes.document) -> None:
 
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
-    app.connect("source-read", keep_links)
+    app.connect("source-read", complete_page)
     app.connect("autodoc-skip-member", skip_known)
     app.connect("doctree-read", draw)

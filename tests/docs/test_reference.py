@@ -27,7 +27,6 @@ from tests.subclasses import subclasses
 from tests.tables import as_one_test
 
 from .markdown import DOCS, ROOT, table_rows
-from .message_fields import PAGE, page
 
 REFERENCE = DOCS / "reference.md"
 TEXT = REFERENCE.read_text("utf-8")
@@ -110,11 +109,6 @@ def test_every_public_method_is_named(described: type) -> None:
     missing = [name for name in missing if name not in {"append", "read"}]
 
     assert not missing, ", ".join(missing)
-
-
-def test_the_fields_of_messages_are_those_of_the_classes() -> None:
-    """The page is what its script makes of the classes: ``python -m tests.docs.message_fields``."""
-    assert PAGE.read_text("utf-8") == page()
 
 
 def test_every_kind_of_failure_and_event_is_named() -> None:

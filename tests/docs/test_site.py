@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from groupcoord import messages
+from groupcoord.testing.museum import exhibits
+
 from .markdown import DOCS, PAGES, ROOT, blocks
 
 pytestmark = pytest.mark.ci
@@ -42,6 +45,16 @@ def test_the_api_has_what_docstrings_say(site: Path) -> None:
     for name in ("GroupCoordinator.submit", "aio.AsyncCoordinator.ask", "storage.sql.PostgresLogStore"):
         assert f'id="groupcoord.{name}"' in page
     assert "UnansweredError" in page
+
+
+def test_generated_pages_are_complete(site: Path) -> None:
+    """The museum's page has every exhibit, that of messages every class with its fields."""
+    museum, fields = ((site / f"{name}.html").read_text("utf-8") for name in ("museum", "messages"))
+
+    assert [one.id for one in exhibits() if f"{one.id}: " not in museum] == []
+    classes = [name for name in messages.__all__ if isinstance(getattr(messages, name), type)]
+    assert [name for name in classes if f"<h3>{name}<" not in fields] == ["Request"]
+    assert "session_timeout_ms" in fields
 
 
 def test_drawings_are_drawn(site: Path) -> None:

@@ -8,7 +8,6 @@ from groupcoord.cli import main
 from groupcoord.testing.exploring.playing import play
 from groupcoord.testing.exploring.scope import Trace
 from groupcoord.testing.museum import Exhibit, UnknownExhibitError, exhibit, exhibits, hunt_for, play_of
-from tests.docs.museum import PAGE, page
 from tests.tables import as_one_test
 
 PLAYED = [shown for shown in exhibits() if shown.play is not None]
@@ -115,8 +114,3 @@ def test_a_hunt_finds_and_says_what() -> None:
 def test_bugs_of_members_are_found(name: str) -> None:
     """Random lives of a member find a law that each bug of a member's side breaks."""
     assert hunt_for(exhibit(name), "member", 60.0).is_law
-
-
-def test_the_page_is_up_to_date() -> None:
-    """docs/museum.md is made from the exhibits: ``python -m tests.docs.museum``."""
-    assert PAGE.read_text("utf-8") == page()

@@ -1,4 +1,4 @@
-"""Makes ``docs/messages.md``, the fields of all messages, from the classes: ``python -m tests.docs.message_fields``."""
+"""Sections of the site's page of messages, made from their classes: docs/messages.md is its head."""
 
 from __future__ import annotations
 
@@ -13,29 +13,16 @@ import attrs
 from groupcoord import messages
 from groupcoord.messages import Request
 
-from .markdown import DOCS
 
-PAGE = DOCS / "messages.md"
-
-HEAD = """# Messages, field by field
-
-What [requests, responses and their parts](reference.md#messages) of `groupcoord.messages` are made of,
-in the order of their positional arguments.
-A field without a default has to be given.
-This page is made from the classes by `python -m tests.docs.message_fields`, and a test compares it with them.
-"""
-
-
-def page() -> str:
-    """Return the whole page."""
-    found = {name: getattr(messages, name) for name in messages.__all__}
-    classes = {name: kind for name, kind in found.items() if isinstance(kind, type) and kind is not Request}
+def sections() -> str:
+    """Return all sections as Markdown."""
+    public = {name: getattr(messages, name) for name in messages.__all__}
+    classes = {name: kind for name, kind in public.items() if isinstance(kind, type) and kind is not Request}
     requests = sorted(name for name, kind in classes.items() if issubclass(kind, Request))
     exchanged = [name for request in requests for name in (request, f"{request}Response")]
     parts = sorted(classes.keys() - set(exchanged))
-    sections = ["## Requests and responses\n", *(_section(classes[name]) for name in exchanged)]
-    sections += ["## Parts\n", *(_section(classes[name]) for name in parts)]
-    return "\n".join([HEAD, *sections])
+    found = ["## Requests and responses\n", *(_section(classes[name]) for name in exchanged)]
+    return "\n".join([*found, "## Parts\n", *(_section(classes[name]) for name in parts)])
 
 
 def _section(kind: type) -> str:
@@ -88,7 +75,3 @@ def _plain(text: str) -> str:
     """Return a docstring's words as Markdown has them."""
     text = re.sub(r":\w+:`~?([^`]+)`", lambda match: f"`{match[1].rpartition('.')[2]}`", text)
     return text.replace("``", "`").replace("|", "\\|")
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), "utf-8")
