@@ -13,12 +13,11 @@ from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from groupcoord.broker.answering import Handler, answers, table_of
-from groupcoord.broker.cluster.elsewhere import LedElsewhere
 from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.cluster.metadata import answer_api_versions
-from groupcoord.broker.cluster.neighbours import AskedConnection, Asker, Following, Look, Question, SharedFile
 from groupcoord.broker.cluster.nodes import Nodes, deliver_replies
 from groupcoord.broker.cluster.requests import ClusterRequests
+from groupcoord.broker.cluster.shared_documents import SharedDocument, SharedDocuments
 from groupcoord.broker.configs.administered import Administered
 from groupcoord.broker.configs.groups import GroupConfigs
 from groupcoord.broker.configs.resources import Resources
@@ -35,19 +34,16 @@ from groupcoord.broker.security.login_requests import LoginRequests
 from groupcoord.broker.share.coordination import ShareCoordination
 from groupcoord.broker.share.dead_letters import DeadLetters
 from groupcoord.broker.share.group_host import ServerShareHost
-from groupcoord.broker.share.latest_offsets import LatestOffsets
 from groupcoord.broker.share.requests import ShareRequests
 from groupcoord.broker.share.state_requests import ShareStateRequests
 from groupcoord.broker.topics.internal import ensure_internal_topic
 from groupcoord.broker.topics.registry import TopicRegistry
-from groupcoord.broker.topics.requests import CreateTopicsThere, TopicRequests
+from groupcoord.broker.topics.requests import TopicRequests
 from groupcoord.broker.transactions.coordinator import TransactionCoordinator
-from groupcoord.broker.transactions.markers import MarkersElsewhere
 from groupcoord.broker.transactions.none import NoTransactions, refuse_to_find
 from groupcoord.broker.transactions.producer_ids import ProducerIds
 from groupcoord.broker.transactions.requests import TransactionRequests
 from groupcoord.broker.transactions.state import Writer
-from groupcoord.broker.transactions.verifying import Verifying
 from groupcoord.broker.turns import Turns
 from groupcoord.broker.work import Job, Work, do_in_place
 from groupcoord.clock import Clock
@@ -59,9 +55,9 @@ from groupcoord.core.front.authorization import Authorize, Permissions, Principa
 from groupcoord.core.messages import ConsumerGroupHeartbeat, FindCoordinator, FindCoordinatorResponse, Node
 from groupcoord.core.questions import CreateInternalTopics, ShareCoordinatorAnswered
 from groupcoord.core.records import OFFSETS_TOPIC
+from groupcoord.errors import ErrorCode
 from groupcoord.log_store import AbandonableStore, CompactingStore, LogStore, close_store
 from groupcoord.wire import Answered, WireResponse
-from groupcoord.wire.broker_messages import CreateTopics
 from groupcoord.wire.feature_messages import ApiVersions
 
 if TYPE_CHECKING:
@@ -120,7 +116,6 @@ class Broker:
         coordinator: the group coordinator.
         data: what topics hold.
         transactions: the transaction coordinator.
-        verifying: asks whoever coordinates a transaction who may write in it.
         nodes: what this node knows of the others.
         dirty: connections with output, for :meth:`take_dirty`.
         share_requests: the sessions of share consumers, and the share-partitions that are led.
@@ -171,9 +166,8 @@ class Broker:
         authorize = authorize or (None if security is None else security.authorize)
         self._authorize, self._principal_of = authorize, principal_of
         self.data = data or TopicData(config, clock, self.topics, topic_directory)
-        self._following = self._follow()
-        self.verifying = Verifying(lambda: self.transactions, self.nodes)
-        self._data_requests = DataRequests(self.data, self._permissions, self.verifying.verify, self.nodes.leadership)
+        self._shared_documents = self._make_shared_documents()
+        self._data_requests = DataRequests(self.data, self._permissions, self._verify_writer, self.nodes.leadership)
         self.share_requests = self._own_share_requests()
         self._login_requests = LoginRequests(security, self._permissions, self.wake_earlier)
         self._notices = Notices(self.topics, now_s)
@@ -188,7 +182,7 @@ class Broker:
             regexes=TopicMatcher(self.topics, authorize),
             **self.group_configs.for_coordinator(),
             create_internal_topics=self._create_internal_topics,
-            share=self._share_host(),
+            share=ServerShareHost(self.group_configs, self._share, self.data.whole, self._share_answered),
             node=node,
             **self.nodes.owners(),
             new_member_id=new_member_id,
@@ -210,19 +204,13 @@ class Broker:
         return self.nodes.share_coordination(self.config, self.clock, self.data.whole, self._authorize)
 
     def _own_share_requests(self) -> ShareRequests:
-        dead_letters = DeadLetters(self.data, self.nodes, self.look, lambda job: self.start_job(job))
+        dead_letters = DeadLetters(self.data, self.nodes.topics_created, lambda job: self.start_job(job))
         settings_of = self.group_configs.share_settings_of
         leaders = CurrentLeaders(self.nodes.leadership, self.data)
         return ShareRequests(self.data, self._share.persister, settings_of, self._permissions, dead_letters, leaders)
 
-    def _share_host(self) -> ServerShareHost:
-        neighbours = self.nodes.neighbours
-        elsewhere = None if neighbours is None else LedElsewhere(neighbours, self.nodes.leadership, self.topics)
-        ends = LatestOffsets(self.data.whole, elsewhere)
-        return ServerShareHost(self.group_configs, self._share, ends, self._share_answered)
-
     def _share_answered(self, found: ShareCoordinatorAnswered) -> None:
-        """The share coordinator, or another process, has answered the group coordinator late."""
+        """Pass on an answer of the share coordinator that was not available at once."""
         self.coordinator.found_out(found)
         self.deliver_replies()
 
@@ -235,32 +223,33 @@ class Broker:
             coordinator=self.coordinator,
             topics=self.topics,
             data=self.data,
-            markers_elsewhere=None
-            if self.nodes.neighbours is None
-            else MarkersElsewhere(self.nodes.neighbours, self.nodes.leadership, self.topics),
         )
         transactions.recover()
         return transactions
 
-    def _follow(self) -> Following | None:
-        """Return what this node knows that all processes must know, and the controller changes; None: it is alone."""
-        neighbours, administered = self.nodes.neighbours, self._administered
-        if neighbours is None and self.nodes.leadership.elects:
+    def _verify_writer(self, writer: Writer) -> ErrorCode:
+        return self.transactions.verify_writer(writer)
+
+    def _make_shared_documents(self) -> SharedDocuments | None:
+        """Return the documents that the nodes of a cluster share; None if this server has them to itself."""
+        if self.nodes.leadership.elects:
             return None
-        files: list[SharedFile] = [
+        administered = self._administered
+        others: list[SharedDocument] = [
             *(self.group_configs, administered.brokers, administered.client_metrics),
             *(administered.quotas, administered.features),
         ]
         if self.security is not None:
-            files += self.security.shared_files()
-        return Following(self.topics, files, neighbours)
+            others += self.security.shared_documents()
+        return SharedDocuments(self.topics, others)
 
-    def look(self) -> None:
-        """Know what the controller, another process, may have changed. Worth calling every second."""
-        if self._following is None or self._following.is_controller:
+    def reload_shared(self) -> None:
+        """Reload what other nodes of a cluster may have written. Worth calling every second."""
+        if self._shared_documents is None:
             return
-        changed = self._following.look()
-        self._topic_requests.others_changed(changed)
+        before = list(self.topics)
+        self._shared_documents.reload()
+        self._topic_requests.reloaded(before)
         self.coordinator.serve(self._administered.features.served_protocols(self.config))
 
     def _join_nodes(self) -> None:
@@ -293,7 +282,6 @@ class Broker:
             nodes=self.nodes,
             notices=self._notices,
             permissions_of=self._permissions,
-            controller=self._controller(),
         )
         acls = None if self.security is None else self.security.acls
         table = table_of(
@@ -306,13 +294,12 @@ class Broker:
             self._transaction_requests if self.nodes.has_transactions else NoTransactions(),
             ShareStateRequests(self._share),
             self.share_requests,
-            self.share_requests.partitions.dead_letters,
             GroupRequests(lambda: self.coordinator, self._submit, self.topics, self._prepare),
         )
         if RebalanceProtocol.CONSUMER not in served_protocols(self.config):
             table[ConsumerGroupHeartbeat] = self._refuse_consumer_protocol
-        if self._following is not None:
-            self._following.arrange(table, self.look)
+        if self._shared_documents is not None:
+            self._shared_documents.retry_conflicts(table, self.reload_shared)
         return table
 
     def _prepare(self, connection: Connection, request: FindCoordinator) -> FindCoordinatorResponse | None:
@@ -321,18 +308,6 @@ class Broker:
             self._transaction_requests.prepare(connection, request)
             return None
         return refuse_to_find(request)
-
-    def _controller(self) -> CreateTopicsThere | None:
-        """Return what has topics made that the server itself wants; None: that is done here."""
-        neighbours = self.nodes.neighbours
-        if neighbours is None or self._following is None or self._following.is_controller:
-            return None
-
-        def create(request: CreateTopics, principal: Principal, is_client: bool) -> None:
-            asker = Asker(neighbours.node_id, principal, is_client=is_client)
-            neighbours.ask(neighbours.controller_id, Question(request, asker), lambda response: self.look())
-
-        return create
 
     def _advertised_listeners(self) -> str:
         """Return where clients find the node, as ``advertised.listeners`` says it."""
@@ -443,7 +418,7 @@ class Broker:
         self.transactions.tell()
         self._reloading.retry()
         self._share.reload_failed()
-        self.look()
+        self.reload_shared()
         self.data.look_after()
         self.share_requests.partitions.look_after()
         self._notices.report()
@@ -510,7 +485,7 @@ class Broker:
             self.interceptor.disconnected(connection)
 
     def _permissions(self, connection: Connection) -> Permissions:
-        return Permissions(None if connection.is_trusted else self._authorize, connection.principal)
+        return Permissions(self._authorize, connection.principal)
 
     def _create_internal_topics(self, question: CreateInternalTopics) -> Mapping[str, str]:
         return self._topic_requests.create_internal_topics(question, Permissions(self._authorize, question.principal))
@@ -524,16 +499,6 @@ class Broker:
     @answers(Answered)
     def _already_answered(self, connection: Connection, request: Answered) -> WireResponse | None:
         return request.response
-
-    @answers(Look)
-    def _look(self, connection: Connection, request: Look) -> WireResponse | None:
-        self.look()
-        return None
-
-    @answers(Writer)
-    def _verify(self, connection: AskedConnection, writer: Writer) -> WireResponse | None:
-        connection.tell(self.transactions.verify_writer(writer))
-        return None
 
     @answers(ApiVersions)
     def _api_versions(self, connection: Connection, request: ApiVersions) -> WireResponse | None:

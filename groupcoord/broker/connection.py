@@ -138,11 +138,6 @@ class Connection:
     closing_level = logging.WARNING
     """How important it is, for the log, why the connection is closed."""
 
-    @property
-    def is_trusted(self) -> bool:
-        """True of what may do everything, whoever it speaks for: another node of the cluster."""
-        return False
-
     __slots__ = (
         "_awaited",
         "_broker",

@@ -130,9 +130,6 @@ class JsonFile:
         holds: what it holds, in words.
         error_type: of the errors that are raised.
         is_secret: nobody but its owner may read it, or has a right to it from the next :meth:`read` on.
-
-    Attributes:
-        on_written: is called when it was written anew.
     """
 
     def __init__(
@@ -149,7 +146,6 @@ class JsonFile:
         self._holds = holds
         self._error_type = error_type
         self._seen: object = None  # which content was read or written last
-        self.on_written: Callable[[], None] = lambda: None
 
     @property
     def refusals(self) -> int:
@@ -193,7 +189,6 @@ class JsonFile:
         if self._documents is not None:
             versioned = {"version": FILE_VERSION, **make_content()}
             self._seen = self._documents.write(self._name, _text_of(versioned), self._seen)
-            self.on_written()
 
     def read_if_changed(self, parse: Callable[[dict[str, Any]], T]) -> T | None:
         """Do as :meth:`read` if another process has written the file since it was read; else return None."""

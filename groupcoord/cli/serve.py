@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import os
-import signal
 import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
 import typer
@@ -23,13 +20,12 @@ import groupcoord
 from groupcoord.broker.addresses import ANY_ADDRESS
 from groupcoord.broker.security.security import Security, split_properties
 from groupcoord.broker.topics.registry import Topic, TopicError, check_topic_name
-from groupcoord.cli.interrupts import SIGNALS, AtTheFirstSignal, take_signals
+from groupcoord.cli.interrupts import AtTheFirstSignal
 from groupcoord.cli.serve_opening import (
     FAILURE,
     OFFSETS_PARTITIONS_KEY,
     USAGE_ERROR,
     Opening,
-    OpeningForWorkers,
     StartError,
 )
 from groupcoord.clock import Clock, LeapingClock, SystemClock
@@ -38,11 +34,7 @@ from groupcoord.coordinator import GroupCoordinator, LoadError
 from groupcoord.core.interpreter import collect_garbage_seldom, keep_freed_memory
 from groupcoord.core.messages import Node
 from groupcoord.errors import ConfigError, GroupcoordError
-from groupcoord.host.links import Links
 from groupcoord.host.node_servers import NODES_MAX, NodeServers, Sockets
-from groupcoord.host.server import ACCEPT_BACKLOG
-from groupcoord.host.supervisor import Supervisor, Work
-from groupcoord.host.workers import Worker
 
 if TYPE_CHECKING:
     from groupcoord.cli.serve_cluster import SharedLog
@@ -54,7 +46,6 @@ CLUSTER_HELP = (
     "or nats://HOST,HOST,HOST. Records of topics are not kept."
 )
 NODE_ID_HELP = "With --cluster: the id of this node, which no other node of the cluster has."
-WORKERS_HELP = "How many processes share the partitions, each with a port as --nodes has them; 0: one for each core."
 
 
 def serve(
@@ -93,7 +84,6 @@ def serve(
         ),
     ] = None,
     nodes: Annotated[int, typer.Option(min=1, max=NODES_MAX, help=NODES_HELP)] = 1,
-    workers: Annotated[int, typer.Option(min=0, max=NODES_MAX, help=WORKERS_HELP)] = 1,
     cluster: Annotated[str | None, typer.Option(metavar="URL", help=CLUSTER_HELP)] = None,
     node_id: Annotated[int | None, typer.Option(min=0, max=2**31 - 1, help=NODE_ID_HELP)] = None,
     no_records: Annotated[
@@ -107,24 +97,22 @@ def serve(
     """
     with _errors_told():
         _set_up_logging(log_level)
-        worker_count = workers or _core_count()
-        _check_cluster(cluster, node_id, data_dir, max(nodes, worker_count), control_port)
-        _check_together(worker_count, data_dir, nodes, metrics_port, control_port)
+        _check_cluster(cluster, node_id, data_dir, nodes, control_port)
+        if nodes > 1 and metrics_port is not None:
+            raise StartError("--metrics-port shows one node: leave it out, or --nodes", USAGE_ERROR)
         config, is_set, secure = _parse_settings(setting or [], holds_records=not no_records)
         topics = [_parse_topic(text) for text in topic or []]
         clock: Clock = SystemClock() if control_port is None else LeapingClock()
         with ExitStack() as stack:
             shared = None if cluster is None or node_id is None else _share(cluster, node_id, stack)
             security = Security(clock, data_dir if shared is None else shared.documents, secure)
-            sockets = _bind(stack, security, host, port, max(nodes, worker_count), advertised_host)
+            sockets = _bind(stack, security, host, port, nodes, advertised_host)
             _check_control_port(control_port, sockets)
             opening = Opening(data_dir, config, is_set, topics, clock, security)
             told = [_node(number, own, advertised_host or host, advertised_port) for number, own in enumerate(sockets)]
             pages = _Pages(host, metrics_port, control_port)
             if shared is not None:
                 _serve_in_cluster(shared, opening, told[0], sockets, pages)
-            elif worker_count > 1:
-                _serve_by_workers(opening.for_workers(worker_count), told, sockets, pages)
             else:
                 _serve_in_one_process(opening, told, sockets, pages)
 
@@ -139,28 +127,8 @@ def _share(url: str, node_id: int, stack: ExitStack) -> SharedLog:
     return shared
 
 
-def _core_count() -> int:
-    """Return how many cores this process may use, as far as the system tells."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _check_together(
-    count: int, data_dir: Path | None, nodes: int, metrics_port: int | None, control_port: int | None
-) -> None:
-    """Refuse options that don't go together."""
-    if nodes > 1 and metrics_port is not None:
-        raise StartError("--metrics-port shows one node: leave it out, or --nodes", USAGE_ERROR)
-    if count == 1:
-        return
-    if data_dir is None:
-        raise StartError("--workers needs --data-dir: what a worker had in memory would be gone with it", USAGE_ERROR)
-    for option, is_given in (("--nodes", nodes > 1), ("--control", control_port is not None)):
-        if is_given:
-            raise StartError(f"--workers and {option} don't go together: {option} is for one process", USAGE_ERROR)
-
-
 def _check_cluster(
-    url: str | None, node_id: int | None, data_dir: Path | None, count: int, control_port: int | None
+    url: str | None, node_id: int | None, data_dir: Path | None, node_count: int, control_port: int | None
 ) -> None:
     """Refuse options that don't go together with nodes that share a log."""
     if (url is None) != (node_id is None):
@@ -169,8 +137,8 @@ def _check_cluster(
         return
     if data_dir is not None:
         raise StartError("--cluster keeps nothing on the disk: leave out --data-dir", USAGE_ERROR)
-    if count > 1 or control_port is not None:
-        raise StartError("--cluster is for one node: leave out --nodes, --workers and --control", USAGE_ERROR)
+    if node_count > 1 or control_port is not None:
+        raise StartError("--cluster is for one node: leave out --nodes and --control", USAGE_ERROR)
 
 
 def _node(number: int, sockets: Sockets, host: str, first_port: int | None) -> Node:
@@ -314,7 +282,7 @@ def _announce(sockets: Sequence[Sockets], where: str, node: Node, topics: Iterab
     Console().print(Panel("\n".join(lines), title=f"groupcoord {groupcoord.__version__}", expand=False))
 
 
-def _coordinator_of(servers: NodeServers | Worker | ClusterNode) -> GroupCoordinator | None:
+def _coordinator_of(servers: NodeServers | ClusterNode) -> GroupCoordinator | None:
     """Return the group coordinator of the only node; None while it does not run."""
     if isinstance(servers, NodeServers):
         return next((server.broker.coordinator for server in servers.running.values()), None)
@@ -327,44 +295,6 @@ class _Pages(NamedTuple):
     host: str
     metrics_port: int | None
     control_port: int | None
-
-
-def _serve_by_workers(
-    opening: OpeningForWorkers,
-    told: Sequence[Node],
-    sockets: Sequence[Sockets],
-    pages: _Pages,
-) -> NoReturn:
-    """Have workers serve, until a signal comes; then end with the exit status."""
-
-    def be_worker(work: Work) -> int:
-        take_signals(0)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-        try:
-            with _errors_told():
-                storage = opening.storage(work.number)
-                links = Links(told[work.number].node_id, paths)
-                worker = Worker(storage, opening.clock, told, work.number, sockets, links, asked_on[work.number])
-                port = pages.metrics_port and pages.metrics_port + work.number
-                _run(worker, pages._replace(metrics_port=port), work.is_ready, work.lifeline)
-        except typer.Exit as error:
-            return error.exit_code
-        return 0
-
-    with TemporaryDirectory(prefix="groupcoord-") as folder, ExitStack() as stack:
-        paths = {node.node_id: Path(folder) / str(node.node_id) for node in told}
-        asked_on = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in told]
-        for sock, path in zip(asked_on, paths.values(), strict=True):
-            sock.bind(str(path))
-            sock.listen()
-        for own in sockets:
-            for listening in own.values():
-                listening.listen(ACCEPT_BACKLOG)  # so that clients wait for a worker that is started again
-        announce = partial(_announce, sockets, _where(opening.data_dir), told[0], opening.topics)
-        supervisor = Supervisor(len(told), be_worker, announce)
-        with AtTheFirstSignal(supervisor.stop):
-            status = supervisor.run()
-    raise typer.Exit(status)
 
 
 def _serve_in_one_process(opening: Opening, told: Sequence[Node], sockets: Sequence[Sockets], pages: _Pages) -> None:
@@ -385,16 +315,11 @@ def _serve_in_cluster(
     _run(node, pages, lambda: _announce(sockets, f"groups in {shared.place}", told, storage.topics))
 
 
-def _run(
-    servers: NodeServers | Worker | ClusterNode,
-    pages: _Pages,
-    on_start: Callable[[], None],
-    lifeline: int | None = None,
-) -> None:
+def _run(servers: NodeServers | ClusterNode, pages: _Pages, on_start: Callable[[], None]) -> None:
     keep_freed_memory()
     collect_garbage_seldom()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(servers, pages, on_start, lifeline))
+        runner.run(_serve(servers, pages, on_start))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -405,13 +330,9 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _serve(
-    servers: NodeServers | Worker | ClusterNode, pages: _Pages, on_start: Callable[[], None], lifeline: int | None
-) -> None:
+async def _serve(servers: NodeServers | ClusterNode, pages: _Pages, on_start: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
-    if lifeline is not None:
-        loop.add_reader(lifeline, stopping.set)
     async with AsyncExitStack() as stack:
         # Not the loop's own handlers: with these, a signal would not be obeyed while the loop is busy, nor behind it.
         stack.enter_context(AtTheFirstSignal(lambda: loop.call_soon_threadsafe(stopping.set)))
@@ -424,13 +345,13 @@ async def _serve(
         await stopping.wait()
 
 
-async def _serve_pages(servers: NodeServers | Worker | ClusterNode, pages: _Pages, stack: AsyncExitStack) -> None:
+async def _serve_pages(servers: NodeServers | ClusterNode, pages: _Pages, stack: AsyncExitStack) -> None:
     log = logging.getLogger("groupcoord.host")
     if pages.metrics_port is not None:
         from groupcoord.host.metrics import MetricsServer
 
         more = []
-        if not isinstance(servers, NodeServers | Worker):
+        if not isinstance(servers, NodeServers):
             from groupcoord.cluster.metrics import ReplicaCollector
 
             more.append(ReplicaCollector(servers.status))

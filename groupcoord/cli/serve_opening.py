@@ -1,12 +1,11 @@
-"""What ``groupcoord serve`` opens: a data directory, for one process or for workers, or a log that nodes share."""
+"""The storage of ``groupcoord serve``: a data directory, memory, or a log that nodes share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from attrs import evolve
 
@@ -25,12 +24,8 @@ from groupcoord.host.opening import (
     open_log_store,
     open_producer_ids,
     open_topic_directory,
-    open_worker_storage,
-    prepare_for_workers,
 )
-from groupcoord.host.worker_folders import WorkerFolders
 from groupcoord.log_store import ListingStore, LogStore, close_store
-from groupcoord.storage.directory_lock import DirectoryLock
 
 if TYPE_CHECKING:
     from groupcoord.cluster.documents import SlotDocuments
@@ -89,9 +84,6 @@ class Opening:
         if self._in_memory is not None:
             return self._in_memory
         data_dir = self.data_dir
-        if data_dir is not None and WorkerFolders(data_dir).is_divided:
-            with ExitStack() as stack:
-                self._locked(stack, data_dir).spread(1)
         with ExitStack() as stack:
             store = _open_store(data_dir, self._config)
             stack.callback(close_store, store)
@@ -110,37 +102,6 @@ class Opening:
         if data_dir is None:
             self._in_memory = storage
         return storage
-
-    def _locked(self, stack: ExitStack, data_dir: Path) -> WorkerFolders:
-        """Lock the data directory, and return where its partitions are."""
-        from groupcoord.storage.errors import LogDirectoryError
-
-        try:
-            stack.callback(DirectoryLock(data_dir).close)
-        except LogDirectoryError as error:
-            raise StartError(str(error)) from None
-        return WorkerFolders(data_dir)
-
-    def for_workers(self, count: int) -> OpeningForWorkers:
-        """Have everything as so many workers need it, which open it then. The data directory stays locked.
-
-        Raises:
-            StartError: it can't be used as asked.
-        """
-        data_dir, stack = self.data_dir, ExitStack()
-        assert data_dir is not None, "that was looked at"
-        folders = self._locked(stack, data_dir)
-        registry, places = TopicRegistry(data_dir), folders.places()
-        found = sorted(index for name, index in places if name == OFFSETS_TOPIC)
-        config = _keep_offsets_partitions(registry, found, self._config, self._is_set)
-        try:
-            prepare_for_workers(data_dir, config, registry, places)
-            folders.spread(count)
-        except OSError as error:
-            raise StartError(f"{data_dir}: {error.strerror or error}") from None
-        _ensure_topics(registry, data_dir, self._topics)
-        folder_of = partial(folders.of, count=count)
-        return OpeningForWorkers(data_dir, folder_of, config, self.clock, self._security, registry, stack)
 
     def for_cluster(self, documents: SlotDocuments) -> Storage:
         """Return what a node keeps its data in that shares a log with others; the first one makes the topics.
@@ -165,27 +126,6 @@ class Opening:
                     raise StartError(str(error)) from None
             else:
                 return open_cluster_storage(documents, registry, config, self.clock, self._security)
-
-
-class OpeningForWorkers(NamedTuple):
-    """What workers share, and open for themselves."""
-
-    data_dir: Path
-    folder_of: Callable[[int], Path]
-    config: Config
-    clock: Clock
-    security: Security
-    topics: TopicRegistry
-    lock: ExitStack
-
-    def storage(self, number: int) -> Storage:
-        """Open what a worker keeps its data in."""
-        from groupcoord.storage.errors import LogDirectoryError
-
-        try:
-            return open_worker_storage(self.data_dir, self.folder_of(number), self.config, self.clock, self.security)
-        except LogDirectoryError as error:
-            raise StartError(str(error)) from None
 
 
 def _open_store(data_dir: Path | None, config: Config) -> LogStore:

@@ -192,7 +192,7 @@ class ClusterNode:
             self._loop.call_soon_threadsafe(self._look)
 
     def _look(self) -> None:
-        self.server.broker.look()
+        self.server.broker.reload_shared()
         self.server.notice()
 
     # ------------------------------------------------------------ what clients are told

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -13,17 +13,17 @@ from groupcoord.broker.configs.administered import Administered
 from groupcoord.broker.configs.groups import GroupConfigs
 from groupcoord.broker.json_file import Place
 from groupcoord.broker.records.topic_data import TopicData
-from groupcoord.broker.topics.internal import ensure_internal_topic, usual_configs
+from groupcoord.broker.topics.internal import usual_configs
 from groupcoord.broker.topics.registry import TopicError, TopicRegistry
 from groupcoord.broker.transactions.none import API_KEYS as NO_TRANSACTION_KEYS
-from groupcoord.broker.transactions.producer_ids import ProducerIds, SharedProducerIds
+from groupcoord.broker.transactions.producer_ids import ProducerIds
 from groupcoord.clock import Clock
 from groupcoord.config import Config, RebalanceProtocol
 from groupcoord.core.records import OFFSETS_TOPIC
-from groupcoord.core.topic_names import SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
+from groupcoord.core.topic_names import TRANSACTIONS_TOPIC
 from groupcoord.host.descriptors import descriptor_limit
 from groupcoord.log_store import AbandonableStore, LogStore, MemoryLogStore, close_store
-from groupcoord.storage.log_directory import BROKER_FILE, read_topic_id
+from groupcoord.storage.log_directory import BROKER_FILE
 
 if TYPE_CHECKING:
     from groupcoord.broker.broker import Broker
@@ -40,6 +40,14 @@ METADATA_TOPIC = "__cluster_metadata"
 
 PRODUCER_ID_BESIDE_A_BROKER = 2**40
 """The first in a broker's directory: the broker has given out lower ones, and will go on to when it is back."""
+
+WORKERS_FOLDER = "workers"
+"""Below this folder earlier versions kept the partitions of ``serve --workers``, which there is no more."""
+
+FOR_WORKERS = (
+    "it was written by --workers, which there is no more: "
+    "start the version that wrote it once without --workers, which gathers its partitions"
+)
 
 OPEN_FILES_SHARE, OPEN_FILES_MAX = 4, 1_024
 """What topics hold may have so large a part of the file descriptors open, and not more than so many."""
@@ -115,8 +123,11 @@ def open_log_store(data_dir: Path | None, config: Config) -> LogStore:
     if data_dir is None:
         return MemoryLogStore()
     from groupcoord.storage.compaction import CompactionSettings
+    from groupcoord.storage.errors import LogDirectoryError
     from groupcoord.storage.segment_store import SegmentLogStore
 
+    if (data_dir / WORKERS_FOLDER).is_dir():
+        raise LogDirectoryError(data_dir, FOR_WORKERS)
     return SegmentLogStore(
         data_dir,
         segment_bytes=config.offsets_topic_segment_bytes,
@@ -148,20 +159,13 @@ def open_topic_directory(data_dir: Path | None, config: Config, topics: TopicReg
         return None
     from groupcoord.storage.data_directory import DataDirectory
 
-    directory = DataDirectory(data_dir, descriptors_max=_open_files_max())
-    adopt_topics(directory.find_topics(_known(topics)), data_dir, config, topics)
+    directory = DataDirectory(data_dir, descriptors_max=min(descriptor_limit() // OPEN_FILES_SHARE, OPEN_FILES_MAX))
+    known = {topic.name for topic in topics} | {OFFSETS_TOPIC, METADATA_TOPIC}
+    _adopt_topics(directory.find_topics(known), data_dir, config, topics)
     return directory
 
 
-def _open_files_max() -> int:
-    return min(descriptor_limit() // OPEN_FILES_SHARE, OPEN_FILES_MAX)
-
-
-def _known(topics: TopicRegistry) -> set[str]:
-    return {topic.name for topic in topics} | {OFFSETS_TOPIC, METADATA_TOPIC}
-
-
-def adopt_topics(found: Iterable[FoundTopic], data_dir: Path, config: Config, topics: TopicRegistry) -> None:
+def _adopt_topics(found: Iterable[FoundTopic], data_dir: Path, config: Config, topics: TopicRegistry) -> None:
     """Have topics that were found in a data directory, and say in the log which can't be."""
     with topics.edit() as edit:
         for name, topic_id, partition_count in found:
@@ -171,70 +175,6 @@ def adopt_topics(found: Iterable[FoundTopic], data_dir: Path, config: Config, to
                     edit.create(name, partition_count, topic_id, usual_configs(name, config))
             except TopicError as error:
                 logger.error("%s: the folders of topic %r are left alone: %s", data_dir, name, error)
-
-
-def prepare_for_workers(
-    data_dir: Path, config: Config, topics: TopicRegistry, places: Mapping[tuple[str, int], Path]
-) -> None:
-    """Have what workers share: the topics that Kafka keeps its own state in, and a file of producer ids.
-
-    Args:
-        data_dir: the data directory, which the caller has locked.
-        config: the settings.
-        topics: those that are known. Others are added that a server without workers would find.
-        places: in which directory the folder of each partition is.
-
-    Raises:
-        OSError: a file can't be written.
-        GroupcoordError: a file does not hold what it should, or can't be written.
-    """
-    from groupcoord.storage.data_directory import found_topics
-
-    is_lost = not len(topics)
-    strange = {partition: place for partition, place in places.items() if is_lost or place == data_dir}
-    adopt_topics(found_topics(strange, _known(topics)), data_dir, config, topics)
-    with topics.edit() as edit:
-        folders = [place / f"{name}-{index}" for (name, index), place in places.items() if name == OFFSETS_TOPIC]
-        ensure_internal_topic(edit, OFFSETS_TOPIC, config, next(filter(None, map(read_topic_id, folders)), None))
-        ensure_internal_topic(edit, TRANSACTIONS_TOPIC, config)
-        if config.records_enable:
-            ensure_internal_topic(edit, SHARE_STATE_TOPIC, config)
-    producer_ids = ProducerIds(data_dir)
-    if not producer_ids.is_known:
-        producer_ids.begin_at(PRODUCER_ID_BESIDE_A_BROKER if places else 0)
-
-
-def open_worker_storage(data_dir: Path, folder: Path, config: Config, clock: Clock, security: Security) -> Storage:
-    """Return what one of several workers keeps its data in.
-
-    Args:
-        data_dir: the data directory of all workers.
-        folder: the log directory of this one.
-        config: the settings.
-        clock: where time comes from.
-        security: who may connect.
-
-    Raises:
-        LogDirectoryError: the log directory can't be used.
-        OSError: it can't be read.
-        GroupcoordError: a file does not hold what it should.
-    """
-    from groupcoord.storage.data_directory import DataDirectory
-
-    topics = TopicRegistry(data_dir)
-    store = open_log_store(folder, config)
-    directory = DataDirectory(folder, descriptors_max=_open_files_max())
-    directory.delete_outdated({topic.name: topic.topic_id for topic in topics if topic.name != OFFSETS_TOPIC})
-    return Storage(
-        config,
-        store,
-        topics,
-        GroupConfigs(config, data_dir),
-        Administered(data_dir),
-        SharedProducerIds(data_dir),
-        TopicData(config, clock, topics, directory),
-        security,
-    )
 
 
 def open_cluster_storage(

@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID, uuid4
@@ -83,13 +83,19 @@ class DataDirectory:
     def partitions(self) -> dict[str, list[int]]:
         """Return the partitions that have a folder, by topic."""
         found: dict[str, list[int]] = {}
-        for topic, index in partition_folders(self.path):
-            found.setdefault(topic, []).append(index)
+        for match in map(_FOLDER.fullmatch, sorted(os.listdir(self.path))):
+            if match:
+                found.setdefault(match[1], []).append(int(match[2]))
         return found
 
     def find_topics(self, known: Container[str]) -> list[FoundTopic]:
         """Return the topics that have folders, without those that are known: a broker has made them."""
-        return found_topics(dict.fromkeys(partition_folders(self.path), self.path), known)
+        found = []
+        for name, indexes in self.partitions().items():
+            if name not in known:
+                topic_id = read_topic_id(self.path / f"{name}-{indexes[0]}") or new_topic_id()
+                found.append(FoundTopic(name, topic_id, max(indexes) + 1))
+        return found
 
     def start_offset(self, topic: str, partition_index: int) -> int:
         """Return where a log starts at the earliest."""
@@ -121,18 +127,6 @@ class DataDirectory:
                 logger.error("%s can't be written: %s", self.path / START_OFFSET_FILE, error)
             self._start_offsets = left
 
-    def delete_outdated(self, topic_ids: Mapping[str, UUID]) -> None:
-        """Delete the folders of topics that were deleted, and made again, while nobody had the directory open.
-
-        Args:
-            topic_ids: of the topics that there are, by name.
-        """
-        for topic, index in partition_folders(self.path):
-            found = read_topic_id(self.path / f"{topic}-{index}")
-            if found is not None and found != topic_ids.get(topic, found):
-                logger.warning("%s-%d is of a topic that was deleted, and is deleted now", topic, index)
-                shutil.rmtree(self.path / f"{topic}-{index}")
-
     def close(self, *, is_clean: bool) -> None:
         """Close all files.
 
@@ -145,29 +139,6 @@ class DataDirectory:
         self.files.close_all()
         if is_clean:
             (self.path / OWN_CLEAN_SHUTDOWN_FILE).touch()
-
-
-def found_topics(places: Mapping[tuple[str, int], Path], known: Container[str]) -> list[FoundTopic]:
-    """Return the topics that have folders, without those that are known.
-
-    Args:
-        places: in which directory the folder of each partition is.
-        known: names of topics.
-    """
-    found: dict[str, FoundTopic] = {}
-    for (name, index), path in places.items():
-        if name not in known:
-            before = found.get(name)
-            topic_id = before.topic_id if before else read_topic_id(path / f"{name}-{index}") or new_topic_id()
-            found[name] = FoundTopic(name, topic_id, max(index + 1, before.partition_count if before else 0))
-    return list(found.values())
-
-
-def partition_folders(path: Path) -> Iterator[tuple[str, int]]:
-    """Yield the partitions that have a folder in a directory: topic and number, in the order of their names."""
-    for match in map(_FOLDER.fullmatch, sorted(os.listdir(path))):
-        if match:
-            yield match[1], int(match[2])
 
 
 def _deleted_name(name: str) -> str:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from groupcoord.storage.errors import DirectoryLockedError, LogDirectoryError
@@ -118,14 +116,3 @@ class DirectoryLock:
 
 def _is_same(path: Path, descriptor: int) -> bool:
     return os.path.samestat(path.stat(), os.fstat(descriptor))
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Have a file locked for a moment, made if need be: other processes that want it wait."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

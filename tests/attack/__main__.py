@@ -6,7 +6,6 @@ Each kind of attack can be run alone. A failing case is printed with the line th
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import os
 import random
 import sys
@@ -58,10 +57,9 @@ def _flood(siege: Siege, options: argparse.Namespace) -> Iterator[Result]:
 
 
 def _sharing(siege: Siege, options: argparse.Namespace) -> Iterator[Result]:
-    siege, workers = dataclasses.replace(siege, workers=options.workers), options.workers
     for name in SHARING:
         if _is_wanted(name, options):
-            yield attack_sharing(siege, name, f"{PROGRAM} sharing --workers {workers} --case {name!r}")
+            yield attack_sharing(siege, name, f"{PROGRAM} sharing --case {name!r}")
 
 
 def _simple(kind: str, cases: dict[str, Callable[[Siege, str], Result]]) -> Kind:
@@ -150,7 +148,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--count", type=int, default=500, help="logs, logins: how many logs, or log-ins")
     parser.add_argument("--connections", type=int, default=5_000, help="connections: how many come and go")
     parser.add_argument("--rounds", type=int, default=100, help="owners: how often one stands still")
-    parser.add_argument("--workers", type=int, default=1, help="sharing: how many processes the server consists of")
     parser.add_argument("--request-mib", type=float, default=1.0, help="amplify: how large requests are made")
     parser.add_argument("--patience-s", type=float, default=PATIENCE_S, help="amplify, batches: how long to wait")
     parser.add_argument("--case", default=None, help="only the cases whose name holds this")

@@ -1,7 +1,5 @@
 """Share groups under attack: sessions that are never satisfied, acquisitions and renewals without end, huge answers to
 what was acquired, states that nobody can have written, and given up records of batches that are much when opened.
-
-Where the server consists of several processes all is asked of the first, and of partitions that it leads.
 """
 
 from __future__ import annotations
@@ -48,19 +46,16 @@ BLOWN_UP: dict[int, Callable[[], bytes]] = {
     22: BATCHES["zstd, windows"],
     28: BATCHES["67 bytes of 2^31-1 records, compressed"],
 }
-"""By the number of a partition, the batch in it. Of two processes the first leads these, and the second those of the
-three partitions where their records go."""
+"""By the number of a partition, the batch in it."""
 
 
 class Peer:
     """One connection of somebody who means harm, and a share session on it."""
 
-    def __init__(self, target: Target, member_id: str = "peer", worker: int = 0) -> None:
+    def __init__(self, target: Target, member_id: str = "peer") -> None:
         self.member_id = member_id
         self.epoch = 0
-        self._sock = target.connect(PATIENCE_S, worker)
-        self._target = target
-        self._worker_count = len(target.worker_ports)
+        self._sock = target.connect(PATIENCE_S)
 
     def ask(self, api_key: int, values: dict[str, Any]) -> Any:
         """Send a request and return its answer."""
@@ -94,32 +89,20 @@ class Peer:
 
     def begin(self, topic_id: UUID, count: int) -> None:
         """Let the group have states of a topic's partitions."""
-        partitions = [{"partition": index, "state_epoch": 0, "start_offset": 0} for index in self._led(count)]
+        partitions = [{"partition": index, "state_epoch": 0, "start_offset": 0} for index in range(count)]
         topics = [{"topic_id": topic_id, "partitions": partitions}]
-        self.ask_all(INITIALIZE, {"group_id": GROUP, "topics": topics})
-
-    def ask_all(self, api_key: int, values: dict[str, Any]) -> None:
-        """Send a request to each process: to each state there is one that keeps it."""
-        for worker in range(self._worker_count):
-            peer = Peer(self._target, worker=worker)
-            peer.ask(api_key, values)
-            peer.close()
-
-    def _led(self, count: int) -> range:
-        """Return those of the partitions of a topic that the first process leads."""
-        return range(0, count, self._worker_count)
+        self.ask(INITIALIZE, {"group_id": GROUP, "topics": topics})
 
     def append(self, topic: str, partition: int, count: int, batch: bytes | None = None) -> None:
-        """Produce a batch to one of the partitions that the first process leads."""
+        """Produce a batch."""
         batch = encode_batch(0, [(None, b"value", 0)] * count) if batch is None else batch
-        partition -= partition % self._worker_count
         partitions = [{"index": partition, "records": batch}]
         topics = [{"name": topic, "partition_data": partitions}]
         self.ask(PRODUCE, {"transactional_id": None, "acks": -1, "timeout": 10_000, "topic_data": topics})
 
     def fetching(self, topic_id: UUID, count: int, **changes: Any) -> dict[str, Any]:
         """Return the next fetch of the session, which names partitions if it is the first."""
-        partitions = [{"partition_index": index, "acknowledgement_batches": []} for index in self._led(count)]
+        partitions = [{"partition_index": index, "acknowledgement_batches": []} for index in range(count)]
         self.epoch += 1
         return {
             "group_id": GROUP,
@@ -226,7 +209,7 @@ def states_of_others(target: Target, result: Result) -> None:
             "delivery_complete_count": 0,
             "state_batches": [dict(zip(names, state, strict=True))],
         }
-        peer.ask_all(WRITE, {"group_id": GROUP, "topics": [{"topic_id": topic_id, "partitions": [partition]}]})
+        peer.ask(WRITE, {"group_id": GROUP, "topics": [{"topic_id": topic_id, "partitions": [partition]}]})
         reader = Peer(target, f"reader-{number}")
         for most in (1, 100, 2**31 - 1):
             reader.ask(SHARE_FETCH, reader.fetching(topic_id, 1, max_records=most, share_acquire_mode=1))

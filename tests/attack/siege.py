@@ -60,7 +60,6 @@ class Siege:
         connects: the healthy client opens new connections as well.
         survives: what was acknowledged before and during the attack must be there in the end.
         command: what starts the server, for another way to run the same command.
-        workers: how many processes the server consists of; the healthy client asks the first.
         keeps: leave the folder for whoever wants to look.
     """
 
@@ -71,7 +70,6 @@ class Siege:
     connects: bool = True
     survives: bool = True
     command: list[str] | None = None
-    workers: int = 1
     keeps: bool = False
 
     def ended_by_signal(self) -> Siege:
@@ -81,7 +79,7 @@ class Siege:
     def run(self, result: Result, attack: Attack, data_dir: Path | None = None) -> Result:
         """Carry it out; what is wrong is in the result."""
         folder = Path(tempfile.mkdtemp(prefix="groupcoord-attack-"))
-        target = Target(folder, self.settings, data_dir, self.command, self.workers)
+        target = Target(folder, self.settings, data_dir, self.command)
         try:
             target.start()
             _commit_witnesses(target)

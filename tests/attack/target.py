@@ -1,4 +1,4 @@
-"""The server under attack: ``groupcoord serve``, one process or several, whose memory, sockets and log are watched."""
+"""The server under attack: a process of ``groupcoord serve`` whose memory, sockets and log are watched."""
 
 from __future__ import annotations
 
@@ -28,19 +28,13 @@ MIB = 1024 * 1024
 
 
 class Target:
-    """One server.
+    """One server process.
 
     Args:
         folder: where the data directory and the log of each process go.
         settings: besides :data:`SETTINGS`.
         data_dir: where the server keeps its data; below ``folder`` by default.
         command: what starts it, for another way to run the same command.
-        workers: how many processes it consists of. The first one coordinates all groups.
-
-    Attributes:
-        port: where it listens, or the first of its workers.
-        worker_ports: where each of its workers listens.
-        ports: by the names of its listeners, where it listens.
     """
 
     def __init__(
@@ -49,16 +43,12 @@ class Target:
         settings: dict[str, str | int] | None = None,
         data_dir: Path | None = None,
         command: list[str] | None = None,
-        workers: int = 1,
     ) -> None:
         self.folder = folder
         self.data_dir = data_dir or folder / "data"
         self.port = 0
-        self.worker_ports: list[int] = []
         self.ports: dict[str, int] = {}
         self._settings = {**SETTINGS, **(settings or {})}
-        self._worker_count = workers
-        self._pids: list[int] = []
         self._command = command or COMMAND
         self._process: subprocess.Popen[bytes] | None = None
         self._count = 0
@@ -84,12 +74,9 @@ class Target:
         self.kill()
         self._count += 1
         arguments = ["--port", "0", "--data-dir", str(self.data_dir)]
-        if self._worker_count > 1:
-            arguments += ["--workers", str(self._worker_count)]
         for topic, count in TOPICS.items():
             arguments += ["--topic", f"{topic}:{count}"]
-        settings = {**self._settings, **({"offsets.topic.num.partitions": 1} if self._worker_count > 1 else {})}
-        for key, value in settings.items():
+        for key, value in self._settings.items():
             arguments += ["--set", f"{key}={value}"]
         with open(self.log_path, "wb") as log:
             self._process = subprocess.Popen([*self._command, *arguments], stdout=subprocess.PIPE, stderr=log)
@@ -101,27 +88,17 @@ class Target:
             self.kill()
             raise ServerFailedError(f"the server did not start:\n{self.log()[-2_000:]}")
         self.port = int(found[1])
-        self.worker_ports = [int(port) for port in re.findall(r":(\d+)", line.partition(" (")[0])]
         self.ports = {name: int(port) for name, port in re.findall(r"(\w+)://\S+?:(\d+)", line)}
-        self._pids = self._children() if self._worker_count > 1 else [self.pid]
         self._quiet_sockets = self._all_sockets()
 
-    def _children(self) -> list[int]:
-        return [int(pid) for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()]
-
     def is_alive(self) -> bool:
-        """Tell whether none of its processes has ended by itself."""
-        if self._process is None or self._process.poll() is not None:
-            return False
-        return self._worker_count == 1 or self._children() == self._pids
+        """Tell whether the process has not ended by itself."""
+        return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
         """Send SIGKILL and wait."""
         if self._process is not None:
             self._process.kill()
-            if self._worker_count > 1 and self._process.poll() is None:
-                for pid in self._children():
-                    os.kill(pid, signal.SIGKILL)
             self._bury()
 
     def _bury(self) -> None:
@@ -143,17 +120,21 @@ class Target:
         self._bury()
         return self._process.returncode, time.monotonic() - begin_s
 
-    def connect(self, timeout_s: float = 30.0, worker: int = 0) -> socket.socket:
-        """Connect to it, or to one of its workers."""
-        return socket.create_connection(("127.0.0.1", self.worker_ports[worker]), timeout_s)
+    def connect(self, timeout_s: float = 30.0) -> socket.socket:
+        """Connect to it."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout_s)
 
     def log(self) -> str:
         """Return what the process has written to stderr."""
         return self.log_path.read_text("utf-8", "replace")
 
     def memory_mib(self) -> tuple[float, float]:
-        """Return its resident memory now, and at the most since it started, in MiB: of its largest process."""
-        return max(_memory_mib(pid) for pid in self._pids)
+        """Return its resident memory now, and at the most since it started, in MiB."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        now, most = re.search(r"VmRSS:\s*(\d+)", status), re.search(r"VmHWM:\s*(\d+)", status)
+        assert now is not None
+        assert most is not None
+        return int(now[1]) / 1024, int(most[1]) / 1024
 
     def processor_s(self) -> float:
         """Return how many seconds of processor time it has used."""
@@ -175,25 +156,11 @@ class Target:
         resource.prlimit(self.pid, kind, (soft, hard))
 
     def _all_sockets(self) -> int:
-        return sum(_socket_count(pid) for pid in self._pids)
-
-
-def _memory_mib(pid: int) -> tuple[float, float]:
-    status = Path(f"/proc/{pid}/status").read_text()
-    now, most = re.search(r"VmRSS:\s*(\d+)", status), re.search(r"VmHWM:\s*(\d+)", status)
-    assert now is not None
-    assert most is not None
-    return int(now[1]) / 1024, int(most[1]) / 1024
-
-
-def _socket_count(pid: int) -> int:
-    """Return how many sockets a process has, but those by which the processes of this machine ask each other."""
-    between = {line.split()[6] for line in Path("/proc/net/unix").read_text().splitlines()[1:]}
-    folder, count = f"/proc/{pid}/fd", 0
-    for name in os.listdir(folder):
-        try:
-            link = os.readlink(f"{folder}/{name}")
-        except FileNotFoundError:
-            continue
-        count += link.startswith("socket:") and link[len("socket:[") : -1] not in between
-    return count
+        folder = f"/proc/{self.pid}/fd"
+        count = 0
+        for name in os.listdir(folder):
+            try:
+                count += os.readlink(f"{folder}/{name}").startswith("socket:")
+            except FileNotFoundError:
+                continue
+        return count

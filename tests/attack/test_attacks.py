@@ -92,13 +92,12 @@ def test_hostile_batches() -> None:
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("workers", [1, 2])
-def test_share_groups(workers: int) -> None:
+def test_share_groups() -> None:
     """Waiting sessions, locks, states and records without end and without sense are answered, and harm nobody."""
     together = Together(SIEGE.bounds)
     for name in SHARING:
         attack_sharing(together, name, "again")
-    result = together.carry_out(replace(SIEGE, settings=SETTINGS, workers=workers))
+    result = together.carry_out(replace(SIEGE, settings=SETTINGS))
     assert not result.faults, result.faults
     assert result.inputs["locks renewed"] > 100_000
     assert result.inputs["records given up"] > 0

@@ -15,7 +15,7 @@ from groupcoord.broker.records.requests import DataRequests
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.transactions.state import Writer
-from groupcoord.broker.work import Work, do_whole
+from groupcoord.broker.work import do_whole
 from groupcoord.core.front.authorization import UNRESTRICTED, Permissions
 from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.records.batches import encode_batch
@@ -48,10 +48,7 @@ class FakeConnection:
         node: what is told of the node: nothing of its own.
         answers: what it was answered; "nothing" where no answer is due.
         refusal: why it is to be closed.
-        is_trusted: it is a client's.
     """
-
-    is_trusted = False
 
     def __init__(self) -> None:
         self.principal = None
@@ -106,12 +103,7 @@ class DataWorld:
             edit.create(OFFSETS_TOPIC, 50)
         directory = None if path is None else DataDirectory(path, descriptors_max=8)
         self.data = TopicData(Config(**settings), self.clock, self.topics, directory)
-
-        def verified(writer: Writer) -> Work[ErrorCode]:
-            yield from ()
-            return verify(writer)
-
-        self.requests = DataRequests(self.data, lambda _: permissions, verified, SOLE)
+        self.requests = DataRequests(self.data, lambda _: permissions, verify, SOLE)
         self._handlers = table_of(self.requests)
 
     def send(self, request: Any) -> FakeConnection:

@@ -140,7 +140,6 @@ def test_markers_from_outside(world: World) -> None:
                 FakeConnection(),
                 broker.coordinator,
                 broker.data,
-                broker.verifying.has_ended,
             )
         )
         assert response is not None

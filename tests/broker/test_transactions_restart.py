@@ -156,7 +156,6 @@ def write(client: Client, *markers: MarkerToWrite) -> list[tuple[int, list[tuple
             client,
             client.broker.coordinator,
             client.broker.data,
-            client.broker.verifying.has_ended,
         )
     )
     client.broker.deliver_replies()

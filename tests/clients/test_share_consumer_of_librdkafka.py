@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 import time
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,8 @@ import pytest
 from groupcoord.conformance.client import Client
 from groupcoord.conformance.sockets import SocketServer
 from groupcoord.testing import ServerThread
-from tests.clients.test_share_workers import lag, lags
-from tests.host.workers import serve_by_workers, wait_until
+from tests.clients.test_share_workers import lag
+from tests.host.serving import serve
 from tests.ports import free_port
 from tests.storage.real_broker import ask
 
@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.skipif(not hasattr(confluent_kafka, "ShareConsumer"), reason="this one has no share consumer"),
 ]
 
-GROUP, TOPIC, LETTERS, PATIENCE_S, STILL_S = "workers", "jobs", "dlq.jobs", 60.0, 4.0
+GROUP, TOPIC, LETTERS, PATIENCE_S = "workers", "jobs", "dlq.jobs", 60.0
 SETTINGS = {"group.share.heartbeat.interval.ms": 500, "group.share.min.heartbeat.interval.ms": 500}
 LOCKS = {"group.share.min.record.lock.duration.ms": 1_000, "group.share.record.lock.duration.ms": 3_000}
 
@@ -72,45 +72,24 @@ def produce(port: int, values: dict[bytes, int]) -> None:
     assert producer.flush(PATIENCE_S) == 0
 
 
-def accept_release_and_reject(port: int, index: int) -> None:
-    """See that of the records of a partition only what is released comes again, once more counted."""
-    types = confluent_kafka.AcknowledgeType
-    configure(port)
-    produce(port, {b"%d" % number: index for number in range(3)})
-    worker = consumer(port)
-    first = polled(worker, 3)
-    assert [message.value() for message in first] == [b"0", b"1", b"2"]
-    for message, kind in zip(first, (types.ACCEPT, types.RELEASE, types.REJECT), strict=True):
-        worker.acknowledge(message, kind)
-    worker.commit_sync(PATIENCE_S)
-    (again,) = polled(worker, 1)
-    assert again.value() == b"1"
-    worker.acknowledge(again, types.ACCEPT)
-    worker.commit_sync(PATIENCE_S)
-    worker.close()
-
-
 def test_records_are_accepted_released_and_rejected() -> None:
     """What is accepted or rejected is done with, and what is released comes again, once more counted."""
+    types = confluent_kafka.AcknowledgeType
     with ServerThread(topics={TOPIC: 1}, settings=SETTINGS) as server:
-        accept_release_and_reject(server.port, 0)
+        configure(server.port)
+        produce(server.port, {b"%d" % number: 0 for number in range(3)})
+        worker = consumer(server.port)
+        first = polled(worker, 3)
+        assert [message.value() for message in first] == [b"0", b"1", b"2"]
+        for message, kind in zip(first, (types.ACCEPT, types.RELEASE, types.REJECT), strict=True):
+            worker.acknowledge(message, kind)
+        worker.commit_sync(PATIENCE_S)
+        (again,) = polled(worker, 1)
+        assert again.value() == b"1"
+        worker.acknowledge(again, types.ACCEPT)
+        worker.commit_sync(PATIENCE_S)
+        worker.close()
         assert not server.share(GROUP).acquired()
-
-
-@pytest.mark.parametrize("index", [0, 1])
-def test_it_is_the_same_with_workers(tmp_path: Path, index: int) -> None:
-    """So it is whichever of two processes leads the partition, and all is done afterwards."""
-    port = free_port()
-    with serve_by_workers(tmp_path, *words(port)):
-        accept_release_and_reject(port, index)
-        assert lags(port)[index] == 0
-
-
-def words(port: int) -> list[str]:
-    """Return the options of a server by workers."""
-    settings = {**SETTINGS, **LOCKS, "errors.deadletterqueue.auto.create.topics.enable": "true"}
-    options = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
-    return ["--port", str(port), "--topic", f"{TOPIC}:2", *options]
 
 
 def letters_in(port: int) -> list[bytes]:
@@ -128,52 +107,45 @@ def letters_in(port: int) -> list[bytes]:
     return found
 
 
-def done_with(port: int, worker: Any, kind: Any, values: set[bytes]) -> None:
-    """Let a worker say the same of all records, until none is left."""
-    left, deadline_s = set(values), time.monotonic() + PATIENCE_S
-    while left or lag(port):
-        assert time.monotonic() < deadline_s, f"{len(left)} records never came, the lag is {lag(port)}"
+def reject_until(worker: Any, is_done: Callable[[set[bytes]], bool]) -> None:
+    """Reject all records that come, until that is enough."""
+    seen: set[bytes] = set()
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not is_done(seen):
+        assert time.monotonic() < deadline_s, f"only {len(seen)} records came"
         for message in worker.poll(0.2):
             if message.error() is None:
-                left.discard(message.value())
-                worker.acknowledge(message, kind)
+                seen.add(message.value())
+                worker.acknowledge(message, confluent_kafka.AcknowledgeType.REJECT)
         worker.commit_sync(PATIENCE_S)
 
 
-def test_letters_of_workers(tmp_path: Path) -> None:
-    """What is rejected goes to the topic of dead letters, whichever process is killed meanwhile."""
+def test_dead_letters_over_a_kill(tmp_path: Path) -> None:
+    """What is rejected goes to the topic of dead letters, though the server is killed meanwhile."""
     port, wave = free_port(), 20
-    with serve_by_workers(tmp_path, *words(port)) as workers:
+    settings = {**SETTINGS, **LOCKS, "errors.deadletterqueue.auto.create.topics.enable": "true"}
+    options = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+    arguments = ["--port", str(port), "--data-dir", str(tmp_path), "--topic", f"{TOPIC}:2", *options]
+    sent = set()
+    with ExitStack() as server:
+
+        def restart() -> None:
+            server.close()
+            server.enter_context(serve(*arguments))
+
+        restart()
         configure(
             port, **{"errors.deadletterqueue.topic.name": LETTERS, "errors.deadletterqueue.copy.record.enable": "true"}
         )
         worker = consumer(port)
-        sent = set()
-        for first in range(0, 6 * wave, wave):
+        for first in range(0, 3 * wave, wave):
             values = {b"%d" % number: number % 2 for number in range(first, first + wave)}
             sent |= values.keys()
             produce(port, values)
-            killer = threading.Thread(target=workers.kill_one)
+            killer = threading.Thread(target=restart)
             killer.start()
-            done_with(port, worker, confluent_kafka.AcknowledgeType.REJECT, set(values))
+            reject_until(worker, values.keys().__le__)
             killer.join()
+            reject_until(worker, lambda seen: lag(port) == 0)
         worker.close()
-        wait_until(lambda: set(letters_in(port)) == sent)
-
-
-def test_a_process_that_stands_still(tmp_path: Path) -> None:
-    """While a process of the server is stopped for seconds, and goes on, nothing is lost, and clients go on as well."""
-    port, wave = free_port(), 50
-    with serve_by_workers(tmp_path, *words(port)) as workers:
-        configure(port)
-        worker = consumer(port)
-        for part, pid in enumerate(2 * workers.pids()):
-            values = {b"%d" % number: number % 2 for number in range(part * wave, part * wave + wave)}
-            os.kill(pid, signal.SIGSTOP)
-            awakener = threading.Timer(STILL_S, os.kill, (pid, signal.SIGCONT))
-            awakener.start()
-            produce(port, values)
-            done_with(port, worker, confluent_kafka.AcknowledgeType.ACCEPT, set(values))
-            awakener.join()
-        worker.close()
-        assert lag(port) == 0
+        assert set(letters_in(port)) == sent

@@ -1,7 +1,6 @@
 """Workers of a share group (Java's KafkaShareConsumer) and their server are killed: nothing is lost, or accepted twice.
 
-The server is one process, or several that are killed one by one. Both tests need a JDK and Maven; see
-``test_applications.py``.
+The test needs a JDK and Maven; see ``test_applications.py``.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ import pytest
 
 from tests.clients.test_applications import APPLICATIONS, LONGEST_S, START_S, jars, running
 from tests.host.serving import serve
-from tests.host.workers import Workers, serve_by_workers
 from tests.ports import free_port
 from tests.processes import wait_until
 from tests.wire.kio_client import read_response, request_frame
@@ -30,7 +28,7 @@ from tests.wire.kio_client import read_response, request_frame
 __all__ = ["jars"]
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("client_libraries")]
 
-FIND_COORDINATOR, INCREMENTAL_ALTER_CONFIGS, DESCRIBE_SHARE_GROUP_OFFSETS = 10, 44, 90
+INCREMENTAL_ALTER_CONFIGS, DESCRIBE_SHARE_GROUP_OFFSETS = 44, 90
 GROUP, GROUP_RESOURCE = "workers", 32
 JOBS, WAVE = 1_200, 40
 SETTINGS = ("group.share.min.record.lock.duration.ms=1000", "group.share.record.lock.duration.ms=3000")
@@ -53,18 +51,11 @@ def begin_with_the_earliest(port: int) -> None:
     ask(port, INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource], "validate_only": False})
 
 
-def lags(port: int) -> dict[int, int]:
-    """Return how many records of each partition are not done with, as the group's coordinator knows; -1: unknown."""
-    found = ask(port, FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": [GROUP]})
-    coordinator = found["coordinators"][0]["port"]
-    response = ask(coordinator, DESCRIBE_SHARE_GROUP_OFFSETS, 1, {"groups": [{"group_id": GROUP, "topics": None}]})
-    topics = response["groups"][0]["topics"]
-    return {partition["partition_index"]: partition["lag"] for topic in topics for partition in topic["partitions"]}
-
-
 def lag(port: int) -> int:
     """Return how many jobs are not done with; -1 while that isn't known."""
-    found = lags(port).values()
+    response = ask(port, DESCRIBE_SHARE_GROUP_OFFSETS, 1, {"groups": [{"group_id": GROUP, "topics": None}]})
+    topics = response["groups"][0]["topics"]
+    found = [partition["lag"] for topic in topics for partition in topic["partitions"]]
     return sum(found) if len(found) == 2 and min(found) >= 0 else -1
 
 
@@ -165,34 +156,4 @@ def test_jobs_survive_workers_and_server(jars: Path, tmp_path: Path) -> None:
         server.close()
         server.enter_context(serve(*arguments))
         assert lag(port) == 0
-    crew.check()
-
-
-def test_jobs_survive_workers_and_processes_of_the_server(jars: Path, tmp_path: Path) -> None:
-    """Whichever process of the server is killed each job is got, and accepted once, also by another number of them."""
-    chance = random.Random(12)
-    port = free_port(3)
-    data_dir = tmp_path / "data"
-    with ExitStack() as stack:
-        server = stack.enter_context(ExitStack())
-
-        def start(count: int) -> Workers:
-            server.close()
-            return server.enter_context(serve_by_workers(data_dir, *words(port), count=count))
-
-        workers = start(2)
-        crew = stack.enter_context(crew_at(jars, tmp_path, port))
-        for wave in range(JOBS // WAVE):
-            crew.make_jobs()
-            time.sleep(chance.uniform(0, 0.4))
-            if wave % 6 == 2:
-                crew.replace_one()
-            if wave % 4 == 1:  # eight times, the worker in turn that has run for longest
-                workers.kill_one()
-        crew.wait_until_done()
-        for count in (2, 3, 1):
-            workers = start(count)
-            assert lag(port) == 0
-            crew.make_jobs()
-            crew.wait_until_done()
     crew.check()

@@ -288,7 +288,7 @@ def test_transactions_are_refused_at_once(nodes: Nodes) -> None:
         (["--cluster", "nats://u:secret@127.0.0.1:1", "--node-id", "1"], 1, "nats://127.0.0.1:1: no server of NATS"),
         (["--cluster", "postgresql://nowhere#A B", "--node-id", "1"], 2, "'A B' is no name of a table"),
         (["--cluster", "postgresql://nowhere", "--node-id", "1", "--data-dir", "x"], 2, "leave out --data-dir"),
-        (["--cluster", "postgresql://nowhere", "--node-id", "1", "--workers", "2"], 2, "--cluster is for one node"),
+        (["--cluster", "postgresql://nowhere", "--node-id", "1", "--nodes", "2"], 2, "--cluster is for one node"),
         (["--cluster", "postgresql://u:secret@127.0.0.1:1/d", "--node-id", "1"], 1, "postgresql://127.0.0.1:1/d: "),
     ],
 )

@@ -166,6 +166,16 @@ def test_a_directory_that_can_not_be_used(tmp_path: Path) -> None:
         assert str(path) in errors
 
 
+def test_a_directory_of_workers(tmp_path: Path) -> None:
+    """One that ``--workers`` of an earlier version has written is refused with what to do, and nothing is changed."""
+    (tmp_path / "workers" / "2" / "orders-1").mkdir(parents=True)
+    status, errors = refused("--port", "0", "--data-dir", str(tmp_path))
+    assert (status, errors.count("\n")) == (1, 1)
+    assert f"{tmp_path}: it was written by --workers" in errors
+    assert "start the version that wrote it once without --workers" in errors
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["2", "orders-1", "workers"]
+
+
 def test_a_broken_list_of_topics(tmp_path: Path) -> None:
     """One line that names the file, exit status 1."""
     (tmp_path / "topics.json").write_text("{")

@@ -60,42 +60,6 @@ BROKER_MUTANTS = (
         "transaction.state is TransactionState.ONGOING",
     ),
     Mutant(
-        "what another worker has verified is written though the transaction has ended meanwhile",
-        "../broker/transactions/verifying.py",
-        "if not any(asked is answer for asked in self._asked.get(key, ())):",
-        "if False:",
-    ),
-    Mutant(
-        "markers for a worker that is gone count as written",
-        "../broker/transactions/markers.py",
-        "on_answer(found.get(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER))",
-        "on_answer(found.get(partition, ErrorCode.NONE))",
-    ),
-    Mutant(
-        "what a worker passes on is allowed to everybody",
-        "../broker/cluster/neighbours.py",
-        "return not self.asker.is_client",
-        "return True",
-    ),
-    Mutant(
-        "a worker does not look at what the controller has written",
-        "../broker/cluster/neighbours.py",
-        "shared.file.on_written = lambda: neighbours.tell_all(Look())",
-        "pass",
-    ),
-    Mutant(
-        "each worker sets its producer ids aside for itself",
-        "../broker/transactions/producer_ids.py",
-        "begin = max(begin, self._read() or 0)",
-        "pass",
-    ),
-    Mutant(
-        "partitions of workers are not moved by their number",
-        "../host/worker_folders.py",
-        "            if place != self.of(partition[1] % count, count)",
-        "            if False",
-    ),
-    Mutant(
         "an end is answered as done whatever had been done",
         "../broker/transactions/coordinator.py",
         "return ErrorCode.NONE if is_same else ErrorCode.INVALID_TXN_STATE",

@@ -85,10 +85,9 @@ SUITES_OF_SHARE_GROUPS = (
 SUITES_OF_SHARE_LEADERS = (
     "tests/core/share_partition",
     "tests/broker/test_share_consumers.py",
-    "tests/broker/test_dead_letters_elsewhere.py",
+    "tests/broker/test_dead_letters.py",
     "tests/broker/test_letters.py",
-    "tests/broker/test_random_share_processes.py",
-    "tests/broker/test_share_groups_of_processes.py",
+    "tests/broker/test_share_lag.py",
     "tests/testing/test_share_words.py",
     "tests/conformance/test_packaged.py",
     "tests/laws/test_share_machine.py",

@@ -56,7 +56,6 @@ METADATA_TOPIC = "__cluster_metadata"
 METADATA_EPOCH = 1
 CONTROLLER_LISTENER = "CONTROLLER"
 CLUSTER_DENIED = "Cluster authorization failed."
-STAYS = "Each partition stays with the worker of this server that its number says."
 
 
 def answer_describe_cluster(
@@ -211,8 +210,6 @@ def _reassign(
         check_replicas(replicas, leadership.node_ids)
     except TopicError as error:
         return ReassignedPartition(index, error.error_code, error.message)
-    if not leadership.shares_logs and replicas != leadership.replicas(topic, index):
-        return ReassignedPartition(index, ErrorCode.INVALID_REPLICA_ASSIGNMENT, STAYS)
     return ReassignedPartition(index, ErrorCode.NONE)
 
 

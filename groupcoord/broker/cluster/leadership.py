@@ -1,11 +1,10 @@
 """Which nodes there are, which of them run, and who leads each partition.
 
 The nodes of one process share one log of each partition, so each of them can lead it: every node is named as a replica
-of every partition, and those that run are in sync. Nodes that are processes of their own share nothing: each partition
-has its node, by its number, and nobody else can lead it; or they share the log of ``__consumer_offsets``, and whoever
-owns a part of it leads that. Leaders are chosen as in Kafka: the first replica that runs,
-which stays leader until it fails or somebody else is elected; with each election the leader's epoch rises. Sources:
-``ReplicationControlManager``, ``PartitionChangeBuilder`` of Apache Kafka 4.4.
+of every partition, and those that run are in sync. Nodes that are processes of their own share the log of
+``__consumer_offsets``, and the owner of a part of it leads that. Leaders are chosen as in Kafka: the first replica that
+runs, which stays leader until it fails or somebody else is elected; with each election the leader's epoch rises.
+Sources: ``ReplicationControlManager``, ``PartitionChangeBuilder`` of Apache Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -41,8 +40,6 @@ class Leadership:
         nodes: the nodes, with the addresses that clients are told; all of them run.
         first_epoch: returns the epoch of the first leader of a partition whose log may be older than this, None if
             that can't be told now; 0 by default.
-        shares_logs: each node has the log of every partition. Else each has the logs of those that it leads, and nobody
-            else does.
         owners: returns who owns a partition of ``__consumer_offsets``, where that isn't decided here: then nodes come
             and go (:meth:`use`), and nobody is elected.
 
@@ -50,7 +47,6 @@ class Leadership:
         ValueError: there is no node.
 
     Attributes:
-        shares_logs: as given.
         elects: leaders are elected here.
     """
 
@@ -59,10 +55,8 @@ class Leadership:
         nodes: Iterable[Node],
         first_epoch: Callable[[Topic, int], int | None] | None = None,
         *,
-        shares_logs: bool = True,
         owners: Callable[[int], Leader] | None = None,
     ) -> None:
-        self.shares_logs = shares_logs
         self._owners = owners
         self.elects = owners is None
         self._first_epoch = first_epoch or (lambda topic, index: LEADER_EPOCH)
@@ -80,11 +74,6 @@ class Leadership:
         return tuple(self._nodes)
 
     @property
-    def replica_count(self) -> int:
-        """How many nodes have the log of a partition."""
-        return len(self._rotations[0])
-
-    @property
     def is_sole(self) -> bool:
         """True of a server of one node, which leads everything."""
         return self._sole is not None
@@ -97,8 +86,7 @@ class Leadership:
         self._running = set(self._nodes)
         self._leaders.clear()
         ids = tuple(self._nodes)
-        turns = range(len(ids))
-        self._rotations = [ids[turn:] + ids[:turn] if self.shares_logs else (ids[turn],) for turn in turns]
+        self._rotations = [ids[turn:] + ids[:turn] for turn in range(len(ids))]
 
     def update(self, node: Node) -> None:
         """A node has another address."""

@@ -7,7 +7,6 @@ from contextlib import suppress
 from typing import Any, TypedDict
 
 from groupcoord.broker.cluster.leadership import NOBODY, Leadership
-from groupcoord.broker.cluster.neighbours import Neighbours
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.share.coordination import ShareCoordination
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
@@ -44,14 +43,12 @@ class Nodes:
         leadership: who leads what.
         topics: the topics that exist.
         data: what they hold, of all nodes together; None: this is the only one, and nobody else is elected.
-        neighbours: the others, if each is a process of its own.
 
     Attributes:
         leadership: who leads what.
-        neighbours: as given.
         coordinators: the group coordinators of the nodes that run.
         transactions: the transaction coordinator of all nodes; None: each has its own, since there is one.
-        share: the share coordinator of all nodes of this process; the first broker makes it.
+        share: the share coordinator of all nodes; the first broker makes it.
         before_unload: is called with a partition of ``__consumer_offsets`` before its coordinator gives it up.
     """
 
@@ -60,10 +57,8 @@ class Nodes:
         leadership: Leadership,
         topics: TopicRegistry,
         data: TopicData | None = None,
-        neighbours: Neighbours | None = None,
     ) -> None:
         self.leadership = leadership
-        self.neighbours = neighbours
         self._data = data
         self.before_unload: Callable[[int], None] = lambda index: None
         self.coordinators: dict[int, GroupCoordinator] = {}
@@ -120,16 +115,14 @@ class Nodes:
     def share_coordination(
         self, config: Config, clock: Clock, data: TopicData, authorize: Authorize | None
     ) -> ShareCoordination:
-        """Return the share coordinator of all nodes of this process, made when it is asked for first.
+        """Return the share coordinator of all nodes, created at the first call.
 
         Args:
             config, clock, authorize: see :class:`ShareCoordination`.
-            data: what topics hold, of all nodes of this process together.
+            data: what topics hold, of all nodes together.
         """
         if self.share is None:
-            self.share = ShareCoordination(
-                config, clock, self._topics, data, self.leadership, authorize, self.neighbours
-            )
+            self.share = ShareCoordination(config, clock, self._topics, data, self.leadership, authorize)
         return self.share
 
     def share_node(self, key: str) -> Node | None:

@@ -1,6 +1,4 @@
-"""What topics hold, as one of several nodes has it: it reads and writes what it leads.
-
-The nodes of one process share the logs, and each could read all of them; a process of its own has no others."""
+"""The logs of topics as one of several nodes serves them: it reads and writes the partitions that it leads."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ class NodeData(TopicData):
     """What topics hold, for the clients of a node: only what it leads.
 
     Args:
-        whole: what topics hold: of all nodes if they share the logs.
+        whole: what topics hold, of all nodes.
         leadership: who leads what.
         node_id: the node.
     """
@@ -43,7 +41,7 @@ class NodeData(TopicData):
     @property
     def whole(self) -> TopicData:
         """See :class:`~groupcoord.broker.records.topic_data.TopicData`."""
-        return self._whole if self._leadership.shares_logs else self
+        return self._whole
 
     def log(self, topic: Topic, partition_index: int) -> PartitionLog | None:
         """See :class:`~groupcoord.broker.records.topic_data.TopicData`.

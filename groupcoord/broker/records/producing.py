@@ -50,8 +50,8 @@ FEW_SIZES = 4_000
 MANY_APPENDS = 16
 """After so many appends others may have their turn."""
 
-Verify = Callable[[Writer], Work[ErrorCode]]
-"""Comes to NONE if this producer may write there in its transaction, or to what the transaction coordinator says."""
+Verify = Callable[[Writer], ErrorCode]
+"""Returns NONE if this producer may write there in its transaction, else the error of the transaction coordinator."""
 
 Batches = dict[int, ProducedBatch | RefusedBatchError]
 """What came for the partitions of a topic, and can be read."""
@@ -102,8 +102,7 @@ def answer_produce(
                 known = data.find(name, topic_id)
             verdict = ErrorCode.NONE
             if isinstance(batch, ProducedBatch) and batch.is_transactional:
-                verdict = yield from _verify(index, batch, known, request, data, verify)
-                known = data.find(name, topic_id)
+                verdict = _verify(index, batch, known, request, data, verify)
             produced.append(_produce(index, batch, known, request, data, verdict, check))
         answered.append(_make_topic((name, topic_id, tuple(produced))))
     return ProduceResponse(tuple(answered))
@@ -203,7 +202,7 @@ def _produce(
 
 def _verify(
     index: int, batch: ProducedBatch, topic: Topic | None, request: Produce, data: TopicData, verify: Verify
-) -> Work[ErrorCode]:
+) -> ErrorCode:
     """Ask whether a partition is in its producer's transaction, and translate the answer as Kafka does.
 
     Nobody is asked where that is known, or the batch will be refused for another reason.
@@ -221,7 +220,7 @@ def _verify(
     writer = Writer(
         transactional_id, batch.producer_id, batch.producer_epoch, partition, adds_partition=request.adds_partitions
     )
-    error_code = yield from verify(writer)
+    error_code = verify(writer)
     match error_code:
         case ErrorCode.TRANSACTION_ABORTABLE if not request.knows_abortable:
             return ErrorCode.INVALID_TXN_STATE

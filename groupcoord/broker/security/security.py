@@ -18,7 +18,7 @@ from groupcoord.core.messages import Node
 from groupcoord.errors import ConfigError
 
 if TYPE_CHECKING:
-    from groupcoord.broker.cluster.neighbours import SharedFile
+    from groupcoord.broker.cluster.shared_documents import SharedDocument
     from groupcoord.broker.json_file import Place
     from groupcoord.broker.security.acls import Acls
     from groupcoord.broker.security.credentials import ScramCredentials
@@ -144,8 +144,8 @@ class Security:
         factory = MechanismFactory(passwords, self.credentials, self._clock)
         self._sasl = {name: self._sasl_server(name, own, factory) for name, own in used.items()}
 
-    def shared_files(self) -> list[SharedFile]:
-        """Return what all nodes must know of log-in and permissions, if they are several processes."""
+    def shared_documents(self) -> list[SharedDocument]:
+        """Return the credentials and ACLs that the nodes of a cluster share."""
         return [self.credentials, *([] if self.acls is None else [self.acls])]
 
     def advertise(self, listener: str, node: Node) -> None:

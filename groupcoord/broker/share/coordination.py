@@ -1,17 +1,16 @@
 """The share coordinator of a server, and the topic ``__share_group_state`` that it writes to.
 
-The topic is made when something is first asked of the coordinator; where each node is a process, it is there from the
-start. Its logs are those of topics, and who may reads it. All nodes of a process share one coordinator; which of them
-clients ask is told by who leads the partition of the topic. A process has the states of the partitions that it leads.
+The topic is created by the first request to the coordinator. Its logs are those of other topics, and clients that are
+allowed to can read it. All nodes share one coordinator; clients send their requests to the leader of the partition.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from groupcoord.broker.share.persister import Persister, Submit
-from groupcoord.broker.share.states_elsewhere import StatesElsewhere
+from groupcoord.broker.share.persister import Persister
 from groupcoord.broker.topics.internal import ensure_internal_topic
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.clock import Clock
@@ -20,7 +19,7 @@ from groupcoord.coordinator.loading import LoadError
 from groupcoord.core.front.authorization import Authorize
 from groupcoord.core.messages import Node
 from groupcoord.core.messages.share_state import ShareStateRequest
-from groupcoord.core.share_state.records import SharePartitionKey, parse_share_partition
+from groupcoord.core.share_state.records import parse_share_partition
 from groupcoord.core.share_state.requests import refuse_states
 from groupcoord.core.topic_names import SHARE_STATE_TOPIC
 from groupcoord.errors import ErrorCode
@@ -28,7 +27,6 @@ from groupcoord.storage.log_settings import TopicLogSettings
 
 if TYPE_CHECKING:
     from groupcoord.broker.cluster.leadership import Leadership
-    from groupcoord.broker.cluster.neighbours import Neighbours
     from groupcoord.broker.records.topic_data import TopicData
     from groupcoord.coordinator.share_coordinator import ShareCoordinator
     from groupcoord.storage.partition_log import PartitionLog
@@ -37,16 +35,15 @@ logger = logging.getLogger("groupcoord.host")
 
 
 class ShareCoordination:
-    """The share coordinator of all nodes of a process, and its topic.
+    """The share coordinator of all nodes, and its topic.
 
     Args:
         config: how many partitions the topic gets.
         clock: where the time comes from.
         topics: the topics that exist.
-        data: what they hold, of all nodes of the process together.
+        data: what they hold, of all nodes together.
         leadership: who leads what.
         authorize: decides who may ask.
-        neighbours: the other nodes, if each is a process of its own.
     """
 
     def __init__(
@@ -57,7 +54,6 @@ class ShareCoordination:
         data: TopicData,
         leadership: Leadership,
         authorize: Authorize | None = None,
-        neighbours: Neighbours | None = None,
     ) -> None:
         self.config = config
         self._clock = clock
@@ -65,12 +61,8 @@ class ShareCoordination:
         self._data = data
         self._leadership = leadership
         self._authorize = authorize
-        self._neighbours = neighbours
         self._coordinator: ShareCoordinator | None = None
-        submit: Submit = self._submit
-        if neighbours is not None:
-            submit = StatesElsewhere(neighbours, self._leader_of, submit).submit
-        self.persister = Persister(submit, clock.now_ms)
+        self.persister = Persister(self._submit, clock.now_ms)
         if topics.get(SHARE_STATE_TOPIC) is not None:
             self._open()
 
@@ -104,13 +96,9 @@ class ShareCoordination:
             authorize=self._authorize,
             partition_count=topic.partition_count,
         )
-        self._load([index for index in range(topic.partition_count) if self._is_here(index)])
+        self._load(range(topic.partition_count))
 
-    def _is_here(self, index: int) -> bool:
-        neighbours = self._neighbours
-        return neighbours is None or self._leadership.leads(neighbours.node_id, self._topic, index)
-
-    def _load(self, indexes: list[int]) -> None:
+    def _load(self, indexes: Iterable[int]) -> None:
         coordinator = self._coordinator
         assert coordinator is not None
         for index in indexes:
@@ -140,15 +128,11 @@ class ShareCoordination:
 
     def node_of(self, key: str) -> Node | None:
         """Return the node that coordinates a share-partition, by its key; None while nobody does."""
-        if self.coordinator is None:
-            return None
-        return self._leadership.node(self._leader_of(parse_share_partition(key)))
-
-    def _leader_of(self, key: SharePartitionKey) -> int:
-        """Return the id of the node that coordinates a share-partition."""
         coordinator = self.coordinator
-        assert coordinator is not None, "who has states to ask for has topics that hold something"
-        return self._leadership.leader(self._topic, coordinator.partition_of(key)).node_id
+        if coordinator is None:
+            return None
+        index = coordinator.partition_of(parse_share_partition(key))
+        return self._leadership.node(self._leadership.leader(self._topic, index).node_id)
 
     def topic_deleted(self, topic: Topic) -> None:
         """A topic is gone: its share-partitions have no states any more."""
@@ -156,7 +140,7 @@ class ShareCoordination:
             self._coordinator.topic_deleted(topic.topic_id)
 
     def _submit(self, request: ShareStateRequest, token: Any) -> None:
-        """Ask the coordinator of this process on behalf of the server itself."""
+        """Ask the coordinator on behalf of the server itself."""
         coordinator = self.coordinator
         if coordinator is None:
             token.answer(refuse_states(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from groupcoord.broker.configs.groups import GroupConfigs
+from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.share.coordination import ShareCoordination
-from groupcoord.broker.share.latest_offsets import LatestOffsets
 from groupcoord.config.group_settings import ShareGroupSettings
 from groupcoord.core.messages.share_state import ShareStateResponse
 from groupcoord.core.questions import AskShareCoordinator, ShareCoordinatorAnswered
-from groupcoord.core.share.host import AwaitedAnswer, LoneShareHost
+from groupcoord.core.share.host import AwaitedAnswer, LoneShareHost, known_ends
+from groupcoord.storage.errors import FailedLogError
 
 TakeAnswer = Callable[[ShareCoordinatorAnswered], None]
 """Takes what the share coordinator could not tell at once."""
@@ -24,7 +25,7 @@ class ServerShareHost:
     Args:
         configs: the settings of groups.
         share: the share coordinator of all nodes.
-        ends: finds out where partitions end.
+        data: what topics hold, of all nodes together.
         take: takes answers that come late.
     """
 
@@ -32,12 +33,12 @@ class ServerShareHost:
         self,
         configs: GroupConfigs,
         share: ShareCoordination,
-        ends: LatestOffsets,
+        data: TopicData,
         take: TakeAnswer,
     ) -> None:
         self._configs = configs
         self._share = share
-        self._ends = ends
+        self._data = data
         self._take = take
         self._alone = LoneShareHost(share.config)
 
@@ -46,16 +47,25 @@ class ServerShareHost:
         return self._configs.share_settings_of(group_id)
 
     def ask(self, question: AskShareCoordinator) -> ShareCoordinatorAnswered | None:
-        """Ask the share coordinator, and then where partitions end; both is known at once as a rule."""
+        """Ask the share coordinator; the answer is nearly always there at once."""
         if not self._share.is_possible:
             return self._alone.ask(question)
         awaited = AwaitedAnswer(question, self._take)
 
         def answered(response: ShareStateResponse) -> None:
-            self._ends.find(
-                question.ends_wanted(response),
-                lambda ends: awaited.found_out(ShareCoordinatorAnswered(question, response, ends)),
-            )
+            ends = known_ends(question.ends_wanted(response), self._latest_offset)
+            awaited.found_out(ShareCoordinatorAnswered(question, response, ends))
 
         self._share.persister.ask(question.request, answered)
         return awaited.now_or_late()
+
+    def _latest_offset(self, name: str, index: int) -> int | None:
+        """Return where a partition ends; None if it does not exist, or its files can't be used."""
+        topic = self._data.topics.get(name)
+        if topic is None or not topic.has_partition(index):
+            return None
+        try:
+            log = self._data.log(topic, index)
+        except FailedLogError:
+            return None
+        return None if log is None else log.end_offset

@@ -28,7 +28,7 @@ PARTITIONS_AT_ONCE = 50
 
 
 class ShareStateRequests:
-    """Answers what is asked about the states of share-partitions; any node of a process does.
+    """Answers what is asked about the states of share-partitions; any node does.
 
     Args:
         share: the share coordinator.
@@ -53,7 +53,7 @@ class ShareStateRequests:
             return refuse_states(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if sum(len(topic.partitions) for topic in request.topics) > PARTITIONS_AT_ONCE:
             return self._answer_in_steps(coordinator, request, connection)
-        coordinator.submit(request, connection, connection.principal, is_own=connection.is_trusted)
+        coordinator.submit(request, connection, connection.principal)
         self._share.deliver_replies()
         return None
 
@@ -61,7 +61,7 @@ class ShareStateRequests:
         self, coordinator: ShareCoordinator, request: ShareStateRequest, connection: Connection
     ) -> Work[WireResponse]:
         answer, principal = Answer(), connection.principal
-        for _ in coordinator.submit_in_steps(request, answer, principal, is_own=connection.is_trusted):
+        for _ in coordinator.submit_in_steps(request, answer, principal):
             yield None
         self._share.deliver_replies()
         if not answer.is_done:

@@ -53,8 +53,6 @@ logger = logging.getLogger("groupcoord.host")
 
 DEFAULT = -1
 METADATA_TOPIC = "__cluster_metadata"
-ONE_REPLICA = "each partition is kept by one worker of this server, by its number."
-
 TOPIC_DENIED = "Topic authorization failed."
 
 
@@ -87,7 +85,7 @@ def answer_create_topics(
             return CreatedTopic(topic.name, ErrorCode.NONE, None, made.topic_id, topic_config_error_code=config_error)
         told = created_configs(made, config, layers)
         return CreatedTopic(
-            topic.name, ErrorCode.NONE, None, made.topic_id, made.partition_count, leadership.replica_count, told
+            topic.name, ErrorCode.NONE, None, made.topic_id, made.partition_count, len(leadership.node_ids), told
         )
 
     def refused(topic: CreatableTopic, error: TopicError) -> CreatedTopic:
@@ -288,14 +286,12 @@ def _check_layout(topic: CreatableTopic, leadership: Leadership) -> None:
     if topic.num_partitions < DEFAULT or topic.num_partitions == 0:
         message = "Number of partitions was set to an invalid non-positive value."
         raise TopicError(ErrorCode.INVALID_PARTITIONS, message)
-    count = leadership.replica_count
+    count = len(leadership.node_ids)
     if factor > count:
         message = (
             f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot be "
             f"reached because only {count} broker(s) are registered or some brokers "
             "have all their log directories cordoned."
-            if leadership.shares_logs
-            else f"Unable to replicate the partition {factor} time(s): {ONE_REPLICA}"
         )
         raise TopicError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
 
@@ -334,8 +330,6 @@ def _check_new_assignments(
 def _check_assignment(partition_index: int, broker_ids: tuple[int, ...], leadership: Leadership) -> None:
     """Check a manual assignment, of which nothing is kept: so it must begin with who leads the partition anyway."""
     check_replicas(broker_ids, leadership.node_ids)
-    if len(broker_ids) > 1 and not leadership.shares_logs:
-        raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Partition {partition_index}: {ONE_REPLICA}")
     leader_id = preferred_leader(leadership.node_ids, partition_index)
     if broker_ids[0] != leader_id:
         message = (

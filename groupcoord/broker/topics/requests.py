@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from attrs import evolve
-
 from groupcoord.broker.answering import answers
 from groupcoord.broker.cluster.metadata import answer_metadata, topics_to_create
-from groupcoord.broker.cluster.neighbours import AskedConnection, ChangedTopic
 from groupcoord.broker.cluster.nodes import Nodes
 from groupcoord.broker.configs.altering import altered_topics, answer_alter_configs, answer_incremental_alter_configs
 from groupcoord.broker.configs.describing import answer_describe_configs, answer_list_config_resources
@@ -20,7 +17,7 @@ from groupcoord.broker.topics.changes import answer_create_partitions, answer_cr
 from groupcoord.broker.topics.registry import Topic
 from groupcoord.broker.work import Work
 from groupcoord.config import Config
-from groupcoord.core.front.authorization import UNRESTRICTED, Permissions, Principal
+from groupcoord.core.front.authorization import UNRESTRICTED, Permissions
 from groupcoord.core.questions import CreateInternalTopics
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import WireResponse
@@ -36,9 +33,6 @@ from groupcoord.wire.broker_messages import (
 )
 from groupcoord.wire.config_messages import AlterConfigs, DescribeConfigs, IncrementalAlterConfigs, ListConfigResources
 
-CreateTopicsThere = Callable[[CreateTopics, Principal, bool], None]
-"""Has another process make topics: for whom, and whether that is a client."""
-
 
 class TopicRequests:
     """Answers what clients ask of topics and settings, and tells the group coordinators of what has changed.
@@ -50,7 +44,6 @@ class TopicRequests:
         nodes: who leads what, and who is told of changes.
         notices: where settings without effect are told.
         permissions_of: returns what a connection's client may do.
-        controller: makes topics that the server wants, if another process does that.
     """
 
     def __init__(
@@ -62,9 +55,7 @@ class TopicRequests:
         nodes: Nodes,
         notices: Notices,
         permissions_of: Callable[[Connection], Permissions],
-        controller: CreateTopicsThere | None = None,
     ) -> None:
-        self._controller = controller
         self._config = config
         self._data = data
         self._topics = data.topics
@@ -75,10 +66,10 @@ class TopicRequests:
         self._apply_broker_configs()
 
     def _apply_broker_configs(self) -> None:
-        """Have settings hold for topics that were changed in the broker; what nodes share has those of all brokers."""
-        brokers, leadership = self._resources.brokers, self._nodes.leadership
-        is_own = leadership.is_sole or not leadership.shares_logs
-        self._data.whole.use_broker_configs(brokers.layers(self._resources.node_id) if is_own else (brokers.of_all(),))
+        """Apply the broker's dynamic configs to topics; logs that several nodes share have the cluster's defaults."""
+        brokers, is_sole = self._resources.brokers, self._nodes.leadership.is_sole
+        layers = brokers.layers(self._resources.node_id) if is_sole else (brokers.of_all(),)
+        self._data.whole.use_broker_configs(layers)
 
     # ------------------------------------------------------------ topics
 
@@ -140,25 +131,31 @@ class TopicRequests:
         }
 
     def _create(self, wanted: CreateTopics, permissions: Permissions) -> tuple[CreatedTopic, ...]:
-        """Make topics that the server wants; empty: another process does, and will have done so soon."""
-        if self._controller is not None:
-            self._controller(wanted, permissions.principal, permissions is not UNRESTRICTED)
-            return ()
+        """Create topics that the server itself needs."""
         leadership, layers = self._nodes.leadership, self._resources.layers
         response = answer_create_topics(wanted, self._topics, leadership, self._config, permissions, layers)
         self._tell_created(response)
         return response.topics
 
-    def others_changed(self, changed: Sequence[ChangedTopic]) -> None:
-        """Another process has changed topics, or settings."""
+    def reloaded(self, before: Sequence[Topic]) -> None:
+        """Apply what other nodes have changed.
+
+        Args:
+            before: the topics before the registry was reloaded.
+        """
         self._apply_broker_configs()
-        created = [now.name for before, now in changed if now is not None and before is None]
-        grown = [now.name for before, now in changed if now and before and now.partition_count > before.partition_count]
-        for topic in [before for before, now in changed if before is not None and now is None]:
-            self._nodes.topic_deleted(topic)
-            self._data.delete(topic)
+        former, current = {topic.topic_id: topic for topic in before}, {topic.topic_id: topic for topic in self._topics}
+        for topic_id in former.keys() - current.keys():
+            self._nodes.topic_deleted(former[topic_id])
+            self._data.delete(former[topic_id])
+        created = [topic.name for topic_id, topic in current.items() if topic_id not in former]
         if created:
             self._nodes.topics_created(created)
+        grown = [
+            topic.name
+            for topic_id, topic in current.items()
+            if topic_id in former and topic.partition_count > former[topic_id].partition_count
+        ]
         if grown:
             self._nodes.topics_changed(grown)
 
@@ -199,9 +196,7 @@ class TopicRequests:
     def alter_some_configs(self, connection: Connection, request: IncrementalAlterConfigs) -> WireResponse | None:
         """Change settings, and leave those that are not named."""
         before = self._present(altered_topics(request))
-        response = answer_incremental_alter_configs(
-            request, self._resources_of(connection), self._permissions_of(connection)
-        )
+        response = answer_incremental_alter_configs(request, self._resources, self._permissions_of(connection))
         self._apply_broker_configs()
         self._notices.topics_changed(before)
         return response
@@ -210,16 +205,10 @@ class TopicRequests:
     def alter_configs(self, connection: Connection, request: AlterConfigs) -> WireResponse | None:
         """Change settings, and reset those that are not named."""
         before = self._present(altered_topics(request))
-        response = answer_alter_configs(request, self._resources_of(connection), self._permissions_of(connection))
+        response = answer_alter_configs(request, self._resources, self._permissions_of(connection))
         self._apply_broker_configs()
         self._notices.topics_changed(before)
         return response
-
-    def _resources_of(self, connection: Connection) -> Resources:
-        """Return what has settings, as the node has it that a client asks, which may have passed it on."""
-        if isinstance(connection, AskedConnection):
-            return evolve(self._resources, node_id=connection.asker.node_id)
-        return self._resources
 
     @answers(ListConfigResources)
     def list_config_resources(self, connection: Connection, request: ListConfigResources) -> WireResponse | None:

@@ -22,7 +22,7 @@ from groupcoord.broker.rate_limited_logger import RateLimitedLogger
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.broker.transactions.log import TransactionLog, TransactionLogError
-from groupcoord.broker.transactions.markers import Answerable, Coordinating, MarkersElsewhere, MarkerToken
+from groupcoord.broker.transactions.markers import Answerable, Coordinating, MarkerToken
 from groupcoord.broker.transactions.producer_ids import NoProducerIdError, ProducerIds
 from groupcoord.broker.transactions.state import (
     CLIENT_VERSION,
@@ -109,7 +109,6 @@ class TransactionCoordinator:
         coordinator: takes offsets and markers.
         topics: the topics that exist.
         data: what they hold: transactions, among others, and markers.
-        markers_elsewhere: has other processes write markers to what they lead; None: there are none.
 
     Raises:
         TransactionLogError: what is kept of transactions can't be read.
@@ -124,9 +123,7 @@ class TransactionCoordinator:
         coordinator: Coordinating,
         topics: TopicRegistry,
         data: TopicData,
-        markers_elsewhere: MarkersElsewhere | None = None,
     ) -> None:
-        self._markers_elsewhere = markers_elsewhere
         self._config = config
         self._clock = clock
         self._log = TransactionLog(topics, data, on_made=lambda: coordinator.topics_created((TRANSACTIONS_TOPIC,)))
@@ -454,18 +451,11 @@ class TransactionCoordinator:
             transaction.state is TransactionState.PREPARE_COMMIT,
             self._log.coordinator_epoch(transaction.transactional_id),
         )
-        elsewhere = self._markers_elsewhere
-        away = {} if elsewhere is None else elsewhere.leaders(partitions)
-        for partition in partitions:
-            if partition in away:
-                continue
-            topic, index = partition
+        for topic, index in partitions:
             if topic == OFFSETS_TOPIC:
                 self._coordinator.submit(CompleteTransaction(index, *end), MarkerToken(on_answer))
             else:
                 on_answer(self._data.append_marker(topic, index, TransactionMarker(*end)))
-        if elsewhere is not None:
-            elsewhere.write(away, TransactionMarker(*end), on_answer)
         if not partitions:
             self._end_completion(completion)
 

@@ -6,22 +6,18 @@ older than the last one that its partition has seen is refused there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from functools import partial
+from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from attrs import define, field
 
-from groupcoord.broker.cluster.elsewhere import LedElsewhere
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.work import Work
 from groupcoord.coordinator import GroupCoordinator
-from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.front.authorization import Principal
 from groupcoord.core.messages import CompleteTransaction, PartitionResult, TopicResult
 from groupcoord.core.records import OFFSETS_TOPIC, ZERO_UUID, TransactionMarker
 from groupcoord.errors import ErrorCode
-from groupcoord.wire.cluster_messages import TopicPartitions
 from groupcoord.wire.transaction_messages import MarkerToWrite, WriteTxnMarkers, WriteTxnMarkersResponse, WrittenMarker
 
 
@@ -57,50 +53,6 @@ class MarkerToken:
     def answer(self, response: Any) -> None:
         """Take the group coordinator's answer."""
         self.on_answer(response.error_code)
-
-
-class MarkersElsewhere(LedElsewhere):
-    """Has other processes write markers to the partitions that they lead."""
-
-    def write(
-        self, leaders: Mapping[TopicPartition, int], marker: TransactionMarker, on_answer: Callable[[ErrorCode], None]
-    ) -> None:
-        """Have a marker written.
-
-        Args:
-            leaders: where, and who leads it.
-            marker: the marker.
-            on_answer: is told, for each partition, what came of it.
-        """
-
-        def request_for(topics: Mapping[str, list[int]]) -> WriteTxnMarkers:
-            to_write = MarkerToWrite(
-                marker.producer_id,
-                marker.producer_epoch,
-                marker.committed,
-                tuple(TopicPartitions(name, tuple(indexes)) for name, indexes in topics.items()),
-                marker.coordinator_epoch,
-            )
-            return WriteTxnMarkers((to_write,))
-
-        self.ask(leaders, request_for, partial(_tell, on_answer))
-
-
-def _tell(
-    on_answer: Callable[[ErrorCode], None],
-    partitions: list[TopicPartition],
-    response: WriteTxnMarkersResponse | None,
-) -> None:
-    """Tell what another process has answered; one that is gone leads nothing for a while."""
-    written = () if response is None else response.markers
-    found = {
-        (topic.name, partition.partition_index): partition.error_code
-        for marker in written
-        for topic in marker.topics
-        for partition in topic.partitions
-    }
-    for partition in partitions:
-        on_answer(found.get(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
 
 Results = list[tuple[str, list[PartitionResult]]]
@@ -144,7 +96,6 @@ def answer_write_txn_markers(
     token: Answerable,
     coordinator: GroupCoordinator,
     data: TopicData,
-    on_marker: Callable[[TopicPartition, int], None],
 ) -> Work[WriteTxnMarkersResponse | None]:
     """Write markers to the log partitions of offsets and to the logs of other topics.
 
@@ -153,7 +104,6 @@ def answer_write_txn_markers(
         token: who asks for it.
         coordinator: has the log partitions of offsets.
         data: has the others.
-        on_marker: is told of each before it is written: the partition, and the producer.
 
     Returns:
         The answer, or None: then ``token`` gets it when the group coordinator's replies are delivered.
@@ -173,7 +123,6 @@ def answer_write_txn_markers(
             for index in indexes:
                 if found:
                     yield None
-                on_marker(TopicPartition(name, index), marker.producer_id)
                 error_code = _error(marker, index, data.topics.partition_count(name) or 0)
                 if error_code is ErrorCode.NONE and name != OFFSETS_TOPIC:
                     error_code = data.append_marker(name, index, _record(marker))

@@ -7,12 +7,8 @@ from pathlib import Path
 
 from groupcoord.broker.json_file import DataFileError, JsonFile
 from groupcoord.errors import GroupcoordError
-from groupcoord.storage.directory_lock import locked
 
 FILE_NAME = "producer-ids.json"
-LOCK_NAME = "producer-ids.lock"
-"""Whoever has this file locked may set ids aside, where several processes do."""
-
 PRODUCER_ID_BLOCK = 1_000
 """So many ids are set aside with one write, as brokers do; those that a restart leaves over are not used."""
 
@@ -37,7 +33,7 @@ class ProducerIds:
 
     def __init__(self, directory: Path | None = None) -> None:
         self._file = JsonFile(directory, FILE_NAME, "an id", ProducerIdsFileError)
-        self._reserved = self._read()
+        self._reserved = self._file.read(lambda content: int(content["next_producer_id"]))
         self._next = self._reserved
 
     @property
@@ -65,14 +61,9 @@ class ProducerIds:
         """
         producer_id = first_unused() if self._next is None else self._next
         if self._reserved is None or producer_id >= self._reserved:
-            producer_id = self._reserve_block(producer_id)
+            self._reserve(producer_id + PRODUCER_ID_BLOCK)
         self._next = producer_id + 1
         return producer_id
-
-    def _reserve_block(self, begin: int) -> int:
-        """Set a block of ids aside, and return the first: ``begin``, unless somebody else has that."""
-        self._reserve(begin + PRODUCER_ID_BLOCK)
-        return begin
 
     def _reserve(self, end: int) -> None:
         try:
@@ -80,29 +71,3 @@ class ProducerIds:
         except OSError as error:
             raise NoProducerIdError(f"producer ids can't be set aside: {error}") from error
         self._reserved = end
-
-    def _read(self) -> int | None:
-        return self._file.read(lambda content: int(content["next_producer_id"]))
-
-
-class SharedProducerIds(ProducerIds):
-    """Gives out ids as other processes do that set theirs aside in the same file.
-
-    Args:
-        directory: where the file lies, and names an id.
-
-    Raises:
-        ProducerIdsFileError: the file can't be read, or names no id.
-    """
-
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory)
-        self._directory = directory
-
-    def _reserve_block(self, begin: int) -> int:
-        with locked(self._directory / LOCK_NAME):
-            try:
-                begin = max(begin, self._read() or 0)
-            except ProducerIdsFileError as error:
-                raise NoProducerIdError(str(error)) from error
-            return super()._reserve_block(begin)

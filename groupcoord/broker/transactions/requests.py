@@ -14,7 +14,6 @@ from groupcoord.broker.transactions.coordinator import TransactionCoordinator
 from groupcoord.broker.transactions.listings import answer_describe_producers, answer_list_transactions
 from groupcoord.broker.transactions.markers import answer_write_txn_markers
 from groupcoord.broker.transactions.state import Writer
-from groupcoord.broker.transactions.verifying import Verifying
 from groupcoord.broker.work import Work, each, each_long
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.consumer_protocol import TopicPartition
@@ -57,14 +56,12 @@ class Transactional(Protocol):
         transactions: its transaction coordinator.
         data: what topics hold.
         nodes: all nodes.
-        verifying: asks whoever coordinates a transaction who may write in it.
     """
 
     coordinator: GroupCoordinator
     transactions: TransactionCoordinator
     data: TopicData
     nodes: Nodes
-    verifying: Verifying
 
 
 class TransactionRequests:
@@ -84,7 +81,6 @@ class TransactionRequests:
         self.node = node
         self._node_id = node_id
         self.permissions_of = permissions_of
-        self._verdict: ErrorCode | None = None  # of another node, on the commit that is handled
 
     @answers(InitProducerId)
     def init_producer_id(self, connection: Connection, request: InitProducerId) -> WireResponse | None:
@@ -147,9 +143,7 @@ class TransactionRequests:
         """Write the ends of transactions, as another coordinator asks for."""
         permissions = self.permissions_of(connection)
         if permissions.on_cluster(Operation.ALTER) or permissions.on_cluster(Operation.CLUSTER_ACTION):
-            written = yield from answer_write_txn_markers(
-                request, connection, self.node.coordinator, self.node.data, self.node.verifying.has_ended
-            )
+            written = yield from answer_write_txn_markers(request, connection, self.node.coordinator, self.node.data)
             return self._delivered(written)
 
         def refuse(marker: MarkerToWrite) -> Work[WrittenMarker]:
@@ -158,36 +152,22 @@ class TransactionRequests:
         return WriteTxnMarkersResponse((yield from each_long(request.markers, refuse)))
 
     @answers(TxnOffsetCommit)
-    def commit_offsets(self, connection: Connection, request: TxnOffsetCommit) -> Work[WireResponse | None]:
+    def commit_offsets(self, connection: Connection, request: TxnOffsetCommit) -> WireResponse | None:
         """Commit offsets in a transaction."""
-        coordinator, verifying = self.node.coordinator, self.node.verifying
+        coordinator = self.node.coordinator
         if coordinator.partition(coordinator.partition_of(request.group_id)) is None:
             coordinator.submit(request, connection, connection.principal)  # which refuses it
-        elif not verifying.is_elsewhere(request.transactional_id):
-            self.node.transactions.commit_offsets(request, connection, connection.principal)
         else:
-            verdict, permissions = ErrorCode.NONE, self.permissions_of(connection)
-            # Who may not commit is refused by the group coordinator, and nothing is added to a transaction before.
-            if may_write(request.transactional_id, permissions) and permissions.on_group(
-                request.group_id, Operation.READ
-            ):
-                verdict = yield from verifying.verify(self._writer(request))
-            self._verdict = verdict
-            coordinator.submit(request, connection, connection.principal)
-            self._verdict = None
+            self.node.transactions.commit_offsets(request, connection, connection.principal)
         return self._delivered(None)
 
     def verify(self, request: TxnOffsetCommit) -> ErrorCode:
-        """Return NONE if a producer may commit offsets of a group: what the group coordinator asks first."""
-        if self._verdict is not None:
-            return self._verdict
-        return self.node.transactions.verify_writer(self._writer(request))
-
-    def _writer(self, request: TxnOffsetCommit) -> Writer:
-        """Return who wants to write offsets, and where."""
+        """Return NONE if a producer may commit offsets of a group, as the group coordinator asks first."""
         partition = TopicPartition(OFFSETS_TOPIC, self.node.coordinator.partition_of(request.group_id))
         producer_id, adds_group = request.producer_id, request.adds_group
-        return Writer(request.transactional_id, producer_id, request.producer_epoch, partition, adds_group)
+        return self.node.transactions.verify_writer(
+            Writer(request.transactional_id, producer_id, request.producer_epoch, partition, adds_group)
+        )
 
     @answers(ListTransactions)
     def list(self, connection: Connection, request: ListTransactions) -> Work[WireResponse | None]:

@@ -11,7 +11,7 @@ from groupcoord.broker.broker import Broker
 from groupcoord.broker.records.producing import NO_DATA, answer_produce
 from groupcoord.broker.topics.registry import Topic
 from groupcoord.broker.transactions.state import Writer
-from groupcoord.broker.work import Work, do_whole
+from groupcoord.broker.work import do_whole
 from groupcoord.errors import ErrorCode, GroupcoordError
 from groupcoord.records.batches import Batch, iter_batches
 from groupcoord.storage.batch_records import UNREADABLE
@@ -161,7 +161,7 @@ def _checked_partition(topic: Topic, index: int) -> int:
 def _append(broker: Broker, topic: Topic, index: int, data: bytes) -> int:
     """Append a batch, and return the offset of its first record."""
     request = Produce((ProduceTopic(topic.name, topic.topic_id, (ProducePartition(index, data),)),))
-    response = do_whole(answer_produce(request, broker.data.whole, _nobody_is_in_a_transaction))
+    response = do_whole(answer_produce(request, broker.data.whole, _refuse_transactions))
     answer = response.topics[0].partitions[0]
     if answer.error_code is not ErrorCode.NONE:
         reason = answer.error_message or "no reason is told"
@@ -170,8 +170,7 @@ def _append(broker: Broker, topic: Topic, index: int, data: bytes) -> int:
     return answer.base_offset
 
 
-def _nobody_is_in_a_transaction(writer: Writer) -> Work[ErrorCode]:
-    yield from ()
+def _refuse_transactions(writer: Writer) -> ErrorCode:
     return ErrorCode.INVALID_TXN_STATE
 
 
