@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -53,7 +54,10 @@ Set = Annotated[
 HtmlFile = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the result as a page.")]
 Junit = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the result as JUnit XML.")]
 ListOnly = Annotated[bool, typer.Option("--list", help="List the scenarios and run none.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+PlaysAll = Annotated[
+    bool, typer.Option("--all", help="Play all scenarios, even if the program does not begin to work in the first.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and progress to stderr.")]
 
 
 def exam(
@@ -63,6 +67,7 @@ def exam(
     declared: Declared = "at-least-once",
     within: Within = 30.0,
     only: Only = None,
+    plays_all: PlaysAll = False,
     jobs: Jobs = 2,
     settings: Set = None,
     security_protocol: SecurityProtocol = "PLAINTEXT",
@@ -80,10 +85,11 @@ def exam(
     """
     from groupcoord.cli.console import open_console
     from groupcoord.cli.interrupts import BeforeTheEnd
-    from groupcoord.testing.exams import SCENARIOS, CommandError, examine
+    from groupcoord.testing.exams import SCENARIOS, CommandError, examine, scenarios_for
     from groupcoord.testing.exams.instances import kill_all
+    from groupcoord.testing.exams.report import baseline_of
 
-    console = open_console()
+    console = open_console(is_for_errors=as_json and not list_only)
     if list_only:
         _print_scenarios(console, SCENARIOS, as_json=as_json)
         return
@@ -98,24 +104,29 @@ def exam(
         mechanism=mechanism,
     )
     results: list[Result] = []
-
+    logging.getLogger("groupcoord.host").addFilter(_is_by_itself)
     try:
+        not_played = len(scenarios_for(plan, only or ()))
         with BeforeTheEnd(kill_all):
-            for result in examine(plan, only or (), jobs=jobs):
+            for result in examine(plan, only or (), jobs=jobs, plays_all=plays_all):
                 results.append(result)
-                if not as_json:
-                    _print_result(console, result)
+                not_played -= 1
+                _print_result(console, result, baseline_of(results))
     except (CommandError, ValueError) as error:
         _give_up(str(error))
     _write(html, junit, results, shlex.join(plan.command))
-    failed = [result for result in results if not result.is_passed]
     if as_json:
         print(json.dumps([_as_data(result) for result in results], indent=2))
-    else:
-        summary = f"{len(results) - len(failed)} passed, {len(failed)} failed"
-        console.print(summary, style="bold red" if failed else "bold green")
-    if failed:
+    _print_summary(console, results, not_played)
+    if not all(result.is_passed for result in results):
         raise typer.Exit(FAILED)
+
+
+def _is_by_itself(record: logging.LogRecord) -> bool:
+    """Return whether a line of the server's log is about something else than the exam's own faults."""
+    from groupcoord.testing.faults.rules import ON_PURPOSE
+
+    return ON_PURPOSE not in record.getMessage()
 
 
 def _plan(settings: list[str], **options: Any) -> Plan:
@@ -148,15 +159,34 @@ def _print_scenarios(console: Console, scenarios: list[Scenario], *, as_json: bo
         console.print(f"    {scenario.why}")
 
 
-def _print_result(console: Console, result: Result) -> None:
-    from groupcoord.testing.exams.report import in_lines
+def _print_result(console: Console, result: Result, baseline: Result | None) -> None:
+    from groupcoord.testing.exams.report import in_lines, is_like_baseline
 
     word, style = ("passed", "green") if result.is_passed else ("FAILED", "bold red")
     console.print(f"{word} {result.scenario.name} ({result.seconds:.0f} s)", style=style)
-    if not result.is_passed:
+    if not result.is_passed and not is_like_baseline(result, baseline):
         console.print(f"  {result.scenario.why}", style="dim", soft_wrap=True)
-    for line in in_lines(result):
+    for line in in_lines(result, baseline):
         console.print(line, soft_wrap=True, markup=False, highlight=False)
+
+
+def _print_summary(console: Console, results: list[Result], not_played: int) -> None:
+    from groupcoord.testing.exams.report import baseline_of, is_like_baseline
+
+    baseline = baseline_of(results)
+    failed = [result for result in results if not result.is_passed]
+    alike = sum(is_like_baseline(result, baseline) for result in failed)
+    if not_played:
+        first = results[0].scenario.name
+        console.print(
+            f"The program did not begin to work in {first}: {not_played} other scenarios were not played, "
+            "since each begins like that. --all plays them.",
+            soft_wrap=True,
+        )
+    summary = f"{len(results) - len(failed)} passed, {len(failed)} failed"
+    if alike:
+        summary += f" ({alike} of them only as quiet does)"
+    console.print(summary, style="bold red" if failed else "bold green")
 
 
 def _write(html: Path | None, junit: Path | None, results: list[Result], command: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,10 +20,21 @@ import pytest
 from groupcoord import cli
 from groupcoord.messages import ConsumerGroupHeartbeat
 from groupcoord.testing import exam
-from groupcoord.testing.exams import SCENARIOS, Breach, CommandError, Event, Law, Plan, Result, Verdict, scenarios_for
+from groupcoord.testing.exams import (
+    SCENARIOS,
+    Breach,
+    CommandError,
+    Event,
+    Law,
+    Plan,
+    Result,
+    Scenario,
+    Verdict,
+    scenarios_for,
+)
 from groupcoord.testing.exams.call import command_for
 from groupcoord.testing.exams.laws import judge
-from groupcoord.testing.exams.report import exam_junit, exam_page, in_lines
+from groupcoord.testing.exams.report import exam_junit, exam_page, in_lines, story
 from groupcoord.testing.exams.stage import GROUP_ID, PARTITIONS, TOPIC, Stage
 from groupcoord.testing.faults.control import Control
 from tests.tables import as_one_test
@@ -39,15 +51,15 @@ def work(bootstrap: str, group: str, topic: str, output: str, instance: str, pro
     Worker(bootstrap, group, topic, output, instance, protocol).run()
 
 
-def result_of(*verdicts: Verdict, trouble: str = "") -> Result:
-    """Return what came of the first scenario."""
+def result_of(*verdicts: Verdict, trouble: str = "", scenario: Scenario = SCENARIOS[0]) -> Result:
+    """Return what came of a scenario."""
     events = (
         Event(1.0, "", "quiet begins"),
         Event(2.0, "worker2", "Heartbeat exam -> fine"),
         Event(2.4, "worker1", "OffsetCommit exam: exam-input-0 at 9 -> fine"),
         Event(3.0, "worker1", "later"),
     )
-    return Result(SCENARIOS[0], verdicts, events, 4.25, trouble, {"worker1": "no\nsuch broker"})
+    return Result(scenario, verdicts, events, 4.25, not trouble, trouble, {"worker1": "no\nsuch broker"})
 
 
 @as_one_test
@@ -64,7 +76,19 @@ def result_of(*verdicts: Verdict, trouble: str = "") -> Result:
         (lambda: Plan(("x",), within_s=0), "within_s must be more than 0"),
         (lambda: Plan(("x",), security_protocol="TLS"), "security_protocol is one of PLAINTEXT, SSL, SASL_PLAINTEXT"),
         (lambda: Plan(("x",), mechanism="GSSAPI"), "mechanism is one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
-        (lambda: scenarios_for(Plan(("x",)), ["nothing like it"]), "no scenario is called like that; there are quiet"),
+        (
+            lambda: scenarios_for(Plan(("x",)), ["quiet", "nothing like it"]),
+            "no scenario's name matches 'nothing like it'; there are quiet",
+        ),
+        (
+            lambda: scenarios_for(Plan(("x",)), ["quiet", "^locks"]),
+            "locks-run-out is not played: it is for protocol share, not classic",
+        ),
+        (
+            lambda: scenarios_for(Plan(("x",)), ["is-fenced"]),
+            "transaction-is-fenced is not played: it is for programs that declare exactly-once, not at-least-once",
+        ),
+        (lambda: scenarios_for(Plan(("x",)), ["^login"]), "login-expires is not played: it needs a log-in"),
         (lambda: scenarios_for(Plan(("x",)), ["("]), "'(' is no regular expression"),
         (lambda: command_for(lambda topic: None), "must be a function at the top of a file"),
         (lambda: command_for(result_of), "result_of() takes 'verdicts'"),
@@ -124,16 +148,49 @@ def test_a_broken_law_is_told_with_its_story() -> None:
     ]
 
 
+def test_the_story_has_the_causes_that_a_breach_names() -> None:
+    """A commit that goes back is told with the commit before it, whoever made that, and however long ago."""
+    before = Event(0.5, "worker3", "OffsetCommit exam: exam-input-0 at 9 -> fine")
+    back = Breach(2.5, "worker1", "commits 3 of partition 0, and 9 was committed before", (before,))
+
+    assert [event.text for event in story(result_of(), back)] == [
+        "OffsetCommit exam: exam-input-0 at 9 -> fine",
+        "quiet begins",
+        "OffsetCommit exam: exam-input-0 at 9 -> fine",
+        "commits 3 of partition 0, and 9 was committed before",
+    ]
+
+
+def test_what_is_broken_without_faults_is_told_once() -> None:
+    """A law that is broken in quiet is only named in other scenarios; other laws have their stories there."""
+    baseline = result_of(Verdict(Law.AHEAD, (BREACH,)))
+    alike = result_of(Verdict(Law.AHEAD, (BREACH,)), scenario=SCENARIOS[1])
+    worse = result_of(Verdict(Law.AHEAD, (BREACH,)), Verdict(Law.FENCED, (BREACH,)), scenario=SCENARIOS[2])
+
+    known = "  broken in quiet, too: no committed offset passes what was processed"
+    assert in_lines(alike, baseline) == [known]
+    lines = in_lines(worse, baseline)
+    assert (lines[0], lines[-1]) == ("  broken: a fenced instance stops or comes back", known)
+    assert in_lines(baseline, baseline) == in_lines(baseline)
+    page = exam_page([baseline, alike, worse], "x")
+    assert (page.count("<details>"), page.count('class="sequence"')) == (2, 4)
+
+
 def test_results_for_build_servers_and_people() -> None:
     """JUnit has a case for each scenario with the laws that are broken; the page a row, and a diagram of the breach."""
-    results = [result_of(Verdict(Law.AHEAD, (BREACH,))), result_of(Verdict(Law.AHEAD))]
+    results = [result_of(Verdict(Law.AHEAD, (BREACH,)), Verdict(Law.OWNED)), result_of(Verdict(Law.AHEAD))]
     failed, passed = Xml.fromstring(exam_junit(results)).iter("testcase")
     page = exam_page(results, "my-program <x>")
 
     assert (failed[0].get("message"), len(passed)) == ("no committed offset passes what was processed", 0)
     assert "1 of 2 scenarios passed." in page
     assert "my-program &lt;x&gt;" in page
-    assert page.count("<svg") == 1
+    rows = [re.sub("<[^>]+>", "|", row) for row in re.findall("<tr>(.*?)</tr>", page)]
+    assert [re.findall("[^|]+", row) for row in rows[1:]] == [
+        ["FAILED", "quiet", SCENARIOS[0].why, "no committed offset passes what was processed", "4"],
+        ["passed", "quiet", SCENARIOS[0].why, "4"],
+    ]
+    assert page.count('class="sequence"') == 1
 
 
 def test_the_command_says_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
@@ -263,6 +320,21 @@ def test_a_right_program_passes_by_command(tmp_path: Path, capfd: pytest.Capture
     assert (ended.value.code, out.splitlines()[-1]) == (0, "2 passed, 0 failed"), out
     assert "2 of 2 scenarios passed." in page.read_text()
     assert Xml.parse(junit).getroot().get("failures") == "0"
+
+
+@pytest.mark.ci
+def test_a_program_that_never_commits_is_told_so_at_once(capfd: pytest.CaptureFixture[str]) -> None:
+    """What each scenario would say alike is said once: the others are not played. Progress of --json is on stderr."""
+    command = of_worker("wrong_workers.py", "never-commits")
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["exam", "--json", "--within", "3", "--", *command])
+
+    out, err = capfd.readouterr()
+    (result,) = json.loads(out)
+    (broken,) = [verdict for verdict in result["verdicts"] if verdict["breaches"]]
+    assert (ended.value.code, broken["law"], result["trouble"]) == (1, "what is processed is committed", "")
+    assert "FAILED quiet" in err
+    assert "32 other scenarios were not played" in err
 
 
 test_a_function_is_examined = pytest.mark.ci(exam(work, only=["^session-ends$"]))

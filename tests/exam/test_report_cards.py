@@ -18,10 +18,10 @@ def test_what_failed_is_told() -> None:
     """A law that is broken is named with where, its first breach and what is known of it; what is missing is named."""
     breach = Breach(1.0, "worker1", "commits 9 of partition 0")
     results = [
-        Result(SCENARIOS[0], (Verdict(Law.AHEAD),), (), 1.0, "", {}),
-        Result(SCENARIOS[1], (Verdict(Law.AHEAD, (breach,)),), (), 1.0, "", {}),
-        Result(SCENARIOS[2], (Verdict(Law.AHEAD, (breach,)),), (), 1.0, "", {}),
-        Result(SCENARIOS[3], (), (), 1.0, "the instances did not come to work: no group", {}),
+        Result(SCENARIOS[0], (Verdict(Law.AHEAD),), (), 1.0, True, "", {}),
+        Result(SCENARIOS[1], (Verdict(Law.AHEAD, (breach,)),), (), 1.0, True, "", {}),
+        Result(SCENARIOS[2], (Verdict(Law.AHEAD, (breach,)),), (), 1.0, True, "", {}),
+        Result(SCENARIOS[3], (), (), 1.0, False, "the instances did not come to work: no group", {}),
     ]
 
     lines = page([card_of("aiokafka", "1.0", "classic", results)], ["aiokafka", "java"]).splitlines()

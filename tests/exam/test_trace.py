@@ -141,11 +141,16 @@ def test_what_was_not_written_is_not_processed(stand: Stand) -> None:
 
 def test_a_commit_that_goes_back_is_seen(stand: Stand) -> None:
     """The lower offset and the higher one before it are told."""
-    stand.produce("a", "0-0", "0-1")
+    stand.produce("a", "0-0", "0-1", "1-0")
     stand.commit("a", 0, 2)
+    stand.commit("a", 1, 1)
     stand.commit("b", 0, 1)
 
-    assert [breach.text for breach in stand.trace.backward] == ["commits 1 of partition 0, and 2 was committed before"]
+    (breach,) = stand.trace.backward
+    assert (breach.who, breach.text) == ("b", "commits 1 of partition 0, and 2 was committed before")
+    assert [(event.who, event.text) for event in breach.causes] == [
+        ("a", "OffsetCommit exam, generation 1: in-0 at 2 -> fine")
+    ]
 
 
 def test_work_on_what_another_owns_is_seen() -> None:

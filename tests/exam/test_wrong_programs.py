@@ -13,6 +13,7 @@ from .rounds import of_worker
 
 CAUGHT: dict[str, tuple[str, Law]] = {
     "commits-before-it-works": ("quiet", Law.AHEAD),
+    "never-commits": ("quiet", Law.COMMITTED),
     "does-not-flush": ("quiet", Law.AHEAD),
     "does-not-flush-on-revoke": ("scale-out-and-in", Law.AHEAD),
     "swallows-errors": ("all-brokers-die", Law.AHEAD),

@@ -44,6 +44,14 @@ class CommitsBeforeItWorks(Worker):
 
 
 @way
+class NeverCommits(Worker):
+    """Has automatic commits switched off, and does not commit."""
+
+    def commit(self) -> None:
+        pass
+
+
+@way
 class DoesNotFlush(Worker):
     """Takes what it has handed to its producer for written."""
 

@@ -71,6 +71,7 @@ tbody tr:hover { background: var(--faint); }
 .key { display: inline-block; width: .75em; height: .75em; border-radius: 2px; margin-right: .4em; }
 .pill { display: inline-block; border-radius: 999px; padding: 0 .6em; font-size: .82rem; white-space: nowrap;
   border: 1px solid var(--line); }
+.pill.good { border-color: var(--good); color: var(--good); }
 .pill.bad { background: var(--bad); border-color: var(--bad); color: var(--page); font-weight: 600; }
 .pill.warning { border-color: var(--warn); color: var(--warn); font-weight: 600; }
 .lead { font-size: 1.05rem; } .lead.fine { color: var(--good); }
@@ -88,6 +89,11 @@ svg .axis { stroke: var(--soft); stroke-width: 1; } svg .grid { stroke: var(--fa
 svg g:hover rect { opacity: .75; }
 svg rect, svg path, svg polygon { fill: var(--fill); } .key { background: var(--fill); }
 svg .silence { opacity: .16; }
+.sequence .ends { display: flex; justify-content: space-between; font-weight: 600; padding: 0 .2rem; }
+.sequence ol { list-style: none; margin: .2rem .9rem .8rem; padding: .6rem 0; border: solid var(--soft);
+  border-width: 0 1px; }
+.sequence li { border-bottom: 1px solid var(--line); padding: .2rem .5rem; font-size: .9rem; overflow-wrap: anywhere; }
+.sequence li.finding-step { border-bottom: 2px solid var(--bad); }
 .members-area { fill: var(--soft); opacity: .16; }
 .members-line { fill: none; stroke: var(--soft); stroke-width: 1.6; }
 svg polyline[class^="epoch"] { fill: none; stroke-width: 1.8; }

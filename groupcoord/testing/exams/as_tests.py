@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from groupcoord.testing.exams.call import command_for
-from groupcoord.testing.exams.examination import play, scenarios_for
-from groupcoord.testing.exams.report import in_lines
+from groupcoord.testing.exams.examination import Result, play, scenarios_for
+from groupcoord.testing.exams.report import baseline_of, in_lines
 from groupcoord.testing.exams.scenarios import Scenario
 from groupcoord.testing.exams.stage import Plan
 
@@ -30,12 +30,16 @@ def exam(
     import pytest
 
     plan = Plan(command_for(program) if callable(program) else program, **options)
+    results: list[Result] = []
 
     @pytest.mark.parametrize("scenario", scenarios_for(plan, only), ids=lambda scenario: scenario.name)
     def test(scenario: Scenario) -> None:
         """The program breaks no law in this scenario."""
+        if results and not results[0].has_begun:
+            pytest.skip(f"the program did not begin in {results[0].scenario.name}")
         result = play(plan, scenario)
+        results.append(result)
         if not result.is_passed:
-            pytest.fail("\n".join([scenario.why, *in_lines(result)]), pytrace=False)
+            pytest.fail("\n".join([scenario.why, *in_lines(result, baseline_of(results))]), pytrace=False)
 
     return test

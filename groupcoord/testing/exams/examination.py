@@ -7,18 +7,18 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
 from attrs import frozen
 
-from groupcoord.testing.exams.laws import Breach, Law, Verdict, judge
+from groupcoord.testing.exams.laws import Breach, Event, Law, Verdict, judge
 from groupcoord.testing.exams.scenarios import SCENARIOS, Scenario
 from groupcoord.testing.exams.share_trace import Place
-from groupcoord.testing.exams.stage import OUTPUT, Plan, Stage
-from groupcoord.testing.exams.trace import Event, Trace, numbers_in_value
+from groupcoord.testing.exams.stage import OUTPUT, TOPIC, Plan, Stage
+from groupcoord.testing.exams.trace import Trace, numbers_in_value
 
 LISTED_MAX = 5
 MARKERS_WITHIN_S = 5.0
@@ -39,6 +39,7 @@ class Result:
         verdicts: one for each law that was looked at.
         events: what happened.
         seconds: how long it took.
+        has_begun: the instances came to work, and committed; else the scenario was not played.
         trouble: why nothing could be judged; empty if it could.
         last_words: what each instance printed last, by name.
     """
@@ -47,6 +48,7 @@ class Result:
     verdicts: tuple[Verdict, ...]
     events: tuple[Event, ...]
     seconds: float
+    has_begun: bool
     trouble: str
     last_words: dict[str, str]
 
@@ -69,32 +71,47 @@ def scenarios_for(plan: Plan, only: Sequence[str] = ()) -> list[Scenario]:
         only: regular expressions, of which one must match somewhere in the name; none given: all.
 
     Raises:
-        ValueError: an expression can't be read, or none is left.
+        ValueError: an expression can't be read, or matches no scenario that the plan can be examined by.
     """
     try:
         patterns = [re.compile(text) for text in only]
     except re.error as error:
         raise ValueError(f"{error.pattern!r} is no regular expression: {error}") from None
-    chosen = [
-        scenario
-        for scenario in SCENARIOS
-        if plan.protocol in scenario.protocols
-        and (not scenario.declared or plan.declared in scenario.declared)
-        and (plan.logs_in or not scenario.needs_login)
-        and (not patterns or any(pattern.search(scenario.name) for pattern in patterns))
-    ]
-    if not chosen:
-        raise ValueError(f"no scenario is called like that; there are {', '.join(one.name for one in SCENARIOS)}")
-    return chosen
+    played = [scenario for scenario in SCENARIOS if not _left_out(plan, scenario)]
+    for pattern in patterns:
+        if not any(pattern.search(scenario.name) for scenario in played):
+            raise ValueError(_none_called(pattern.pattern, plan, played))
+    return [one for one in played if not patterns or any(pattern.search(one.name) for pattern in patterns)]
 
 
-def examine(plan: Plan, only: Sequence[str] = (), *, jobs: int = 1) -> Iterator[Result]:
+def _left_out(plan: Plan, scenario: Scenario) -> str:
+    """Return why a plan has no such scenario; empty if it has."""
+    if plan.protocol not in scenario.protocols:
+        return f"it is for protocol {' or '.join(scenario.protocols)}, not {plan.protocol}"
+    if scenario.declared and plan.declared not in scenario.declared:
+        return f"it is for programs that declare {' or '.join(scenario.declared)}, not {plan.declared}"
+    if scenario.needs_login and not plan.logs_in:
+        return f"it needs a log-in: security_protocol SASL_PLAINTEXT or SASL_SSL, not {plan.security_protocol}"
+    return ""
+
+
+def _none_called(pattern: str, plan: Plan, played: Sequence[Scenario]) -> str:
+    named = [scenario for scenario in SCENARIOS if re.search(pattern, scenario.name)]
+    if named:
+        return "; ".join(f"{scenario.name} is not played: {_left_out(plan, scenario)}" for scenario in named)
+    return f"no scenario's name matches {pattern!r}; there are {', '.join(scenario.name for scenario in played)}"
+
+
+def examine(plan: Plan, only: Sequence[str] = (), *, jobs: int = 1, plays_all: bool = False) -> Iterator[Result]:
     """Put a program through all that can go wrong, each scenario with a server and instances of its own.
+
+    The first scenario, ``quiet``, is played alone. If the program does not even begin there, the others are not played.
 
     Args:
         plan: what is examined.
         only: see :func:`scenarios_for`.
         jobs: how many scenarios at the same time; a machine that is too busy makes a program late.
+        plays_all: play the other scenarios also if the program does not begin in the first.
 
     Yields:
         What came of each, in the order of the scenarios.
@@ -102,15 +119,21 @@ def examine(plan: Plan, only: Sequence[str] = (), *, jobs: int = 1) -> Iterator[
     Raises:
         ValueError: the plan can't be carried out.
     """
-    chosen = scenarios_for(plan, only)
+    first, *others = scenarios_for(plan, only)
     with ThreadPoolExecutor(jobs) as executor:
         try:
-            for playing in [executor.submit(play, plan, scenario) for scenario in chosen]:
-                while not playing.done():
-                    wait([playing], LOOK_UP_S)
-                yield playing.result()
+            result = _result_of(executor.submit(play, plan, first))
+            yield result
+            if result.has_begun or plays_all:
+                yield from map(_result_of, [executor.submit(play, plan, scenario) for scenario in others])
         finally:
             executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _result_of(playing: Future[Result]) -> Result:
+    while not playing.done():
+        wait([playing], LOOK_UP_S)
+    return playing.result()
 
 
 def play(plan: Plan, scenario: Scenario) -> Result:
@@ -123,16 +146,26 @@ def play(plan: Plan, scenario: Scenario) -> Result:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="groupcoord-exam-")))
         stage = stack.enter_context(Stage(plan, folder, scenario.settings))
-        trouble, breaches = _act(stage, scenario)
-        last_words = {name: instance.last_words() for name, instance in stage.instances.items()}
-        verdicts = () if trouble else tuple(judge(breaches))
-        return Result(scenario, verdicts, tuple(stage.trace.events), time.monotonic() - start_s, trouble, last_words)
+        has_begun, trouble = stage.start_all(), ""
+        if has_begun:
+            breaches = _act(stage, scenario)
+        elif uncommitted := stage.uncommitted():
+            breaches = _breaches_so_far(stage, uncommitted)
+        else:
+            breaches, trouble = {}, f"the instances did not come to work: {_standing(stage)}"
+        return Result(
+            scenario,
+            tuple(judge(breaches)),
+            tuple(stage.trace.events),
+            time.monotonic() - start_s,
+            has_begun,
+            trouble,
+            {name: instance.last_words() for name, instance in stage.instances.items()},
+        )
 
 
-def _act(stage: Stage, scenario: Scenario) -> tuple[str, dict[Law, list[Breach]]]:
-    """Let the scenario happen; return why nothing can be judged, or where which law was broken."""
-    if not stage.start_all():
-        return f"the instances did not come to work: {_standing(stage)}", {}
+def _act(stage: Stage, scenario: Scenario) -> dict[Law, list[Breach]]:
+    """Let the scenario happen; return where which law was broken."""
     stage.trace.note("", f"{scenario.name} begins")
     scenario.happen(stage)
     stage.trace.note("", f"{scenario.name} is over")
@@ -142,7 +175,7 @@ def _act(stage: Stage, scenario: Scenario) -> tuple[str, dict[Law, list[Breach]]
     breaches = _breaches(stage)
     for instance in stage.running:
         stage.end(instance)
-    return "", breaches
+    return breaches
 
 
 def _is_over(stage: Stage) -> bool:
@@ -150,9 +183,15 @@ def _is_over(stage: Stage) -> bool:
     return stage.is_caught_up() and not stage.fenced() and not stage.seeking() and stage.is_at_rest()
 
 
-def _breaches(stage: Stage) -> dict[Law, list[Breach]]:
+def _breaches_so_far(stage: Stage, uncommitted: Sequence[int] = ()) -> dict[Law, list[Breach]]:
+    """Return where laws were broken that can be judged at any time.
+
+    Args:
+        stage: where the program works.
+        uncommitted: the partitions in which it should have committed by now, and has not.
+    """
     trace, now_s = stage.trace, stage.trace.now_s
-    breaches: dict[Law, list[Breach]] = {
+    breaches = {
         **(_of_shared_records(stage) if stage.plan.protocol == "share" else _of_owned_partitions(trace)),
         Law.FENCED: [
             Breach(
@@ -163,11 +202,19 @@ def _breaches(stage: Stage) -> dict[Law, list[Breach]]:
             )
             for name in stage.fenced()
         ],
-        Law.CAUGHT_UP: [] if stage.is_caught_up() else [Breach(now_s, "", _standing(stage))],
-        **stage.breaches,
+        Law.COMMITTED: [Breach(now_s, "", _nothing_committed(stage, uncommitted))] if uncommitted else [],
     }
     if stage.plan.declared == "nothing":
         return {law: found for law, found in breaches.items() if law not in NEED_AN_OUTPUT}
+    return breaches
+
+
+def _breaches(stage: Stage) -> dict[Law, list[Breach]]:
+    breaches = _breaches_so_far(stage)
+    breaches[Law.CAUGHT_UP] = [] if stage.is_caught_up() else [Breach(stage.trace.now_s, "", _standing(stage))]
+    breaches |= stage.breaches
+    if stage.plan.declared == "nothing":
+        return breaches
     written = None
     if stage.plan.declared == "exactly-once":
         stage.wait(lambda: not any(_missing(stage, _committed_counts(stage))), MARKERS_WITHIN_S)
@@ -225,6 +272,22 @@ def _standing(stage: Stage) -> str:
     """Return how far the program is, in words."""
     group = stage.group()
     reached = stage.places()
-    places = ", ".join(f"{reached.get(index, 0)} of {count}" for index, count in enumerate(stage.counts))
+    places = ", ".join(f"{TOPIC}-{index} at {reached.get(index, 0)} of {end}" for index, end in enumerate(stage.counts))
     ends = "".join(f"; {one.name} has ended by itself {one.ends} times" for one in stage.running if one.ends)
-    return f"{'there is no group' if group is None else group}; done {places} records{ends}"
+    return f"{'there is no group' if group is None else group}; {_taken(stage)}: {places}{ends}"
+
+
+def _nothing_committed(stage: Stage, uncommitted: Sequence[int]) -> str:
+    """Return what is processed of some partitions without a commit, in words."""
+    with_output = stage.plan.declared != "nothing"
+    processed = Counter(index for index, _ in list(stage.trace.processed))
+    places = ", ".join(f"{processed[index]} of {TOPIC}-{index}" for index in uncommitted)
+    waited_s = stage.trace.now_s - min(stage.trace.first_work_s[index] for index in uncommitted)
+    return (
+        f"nothing is {_taken(stage)}: {places} are {'processed' if with_output else 'read'}, "
+        f"the first {waited_s:.0f} s ago"
+    )
+
+
+def _taken(stage: Stage) -> str:
+    return "accepted" if stage.plan.protocol == "share" else "committed"

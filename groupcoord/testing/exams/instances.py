@@ -83,7 +83,7 @@ class Instance:
         command: Sequence[str],
         values: Mapping[str, str],
         log_path: Path,
-        note: Callable[[str, str], None],
+        note: Callable[[str, str], object],
     ) -> None:
         self.name = name
         self.is_wanted = False
@@ -94,6 +94,11 @@ class Instance:
         self._note = note
         self._process: subprocess.Popen[bytes] | None = None
         self._again_s = 0.0
+
+    @property
+    def has_given_up(self) -> bool:
+        """Whether it has ended by itself too often to be started again."""
+        return self.is_wanted and self.ends > RESTARTS_MAX
 
     @property
     def is_running(self) -> bool:

@@ -12,6 +12,23 @@ from attrs import frozen
 
 
 @frozen
+class Event:
+    """Something that happened.
+
+    Attributes:
+        at_s: when, in seconds since the beginning.
+        who: an instance, or empty for the exam itself.
+        text: what, in words.
+        is_error: an instance was told an error.
+    """
+
+    at_s: float
+    who: str
+    text: str
+    is_error: bool = False
+
+
+@frozen
 class Breach:
     """A law that does not hold, at a moment.
 
@@ -19,11 +36,13 @@ class Breach:
         at_s: when, in seconds since the beginning.
         who: the instance that broke it; empty if it can't be told.
         text: what it did, in words.
+        causes: earlier events that belong to it, of any instance.
     """
 
     at_s: float
     who: str
     text: str
+    causes: tuple[Event, ...] = ()
 
 
 class Law(Enum):
@@ -35,6 +54,7 @@ class Law(Enum):
     ACCEPTED = "nothing is accepted before it is processed"
     AFTERWARDS = "nothing is processed long after it was accepted"
     FENCED = "a fenced instance stops or comes back"
+    COMMITTED = "what is processed is committed"
     PROCESSED = "every record is processed"
     ONCE = "no record is processed twice"
     GIVEN_UP = "no record is given up that can be read"
@@ -46,6 +66,7 @@ class Law(Enum):
 
 
 EXPLAINS: dict[Law, tuple[Law, ...]] = {
+    Law.COMMITTED: (Law.FENCED,),
     Law.PROCESSED: (Law.AHEAD, Law.ACCEPTED, Law.FENCED, Law.GIVEN_UP),
     Law.ONCE: (Law.OWNED,),
     Law.CAUGHT_UP: (Law.FENCED, Law.PROCESSED, Law.AHEAD, Law.GIVEN_UP),

@@ -54,6 +54,8 @@ class Scenario:
 
 
 SCENARIOS: list[Scenario] = []
+BASELINE = "quiet"
+"""The first scenario, in which nothing goes wrong."""
 
 
 def scenario(

@@ -52,6 +52,8 @@ FROM_THE_FIRST = {"share.auto.offset.reset": "earliest"}
 LOOK_AGAIN_S = 0.05
 FEED_EVERY_S = 0.1
 JOIN_WITHIN_S = 90.0
+COMMIT_SHARE = 2 / 3
+"""Of the time in which all must be caught up: by then something of what is processed must be committed."""
 ADMIN_WITHIN_S = 10.0
 SEEN_WITHIN_S = 3.0
 """So long a busy server may take to read what a process that has ended had sent."""
@@ -249,11 +251,22 @@ class Stage:
         instance.start()
 
     def start_all(self) -> bool:
-        """Start the instances but the spare one, and feed them; return False if they don't come to work."""
+        """Start the instances but the spare one, and feed them.
+
+        Returns:
+            Whether they share the partitions, and have committed in each. False as soon as that can't be expected.
+        """
         for name in self._names[:-SPARE_INSTANCES]:
             self.start(self.instances[name])
         self.feed()
-        return self.wait(lambda: self.is_at_rest() and self.has_begun(), JOIN_WITHIN_S)
+        self.wait(lambda: self._works() or self.uncommitted() or self._has_given_up(), JOIN_WITHIN_S)
+        return self._holds(self._works)
+
+    def _works(self) -> bool:
+        return self.is_at_rest() and self.has_begun()
+
+    def _has_given_up(self) -> bool:
+        return any(instance.has_given_up for instance in self.running)
 
     def end(self, instance: Instance) -> None:
         """Let an instance end in order; it must say that it leaves, unless it is static or its group has no rest."""
@@ -410,6 +423,14 @@ class Stage:
     def has_begun(self) -> bool:
         """Whether something of each partition is done."""
         return all(self.places().get(index) for index in range(PARTITIONS))
+
+    def uncommitted(self) -> list[int]:
+        """Return the partitions in which records are processed and nothing is committed, once that has lasted long."""
+        places = self.places()
+        since_s = {index: at_s for index, at_s in self.trace.first_work_s.items() if not places.get(index)}
+        if not since_s or self.trace.now_s - min(since_s.values()) < COMMIT_SHARE * self.plan.within_s:
+            return []
+        return sorted(since_s)
 
     def is_caught_up(self) -> bool:
         """Whether all that came is processed and committed."""

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Any
 from uuid import UUID
 
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, field
 
 from groupcoord.core.consumer_protocol import ConsumerProtocolError, decode_assignment
 from groupcoord.core.messages import (
@@ -33,7 +33,7 @@ from groupcoord.storage.batch_records import UNREADABLE
 from groupcoord.testing.asserting.record_bytes import decode_records
 from groupcoord.testing.asserting.requests import ReceivedRequest
 from groupcoord.testing.asserting.summaries import describe_answer, describe_request, errors_of, is_routine
-from groupcoord.testing.exams.laws import Breach
+from groupcoord.testing.exams.laws import Breach, Event
 from groupcoord.testing.exams.share_trace import Place, ShareTrace
 from groupcoord.wire.broker_messages import Fetch, FetchResponse, Produce
 from groupcoord.wire.share_messages import ShareAcknowledge, ShareFetch
@@ -52,23 +52,6 @@ FENCED = (
     ErrorCode.UNKNOWN_MEMBER_ID,
 )
 """Who is told one of these is no member any more, and may work on nothing."""
-
-
-@frozen
-class Event:
-    """Something that happened.
-
-    Attributes:
-        at_s: when, in seconds since the beginning.
-        who: an instance, or empty for the exam itself.
-        text: what, in words.
-        is_error: an instance was told an error.
-    """
-
-    at_s: float
-    who: str
-    text: str
-    is_error: bool = False
 
 
 @define
@@ -118,6 +101,7 @@ class Trace:
         seats: what is known of each instance.
         processed: the numbers of the records that were written to the output, or sent: how often, by partition and
             offset.
+        first_work_s: when the first record of each partition was processed.
         ahead: commits that passed what was processed.
         backward: commits that went back.
         trespasses: work on partitions that were lost, or where there is no output, reading them.
@@ -142,9 +126,11 @@ class Trace:
         self._next: dict[int, int] = defaultdict(int)
         self._gaps: dict[int, list[tuple[int, int, int]]] = {}
         self._last: dict[int, int] = {}
+        self._last_commits: dict[int, Event] = {}
         self.events: deque[Event] = deque(maxlen=EVENTS_MAX)
         self.seats: dict[str, Seat] = defaultdict(Seat)
         self.processed: dict[tuple[int, int], int] = defaultdict(int)
+        self.first_work_s: dict[int, float] = {}
         self.ahead: list[Breach] = []
         self.backward: list[Breach] = []
         self.trespasses: list[Breach] = []
@@ -155,9 +141,11 @@ class Trace:
         """Seconds since the beginning."""
         return time.monotonic() - self._start_s
 
-    def note(self, who: str, text: str, *, is_error: bool = False) -> None:
-        """Remember that something happened."""
-        self.events.append(Event(self.now_s, who, text, is_error))
+    def note(self, who: str, text: str, *, is_error: bool = False) -> Event:
+        """Remember that something happened, and return it."""
+        event = Event(self.now_s, who, text, is_error)
+        self.events.append(event)
+        return event
 
     def forget(self, who: str) -> None:
         """A new process takes the place of an instance: nothing is known of it."""
@@ -174,15 +162,17 @@ class Trace:
         """What was committed is another offset now, in each partition, or none: that commits go back has a cause."""
         with self._lock:
             self._last = dict(offsets)
-        self.note("", text)
+            self._last_commits = dict.fromkeys(offsets, self.note("", text))
 
     def begin_again(self, text: str) -> None:
         """The topic is another one from now on: nothing of it is processed, and nothing committed."""
         with self._lock:
             self.processed.clear()
+            self.first_work_s.clear()
             self._next.clear()
             self._gaps.clear()
             self._last.clear()
+            self._last_commits.clear()
             for seat in self.seats.values():
                 seat.positions.clear()
         self.note("", text)
@@ -220,6 +210,7 @@ class Trace:
 
     def _answered(self, request: ReceivedRequest, seat: Seat) -> None:
         message, answer = request.message, request.answer
+        event = self._note_news(request)
         match message:
             case (
                 JoinGroup()
@@ -232,7 +223,7 @@ class Trace:
                 if message.group_id == self._group_id:
                     self._membership(request.listener, seat, message, answer)
             case OffsetCommit():
-                self._committed(request, seat)
+                self._committed(request, seat, event)
             case ShareFetch() | ShareAcknowledge():
                 self.shared.answered(request, self.now_s)
             case TxnOffsetCommit():
@@ -243,11 +234,15 @@ class Trace:
                 seat.seeks = bool(errors_of(answer))
             case Fetch():
                 self._read(request.listener, seat, message, answer)
-        if not is_routine(request) and (errors_of(answer) or not isinstance(message, Produce | Fetch)):
-            told = (
-                f"{request.api} {describe_request(message, self._name_of)} -> {describe_answer(answer, self._name_of)}"
-            )
-            self.note(request.listener, told, is_error=bool(errors_of(answer)))
+
+    def _note_news(self, request: ReceivedRequest) -> Event | None:
+        """Note a request with its answer; None for what clients send again and again and is answered without errors."""
+        message, answer = request.message, request.answer
+        has_errors = bool(errors_of(answer))
+        if is_routine(request) or (isinstance(message, Produce | Fetch) and not has_errors):
+            return None
+        text = f"{request.api} {describe_request(message, self._name_of)} -> {describe_answer(answer, self._name_of)}"
+        return self.note(request.listener, text, is_error=has_errors)
 
     def _membership(self, who: str, seat: Seat, message: Any, answer: Any) -> None:
         code = answer.error_code
@@ -313,7 +308,7 @@ class Trace:
                 if partition.committed_offset > first:
                     yield index, partition.committed_offset, first
 
-    def _committed(self, request: ReceivedRequest, seat: Seat) -> None:
+    def _committed(self, request: ReceivedRequest, seat: Seat, event: Event | None) -> None:
         gaps = {index: (offset, first) for index, offset, first in self._gaps.pop(request.number, ())}
         codes = _errors_of_partitions(request.answer.topics)
         self._refused(request.listener, seat, request.message, codes)
@@ -323,7 +318,10 @@ class Trace:
             if (topic.name or self._name_of(topic.topic_id)) != self._topic:
                 continue
             for partition in topic.partitions:
-                self._judge(request.listener, partition.partition_index, partition.committed_offset, gaps)
+                index = partition.partition_index
+                self._judge(request.listener, index, partition.committed_offset, gaps)
+                if event is not None:
+                    self._last_commits[index] = event
 
     def _judge(self, who: str, index: int, offset: int, gaps: dict[int, tuple[int, int]]) -> None:
         if index in gaps:
@@ -333,7 +331,8 @@ class Trace:
         last = self._last.get(index, -1)
         if offset < last:
             text = f"commits {offset} of partition {index}, and {last} was committed before"
-            self.backward.append(Breach(self.now_s, who, text))
+            causes = (self._last_commits[index],) if index in self._last_commits else ()
+            self.backward.append(Breach(self.now_s, who, text, causes))
         self._last[index] = offset
 
     def _produced(self, who: str, seat: Seat, message: Produce, answer: Any) -> None:
@@ -355,7 +354,7 @@ class Trace:
 
     def _note_work(self, who: str, seat: Seat, message: Produce, records: bytes | memoryview | None) -> None:
         for index, offset in numbers_in(records):
-            self.processed[index, offset] += 1
+            self._count(index, offset)
             if message.transactional_id is None:  # else its end says whether that was work at all
                 self._look_for_trespass(who, seat, index, offset)
             self.shared.worked(who, (index, offset), self.now_s)
@@ -383,8 +382,13 @@ class Trace:
         seat.positions[index] = offsets.stop
         if self._output is None:
             for offset in offsets:
-                self.processed[index, offset] += 1
+                self._count(index, offset)
             self._look_for_trespass(who, seat, index, offsets.start)
+
+    def _count(self, index: int, offset: int) -> None:
+        """Count a record as processed once more."""
+        self.processed[index, offset] += 1
+        self.first_work_s.setdefault(index, self.now_s)
 
     def _look_for_trespass(self, who: str, seat: Seat, index: int, offset: int) -> None:
         lost_s = seat.lost_s.get(index)
