@@ -208,6 +208,7 @@ def _as_data(result: Result) -> dict[str, object]:
         "scenario": result.scenario.name,
         "passed": result.is_passed,
         "trouble": result.trouble,
+        "known_bugs": dict(result.known_bugs),
         "seconds": round(result.seconds, 1),
         "verdicts": [
             {

@@ -16,6 +16,7 @@ from pathlib import Path
 from xml.etree import ElementTree as Xml
 
 import pytest
+from attrs import evolve
 
 from groupcoord import cli
 from groupcoord.messages import ConsumerGroupHeartbeat
@@ -141,6 +142,9 @@ def test_a_broken_law_is_told_with_its_story() -> None:
         "         2.40 s  worker1: OffsetCommit exam: exam-input-0 at 9 -> fine",
         "         2.50 s  worker1: commits 9 of partition 0, and record 0-7 is not processed",
     ]
+    seen = evolve(broken, known_bugs={"worker1": ["looks like a known bug"]})
+    assert in_lines(seen) == [*in_lines(broken), "  worker1 looks like a known bug"]
+    assert "worker1 looks like a known bug" in exam_page([seen], "x")
     assert in_lines(result_of(trouble="nobody came")) == [
         "  nobody came",
         "  worker1 printed last: no",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import closing
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -37,9 +38,11 @@ from groupcoord.messages import (
     LeavingMember,
     Node,
     OffsetCommit,
+    OffsetCommitResponse,
     OffsetFetch,
     OffsetFetchResponse,
     OffsetToCommit,
+    PartitionResult,
     StreamsGroupHeartbeat,
     StreamsGroupHeartbeatResponse,
     StreamsStatus,
@@ -49,9 +52,11 @@ from groupcoord.messages import (
     SyncGroupResponse,
     TaskIds,
     TopicPartitions,
+    TopicResult,
     TopicToCommit,
 )
 from groupcoord.testing import ServerThread
+from groupcoord.testing.asserting.known_client_bugs import DOCUMENT, KNOWN_BUGS
 from groupcoord.testing.asserting.report import report_on
 from groupcoord.testing.asserting.requests import RequestLog
 from groupcoord.testing.asserting.summaries import describe_answer, describe_request
@@ -74,7 +79,8 @@ from groupcoord.wire.broker_messages import (
     ProduceResponse,
     ProduceTopic,
 )
-from groupcoord.wire.feature_messages import ApiVersions
+from groupcoord.wire.feature_messages import ApiVersions, ApiVersionsResponse
+from groupcoord.wire.transaction_messages import AddOffsetsToTxn, AddOffsetsToTxnResponse, EndTxn, EndTxnResponse
 from tests.tables import as_one_test
 
 START_MS = 1_700_000_000_000
@@ -252,6 +258,53 @@ def test_what_brings_news_is_told_and_the_rest_is_counted() -> None:
         "  13.240 s  LeaveGroup g, nothing -> waits for its answer",
         "  besides, without news: 3 Heartbeat, 3 Fetch, 3 ConsumerGroupHeartbeat, the last at 8.160 s",
     ]
+
+
+OF_GROUP = (FetchedGroup("g", ErrorCode.NOT_COORDINATOR, ()),)
+BEATS = [(Heartbeat("g", 1, "m"), HeartbeatResponse(ErrorCode.NONE))] * 11
+AWAY = TopicResult("orders", ORDERS_ID, (PartitionResult(0, ErrorCode.COORDINATOR_NOT_AVAILABLE),))
+REFUSED = (OffsetCommit("g", ()), OffsetCommitResponse((AWAY,)))
+ASKED = (OffsetFetch(()), OffsetFetchResponse(OF_GROUP))
+ADDED = (AddOffsetsToTxn("t", 1, 0, "g"), AddOffsetsToTxnResponse(ErrorCode.NONE))
+ENDED = (EndTxn("t", 1, 0, committed=True), EndTxnResponse(ErrorCode.NONE))
+
+
+@as_one_test
+@pytest.mark.parametrize(
+    ("exchanges", "bug"),
+    [
+        ([ASKED, *BEATS], "librdkafka #5586: A partition is assigned"),
+        ([ASKED, (OffsetFetch(()), OffsetFetchResponse(())), *BEATS], ""),
+        ([(OffsetFetch(()), OffsetFetchResponse(())), *BEATS], ""),
+        ([ADDED, *BEATS], "librdkafka #5456: The end of a transaction"),
+        ([ADDED, *BEATS, ENDED], "librdkafka #5456: The end of a transaction"),
+        ([ADDED, *BEATS[:3], ENDED, *BEATS], ""),
+        ([REFUSED, *[(Fetch(()), FetchResponse())] * 10], "librdkafka: A commit blocks"),
+        ([REFUSED, *BEATS], ""),
+    ],
+)
+def test_symptoms_of_known_client_bugs_are_named(exchanges: list[tuple[object, object]], bug: str) -> None:
+    """A client of that library that goes silent where others go on is pointed to the section about that."""
+    for software, expected in (("confluent-kafka-python", bug), ("apache-kafka-java", "")):
+        told = Conversation()
+        version = "2.16.1-rdkafka-2.16.0" if software.startswith("confluent") else "4.4.0"
+        told.hear(ApiVersions(software, version), ApiVersionsResponse(ErrorCode.NONE, ()))
+        for message, answer in exchanges:
+            told.hear(message, answer)
+        named = [line for line in told.report() if "known bug" in line]
+        assert [line.startswith(f"client 'billing-1' looks like a known bug, {expected}") for line in named] == (
+            [True] if expected else []
+        )
+
+
+def test_known_client_bugs_are_in_the_documentation() -> None:
+    """The report names a section that is there."""
+    headings = [
+        line[3:]
+        for line in (Path(__file__).parents[2] / DOCUMENT).read_text("utf-8").splitlines()
+        if line.startswith("## ")
+    ]
+    assert set(headings) >= {bug.heading for bug in KNOWN_BUGS}
 
 
 def test_faults_are_told() -> None:

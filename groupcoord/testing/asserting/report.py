@@ -18,6 +18,7 @@ from groupcoord.testing.asserting.groups import (
     describe_group,
     describe_groups,
 )
+from groupcoord.testing.asserting.known_client_bugs import known_client_bugs
 from groupcoord.testing.asserting.requests import ReceivedRequest, Requests
 from groupcoord.testing.asserting.summaries import NameOf, describe_answer, describe_request, is_routine, some
 from groupcoord.testing.asserting.words import counted
@@ -57,6 +58,8 @@ def report_on(
     else:
         lines += _groups(broker, group_ids)
     lines += _clients(requests, _names(broker), tells_nodes)
+    for client, sentences in known_client_bugs(requests).items():
+        lines += [f"client {client!r} {sentence}" for sentence in sentences]
     return "\n".join(map(_cut, lines))
 
 

@@ -12,8 +12,9 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from attrs import frozen
+from attrs import field, frozen
 
+from groupcoord.testing.asserting.known_client_bugs import known_client_bugs
 from groupcoord.testing.exams.laws import Breach, Event, Law, Verdict, judge
 from groupcoord.testing.exams.scenarios import SCENARIOS, Scenario
 from groupcoord.testing.exams.share_trace import Place
@@ -42,6 +43,7 @@ class Result:
         has_begun: the instances came to work, and committed; else the scenario was not played.
         trouble: why nothing could be judged; empty if it could.
         last_words: what each instance printed last, by name.
+        known_bugs: sentences about bugs of client libraries whose symptoms were seen, by instance.
     """
 
     scenario: Scenario
@@ -51,6 +53,7 @@ class Result:
     has_begun: bool
     trouble: str
     last_words: dict[str, str]
+    known_bugs: Mapping[str, Sequence[str]] = field(factory=dict)
 
     @property
     def broken(self) -> tuple[Verdict, ...]:
@@ -161,6 +164,7 @@ def play(plan: Plan, scenario: Scenario) -> Result:
             has_begun,
             trouble,
             {name: instance.last_words() for name, instance in stage.instances.items()},
+            {name.lower(): found for name, found in known_client_bugs(stage.server.requests).items()},
         )
 
 

@@ -47,10 +47,17 @@ def in_lines(result: Result, baseline: Result | None = None) -> list[str]:
         lines = [f"  {result.trouble}"]
         for name, words in result.last_words.items():
             lines += [f"  {name} printed last: {line}" for line in words.splitlines()[-3:]]
-        return lines
+        return lines + [f"  {sentence}" for sentence in _known_bugs(result)]
     new, known = _by_novelty(result, baseline)
     lines = [line for verdict in new for line in _verdict_in_lines(result, verdict)]
+    lines += [f"  {sentence}" for sentence in _known_bugs(result) if new]
     return lines + [f"  broken in {BASELINE}, too: {verdict.law}" for verdict in known]
+
+
+def _known_bugs(result: Result) -> list[str]:
+    """Return sentences about client bugs whose symptoms were seen, if the scenario failed."""
+    found = {} if result.is_passed else result.known_bugs
+    return [f"{name} {sentence}" for name, sentences in found.items() for sentence in sentences]
 
 
 def is_like_baseline(result: Result, baseline: Result | None) -> bool:
@@ -152,6 +159,7 @@ def _told(result: Result, baseline: Result | None) -> Html:
     parts = [soft(result.scenario.why)]
     if result.trouble:
         parts.append(paragraph(result.trouble))
+    parts += map(paragraph, _known_bugs(result))
     new, known = _by_novelty(result, baseline)
     parts += [_breach(result, verdict) for verdict in new]
     parts += [_in_details(result, verdict) for verdict in known]
