@@ -71,9 +71,40 @@ def test_variants_set_keys_otherwise() -> None:
     assert idle.options.topics == {"orders": 8}
 
 
+def test_a_variant_unsets_keys() -> None:
+    """Keys that a variant unsets have their defaults; what it sets for other keys counts."""
+    added = """
+[[variants]]
+name = "as it is"
+
+[[variants]]
+name = "by default"
+set.groups.billing.members = 3
+set.groups.billing.processing = "4s"
+unset = ["groups.*.member.partition.assignment.strategy", "groups.billing.processing"]
+"""
+    first, second = parse_variants(SCENARIO + added)
+
+    (default,) = parse_variants(SCENARIO.replace('partition.assignment.strategy = "range"', ""))
+    assert second.options.groups[0].member == default.options.groups[0].member != first.options.groups[0].member
+    assert second.options.groups[0].consumer_count == 3
+
+
+def test_an_error_of_the_file_names_no_variant() -> None:
+    """What is wrong without variants, too, is an error of the file; what a variant makes wrong names that."""
+    wrong = SCENARIO.replace("orders = 4", "orders = 0")
+    with pytest.raises(ScenarioError, match=r"^line 6: topics.orders: must be a whole number"):
+        parse_variants(wrong + VARIANTS)
+    with pytest.raises(ScenarioError, match=r"^variant 'a': .*topics.orders: must be a whole number"):
+        parse_variants(SCENARIO + '[[variants]]\nname = "a"\nset.topics.orders = 0')
+
+
 @pytest.mark.parametrize(
     ("added", "message"),
     [
+        ('[[variants]]\nname = "a"\nunset = ["measure_from"]', "variant 'a': measure_from: is not set, and can't be"),
+        ('[[variants]]\nname = "a"\nunset = ["duration"]', r"variant 'a': .*duration: is missing"),
+        ('[[variants]]\nname = "a"\nunset = ["events.0"]', "variant 'a': events.0: needs a key behind it"),
         ('[[variants]]\nname = "a"\nset.groups.other.members = 1', "groups.other.members: there is no 'other'"),
         (
             '[[variants]]\nname = "a"\n[[variants]]\nname = "a"',

@@ -1,10 +1,10 @@
-"""Variants of a scenario: the same fleet with some keys set otherwise, by its ``[[variants]]`` or by the caller."""
+"""Variants of a scenario: the same fleet with other values of some keys, by ``[[variants]]`` or by the caller."""
 
 from __future__ import annotations
 
 import copy
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 from attrs import evolve
@@ -36,18 +36,31 @@ def parse_variants(text: str, settings: Mapping[str, Any] | None = None) -> list
         return [scenario_of(common, root.lines)]
     scenarios: list[Scenario] = []
     for table in tables:
-        table.expect("name", "set")
+        table.expect("name", "set", "unset")
         name = table.text("name")
         if any(scenario.variant == name for scenario in scenarios):
             table.fail("name", f"there are two variants {name!r}")
         own = dict(flattened("", table.take("set", {})))
         changed = _changed(common, own, f"variant {name!r}: ")
+        for key in table.names("unset") if table.take("unset", None) is not None else ():
+            _unset(changed, key, f"variant {name!r}: {key}")
         try:
             scenario = scenario_of(changed, root.lines)
         except ScenarioError as error:
+            if str(error) == _error_of(common, root):
+                raise
             raise ScenarioError(f"variant {name!r}: {error}") from None
         scenarios.append(evolve(scenario, variant=name))
     return scenarios
+
+
+def _error_of(values: Mapping[str, Any], root: TableReader) -> str:
+    """Return what is wrong with the scenario without its variants; empty if nothing is."""
+    try:
+        scenario_of(values, root.lines)
+    except ScenarioError as error:
+        return str(error)
+    return ""
 
 
 def read_setting(text: str) -> tuple[str, Any]:
@@ -68,26 +81,42 @@ def read_setting(text: str) -> tuple[str, Any]:
 def _changed(values: Mapping[str, Any], settings: Mapping[str, Any], where: str) -> dict[str, Any]:
     changed = copy.deepcopy(dict(values))
     for key, value in settings.items():
-        _set(changed, key.split("."), value, f"{where}{key}")
+        for table, name in _places(changed, key.split("."), f"{where}{key}"):
+            table[name] = value
     return changed
 
 
-def _set(table: dict[str, Any], path: list[str], value: Any, told: str) -> None:
-    """Set what lies at a path: keys, for an array of tables a table's name, its number, or ``*`` for all of them."""
+def _unset(values: dict[str, Any], key: str, told: str) -> None:
+    """Remove a key wherever it is set.
+
+    Raises:
+        ScenarioError: it is set nowhere.
+    """
+    places = [(table, name) for table, name in _places(values, key.split("."), told) if name in table]
+    for table, name in places:
+        del table[name]
+    if not places:
+        _fail(told, "is not set, and can't be unset")
+
+
+def _places(table: dict[str, Any], path: list[str], told: str) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield each table that a path leads to, with the key there.
+
+    A path has keys; for an array of tables a table's name, its number, or ``*`` for all of them.
+    """
     key, *rest = path
     if not rest:
-        table[key] = value
+        yield table, key
     elif key in OF_KAFKA:
-        settings = dict(flattened("", table.get(key, {})))
-        settings[".".join(rest)] = value
-        table[key] = settings
+        table[key] = dict(flattened("", table.get(key, {})))
+        yield table[key], ".".join(rest)
     elif key == "topics" and not isinstance(table.get(key), list):
-        table.setdefault(key, {})[".".join(rest)] = value
+        yield table.setdefault(key, {}), ".".join(rest)
     elif isinstance(found := table.get(key), list):
         for each in _chosen(found, rest[0], told):
-            _set(each, rest[1:] or _fail(told, "needs a key behind it"), value, told)
+            yield from _places(each, rest[1:] or _fail(told, "needs a key behind it"), told)
     elif isinstance(found, dict) or (found is None and key == "cluster"):
-        _set(table.setdefault(key, {}), rest, value, told)
+        yield from _places(table.setdefault(key, {}), rest, told)
     else:
         _fail(told, f"there is no table {key!r}")
 
