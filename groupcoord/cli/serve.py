@@ -34,6 +34,7 @@ from groupcoord.coordinator import GroupCoordinator, LoadError
 from groupcoord.core.interpreter import collect_garbage_seldom, keep_freed_memory
 from groupcoord.core.messages import Node
 from groupcoord.errors import ConfigError, GroupcoordError
+from groupcoord.host.descriptors import import_modules_of_requests
 from groupcoord.host.node_servers import NODES_MAX, NodeServers, Sockets
 
 if TYPE_CHECKING:
@@ -337,6 +338,7 @@ async def _serve(servers: NodeServers | ClusterNode, pages: _Pages, on_start: Ca
         # Not the loop's own handlers: with these, a signal would not be obeyed while the loop is busy, nor behind it.
         stack.enter_context(AtTheFirstSignal(lambda: loop.call_soon_threadsafe(stopping.set)))
         stack.push_async_callback(servers.stop)
+        import_modules_of_requests()
         await servers.start()
         gc.freeze()  # what was loaded stays: the garbage collector need not look at it again and again
         gc.enable()

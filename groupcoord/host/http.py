@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from functools import partial
 from http import HTTPStatus
 from typing import NamedTuple, Self
+
+from groupcoord.broker.rate_limited_logger import RateLimitedLogger
+from groupcoord.host.descriptors import is_reserved
 
 logger = logging.getLogger("groupcoord.host")
 
 HEAD_BYTES_MAX = 8_192
 READ_TIMEOUT_S = 10.0
 END_OF_HEAD = b"\r\n\r\n"
+CONNECTIONS_MAX = 16
+ACCEPT_PAUSE_S = 0.1
+DRAINED_BYTES = 1_048_576
+
+Receive = Callable[[int], Awaitable[bytes]]
 
 
 class HttpError(Exception):
@@ -59,6 +70,8 @@ class HttpResponse(NamedTuple):
 class HttpServer(ABC):
     """Answers requests on a port of its own, in the event loop of the ``async with`` block that it is open for.
 
+    It has ``CONNECTIONS_MAX`` connections at most: the one that was opened first makes room for the next.
+
     Args:
         host: the address to listen on.
         port: the port to listen on; 0 takes a free one.
@@ -71,13 +84,15 @@ class HttpServer(ABC):
         self._port = port
         self._purpose = purpose
         self._body_bytes_max = body_bytes_max
-        self._server: asyncio.Server | None = None
+        self._sockets: list[socket.socket] = []
+        self._accepting: list[asyncio.Task[None]] = []
+        self._serving: dict[asyncio.Task[None], None] = {}
+        self._log = RateLimitedLogger(logger)
 
     @property
     def port(self) -> int:
         """The port that it listens on."""
-        assert self._server is not None
-        port: int = self._server.sockets[0].getsockname()[1]
+        port: int = self._sockets[0].getsockname()[1]
         return port
 
     async def __aenter__(self) -> Self:
@@ -86,37 +101,86 @@ class HttpServer(ABC):
         Raises:
             OSError: the address is taken, or is not this machine's.
         """
-        self._server = await asyncio.start_server(self._serve, self._host, self._port, limit=HEAD_BYTES_MAX)
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(self._host or None, self._port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        try:
+            for family, _, _, _, address in dict.fromkeys(found):
+                self._sockets.append(socket.create_server(address, family=family, backlog=CONNECTIONS_MAX))
+        except OSError:
+            self._close()
+            raise
+        for sock in self._sockets:
+            sock.setblocking(False)
+            self._accepting.append(loop.create_task(self._accept(sock)))
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Listen no longer."""
-        assert self._server is not None
-        self._server.close()
+        self._close()
+
+    def _close(self) -> None:
+        for task in (*self._accepting, *self._serving):
+            task.cancel()
+        for sock in self._sockets:
+            sock.close()
+        self._log.report(asyncio.get_running_loop().time(), ends=True)
 
     @abstractmethod
-    def answer(self, request: HttpRequest) -> HttpResponse:
-        """Answer a request, at once; what this raises is logged and answered with 500."""
+    async def answer(self, request: HttpRequest) -> HttpResponse:
+        """Return the answer to a request; what this raises is logged and answered with 500."""
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _accept(self, listening: socket.socket) -> None:
+        # One at a time, unlike asyncio's own servers: a burst must not take the descriptors that are kept for the log.
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                sock, _ = await loop.sock_accept(listening)
+            except OSError as error:
+                self._warn("a connection could not be accepted", "no connection for %s: %s", error)
+                await asyncio.sleep(ACCEPT_PAUSE_S)
+                continue
+            if is_reserved(sock.fileno()):
+                sock.close()
+                self._warn("too many open files", "refused a connection for %s: %s", "too many open files (ulimit -n)")
+                continue
+            if len(self._serving) >= CONNECTIONS_MAX:
+                oldest = next(iter(self._serving))
+                oldest.cancel()
+                await asyncio.wait((oldest,))
+                self._warn("too many connections", "closed the oldest connection for %s: %s", "another came")
+            task = loop.create_task(self._serve(sock))
+            self._serving[task] = None
+            task.add_done_callback(self._serving.pop)
+
+    def _warn(self, kind: str, message: str, reason: object) -> None:
+        self._log.warning(kind, asyncio.get_running_loop().time(), message, self._purpose, reason)
+
+    async def _serve(self, sock: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
         try:
+            sock.setblocking(False)
             async with asyncio.timeout(READ_TIMEOUT_S):
-                response = await self._respond(reader)
-            writer.write(response.encoded())
-            await asyncio.wait_for(writer.drain(), READ_TIMEOUT_S)
-        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, OSError) as error:
-            logger.warning("a request for %s was not understood: %s", self._purpose, error or type(error).__name__)
+                response = await self._respond(partial(loop.sock_recv, sock))
+            async with asyncio.timeout(READ_TIMEOUT_S):
+                await loop.sock_sendall(sock, response.encoded())
+        except (EOFError, TimeoutError, OSError) as error:
+            self._warn("not understood", "a request for %s was not understood: %s", error or type(error).__name__)
         finally:
-            writer.close()
+            with suppress(OSError):  # closing a socket that holds unread bytes would reset the connection
+                sock.recv(DRAINED_BYTES)
+            sock.close()
 
-    async def _respond(self, reader: asyncio.StreamReader) -> HttpResponse:
+    async def _respond(self, receive: Receive) -> HttpResponse:
         try:
-            method, path, headers = _read_head(await reader.readuntil(END_OF_HEAD))
-            body = await reader.readexactly(self._body_size(headers))
-            return self.answer(HttpRequest(method, path, headers, body))
+            head, rest = await _receive_head(receive)
+            method, path, headers = _read_head(head)
+            size = self._body_size(headers)
+            while len(rest) < size:
+                rest += await _received(receive)
+            return await self.answer(HttpRequest(method, path, headers, rest[:size]))
         except HttpError as error:
             return HttpResponse(error.status)
-        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
+        except (EOFError, OSError):
             raise
         except Exception:
             logger.exception("a request for %s failed", self._purpose)
@@ -133,8 +197,26 @@ class HttpServer(ABC):
         return int(length)
 
 
+async def _received(receive: Receive) -> bytes:
+    data = await receive(HEAD_BYTES_MAX)
+    if not data:
+        raise EOFError("it ended too early")
+    return data
+
+
+async def _receive_head(receive: Receive) -> tuple[bytes, bytes]:
+    """Return the head of a request, and what has come of its body."""
+    data = b""
+    while END_OF_HEAD not in data:
+        if len(data) >= HEAD_BYTES_MAX:
+            raise EOFError(f"its head has more than {HEAD_BYTES_MAX} bytes")
+        data += await _received(receive)
+    head, _, rest = data.partition(END_OF_HEAD)
+    return head, rest
+
+
 def _read_head(head: bytes) -> tuple[str, str, dict[str, str]]:
-    first, *lines = head.removesuffix(END_OF_HEAD).decode("latin-1").split("\r\n")
+    first, *lines = head.decode("latin-1").split("\r\n")
     words = first.split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1."):
         raise HttpError(HTTPStatus.BAD_REQUEST)

@@ -123,8 +123,7 @@ class MetricsServer(HttpServer):
         for collector in (CoordinatorCollector(coordinator_now), *more):
             self._registry.register(collector)
 
-    def answer(self, request: HttpRequest) -> HttpResponse:
-        """See :class:`~groupcoord.host.http.HttpServer`."""
+    async def answer(self, request: HttpRequest) -> HttpResponse:
         if request.method != "GET" or request.path not in ("/metrics", "/"):
             return HttpResponse(HTTPStatus.NOT_FOUND)
         return HttpResponse(HTTPStatus.OK, generate_latest(self._registry), CONTENT_TYPE)

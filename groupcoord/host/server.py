@@ -24,7 +24,7 @@ from groupcoord.broker.rate_limited_logger import RateLimitedLogger
 from groupcoord.broker.work import Job
 from groupcoord.config.settings import INT64_MAX
 from groupcoord.core.messages import Node
-from groupcoord.host.descriptors import descriptor_limit
+from groupcoord.host.descriptors import descriptor_limit, is_reserved
 from groupcoord.host.jobs import JOBS
 from groupcoord.host.peer import Peer
 from groupcoord.log_store import FlushingStore, LogStoreError
@@ -43,9 +43,6 @@ COMPACTION_PAUSE_S = 0.02
 SHORTEST_SWEEP_S, LONGEST_SWEEP_S = 0.01, 30.0
 LONGEST_TIMER_S = 86_400.0
 """Event loops don't take absurd times; the timer is set anew when it fires."""
-
-DESCRIPTOR_RESERVE = 32
-"""So many file descriptors are left to the log when there are too many connections."""
 
 NEVER_MS = INT64_MAX
 ACCEPT_BACKLOG = 1024
@@ -256,9 +253,9 @@ class Server:
         if self.connection_count >= limit:
             self._refuse(peer, "too many connections", f"max.connections ({limit}) are open")
             return None
-        descriptors = descriptor_limit()
-        if descriptor >= descriptors - min(DESCRIPTOR_RESERVE, descriptors // 8):
-            self._refuse(peer, "too many open files", f"too many open files: {descriptor} of {descriptors} (ulimit -n)")
+        if is_reserved(descriptor):
+            reason = f"too many open files: {descriptor} of {descriptor_limit()} (ulimit -n)"
+            self._refuse(peer, "too many open files", reason)
             return None
         connection = self.broker.connect(client_host, peer.listener)
         self._peers[connection] = peer

@@ -103,7 +103,10 @@ KINDS: dict[str, Kind] = {
     "flood": _flood,
     "sharing": _sharing,
     "connections": _connections,
-    "descriptors": _simple("descriptors", {"no descriptor left": connections.descriptors}),
+    "descriptors": _simple(
+        "descriptors", {"no descriptor left": connections.descriptors, "idle pages": connections.idle_pages}
+    ),
+    "control": _simple("control", {"years pass": connections.years_pass}),
     "disk": _simple(
         "disk",
         {

@@ -9,19 +9,27 @@ import resource
 import select
 import socket
 import struct
+import tempfile
 import time
+from pathlib import Path
 
+from tests.attack.amplify import exchange
+from tests.attack.layouts import every_layout
+from tests.attack.mutations import WAITING
 from tests.attack.report import Result
 from tests.attack.siege import Siege
-from tests.attack.target import Target
+from tests.attack.target import COMMAND, Target
 from tests.crash.harness import ask
 from tests.crash.requests import frame, heartbeat
+from tests.ports import free_port
 
 API_VERSIONS = 18
 SLOW_SENDERS, SLOW_S = 200, 6.0
 CHURN_AT_A_TIME = 50
 DESCRIPTORS_SPARE, DESCRIPTOR_CLIENTS = 20, 200
 DESCRIPTORS_S = 3.0
+IDLE_PAGES, IDLE_SPARE, PATIENCE_S = 240, 70, 10.0
+PASSING_S = 2.0
 LINES_MAX = 20
 CONNECTIONS_MAX, CONNECTIONS_TRIED = 50, 2_000
 LINGER = struct.pack("ii", 1, 0)
@@ -161,6 +169,80 @@ def descriptors(siege: Siege, replay: str) -> Result:
             _expect_few_lines(target, result, "too many open files")
 
     return siege.run(Result("descriptors", "no descriptor left", replay), attack)
+
+
+def idle_pages(siege: Siege, replay: str) -> Result:
+    """Idle connections to the metrics; then each API is asked for the first time, whose modules must be found."""
+    port = free_port(1)
+    siege = dataclasses.replace(siege.ended_by_signal(), command=[*COMMAND, "--metrics-port", str(port)])
+
+    def attack(target: Target, result: Result) -> None:
+        target.limit(resource.RLIMIT_NOFILE, target.descriptor_count() + IDLE_SPARE)
+        with contextlib.ExitStack() as stack:
+            for _ in range(IDLE_PAGES):
+                stack.enter_context(_page(port))
+            for request in every_layout():
+                if request.api_key not in WAITING:
+                    asked = exchange(target, request.data, PATIENCE_S)[1]
+                    result.count("requests answered" if asked else "connections closed")
+                    if asked is False:
+                        result.fault(f"no answer to API {request.api_key} of version {request.version}")
+            with _page(port) as page:
+                page.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+                if not page.recv(100).startswith(b"HTTP/1.1 200"):
+                    result.fault("nobody is shown the metrics any more")
+        result.count("idle connections", IDLE_PAGES)
+        target.limit(resource.RLIMIT_NOFILE, -1)
+        _expect_few_lines(target, result, "the oldest connection for metrics")
+
+    return siege.run(Result("descriptors", "idle pages", replay), attack)
+
+
+def years_pass(siege: Siege, replay: str) -> Result:
+    """Ten years pass at the control port's word, and appends fail by the billion; SIGTERM is obeyed meanwhile."""
+    result = Result("control", "years pass", replay)
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        port = free_port(1)
+        target = Target(Path(folder), command=[*COMMAND, "--control", str(port)])
+        target.start()
+        stack.callback(target.kill)
+        for path, body in (("fail_next_append", '{"times": 1000000000}'), ("advance", '{"duration_ms": 315360000000}')):
+            sock = stack.enter_context(_page(port))
+            head = f"POST /{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n\r\n"
+            sock.sendall((head + body).encode())
+            result.count("requests")
+            if path == "fail_next_append" and not sock.recv(100).startswith(b"HTTP/1.1 400"):
+                result.fault("a billion appends can be made to fail")
+        deadline_s = time.monotonic() + PASSING_S
+        with target.connect() as client:
+            while time.monotonic() < deadline_s:
+                begin_s = time.monotonic()
+                if not _is_served(client):
+                    result.fault("a client isn't answered while years pass")
+                    break
+                waited_ms = (time.monotonic() - begin_s) * 1000
+                result.healthy_answers += 1
+                result.slowest_ms["ApiVersions"] = max(result.slowest_ms.get("ApiVersions", 0.0), waited_ms)
+        status, duration_s = target.end()
+        if status != 0 or duration_s > siege.bounds.end_s:
+            result.fault(f"SIGTERM: exit status {status} after {duration_s:.1f} s")
+        if result.slowest[0] > siege.bounds.slowest_ms:
+            result.fault(f"a client waited {result.slowest[0]:,.0f} ms while years pass")
+        if "Traceback" in target.log():
+            result.fault(f"a traceback in the log: {target.log()[-1_500:]}")
+    return result
+
+
+def _page(port: int) -> socket.socket:
+    """Connect to a page; it is open a little later than the server's own port."""
+    deadline_s = time.monotonic() + 10.0
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port), 30.0)
+        except ConnectionRefusedError:
+            if time.monotonic() > deadline_s:
+                raise
+            time.sleep(0.05)
 
 
 def _is_served(sock: socket.socket, patience_s: float = 5.0) -> bool:

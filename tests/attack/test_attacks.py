@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import shutil
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -140,6 +141,13 @@ def test_too_many_connections() -> None:
     connections.descriptors(together, "again")
     settings: dict[str, str | int] = {"max.connections": connections.CONNECTIONS_MAX}
     assert not together.carry_out(replace(SIEGE, settings=settings, connects=False)).faults
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("attack", [connections.idle_pages, connections.years_pass])
+def test_ports_of_pages(attack: Callable[[Siege, str], Result]) -> None:
+    """Idle connections to the metrics take nothing from clients, and time that passes by control from nobody."""
+    assert not attack(SIEGE, "again").faults
 
 
 @pytest.mark.ci

@@ -68,6 +68,24 @@ def test_words_are_said_over_http() -> None:
         assert status == 0
 
 
+def test_others_have_their_turn_while_ten_years_pass() -> None:
+    """Clients and the control port are answered meanwhile, and SIGTERM ends the server."""
+    with serve("--control", "0") as serving:
+        assert serving.process.stdout is not None
+        client = Client(int(serving.process.stdout.readline().rsplit(":", 1)[1]))
+        with socket.create_connection(("127.0.0.1", client.port)) as passing:
+            body = json.dumps({"duration_ms": 3_650 * DAY_MS})
+            passing.sendall(
+                f"POST /advance HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+            )
+            assert client.ask("GET", "/rules") == (200, [])
+            answer = serving.ask(wire_frame(12, 4, HEARTBEAT))
+            assert int.from_bytes(answer[-3:-1], "big") == ErrorCode.UNKNOWN_MEMBER_ID
+            status, _ = serving.stop()
+            assert status == 0
+            assert passing.recv(1) == b""
+
+
 def test_a_server_dies_and_comes_back_over_http(tmp_path: Path) -> None:
     """/crash lets nobody listen any more, /restart brings the server back on its port, with what is on disk."""
     with serve("--control", "0", "--data-dir", str(tmp_path), "--topic", "orders:1") as serving:
@@ -171,6 +189,7 @@ def answers(*asked: tuple[str, str, object, dict[str, str]]) -> list[tuple[int, 
         ("/hold", b"[" * 60_000, "the body is no JSON"),
         ("/delay", {"api": "Heartbeat", "duration_ms": -1}, "time cannot go back"),
         ("/advance", {"duration_ms": 10**18}, "longer than ten years"),
+        ("/fail_next_append", {"times": 10**9}, "no more than 10000 appends can be made to fail"),
         ("/expire_member", {"group_id": "g", "member_id": "m"}, "has no member 'm'"),
         ("/fail_next_append", {"error": "UNKNOWN_MEMBER_ID"}, "no append fails with UNKNOWN_MEMBER_ID"),
     ],

@@ -20,6 +20,7 @@ from groupcoord.broker.broker import Broker
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.rate_limited_logger import BURST
 from groupcoord.core.messages import Node
+from groupcoord.host import descriptors
 from groupcoord.host import peer as peer_module
 from groupcoord.host import server as server_module
 from groupcoord.host.server import Server
@@ -343,7 +344,7 @@ def test_too_many_open_files(run: Any, monkeypatch: pytest.MonkeyPatch, caplog: 
         async with serving() as server:
             reader, writer = await connect(server)
             await until(lambda: server.connection_count == 1)
-            monkeypatch.setattr(server_module, "descriptor_limit", lambda: 4)
+            monkeypatch.setattr(descriptors, "descriptor_limit", lambda: 4)
             for _ in range(BURST + 3):
                 refused_reader, refused_writer = await connect(server)
                 with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.cluster.nodes import Nodes
@@ -22,6 +23,8 @@ from groupcoord.testing.share_words import AcquiredRange, SharedRecords, acquire
 
 LONGEST_ADVANCE_MS = 3_653 * 24 * 3_600_000
 """What is due every ten minutes would otherwise keep the server for as long as somebody likes."""
+DEADLINES_AT_ONCE = 50
+FAILED_APPENDS_MAX = 10_000
 
 
 class NoSuchMemberError(GroupcoordError, LookupError):
@@ -419,6 +422,13 @@ class Control:
             ValueError: the duration is negative, or longer than ten years.
             TypeError: the clock can't be turned.
         """
+        for _ in self.advancing(duration_ms):
+            pass
+
+    def advancing(self, duration_ms: int) -> Iterator[None]:
+        """Let time pass as :meth:`advance` does, and yield after every ``DEADLINES_AT_ONCE`` moments at which something
+        was due.
+        """
         clock = self._brokers[0].clock
         if not isinstance(clock, ManualClock | LeapingClock):
             raise TypeError(f"a {type(clock).__name__} can't be turned")
@@ -427,12 +437,17 @@ class Control:
         if duration_ms > LONGEST_ADVANCE_MS:
             raise ValueError(f"that is longer than ten years: advance({duration_ms})")
         end_ms = clock.now_ms() + duration_ms
-        while (due_ms := self._next_deadline_ms()) is not None and due_ms <= end_ms:
+        for step in count(1):
+            due_ms = self._next_deadline_ms()
+            if due_ms is None or due_ms > end_ms:
+                break
             clock.advance_to(max(due_ms, clock.now_ms()))
             for broker in self._brokers:
                 broker.tick()
                 broker.handle_waiting()
             self.flush()
+            if step % DEADLINES_AT_ONCE == 0:
+                yield
         clock.advance_to(max(end_ms, clock.now_ms()))
         for server in list(self._servers.running.values()):
             server.clock_has_leapt()
@@ -451,7 +466,10 @@ class Control:
 
         Raises:
             UnknownNameError: there is no such error, or no append fails with it.
+            ValueError: ``times`` is more than ``FAILED_APPENDS_MAX``.
         """
+        if times > FAILED_APPENDS_MAX:
+            raise ValueError(f"no more than {FAILED_APPENDS_MAX} appends can be made to fail: times={times}")
         self._log_faults.fail_next(*(append_error(error) for _ in range(times)))
 
     def hold_appends(self) -> None:

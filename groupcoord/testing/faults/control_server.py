@@ -7,6 +7,7 @@ a browser sends is refused, since pages of others may make it ask.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
@@ -94,8 +95,7 @@ class ControlServer(HttpServer):
         self._rules: dict[int, Rule] = {}
         self._numbers = count(1)
 
-    def answer(self, request: HttpRequest) -> HttpResponse:
-        """See :class:`~groupcoord.host.http.HttpServer`."""
+    async def answer(self, request: HttpRequest) -> HttpResponse:
         host = request.headers.get("host", "").rpartition(":")
         if (host[0] or host[2]) not in LOOPBACK_NAMES or "origin" in request.headers:
             return _said(HTTPStatus.FORBIDDEN, "only programs of this machine may ask, and no browser")
@@ -108,7 +108,13 @@ class ControlServer(HttpServer):
         if request.method != "POST":
             return _said(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.path} wants POST")
         try:
-            result = word(self._control, **_arguments(word, request.body))
+            arguments = _arguments(word, request.body)
+            if word is Control.advance:
+                for _ in self._control.advancing(**arguments):
+                    await asyncio.sleep(0)  # others, and signals, have their turn
+                result = None
+            else:
+                result = word(self._control, **arguments)
             self._control.flush()
             return _shown(self._keep(result) if isinstance(result, Rule) else {"result": result})
         except (GroupcoordError, ValueError, TypeError) as error:

@@ -1,0 +1,115 @@
+"""File descriptors: those that are kept for the log are taken by no port, and no request needs one for an import."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import sys
+from contextlib import ExitStack, suppress
+from http import HTTPStatus
+from pathlib import Path
+
+import pytest
+
+import groupcoord
+from groupcoord.broker.rate_limited_logger import BURST
+from groupcoord.host import descriptors
+from groupcoord.host.http import CONNECTIONS_MAX, HttpRequest, HttpResponse, HttpServer
+
+REQUEST = b"GET / HTTP/1.1\r\n\r\n"
+FOLDER = Path(groupcoord.__file__).parent
+ROOMS_OF_REQUESTS = ("broker", "coordinator", "core", "records", "storage", "wire")
+AT_THE_START = {
+    "ctypes",
+    "groupcoord.broker.records",
+    "groupcoord.broker.security.jwks",
+    "groupcoord.broker.security.listeners",
+    "groupcoord.broker.security.mechanism_factory",
+    "groupcoord.broker.security.settings",
+    "groupcoord.broker.security.tls_context",
+    "groupcoord.broker.security.users",
+}
+"""What is imported when a server is made, if its settings want it, and so are the packages for log-in and databases."""
+PACKAGES_AT_THE_START = {"jwt", "psycopg", "scramp"}
+
+
+class Page(HttpServer):
+    def answer(self, request: HttpRequest) -> HttpResponse:
+        return HttpResponse(HTTPStatus.OK, b"here")
+
+
+async def fetch(page: Page) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", page.port)
+    try:
+        writer.write(REQUEST)
+        return await reader.read()
+    finally:
+        writer.close()
+
+
+def test_idle_connections_to_a_page_make_room(caplog: pytest.LogCaptureFixture) -> None:
+    """With any number of them somebody who asks is answered, few are held, and a few lines tell of the others."""
+
+    async def test() -> None:
+        async with Page("127.0.0.1", 0, "pages") as page:
+            with ExitStack() as stack:
+                readers = []
+                for _ in range(5 * CONNECTIONS_MAX):
+                    reader, writer = await asyncio.open_connection("127.0.0.1", page.port)
+                    stack.callback(writer.close)
+                    readers.append(reader)
+                assert (await fetch(page)).endswith(b"here")
+                for reader in readers[: 4 * CONNECTIONS_MAX]:
+                    assert await reader.read() == b""
+                assert not any(reader.at_eof() for reader in readers[4 * CONNECTIONS_MAX + 1 :])
+
+    asyncio.run(asyncio.wait_for(test(), 30.0))
+    assert len(caplog.records) <= BURST + 1
+    assert "4 lines left out" not in caplog.text
+    assert "lines left out" in caplog.text
+
+
+def test_a_page_leaves_the_descriptors_of_the_log_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its client is refused, with a line that says why, and served when there is room again."""
+
+    async def test() -> None:
+        async with Page("127.0.0.1", 0, "pages") as page:
+            with monkeypatch.context() as patch:
+                patch.setattr(descriptors, "descriptor_limit", lambda: 4)
+                with suppress(ConnectionError):
+                    assert await fetch(page) == b""
+            assert (await fetch(page)).endswith(b"here")
+
+    asyncio.run(asyncio.wait_for(test(), 30.0))
+    assert "too many open files" in caplog.text
+
+
+def imports_of_functions() -> dict[str, str]:
+    """Return what functions import that may be on a request's way, with one of the places."""
+    found = {}
+    for room in ROOMS_OF_REQUESTS:
+        for path in (FOLDER / room).rglob("*.py"):
+            for function in ast.walk(ast.parse(path.read_text("utf-8"))):
+                if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                    for node in ast.walk(function):
+                        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+                        if isinstance(node, ast.ImportFrom):
+                            names = [str(node.module)]
+                        found |= {name: f"{path.relative_to(FOLDER)}: {function.name}" for name in names}
+    return found
+
+
+def test_requests_find_their_modules_imported() -> None:
+    """Whatever a function imports that may be on a request's way is imported by ``serve`` before its port opens."""
+    descriptors.import_modules_of_requests()
+    missing = {
+        name: place
+        for name, place in imports_of_functions().items()
+        if name not in {*descriptors.MODULES_OF_REQUESTS, *AT_THE_START}
+        and name.partition(".")[0] not in PACKAGES_AT_THE_START
+        and not place.startswith(("storage/sql/", "storage/data_directory.py"))
+    }
+    assert not missing
+    assert {*descriptors.MODULES_OF_REQUESTS} <= {*sys.modules}
