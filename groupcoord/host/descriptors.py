@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
+if sys.platform != "win32":
+    import resource
+
 RESERVE = 32
 """So many descriptors are left to the log, and to modules that are imported at first use."""
 
@@ -13,8 +16,6 @@ def descriptor_limit() -> int:
     """Return how many files and sockets this process may have open."""
     if sys.platform == "win32":
         return sys.maxsize
-    import resource
-
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
