@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -92,12 +91,7 @@ class _Folder:
         return str(self._directory / name)
 
     def stamp(self, name: str) -> object:
-        """See :class:`Documents`: each content is a file of its own."""
-        try:
-            found = os.stat(self._directory / name)
-        except FileNotFoundError:
-            return None
-        return found.st_ino, found.st_mtime_ns
+        return (self._directory / name).exists() or None
 
     def read(self, name: str) -> str:
         """See :class:`Documents`."""

@@ -21,7 +21,7 @@ class PathError(ValueError):
 
 
 class _NoFolderError(PathError):
-    """A directory has no folders of the topic: of several, such as those of workers, another one may have all."""
+    """A directory has no folders of the topic: of several, such as those of brokers, another one may have all."""
 
 
 class Segment(NamedTuple):

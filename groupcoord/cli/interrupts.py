@@ -33,14 +33,13 @@ _terminal: int | None = None
 def take_signals(status: int | None = None) -> None:
     """Let signals end this process from now on.
 
-    Those that the process was told to ignore, as by ``nohup``, stay ignored. What a first signal would have asked,
-    where this process was forked, is forgotten.
+    Those that the process was told to ignore, as by ``nohup``, stay ignored.
 
     Args:
         status: the exit status; 128 and the signal's number if None.
     """
-    global _status, _request
-    _status, _request = status, None
+    global _status
+    _status = status
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _handle)

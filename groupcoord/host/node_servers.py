@@ -12,7 +12,6 @@ import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING
 
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.cluster.leadership import NOBODY, Leadership
@@ -26,9 +25,6 @@ from groupcoord.core.messages import Node
 from groupcoord.errors import GroupcoordError
 from groupcoord.host.opening import Storage
 from groupcoord.host.server import Server, advertised
-
-if TYPE_CHECKING:
-    from groupcoord.broker.security.security import Security
 
 logger = logging.getLogger("groupcoord.host")
 
@@ -211,7 +207,10 @@ class NodeServers:
                 topics=storage.topics,
                 data=storage.data,
             )
-        advertise_all(storage.security, list(self._nodes_as_told.values()), list(self.addresses.values()))
+        for number, (node, own) in enumerate(zip(self._nodes_as_told.values(), self.addresses.values(), strict=True)):
+            for listener in storage.security.listeners:
+                told = advertised(node, listener, own[listener.name][1], number)
+                storage.security.advertise(listener.name, told)
 
     def _make_server(self, node_id: int) -> Server:
         storage, leadership = self.storage, self._leadership
@@ -396,21 +395,6 @@ class NodeServers:
             raise
         self.notice()
         return to
-
-
-def advertise_all(
-    security: Security, nodes: Sequence[Node], addresses: Sequence[Mapping[str, tuple[str, int]]]
-) -> None:
-    """Have the clients of each listener told the addresses of all nodes.
-
-    Args:
-        security: the listeners.
-        nodes: the nodes, in order: to the ports of ``advertised.listeners`` is added which of them it is.
-        addresses: where each listens, by the names of listeners: host and port.
-    """
-    for number, (node, own) in enumerate(zip(nodes, addresses, strict=True)):
-        for listener in security.listeners:
-            security.advertise(listener.name, advertised(node, listener, own[listener.name][1], number))
 
 
 def bound_socket(address: tuple[str, int], family: socket.AddressFamily = socket.AF_INET) -> socket.socket:

@@ -45,7 +45,7 @@ def list_partitions(directory: Path) -> list[int]:
 def found_in_some(
     look: Callable[[PathT], FoundT], paths: Iterable[PathT], nothing_there: type[Exception]
 ) -> list[FoundT]:
-    """Return what is found in each of some directories, such as those of workers: some of several may have nothing.
+    """Return what is found in each of some directories, such as those of brokers: some of several may have nothing.
 
     Args:
         look: returns what a directory has, or raises ``nothing_there``.

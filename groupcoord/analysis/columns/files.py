@@ -29,7 +29,7 @@ _GLOB = frozenset("*?[")
 
 
 class _NoFolderError(InputError):
-    """A directory has no log partitions: of several, such as those of workers, another one may have all."""
+    """A directory has no log partitions: of several, such as those of brokers, another one may have all."""
 
 
 class FileSet(NamedTuple):

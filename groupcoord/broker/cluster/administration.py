@@ -157,7 +157,7 @@ def _elect(topic: Topic | None, name: str, index: int, nodes: Nodes, elects: boo
         return ElectedPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
     if not topic.has_partition(index):
         return ElectedPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
-    preferred = nodes.leadership.replicas(topic, index)[0]
+    preferred = nodes.leadership.replicas(index)[0]
     if not (elects and nodes.leadership.elects) or nodes.leadership.leads(preferred, topic, index):
         return ElectedPartition(index, ErrorCode.ELECTION_NOT_NEEDED)
     if nodes.leadership.node(preferred) is None:

@@ -84,7 +84,6 @@ class Features:
 
     Attributes:
         epoch: how often levels have changed.
-        file: where they are kept.
         left_out: kinds of groups that this server can't have, whatever the levels are.
         left_out_keys: APIs that it doesn't have besides.
 
@@ -97,8 +96,8 @@ class Features:
         self.left_out_keys: frozenset[int] = frozenset()
         self.epoch = 0
         self._levels: dict[str, int] = {}
-        self.file = JsonFile(place, FILE_NAME, "levels of features", FeatureFileError)
-        self.file.read(self._parse)
+        self._file = JsonFile(place, FILE_NAME, "levels of features", FeatureFileError)
+        self._file.read(self._parse)
 
     def reload(self) -> None:
         """Read the file again if another process has written it.
@@ -106,7 +105,7 @@ class Features:
         Raises:
             FeatureFileError: it can't be read.
         """
-        self.file.read_if_changed(self._parse)
+        self._file.read_if_changed(self._parse)
 
     def _parse(self, content: dict[str, Any]) -> None:
         self._set(int(content["epoch"]), dict(content["levels"]))
@@ -137,7 +136,7 @@ class Features:
         changed = {**self._levels, **levels}
         if changed != self._levels:
             epoch = self.epoch + 1
-            self.file.write(lambda: {"epoch": epoch, "levels": changed})
+            self._file.write(lambda: {"epoch": epoch, "levels": changed})
             self._set(epoch, changed)
 
     def served_protocols(self, config: Config) -> frozenset[RebalanceProtocol]:

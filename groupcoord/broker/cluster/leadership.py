@@ -9,7 +9,7 @@ Sources: ``ReplicationControlManager``, ``PartitionChangeBuilder`` of Apache Kaf
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
@@ -26,11 +26,6 @@ class Leader(NamedTuple):
 
     node_id: int
     epoch: int
-
-
-def preferred_leader(node_ids: Sequence[int], index: int) -> int:
-    """Return which of some nodes, in order, is the preferred leader of a partition: the first of its replicas."""
-    return node_ids[index % len(node_ids)]
 
 
 class Leadership:
@@ -121,7 +116,7 @@ class Leadership:
         leader = self._leaders.get(key)
         if leader is None:
             epoch = self._first_epoch(topic, index) or LEADER_EPOCH
-            leader = self._leaders[key] = Leader(self._first_running(topic, index), epoch)
+            leader = self._leaders[key] = Leader(self._first_running(index), epoch)
         return leader
 
     def next_leader(self, leader_id: int, running: Iterable[int]) -> int:
@@ -149,8 +144,8 @@ class Leadership:
         """Tell whether a node leads a partition."""
         return self.leader(topic, index).node_id == node_id
 
-    def replicas(self, topic: Topic, index: int) -> tuple[int, ...]:
-        """Return the nodes that can lead a partition, the preferred one first."""
+    def replicas(self, index: int) -> tuple[int, ...]:
+        """Return the nodes that can lead the partition of this number of any topic, the preferred one first."""
         if self._sole is not None:
             return self._rotations[0]
         return self._rotations[index % len(self._rotations)]
@@ -161,8 +156,8 @@ class Leadership:
             return replicas
         return tuple(node_id for node_id in replicas if node_id in self._running)
 
-    def _first_running(self, topic: Topic, index: int) -> int:
-        return next(iter(self.in_sync(self.replicas(topic, index))), NOBODY)
+    def _first_running(self, index: int) -> int:
+        return next(iter(self.in_sync(self.replicas(index))), NOBODY)
 
     def elect(self, topic: Topic, index: int, node_id: int) -> Leader:
         """Let a node lead a partition from now on, with the next epoch."""
@@ -198,7 +193,7 @@ class Leadership:
         for topic in topics:
             for index in range(topic.partition_count):
                 if self.leader(topic, index).node_id not in self._running:
-                    node_id = self._first_running(topic, index)
+                    node_id = self._first_running(index)
                     if node_id != NOBODY:
                         found.append((topic, index, node_id))
         return found

@@ -74,14 +74,11 @@ class Quotas:
 
     Raises:
         QuotaFileError: the file is there but can't be read or does not hold quotas.
-
-    Attributes:
-        file: where they are kept.
     """
 
     def __init__(self, place: Place | None = None) -> None:
-        self.file = JsonFile(place, FILE_NAME, "quotas", QuotaFileError)
-        self._limits: dict[_Key, _Limits] = self.file.read(_parsed) or {}
+        self._file = JsonFile(place, FILE_NAME, "quotas", QuotaFileError)
+        self._limits: dict[_Key, _Limits] = self._file.read(_parsed) or {}
 
     def reload(self) -> None:
         """Read the file again if another process has written it.
@@ -89,7 +86,7 @@ class Quotas:
         Raises:
             QuotaFileError: it can't be read.
         """
-        limits = self.file.read_if_changed(_parsed)
+        limits = self._file.read_if_changed(_parsed)
         self._limits = self._limits if limits is None else limits
 
     def answer_describe(
@@ -178,7 +175,7 @@ class Quotas:
 
     def _write(self, limits: dict[_Key, _Limits]) -> None:
         if limits != self._limits:
-            self.file.write(lambda: {"quotas": [{"entity": dict(key), "limits": it} for key, it in limits.items()]})
+            self._file.write(lambda: {"quotas": [{"entity": dict(key), "limits": it} for key, it in limits.items()]})
             self._limits = limits
 
 

@@ -17,16 +17,13 @@ class KeptConfigs:
 
     Raises:
         DataFileError: the file is there but can't be read or does not hold settings of such things.
-
-    Attributes:
-        file: as given.
     """
 
     def __init__(self, file: JsonFile, kind: str) -> None:
-        self.file = file
+        self._file = file
         self._kind = kind
         self._own: dict[str, Configs] = {}
-        self.file.read(lambda content: self._set(content[kind]))
+        self._file.read(lambda content: self._set(content[kind]))
 
     def reload(self) -> None:
         """Read the file again if another process has written it.
@@ -34,7 +31,7 @@ class KeptConfigs:
         Raises:
             DataFileError: it can't be read.
         """
-        self.file.read_if_changed(lambda content: self._set(content[self._kind]))
+        self._file.read_if_changed(lambda content: self._set(content[self._kind]))
 
     def names(self) -> list[str]:
         """Return the things that have some."""
@@ -55,7 +52,7 @@ class KeptConfigs:
         """
         own = {name: configs for name, configs in {**self._own, **changed}.items() if configs}
         if own != self._own:
-            self.file.write(lambda: {self._kind: {name: dict(configs) for name, configs in own.items()}})
+            self._file.write(lambda: {self._kind: {name: dict(configs) for name, configs in own.items()}})
             self._set(own)
 
     def _set(self, own: dict[str, Configs]) -> None:

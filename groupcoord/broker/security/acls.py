@@ -55,19 +55,16 @@ class Acls:
 
     Raises:
         AclFileError: the file is there but can't be read or does not hold ACLs.
-
-    Attributes:
-        file: where they are kept.
     """
 
     def __init__(
         self, place: Place | None = None, super_users: Iterable[str] = (), *, allows_by_default: bool = False
     ) -> None:
-        self.file = JsonFile(place, FILE_NAME, "ACLs", AclFileError)
+        self._file = JsonFile(place, FILE_NAME, "ACLs", AclFileError)
         self._super_users = frozenset(super_users)
         self._allows_by_default = allows_by_default
         self._decide = lru_cache(DECISIONS_MAX)(self._decide_anew)
-        self._set(self.file.read(_parsed) or {})
+        self._set(self._file.read(_parsed) or {})
 
     def reload(self) -> None:
         """Read the file again if another process has written it.
@@ -75,7 +72,7 @@ class Acls:
         Raises:
             AclFileError: it can't be read.
         """
-        acls = self.file.read_if_changed(_parsed)
+        acls = self._file.read_if_changed(_parsed)
         if acls is not None:
             self._set(acls)
 
@@ -109,7 +106,7 @@ class Acls:
         acls = self._acls | dict.fromkeys(new)
         for acl in gone:
             acls.pop(acl, None)
-        self.file.write(lambda: {"acls": [acl._asdict() for acl in acls]})
+        self._file.write(lambda: {"acls": [acl._asdict() for acl in acls]})
         for acl in gone:
             self._remove(acl)
         for acl in new:

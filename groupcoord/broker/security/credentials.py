@@ -70,9 +70,6 @@ class ScramCredentials:
         passwords: of users that are always there, by name. Administrators can't see or change these.
         mechanisms: for which such users get credentials.
 
-    Attributes:
-        file: where they are kept.
-
     Raises:
         CredentialFileError: the file is there but can't be read or does not hold credentials.
     """
@@ -83,8 +80,8 @@ class ScramCredentials:
         passwords: Mapping[str, str] | None = None,
         mechanisms: tuple[str, ...] = (),
     ) -> None:
-        self.file = JsonFile(place, FILE_NAME, "credentials of users", CredentialFileError, is_secret=True)
-        kept = self.file.read(_parsed) or _Kept({}, secrets.token_bytes(SECRET_BYTES))
+        self._file = JsonFile(place, FILE_NAME, "credentials of users", CredentialFileError, is_secret=True)
+        kept = self._file.read(_parsed) or _Kept({}, secrets.token_bytes(SECRET_BYTES))
         self._secret = kept.secret
         self._nobody = Nobody(kept.secret)
         self._fixed: Credentials = {
@@ -101,7 +98,7 @@ class ScramCredentials:
         Raises:
             CredentialFileError: it can't be read.
         """
-        kept = self.file.read_if_changed(_parsed)
+        kept = self._file.read_if_changed(_parsed)
         if kept is not None:
             self._secret, self._nobody = kept.secret, Nobody(kept.secret)
             self._set(kept.credentials)
@@ -161,7 +158,7 @@ class ScramCredentials:
 
     def _keep(self, altered: Credentials) -> bool:
         try:
-            self.file.write(partial(_content, _Kept(altered, self._secret)))
+            self._file.write(partial(_content, _Kept(altered, self._secret)))
         except OSError:
             return False
         self._set(altered)

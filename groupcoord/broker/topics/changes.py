@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 from uuid import UUID
 
-from groupcoord.broker.cluster.leadership import Leadership, preferred_leader
+from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.configs.definitions import Configs, Layer, checked_topic_configs
 from groupcoord.broker.configs.describing import created_configs
 from groupcoord.broker.topics.internal import KEPT_TOPICS
@@ -330,7 +330,7 @@ def _check_new_assignments(
 def _check_assignment(partition_index: int, broker_ids: tuple[int, ...], leadership: Leadership) -> None:
     """Check a manual assignment, of which nothing is kept: so it must begin with who leads the partition anyway."""
     check_replicas(broker_ids, leadership.node_ids)
-    leader_id = preferred_leader(leadership.node_ids, partition_index)
+    leader_id = leadership.replicas(partition_index)[0]
     if broker_ids[0] != leader_id:
         message = (
             f"This server keeps no manual assignments: partition {partition_index} is led by node {leader_id} first, "

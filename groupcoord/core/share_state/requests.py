@@ -74,11 +74,6 @@ def form_of(request: ShareStateRequest) -> StateForm:
     return _FORMS[type(request)]
 
 
-def asked_partitions(request: ShareStateRequest) -> list[TopicIdPartition]:
-    """Return what a request is about."""
-    return [(topic.topic_id, entry.partition) for topic in request.topics for entry in topic.partitions]
-
-
 def part_of(request: ShareStateRequest, wanted: set[TopicIdPartition]) -> ShareStateRequest:
     """Return a request with those of its partitions that are wanted."""
     whole = cast(Any, request)
@@ -109,5 +104,9 @@ def answer_of(request: ShareStateRequest, results: Mapping[TopicIdPartition, Any
 def refuse_states(request: ShareStateRequest, error_code: ErrorCode) -> ShareStateResponse:
     """Return the answer to a request that is refused as a whole: each share-partition has the error."""
     refuse, message = form_of(request).result, state_message(error_code)
-    refusals = {partition: refuse(partition[1], error_code, message) for partition in asked_partitions(request)}
+    refusals = {
+        (topic.topic_id, entry.partition): refuse(entry.partition, error_code, message)
+        for topic in request.topics
+        for entry in topic.partitions
+    }
     return answer_of(request, refusals)
