@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from groupcoord.broker.turns import Turns
-from groupcoord.broker.work import Awaited, Job, Work, elsewhere
+from groupcoord.broker.work import Awaited, Job, Work, run_in_executor
 from groupcoord.core.front.authorization import Principal
 from groupcoord.core.messages import Node
 from groupcoord.wire import (
@@ -505,14 +505,14 @@ class Connection:
         self._wait_for_turn()
 
     def _read_large(self, frame: bytes) -> Work[None]:
-        self._header, request = yield from elsewhere(decode_request, frame, self.client_host)
+        self._header, request = yield from run_in_executor(decode_request, frame, self.client_host)
         self._is_long = True
         broker = self._broker
         if broker.interceptor is None or not broker.interceptor.takes(self, self._header, request):
             broker.handle(self, request)
 
     def _write_long(self, header: RequestHeader, response: WireResponse) -> Work[None]:
-        parts = yield from elsewhere(encode_response_parts, header, response)
+        parts = yield from run_in_executor(encode_response_parts, header, response)
         self._header = None
         self._put_out(parts)
         self._mark_dirty()

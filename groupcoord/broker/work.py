@@ -110,7 +110,7 @@ def do_in_place(job: Job) -> None:
     job.done()
 
 
-def elsewhere(function: Callable[..., T], *arguments: Any) -> Work[T]:
+def run_in_executor(function: Callable[..., T], *arguments: Any) -> Work[T]:
     """Call a pure function, perhaps in another thread."""
     job = Job(function, *arguments)
     try:

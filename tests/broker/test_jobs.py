@@ -8,6 +8,7 @@ import struct
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ import pytest
 from groupcoord import Config, ManualClock, MemoryLogStore
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.topics.registry import TopicRegistry
-from groupcoord.broker.work import Answer, Job, Work, do_whole, each, each_long, elsewhere
+from groupcoord.broker.work import Answer, Job, Work, do_whole, each, each_long, run_in_executor
 from groupcoord.errors import InvariantError
 from groupcoord.host.jobs import SWITCH_INTERVAL_S, JobThread
 from groupcoord.host.server import Server
@@ -110,7 +111,7 @@ def test_work_in_one_go() -> None:
     """Jobs are done in place, results come in order, and errors of jobs reach the work; no answer can be waited for."""
 
     def divide(number: int) -> Work[float]:
-        return (yield from elsewhere(float.__truediv__, 12.0, float(number)))
+        return (yield from run_in_executor(float.__truediv__, 12.0, float(number)))
 
     def add() -> Work[tuple[Any, ...]]:
         divided = yield from each_long((1, 2, 3), divide)
@@ -197,7 +198,8 @@ def test_others_are_answered_while_a_job_is_done() -> None:
     with ServerThread() as server:
         busy, other = (socket.create_connection(("127.0.0.1", server.port), 20) for _ in range(2))
         with busy, other, pytest.MonkeyPatch.context() as patch:
-            patch.setattr("groupcoord.broker.connection.elsewhere", lambda _, *rest: elsewhere(take_long, *rest))
+            slow = partial(run_in_executor, take_long)
+            patch.setattr("groupcoord.broker.connection.run_in_executor", lambda _, *rest: slow(*rest))
             busy.sendall(describe(1))
             assert begun.wait(20)
             for number in range(3):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from groupcoord.broker.records.topic_data import READ_COMMITTED, READ_UNCOMMITTED, TopicData, check_leader_epoch
-from groupcoord.broker.work import Work, each, each_long, elsewhere, portions
+from groupcoord.broker.work import Work, each, each_long, portions, run_in_executor
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.core.records import NO_TIMESTAMP
 from groupcoord.errors import ErrorCode
@@ -137,7 +137,7 @@ def find_time(log: PartitionLog, timestamp_ms: int) -> Work[FoundRecord | None]:
             found = first_since(batch, timestamp_ms, offset)
             yield None
         else:
-            found = yield from elsewhere(first_since, batch, timestamp_ms, offset)
+            found = yield from run_in_executor(first_since, batch, timestamp_ms, offset)
         if found is not None:
             return found
         offset = Batch(batch, 0, 0).next_offset

@@ -13,7 +13,7 @@ from uuid import UUID
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import Topic
 from groupcoord.broker.transactions.state import Writer
-from groupcoord.broker.work import Work, elsewhere, portions
+from groupcoord.broker.work import Work, portions, run_in_executor
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.core.interpreter import maker
@@ -129,7 +129,7 @@ def _takes_long(batch: ProducedBatch, topic: Topic, data: TopicData) -> bool:
 
 def _check(batch: ProducedBatch, settings: TopicLogSettings, now_ms: int) -> Work[_Check]:
     try:
-        yield from elsewhere(check_produced, batch, settings, now_ms)
+        yield from run_in_executor(check_produced, batch, settings, now_ms)
     except RefusedBatchError as error:
         return _Check(error)
     return _Check(None)

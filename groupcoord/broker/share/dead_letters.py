@@ -17,7 +17,7 @@ from groupcoord.broker.rate_limited_logger import RateLimitedLogger
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.share.pauses import TRIES_MAX, Pauses
 from groupcoord.broker.topics.registry import Topic, TopicError
-from groupcoord.broker.work import Awaited, Job, Work, do_in_background, do_in_place, elsewhere
+from groupcoord.broker.work import Awaited, Job, Work, do_in_background, do_in_place, run_in_executor
 from groupcoord.config.group_settings import ShareGroupSettings
 from groupcoord.core.share_partition.in_flight import Run
 from groupcoord.errors import ErrorCode, GroupcoordError
@@ -98,7 +98,7 @@ class DeadLetters:
             left, given_up = _given_up(runs), list[GivenUp]()
             while given_up := [*given_up, *islice(left, LETTERS_AT_ONCE - len(given_up))]:
                 data = b"" if log is None else _read(log, given_up)
-                portions, count = yield from elsewhere(write_letters, origin, given_up, data, bytes_max)
+                portions, count = yield from run_in_executor(write_letters, origin, given_up, data, bytes_max)
                 for portion in portions:
                     yield from self._append(target.topic_id, index, portion)
                 del given_up[:count]
