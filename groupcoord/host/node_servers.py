@@ -378,12 +378,14 @@ class NodeServers:
             LoadError: what it is to load can't be read.
         """
         leadership = self._leadership
-        leader_id = leadership.leader(topic, index).node_id
+        leader_id, replicas = leadership.leader(topic, index).node_id, leadership.replicas(topic, index)
         if to is None:
-            to = leadership.next_leader(leader_id, self.running)
+            to = leadership.next_leader(leader_id, leadership.in_sync(replicas))
             if to == NOBODY:
                 raise NoSuchNodeError(f"no other node runs that could lead {topic.name}-{index}")
         self.check_node(to)
+        if to not in replicas:
+            raise NoSuchNodeError(f"node {to} is no replica of {topic.name}-{index}; there are {replicas}")
         if to not in self.running:
             raise NoSuchNodeError(f"node {to} does not run")
         if to == leader_id:

@@ -10,7 +10,18 @@ import pytest
 
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.work import do_whole
-from groupcoord.core.messages import CoordinatorType, FindCoordinator, GroupToFetch, Heartbeat, OffsetFetch
+from groupcoord.config import Config
+from groupcoord.core.java.hashing import partition_for
+from groupcoord.core.messages import (
+    CoordinatorType,
+    FindCoordinator,
+    GroupToFetch,
+    Heartbeat,
+    OffsetCommit,
+    OffsetFetch,
+    OffsetToCommit,
+    TopicToCommit,
+)
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.host.node_servers import NoSuchNodeError
@@ -37,11 +48,14 @@ from groupcoord.wire.broker_messages import (
     ProduceTopic,
 )
 from groupcoord.wire.cluster_messages import (
+    AlterPartitionReassignments,
     DescribeCluster,
     ElectionType,
     ElectLeaders,
     PartitionsOfTopic,
+    PartitionToReassign,
     TopicPartitions,
+    TopicToReassign,
 )
 from groupcoord.wire.transaction_messages import (
     AddOffsetsToTxn,
@@ -324,21 +338,109 @@ def test_appends_that_are_held_do_not_survive_a_move(server: ServerThread) -> No
     assert server.committed("g") == {}
 
 
-def test_a_manual_assignment_that_is_not_kept_is_refused(server: ServerThread) -> None:
-    """It begins with who leads the partition anyway, or is refused in words; of new partitions, too."""
+def create(server: ServerThread, name: str, *assignments: tuple[int, ...]) -> Any:
+    """Create a topic with manual assignments, and return what is answered."""
+    topic = CreatableTopic(
+        name, -1, -1, assignments=tuple(map(CreatableReplicaAssignment._make, enumerate(assignments)))
+    )
+    (created,) = ask(server, 1, CreateTopics((topic,))).topics
+    return created
 
-    def create(name: str, *assignments: tuple[int, ...]) -> Any:
-        topic = CreatableTopic(
-            name, -1, -1, assignments=tuple(map(CreatableReplicaAssignment._make, enumerate(assignments)))
-        )
-        (created,) = ask(server, 1, CreateTopics((topic,))).topics
-        return created
 
-    refused = create("billed", (1, 2), (3, 2))
+def reassign(server: ServerThread, name: str, *replicas: int, **changes: Any) -> Any:
+    """Assign a topic's partition 0 to other replicas, and return what is answered."""
+    topic = TopicToReassign(name, (PartitionToReassign(0, replicas),))
+    return ask(server, 1, AlterPartitionReassignments((topic,), **changes)).responses[0].partitions[0]
+
+
+def described(server: ServerThread, name: str, node: int = 1) -> list[tuple[int, int, tuple[int, ...]]]:
+    """Return leader, epoch and replicas of a topic's partitions."""
+    topics = ask(server, node, Metadata(None)).topics
+    partitions = next(topic for topic in topics if topic.name == name).partitions
+    return [(partition.leader_id, partition.leader_epoch, partition.replica_nodes) for partition in partitions]
+
+
+def test_manual_assignments_are_kept(tmp_path: Path) -> None:
+    """Of new topics and of new partitions, over a restart; new partitions get as many replicas as the first has."""
+    with ServerThread(nodes=3, data_dir=tmp_path) as server:
+        created = create(server, "billed", (3, 1), (2, 3))
+        assert (created.error_code, created.replication_factor) == (ErrorCode.NONE, 2)
+        for count, assignments in ((3, ((3, 2),)), (4, None)):
+            more = CreatePartitionsTopic("billed", count, assignments)
+            assert ask(server, 1, CreatePartitions((more,))).results[0].error_code is ErrorCode.NONE
+    with ServerThread(nodes=3, data_dir=tmp_path) as server:
+        assert described(server, "billed") == [(3, 0, (3, 1)), (2, 0, (2, 3)), (3, 0, (3, 2)), (1, 0, (1, 2))]
+    with ServerThread(nodes=2, data_dir=tmp_path) as server:  # what nodes that are gone had, others can lead
+        assert described(server, "billed") == [(1, 0, (1,)), (2, 0, (2,)), (2, 0, (2,)), (1, 0, (1, 2))]
+
+
+@pytest.mark.parametrize(
+    ("assignments", "reason"),
+    [
+        (((1, 2), (3,)), "a partition with 1 replica(s), but this is not consistent with previous partitions"),
+        (((1, 9),), "includes broker 9, but no such broker is registered."),
+        (((2, 3), (2,)), "a partition with 1 replica(s)"),
+        (((3,),), "All brokers specified in the manual partition assignment for partition 0 are fenced"),
+    ],
+)
+def test_assignments_that_can_not_be(server: ServerThread, assignments: Any, reason: str) -> None:
+    """As recorded: replicas of an unknown node, of different numbers, or on nodes that don't run."""
+    server.crash(node=3)
+    refused = create(server, "billed", *assignments)
     assert refused.error_code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    assert "partition 1 is led by node 2 first, not by node 3" in refused.error_message
-    assert create("billed", (1, 2), (2, 3)).error_code is ErrorCode.NONE
-    for first, expected in ((1, ErrorCode.INVALID_REPLICA_ASSIGNMENT), (3, ErrorCode.NONE)):
-        more = CreatePartitionsTopic("billed", 3, ((first,),))
-        assert ask(server, 1, CreatePartitions((more,))).results[0].error_code is expected
-    assert [server.leader("billed", index) for index in range(3)] == [1, 2, 3]
+    assert reason in refused.error_message
+
+
+def test_partitions_are_reassigned(server: ServerThread) -> None:
+    """The leader stays if it can; the epoch rises when a replica goes, as recorded. No record is lost."""
+    create(server, "billed", (1, 2))
+    server.produce("billed", ["a"])
+    epoch = 0
+    for replicas, leader, rises in (((2, 1), 1, False), ((1,), 1, True), ((1, 3), 1, False), ((2,), 2, True)):
+        assert reassign(server, "billed", *replicas).error_code is ErrorCode.NONE
+        epoch += rises
+        assert described(server, "billed") == [(leader, epoch, replicas)]
+    assert [record.value for record in server.records("billed")] == [b"a"]
+    assert reassign(server, "billed", 4).error_code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    changed = reassign(server, "billed", 1, 2, allow_replication_factor_change=False)
+    assert (changed.error_code, changed.error_message) == (
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        "The replication factor is changed from 1 to 2",
+    )
+    server.crash(node=3)
+    assert reassign(server, "billed", 3).error_code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+def test_the_coordinator_of_a_group_is_reassigned(server: ServerThread) -> None:
+    """A group goes on where its partition of ``__consumer_offsets`` is."""
+    commit = OffsetCommit("g", (TopicToCommit("orders", (OffsetToCommit(0, 7),)),))
+    assert ask(server, server.coordinator("g"), commit).topics[0].partitions[0].error_code is ErrorCode.NONE
+    for node in (1, 2, 3):
+        index = partition_for("g", Config().offsets_topic_num_partitions)
+        topic = TopicToReassign("__consumer_offsets", (PartitionToReassign(index, (node,)),))
+        answer = ask(server, 1, AlterPartitionReassignments((topic,)))
+        assert answer.responses[0].partitions[0].error_code is ErrorCode.NONE
+        assert server.coordinator("g") == node
+        assert server.committed("g") == {("orders", 0): 7}
+
+
+def test_a_partition_without_a_replica_that_runs(server: ServerThread) -> None:
+    """It has no leader, and everybody is told so, until one runs again."""
+    create(server, "billed", (2,))
+    server.produce("billed", ["a"])
+    with pytest.raises(NoSuchNodeError, match="node 1 is no replica of billed-0"):
+        server.move_leader("billed", to=1)
+    server.crash(node=2)
+    assert described(server, "billed") == [(-1, 1, (2,))]
+    wanted = Produce((ProduceTopic("billed", ZERO_UUID, (ProducePartition(0, batch(b"x")),)),))
+    partition = ask(server, 1, wanted).topics[0].partitions[0]
+    assert (partition.error_code, partition.current_leader) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, (-1, 1))
+    for election, error_code in (
+        (ElectionType.PREFERRED, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE),
+        (ElectionType.UNCLEAN, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE),
+    ):
+        request = ElectLeaders((PartitionsOfTopic("billed", (0,)),), election)
+        assert ask(server, 1, request).replica_election_results[0].partition_result[0].error_code is error_code
+    server.restart(node=2)
+    assert described(server, "billed") == [(2, 2, (2,))]
+    assert [record.value for record in server.records("billed")] == [b"a"]

@@ -1,14 +1,16 @@
-"""What administrators ask of the cluster: its nodes, its quorum, who belongs to it, where partitions are and shall be.
+"""Administration of the cluster: its nodes, quorum and membership, elections of leaders, reassignments of partitions.
 
-Every partition is on every node that can have it, so none can be moved; and the metadata have one voter.
+Nodes that share logs need no time to move a partition: a reassignment is complete when it is answered. The quorum of
+the metadata has one voter.
 Sources: ``KafkaApis``, ``ControllerApis`` and ``ReplicationControlManager`` of Apache Kafka 4.4, as recorded.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Mapping
 
-from groupcoord.broker.cluster.leadership import Leadership
+from groupcoord.broker.cluster.leadership import NOBODY, Leadership
 from groupcoord.broker.cluster.nodes import Nodes
 from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry, check_replicas
 from groupcoord.broker.work import Work, each, each_long
@@ -52,10 +54,14 @@ from groupcoord.wire.cluster_messages import (
     UnregisterController,
 )
 
+logger = logging.getLogger("groupcoord.host")
+
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_EPOCH = 1
 CONTROLLER_LISTENER = "CONTROLLER"
 CLUSTER_DENIED = "Cluster authorization failed."
+NOT_WRITTEN = "The topics could not be written."
+NONE_RUNS = "None of these brokers runs: a reassignment is complete at once here."
 
 
 def answer_describe_cluster(
@@ -157,60 +163,118 @@ def _elect(topic: Topic | None, name: str, index: int, nodes: Nodes, elects: boo
         return ElectedPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
     if not topic.has_partition(index):
         return ElectedPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
-    preferred = nodes.leadership.replicas(index)[0]
-    if not (elects and nodes.leadership.elects) or nodes.leadership.leads(preferred, topic, index):
+    leadership = nodes.leadership
+    preferred, leader_id = leadership.replicas(topic, index)[0], leadership.leader(topic, index).node_id
+    is_needed = leader_id != preferred if elects else leader_id == NOBODY
+    if not (leadership.elects and is_needed):
         return ElectedPartition(index, ErrorCode.ELECTION_NOT_NEEDED)
-    if nodes.leadership.node(preferred) is None:
+    if not elects:
+        return ElectedPartition(index, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
+    if leadership.node(preferred) is None:
         return ElectedPartition(index, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
     nodes.elect(topic, index, preferred)
     return ElectedPartition(index, ErrorCode.NONE)
 
 
 def answer_alter_partition_reassignments(
-    request: AlterPartitionReassignments,
-    topics: TopicRegistry,
-    leadership: Leadership,
-    permissions: Permissions = UNRESTRICTED,
+    request: AlterPartitionReassignments, nodes: Nodes, topics: TopicRegistry, permissions: Permissions = UNRESTRICTED
 ) -> Work[AlterPartitionReassignmentsResponse]:
-    """Let partitions be where they are, where else they could not be; no reassignment goes on that could be ended."""
-    is_allowed = permissions.on_cluster(Operation.ALTER)
-    denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-
-    def answer(name: str, partition: PartitionToReassign) -> ReassignedPartition:
-        if not is_allowed:
-            return ReassignedPartition(partition.partition_index, denied, CLUSTER_DENIED)
-        return _reassign(name, partition, topics, leadership)
+    """Assign partitions to other replicas, which takes no time; so no reassignment goes on that could be ended."""
+    if not permissions.on_cluster(Operation.ALTER):
+        denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        refused = yield from _refused_reassignments(request, denied, CLUSTER_DENIED)
+        return AlterPartitionReassignmentsResponse(refused, denied, CLUSTER_DENIED)
+    assigned: dict[str, dict[int, tuple[int, ...]]] = {}
 
     def answer_topic(topic: TopicToReassign) -> Work[ReassignedTopic]:
-        partitions = yield from each(topic.partitions, lambda partition: answer(topic.name, partition))
-        return ReassignedTopic(topic.name, partitions)
+        known = topics.get(topic.name)
+        changes = assigned.setdefault(topic.name, {})
+
+        def answer(partition: PartitionToReassign) -> ReassignedPartition:
+            index, replicas = partition
+            try:
+                _check_reassignment(topic.name, known, partition, request, nodes.leadership)
+            except TopicError as error:
+                return ReassignedPartition(index, error.error_code, error.message)
+            changes[index] = replicas or ()
+            return ReassignedPartition(index, ErrorCode.NONE)
+
+        return ReassignedTopic(topic.name, (yield from each(topic.partitions, answer)))
 
     reassigned = yield from each_long(request.topics, answer_topic)
-    if not is_allowed:
-        return AlterPartitionReassignmentsResponse(reassigned, denied, CLUSTER_DENIED)
+    if nodes.leadership.keeps_assignments:
+        try:
+            yield from _reassign(assigned, nodes, topics)
+        except OSError as error:
+            logger.error("the topics could not be written: %s", error)
+            failed = yield from _refused_reassignments(request, ErrorCode.KAFKA_STORAGE_ERROR, NOT_WRITTEN)
+            return AlterPartitionReassignmentsResponse(failed)
     return AlterPartitionReassignmentsResponse(
         reassigned, allow_replication_factor_change=request.allow_replication_factor_change
     )
 
 
-def _reassign(
-    name: str, partition: PartitionToReassign, topics: TopicRegistry, leadership: Leadership
-) -> ReassignedPartition:
+def _refused_reassignments(
+    request: AlterPartitionReassignments, error_code: ErrorCode, message: str
+) -> Work[tuple[ReassignedTopic, ...]]:
+    def refuse(topic: TopicToReassign) -> Work[ReassignedTopic]:
+        partitions = yield from each(topic.partitions, lambda entry: ReassignedPartition(entry[0], error_code, message))
+        return ReassignedTopic(topic.name, partitions)
+
+    return (yield from each_long(request.topics, refuse))
+
+
+def _check_reassignment(
+    name: str,
+    topic: Topic | None,
+    partition: PartitionToReassign,
+    request: AlterPartitionReassignments,
+    leadership: Leadership,
+) -> None:
+    """Check that a partition can be assigned to other replicas.
+
+    Raises:
+        TopicError: it can't.
+    """
     index, replicas = partition
-    topic = topics.get(name)
     if topic is None:
-        message = f"Unable to find a topic named {name}."
-        return ReassignedPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+        raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
     if not topic.has_partition(index):
-        message = f"Unable to find partition {name}:{index}."
-        return ReassignedPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+        raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}.")
     if replicas is None:
-        return ReassignedPartition(index, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
-    try:
-        check_replicas(replicas, leadership.node_ids)
-    except TopicError as error:
-        return ReassignedPartition(index, error.error_code, error.message)
-    return ReassignedPartition(index, ErrorCode.NONE)
+        raise TopicError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None)
+    check_replicas(replicas, leadership.node_ids)
+    current = leadership.replicas(topic, index)
+    if len(replicas) != len(current) and not request.allow_replication_factor_change:
+        message = f"The replication factor is changed from {len(current)} to {len(replicas)}"
+        raise TopicError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+    if not leadership.in_sync(replicas):
+        raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, NONE_RUNS)
+
+
+def _reassign(assigned: dict[str, dict[int, tuple[int, ...]]], nodes: Nodes, topics: TopicRegistry) -> Work[None]:
+    """Write assignments that were checked, and elect leaders.
+
+    Raises:
+        OSError: the topics can't be written; nothing has changed then.
+    """
+    former: list[tuple[str, int, tuple[int, ...]]] = []
+    with topics.edit() as edit:
+        for name, replicas in assigned.items():
+            topic = topics.get(name)
+            if topic is None or not replicas:
+                continue  # it has been deleted meanwhile, or nothing of it changes
+            for index in replicas:
+                nodes.leadership.leader(topic, index)  # elected before its replicas change
+                former.append((name, index, nodes.leadership.replicas(topic, index)))
+            edit.reassign(name, replicas)
+
+    def elect(name: str, index: int, replicas: tuple[int, ...]) -> None:
+        topic = topics.get(name)
+        if topic is not None:
+            nodes.reassigned(topic, index, replicas)
+
+    yield from each(former, lambda entry: elect(*entry))
 
 
 def answer_list_partition_reassignments(

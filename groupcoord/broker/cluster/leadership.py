@@ -1,10 +1,10 @@
 """Which nodes there are, which of them run, and who leads each partition.
 
-The nodes of one process share one log of each partition, so each of them can lead it: every node is named as a replica
-of every partition, and those that run are in sync. Nodes that are processes of their own share the log of
-``__consumer_offsets``, and the owner of a part of it leads that. Leaders are chosen as in Kafka: the first replica that
-runs, which stays leader until it fails or somebody else is elected; with each election the leader's epoch rises.
-Sources: ``ReplicationControlManager``, ``PartitionChangeBuilder`` of Apache Kafka 4.4.
+The nodes of one process share one log of each partition, so each of them can lead it: every node is a replica of every
+partition that has no manual assignment, and those that run are in sync. Nodes that are processes of their own share the
+log of ``__consumer_offsets``, and the owner of a part of it leads that. Leaders are chosen as in Kafka: the first
+replica that runs, which stays leader until it fails or somebody else is elected; with each election the leader's epoch
+rises. Sources: ``ReplicationControlManager``, ``PartitionChangeBuilder`` of Apache Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -69,6 +69,11 @@ class Leadership:
         return tuple(self._nodes)
 
     @property
+    def keeps_assignments(self) -> bool:
+        """True if manual assignments of replicas decide who leads: several nodes that elect leaders."""
+        return self.elects and self._sole is None
+
+    @property
     def is_sole(self) -> bool:
         """True of a server of one node, which leads everything."""
         return self._sole is not None
@@ -116,7 +121,7 @@ class Leadership:
         leader = self._leaders.get(key)
         if leader is None:
             epoch = self._first_epoch(topic, index) or LEADER_EPOCH
-            leader = self._leaders[key] = Leader(self._first_running(index), epoch)
+            leader = self._leaders[key] = Leader(self._first_running(topic, index), epoch)
         return leader
 
     def next_leader(self, leader_id: int, running: Iterable[int]) -> int:
@@ -144,11 +149,15 @@ class Leadership:
         """Tell whether a node leads a partition."""
         return self.leader(topic, index).node_id == node_id
 
-    def replicas(self, index: int) -> tuple[int, ...]:
-        """Return the nodes that can lead the partition of this number of any topic, the preferred one first."""
+    def replicas(self, topic: Topic, index: int) -> tuple[int, ...]:
+        """Return the nodes that can lead a partition, the preferred one first.
+
+        An assignment by hand counts as far as its nodes still exist: the server may have been started with fewer.
+        """
         if self._sole is not None:
             return self._rotations[0]
-        return self._rotations[index % len(self._rotations)]
+        assigned = tuple(node_id for node_id in topic.replicas.get(index, ()) if node_id in self._nodes)
+        return assigned or self._rotations[index % len(self._rotations)]
 
     def in_sync(self, replicas: tuple[int, ...]) -> tuple[int, ...]:
         """Return those of some nodes that run."""
@@ -156,8 +165,8 @@ class Leadership:
             return replicas
         return tuple(node_id for node_id in replicas if node_id in self._running)
 
-    def _first_running(self, index: int) -> int:
-        return next(iter(self.in_sync(self.replicas(index))), NOBODY)
+    def _first_running(self, topic: Topic, index: int) -> int:
+        return next(iter(self.in_sync(self.replicas(topic, index))), NOBODY)
 
     def elect(self, topic: Topic, index: int, node_id: int) -> Leader:
         """Let a node lead a partition from now on, with the next epoch."""
@@ -188,12 +197,17 @@ class Leadership:
         self._running.add(node_id)
 
     def to_elect(self, topics: TopicRegistry) -> list[tuple[Topic, int, int]]:
-        """Return the partitions whose leader does not run while somebody else could lead: topic, index, and who."""
+        """Return the partitions that need another leader: topic, index, and the first replica that runs.
+
+        NOBODY stands for a partition that had a leader and has no replica left that runs. While no node runs, leaders
+        stay as they are.
+        """
         found = []
         for topic in topics:
             for index in range(topic.partition_count):
-                if self.leader(topic, index).node_id not in self._running:
-                    node_id = self._first_running(index)
-                    if node_id != NOBODY:
+                leader_id = self.leader(topic, index).node_id
+                if leader_id not in self._running:
+                    node_id = self._first_running(topic, index)
+                    if node_id != leader_id and self._running:
                         found.append((topic, index, node_id))
         return found

@@ -203,7 +203,7 @@ class _View(NamedTuple):
     def partition(self, topic: Topic, index: int) -> MetadataPartition:
         leadership = self.leadership
         leader_id, leader_epoch = leadership.leader(topic, index)
-        replicas = leadership.replicas(index)
+        replicas = leadership.replicas(topic, index)
         in_sync = leadership.in_sync(replicas)
         if len(in_sync) == len(replicas) and leader_id != NOBODY:
             return MetadataPartition(ErrorCode.NONE, index, leader_id, leader_epoch, replicas, replicas)

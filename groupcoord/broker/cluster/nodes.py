@@ -139,6 +139,11 @@ class Nodes:
     def elect(self, topic: Topic, index: int, node_id: int) -> None:
         """Let a node lead a partition from now on, and coordinate what lies in it: given up there, loaded here.
 
+        Args:
+            topic: the topic.
+            index: the partition.
+            node_id: the node; NOBODY if no replica runs.
+
         Raises:
             LoadError: what the new coordinator is to load can't be read; it will try again.
         """
@@ -149,7 +154,7 @@ class Nodes:
             former.unload(index)
             deliver_replies(former)
         leader = self.leadership.elect(topic, index, node_id)
-        if not is_offsets and self._data is not None:
+        if not is_offsets and self._data is not None and node_id != NOBODY:
             with suppress(FailedLogError):  # whoever reads or writes it is told
                 log = self._data.log(topic, index)
                 if log is not None:
@@ -158,6 +163,24 @@ class Nodes:
         if coordinator is not None:
             coordinator.load(index, leader.epoch)
             deliver_replies(coordinator)
+
+    def reassigned(self, topic: Topic, index: int, former: Collection[int]) -> None:
+        """Elect a leader of a partition that has been assigned to other replicas.
+
+        As in Kafka, the leader stays if it is among them; its epoch rises if some of the former replicas are gone.
+
+        Args:
+            topic: the topic, with its present assignments.
+            index: the partition.
+            former: its replicas before.
+        """
+        replicas, leader_id = self.leadership.replicas(topic, index), self.leadership.leader(topic, index).node_id
+        if leader_id not in replicas:
+            leader_id = self.leadership.in_sync(replicas)[0]
+        elif set(former).issubset(replicas):
+            return
+        with suppress(LoadError):  # the new leader will try again
+            self.elect(topic, index, leader_id)
 
     def stopped(self, node_id: int) -> None:
         """A node runs no more: others lead what it led."""

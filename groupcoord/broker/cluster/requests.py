@@ -110,7 +110,7 @@ class ClusterRequests:
     ) -> Work[WireResponse | None]:
         """Say where partitions shall be."""
         return answer_alter_partition_reassignments(
-            request, self._data.topics, self._nodes.leadership, self._permissions_of(connection)
+            request, self._nodes, self._data.topics, self._permissions_of(connection)
         )
 
     @answers(ListPartitionReassignments)

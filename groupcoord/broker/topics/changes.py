@@ -1,8 +1,7 @@
 """CreateTopics, CreatePartitions and DeleteTopics: the answers and messages of Apache Kafka 4.4 (KRaft).
 
-Replicas are on every node, whatever number of them is asked for, if there are so many nodes.
-
-Settings of a topic are kept and told.
+Manual assignments are kept where nodes elect leaders over shared logs. Other partitions have a replica on every node,
+whatever replication factor is asked for, up to the number of nodes.
 """
 
 from __future__ import annotations
@@ -19,8 +18,10 @@ from groupcoord.broker.configs.describing import created_configs
 from groupcoord.broker.topics.internal import KEPT_TOPICS
 from groupcoord.broker.topics.registry import (
     MAX_PARTITIONS_PER_REQUEST,
+    NO_REPLICAS,
     TOO_MANY_ADDITIONAL_PARTITIONS,
     TOO_MANY_PARTITIONS,
+    Replicas,
     Topic,
     TopicEdit,
     TopicError,
@@ -78,15 +79,13 @@ def answer_create_topics(
             raise TopicError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS)
         edit.check_new(topic.name)
         configs = _configs_of(topic)
-        _check_layout(topic, leadership)
-        made = edit.create(topic.name, counts[topic.name], configs=configs)
+        made = edit.create(topic.name, counts[topic.name], configs=configs, replicas=_checked_layout(topic, leadership))
         config_error = permissions.topic_error(topic.name, Operation.DESCRIBE_CONFIGS)
         if config_error is not ErrorCode.NONE:
             return CreatedTopic(topic.name, ErrorCode.NONE, None, made.topic_id, topic_config_error_code=config_error)
         told = created_configs(made, config, layers)
-        return CreatedTopic(
-            topic.name, ErrorCode.NONE, None, made.topic_id, made.partition_count, len(leadership.node_ids), told
-        )
+        factor = len(leadership.replicas(made, 0))
+        return CreatedTopic(topic.name, ErrorCode.NONE, None, made.topic_id, made.partition_count, factor, told)
 
     def refused(topic: CreatableTopic, error: TopicError) -> CreatedTopic:
         return CreatedTopic(topic.name, error.error_code, error.message)
@@ -135,10 +134,12 @@ def answer_create_partitions(
             raise TopicError(ErrorCode.POLICY_VIOLATION, TOO_MANY_ADDITIONAL_PARTITIONS)
         if topic.name in KEPT_TOPICS:
             raise TopicError(ErrorCode.INVALID_REQUEST, f"Topic '{topic.name}' keeps its number of partitions.")
-        edit.check_extension(topic.name, topic.count)
+        known = edit.check_extension(topic.name, topic.count)
         if topic.assignments is not None:
-            _check_new_assignments(topic.assignments, before or 0, topic.count - (before or 0), leadership)
-        edit.extend(topic.name, topic.count)
+            replicas = _checked_additions(topic.assignments, known, topic.count - known.partition_count, leadership)
+        else:
+            replicas = _automatic_additions(known, topic.count, leadership)
+        edit.extend(topic.name, topic.count, replicas)
         return CreatedPartitions(topic.name, ErrorCode.NONE)
 
     def refused(topic: CreatePartitionsTopic, error: TopicError) -> CreatedPartitions:
@@ -275,10 +276,14 @@ def _configs_of(topic: CreatableTopic) -> Configs:
         raise TopicError(ErrorCode.INVALID_CONFIG, str(error)) from None
 
 
-def _check_layout(topic: CreatableTopic, leadership: Leadership) -> None:
+def _checked_layout(topic: CreatableTopic, leadership: Leadership) -> Replicas:
+    """Return the manual assignments of a new topic's partitions.
+
+    Raises:
+        TopicError: these, the number of partitions or the replication factor can't be used.
+    """
     if topic.assignments:
-        _check_manual_layout(topic, leadership)
-        return
+        return _checked_manual_layout(topic, leadership)
     factor = topic.replication_factor
     if factor < DEFAULT or factor == 0:
         message = "Replication factor must be larger than 0, or -1 to use the default value."
@@ -294,46 +299,76 @@ def _check_layout(topic: CreatableTopic, leadership: Leadership) -> None:
             "have all their log directories cordoned."
         )
         raise TopicError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+    return NO_REPLICAS
 
 
-def _check_manual_layout(topic: CreatableTopic, leadership: Leadership) -> None:
+def _checked_manual_layout(topic: CreatableTopic, leadership: Leadership) -> Replicas:
     prefix = "A manual partition assignment was specified, but"
     if topic.replication_factor != DEFAULT:
         raise TopicError(ErrorCode.INVALID_REQUEST, f"{prefix} replication factor was not set to -1.")
     if topic.num_partitions != DEFAULT:
         raise TopicError(ErrorCode.INVALID_REQUEST, f"{prefix} numPartitions was not set to -1.")
-    seen: set[int] = set()
+    assigned: dict[int, tuple[int, ...]] = {}
     for partition_index, broker_ids in topic.assignments:
-        if partition_index in seen:
+        if partition_index in assigned:
             message = f"Found multiple manual partition assignments for partition {partition_index}"
             raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
-        seen.add(partition_index)
-        _check_assignment(partition_index, broker_ids, leadership)
-    if seen != set(range(len(seen))):
+        factor = len(next(iter(assigned.values()), broker_ids))
+        _check_assignment(partition_index, broker_ids, factor, leadership)
+        assigned[partition_index] = broker_ids
+    if assigned.keys() != set(range(len(assigned))):
         message = "partitions should be a consecutive 0-based integer sequence"
         raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+    return assigned if leadership.keeps_assignments else NO_REPLICAS
 
 
-def _check_new_assignments(
-    assignments: tuple[tuple[int, ...], ...], first: int, added: int, leadership: Leadership
-) -> None:
+def _checked_additions(
+    assignments: tuple[tuple[int, ...], ...], topic: Topic, added: int, leadership: Leadership
+) -> Replicas:
+    """Return the manual assignments of partitions that are added to a topic.
+
+    Raises:
+        TopicError: INVALID_REPLICA_ASSIGNMENT.
+    """
     if len(assignments) != added:
         message = (
             f"Attempted to add {added} additional partition(s), "
             f"but only {len(assignments)} assignment(s) were specified."
         )
         raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
-    for partition_index, broker_ids in enumerate(assignments, first):
-        _check_assignment(partition_index, broker_ids, leadership)
+    factor = len(topic.replicas.get(0, assignments[0]))
+    assigned = dict(enumerate(assignments, topic.partition_count))
+    for partition_index, broker_ids in assigned.items():
+        _check_assignment(partition_index, broker_ids, factor, leadership)
+    return assigned if leadership.keeps_assignments else NO_REPLICAS
 
 
-def _check_assignment(partition_index: int, broker_ids: tuple[int, ...], leadership: Leadership) -> None:
-    """Check a manual assignment, of which nothing is kept: so it must begin with who leads the partition anyway."""
+def _automatic_additions(topic: Topic, count: int, leadership: Leadership) -> Replicas:
+    """Return as many replicas for each partition that is added to a topic as its first one was assigned by hand."""
+    factor = len(topic.replicas.get(0, ()))
+    added = range(topic.partition_count, count) if factor else ()
+    return {index: leadership.replicas(topic, index)[:factor] for index in added}
+
+
+def _check_assignment(partition_index: int, broker_ids: tuple[int, ...], factor: int, leadership: Leadership) -> None:
+    """Check a manual assignment. With ``--cluster`` it isn't kept: it must begin with the node that leads anyway."""
     check_replicas(broker_ids, leadership.node_ids)
-    leader_id = leadership.replicas(partition_index)[0]
-    if broker_ids[0] != leader_id:
+    message = None
+    leader_id = leadership.node_ids[partition_index % len(leadership.node_ids)]
+    if len(broker_ids) != factor:
+        message = (
+            f"The manual partition assignment includes a partition with {len(broker_ids)} replica(s), "
+            f"but this is not consistent with previous partitions, which have {factor} replica(s)."
+        )
+    elif not leadership.keeps_assignments and broker_ids[0] != leader_id:
         message = (
             f"This server keeps no manual assignments: partition {partition_index} is led by node {leader_id} first, "
-            f"not by node {broker_ids[0]}. Move its leader when the topic is there."
+            f"not by node {broker_ids[0]}."
         )
+    elif not leadership.in_sync(broker_ids):
+        message = (
+            f"All brokers specified in the manual partition assignment for partition {partition_index} "
+            "are fenced or in controlled shutdown."
+        )
+    if message is not None:
         raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)

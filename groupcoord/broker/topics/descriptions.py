@@ -103,11 +103,10 @@ def _describe(
 
 def _partition(topic: Topic, index: int, leadership: Leadership) -> TopicPartitionDescription:
     leader_id, leader_epoch = leadership.leader(topic, index)
-    replicas = leadership.replicas(index)
+    replicas = leadership.replicas(topic, index)
     in_sync = leadership.in_sync(replicas)
     offline = tuple(node_id for node_id in replicas if node_id not in in_sync)
-    error_code = ErrorCode.NONE if in_sync else ErrorCode.LEADER_NOT_AVAILABLE
-    return TopicPartitionDescription(index, leader_id, leader_epoch, replicas, in_sync, offline, error_code)
+    return TopicPartitionDescription(index, leader_id, leader_epoch, replicas, in_sync, offline)
 
 
 def answer_describe_log_dirs(

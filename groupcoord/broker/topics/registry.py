@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import base64
 import contextlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
@@ -26,13 +27,20 @@ TOO_MANY_ADDITIONAL_PARTITIONS = "Excessively large number of additional partiti
 FILE_NAME = "topics.json"
 
 
+Replicas = Mapping[int, tuple[int, ...]]
+"""Manual replica assignments: node ids by partition, the preferred leader first."""
+
+NO_REPLICAS: Replicas = MappingProxyType({})
+
+
 class Topic(NamedTuple):
-    """One topic, with the settings that it has of its own."""
+    """One topic, with its own settings and the replicas of partitions that were assigned by hand."""
 
     name: str
     topic_id: UUID
     partition_count: int
     configs: Configs = NO_CONFIGS
+    replicas: Replicas = NO_REPLICAS
 
     @property
     def is_internal(self) -> bool:
@@ -121,9 +129,14 @@ class TopicEdit:
             raise TopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
 
     def create(
-        self, name: str, partition_count: int, topic_id: UUID | None = None, configs: Configs = NO_CONFIGS
+        self,
+        name: str,
+        partition_count: int,
+        topic_id: UUID | None = None,
+        configs: Configs = NO_CONFIGS,
+        replicas: Replicas = NO_REPLICAS,
     ) -> Topic:
-        """Add a topic, with a new id unless one is given. Its settings were checked.
+        """Add a topic, with a new id unless one is given. Its settings and replicas were checked.
 
         Raises:
             TopicError: what :meth:`check_new` finds, INVALID_PARTITIONS, or POLICY_VIOLATION for more than 10,000
@@ -134,7 +147,7 @@ class TopicEdit:
             message = "Number of partitions was set to an invalid non-positive value."
             raise TopicError(ErrorCode.INVALID_PARTITIONS, message)
         self._count_added(partition_count, TOO_MANY_PARTITIONS)
-        topic = Topic(name, topic_id or self._new_id(), partition_count, configs)
+        topic = Topic(name, topic_id or self._new_id(), partition_count, configs, replicas)
         self.topics[name] = topic
         return topic
 
@@ -157,8 +170,8 @@ class TopicEdit:
             raise TopicError(ErrorCode.INVALID_PARTITIONS, message)
         return topic
 
-    def extend(self, name: str, partition_count: int) -> Topic:
-        """Give a topic more partitions, ``partition_count`` in all.
+    def extend(self, name: str, partition_count: int, replicas: Replicas = NO_REPLICAS) -> Topic:
+        """Give a topic more partitions, ``partition_count`` in all. The new replicas were checked.
 
         Raises:
             TopicError: what :meth:`check_extension` finds, or POLICY_VIOLATION.
@@ -166,8 +179,14 @@ class TopicEdit:
         topic = self.check_extension(name, partition_count)
         added = partition_count - topic.partition_count
         self._count_added(added, TOO_MANY_ADDITIONAL_PARTITIONS)
-        self.topics[name] = topic = topic._replace(partition_count=partition_count)
+        topic = topic._replace(partition_count=partition_count, replicas={**topic.replicas, **replicas})
+        self.topics[name] = topic
         return topic
+
+    def reassign(self, name: str, replicas: Replicas) -> None:
+        """Give partitions of a topic other replicas. They and the topic were checked."""
+        topic = self.topics[name]
+        self.topics[name] = topic._replace(replicas={**topic.replicas, **replicas})
 
     def configure(self, name: str, configs: Configs) -> None:
         """Give a topic all the settings of its own that it shall have, which were checked.
@@ -320,7 +339,11 @@ class TopicRegistry:
 
 def _entry(topic: Topic) -> dict[str, object]:
     entry: dict[str, object] = {"id": str(topic.topic_id), "partitions": topic.partition_count}
-    return entry | {"configs": dict(topic.configs)} if topic.configs else entry
+    if topic.configs:
+        entry["configs"] = dict(topic.configs)
+    if topic.replicas:
+        entry["replicas"] = {str(index): list(node_ids) for index, node_ids in topic.replicas.items()}
+    return entry
 
 
 def _parsed(content: dict[str, Any]) -> tuple[UUID, dict[str, Topic]]:
@@ -340,4 +363,7 @@ def _topic(name: str, entry: dict[str, Any]) -> Topic:
     partition_count = entry["partitions"]
     if not isinstance(partition_count, int) or isinstance(partition_count, bool) or partition_count < 1:
         raise ValueError(f"topic {name} has {partition_count!r} partitions")
-    return Topic(name, UUID(str(entry["id"])), partition_count, configs)
+    replicas = {int(index): tuple(map(int, node_ids)) for index, node_ids in entry.get("replicas", {}).items()}
+    if not all(replicas.values()):
+        raise ValueError(f"topic {name} has a partition without replicas")
+    return Topic(name, UUID(str(entry["id"])), partition_count, configs, replicas)
