@@ -19,6 +19,7 @@ from attrs import frozen
 
 from groupcoord.cli.cluster_options import BootstrapServer, CommandConfig, Topic, given_address
 from groupcoord.cli.interrupts import BeforeTheEnd
+from groupcoord.cli.messages import complain, say
 from groupcoord.cli.replica_logs import as_files, is_of_replicas
 from groupcoord.core.records import OFFSETS_TOPIC
 
@@ -243,7 +244,7 @@ def _folder(out: str | None) -> Iterator[str]:
         yield out
         return
     made = Path(mkdtemp(prefix="groupcoord-"))
-    typer.echo(f"the results go to {made}", err=True)
+    say(f"the results go to {made}", is_error=True)
     try:
         yield str(made)
     finally:
@@ -333,7 +334,7 @@ class _Work:
 
 
 def _give_up(message: str, status: int = USAGE_ERROR) -> NoReturn:
-    typer.echo(f"groupcoord analyze: {message}", err=True)
+    complain("analyze", message)
     raise typer.Exit(status)
 
 
@@ -434,7 +435,7 @@ def _shown_metrics(cluster_name: Callable[[], str], address: str | None) -> Iter
             url = stack.enter_context(served(collector, host.strip("[]") or LOOPBACK, int(port)))
         except OSError as error:
             _give_up(f"--metrics {address}: {error.strerror or error}")
-        typer.echo(f"metrics are at {url}", err=True)
+        say(f"metrics are at {url}", is_error=True)
         yield collector
 
 
@@ -532,7 +533,8 @@ def _print_worst(console: Console, report: Report) -> None:
     from rich.text import Text
 
     from groupcoord.analysis.report.standing import BAD
-    from groupcoord.analysis.report.text import clipped, format_number
+    from groupcoord.analysis.report.text import clipped, escape, format_number
+    from groupcoord.cli.console import NAME_LENGTH_MAX
 
     rows = [row for row in report.groups if not row.standing.is_fine]
     if not rows:
@@ -545,7 +547,7 @@ def _print_worst(console: Console, report: Report) -> None:
     for row in rows[:WORST_PRINTED_MAX]:
         stands = row.standing
         numbers = (stands.lag, row.rebalances, row.anomalies)
-        group_id = Text(clipped(row.group_id, 60) if console.is_terminal else row.group_id)
+        group_id = Text(clipped(row.group_id, NAME_LENGTH_MAX) if console.is_terminal else escape(row.group_id))
         word = Text(stands.word, style="bold red" if stands.severity == BAD else "yellow")
         table.add_row(word, group_id, Text(clipped(stands.told)), *(format_number(number) for number in numbers))
     console.print(table)

@@ -52,7 +52,7 @@ def run_polling(polling: Polling, out: str, interval_s: float | None, collector:
 
 def _print(console: Console, polled: Polled, seen: set[str]) -> None:
     """Print what a poll came to, and what it does not tell, unless the one before did not tell it either."""
-    from rich.text import Text
+    from groupcoord.analysis.report.text import escape
 
     found = polled.report.overview
     console.print(
@@ -63,7 +63,7 @@ def _print(console: Console, polled: Polled, seen: set[str]) -> None:
     problems = [f"{one.subject}: {one.text}" for one in polled.snapshot.problems]
     new = [one for one in problems if one not in seen]
     for told in new[:PROBLEMS_SHOWN_MAX]:
-        console.print(Text(f"  not told: {told}", style="red"))
+        console.print(f"  not told: {escape(told)}", style="red")
     if len(new) > PROBLEMS_SHOWN_MAX:
         console.print(f"  not told: {len(new) - PROBLEMS_SHOWN_MAX:,} more, in tables/problems", style="red")
     seen.clear()

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from attrs import asdict
 
+from groupcoord.cli.messages import complain
+
 if TYPE_CHECKING:
     from groupcoord.conformance import Expectations, Outcome, Report, ServerFacts, Target, Transcript
     from groupcoord.conformance.runner import OnFacts
@@ -160,7 +162,7 @@ def _skips_too_many(report: Report, max_skipped: int | None) -> bool:
     skipped = report.count(Verdict.SKIPPED)
     if max_skipped is None or skipped <= max_skipped:
         return False
-    typer.echo(f"groupcoord conformance: {skipped} were skipped, {max_skipped} may be", err=True)
+    complain("conformance", f"{skipped} were skipped, {max_skipped} may be")
     return True
 
 
@@ -191,7 +193,7 @@ def _compare_saved(saved: list[Path], others: set[str], *, as_json: bool) -> Non
 
 
 def _give_up(message: str) -> NoReturn:
-    typer.echo(f"groupcoord conformance: {message}", err=True)
+    complain("conformance", message)
     raise typer.Exit(USAGE_ERROR)
 
 

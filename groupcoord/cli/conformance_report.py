@@ -22,7 +22,7 @@ def print_list(console: Console, transcripts: list[Transcript], *, as_json: bool
             {"area": t.area, "name": t.name, "shows": t.shows, "settings": dict(t.settings), "restarts": t.restarts}
             for t in transcripts
         ]
-        print(json.dumps(fields, indent=2, ensure_ascii=False))
+        print(json.dumps(fields, indent=2))
         return
     for transcript in transcripts:
         console.print(f"{transcript}", style="bold")

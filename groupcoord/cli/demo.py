@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import IO, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 import groupcoord
+from groupcoord.cli.console import open_console
 from groupcoord.cli.interrupts import BeforeTheEnd
 from groupcoord.errors import GroupcoordError
 
@@ -226,7 +226,7 @@ class Story:
 
     def __init__(self, directory: Path, *, is_quick: bool) -> None:
         self._directory = directory
-        self._console = Console(highlight=False)
+        self._console = open_console()
         self._reading_s = READING_S if self._console.is_terminal and not is_quick else 0.0
         self._chapter = self._produced = 0
         self._server: DemoServer | None = None

@@ -17,6 +17,7 @@ from groupcoord.cli.dump_json import JsonLines
 from groupcoord.cli.dump_reading import OUTPUT_BYTES, Reading, open_reading
 from groupcoord.cli.dump_selection import Selection, SelectionError, parse_kinds, parse_time, parse_types
 from groupcoord.cli.dump_table import Row, TableRows, pages
+from groupcoord.cli.messages import complain
 from groupcoord.cli.replica_logs import as_files
 from groupcoord.core.interpreter import collector_paused
 from groupcoord.core.records import OFFSETS_TOPIC
@@ -105,7 +106,7 @@ def dump(
 
 
 def _give_up(message: str) -> NoReturn:
-    typer.echo(f"groupcoord dump: {message}", err=True)
+    complain("dump", message)
     raise typer.Exit(USAGE_ERROR)
 
 

@@ -7,9 +7,8 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-
-import typer
 
 from groupcoord.analysis.live.cluster import LiveCluster
 from groupcoord.analysis.live.connection import connection
@@ -20,6 +19,7 @@ from groupcoord.analysis.live.retries import Patience
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.cli.dump_files import PathError, Segment, find_segments, read_segment, unread_files
 from groupcoord.cli.dump_selection import Selection
+from groupcoord.cli.messages import complain
 from groupcoord.records.salvage import Damage, SoundBatch
 
 OUTPUT_BYTES = 262_144
@@ -206,7 +206,7 @@ def _progress(size_bytes: int) -> Iterator[tuple[Callable[[int], None], Callable
     The bar is for long work, on a terminal that the records don't go to.
     """
     if size_bytes < PROGRESS_BYTES_MIN or not sys.stderr.isatty() or sys.stdout.isatty():
-        yield (lambda size: None), (lambda message: typer.echo(f"groupcoord dump: {message}", err=True))
+        yield (lambda size: None), partial(complain, "dump")
         return
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
 

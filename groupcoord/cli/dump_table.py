@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from groupcoord.analysis.report.text import escape
 from groupcoord.cli.dump_selection import CONTROL, Selection
+from groupcoord.cli.messages import escape_lines
 from groupcoord.records.describe import control_name, describe_control, describe_record, record_name
 from groupcoord.records.salvage import SoundBatch
 from groupcoord.records.schemas import RecordType
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 PAGE_ROWS = 200
 OFFSET_TYPES = (RecordType.LEGACY_OFFSET_COMMIT, RecordType.OFFSET_COMMIT)
-# Clients choose names and metadata: nothing in them shall reach the terminal as a command.
-_UNPRINTABLE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -252,10 +251,6 @@ def pages(rows: Iterable[Row], width: int | None) -> Iterator[Table]:
         yield _page(page, width, is_first)
 
 
-def _escape(match: re.Match[str]) -> str:
-    return ascii(match[0])[1:-1]
-
-
 def _page(rows: list[Row], width: int | None, is_first: bool) -> Table:
     from rich import box
     from rich.table import Table
@@ -274,5 +269,6 @@ def _page(rows: list[Row], width: int | None, is_first: bool) -> Table:
         table.add_column("Group", ratio=1, overflow="fold")
         table.add_column("Content", ratio=3, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(_UNPRINTABLE.sub(_escape, cell)) for cell in row))
+        *fields, content = row
+        table.add_row(*(Text(escape(field)) for field in fields), Text(escape_lines(content)))
     return table

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from attrs import asdict
 
+from groupcoord.cli.messages import complain
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -145,7 +147,7 @@ def _plan(settings: list[str], **options: Any) -> Plan:
 
 
 def _give_up(message: str) -> NoReturn:
-    typer.echo(f"groupcoord exam: {message}", err=True)
+    complain("exam", message)
     raise typer.Exit(USAGE_ERROR)
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from attrs import asdict
 
+from groupcoord.cli.messages import complain, say
+
 if TYPE_CHECKING:
     from groupcoord.testing.exploring.exploration import Exploration, Level, Violation
     from groupcoord.testing.exploring.scope import Scope
@@ -72,7 +74,7 @@ def explore(
 
     if scopes:
         for name, scope in NAMED.items():
-            typer.echo(f"{name:<16} {_in_words(scope)}")
+            say(f"{name:<16} {_in_words(scope)}")
         return
     try:
         if replay is not None:
@@ -92,7 +94,7 @@ def explore(
 
 
 def _give_up(message: str) -> NoReturn:
-    typer.echo(f"groupcoord explore: {message}", err=True)
+    complain("explore", message)
     raise typer.Exit(USAGE_ERROR)
 
 
@@ -149,11 +151,11 @@ def _search(scope: Scope, depth: int, cpu: float, jobs: int, *, as_json: bool) -
             print(json.dumps(asdict(level)), flush=True)
             return
         numbers = f"{level.depth:>5} {level.new:>10,} {level.states:>12,} {level.transitions:>13,} {level.cpu_s:>9.1f}"
-        print(numbers + ("" if level.is_whole else "  in part"), flush=True)
+        say(numbers + ("" if level.is_whole else "  in part"))
 
     if not as_json:
-        print(_in_words(scope))
-        print(f"{'steps':>5} {'new':>10} {'states':>12} {'transitions':>13} {'CPU s':>9}")
+        say(_in_words(scope))
+        say(f"{'steps':>5} {'new':>10} {'states':>12} {'transitions':>13} {'CPU s':>9}")
     return explore(scope, max_depth=depth, max_cpu_s=cpu, jobs=jobs, on_level=show)
 
 
@@ -163,7 +165,7 @@ def _end(found: Exploration, *, as_json: bool) -> None:
         print(json.dumps({"is_closed": found.is_closed, "states": found.states, "broken": broken}))
         return
     bound = "closed: there is no other state" if found.is_closed else "in part: longer histories were not looked at"
-    print(f"{bound}; " + (f"broken: {', '.join(broken)}" if broken else "every law holds"))
+    say(f"{bound}; " + (f"broken: {', '.join(broken)}" if broken else "every law holds"))
 
 
 def _tell_violation(violation: Violation, keep: Path | None, *, as_json: bool) -> None:
@@ -179,7 +181,7 @@ def _tell_violation(violation: Violation, keep: Path | None, *, as_json: bool) -
         except OSError as error:
             _give_up(f"{path} can't be written: {error.strerror}")
         if not as_json:
-            print(f"play it again: groupcoord explore --replay {path}")
+            say(f"play it again: groupcoord explore --replay {path}")
 
 
 def _show(stories: Sequence[Story], html: Path | None, *, as_json: bool) -> None:
@@ -188,7 +190,7 @@ def _show(stories: Sequence[Story], html: Path | None, *, as_json: bool) -> None
 
     for story in () if as_json else stories:
         for line in in_lines(story):
-            print(line)
+            say(line)
     if html is not None:
         from groupcoord.analysis.report.html import element
         from groupcoord.analysis.report.layout import Section, page, paragraph

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 from attrs import asdict
 
+from groupcoord.analysis.report.text import clipped, escape
 from groupcoord.cli.cluster_options import BootstrapServer, CommandConfig, given_address
+from groupcoord.cli.messages import complain, say
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -109,7 +111,7 @@ def _errors_in_words() -> Iterator[None]:
 
 
 def _give_up(message: str, status: int = USAGE_ERROR) -> NoReturn:
-    typer.echo(f"groupcoord lag: {message}", err=True)
+    complain("lag", message)
     raise typer.Exit(status)
 
 
@@ -120,7 +122,7 @@ def _print(console: Console, lags: list[PartitionLag], problems: list[str], *, a
     else:
         console.print(_table(lags) if lags else "no group has committed anything")
     for problem in problems:
-        typer.echo(f"not told: {problem}", err=True)
+        say(f"not told: {escape(problem)}", is_error=True)
 
 
 def _table(lags: list[PartitionLag]) -> RenderableType:
@@ -128,6 +130,7 @@ def _table(lags: list[PartitionLag]) -> RenderableType:
     from rich.text import Text
 
     from groupcoord.analysis.report.durations import format_duration
+    from groupcoord.cli.console import NAME_LENGTH_MAX
 
     table = Table()
     for title in ("status", "group", "state", "partition"):
@@ -138,14 +141,14 @@ def _table(lags: list[PartitionLag]) -> RenderableType:
     for one in lags:
         owner = "" if one.client_id is None else f"{one.client_id} {(one.client_host or '').lstrip('/')}"
         cells = (
-            one.group_id,
+            clipped(one.group_id, NAME_LENGTH_MAX),
             one.state or "",
-            f"{one.topic}-{one.topic_partition}",
+            f"{clipped(one.topic, NAME_LENGTH_MAX)}-{one.topic_partition}",
             _number(one.lag),
             "" if one.lag_ms is None else format_duration(one.lag_ms),
             _number(one.committed_offset),
             _number(one.end_offset),
-            owner,
+            clipped(owner, NAME_LENGTH_MAX),
         )
         table.add_row(Text(one.status, style=_BAD.get(one.status, "")), *map(Text, cells))
     return table

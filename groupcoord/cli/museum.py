@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 from attrs import asdict
 
+from groupcoord.cli.messages import complain
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -91,7 +93,7 @@ def museum(
 
 
 def _give_up(message: str) -> NoReturn:
-    typer.echo(f"groupcoord museum: {message}", err=True)
+    complain("museum", message)
     raise typer.Exit(USAGE_ERROR)
 
 

@@ -21,6 +21,7 @@ from groupcoord.broker.addresses import ANY_ADDRESS
 from groupcoord.broker.security.security import Security, split_properties
 from groupcoord.broker.topics.registry import Topic, TopicError, check_topic_name
 from groupcoord.cli.interrupts import AtTheFirstSignal
+from groupcoord.cli.messages import EscapingFormatter, complain, say
 from groupcoord.cli.serve_opening import (
     FAILURE,
     OFFSETS_PARTITIONS_KEY,
@@ -163,7 +164,7 @@ def _errors_told() -> Iterator[None]:
 
 
 def _refuse(message: str, exit_status: int) -> NoReturn:
-    sys.stderr.write(f"groupcoord serve: {message}\n")
+    complain("serve", message)
     raise typer.Exit(exit_status)
 
 
@@ -171,7 +172,9 @@ def _set_up_logging(level: str) -> None:
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
         raise StartError(f"--log-level {level!r} is none of debug, info, warning, error", USAGE_ERROR)
-    logging.basicConfig(level=number, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(EscapingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=number, handlers=[handler])
 
 
 def _parse_settings(settings: list[str], *, holds_records: bool) -> tuple[Config, bool, dict[str, str | int]]:
@@ -268,19 +271,22 @@ def _where(data_dir: Path | None) -> str:
 def _announce(sockets: Sequence[Sockets], where: str, node: Node, topics: Iterable[Topic]) -> None:
     address = _addresses(sockets)
     if not sys.stdout.isatty():
-        print(f"groupcoord {groupcoord.__version__} listening on {address} ({where})", flush=True)
+        say(f"groupcoord {groupcoord.__version__} listening on {address} ({where})")
         return
-    from rich.console import Console
     from rich.panel import Panel
+    from rich.text import Text
+
+    from groupcoord.cli.console import open_console
 
     names = [f"{topic.name}:{topic.partition_count}" for topic in topics if not topic.is_internal]
-    lines = [
-        f"listening on [bold]{address}[/], clients are told {node.host}:{node.port}",
-        where,
-        f"topics: {', '.join(names[:8]) or 'none yet'}{' …' if len(names) > 8 else ''}",
-        "[dim]Ctrl-C stops it[/]",
-    ]
-    Console().print(Panel("\n".join(lines), title=f"groupcoord {groupcoord.__version__}", expand=False))
+    text = Text.assemble(
+        "listening on ",
+        (address, "bold"),
+        f", clients are told {node.host}:{node.port}\n{where}\n",
+        f"topics: {', '.join(names[:8]) or 'none yet'}{' …' if len(names) > 8 else ''}\n",
+        ("Ctrl-C stops it", "dim"),
+    )
+    open_console().print(Panel(text, title=f"groupcoord {groupcoord.__version__}", expand=False))
 
 
 def _coordinator_of(servers: NodeServers | ClusterNode) -> GroupCoordinator | None:
@@ -372,4 +378,4 @@ async def _serve_pages(servers: NodeServers | ClusterNode, pages: _Pages, stack:
             await stack.enter_async_context(control)
         except OSError as error:
             raise StartError(f"can't take orders for faults: {error.strerror or error}") from None
-        print(f"faults on purpose: http://127.0.0.1:{control.port}", flush=True)
+        say(f"faults on purpose: http://127.0.0.1:{control.port}")

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 from attrs import evolve, frozen
 
+from groupcoord.cli.messages import complain, say
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -142,7 +144,7 @@ def _report(reports: list[FleetReport], command: str, html: Path | None, *, as_j
 
 
 def _give_up(message: str) -> NoReturn:
-    typer.echo(f"groupcoord simulate: {message}", err=True)
+    complain("simulate", message)
     raise typer.Exit(USAGE_ERROR)
 
 
@@ -173,16 +175,16 @@ def _print_trace(seed: int, options: WorldOptions) -> None:
 
     def show(line: str) -> None:
         time, rest = line[:12], line[13:]
-        print(f"{time} {picture(world)}  {rest}")
+        say(f"{time} {picture(world)}  {rest}")
 
     world = World(seed, options, show)
-    print(LEGEND)
+    say(LEGEND)
     try:
         outcome = world.run()
     except Exception as error:  # whatever is wrong, the trace so far shows how it came about
-        print(f"{type(error).__name__}: {error}")
+        say(f"{type(error).__name__}: {error}")
         raise typer.Exit(FAILED) from error
-    print(
+    say(
         f"at rest; {outcome.line_count} lines, {outcome.heartbeats} heartbeats, {outcome.commits} commits; "
         f"digest {outcome.digest}"
     )

@@ -48,6 +48,21 @@ def test_a_table_for_people(groupcoord: Run, server: ServerThread) -> None:
     assert cells[5].endswith("s")
 
 
+def test_names_are_escaped_and_cut(groupcoord: Run) -> None:
+    """What clients call their groups reaches no terminal as it is, and takes no more than a line of a table."""
+    commit = TopicToCommit("orders", (OffsetToCommit(0, 1),))
+    with ServerThread(topics={"orders": 1}) as server:
+        for group_id in ("\x1b[31mred", "\u202egnol", "a\nb", "x" * 1_000):
+            server.run(lambda broker, name=group_id: broker.coordinator.call(OffsetCommit(name, (commit,))))
+        _, out, _ = groupcoord("lag", "--bootstrap-server", server.bootstrap)
+        _, _, err = groupcoord("lag", "--bootstrap-server", server.bootstrap, "--group", "\x1b[31mgone")
+
+    assert all(line.isprintable() for line in out.splitlines())
+    assert all(shown in out for shown in (r"\x1b[31mred", r"\u202egnol", r"a\nb", "xxx…"))
+    assert max(map(len, out.splitlines())) < 200
+    assert r"\x1b[31mgone" in err
+
+
 def test_lines_for_programs(groupcoord: Run, server: ServerThread) -> None:
     """With --json each partition is an object; groups that there aren't are told on stderr."""
     status, out, err = groupcoord(

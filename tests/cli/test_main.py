@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import ast
+import io
+import logging
 import os
 import re
 import subprocess
 import sys
 import time
 from importlib.metadata import packages_distributions, requires
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 from rich.progress import TextColumn
+from rich.table import Table
+from rich.text import Text
 
 import groupcoord
 from groupcoord import cli
-from groupcoord.cli import console, progress
+from groupcoord.cli import console, messages, progress
 from groupcoord.cli.dump_table import pages
 
 LONG = ", ".join(["a group id that is longer than any terminal is wide"] * 6)
@@ -87,6 +93,62 @@ def test_what_is_piped_is_not_folded(piped: Console, capsys: pytest.CaptureFixtu
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == LONG
     assert sum(line.count(LONG) for line in lines[1:]) == 2
+
+
+HOSTILE = {
+    "\x1b[31mred": r"\x1b[31mred",
+    "\x1b]0;owned\x07": r"\x1b]0;owned\x07",
+    "a\nb": r"a\nb",
+    "\u202egnol": r"\u202egnol",
+    "\x9b2J": r"\x9b2J",
+    "\r": r"\r",
+    "\x7f": r"\x7f",
+    "\u200b": r"\u200b",
+    "\udc80": r"\udc80",
+    "\ta": r"\ta",
+}
+"""Names, and how they are shown."""
+WRITERS = ("print", "typer.echo", "Console", "sys.stdout.write", "sys.stderr.write")
+
+
+def test_names_do_not_steer_a_terminal(piped: Console, capsys: pytest.CaptureFixture[str]) -> None:
+    """Control characters are escaped in texts, tables, dumps, messages and logs, and all else is as it was."""
+    logged = io.StringIO()
+    handler = logging.StreamHandler(logged)
+    handler.setFormatter(messages.EscapingFormatter("%(message)s"))
+    for name in HOSTILE:
+        table = Table(title=name)
+        table.add_column("größer")
+        table.add_row(name)
+        table.add_row(Text(name))
+        piped.print(table)
+        piped.print(Text(name), name)
+        for page in pages([("0", "12", "2026-01-01", "offset", name, name)], None):
+            piped.print(page)
+        messages.say(name)
+        messages.complain("lag", name)
+        handler.handle(logging.makeLogRecord({"msg": "%s", "args": (name,)}))
+
+    output = capsys.readouterr()
+    for text in (output.out, output.err, logged.getvalue()):
+        assert not [line for line in text.splitlines() if not line.isprintable()]
+    assert "┃ größer" in output.out
+    assert logged.getvalue().splitlines() == list(HOSTILE.values())
+    for shown in HOSTILE.values():
+        assert shown.replace(r"\n", "\n  ") in output.err
+        assert shown in output.out
+
+
+def test_commands_print_by_what_escapes() -> None:
+    """No command has a console, or a way to stdout or stderr, of its own; JSON escapes by itself."""
+    found = set()
+    for path in Path(cli.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and path.name not in ("console.py", "messages.py"):
+                called = ast.unparse(node.func)
+                if called in WRITERS and not (node.args and ast.unparse(node.args[0]).startswith("json.dumps(")):
+                    found.add(f"{path.name}: {called}")
+    assert found == {"__init__.py: sys.stderr.write", "demo.py: sys.stderr.write"}, "only: a package is not installed"
 
 
 def test_progress_without_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

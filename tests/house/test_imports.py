@@ -443,6 +443,7 @@ def test_the_server_starts_with_little() -> None:
     assert not [name for name in start if any(f"{name}.".startswith(f"{part}.") for part in NOT_AT_THE_START)]
     assert {name for name in start if name.startswith("groupcoord.cli.")} == {
         "groupcoord.cli.interrupts",
+        "groupcoord.cli.messages",
         "groupcoord.cli.root",
         "groupcoord.cli.serve",
         "groupcoord.cli.serve_opening",

@@ -90,11 +90,16 @@ def listed(parts: Sequence[str]) -> str:
     return " and ".join(parts) if len(parts) < 3 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def clipped(text: str, length_max: int = TEXT_LENGTH_MAX) -> str:
-    """Return text of bounded length in which control characters are seen instead of obeyed.
+def escape(text: str) -> str:
+    """Return text with escapes as in Python for what is not printable: control characters, ends of lines, directions.
 
     Names come out of the log: whoever named a group may have put anything into it.
     """
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def clipped(text: str, length_max: int = TEXT_LENGTH_MAX) -> str:
+    """Return escaped text of bounded length."""
     text = text[: length_max + 1]
-    shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text[:length_max])
+    shown = escape(text[:length_max])
     return shown[:length_max] + "…" if len(text) > length_max or len(shown) > length_max else shown

@@ -1,0 +1,38 @@
+"""Plain text that commands and servers print, with escapes for control characters.
+
+Clients choose the names of groups, members and topics: nothing in them may reach a terminal as a command, turn the
+direction of text, or look like a line of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import typer
+
+from groupcoord.analysis.report.text import escape
+
+
+def escape_lines(text: str) -> str:
+    """Return text with escapes for what is not printable, but for the ends of its lines."""
+    return text if text.isprintable() else "\n".join(map(escape, text.split("\n")))
+
+
+def say(text: str, *, is_error: bool = False) -> None:
+    """Print lines of text to stdout or stderr."""
+    typer.echo(escape_lines(text), err=is_error)
+
+
+def complain(command: str, message: str) -> None:
+    """Print why a command can't go on to stderr; further lines of the message are indented."""
+    say(f"groupcoord {command}: {message}".replace("\n", "\n  "), is_error=True)
+
+
+class EscapingFormatter(logging.Formatter):
+    """Writes each record as one line, and a traceback below it."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        return escape(super().formatMessage(record))
+
+    def format(self, record: logging.LogRecord) -> str:
+        return escape_lines(super().format(record))
