@@ -24,7 +24,7 @@ from groupcoord.spark.anomalies import anomalies, stale_groups
 from groupcoord.spark.decoding import Folders, write_records
 from groupcoord.spark.folding import FACTS, OFFSETS, UNPACKED, WRITTEN, write_fold
 from groupcoord.spark.groups import History, groups
-from groupcoord.spark.lag import lag
+from groupcoord.spark.lag import held_topics, lag
 from groupcoord.spark.load import KEY_COLUMNS, load_of
 from groupcoord.spark.output import OutputDirectory, write_counted
 from groupcoord.spark.packing import BLOBS
@@ -76,7 +76,7 @@ class Analysis(AnalysisRun):
         begin(HISTORY)
         tables.add_commits(records, found)
         history, current, facts = tables.fold(records)
-        ends = read_ends(self._source, current)
+        ends = read_ends(self._source, current, history)
         if ends is not None and was_asked(ends):
             ends = tables.write(END_OFFSETS_TABLE, ends)  # what the lag is told from
         known = Known(records, history, facts, current, ends, None, found.last_timestamp_ms, read_ms)
@@ -167,9 +167,14 @@ class Known:
         )
 
 
-def read_ends(source: Source, offsets: DataFrame) -> DataFrame | None:
-    """Return where the topics of committed offsets end, as the source tells it; None if it can't."""
-    topics = [row.topic for row in offsets.select("topic").distinct().collect()] if source.asks_for_ends else ()
+def read_ends(source: Source, offsets: DataFrame, history: History | None = None) -> DataFrame | None:
+    """Return the ends of topics with committed offsets, and of those that members have; None if they can't be known."""
+    topics: set[str] = set()
+    if source.asks_for_ends:
+        named = offsets.select("topic")
+        if history is not None:
+            named = named.union(held_topics(history))
+        topics = {row.topic for row in named.distinct().collect()}
     told = source.read_ends(topics)
     return None if told is None else offsets.sparkSession.createDataFrame(told)
 

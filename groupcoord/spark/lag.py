@@ -11,10 +11,11 @@ from pyspark.sql.types import BooleanType, IntegerType, LongType, StructField, S
 
 from groupcoord.analysis.columns.tables import CURRENT_OFFSETS, END_OFFSETS, arrow_schema
 from groupcoord.analysis.folding.commits import LAST_COMMITS, MINUTES, REWINDS, CommitFacts
-from groupcoord.analysis.history.rows import GROUP, MEMBER
+from groupcoord.analysis.history.rows import GROUP, HOLDER, MEMBER
+from groupcoord.analysis.history.views import STREAMS
 from groupcoord.analysis.judging import lag as rules
 from groupcoord.analysis.judging.ends import Ends
-from groupcoord.analysis.judging.groups import HOLDER, Place, partition_holders
+from groupcoord.analysis.judging.groups import Place, partition_holders
 from groupcoord.spark.groups import History, history_of
 from groupcoord.spark.packing import BY_GROUP, BY_PARTITION, Known, Row, judged, packed, packed_blobs
 from groupcoord.spark.schemas import LAG
@@ -100,6 +101,14 @@ def packed_holders(history: DataFrame | History) -> DataFrame:
         return [dict(zip(_HOLDERS.fieldNames(), place, strict=False)) | holder for place, holder in held.items()]
 
     return packed(_HELD, judged(tables, None, tell, _HOLDERS), BY_PARTITION)
+
+
+def held_topics(history: History) -> DataFrame:
+    """Return the topics of which members have partitions as the log ends, by the name ``topic``."""
+    now = history.rows(GROUP).where(F.col("type") != STREAMS).select(*_OF_GROUP[:3])
+    members = history.rows(MEMBER).withColumnRenamed("generation", "generation_or_epoch")
+    assigned = members.join(now, list(_OF_GROUP[:3])).select(F.explode("assignment").alias("one"))
+    return assigned.select("one.topic").where("topic is not null")
 
 
 def known_holders(known: Known) -> Mapping[Place, Row]:

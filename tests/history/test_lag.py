@@ -5,19 +5,24 @@ from __future__ import annotations
 import pytest
 
 from groupcoord.analysis.history.lag import (
+    WORST_FIRST,
     EndOffsetSample,
+    Evidence,
     LagMethod,
     LagStatus,
+    PartitionEnd,
     TimeLag,
     WindowCommit,
     group_status,
     has_stopped,
+    lag_status,
     partition_status,
+    records_behind,
     time_lag,
 )
 from tests.tables import as_one_test
 
-OK, WARN, ERR, STOP, STALL, REWIND = LagStatus
+UNKNOWN, OK, WARN, ERR, STOP, STALL, REWIND, LOST, AHEAD, NO_OWNER, NO_COMMIT, BEHIND = LagStatus
 
 
 def window(*commits: tuple[int, int | None]) -> list[WindowCommit]:
@@ -64,11 +69,56 @@ def test_silence_longer_than_the_window_is_a_stop() -> None:
     assert not has_stopped(8_000, 10_000, 12_000)
 
 
+IN_ORDER = tuple(WindowCommit(1_000 * number, 10 * number, 5) for number in range(1, 4))
+"""Of a group whose lag never becomes less."""
+
+
+@as_one_test
+@pytest.mark.parametrize(
+    ("committed_offset", "log", "lag_ms", "seen", "status"),
+    [
+        (None, PartitionEnd(0, None), None, Evidence(), UNKNOWN),
+        (10, PartitionEnd(0, None), None, Evidence(IN_ORDER), UNKNOWN),
+        (-1, PartitionEnd(0, 30), None, Evidence(), NO_COMMIT),
+        (None, PartitionEnd(0, 30), None, Evidence(has_owner=True), NO_COMMIT),
+        (None, PartitionEnd(0, 0), None, Evidence(has_owner=True), OK),
+        (None, PartitionEnd(30, 30), None, Evidence(has_owner=True), OK),
+        (10, PartitionEnd(11, 30), None, Evidence(IN_ORDER), LOST),
+        (1_000, PartitionEnd(0, 30), 0, Evidence(IN_ORDER), AHEAD),
+        (31, PartitionEnd(0, 30), 0, Evidence(), AHEAD),
+        (31, PartitionEnd(0, 30), 0, Evidence(is_end_older=True), OK),
+        (30, PartitionEnd(0, 30), 0, Evidence(IN_ORDER, has_owner=False), OK),
+        (25, PartitionEnd(0, 30), 5_000, Evidence(IN_ORDER, 4_000), WARN),
+        (25, PartitionEnd(0, 30), 999, Evidence(IN_ORDER, 4_000), OK),
+        (25, PartitionEnd(0, 30), 999, Evidence(IN_ORDER, 9_000), STOP),
+        (25, PartitionEnd(0, 30), 5_000, Evidence(IN_ORDER, 9_000, has_owner=False), STOP),
+        (25, PartitionEnd(0, 30), 5_000, Evidence(IN_ORDER[:1], 9_000, has_owner=False, is_stuck=True), NO_OWNER),
+        (25, PartitionEnd(0, 30), 5_000, Evidence(has_owner=True, is_stuck=True), STOP),
+        (25, PartitionEnd(None, 30), None, Evidence(), BEHIND),
+        (25, PartitionEnd(0, 30), 1_000, Evidence(has_owner=True), BEHIND),
+        (25, PartitionEnd(0, 30), 999, Evidence(has_owner=True), OK),
+    ],
+)
+def test_a_partition_has_a_status(
+    committed_offset: int | None, log: PartitionEnd, lag_ms: int | None, seen: Evidence, status: LagStatus
+) -> None:
+    """What is committed and where the log is goes before commits over time, and these before who has the partition."""
+    assert lag_status(committed_offset, log, records_behind(committed_offset, log), lag_ms, seen) is status
+
+
 def test_a_group_is_as_bad_as_its_worst_partition() -> None:
     """What is worse than ERR is ERR, as in Burrow."""
     assert group_status([]) is OK
     assert group_status([OK, WARN, OK]) is WARN
-    assert [group_status([OK, worst]) for worst in (STOP, STALL, REWIND)] == [ERR] * 3
+    assert [group_status([OK, worst]) for worst in (STOP, STALL, REWIND, LOST, AHEAD, NO_OWNER)] == [ERR] * 6
+    assert group_status([OK, NO_COMMIT, BEHIND, UNKNOWN]) is OK
+
+
+def test_every_status_has_a_label_and_a_sentence() -> None:
+    """Tables and pages have labels; what is not OK says what is wrong."""
+    assert [LagStatus.of(status.label) for status in LagStatus] == list(LagStatus)
+    assert sorted(WORST_FIRST) == list(LagStatus)
+    assert {status for status in LagStatus if "{}" not in status.sentence} == {OK}
 
 
 def test_lag_as_time_is_read_from_the_looks() -> None:

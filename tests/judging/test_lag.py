@@ -79,8 +79,8 @@ def test_statuses_come_of_commits_and_looks() -> None:
         2: (170, "REWIND", 0.3),
         3: (170, "STOP", 0.3),
         4: (170, "OK", 0.3),
-        5: (150, "OK", 0.1),
-        6: (None, None, None),
+        5: (150, "BEHIND", 0.1),
+        6: (None, "UNKNOWN", None),
     }
     told = by_partition(found, "lag_ms", "lag_ms_method")
     assert {partition: told[partition] for partition in range(2, 7)} == {
@@ -96,17 +96,46 @@ def test_statuses_come_of_commits_and_looks() -> None:
 
 
 def test_lag_is_the_distance_to_the_end() -> None:
-    """Behind, ahead of an end that is out of date, and without an end."""
+    """Behind, ahead of the end, and without an end."""
     rows = [{"topic": TOPIC, "topic_partition": number, "end_offset": end} for number, end in enumerate((15, 18))]
     ends = Ends(pa.Table.from_pylist(rows, arrow_schema(END_OFFSETS)))
     current = committed((90_000, [10]), (90_000, [20]), (90_000, [30])).current_offsets()
-    found = by_partition(lag(current, ends, None, {}, NOW_MS), "end_offset", "lag")
+    found = by_partition(lag(current, ends, None, {}, NOW_MS), "end_offset", "lag", "status")
 
-    assert found == {0: (15, 5), 1: (18, 0), 2: (None, None)}
+    assert found == {0: (15, 5, "BEHIND"), 1: (18, 0, "AHEAD"), 2: (None, None, "UNKNOWN")}
+
+
+def test_a_commit_after_the_look_at_the_end_is_not_ahead() -> None:
+    """The log had grown by then; a commit before the look is beyond the end for sure."""
+    ends = Ends(samples((0, 80_000, 18), (1, 95_000, 18)))
+    current = committed((90_000, [20]), (90_000, [20])).current_offsets()
+
+    assert by_partition(lag(current, ends, None, {}, NOW_MS), "status") == {0: ("OK",), 1: ("AHEAD",)}
+
+
+def test_what_is_not_committed_has_a_row() -> None:
+    """A member's partitions without a commit, and those with -1, which stands for none: no offset, and no lag in them.
+
+    In an empty partition there is nothing to commit; partitions of share groups, and of topics that have no name in the
+    log, are left out.
+    """
+    ends = Ends(samples((0, NOW_MS, 30), (1, NOW_MS, 30), (2, NOW_MS, 0)))
+    current = committed((90_000, [7, -1])).current_offsets()
+    holder = {"member_id": "m", "client_id": "c", "client_host": "/h", "is_shared": False}
+    places = [("g", TOPIC, 1), ("g", TOPIC, 2), ("g", TOPIC, 3), ("g", None, 4)]
+    holders = dict.fromkeys(places, holder) | {("s", TOPIC, 5): holder | {"is_shared": True}}
+    found = lag(current, ends, committed((90_000, [7, -1])).counted(), holders, NOW_MS)
+
+    assert by_partition(found, "committed_offset", "end_offset", "lag", "is_lost", "status", "client_id") == {
+        0: (None, 30, None, None, "NO COMMIT", None),
+        1: (None, 30, None, None, "NO COMMIT", "c"),
+        2: (None, 0, 0, None, "OK", "c"),
+        3: (None, None, None, None, "UNKNOWN", "c"),
+    }
 
 
 def test_ends_without_times_tell_statuses() -> None:
-    """Of a file of ends: judged from the moment given; without commits nothing is said."""
+    """Of a file of ends: judged from the moment given; without commits there is no word for what goes on."""
     facts = committed((80_000, [10, 20, 30]), (90_000, [40, 40]))
     rows = [{"topic": TOPIC, "topic_partition": partition, "end_offset": 50} for partition in (0, 1)]
     ends, current = Ends(pa.Table.from_pylist(rows, arrow_schema(END_OFFSETS))), facts.current_offsets()
@@ -118,7 +147,7 @@ def test_ends_without_times_tell_statuses() -> None:
     assert judged == [
         {0: ("STOP", 20, None), 1: ("STALL", 10, None)},
         {0: ("OK", 20, None), 1: ("STALL", 10, None)},
-        {0: (None, 20, None), 1: (None, 10, None)},
+        {0: ("BEHIND", 20, None), 1: ("BEHIND", 10, None)},
     ]
 
 

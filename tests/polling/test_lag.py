@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from attrs import evolve
+
+from groupcoord.analysis.history.lag import WINDOW_COMMITS
 from groupcoord.analysis.live.cluster import CommittedOffset, DescribedGroup, ListedGroup
 from groupcoord.analysis.live.end_offsets import PartitionEnds
 from groupcoord.analysis.live.snapshots import GroupSnapshot, Problem, Snapshot
@@ -45,13 +48,13 @@ def statuses(lags: list[PartitionLag]) -> dict[tuple[str, int], str]:
 
 def test_one_look_tells_how_far_and_who_and_the_worst_first() -> None:
     """Lag in records and in time by the next record, the owner, and nobody for what nobody has."""
-    watch = LagWatch(lambda row: row["at_ms"] - 500 if row["topic_partition"] else None)
+    watch = LagWatch(lambda row: row["at_ms"] - 5_000 if row["topic_partition"] else None)
     billing = group("billing", {0: 10, 1: 4, 2: 7}, owned=(0, 1))
     lags = watch.take(snapshot(0, 10, billing, group("audit", {0: 9}, owned=(0,))))
 
     assert [(one.group_id, one.topic_partition, one.status, one.lag, one.lag_ms, one.client_id) for one in lags] == [
-        ("billing", 2, "NO OWNER", 3, 500, None),
-        ("billing", 1, "BEHIND", 6, 500, "worker"),
+        ("billing", 2, "NO OWNER", 3, 5_000, None),
+        ("billing", 1, "BEHIND", 6, 5_000, "worker"),
         ("audit", 0, "BEHIND", 1, None, "worker"),
         ("billing", 0, "OK", 0, 0, "worker"),
     ]
@@ -64,6 +67,36 @@ def test_what_is_gone_and_what_is_not_told() -> None:
     lags = watch.take(snapshot(0, 10, group("g", {0: 3, 9: 3}, owned=(0, 9)), start_offset=5))
 
     assert statuses(lags) == {("g", 0): "LOST", ("g", 9): "UNKNOWN"}
+
+
+def test_what_is_not_committed_has_a_row() -> None:
+    """What a member has and has not committed, and a committed -1; unless the group doesn't tell its offsets."""
+    one = group("g", {0: -1, 1: 4}, owned=(1, 2))
+    hidden = evolve(group("hidden", {}, owned=(3,)), offsets=None)
+    lags = LagWatch(lambda row: None).take(snapshot(0, 10, one, hidden))
+
+    assert [(row.topic_partition, row.status, row.committed_offset, row.lag, row.client_id) for row in lags] == [
+        (0, "NO COMMIT", None, None, None),
+        (2, "NO COMMIT", None, None, "worker"),
+        (1, "BEHIND", 4, 6, "worker"),
+    ]
+    (empty,) = LagWatch(lambda row: None).take(snapshot(0, 0, group("g", {}, owned=(2,))))
+    assert (empty.status, empty.lag, empty.lag_ms) == ("OK", 0, 0)
+
+
+def test_an_offset_that_never_moves_has_stopped_after_a_window_of_looks() -> None:
+    """Though its end grew; nobody's is NO OWNER, and one on a topic that rests is behind."""
+    watch = LagWatch(lambda row: None)
+    found = []
+    for number in range(WINDOW_COMMITS):
+        held = group("g", {0: 4}, owned=(0,)), group("dead", {0: 4})
+        rests = group("rests", {3: 4}, owned=(3,))
+        look = snapshot(number, 10 + number, *held, rests)
+        still = [one._replace(end_offset=10) if one.topic_partition == 3 else one for one in look.ends]
+        found.append(statuses(watch.take(evolve(look, ends=still))))
+
+    assert found[-2] == {("g", 0): "BEHIND", ("dead", 0): "NO OWNER", ("rests", 3): "BEHIND"}
+    assert found[-1] == {("g", 0): "STOP", ("dead", 0): "NO OWNER", ("rests", 3): "BEHIND"}
 
 
 def test_several_looks_tell_what_commits_over_time_mean() -> None:

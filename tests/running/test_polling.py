@@ -113,7 +113,7 @@ def test_polls_show_what_clients_did(server: ServerThread, tmp_path: Path, proto
     tables = {name: pq.read_table(tmp_path / "out" / "tables" / name).to_pylist() for name in (*REPLACED, *APPENDED)}
     rebalances = sorted(tables["rebalances"], key=lambda row: row["polled_ms"])
     (group,), (member,) = tables["groups"], tables["members"]
-    (lag,) = tables["lag"]
+    lag, *others = sorted(tables["lag"], key=lambda row: row["committed_offset"] is None)
 
     assert [(row["cause"], len(row["joined"]), len(row["left"]), row["member_count"]) for row in rebalances] == [
         *((JOIN, 1, 0, 1), (JOIN, 1, 0, 2), (EXPIRY_OR_LEAVE, 0, 1, 1)),
@@ -123,6 +123,7 @@ def test_polls_show_what_clients_did(server: ServerThread, tmp_path: Path, proto
     assert [(one["topic"], one["partitions"]) for one in member["assignment"]] == [("orders", [0, 1, 2, 3])]
     assert (member["client_id"], member["subscription"]["topics"]) == ("worker-0", ["orders"])
     assert (lag["end_offset"], lag["lag"], lag["is_lost"]) == (10, 10 - lag["committed_offset"], False)
+    assert [(row["lag"], row["status"], row["client_id"]) for row in others] == [(None, "NO COMMIT", "worker-0")] * 3
     assert bool(tables["epochs"]) == (protocol == "consumer")
     if protocol == "consumer":
         assert rebalances[0]["from_generation"] == 0

@@ -65,11 +65,19 @@ def test_statuses_come_of_commits_and_looks(spark: SparkSession) -> None:
         2: (170, "REWIND", "record"),
         3: (170, "STOP", "record"),
         4: (170, "OK", "interpolated"),
-        5: (150, "OK", "extrapolated"),
-        6: (None, None, None),
+        5: (150, "BEHIND", "extrapolated"),
+        6: (None, "UNKNOWN", None),
     }
     rows = [row.asDict() for row in table.collect()]
     assert lag_rows(rows) == (LagRow("g", TOPIC, 6, 900, 170, 11_000, "REWIND", "bad"),)
     assert [(one.status, one.partitions, one.groups) for one in status_counts(rows)] == [
-        *(("REWIND", 1, 1), ("STALL", 1, 1), ("STOP", 1, 1), ("WARN", 1, 1), ("OK", 2, 1)),
+        *(
+            ("REWIND", 1, 1),
+            ("STALL", 1, 1),
+            ("STOP", 1, 1),
+            ("WARN", 1, 1),
+            ("BEHIND", 1, 1),
+            ("UNKNOWN", 1, 1),
+            ("OK", 1, 1),
+        ),
     ]

@@ -9,10 +9,10 @@ from typing import Any
 from groupcoord.analysis.columns.kind_names import describe_kind
 from groupcoord.analysis.figures.standings import severity_of_kind, severity_of_status
 from groupcoord.analysis.figures.values import Row, at_ms, by_group, cut, known, none_first
-from groupcoord.analysis.history.lag import LagStatus
+from groupcoord.analysis.history.lag import WORST_FIRST, LagStatus, worst_status
 from groupcoord.analysis.report import model
 from groupcoord.analysis.report.rows import difference_told
-from groupcoord.analysis.report.standing import SEVERITIES, ShareGroupRow
+from groupcoord.analysis.report.standing import FINE, SEVERITIES, ShareGroupRow
 
 # ---------------------------------------------------------------- what was read
 
@@ -42,42 +42,36 @@ def corrupt_rows(corrupt: Iterable[Row]) -> tuple[model.CorruptRange, ...]:
 
 
 def lag_rows(lag: Iterable[Row]) -> tuple[model.LagRow, ...]:
-    """Return the groups and topics that are furthest behind, of the worst status in front."""
+    """Return the groups and topics that are behind, or in trouble: of the worst status, and furthest behind, first."""
     behind: defaultdict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in lag:
-        if row.get("lag"):
+        if row.get("lag") or severity_of_status(row.get("status")) != FINE:
             behind[row["group_id"], row["topic"]].append(row)
     rows = [_lag_row(*key, some) for key, some in behind.items()]
     return tuple(sorted(rows, key=_distance)[: model.LAGGING_MAX])
 
 
 def _distance(row: model.LagRow) -> tuple[int, int, str, str]:
-    return (-LagStatus[row.status or LagStatus.OK.name], -row.lag, row.group_id, row.topic)
+    return (WORST_FIRST.index(LagStatus.of(row.status)), -row.lag, row.group_id, row.topic)
 
 
 def _lag_row(group_id: str, topic: str, rows: Sequence[Row]) -> model.LagRow:
-    lags = [row["lag"] for row in rows]
+    lags = [row["lag"] or 0 for row in rows]
     lag_ms = max(known(row.get("lag_ms") for row in rows), default=None)
-    status = max(_statuses(rows), default=None)
-    named = "" if status is None else status.name
-    severity = severity_of_status(named)
-    return model.LagRow(group_id, topic, len(rows), sum(lags), max(lags), lag_ms, named, severity)
+    status = worst_status(row.get("status") for row in rows).label
+    return model.LagRow(group_id, topic, len(rows), sum(lags), max(lags), lag_ms, status, severity_of_status(status))
 
 
 def status_counts(lag: Iterable[Row]) -> tuple[model.StatusCount, ...]:
     """Return how many partitions have each status, the worst first."""
     groups: defaultdict[LagStatus, list[str]] = defaultdict(list)
     for row in lag:
-        for status in _statuses([row]):
-            groups[status].append(row["group_id"])
+        groups[LagStatus.of(row.get("status"))].append(row["group_id"])
     return tuple(
-        model.StatusCount(status.name, len(some), len(set(some)), severity_of_status(status.name))
-        for status, some in sorted(groups.items(), reverse=True)
+        model.StatusCount(status.label, len(groups[status]), len(set(groups[status])), severity_of_status(status.label))
+        for status in WORST_FIRST
+        if status in groups
     )
-
-
-def _statuses(rows: Iterable[Row]) -> list[LagStatus]:
-    return [LagStatus[row["status"]] for row in rows if row.get("status") is not None]
 
 
 def share_group_rows(share_partitions: Iterable[Row]) -> tuple[ShareGroupRow, ...]:

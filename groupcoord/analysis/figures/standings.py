@@ -6,23 +6,15 @@ from collections.abc import Iterable, Sequence
 
 from groupcoord.analysis.figures.values import Row, by_group, cut, known
 from groupcoord.analysis.history.anomalies import BROKEN_KINDS, WORST_FIRST
-from groupcoord.analysis.history.lag import LagStatus
+from groupcoord.analysis.history.lag import LagStatus, worst_status
 from groupcoord.analysis.report.standing import BAD, FINE, WARNING, Standing
 
-_OF_STATUSES = {
-    LagStatus.WARN: "its lag in {} never became less",
-    LagStatus.ERR: "it does not keep up with {}",
-    LagStatus.STOP: "no commit of {} for longer than its last ones took, though records wait",
-    LagStatus.STALL: "commits the same offset of {} again and again, though records wait",
-    LagStatus.REWIND: "its offset of {} went back",
-}
-"""What the statuses say that are no good ones."""
+_SEVERITIES = {LagStatus.OK: FINE, LagStatus.WARN: WARNING, LagStatus.ERR: BAD}
 
 
-def severity_of_status(status: str) -> str:
-    """Return how bad a status of Burrow's is; empty and unknown ones are fine."""
-    found = LagStatus.__members__.get(status, LagStatus.OK)
-    return FINE if found is LagStatus.OK else WARNING if found is LagStatus.WARN else BAD
+def severity_of_status(status: str | None) -> str:
+    """Return the severity of a status as tables have it; of none it is fine."""
+    return _SEVERITIES[LagStatus.of(status or None).of_group]
 
 
 def severity_of_kind(kind: str) -> str:
@@ -46,16 +38,16 @@ def standings(anomalies: Iterable[Row], lag: Iterable[Row]) -> dict[str, Standin
 def _standing(anomalies: Sequence[Row], lag: Sequence[Row]) -> Standing:
     lags, ages = known(row.get("lag") for row in lag), known(row.get("lag_ms") for row in lag)
     figures = (sum(lags) if lags else None, max(ages, default=None))
-    status = max((LagStatus[row["status"]] for row in lag if row.get("status")), default=LagStatus.OK)
-    of_lag, kind = severity_of_status(status.name), _worst_kind(anomalies)
+    status = worst_status(row.get("status") for row in lag)
+    of_lag, kind = _SEVERITIES[status.of_group], _worst_kind(anomalies)
     if kind is not None and (severity_of_kind(kind) == BAD or of_lag != BAD):
         some = [row for row in anomalies if row["kind"] == kind]
         return Standing(severity_of_kind(kind), some[0].get("status") or kind, _told(kind, some), *figures)
     if of_lag == FINE:
         return Standing(lag=figures[0], lag_ms=figures[1])
-    places = [row for row in lag if row.get("status") == status.name]
-    told = _OF_STATUSES[status].format(_places(places, "lag"))
-    return Standing(of_lag, status.name, _sentence(told), *figures)
+    places = [row for row in lag if row.get("status") == status.label]
+    told = status.sentence.format(_places(places, "lag"))
+    return Standing(of_lag, status.label, _sentence(told), *figures)
 
 
 def _worst_kind(anomalies: Sequence[Row]) -> str | None:

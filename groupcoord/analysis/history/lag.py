@@ -1,7 +1,8 @@
-"""How well a group keeps up with a partition: Burrow's statuses, and lag as time.
+"""Lag of a group in a partition: the status, in :func:`lag_status`, and lag as time, in :func:`time_lag`.
 
-The rules are those of Burrow's wiki page "Consumer Lag Evaluation Rules" and of its ``evaluator/caching.go``; where
-ours differ, :func:`partition_status` says so. Lag as time is found as kafka-lag-exporter does.
+``groupcoord lag``, the tables, the page and the metrics have their statuses from here. Where there are several commits
+to go by, the rules are those of Burrow's wiki page "Consumer Lag Evaluation Rules" and of its ``evaluator/caching.go``;
+:func:`partition_status` lists the differences. Lag as time is found as kafka-lag-exporter does.
 """
 
 from __future__ import annotations
@@ -18,15 +19,73 @@ SAMPLES_MAX = 1_000
 """So many of the last looks at a partition's end count."""
 
 
-class LagStatus(IntEnum):
-    """Burrow's statuses, with its numbers: the greater, the worse."""
+FRESH_MS = 1_000
+"""A group whose next record is younger is not behind."""
 
+
+class LagStatus(IntEnum):
+    """Statuses of a partition of a group, with the numbers that metrics show: up to REWIND they are Burrow's.
+
+    Attributes:
+        label: the status as it is printed and written to tables.
+        of_group: Burrow's status of a group of which this is the worst partition: OK, WARN or ERR.
+        sentence: what is wrong, with ``{}`` in place of the partition; empty if nothing is.
+    """
+
+    UNKNOWN = 0
     OK = 1
     WARN = 2
     ERR = 3
     STOP = 4
     STALL = 5
     REWIND = 6
+    LOST = 7
+    AHEAD = 8
+    NO_OWNER = 9
+    NO_COMMIT = 10
+    BEHIND = 11
+
+    @classmethod
+    def of(cls, label: str | None) -> LagStatus:
+        """Return the status with this label; None is UNKNOWN."""
+        return cls.UNKNOWN if label is None else cls[label.replace(" ", "_")]
+
+    @property
+    def label(self) -> str:
+        return self.name.replace("_", " ")
+
+    @property
+    def of_group(self) -> LagStatus:
+        return _OF_GROUPS.get(self, LagStatus.ERR)
+
+    @property
+    def sentence(self) -> str:
+        return _SENTENCES.get(self, "")
+
+
+WORST_FIRST = (
+    *(LagStatus.LOST, LagStatus.AHEAD, LagStatus.REWIND, LagStatus.STALL, LagStatus.STOP, LagStatus.NO_OWNER),
+    *(LagStatus.ERR, LagStatus.WARN, LagStatus.NO_COMMIT, LagStatus.BEHIND, LagStatus.UNKNOWN, LagStatus.OK),
+)
+
+_OF_GROUPS = {
+    **dict.fromkeys((LagStatus.OK, LagStatus.BEHIND, LagStatus.NO_COMMIT, LagStatus.UNKNOWN), LagStatus.OK),
+    LagStatus.WARN: LagStatus.WARN,
+}
+
+_SENTENCES = {
+    LagStatus.WARN: "its lag in {} never became less",
+    LagStatus.ERR: "it does not keep up with {}",
+    LagStatus.STOP: "no commit of {} for longer than its last ones took, though records wait",
+    LagStatus.STALL: "commits the same offset of {} again and again, though records wait",
+    LagStatus.REWIND: "its offset of {} went back",
+    LagStatus.LOST: "records of {} were deleted before it has read them",
+    LagStatus.AHEAD: "its offset of {} is beyond the end of the log, so its consumer starts over by auto.offset.reset",
+    LagStatus.NO_OWNER: "records of {} wait, and no member has the partition",
+    LagStatus.NO_COMMIT: "has not committed {}, which has records",
+    LagStatus.BEHIND: "records of {} wait",
+    LagStatus.UNKNOWN: "the end of {} is not known",
+}
 
 
 class WindowCommit(NamedTuple):
@@ -119,9 +178,104 @@ def partition_status(window: Sequence[WindowCommit], lag: int, now_ms: int, *, w
     return LagStatus.OK
 
 
+class PartitionEnd(NamedTuple):
+    """Where the log of a partition begins and ends.
+
+    Attributes:
+        start: the first offset; None if that is not known.
+        end: the offset after the last record; None likewise.
+    """
+
+    start: int | None
+    end: int | None
+
+
+NO_OFFSET = -1
+"""A committed offset that stands for none."""
+
+
+def known_offset(committed_offset: int | None) -> int | None:
+    """Return a committed offset; None in place of -1, which clients and Kafka's tools take for no commit."""
+    return None if committed_offset is None or committed_offset < 0 else committed_offset
+
+
+def records_behind(committed_offset: int | None, log: PartitionEnd) -> int | None:
+    """Return how many records a group is behind; None if the end is not known, or where the group would begin."""
+    if log.end is None:
+        return None
+    offset = known_offset(committed_offset)
+    if offset is None:
+        return 0 if log.end <= (log.start or 0) else None
+    return max(log.end - offset, 0)
+
+
+class Evidence(NamedTuple):
+    """What else the status of a partition depends on.
+
+    Attributes:
+        window: the last commits, oldest first, up to :data:`WINDOW_COMMITS`; none that were deleted.
+        now_ms: the moment to judge from, in milliseconds since 1970.
+        was_at_end: at one of the last looks the log ended where the group had committed last.
+        has_owner: whether a member has the partition; None if that is not known.
+        is_stuck: a window of looks has shown the same offset while the end grew.
+        is_end_older: the end was looked at before the offset was committed.
+    """
+
+    window: Sequence[WindowCommit] = ()
+    now_ms: int = 0
+    was_at_end: bool = False
+    has_owner: bool | None = None
+    is_stuck: bool = False
+    is_end_older: bool = False
+
+
+def lag_status(
+    committed_offset: int | None, log: PartitionEnd, lag: int | None, lag_ms: int | None, seen: Evidence
+) -> LagStatus:
+    """Return the status of a group in a partition.
+
+    The first that applies. UNKNOWN: the end is not known. NO_COMMIT: nothing is committed, though there are records.
+    LOST: the log begins behind the committed offset. AHEAD: it ends before that. OK: there is no lag. With two commits
+    or more the status is :func:`partition_status`, but OK instead of WARN within :data:`FRESH_MS`. NO_OWNER: no member
+    has the partition. STOP: the offset has never moved. OK within :data:`FRESH_MS`, else BEHIND.
+
+    Args:
+        committed_offset: the next offset to read; None or negative: none is committed.
+        log: where the log begins and ends.
+        lag: records behind; None if that is not known.
+        lag_ms: how old the next record to read is; None likewise.
+        seen: what else is known.
+    """
+    if log.end is None:
+        return LagStatus.UNKNOWN
+    offset = known_offset(committed_offset)
+    if offset is None:
+        return LagStatus.OK if lag == 0 else LagStatus.NO_COMMIT
+    if log.start is not None and offset < log.start:
+        return LagStatus.LOST
+    if offset > log.end and not seen.is_end_older:
+        return LagStatus.AHEAD
+    if not lag:
+        return LagStatus.OK
+    is_fresh = lag_ms is not None and lag_ms < FRESH_MS
+    if len(seen.window) > 1:
+        status = partition_status(seen.window, lag, seen.now_ms, was_at_end=seen.was_at_end)
+        return LagStatus.OK if status is LagStatus.WARN and is_fresh else status
+    if seen.has_owner is False:
+        return LagStatus.NO_OWNER
+    if seen.is_stuck:
+        return LagStatus.STOP
+    return LagStatus.OK if is_fresh else LagStatus.BEHIND
+
+
+def worst_status(labels: Iterable[str | None]) -> LagStatus:
+    """Return the worst of some statuses by their labels, None among them; OK if there are none."""
+    return min((LagStatus.of(label) for label in labels if label), key=WORST_FIRST.index, default=LagStatus.OK)
+
+
 def group_status(statuses: Iterable[LagStatus]) -> LagStatus:
-    """Return the status of a group from those of its partitions: the worst, where all above ERR are ERR."""
-    return min(max(statuses, default=LagStatus.OK), LagStatus.ERR)
+    """Return Burrow's status of a group: OK, WARN or ERR, as bad as the worst of its partitions."""
+    return max((status.of_group for status in statuses), default=LagStatus.OK)
 
 
 def time_lag_by_record(record_timestamp_ms: int, now_ms: int) -> TimeLag:
@@ -163,16 +317,19 @@ def judged(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the lag as time and the status of a partition, by the names of the table of lag.
 
     Args:
-        row: its ``committed_offset`` and ``lag``; ``first`` and ``last``, the looks at its end, and ``before``, the
-            last one at which the next record was not there yet, with the one that followed as ``next``: each with
-            ``at_ms`` and ``end_offset``, or None; ``window``, the last commits in order, tombstones among them, or
-            None; ``was_at_end`` and ``now_ms``, as :func:`partition_status` takes them; ``at_ms``, when the cluster was
-            asked, and ``record_timestamp_ms``, when the next record was written, or None where that is not known.
+        row: its ``committed_offset``, ``log_start_offset``, ``end_offset`` and ``lag``; ``commit_timestamp_ms``, if the
+            commit has one; ``first`` and ``last``, the looks at its end, and ``before``, the last one at which the next
+            record was not there yet, with the one that followed as ``next``: each with ``at_ms`` and ``end_offset``, or
+            None; ``window``, the last commits in order, tombstones among them, or None; ``was_at_end``, ``has_owner``
+            and ``now_ms``, as in :class:`Evidence`; ``at_ms``, when the cluster was asked, and
+            ``record_timestamp_ms``, when the next record was written, or None where that is not known.
     """
-    return _time_lag(row) | _status(row)
+    found = time_lag_of(row)
+    return found | _status(row, found.get("lag_ms"))
 
 
-def _time_lag(row: Mapping[str, Any]) -> dict[str, Any]:
+def time_lag_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the lag as time of a row that :func:`judged` takes, by the names of the table of lag."""
     if row["lag"] is None or row["last"] is None:
         return {}
     if row["lag"] and row["at_ms"] is not None and row["record_timestamp_ms"] is not None:
@@ -181,7 +338,10 @@ def _time_lag(row: Mapping[str, Any]) -> dict[str, Any]:
         before = row["before"]
         after = before and before["next"]
         first, last = _look(row["first"]), _look(row["last"])
-        found = time_lag(row["committed_offset"], first, last, before and _look(before), after and _look(after))
+        offset = known_offset(row["committed_offset"])
+        found = time_lag(
+            last.end_offset if offset is None else offset, first, last, before and _look(before), after and _look(after)
+        )
     return {} if found is None else {"lag_ms": found.lag_ms, "lag_ms_method": found.method.value}
 
 
@@ -189,14 +349,17 @@ def _look(row: Mapping[str, Any]) -> EndOffsetSample:
     return EndOffsetSample(row["at_ms"], row["end_offset"])
 
 
-def _status(row: Mapping[str, Any]) -> dict[str, Any]:
-    if row["lag"] is None or not row["window"]:
-        return {}
+def _status(row: Mapping[str, Any], lag_ms: int | None) -> dict[str, Any]:
     window: list[WindowCommit] = []
-    for commit in row["window"]:
-        if commit["tombstone"]:
+    for commit in row["window"] or ():
+        if commit["tombstone"] or known_offset(commit["committed_offset"]) is None:
             window.clear()
         else:
             window.append(WindowCommit(commit["at_ms"], commit["committed_offset"], commit["lag"]))
-    status = partition_status(window, row["lag"], row["now_ms"], was_at_end=row["was_at_end"])
-    return {"status": status.name, "complete": len(window) / WINDOW_COMMITS}
+    committed_ms, at_ms = row.get("commit_timestamp_ms"), row["at_ms"]
+    is_end_older = committed_ms is not None and at_ms is not None and committed_ms > at_ms
+    seen = Evidence(window, row["now_ms"], row["was_at_end"], row["has_owner"], is_end_older=is_end_older)
+    log = PartitionEnd(row["log_start_offset"], row["end_offset"])
+    status = lag_status(row["committed_offset"], log, row["lag"], lag_ms, seen)
+    is_complete = row["lag"] is not None and bool(row["window"])
+    return {"status": status.label} | ({"complete": len(window) / WINDOW_COMMITS} if is_complete else {})

@@ -16,6 +16,9 @@ DUPLICATE = "duplicate"
 """Kinds of rows. Epochs and memberships are of groups that have epochs, moves and revocations of those among them whose
 members don't share partitions. A duplicate is a partition that several members have at a time."""
 
+HOLDER = ("member_id", "client_id", "client_host")
+"""What rows of ``lag`` hold of the member that has a partition."""
+
 _BY_TOPIC = ("assignment", "pending", "target", "partitions")
 """Columns with partitions by topic."""
 

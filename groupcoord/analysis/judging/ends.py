@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from groupcoord.analysis.history.lag import SAMPLES_MAX, WINDOW_COMMITS
+from groupcoord.analysis.history.lag import SAMPLES_MAX, WINDOW_COMMITS, PartitionEnd, known_offset, records_behind
 
 Row = dict[str, Any]
 
@@ -22,7 +22,7 @@ class Behind(NamedTuple):
 
     Attributes:
         end: the row about the end; all of it None if that is not known.
-        lag: records behind; None without an end.
+        lag: records behind; None without an end, or with records of which none is committed.
         first: the first sample of the end; None: the cluster was not asked.
         last: the last one.
         before: the last sample at which the log ended at the committed offset or before it, with the one that followed
@@ -56,18 +56,25 @@ class Ends:
         """Return the topics of which something is told."""
         return {topic for topic, _ in self._rows if topic is not None}
 
-    def of(self, topic: str, partition: int, committed_offset: int) -> list[Behind]:
-        """Return how far a committed offset is behind, for each row about its partition, or one if there is none."""
+    def of(self, topic: str, partition: int, committed_offset: int | None) -> list[Behind]:
+        """Return how far a committed offset is behind, for each row about its partition, or one if there is none.
+
+        Args:
+            topic: the topic.
+            partition: its partition.
+            committed_offset: None: there is none.
+        """
         rows = self._rows.get((topic, partition), [_NO_END])
         samples = self._samples.get((topic, partition), ())
-        number = next(
-            (one for one in reversed(range(len(samples))) if samples[one]["end_offset"] <= committed_offset), -1
-        )
+        offset = -1 if committed_offset is None else committed_offset
+        number = next((one for one in reversed(range(len(samples))) if samples[one]["end_offset"] <= offset), -1)
         before = samples[number] if number >= 0 else None
         first, last = (samples[0], samples[-1]) if samples else (None, None)
         was_at_end = number >= 0 and len(samples) - number <= WINDOW_COMMITS
+        logs = [PartitionEnd(row["log_start_offset"], row["end_offset"]) for row in rows]
         return [
-            Behind(row, distance(row["end_offset"], committed_offset), first, last, before, was_at_end) for row in rows
+            Behind(row, records_behind(committed_offset, log), first, last, before, was_at_end)
+            for row, log in zip(rows, logs, strict=True)
         ]
 
     def records(self, topic: str, partition: int) -> int:
@@ -83,11 +90,9 @@ class Ends:
         """Return how far behind an offset was when it was committed, by the sample before that; None without one."""
         samples = self._samples.get((topic, partition), ())
         number = bisect_right(samples, at_ms, key=lambda sample: sample["at_ms"]) if at_ms is not None else 0
-        return (
-            None
-            if not number or committed_offset is None
-            else distance(samples[number - 1]["end_offset"], committed_offset)
-        )
+        if not number or known_offset(committed_offset) is None:
+            return None
+        return records_behind(committed_offset, PartitionEnd(None, samples[number - 1]["end_offset"]))
 
 
 def _samples(table: pa.Table) -> dict[tuple[str, int], list[Row]]:
@@ -105,11 +110,6 @@ def _samples(table: pa.Table) -> dict[tuple[str, int], list[Row]]:
         for sample, following in pairwise(samples):
             sample["next"] = following
     return {place: samples[-SAMPLES_MAX:] for place, samples in of_place.items()}
-
-
-def distance(end_offset: int | None, committed_offset: int) -> int | None:
-    """Return how many records lie between a committed offset and an end; None if the end is not known."""
-    return None if end_offset is None else max(end_offset - committed_offset, 0)
 
 
 def behind_ends(current_offsets: Iterable[pa.Table], ends: Ends) -> Collection[Row]:

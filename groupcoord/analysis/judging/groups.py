@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from groupcoord.analysis.history import GROUP, MEMBER
-from groupcoord.analysis.history.views import SHARE
+from groupcoord.analysis.history.rows import HOLDER
+from groupcoord.analysis.history.views import SHARE, STREAMS
 
 Row = dict[str, Any]
 Histories = Mapping[str, list[Row]]
@@ -16,9 +17,6 @@ Histories = Mapping[str, list[Row]]
 
 Place = tuple[str, str, int]
 """A group, a topic and its partition."""
-
-HOLDER = ("member_id", "client_id", "client_host")
-"""What :func:`partition_holders` tells of members."""
 
 
 def groups(found: Histories, current_offsets: pa.Table) -> list[Row]:
@@ -44,13 +42,13 @@ def partition_holders(found: Histories) -> dict[Place, Row]:
     """Return who has which partition as the log ends: one a partition, though several members may claim it.
 
     Besides :data:`HOLDER` told are since when the group has its generation or epoch, in which log partition its records
-    lie, and whether it is one of those whose members share partitions.
+    lie, and whether it is one of those whose members share partitions. Tasks of streams groups are no partitions.
     """
     now = {(row["group_id"], row["generation_or_epoch"], row["type"]): row for row in found[GROUP]}
     holders: dict[Place, Row] = {}
     for member in found[MEMBER]:
         group = now.get((member["group_id"], member["generation"], member["type"]))
-        if group is not None:
+        if group is not None and group["type"] != STREAMS:
             told = {"since_ms": began_ms(group), "log_partition": group["log_partition"]}
             holder = {name: member[name] for name in HOLDER} | told | {"is_shared": group["type"] == SHARE}
             for assigned in member["assignment"] or ():

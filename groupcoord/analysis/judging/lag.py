@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from groupcoord.analysis.folding.arrow import Runs
-from groupcoord.analysis.history.lag import WINDOW_COMMITS, judged
-from groupcoord.analysis.judging.ends import Behind, Ends, distance
-from groupcoord.analysis.judging.groups import HOLDER, Place
+from groupcoord.analysis.history.lag import WINDOW_COMMITS, PartitionEnd, judged, known_offset, records_behind
+from groupcoord.analysis.history.rows import HOLDER
+from groupcoord.analysis.judging.ends import Behind, Ends
+from groupcoord.analysis.judging.groups import Place
 
 Row = dict[str, Any]
 
@@ -35,10 +36,12 @@ def lag(
 ) -> list[Row]:
     """Return how far groups are behind, and how well they keep up (:data:`groupcoord.analysis.columns.tables.LAG`).
 
+    There is a row for each committed offset, and for each partition that a member has and of which none is committed.
+
     Args:
         current_offsets: the table of this name.
         ends: where topics end.
-        counted: the last commits that count; None: they are not known, nor is the status.
+        counted: the last commits that count; None: they are not known.
         holders: who has the partitions.
         now_ms: the moment to judge from where the cluster was not asked.
         record_times: when next records were written (:data:`groupcoord.analysis.columns.tables.RECORD_TIMES`), where it
@@ -48,14 +51,26 @@ def lag(
     windows = {} if counted is None else _windows(counted, ends)
     written_ms = {tuple(row[name] for name in _NEXT): row["record_timestamp_ms"] for row in record_times}
     rows = []
-    for offset in current_offsets.select(OFFSET_COLUMNS).to_pylist():
+    for offset in _offsets(current_offsets, holders):
         place = (offset["group_id"], offset["topic"], offset["topic_partition"])
         for behind in ends.of(*place[1:], offset["committed_offset"]):
             next_ms = written_ms.get((*place[1:], offset["committed_offset"]))
             at_ms = behind.end["at_ms"]
             judged_ms = now_ms if at_ms is None else at_ms if read_ms is None else min(at_ms, read_ms)
-            rows.append(_row(offset, behind, windows.get(place), judged_ms, next_ms) | holders.get(place, _NO_HOLDER))
+            holder = holders.get(place, _NO_HOLDER)
+            row = offset | {name: holder[name] for name in HOLDER}
+            rows.append(_row(row, behind, windows.get(place), judged_ms, next_ms))
     return rows
+
+
+def _offsets(current_offsets: pa.Table, holders: Mapping[Place, Row]) -> Iterator[Row]:
+    """Yield committed offsets, None where -1 is committed, and then None for what members have and did not commit."""
+    left = {place: None for place, holder in holders.items() if place[1] is not None and not holder["is_shared"]}
+    for offset in current_offsets.select(OFFSET_COLUMNS).to_pylist():
+        left.pop((offset["group_id"], offset["topic"], offset["topic_partition"]), None)
+        yield offset | {"committed_offset": known_offset(offset["committed_offset"])}
+    for place in left:
+        yield dict.fromkeys(OFFSET_COLUMNS) | dict(zip(_KEY, place, strict=True))
 
 
 def _row(offset: Row, behind: Behind, window: list[Row] | None, now_ms: int | None, next_ms: int | None) -> Row:
@@ -65,10 +80,12 @@ def _row(offset: Row, behind: Behind, window: list[Row] | None, now_ms: int | No
         "end_offset": end["end_offset"],
         "lag": behind.lag,
         "at_ms": at_ms,
-        "lag_stable": distance(end["last_stable_offset"], committed_offset),
-        "is_lost": None if start is None else committed_offset < start,
+        "lag_stable": records_behind(committed_offset, PartitionEnd(start, end["last_stable_offset"])),
+        "is_lost": None if start is None or committed_offset is None else committed_offset < start,
     }
     evidence = {
+        "log_start_offset": start,
+        "has_owner": None if offset["member_id"] is None else True,  # a log may not name the topics that members have
         "first": behind.first,
         "last": behind.last,
         "before": behind.before,

@@ -21,7 +21,7 @@ from groupcoord.analysis.history.anomalies import (
     STOP,
     Thresholds,
 )
-from groupcoord.analysis.history.lag import has_stopped, stands_still
+from groupcoord.analysis.history.lag import NO_OFFSET, has_stopped, known_offset, stands_still
 from groupcoord.analysis.judging.ends import Behind, Ends
 from groupcoord.analysis.judging.groups import Place
 
@@ -51,7 +51,8 @@ def about_offsets(
         for told in judge.tell(place, found):
             yield found.of | told
     if ends is not None:
-        yield from _never_committed(set(places_of(commits.of)), holders, ends, now_ms, limits)
+        committed = set(places_of(commits.of.filter(pa.array(commits.highest != NO_OFFSET))))
+        yield from _never_committed(committed, holders, ends, now_ms, limits)
 
 
 class LastCommits(NamedTuple):
@@ -188,7 +189,7 @@ class _Judge:
         for behind in rows:
             if found.rewinds is not None:
                 yield _rewind(found.rewinds)
-            if found.is_there:
+            if found.is_there and known_offset(found.highest) is not None:
                 yield from self._silence(place, found, behind)
 
     def _silence(self, place: Place, found: _Found, behind: Behind | None) -> Iterator[Row]:

@@ -1,37 +1,28 @@
-"""How far groups are behind at this moment, the worst first: what ``groupcoord lag`` shows, from snapshots alone.
+"""Lag of groups from snapshots of a running cluster: the rows of ``groupcoord lag`` and of ``analyze --poll``.
 
-One look tells how far and for how long; statuses that are about commits over time (Burrow's) need several.
+The statuses are those of :func:`groupcoord.analysis.history.lag.lag_status`. Those about commits over time need several
+snapshots.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
+from typing import NamedTuple
 
 from attrs import frozen
 
-from groupcoord.analysis.history.lag import WINDOW_COMMITS, LagStatus, WindowCommit, partition_status
-from groupcoord.analysis.history.views import MemberView
-from groupcoord.analysis.live.snapshots import GroupSnapshot, Snapshot
-from groupcoord.analysis.polling.rows import Row, lag_rows
-from groupcoord.analysis.polling.views import view_of
-
-LOST = "LOST"
-NO_OWNER = "NO OWNER"
-BEHIND = "BEHIND"
-UNKNOWN = "UNKNOWN"
-
-_WORST_FIRST = (
-    LOST,
-    LagStatus.STOP.name,
-    LagStatus.STALL.name,
-    NO_OWNER,
-    LagStatus.REWIND.name,
-    LagStatus.WARN.name,
-    BEHIND,
-    UNKNOWN,
-    LagStatus.OK.name,
+from groupcoord.analysis.history.lag import (
+    WINDOW_COMMITS,
+    WORST_FIRST,
+    Evidence,
+    LagStatus,
+    PartitionEnd,
+    WindowCommit,
+    lag_status,
 )
+from groupcoord.analysis.live.snapshots import Snapshot
+from groupcoord.analysis.polling.rows import Row, lag_rows
 
 Place = tuple[str, str, int]
 
@@ -45,13 +36,11 @@ class PartitionLag:
         state: of the group, as Kafka calls it; None if that isn't told.
         topic: the topic.
         topic_partition: the topic's partition.
-        committed_offset: the next offset to read.
-        end_offset: where the log ends; None if that isn't told.
-        lag: records behind; None likewise.
-        lag_ms: how old the next record to read is; None if that can't be told.
-        status: ``LOST``: the log begins behind the committed offset. ``NO OWNER``: there is something to read, and no
-            member has the partition. After several looks one of Burrow's, ``STOP``, ``STALL``, ``REWIND`` or ``WARN``;
-            before, ``BEHIND``. ``OK``. ``UNKNOWN``: the end isn't told.
+        committed_offset: the next offset to read; None if there is none.
+        end_offset: where the log ends; None if that isn't known.
+        lag: records behind; None if that isn't known, or records are there and no offset.
+        lag_ms: how old the next record to read is, in milliseconds; None if that isn't known.
+        status: the label of a :class:`groupcoord.analysis.history.lag.LagStatus`.
         member_id: the member that has the partition; None if nobody has.
         client_id: what its client calls itself.
         client_host: where it connects from.
@@ -61,7 +50,7 @@ class PartitionLag:
     state: str | None
     topic: str
     topic_partition: int
-    committed_offset: int
+    committed_offset: int | None
     end_offset: int | None
     lag: int | None
     lag_ms: int | None
@@ -82,6 +71,13 @@ class Rewinds:
     to: int
 
 
+class _Unmoved(NamedTuple):
+    """How many looks in a row have shown the same offset behind the end, and where the log ended at the first."""
+
+    looks: int
+    end_offset: int
+
+
 class LagWatch:
     """Looks at groups again and again, and remembers which commits the snapshots have shown.
 
@@ -99,6 +95,7 @@ class LagWatch:
         self.windows: dict[Place, deque[WindowCommit]] = defaultdict(lambda: deque(maxlen=WINDOW_COMMITS))
         self.rewinds: dict[Place, Rewinds] = {}
         self._at_end: set[Place] = set()
+        self._unmoved: dict[Place, _Unmoved] = {}
 
     def take(self, snapshot: Snapshot, group_ids: Collection[str] = ()) -> list[PartitionLag]:
         """Return how far groups are behind, the worst first.
@@ -107,12 +104,8 @@ class LagWatch:
             snapshot: what a look has shown.
             group_ids: of these groups alone; none given: of all.
         """
-        owners = {group_id: _owners(group) for group_id, group in snapshot.groups.items()}
-        found = [
-            self._of(row, snapshot, owners[row["group_id"]])
-            for row in lag_rows(snapshot)
-            if not group_ids or row["group_id"] in group_ids
-        ]
+        wanted = (row for row in lag_rows(snapshot) if not group_ids or row["group_id"] in group_ids)
+        found = [self._of(row, snapshot) for row in wanted]
         self._forget({(one.group_id, one.topic, one.topic_partition) for one in found}, snapshot)
         return sorted(found, key=_order)
 
@@ -124,11 +117,13 @@ class LagWatch:
                 del self.windows[place]
                 self.rewinds.pop(place, None)
                 self._at_end.discard(place)
+                self._unmoved.pop(place, None)
 
-    def _of(self, row: Row, snapshot: Snapshot, owners: Mapping[tuple[str, int], MemberView]) -> PartitionLag:
+    def _of(self, row: Row, snapshot: Snapshot) -> PartitionLag:
         group = snapshot.groups[row["group_id"]]
-        owner = owners.get((row["topic"], row["topic_partition"]))
         lag = row.get("lag")
+        lag_ms = self._lag_ms(row) if lag else lag
+        has_owner = None if group.described is None else row["member_id"] is not None
         return PartitionLag(
             row["group_id"],
             (group.listed.state or None) if group.described is None else group.described.state,
@@ -137,36 +132,39 @@ class LagWatch:
             row["committed_offset"],
             row.get("end_offset"),
             lag,
-            self._lag_ms(row) if lag else None if lag is None else 0,
-            self._status(row, snapshot.at_ms, has_owner=owner is not None or group.described is None),
-            None if owner is None else owner.member_id,
-            None if owner is None else owner.client_id,
-            None if owner is None else owner.client_host,
+            lag_ms,
+            self._status(row, lag_ms, snapshot.at_ms, has_owner).label,
+            row["member_id"],
+            row["client_id"],
+            row["client_host"],
         )
 
     def _lag_ms(self, row: Row) -> int | None:
         written_ms = self._next_record_ms(row)
         return None if written_ms is None else max(row["at_ms"] - written_ms, 0)
 
-    def _status(self, row: Row, now_ms: int, *, has_owner: bool) -> str:
+    def _status(self, row: Row, lag_ms: int | None, now_ms: int, has_owner: bool | None) -> LagStatus:
         lag, place = row.get("lag"), (row["group_id"], row["topic"], row["topic_partition"])
-        if lag is None:
-            return UNKNOWN
-        window, offset = self.windows[place], row["committed_offset"]
+        offset, log = row["committed_offset"], PartitionEnd(row.get("log_start_offset"), row.get("end_offset"))
+        if offset is None or lag is None or log.end is None:
+            return lag_status(offset, log, lag, lag_ms, Evidence())
+        window = self.windows[place]
+        is_moved = not window or window[-1].committed_offset != offset
         if window and offset < window[-1].committed_offset:
             self._note_rewind(place, now_ms, window[-1].committed_offset - offset, offset)
-        if not window or window[-1].committed_offset != offset:
+        if is_moved:
             window.append(WindowCommit(now_ms, offset, lag))
         was_at_end = place in self._at_end
         (self._at_end.discard if lag else self._at_end.add)(place)
-        if row["is_lost"]:
-            return LOST
-        status = partition_status(window, lag, now_ms, was_at_end=was_at_end)
-        if status is not LagStatus.OK and (has_owner or status is LagStatus.STOP):
-            return status.name
-        if lag and not has_owner:
-            return NO_OWNER
-        return BEHIND if lag and len(window) < 2 else LagStatus.OK.name
+        is_stuck = self._is_stuck(place, log.end, is_moved=is_moved or not lag)
+        return lag_status(offset, log, lag, lag_ms, Evidence(window, now_ms, was_at_end, has_owner, is_stuck))
+
+    def _is_stuck(self, place: Place, end_offset: int, *, is_moved: bool) -> bool:
+        """Count a look at a partition; tell whether a window of looks has shown no move while the end grew."""
+        before = None if is_moved else self._unmoved.get(place)
+        now = _Unmoved(1, end_offset) if before is None else before._replace(looks=before.looks + 1)
+        self._unmoved[place] = now
+        return now.looks >= WINDOW_COMMITS and end_offset > now.end_offset
 
     def _note_rewind(self, place: Place, at_ms: int, by: int, to: int) -> None:
         before = self.rewinds.get(place, Rewinds(0, at_ms, at_ms, 0, to))
@@ -174,17 +172,9 @@ class LagWatch:
         self.rewinds[place] = Rewinds(before.count + 1, before.first_ms, at_ms, *furthest)
 
 
-def _owners(group: GroupSnapshot) -> dict[tuple[str, int], MemberView]:
-    """Return which member has which partition."""
-    if group.described is None:
-        return {}
-    members = view_of(group.type, group.described, by_name=True).members.values()
-    return {place: member for member in members for place in member.held}
-
-
 def _order(one: PartitionLag) -> tuple[int, int, int, str, str, int]:
     """Return by what the worst come first."""
-    severity = _WORST_FIRST.index(one.status)
+    severity = WORST_FIRST.index(LagStatus.of(one.status))
     return severity, -(one.lag_ms or 0), -(one.lag or 0), one.group_id, one.topic, one.topic_partition
 
 

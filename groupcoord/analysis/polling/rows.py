@@ -5,15 +5,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from groupcoord.analysis.history.causes import Explanation
-from groupcoord.analysis.history.rows import member_row, subscribed
+from groupcoord.analysis.history.lag import PartitionEnd, known_offset, records_behind
+from groupcoord.analysis.history.rows import HOLDER, member_row, subscribed
 from groupcoord.analysis.history.views import CLASSIC, CONSUMER, GroupView
 from groupcoord.analysis.live.end_offsets import PartitionEnds
 from groupcoord.analysis.live.snapshots import Snapshot
-from groupcoord.analysis.polling.views import topic_names, view_of
+from groupcoord.analysis.polling.views import owners_of, topic_names, view_of
 
 Row = dict[str, Any]
 
@@ -72,21 +74,39 @@ def offset_rows(snapshot: Snapshot) -> Iterator[Row]:
 
 
 def lag_rows(snapshot: Snapshot) -> Iterator[Row]:
-    """Yield rows of ``lag``, by the rules of :func:`groupcoord.spark.lag`."""
+    """Yield rows of ``lag``, without lag as time and status.
+
+    There is a row for each committed offset, and for each partition that a member has and of which none is committed.
+    """
     ends = {(one.topic, one.topic_partition): one for one in snapshot.ends}
+    committed: defaultdict[str, dict[tuple[str, int], Row]] = defaultdict(dict)
     for row in offset_rows(snapshot):
-        end = ends.get((row["topic"], row["topic_partition"]))
-        yield row | ({} if end is None else _lag(row["committed_offset"], end))
+        committed[row["group_id"]][row["topic"], row["topic_partition"]] = row
+    for group_id, group in snapshot.groups.items():
+        owners, rows = owners_of(group), committed[group_id]
+        # Of a group that doesn't tell its offsets it isn't known what it has not committed.
+        missing = [] if group.offsets is None else sorted(owners.keys() - rows.keys())
+        for topic, partition in (*rows, *missing):
+            place = {"group_id": group_id, "topic": topic, "topic_partition": partition}
+            row = rows.get((topic, partition), place | {"committed_offset": None, "polled_ms": snapshot.at_ms})
+            owner = owners.get((topic, partition))
+            held = {name: None if owner is None else getattr(owner, name) for name in HOLDER}
+            yield row | _lag(row["committed_offset"], ends.get((topic, partition))) | held
 
 
-def _lag(committed_offset: int, end: PartitionEnds) -> Row:
+def _lag(committed_offset: int | None, end: PartitionEnds | None) -> Row:
+    offset = known_offset(committed_offset)
+    if end is None:
+        return {"committed_offset": offset}
     start = end.log_start_offset
     return {
+        "committed_offset": offset,
+        "log_start_offset": start,
         "end_offset": end.end_offset,
-        "lag": None if end.end_offset is None else max(end.end_offset - committed_offset, 0),
+        "lag": records_behind(offset, PartitionEnd(start, end.end_offset)),
         "at_ms": end.at_ms,
-        "lag_stable": None if end.last_stable_offset is None else max(end.last_stable_offset - committed_offset, 0),
-        "is_lost": None if start is None else committed_offset < start,
+        "lag_stable": records_behind(offset, PartitionEnd(start, end.last_stable_offset)),
+        "is_lost": None if start is None or offset is None else offset < start,
     }
 
 

@@ -72,6 +72,17 @@ def topics_of(group: GroupSnapshot) -> frozenset[str]:
     return frozenset(topic for member in view.members.values() for topic, _ in member.assigned)
 
 
+def owners_of(group: GroupSnapshot) -> dict[tuple[str, int], MemberView]:
+    """Return the member that has each partition of a group, the first of several; none if members are not known."""
+    if group.described is None:
+        return {}
+    owners: dict[tuple[str, int], MemberView] = {}
+    for member in view_of(group.type, group.described, by_name=True).members.values():
+        for place in sorted(member.held):
+            owners.setdefault(place, member)
+    return owners
+
+
 def _topics_of_members(described: DescribedGroup) -> Iterator[Values]:
     for member in described.members:
         for assignment in (member["assignment"], member["target_assignment"]):

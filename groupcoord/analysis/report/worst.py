@@ -11,6 +11,9 @@ from groupcoord.analysis.report.text import counted, format_span, noun
 
 MORE_NAMED_MAX = 15
 
+NOT_JUDGED = ("UNKNOWN", "NO COMMIT")
+"""Statuses of partitions whose lag is not known."""
+
 
 def worst(report: Report) -> Html:
     """Return the section."""
@@ -59,7 +62,8 @@ def _all_is_well(report: Report) -> Html:
         known.append("no anomaly was found")
     elif report.polls.count > 1:  # one tells of nothing that takes time
         known.append("polls show no anomaly")
-    if report.lag is not None and report.statuses:
+    is_judged = not any(one.status in NOT_JUDGED for one in report.statuses)
+    if report.lag is not None and report.statuses and is_judged:
         known.append("each group keeps up with its topics")
     behind = [row for row in report.groups if row.standing.lag]
     behind.sort(key=lambda row: (-(row.standing.lag or 0), row.group_id))

@@ -72,8 +72,10 @@ class EndOffsetSamples:
 
 
 def topics_of(known: Sequence[Known]) -> list[str]:
-    """Return the topics of which something is committed."""
-    return list({topic: None for one in known for topic in pc.unique(one.current["topic"]).to_pylist()})
+    """Return the topics of which something is committed, or that members have."""
+    topics = {topic: None for one in known for topic in pc.unique(one.current["topic"]).to_pylist()}
+    held = {topic: None for one in known for _, topic, _ in one.held.holders if topic is not None}
+    return list(topics | held)
 
 
 def write_groups(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from prometheus_client import CollectorRegistry, start_http_server
@@ -48,10 +48,12 @@ class GroupCollector(Collector):
         last = self._last
         if last is None:
             return
-        known = [row for row in last.lag or () if row["lag"] is not None]
+        rows = last.lag or ()
+        known = [row for row in rows if row["lag"] is not None]
         yield from self._of_partitions(known)
         yield from self._of_lag(known)
-        yield from self._of_topics(known)
+        yield from self._of_statuses(rows)
+        yield from self._of_topics(rows)
         yield from self._of_groups(last)
         delay_s = (self._clock.now_ms() - last.seen_ms) / MS_PER_S
         yield GaugeMetricFamily("groupcoord_follow_delay_seconds", "How old these figures are", value=delay_s)
@@ -99,14 +101,22 @@ class GroupCollector(Collector):
         of_partition = ["cluster", "consumer_group", "topic", "partition"]
         offset = GaugeMetricFamily(_BURROW + "consumer_current_offset", "Committed offset", labels=of_partition)
         lag = GaugeMetricFamily(_BURROW + "consumer_partition_lag", "Records behind", labels=of_partition)
-        text = "1 OK, 2 WARN, 4 STOP, 5 STALL, 6 REWIND"
-        status = GaugeMetricFamily("groupcoord_consumer_partition_status", text, labels=of_partition)
         for row in rows:
-            offset.add_metric(self._partition(row), row["committed_offset"])
+            if row["committed_offset"] is not None:
+                offset.add_metric(self._partition(row), row["committed_offset"])
             lag.add_metric(self._partition(row), row["lag"])
-            if row["status"] in LagStatus.__members__:
-                status.add_metric(self._partition(row), LagStatus[row["status"]])
-        yield from (offset, lag, status)
+        yield from (offset, lag)
+
+    def _of_statuses(self, rows: Sequence[Row]) -> Iterator[Metric]:
+        of_partition = ["cluster", "consumer_group", "topic", "partition"]
+        text = ", ".join(f"{number} {status.label}" for status in LagStatus if (number := _shown(status)) == status)
+        statuses = GaugeMetricFamily("groupcoord_consumer_partition_status", text, labels=of_partition)
+        for row in rows:
+            statuses.add_metric(self._partition(row), _shown(LagStatus.of(row["status"])))
+        yield statuses
+        text = "1 OK, 2 WARN, 3 ERR: the worst of the partitions"
+        by_group = _grouped(rows, lambda row: (row["group_id"],))
+        yield self._family(_BURROW + "consumer_status", text, of_partition[:2], by_group, _status)
 
     def _of_lag(self, rows: list[Row]) -> Iterator[Metric]:
         of_group = _grouped(rows, lambda row: (row["group_id"],))
@@ -118,11 +128,11 @@ class GroupCollector(Collector):
         yield self._family(_LAG + "topic_sum_lag", "All lag in a topic", [*labels, "topic"], of_topic, _sum_lag)
         labels = ["cluster", "consumer_group"]
         yield self._family(_BURROW + "consumer_lag_total", "All lag", labels, of_group, _sum_lag)
-        text = "1 OK, 2 WARN, 3 ERR: the worst of the partitions"
-        yield self._family(_BURROW + "consumer_status", text, labels, of_group, _status)
 
-    def _of_topics(self, rows: list[Row]) -> Iterator[Metric]:
-        ends = {(row["topic"], row["topic_partition"]): row["end_offset"] for row in rows}
+    def _of_topics(self, rows: Sequence[Row]) -> Iterator[Metric]:
+        ends = {
+            (row["topic"], row["topic_partition"]): row["end_offset"] for row in rows if row["end_offset"] is not None
+        }
         for name, label in (
             ("kafka_partition_latest_offset", "cluster_name"),
             (_BURROW + "topic_partition_offset", "cluster"),
@@ -197,4 +207,9 @@ def _sum_lag(rows: list[Row]) -> float:
 
 
 def _status(rows: list[Row]) -> float:
-    return group_status(LagStatus[row["status"]] for row in rows if row["status"] in LagStatus.__members__)
+    return group_status(LagStatus.of(row["status"]) for row in rows)
+
+
+def _shown(status: LagStatus) -> int:
+    """Return the number of a status; BEHIND has that of OK, as it has in Burrow."""
+    return LagStatus.OK if status is LagStatus.BEHIND else status

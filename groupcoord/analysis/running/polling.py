@@ -17,7 +17,7 @@ from groupcoord.analysis.columns.results import ResultDirectory
 from groupcoord.analysis.columns.schema import Column
 from groupcoord.analysis.columns.tables import CURRENT_OFFSETS, LAG, LIVE_END_OFFSETS, Columns, arrow_schema
 from groupcoord.analysis.figures.page import write_report
-from groupcoord.analysis.history.lag import LagStatus, judged
+from groupcoord.analysis.history.lag import time_lag_of
 from groupcoord.analysis.live.connection import connection
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.live.snapshots import Snapshot, take_snapshot
@@ -204,7 +204,7 @@ class Polling:
     def _next_record_ms(self, row: Row) -> int | None:
         """Return when the next record was written that a row of ``lag`` is about, as the polls' ends tell it."""
         behind = self._ends.of(row["topic"], row["topic_partition"], row["committed_offset"])[0]
-        told = judged(behind._asdict() | row | {"window": None, "record_timestamp_ms": None})
+        told = time_lag_of(behind._asdict() | row | {"record_timestamp_ms": None})
         return row["at_ms"] - told["lag_ms"] if "lag_ms" in told else None
 
     def _replace(self, name: str, some: Iterable[Row]) -> None:
@@ -227,9 +227,8 @@ class Polling:
 
 
 def _judged_lag(lag: Iterable[Row], found: Iterable[PartitionLag]) -> Iterator[Row]:
-    """Yield rows of ``lag`` with what several snapshots tell: Burrow's status if it is one, lag as time, the owner."""
+    """Yield rows of ``lag`` with status and lag as time."""
     by_place = {(one.group_id, one.topic, one.topic_partition): one for one in found}
     for row in lag:
         one = by_place[row["group_id"], row["topic"], row["topic_partition"]]
-        told = {name: getattr(one, name) for name in ("lag_ms", "member_id", "client_id", "client_host")}
-        yield row | told | {"status": one.status if one.status in LagStatus.__members__ else None}
+        yield row | {"lag_ms": one.lag_ms, "status": one.status}

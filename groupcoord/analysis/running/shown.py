@@ -59,8 +59,9 @@ def figures_of(
     """
     found = evolve(before or Figures(seen_ms), seen_ms=seen_ms, rows=rows)
     if tables.has("lag"):
-        known = (row for row in tables.rows("lag", _OF_LAG) if row["lag"] is not None)
-        found = evolve(found, lag=heapq.nlargest(ROWS_MAX, known, key=lambda row: row["lag"]))
+        found = evolve(
+            found, lag=heapq.nlargest(ROWS_MAX, tables.rows("lag", _OF_LAG), key=lambda row: row["lag"] or 0)
+        )
     if tables.has("groups"):
         counts = Counter(earlier or {})
         counts.update((row["group_id"], row["cause"]) for row in tables.rows("rebalances", ("group_id", "cause")))
