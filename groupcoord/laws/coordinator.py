@@ -7,11 +7,11 @@ Each function looks at a coordinator or at a log and raises :class:`LawBrokenErr
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
-from groupcoord.coordinator import GroupCoordinator
+from groupcoord.coordinator import GroupCoordinator, LoadError
 from groupcoord.core.hard_state import HardState, RecordsOfGroup
 from groupcoord.core.messages import (
     ConsumerGroupDescribeResponse,
@@ -57,6 +57,7 @@ __all__ = [
     "check_fetch_is_the_log",
     "check_generations_grow",
     "check_hard_state_is_the_log",
+    "check_log_can_be_loaded",
     "check_places",
     "check_rebuilt",
     "check_replay",
@@ -193,6 +194,27 @@ def check_hard_state_is_the_log(coordinator: GroupCoordinator) -> None:
     """
     for partition in served_partitions(coordinator):
         check_replay(partition, _replay(coordinator.log_store, partition.index))
+
+
+def check_log_can_be_loaded(load: Callable[[], object]) -> None:
+    """Load log partitions; what their store reads back can be taken over.
+
+    Args:
+        load: loads them.
+
+    Raises:
+        LawBrokenError: the coordinator could not load one of them; the message has the cause, not its traceback.
+    """
+    try:
+        load()
+    except LoadError as error:
+        causes = [
+            f"log partition {index}: {str(cause).removeprefix(f'log partition {index}: ') or repr(cause)}"
+            for index, cause in error.causes.items()
+        ]
+    else:
+        return
+    raise LawBrokenError(f"a restart can't load the log: {'; '.join(causes)}")
 
 
 def check_replay(partition: Partition, log: HardState, *, was_compacted: bool = False) -> None:

@@ -29,7 +29,7 @@ from groupcoord.core.messages import (
     TxnOffsetCommit,
 )
 from groupcoord.errors import ErrorCode
-from groupcoord.laws import require
+from groupcoord.laws import check_log_can_be_loaded, require
 from groupcoord.laws.modern_groups import check_members_are_served
 from groupcoord.log_store import LogStoreError, NotEnoughReplicasError, NotLeaderError, RecordTooLargeError, close_store
 from groupcoord.testing.consumers import PARTITIONS, TOPIC, ClassicConsumer, Consumer
@@ -106,7 +106,7 @@ class CoordinatorMachine(World, RuleBasedStateMachine):
     def process_is_killed(self, written: int) -> None:
         """The process dies; of the appends that wait, the oldest ones have reached the log."""
         self.kill(written)
-        self.coordinator.load_all()
+        check_log_can_be_loaded(self.coordinator.load_all)
         self.deliver()
         self.leader_epoch = 0
 

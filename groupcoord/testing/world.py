@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -40,6 +41,7 @@ from groupcoord.laws import (
     check_fetch_is_the_log,
     check_generations_grow,
     check_hard_state_is_the_log,
+    check_log_can_be_loaded,
     check_members_are_durable,
     check_nobody_waits_for_nobody,
     check_places,
@@ -287,12 +289,26 @@ class World:
         self.boot()
 
     def load(self, partition: int) -> None:
-        """Let a log partition be served here, after an election; a load under way is ended."""
+        """Let a log partition be served here, after an election; a load under way is ended.
+
+        Raises:
+            LawBrokenError: it can't be loaded.
+        """
+        check_log_can_be_loaded(partial(self.try_to_load, partition))
+
+    def try_to_load(self, partition: int) -> None:
+        """Load a log partition as :meth:`load` does, for a test in which reading it may fail.
+
+        Raises:
+            LoadError: it can't be loaded.
+        """
         self.leader_epoch += 1
         self.store.forget_reads()
-        self.coordinator.load(partition, self.leader_epoch)
-        self.coordinator.continue_load(partition)
-        self.deliver()
+        try:
+            self.coordinator.load(partition, self.leader_epoch)
+            self.coordinator.continue_load(partition)
+        finally:
+            self.deliver()
 
     # ------------------------------------------------------------ requests and answers
 

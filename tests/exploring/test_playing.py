@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -11,8 +12,9 @@ import pytest
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.events import Cause
 from groupcoord.laws import require
+from groupcoord.log_store import LogRecord, MemoryLogStore, Ticket
 from groupcoord.messages import SyncGroupResponse
-from groupcoord.testing.exploring.playing import Played, play
+from groupcoord.testing.exploring.playing import BrokenLaw, Played, play
 from groupcoord.testing.exploring.scope import Scope, Trace, steps_of
 from groupcoord.testing.exploring.stage import Stage
 from groupcoord.testing.exploring.words import WORDS, HistoryError, Step
@@ -115,6 +117,36 @@ def test_every_word_is_played(protocol: str) -> None:
         scope = Scope.of({"processes": processes, "log_is_late": is_late})
         assert play(Trace(scope, steps)).broken is None
     assert {step.word for step in steps} == WORDS.keys() - {"recover"}
+
+
+class MisorderedOnLoad(MemoryLogStore):
+    """Returns its records in order once after each append, and backwards from then on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_unread = False
+
+    def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int:
+        self.is_unread = True
+        return super().append(partition, ticket, records)
+
+    def read(self, partition: int) -> Iterator[LogRecord]:
+        records, self.is_unread = list(super().read(partition)) if self.is_unread else [], False
+        return iter(records) if records else reversed(list(super().read(partition)))
+
+
+def test_a_log_that_can_not_be_loaded_breaks_a_law() -> None:
+    """A restart and a move find it; a history whose own words let a read break off breaks no law by that."""
+    for word in ("crash", "move"):
+        trace = Trace(Scope.of({"processes": {"c1": {}}}), steps_of(["start c1", "go c1", "go c1", word]))
+        broken = play(trace, make_log_store=MisorderedOnLoad).broken
+        assert broken == BrokenLaw(
+            3,
+            "check_log_can_be_loaded",
+            "LawBrokenError: a restart can't load the log: log partition 0: record at offset 0 after 1",
+        )
+        breaks_off = Trace(trace.scope, (*trace.steps[:3], *steps_of(["read_breaks 1", word])))
+        assert play(breaks_off).broken is None
 
 
 def test_who_pauses_is_told_nothing_of_waiting() -> None:

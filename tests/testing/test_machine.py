@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from groupcoord import LogRecord, MemoryLogStore, StoreContractError, Ticket
 from groupcoord.config import MigrationPolicy
 from groupcoord.core.records import GroupTombstone, OffsetCommitRecord, OffsetTombstone
+from groupcoord.laws import LawBrokenError
 from groupcoord.log_store import LogStore, LogStoreError, NotEnoughReplicasError
 from groupcoord.messages import OffsetCommit, Request
 from groupcoord.testing import CoordinatorMachine, FaultyLogStore
@@ -193,6 +195,36 @@ class LosesWhatWasJustWritten(CoordinatorMachine):
             for entry in entries[:-1] if partition == 0 else entries:
                 left.append(partition, Ticket(partition, 0), [LogRecord(entry.record, entry.timestamp_ms)])
         return left
+
+
+class MixesUpWhatIsWritten(CoordinatorMachine):
+    """Has its log in another order after a kill."""
+
+    def crash_log_store(self, log_store: LogStore) -> LogStore:
+        return ReadsBackwards(log_store)
+
+
+class ReadsBackwards(MemoryLogStore):
+    """Returns the last record of another store first."""
+
+    def __init__(self, log_store: LogStore) -> None:
+        super().__init__()
+        self.log_store = log_store
+
+    def read(self, partition: int) -> Iterator[LogRecord]:
+        return reversed(list(self.log_store.read(partition)))
+
+
+def test_a_log_that_can_not_be_loaded_is_a_broken_law() -> None:
+    """The machine says so in words, without the traceback of the load."""
+    machine = started_machine(MixesUpWhatIsWritten)
+    machine.consumer_goes_on(consumer=modern_consumer(machine, instance_id=None, brings_id=True), commits=False)
+    with pytest.raises(LawBrokenError) as broken:
+        machine.process_is_killed(written=0)
+    assert re.fullmatch(
+        r"a restart can't load the log: log partition \d+: record at offset \d+ after \d+", str(broken.value)
+    )
+    assert broken.value.__context__ is None
 
 
 class DoublesCommits(CoordinatorMachine):

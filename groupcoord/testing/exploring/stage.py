@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from attrs import define
@@ -270,14 +271,15 @@ class Stage(World):
         require(self.coordinator.partition(LOG_PARTITION) is None, "the log partition has gone, and is served")
 
     def _load(self) -> None:
+        """Load the log partition, which fails only if the history wants its read to break off."""
         self.store.lose()
-        if self._breaks_after is not None:
-            self.store.break_next_read(self._breaks_after)
-        self._breaks_after = None
-        try:
+        breaks_after, self._breaks_after = self._breaks_after, None
+        if breaks_after is None:
             self.load(LOG_PARTITION)
-        except LoadError:
-            self.deliver()
+            return
+        self.store.break_next_read(breaks_after)
+        with suppress(LoadError):
+            self.try_to_load(LOG_PARTITION)
 
     def _read_breaks(self, record_count: int) -> None:
         self._breaks_after = record_count
