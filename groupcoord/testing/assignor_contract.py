@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import random
-from collections.abc import Mapping
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
-from typing import TypeVar
+from functools import partial
+from types import TracebackType
+from typing import Any, TypeVar
 from uuid import UUID
 
 from attrs import evolve
 
 from groupcoord.assignors import Assignor, GroupAssignment, GroupSpec, MemberSpec, SubscriptionType, Topic
 from groupcoord.core.java.hashing import hash_map_order
-from groupcoord.laws import require
+from groupcoord.laws import LawBrokenError, require
+from groupcoord.testing.asserting.words import counted
 
 KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")
@@ -20,81 +28,172 @@ ValueT = TypeVar("ValueT")
 STORIES, ROUNDS = 25, 6
 MEMBERS_MAX, TOPICS_MAX, PARTITIONS_MAX = 7, 5, 20
 RACKS = ("r1", "r2", "r3")
+SHORT_ID_LENGTH = 8
+
+Plain = dict[str, list[tuple[UUID, tuple[int, ...]]]]
+"""An answer by member, with the order of topics and partitions that the log has; without what is empty."""
 
 
 def check_assignor(assignor: Assignor, *, seed: int = 0) -> None:
     """Check that an assignor keeps the contract of :class:`groupcoord.assignors.Assignor`.
 
     It is asked about random groups: members come and go, are static or not, subscribe to the same topics or to
-    different ones, or to nothing; topics come, grow and go; what a round gives is what members have in the next. What
-    is checked: each partition of each topic that somebody subscribes to goes to exactly one member, and that one
-    subscribes to it; nobody else gets anything, and nothing that doesn't exist is given; the answer is the same when
-    it is asked again, and when the mappings that it is given were made in another order; what it is given stays as it
-    was. A group without members gets an empty answer.
+    different ones, or to nothing; topics come, grow and go; what a round gives is what members have in the next.
+
+    What is checked: each partition of each topic that somebody subscribes to goes to exactly one member, and that one
+    subscribes to it; nobody else gets anything, and nothing that doesn't exist is given. What it is given stays as it
+    was. The answer is the same, order of topics and partitions included, when it is asked again, when the mappings that
+    it is given were made in another order, and in a process with another ``PYTHONHASHSEED``. A group without members
+    gets an empty answer.
+
+    The other process imports the module of the assignor. If it can't, a UserWarning says so.
 
     Args:
         assignor: the assignor.
         seed: decides what it is asked.
 
     Raises:
-        AssertionError: the assignor breaks the contract; the message says how, and for which group.
+        AssertionError: the assignor breaks the contract; the message says how, and has the smallest group that was
+            found for which it does.
     """
     require(
         isinstance(assignor.name, str) and bool(assignor.name), f"its name is {assignor.name!r}, which names nothing"
     )
     nobody = GroupSpec({}, SubscriptionType.HOMOGENEOUS, {}, ())
-    require(not any(assignor.assign(nobody).values()), f"partitions for a group without members: {nobody}")
+    require(not any(assignor.assign(nobody).values()), "partitions for a group without members")
     asked: list[tuple[GroupSpec, GroupAssignment]] = []
     for story in range(STORIES):
         chance = random.Random(f"{seed} {story}")
         group = _new_group(chance)
         for _ in range(ROUNDS):
-            answer = _ask(assignor, group, chance)
+            answer = _ask(assignor, group)
             asked.append((group, answer))
             group = _something_happens(_having(group, answer), chance)
     for group, answer in asked:
         # Once more when all the others have been asked: an assignor keeps nothing.
-        require(_plain(assignor.assign(group)) == _plain(answer), f"another answer when it was asked later: {group}")
+        again = _plain(assignor.assign(group))
+        _require_same(group, _plain(answer), again, "when it was asked later", "it remembers earlier groups")
+    _check_in_another_process(assignor, [group for group, _ in asked])
 
 
-def _ask(assignor: Assignor, group: GroupSpec, chance: random.Random) -> GroupAssignment:
+class _ContractError(Exception):
+    """A group for which the contract is broken.
+
+    Args:
+        kind: in which way, the same for every group.
+        text: what is wrong, in words.
+        answers: what the assignor answered, if that shows it.
+    """
+
+    def __init__(self, kind: str, text: str, *answers: Plain) -> None:
+        super().__init__(text)
+        self.kind = kind
+        self.answers = answers
+
+
+def _ask(assignor: Assignor, group: GroupSpec) -> GroupAssignment:
+    """Return the answer for a group.
+
+    Raises:
+        LawBrokenError: something is wrong with it.
+    """
+    try:
+        return _checked_answer(assignor, group)
+    except _ContractError as error:
+        raise _broken(group, error, partial(_checked_answer, assignor)) from None
+
+
+def _broken(group: GroupSpec, error: _ContractError, check: Callable[[GroupSpec], object]) -> LawBrokenError:
+    """Return the error for the smallest group for which a check fails in the same way."""
+    is_smaller = True
+    while is_smaller:
+        is_smaller = False
+        for smaller in _smaller(group):
+            try:
+                check(smaller)
+            except _ContractError as other:
+                if other.kind == error.kind:
+                    group, error, is_smaller = smaller, other, True
+                    break
+    return LawBrokenError(_told(group, error))
+
+
+def _checked_answer(assignor: Assignor, group: GroupSpec) -> GroupAssignment:
     before = deepcopy(group)
     try:
         answer = assignor.assign(group)
     except Exception as error:
-        raise AssertionError(f"assign() raised {error!r} for a sound group: {group}") from error
-    require(group == before, f"assign() changed what it was given: {before} became {group}")
+        raise _ContractError(type(error).__name__, f"assign() raised {error!r} for a sound group") from error
+    if group != before:
+        raise _ContractError("changed", f"assign() changed what it was given, to {group}")
     _check_answer(group, answer)
-    again = _plain(assignor.assign(_shuffled(group, chance)))
-    require(again == _plain(answer), f"another answer when mappings were made in another order: {group}")
+    plain = _plain(answer)
+    _compare(plain, _plain(assignor.assign(group)), "when it was asked again", "it remembers earlier groups")
+    _compare(
+        plain,
+        _plain(assignor.assign(_shuffled(group))),
+        "when mappings were made in another order",
+        "it depends on the order of members or topics in the mappings: sort them",
+    )
     return answer
 
 
+def _compare(answer: Plain, again: Plain, when: str, why: str) -> None:
+    """Raise if two answers differ, or are written in another order."""
+    if answer == again:
+        return
+    if _without_order(answer) != _without_order(again):
+        raise _ContractError(f"another {when}", f"another answer {when}: {why}", answer, again)
+    raise _ContractError(
+        f"order {when}",
+        f"the same partitions in another order {when}: sort topics and partitions in the answer, "
+        "since records of the log have them in this order",
+        answer,
+        again,
+    )
+
+
+def _require_same(group: GroupSpec, answer: Plain, again: Plain, when: str, why: str) -> None:
+    try:
+        _compare(answer, again, when, why)
+    except _ContractError as error:
+        raise LawBrokenError(_told(group, error)) from None
+
+
+def _without_order(answer: Plain) -> dict[str, dict[UUID, list[int]]]:
+    return {
+        member_id: {topic_id: sorted(partitions) for topic_id, partitions in assigned}
+        for member_id, assigned in answer.items()
+    }
+
+
 def _check_answer(group: GroupSpec, answer: GroupAssignment) -> None:
+    """Raise if an answer lacks a partition, or gives one that it must not give."""
     owners: dict[tuple[UUID, int], str] = {}
     for member_id, assigned in answer.items():
-        require(member_id in group.members, f"{member_id!r} is given something but is no member: {group}")
+        if member_id not in group.members:
+            raise _ContractError("stranger", f"{member_id!r} is given something but is no member")
         for topic_id, partitions in assigned.items():
-            require(
-                topic_id in group.members[member_id].topic_ids,
-                f"{member_id!r} is given topic {topic_id} but does not subscribe to it: {group}",
-            )
+            if topic_id not in group.members[member_id].topic_ids:
+                text = f"{member_id!r} is given topic {topic_id} but does not subscribe to it"
+                raise _ContractError("unwanted", text)
             for partition in partitions:
                 name = f"partition {partition} of topic {topic_id}"
-                require(0 <= partition < group.topics[topic_id].partition_count, f"{name} does not exist: {group}")
+                if not 0 <= partition < group.topics[topic_id].partition_count:
+                    raise _ContractError("unknown", f"{name} does not exist")
                 owner = owners.setdefault((topic_id, partition), member_id)
-                require(owner == member_id, f"{name} is given to {owner!r} and to {member_id!r}: {group}")
-            require(len(set(partitions)) == len(partitions), f"{member_id!r} is given {partitions} twice: {group}")
+                if owner != member_id:
+                    raise _ContractError("two", f"{name} is given to {owner!r} and to {member_id!r}", _plain(answer))
+            if len(set(partitions)) < len(partitions):
+                raise _ContractError("twice", f"{member_id!r} is given {partitions} twice")
     for topic_id in {topic_id for member in group.members.values() for topic_id in member.topic_ids}:
         for partition in range(group.topics[topic_id].partition_count):
-            require(
-                (topic_id, partition) in owners,
-                f"partition {partition} of topic {topic_id} is given to nobody: {group}",
-            )
+            if (topic_id, partition) not in owners:
+                text = f"partition {partition} of topic {topic_id} is given to nobody"
+                raise _ContractError("nobody", text, _plain(answer))
 
 
-def _plain(answer: GroupAssignment) -> dict[str, list[tuple[UUID, tuple[int, ...]]]]:
-    """Return who gets what, order of topics and partitions included: the log has it."""
+def _plain(answer: GroupAssignment) -> Plain:
     return {
         member_id: [(topic_id, tuple(partitions)) for topic_id, partitions in assigned.items() if partitions]
         for member_id, assigned in sorted(answer.items())
@@ -102,13 +201,152 @@ def _plain(answer: GroupAssignment) -> dict[str, list[tuple[UUID, tuple[int, ...
     }
 
 
-def _shuffled(group: GroupSpec, chance: random.Random) -> GroupSpec:
-    """Return an equal group whose mappings were made in another order."""
+def _shuffled(group: GroupSpec) -> GroupSpec:
+    """Return an equal group whose mappings were made in another order, the same for equal groups."""
+    chance = random.Random(repr(sorted(group.members)))
     return evolve(group, members=_in_any_order(group.members, chance), topics=_in_any_order(group.topics, chance))
 
 
 def _in_any_order(mapping: Mapping[KeyT, ValueT], chance: random.Random) -> dict[KeyT, ValueT]:
     return dict(chance.sample(list(mapping.items()), len(mapping)))
+
+
+# ---------------------------------------------------------------- the message
+
+
+def _short(id_: str | UUID) -> str:
+    return str(id_)[:SHORT_ID_LENGTH]
+
+
+def _told(group: GroupSpec, error: _ContractError) -> str:
+    lines = [str(error), "the group:"]
+    lines += [
+        f"  topic {_short(each.topic_id)}: {counted(each.partition_count, 'partition')}"
+        for each in group.topics.values()
+    ]
+    for member_id, member in group.members.items():
+        parts = [f"topics {', '.join(map(_short, member.topic_ids)) or 'none'}"]
+        if member.assigned:
+            parts.append(f"has {_in_words(member.assigned.items())}")
+        parts += [f"instance {member.instance_id}"] if member.instance_id else []
+        parts += [f"rack {member.rack_id}"] if member.rack_id else []
+        lines.append(f"  member {_short(member_id)}: {'; '.join(parts)}")
+    for name, answer in zip(("the answer:", "the other answer:"), error.answers, strict=False):
+        lines.append(name)
+        lines += [f"  {_short(member_id)}: {_in_words(assigned)}" for member_id, assigned in answer.items()] or ["  -"]
+    return "\n".join(lines)
+
+
+def _in_words(assigned: Any) -> str:
+    return ", ".join(f"{_short(topic_id)} {list(partitions)}" for topic_id, partitions in assigned)
+
+
+# ---------------------------------------------------------------- another process
+
+
+def _check_in_another_process(assignor: Assignor, groups: list[GroupSpec]) -> None:
+    """Ask an assignor the same in a process in which texts have other hashes."""
+    with _AnotherProcess(assignor) as other:
+        if other.trouble:
+            warnings.warn(
+                f"assignor {assignor.name!r} was not asked in a process with another PYTHONHASHSEED, which can't "
+                f"import it: {other.trouble}",
+                stacklevel=3,
+            )
+            return
+        check = partial(_check_with, assignor, other)
+        for group in groups:
+            try:
+                check(group)
+            except _ContractError as error:
+                raise _broken(group, error, check) from None
+
+
+def _check_with(assignor: Assignor, other: _AnotherProcess, group: GroupSpec) -> None:
+    _compare(
+        _plain(assignor.assign(group)),
+        other.ask(group),
+        "in a process with another PYTHONHASHSEED",
+        "it depends on hash(), or on the order of a set of texts",
+    )
+
+
+class _AnotherProcess:
+    """A process with another ``PYTHONHASHSEED`` that has a copy of an assignor.
+
+    Attributes:
+        trouble: why it has none; empty if it has.
+    """
+
+    def __init__(self, assignor: Assignor) -> None:
+        self.trouble = ""
+        try:
+            self._assignor = pickle.dumps(assignor)
+        except Exception as error:  # pickle lets through whatever an object raises
+            self.trouble = str(error)
+
+    def __enter__(self) -> _AnotherProcess:
+        if self.trouble:
+            return self
+        seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", __name__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+        try:
+            self.trouble = self._exchange(self._assignor)
+        except (EOFError, OSError):
+            self.trouble = "it ended at once"
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if hasattr(self, "_process"):
+            self._process.communicate()
+
+    def ask(self, group: GroupSpec) -> Plain:
+        """Return the answer for a group.
+
+        Raises:
+            _ContractError: it raises there.
+        """
+        answer: Plain | str = self._exchange(group)
+        if isinstance(answer, str):
+            raise _ContractError("there", f"assign() raised {answer} in a process with another PYTHONHASHSEED")
+        return answer
+
+    def _exchange(self, value: object) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        pickle.dump(value, self._process.stdin)
+        self._process.stdin.flush()
+        return pickle.load(self._process.stdout)
+
+
+def _answer_from_stdin() -> None:
+    """Answer what an assignor is asked, both pickled by the process that has started this one."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what the assignor prints is no answer
+    answer: Any
+    try:
+        assignor: Assignor = pickle.loads(pickle.load(sys.stdin.buffer))
+        answer = ""
+    except Exception as error:  # whatever the import of a module raises
+        answer = repr(error)
+    while True:
+        pickle.dump(answer, answers)
+        answers.flush()
+        try:
+            group = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        try:
+            answer = _plain(assignor.assign(group))
+        except Exception as error:  # what it raises is compared
+            answer = repr(error)
 
 
 # ---------------------------------------------------------------- groups
@@ -135,7 +373,8 @@ def _new_topic(chance: random.Random) -> tuple[UUID, Topic]:
     topic_id = UUID(int=chance.getrandbits(128))
     partition_count = chance.choice((1, 2, 3, chance.randint(1, PARTITIONS_MAX)))
     racks = tuple(tuple(chance.sample(RACKS, chance.randint(1, 3))) for _ in range(partition_count))
-    return topic_id, Topic(f"topic-{topic_id}", topic_id, partition_count, racks if chance.random() < 0.5 else ())
+    name = f"topic-{_short(topic_id)}"
+    return topic_id, Topic(name, topic_id, partition_count, racks if chance.random() < 0.5 else ())
 
 
 def _new_member(chance: random.Random) -> tuple[str, MemberSpec]:
@@ -185,3 +424,50 @@ def _something_happens(group: GroupSpec, chance: random.Random) -> GroupSpec:
                 for m, member in members.items()
             }
     return _group(members, topics)
+
+
+def _smaller(group: GroupSpec) -> Iterator[GroupSpec]:
+    """Yield groups that lack one thing that a group has."""
+    members, topics = dict(group.members), dict(group.topics)
+    for member_id in members if len(members) > 1 else ():
+        yield _group({key: member for key, member in members.items() if key != member_id}, topics)
+    for topic_id, topic in topics.items():
+        if len(topics) > 1:
+            yield _with_topics(members, {key: each for key, each in topics.items() if key != topic_id})
+        for count in sorted({1, topic.partition_count // 2, topic.partition_count - 1}):
+            if 0 < count < topic.partition_count:
+                fewer = evolve(topic, partition_count=count, racks=topic.racks[:count])
+                yield _with_topics(members, {**topics, topic_id: fewer})
+        if topic.racks:
+            yield _group(members, {**topics, topic_id: evolve(topic, racks=())})
+    for member_id, member in members.items():
+        for plainer in (
+            evolve(member, assigned={}),
+            evolve(member, instance_id=None),
+            evolve(member, rack_id=None),
+            *(evolve(member, topic_ids=tuple(t for t in member.topic_ids if t != gone)) for gone in member.topic_ids),
+        ):
+            if plainer != member:
+                yield _group({**members, member_id: plainer}, topics)
+
+
+def _with_topics(members: Mapping[str, MemberSpec], topics: Mapping[UUID, Topic]) -> GroupSpec:
+    """Return a group whose members know no other topics and partitions than these."""
+    counts = {topic_id: topic.partition_count for topic_id, topic in topics.items()}
+    fitting = {
+        member_id: evolve(
+            member,
+            topic_ids=tuple(topic_id for topic_id in member.topic_ids if topic_id in topics),
+            assigned={
+                topic_id: kept
+                for topic_id, partitions in member.assigned.items()
+                if (kept := tuple(partition for partition in partitions if partition < counts.get(topic_id, 0)))
+            },
+        )
+        for member_id, member in members.items()
+    }
+    return _group(fitting, topics)
+
+
+if __name__ == "__main__":
+    _answer_from_stdin()

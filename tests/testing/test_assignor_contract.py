@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from uuid import UUID
 
@@ -105,6 +106,26 @@ def first_in_the_mapping(group: GroupSpec) -> GroupAssignment:
     return taken
 
 
+def topics_in_the_order_of_the_mapping(group: GroupSpec) -> GroupAssignment:
+    """Give what it should, in the order in which the mapping has the topics."""
+    assignment = first_member_takes_all(group)
+    return {
+        member_id: {topic_id: assigned[topic_id] for topic_id in group.topics if topic_id in assigned}
+        for member_id, assigned in assignment.items()
+    }
+
+
+def takers_by_hash(group: GroupSpec) -> GroupAssignment:
+    """Give each topic to the subscriber with the least hash."""
+    taken: dict[str, dict[UUID, tuple[int, ...]]] = {}
+    for topic_id in sorted(group.topics):
+        subscribers = [member_id for member_id, member in group.members.items() if topic_id in member.topic_ids]
+        if subscribers:
+            partitions = tuple(range(group.topics[topic_id].partition_count))
+            taken.setdefault(min(subscribers, key=hash), {})[topic_id] = partitions
+    return taken
+
+
 def refuses(group: GroupSpec) -> GroupAssignment:
     """Refuse every group that has members."""
     if group.members:
@@ -129,7 +150,12 @@ def takes_members_away(group: GroupSpec) -> GroupAssignment:
         (one_too_many, "does not exist"),
         (a_stranger_gets_it, "but is no member"),
         (twice_is_better, "twice"),
-        (first_in_the_mapping, "made in another order"),
+        (first_in_the_mapping, "another answer when mappings were made in another order: .* sort them"),
+        (
+            topics_in_the_order_of_the_mapping,
+            "the same partitions in another order when mappings .*: sort topics and partitions in the answer",
+        ),
+        (takers_by_hash, r"another answer in a process with another PYTHONHASHSEED: it depends on hash\(\)"),
         (refuses, r"raised PartitionAssignorError\('not today'\) for a sound group"),
         (takes_members_away, r"changed what it was given"),
         (lambda group: {"m": {UUID(int=1): (0,)}}, "partitions for a group without members"),
@@ -139,6 +165,23 @@ def test_what_is_wrong_is_told(assign: Assign, message: str) -> None:
     """Gaps, doubles, strangers, unwanted and missing partitions, order, refusals and side effects are each named."""
     with pytest.raises(AssertionError, match=message):
         check_assignor(FromFunction(assign))
+
+
+def test_the_message_has_the_smallest_group_and_both_answers() -> None:
+    """One topic with one partition and two members are enough to see that the order of the mapping counts."""
+    with pytest.raises(AssertionError) as told:
+        check_assignor(FromFunction(first_in_the_mapping))
+
+    lines = [re.sub("[0-9a-f]{8}", "id", line) for line in str(told.value).splitlines()]
+    members = ["  member id: topics id"] * 2
+    assert lines[1:4] == ["the group:", "  topic id: 1 partition", members[0]]
+    assert lines[4:] == [members[1], "the answer:", "  id: id [0]", "the other answer:", "  id: id [0]"]
+
+
+def test_what_another_process_can_not_import_is_warned_of() -> None:
+    """The rest is checked."""
+    with pytest.warns(UserWarning, match="not asked in a process with another PYTHONHASHSEED, which can't import it"):
+        check_assignor(FromFunction(lambda group: first_member_takes_all(group)))
 
 
 def test_a_name_is_needed() -> None:
