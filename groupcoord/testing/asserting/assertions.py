@@ -33,7 +33,7 @@ from groupcoord.testing.asserting.records import (
 )
 from groupcoord.testing.asserting.requests import Requests
 from groupcoord.testing.asserting.topics import TopicDescription, Topics, checked_topics, creatable, describe_topics
-from groupcoord.testing.asserting.waiting import LOOK_AGAIN_S, WAIT_S, Attempts, Condition, Stability, Wanted
+from groupcoord.testing.asserting.waiting import LOOK_AGAIN_S, WAIT_S, Attempts, Condition, Reading, Stability, Wanted
 from groupcoord.wire.broker_messages import (
     CreatePartitions,
     CreatePartitionsTopic,
@@ -84,6 +84,30 @@ class Assertions(ABC):
             TimeoutError: it did not become stable; the message says how it stood.
         """
         return self._wait(Stability(group_id, members), timeout_s)
+
+    def wait_until_reading(
+        self, group_id: str, members: int | None = None, timeout_s: float = WAIT_S
+    ) -> GroupDescription:
+        """Wait until a group is Stable and each member has fetched from each partition that it owns.
+
+        From then on a consumer with ``auto.offset.reset=latest`` gets what is produced: it has looked up the end of
+        the partition before. In a Stable group it may still be about to.
+
+        Fetch names no member. Consumers that read the same partitions in several groups should have client ids of
+        their own.
+
+        Args:
+            group_id: the group; it need not exist yet.
+            members: how many members it must have; None: any number but none.
+            timeout_s: how long to wait, in seconds of real time.
+
+        Returns:
+            The group as it is then.
+
+        Raises:
+            TimeoutError: a member has not fetched; the message names each, and its partitions.
+        """
+        return self._wait(Reading(group_id, members), timeout_s)
 
     def wait_until(self, condition: Callable[[], object], timeout_s: float = WAIT_S) -> None:
         """Wait until a condition holds that is about this server.

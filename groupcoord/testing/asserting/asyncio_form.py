@@ -13,7 +13,7 @@ from groupcoord.testing.asserting.differences import Committed, Expected, Owned,
 from groupcoord.testing.asserting.groups import GroupDescription
 from groupcoord.testing.asserting.records import IsolationLevel, ProducerRecord
 from groupcoord.testing.asserting.requests import Requests
-from groupcoord.testing.asserting.waiting import LOOK_AGAIN_S, WAIT_S, Attempts, Condition, Stability, Wanted
+from groupcoord.testing.asserting.waiting import LOOK_AGAIN_S, WAIT_S, Attempts, Condition, Reading, Stability, Wanted
 
 T = TypeVar("T")
 
@@ -58,6 +58,16 @@ class AsyncServer:
             TimeoutError: it did not become stable; the message says how it stood.
         """
         return await self._wait(Stability(group_id, members), timeout_s)
+
+    async def wait_until_reading(
+        self, group_id: str, members: int | None = None, timeout_s: float = WAIT_S
+    ) -> GroupDescription:
+        """Wait until each member of a group has fetched from its partitions; see :meth:`Assertions.wait_until_reading`.
+
+        Raises:
+            TimeoutError: a member has not fetched; the message names each, and its partitions.
+        """
+        return await self._wait(Reading(group_id, members), timeout_s)
 
     async def wait_until(self, condition: Callable[[], object], timeout_s: float = WAIT_S) -> None:
         """Wait until a condition holds that is about this server; see :meth:`Assertions.wait_until`.

@@ -233,6 +233,29 @@ def _flattened(topics: tuple[DescribedPartitions, ...]) -> tuple[TopicPartition,
     return tuple(sorted(TopicPartition(topic.topic_name, index) for topic in topics for index in topic.partitions))
 
 
+def assigned_partitions(
+    broker: Broker, group: GroupDescription, member: MemberDescription
+) -> tuple[TopicPartition, ...]:
+    """Return the partitions that a member reads; in a streams group those of its active tasks."""
+    if group.type != "streams":
+        return member.assignment
+    described: Any = _coordinator_of(broker, group.group_id).call(StreamsGroupDescribe((group.group_id,))).groups[0]
+    topology = described.topology
+    sources = {
+        subtopology.subtopology_id: (
+            *subtopology.source_topics,
+            *(topic.name for topic in subtopology.repartition_source_topics),
+        )
+        for subtopology in (() if topology is None else topology.subtopologies or ())
+    }
+    return tuple(
+        TopicPartition(topic.name, task.partition)
+        for task in member.active_tasks
+        for topic in map(broker.topics.get, sources.get(task.subtopology_id, ()))
+        if topic is not None and topic.has_partition(task.partition)
+    )
+
+
 def committed_offsets(broker: Broker, group_id: str) -> tuple[CommittedOffset, ...]:
     """Return what a group has committed, by topic and partition; nothing if there is no such group."""
     group = _coordinator_of(broker, group_id).call(OffsetFetch((GroupToFetch(group_id),))).groups[0]

@@ -65,6 +65,7 @@ class ObservedConnection(Connection):
     def close(self) -> None:
         """See :class:`~groupcoord.broker.connection.Connection`."""
         self._give_up("the connection was closed before")
+        self._log.closed(self._number)
         super().close()
 
     def _note_answer(self, response: WireResponse) -> None:

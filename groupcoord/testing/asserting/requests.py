@@ -8,6 +8,7 @@ from typing import Any, overload
 from attrs import evolve, frozen
 
 from groupcoord.core.messages import CoordinatorType, FindCoordinator
+from groupcoord.testing.asserting.fetch_log import FetchLog
 from groupcoord.testing.asserting.words import did_you_mean
 from groupcoord.testing.faults.calls import named_groups
 from groupcoord.testing.faults.words import APIS_BY_NAME
@@ -138,12 +139,14 @@ class RequestLog:
 
     Attributes:
         count: how many requests have come.
+        fetches: who fetches what.
         watchers: are called with each request when it comes, and again when it is answered or refused.
     """
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
         self.count = 0
+        self.fetches = FetchLog()
         self.watchers: list[Callable[[ReceivedRequest], None]] = []
         self._connection_count = 0
         self._kept: dict[int, ReceivedRequest] = {}
@@ -178,6 +181,7 @@ class RequestLog:
             message,
             listener=listener,
         )
+        self.fetches.note_request(number, connection, header.client_id, message)
         self._tell(number)
         if isinstance(message, Produce):
             sizes = (len(p.records or b"") for topic in message.topics for p in topic.partitions)
@@ -194,6 +198,7 @@ class RequestLog:
         if isinstance(answer, FetchResponse):
             answer = self._copied(number, answer)
         self._kept[number] = evolve(request, answer=answer, answered_ms=self._now_ms())
+        self.fetches.note_answer(request.connection, request.client_id, request.message, answer, self.count)
         self._tell(number)
 
     def refused(self, number: int, reason: str) -> None:
@@ -202,6 +207,10 @@ class RequestLog:
         if request is not None and request.answered_ms is None:
             self._kept[number] = evolve(request, refusal=reason)
             self._tell(number)
+
+    def closed(self, connection: int) -> None:
+        """Note that a connection is closed."""
+        self.fetches.closed(connection)
 
     def _tell(self, number: int) -> None:
         for watch in self.watchers:
