@@ -22,11 +22,10 @@ from groupcoord.coordinator.loading import Loader, load_each
 from groupcoord.core.front.authorization import Authorize, Operation, Permissions, Principal
 from groupcoord.core.front.partition_table import PartitionStatus, PartitionTable
 from groupcoord.core.messages.request import Request
-from groupcoord.core.messages.share_state import ShareStateRequest
+from groupcoord.core.messages.share_state import ShareStateRequest, StateRequest, state_message
 from groupcoord.core.replies import Token
-from groupcoord.core.share_state.partition import AnyResult, StateOutputs, StatePartition, StateQuestion, state_message
+from groupcoord.core.share_state.partition import AnyResult, StateOutputs, StatePartition, StateQuestion
 from groupcoord.core.share_state.records import SharePartitionKey
-from groupcoord.core.share_state.requests import StateForm, form_of
 from groupcoord.core.topics import TopicResolver
 from groupcoord.errors import ErrorCode
 from groupcoord.log_store import LogStore, MemoryLogStore, PrunableStore
@@ -55,14 +54,14 @@ class _Gathering:
     """
 
     token: Token
-    form: StateForm
+    kind: type[StateRequest[Any]]
     results: dict[UUID, dict[int, AnyResult | None]]
     missing_count: int
 
     def response(self) -> Any:
         """Return the answer, when nothing is missing."""
-        topics = [self.form.topic(topic_id, tuple(found.values())) for topic_id, found in self.results.items()]
-        return self.form.response(tuple(topics))
+        topics = [self.kind.TOPIC_RESULT(topic_id, tuple(found.values())) for topic_id, found in self.results.items()]
+        return self.kind.RESPONSE(tuple(topics))
 
 
 class ShareCoordinator(Appending[StatePartition]):
@@ -171,21 +170,22 @@ class ShareCoordinator(Appending[StatePartition]):
         Raises:
             KeyError: this is no request of a share coordinator.
         """
-        form = form_of(request)
+        if not isinstance(request, StateRequest):
+            raise KeyError(f"{type(request).__name__} is no request of a share coordinator")
         if not request.group_id or not request.topics or not all(topic.partitions for topic in request.topics):
-            self._replies.append(StateReply(token, form.response(())))
+            self._replies.append(StateReply(token, request.RESPONSE(())))
             return
         may_ask = is_own or Permissions(self._authorize, principal).on_cluster(Operation.CLUSTER_ACTION)
-        gathering = _Gathering(token, form, {topic.topic_id: {} for topic in request.topics}, 1)
+        gathering = _Gathering(token, type(request), {topic.topic_id: {} for topic in request.topics}, 1)
         for topic in request.topics:
             for entry in topic.partitions:
                 key = SharePartitionKey(request.group_id, topic.topic_id, entry.partition)
-                question = StateQuestion(key, entry, form.result, (gathering, topic.topic_id))
+                question = StateQuestion(key, entry, request.RESULT, (gathering, topic.topic_id))
                 gathering.missing_count += 1
                 gathering.results[topic.topic_id].setdefault(entry.partition, None)
                 now_ms = self.clock.now_ms()
                 if may_ask:
-                    self._ask(question, form, now_ms)
+                    self._ask(question, request, now_ms)
                 else:
                     denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
                     self._take(question.token, question.refuse(denied, state_message(denied)))
@@ -193,11 +193,11 @@ class ShareCoordinator(Appending[StatePartition]):
                 yield
         self._answer_if_complete(gathering)
 
-    def _ask(self, question: StateQuestion, form: StateForm, now_ms: int) -> None:
+    def _ask(self, question: StateQuestion, request: ShareStateRequest, now_ms: int) -> None:
         partition = self._partitions.serving(question.key)
         if partition is None:
             error_code = self._partitions.refusal(self._partitions.index_of(question.key))
-            self._take(question.token, question.refuse(error_code, form.trouble + state_message(error_code)))
+            self._take(question.token, question.refuse(error_code, request.FAILURE + state_message(error_code)))
         else:
             partition.ask(question, now_ms)
 

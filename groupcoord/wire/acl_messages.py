@@ -57,6 +57,9 @@ class CreateAcls(NamedTuple):
 
     creations: tuple[Acl, ...]
 
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> CreateAclsResponse:
+        return CreateAclsResponse((AclResult(error_code, message),) * len(self.creations))
+
 
 class AclResult(NamedTuple):
     """What became of one ACL."""
@@ -73,6 +76,9 @@ class CreateAclsResponse(NamedTuple):
 
 class DescribeAcls(AclFilter):
     """Describe ACLs (API key 29)."""
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> DescribeAclsResponse:
+        return DescribeAclsResponse((), error_code, message)
 
 
 class AclsOfResource(NamedTuple):
@@ -96,6 +102,9 @@ class DeleteAcls(NamedTuple):
     """Delete ACLs (API key 31)."""
 
     filters: tuple[AclFilter, ...]
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> DeleteAclsResponse:
+        return DeleteAclsResponse((DeletedAcls((), error_code, message),) * len(self.filters))
 
 
 class DeletedAcls(NamedTuple):

@@ -115,6 +115,9 @@ class CreateTopics:
     timeout_ms: int = 60_000
     validate_only: bool = False
 
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> CreateTopicsResponse:
+        return CreateTopicsResponse(tuple([CreatedTopic(topic.name, error_code, message) for topic in self.topics]))
+
 
 class CreatedTopicConfig(NamedTuple):
     """One setting of a created topic. ``config_source`` 1: the topic's own; 5: the default."""
@@ -167,6 +170,11 @@ class CreatePartitions:
     timeout_ms: int = 60_000
     validate_only: bool = False
 
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> CreatePartitionsResponse:
+        return CreatePartitionsResponse(
+            tuple([CreatedPartitions(topic.name, error_code, message) for topic in self.topics])
+        )
+
 
 class CreatedPartitions(NamedTuple):
     """What became of one topic."""
@@ -189,6 +197,11 @@ class DeleteTopics:
 
     topics: tuple[TopicReference, ...]
     timeout_ms: int = 60_000
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> DeleteTopicsResponse:
+        return DeleteTopicsResponse(
+            tuple([DeletedTopic(topic.name, topic.topic_id, error_code) for topic in self.topics])
+        )
 
 
 class DeletedTopic(NamedTuple):
@@ -238,6 +251,15 @@ class ListOffsets:
     isolation_level: int = 0
     timeout_ms: int = 0
     lowest_timestamp: int = -6
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> ListOffsetsResponse:
+        topics = [
+            ListedOffsetsTopic(
+                topic.name, tuple([ListedOffsetsPartition(p.partition_index, error_code) for p in topic.partitions])
+            )
+            for topic in self.topics
+        ]
+        return ListOffsetsResponse(tuple(topics))
 
 
 class ListedOffsetsPartition(NamedTuple):
@@ -310,6 +332,18 @@ class Fetch:
     replica_id: int = -1
     cluster_id: str | None = None
     rack_id: str = ""
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> FetchResponse:
+        # A request of a fetch session may name no partition: it fails as a whole.
+        topics = [
+            FetchedTopicData(
+                topic.name,
+                topic.topic_id,
+                tuple([FetchedPartitionData(p.partition_index, error_code) for p in topic.partitions]),
+            )
+            for topic in self.topics
+        ]
+        return FetchResponse(ErrorCode.NONE if topics else error_code, 0, tuple(topics))
 
 
 class CurrentLeader(NamedTuple):
@@ -401,6 +435,17 @@ class Produce:
     knows_abortable: bool = True
     adds_partitions: bool = True
 
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> ProduceResponse:
+        topics = [
+            ProducedTopic(
+                topic.name,
+                topic.topic_id,
+                tuple([ProducedPartition(p.partition_index, error_code) for p in topic.partitions]),
+            )
+            for topic in self.topics
+        ]
+        return ProduceResponse(tuple(topics))
+
 
 class ProducedPartition(NamedTuple):
     """What became of the records for one partition.
@@ -460,6 +505,13 @@ class OffsetForLeaderEpoch:
     topics: tuple[LeaderEpochTopic, ...]
     replica_id: int = -2
 
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> OffsetForLeaderEpochResponse:
+        topics = [
+            LeaderEpochEnds(topic.topic, tuple([LeaderEpochEnd(p.partition, error_code) for p in topic.partitions]))
+            for topic in self.topics
+        ]
+        return OffsetForLeaderEpochResponse(tuple(topics))
+
 
 class LeaderEpochEnd(NamedTuple):
     """The end of an epoch; -1: there is no such epoch."""
@@ -504,6 +556,15 @@ class DeleteRecords:
 
     topics: tuple[DeleteRecordsTopic, ...]
     timeout_ms: int = 60_000
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> DeleteRecordsResponse:
+        topics = [
+            DeletedRecordsTopic(
+                topic.name, tuple([DeletedRecordsPartition(p.partition_index, error_code) for p in topic.partitions])
+            )
+            for topic in self.topics
+        ]
+        return DeleteRecordsResponse(tuple(topics))
 
 
 class DeletedRecordsPartition(NamedTuple):

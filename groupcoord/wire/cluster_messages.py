@@ -30,6 +30,9 @@ class DescribeCluster:
     endpoint_type: int = EndpointType.BROKER
     include_fenced_brokers: bool = False
 
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> DescribeClusterResponse:
+        return DescribeClusterResponse(error_code)
+
 
 class ClusterBroker(NamedTuple):
     """A broker of the cluster."""
@@ -71,6 +74,11 @@ class DescribeTopicPartitions:
     topics: tuple[str, ...]
     response_partition_limit: int = 2_000
     cursor: PartitionCursor | None = None
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> DescribeTopicPartitionsResponse:
+        return DescribeTopicPartitionsResponse(
+            tuple([TopicPartitionsDescription(error_code, name) for name in self.topics])
+        )
 
 
 class TopicPartitionDescription(NamedTuple):
@@ -129,6 +137,9 @@ class DescribeLogDirs:
 
     topics: tuple[PartitionsOfTopic, ...] | None
 
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> DescribeLogDirsResponse:
+        return DescribeLogDirsResponse(error_code=error_code)
+
 
 class LogDirPartition(NamedTuple):
     """The size of a partition's log, in bytes."""
@@ -176,6 +187,13 @@ class ElectLeaders:
     topic_partitions: tuple[PartitionsOfTopic, ...] | None
     election_type: int = ElectionType.PREFERRED
     timeout_ms: int = 60_000
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> ElectLeadersResponse:
+        topics = [
+            ElectedTopic(topic.topic, tuple([ElectedPartition(index, error_code) for index in topic.partitions]))
+            for topic in self.topic_partitions or ()
+        ]
+        return ElectLeadersResponse(error_code, tuple(topics))
 
 
 class ElectedPartition(NamedTuple):
@@ -226,6 +244,15 @@ class AlterPartitionReassignments:
     allow_replication_factor_change: bool = True
     timeout_ms: int = 60_000
 
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> AlterPartitionReassignmentsResponse:
+        topics = [
+            ReassignedTopic(
+                topic.name, tuple([ReassignedPartition(p.partition_index, error_code) for p in topic.partitions])
+            )
+            for topic in self.topics
+        ]
+        return AlterPartitionReassignmentsResponse(tuple(topics), error_code)
+
 
 class ReassignedPartition(NamedTuple):
     """What became of one partition."""
@@ -258,6 +285,9 @@ class ListPartitionReassignments:
 
     topics: tuple[TopicPartitions, ...] | None
     timeout_ms: int = 60_000
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> ListPartitionReassignmentsResponse:
+        return ListPartitionReassignmentsResponse(error_code)
 
 
 class OngoingReassignment(NamedTuple):
@@ -301,6 +331,9 @@ class DescribeQuorum:
     """Describe the voters of a partition that is kept by a quorum (API key 55, KIP-595)."""
 
     topics: tuple[QuorumTopicToDescribe, ...]
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> DescribeQuorumResponse:
+        return DescribeQuorumResponse(error_code)
 
 
 class QuorumVoter(NamedTuple):
@@ -378,6 +411,14 @@ class AlterReplicaLogDirs:
 
     dirs: tuple[AlterReplicaLogDir, ...]
 
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> AlterReplicaLogDirsResponse:
+        topics = [
+            MovedTopic(topic.name, tuple([MovedPartition(index, error_code) for index in topic.partitions]))
+            for folder in self.dirs
+            for topic in folder.topics
+        ]
+        return AlterReplicaLogDirsResponse(tuple(topics))
+
 
 class MovedPartition(NamedTuple):
     """What became of one partition."""
@@ -409,12 +450,18 @@ class UnregisterBroker:
 
     broker_id: int
 
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> MembershipResponse:
+        return MembershipResponse(error_code)
+
 
 @define
 class UnregisterController:
     """Forget a controller (API key 94)."""
 
     controller_id: int
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> MembershipResponse:
+        return MembershipResponse(error_code)
 
 
 @define
@@ -423,12 +470,18 @@ class AddRaftVoter:
 
     cluster_id: str | None
 
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> MembershipResponse:
+        return MembershipResponse(error_code)
+
 
 @define
 class RemoveRaftVoter:
     """Take a voter out of the quorum of controllers (API key 81, KIP-853); None: whatever the cluster's id is."""
 
     cluster_id: str | None
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> MembershipResponse:
+        return MembershipResponse(error_code)
 
 
 MembershipRequest = UnregisterBroker | UnregisterController | AddRaftVoter | RemoveRaftVoter

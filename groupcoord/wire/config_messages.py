@@ -72,6 +72,13 @@ class DescribeConfigs:
     include_synonyms: bool = False
     include_documentation: bool = False
 
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> DescribeConfigsResponse:
+        described = [
+            DescribedConfigs(error_code, message, resource.resource_type, resource.resource_name)
+            for resource in self.resources
+        ]
+        return DescribeConfigsResponse(tuple(described))
+
 
 class ConfigSynonym(NamedTuple):
     """One of the settings that a value is taken from, the first of which counts."""
@@ -138,6 +145,13 @@ class IncrementalAlterConfigs:
     resources: tuple[ResourceToAlter, ...]
     validate_only: bool = False
 
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> IncrementalAlterConfigsResponse:
+        altered = [
+            AlteredResource(error_code, message, resource.resource_type, resource.resource_name)
+            for resource in self.resources
+        ]
+        return IncrementalAlterConfigsResponse(tuple(altered))
+
 
 @define
 class AlterConfigs:
@@ -145,6 +159,13 @@ class AlterConfigs:
 
     resources: tuple[ResourceToAlter, ...]
     validate_only: bool = False
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> AlterConfigsResponse:
+        altered = [
+            AlteredResource(error_code, message, resource.resource_type, resource.resource_name)
+            for resource in self.resources
+        ]
+        return AlterConfigsResponse(tuple(altered))
 
 
 class AlteredResource(NamedTuple):
@@ -178,6 +199,9 @@ class ListConfigResources:
     """List what has settings (API key 74, KIP-1142), by :class:`ConfigResourceType`; no type at all: all types."""
 
     resource_types: tuple[int, ...] = ()
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> ListConfigResourcesResponse:
+        return ListConfigResourcesResponse(error_code)
 
 
 class ConfigResource(NamedTuple):

@@ -87,6 +87,9 @@ class UpdateFeatures:
     timeout_ms: int = 60_000
     validate_only: bool = False
 
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> UpdateFeaturesResponse:
+        return UpdateFeaturesResponse(error_code)
+
 
 class UpdatedFeature(NamedTuple):
     """What became of one feature (versions to 1)."""

@@ -19,6 +19,9 @@ class SaslHandshake(NamedTuple):
     mechanism: str
     uses_requests: bool = True
 
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> SaslHandshakeResponse:
+        return SaslHandshakeResponse(error_code)
+
 
 class SaslHandshakeResponse(NamedTuple):
     """Whether the mechanism can be used, and those that can."""
@@ -35,6 +38,9 @@ class SaslAuthenticate(NamedTuple):
     def __repr__(self) -> str:
         """Show what may be shown."""
         return f"SaslAuthenticate({len(self.auth_bytes)} bytes)"
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> SaslAuthenticateResponse:
+        return SaslAuthenticateResponse(error_code)
 
 
 class SaslAuthenticateResponse(NamedTuple):
@@ -83,6 +89,11 @@ class AlterUserScramCredentials(NamedTuple):
     deletions: tuple[ScramDeletion, ...] = ()
     upsertions: tuple[ScramUpsertion, ...] = ()
 
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> AlterUserScramCredentialsResponse:
+        deleted, upserted = (entry.name for entry in self.deletions), (entry.name for entry in self.upsertions)
+        users = dict.fromkeys([*deleted, *upserted])
+        return AlterUserScramCredentialsResponse(tuple([AlteredUser(user, error_code) for user in users]))
+
 
 class AlteredUser(NamedTuple):
     """What became of a user's change."""
@@ -102,6 +113,9 @@ class DescribeUserScramCredentials(NamedTuple):
     """Describe the credentials of users (API key 50). None, or no name: of all users."""
 
     users: tuple[str, ...] | None
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> DescribeUserScramCredentialsResponse:
+        return DescribeUserScramCredentialsResponse((), error_code)
 
 
 class ScramCredentialInfo(NamedTuple):
@@ -138,6 +152,9 @@ class CreateDelegationToken(NamedTuple):
     owner_principal_name: str | None = None
     max_lifetime_ms: int = -1
 
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> CreateDelegationTokenResponse:
+        return CreateDelegationTokenResponse(error_code)
+
 
 class CreateDelegationTokenResponse(NamedTuple):
     """Why there is no token, and for whom it was asked."""
@@ -158,12 +175,18 @@ class RenewDelegationToken(NamedTuple):
     hmac: bytes
     renew_period_ms: int
 
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> DelegationTokenResponse:
+        return DelegationTokenResponse(error_code)
+
 
 class ExpireDelegationToken(NamedTuple):
     """Let a token end earlier (API key 40)."""
 
     hmac: bytes
     expiry_time_period_ms: int
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> DelegationTokenResponse:
+        return DelegationTokenResponse(error_code)
 
 
 class DelegationTokenResponse(NamedTuple):
@@ -184,6 +207,9 @@ class DescribeDelegationToken(NamedTuple):
     """Describe tokens (API key 41). None: those of everybody."""
 
     owners: tuple[TokenOwner, ...] | None
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> DescribeDelegationTokenResponse:
+        return DescribeDelegationTokenResponse(error_code)
 
 
 class DescribeDelegationTokenResponse(NamedTuple):

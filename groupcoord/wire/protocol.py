@@ -23,7 +23,7 @@ from groupcoord.wire.parts import FRAME_BYTES_MAX
 from groupcoord.wire.primitives import INT32_FROM, UTF8_AS_JAVA, skip_tagged_fields
 from groupcoord.wire.quota_messages import QuotaRequest, QuotaResponse
 from groupcoord.wire.registry import APIS
-from groupcoord.wire.share_messages import ShareResponse
+from groupcoord.wire.share_messages import ShareRequest, ShareResponse
 from groupcoord.wire.telemetry_messages import TelemetryRequest, TelemetryResponse
 from groupcoord.wire.transaction_messages import TransactionRequest, TransactionResponse
 
@@ -36,6 +36,7 @@ WireRequest = (
     | FeatureRequest
     | LoginRequest
     | QuotaRequest
+    | ShareRequest
     | TelemetryRequest
     | TransactionRequest
     | Answered

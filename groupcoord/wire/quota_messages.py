@@ -33,6 +33,9 @@ class DescribeClientQuotas:
     components: tuple[QuotaComponent, ...]
     strict: bool = False
 
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> DescribeClientQuotasResponse:
+        return DescribeClientQuotasResponse(error_code)
+
 
 class QuotaEntity(NamedTuple):
     """Whom a quota is for, or one part of that; ``entity_name`` None: whoever has no quota of its own."""
@@ -85,6 +88,11 @@ class AlterClientQuotas:
 
     entries: tuple[QuotasToAlter, ...]
     validate_only: bool = False
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> AlterClientQuotasResponse:
+        return AlterClientQuotasResponse(
+            tuple([AlteredQuotas(error_code, message, entry.entity) for entry in self.entries])
+        )
 
 
 class AlteredQuotas(NamedTuple):

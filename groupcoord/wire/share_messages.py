@@ -73,6 +73,9 @@ class ShareFetch:
     share_acquire_mode: int = 0
     is_renew_ack: bool = False
 
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> ShareFetchResponse:
+        return ShareFetchResponse(error_code)
+
 
 NO_SHARE_LEADER = CurrentLeader(0, 0)
 """Kafka's default where a partition needs no leader: the field is not tagged, as it is in Fetch."""
@@ -127,6 +130,9 @@ class ShareAcknowledge:
     topics: tuple[ShareFetchTopic, ...]
     is_renew_ack: bool = False
 
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> ShareAcknowledgeResponse:
+        return ShareAcknowledgeResponse(error_code)
+
 
 class ShareAcknowledgedPartition(NamedTuple):
     """What became of the acknowledgements of a partition."""
@@ -155,5 +161,8 @@ class ShareAcknowledgeResponse:
     node_endpoints: tuple[MetadataBroker, ...] = ()
 
 
+ShareRequest = ShareFetch | ShareAcknowledge
+"""Requests of share consumers to the leader of partitions."""
+
 ShareResponse = ShareFetchResponse | ShareAcknowledgeResponse
-"""Whatever a share consumer is answered by the leader of partitions."""
+"""Responses to share consumers."""

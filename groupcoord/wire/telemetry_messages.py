@@ -14,6 +14,9 @@ class GetTelemetrySubscriptions(NamedTuple):
 
     client_instance_id: UUID
 
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> GetTelemetrySubscriptionsResponse:
+        return GetTelemetrySubscriptionsResponse(error_code)
+
 
 class GetTelemetrySubscriptionsResponse(NamedTuple):
     """Which metrics are wanted, by the beginnings of their names, and how often."""
@@ -39,6 +42,9 @@ class PushTelemetry(NamedTuple):
 
     def __repr__(self) -> str:
         return f"PushTelemetry({self.client_instance_id}, {self.subscription_id}, {len(self.metrics)} bytes)"
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> PushTelemetryResponse:
+        return PushTelemetryResponse(error_code)
 
 
 class PushTelemetryResponse(NamedTuple):

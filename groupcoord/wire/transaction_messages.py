@@ -10,6 +10,8 @@ from typing import NamedTuple
 from attrs import define, frozen
 
 from groupcoord.core.messages import TopicResult
+from groupcoord.core.messages.commits import refused_partitions
+from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.cluster_messages import PartitionsOfTopic, TopicPartitions
 
@@ -31,6 +33,9 @@ class InitProducerId:
     transaction_timeout_ms: int
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> InitProducerIdResponse:
+        return InitProducerIdResponse(error_code)
 
 
 @frozen
@@ -64,6 +69,13 @@ class AddPartitionsToTxn:
     transactions: tuple[PartitionsToAdd, ...]
     is_from_broker: bool = False
 
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> AddPartitionsToTxnResponse:
+        added = [
+            AddedPartitions(transaction.transactional_id, _refused_topics(transaction.topics, error_code))
+            for transaction in self.transactions
+        ]
+        return AddPartitionsToTxnResponse(tuple(added))
+
 
 class AddedPartitions(NamedTuple):
     """What became of the partitions of one transaction."""
@@ -89,6 +101,9 @@ class AddOffsetsToTxn:
     producer_epoch: int
     group_id: str
 
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> AddOffsetsToTxnResponse:
+        return AddOffsetsToTxnResponse(error_code)
+
 
 @frozen
 class AddOffsetsToTxnResponse:
@@ -109,6 +124,9 @@ class EndTxn:
     producer_epoch: int
     committed: bool
     bumps_epoch: bool = True
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> EndTxnResponse:
+        return EndTxnResponse(error_code)
 
 
 @frozen
@@ -136,6 +154,12 @@ class WriteTxnMarkers:
 
     markers: tuple[MarkerToWrite, ...]
 
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> WriteTxnMarkersResponse:
+        written = [
+            WrittenMarker(marker.producer_id, _refused_topics(marker.topics, error_code)) for marker in self.markers
+        ]
+        return WriteTxnMarkersResponse(tuple(written))
+
 
 class WrittenMarker(NamedTuple):
     """What became of one marker."""
@@ -156,6 +180,11 @@ class DescribeTransactions:
     """Describe the transactions of some transactional ids (API key 65, KIP-664)."""
 
     transactional_ids: tuple[str, ...]
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> DescribeTransactionsResponse:
+        return DescribeTransactionsResponse(
+            tuple([DescribedTransaction(error_code, name) for name in self.transactional_ids])
+        )
 
 
 @frozen
@@ -196,6 +225,9 @@ class ListTransactions:
     duration_filter_ms: int = -1
     transactional_id_pattern: str | None = None
 
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> ListTransactionsResponse:
+        return ListTransactionsResponse(error_code)
+
 
 class ListedTransaction(NamedTuple):
     """One transactional id."""
@@ -219,6 +251,15 @@ class DescribeProducers:
     """Describe the producers that wrote to some partitions (API key 61, KIP-664)."""
 
     topics: tuple[TopicPartitions, ...]
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> DescribeProducersResponse:
+        topics = [
+            DescribedPartitions(
+                topic.name, tuple([DescribedPartition(index, error_code) for index in topic.partition_indexes])
+            )
+            for topic in self.topics
+        ]
+        return DescribeProducersResponse(tuple(topics))
 
 
 class DescribedProducer(NamedTuple):
@@ -275,3 +316,12 @@ TransactionResponse = (
     | ListTransactionsResponse
     | DescribeProducersResponse
 )
+
+
+def _refused_topics(topics: tuple[TopicPartitions, ...], error_code: ErrorCode) -> tuple[TopicResult, ...]:
+    return tuple(
+        [
+            TopicResult(topic.name, ZERO_UUID, refused_partitions(topic.partition_indexes, error_code))
+            for topic in topics
+        ]
+    )

@@ -83,17 +83,25 @@ def documented_names() -> frozenset[str]:
 
 
 @cache
-def methods_by_class() -> dict[str, set[str]]:
-    """Return the names of the methods that classes of the package define, by the name of the class."""
-    methods: dict[str, set[str]] = {}
+def classes_by_name() -> dict[str, list[ast.ClassDef]]:
+    """Return the classes of the package by their names."""
+    classes: dict[str, list[ast.ClassDef]] = {}
     for source in package_sources():
         for node in source.nodes:
             if isinstance(node, ast.ClassDef):
-                defined = (
-                    child.name for child in node.body if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
-                )
-                methods.setdefault(node.name, set()).update(defined)
-    return methods
+                classes.setdefault(node.name, []).append(node)
+    return classes
+
+
+def is_inherited(name: str, heir: ast.ClassDef) -> bool:
+    """Return whether a base class of the package, at any height, defines the method."""
+    for base in heir.bases:
+        named = base.value if isinstance(base, ast.Subscript) else base
+        for found in classes_by_name().get(named.id, ()) if isinstance(named, ast.Name) else ():
+            defined = [child.name for child in found.body if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)]
+            if name in defined or (found is not heir and is_inherited(name, found)):
+                return True
+    return False
 
 
 def needs_no_docstring(child: ast.stmt, parent: ast.Module | ast.ClassDef) -> bool:
@@ -104,10 +112,8 @@ def needs_no_docstring(child: ast.stmt, parent: ast.Module | ast.ClassDef) -> bo
     if any(isinstance(decorator, ast.Attribute) and decorator.attr == "setter" for decorator in decorators):
         return True
     name = getattr(child, "name", "")
-    for base in parent.bases if isinstance(parent, ast.ClassDef) else ():
-        named = base.value if isinstance(base, ast.Subscript) else base
-        if isinstance(named, ast.Name) and name in methods_by_class().get(named.id, ()):
-            return True
+    if isinstance(parent, ast.ClassDef) and is_inherited(name, parent):
+        return True
     is_property = any(isinstance(decorator, ast.Name) and decorator.id == "property" for decorator in decorators)
     _, _, attributes = (ast.get_docstring(parent) or "").partition("Attributes:")
     return is_property and re.search(rf"^\s+{name}:", attributes, re.MULTILINE) is not None

@@ -20,7 +20,6 @@ from groupcoord.core.front.authorization import Authorize
 from groupcoord.core.messages import Node
 from groupcoord.core.messages.share_state import ShareStateRequest
 from groupcoord.core.share_state.records import parse_share_partition
-from groupcoord.core.share_state.requests import refuse_states
 from groupcoord.core.topic_names import SHARE_STATE_TOPIC
 from groupcoord.errors import ErrorCode
 from groupcoord.storage.log_settings import TopicLogSettings
@@ -143,7 +142,7 @@ class ShareCoordination:
         """Ask the coordinator on behalf of the server itself."""
         coordinator = self.coordinator
         if coordinator is None:
-            token.answer(refuse_states(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            token.answer(request.refused(ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
         coordinator.submit(request, token, is_own=True)
         self.deliver_replies()

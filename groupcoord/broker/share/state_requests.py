@@ -16,7 +16,6 @@ from groupcoord.core.messages.share_state import (
     ShareStateRequest,
     WriteShareGroupState,
 )
-from groupcoord.core.share_state.requests import refuse_states
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import WireResponse
 
@@ -50,7 +49,7 @@ class ShareStateRequests:
         """Initialize, read, write, delete or summarize states; many of them in steps."""
         coordinator = self._share.coordinator
         if coordinator is None:
-            return refuse_states(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return request.refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if sum(len(topic.partitions) for topic in request.topics) > PARTITIONS_AT_ONCE:
             return self._answer_in_steps(coordinator, request, connection)
         coordinator.submit(request, connection, connection.principal)

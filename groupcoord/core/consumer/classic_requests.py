@@ -10,7 +10,6 @@ from groupcoord.core.consumer.classic_members import identify, judge_heartbeat, 
 from groupcoord.core.consumer.environment import ConsumerGroupEnvironment
 from groupcoord.core.consumer.group import ConsumerGroup, consumer_groups
 from groupcoord.core.consumer.member_timers import ConsumerTimers
-from groupcoord.core.consumer.refusal import refused
 from groupcoord.core.consumer.state import ConsumerMember
 from groupcoord.core.context import HandlerContext
 from groupcoord.core.messages import Heartbeat, HeartbeatResponse, SyncGroup
@@ -40,7 +39,7 @@ class ClassicRequests:
         if judgement.must_rejoin:
             self._timers.await_join(group, member, now_ms)
         if judgement.error_code is not ErrorCode.NONE:
-            effects.reply(token, refused(request, RefusedError(judgement.error_code)))
+            effects.reply(token, request.refused(judgement.error_code))
             return
         self._timers.synced(group, member, now_ms)
         effects.reply(token, synced(member, self._environment))
@@ -63,5 +62,5 @@ class ClassicRequests:
         try:
             return identify(group.state, request.member_id, request.group_instance_id)
         except RefusedError as error:
-            self._context.effects.reply(token, refused(request, error))
+            self._context.effects.reply(token, request.refused(error.error_code, error.message))
             return None

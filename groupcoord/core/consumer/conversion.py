@@ -15,7 +15,6 @@ from groupcoord.core.consumer.environment import ConsumerGroupEnvironment
 from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.core.consumer.heartbeat import beat
 from groupcoord.core.consumer.member_timers import ConsumerTimers
-from groupcoord.core.consumer.refusal import refused
 from groupcoord.core.consumer.regexes import question
 from groupcoord.core.consumer.state import ConsumerState
 from groupcoord.core.consumer.upgrade import check_upgrade, upgraded
@@ -80,7 +79,7 @@ class ConsumerConversion(Conversion[ConsumerGroup]):
             draft.mark()
             response, step = beat(draft, request, member_id, environment, topics_changed=True, now_ms=now_ms)
         except RefusedError as error:
-            context.effects.reply(token, refused(request, error))
+            context.effects.reply(token, request.refused(error.error_code, error.message))
             return
         asked = (
             question(context, draft.state, environment, request.principal, now_ms) if step.wants_resolution else None

@@ -19,7 +19,6 @@ from groupcoord.core.consumer.group import ConsumerGroup, consumer_groups
 from groupcoord.core.consumer.heartbeat import Step, beat
 from groupcoord.core.consumer.leaving import leave, remove_members
 from groupcoord.core.consumer.member_timers import ConsumerTimers
-from groupcoord.core.consumer.refusal import REFUSALS
 from groupcoord.core.consumer.regexes import next_resolution_ms, question, take_resolution
 from groupcoord.core.consumer.state import ConsumerMember, ConsumerState
 from groupcoord.core.context import HandlerContext
@@ -59,7 +58,6 @@ class ConsumerMembership(ModernMembership[ConsumerGroup, ConsumerDraft]):
     DRAFT = ConsumerDraft
     WHEN_DRAFTED = WhenConsumerGroupDrafted
     HEARTBEAT = ConsumerGroupHeartbeat
-    REFUSALS = REFUSALS
     FENCING_CAUSES = MappingProxyType(
         {
             TimerKind.CONSUMER_SESSION: Cause.SESSION_EXPIRY,

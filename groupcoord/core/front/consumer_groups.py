@@ -39,11 +39,6 @@ def heartbeat_permission(permissions: Permissions, request: ConsumerGroupHeartbe
     return error_code
 
 
-def refuse_consumer_heartbeat(request: ConsumerGroupHeartbeat, error_code: ErrorCode) -> ConsumerGroupHeartbeatResponse:
-    """Refuse a heartbeat of the consumer protocol."""
-    return ConsumerGroupHeartbeatResponse(error_code)
-
-
 def refuse_malformed(
     request: ConsumerGroupHeartbeat, assignors: Sequence[str]
 ) -> ConsumerGroupHeartbeatResponse | None:

@@ -33,10 +33,6 @@ class DescribedKind:
     topics_of: Callable[[Any], Iterable[str]]
     hidden: str
 
-    def refuse(self, request: Any, error_code: ErrorCode) -> Any:
-        """Refuse to describe any of the groups."""
-        return self.response(tuple([self.described(group_id or "", error_code) for group_id in request.group_ids]))
-
     def answer(self, groups: Iterable[Any]) -> Any:
         """Return the answer, in Kafka's order."""
         ordered = sorted(groups, key=lambda group: REFUSED_FIRST.get(group.error_code, len(REFUSED_FIRST)))

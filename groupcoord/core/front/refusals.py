@@ -1,4 +1,4 @@
-"""Answers that carry an error alone: of a coordinator that is closed, loading, not the owner, or may not tell."""
+"""Error responses of a coordinator that is closed, loading, or not (or no longer) the owner of a log partition."""
 
 from __future__ import annotations
 
@@ -20,33 +20,41 @@ from groupcoord.core.messages import (
     OffsetCommit,
     OffsetCommitResponse,
     OffsetFetchResponse,
+    Response,
     ShareGroupDescribeResponse,
     StreamsGroupDescribeResponse,
     SyncGroupResponse,
     TopicResult,
-    TxnOffsetCommit,
     TxnOffsetCommitResponse,
 )
 from groupcoord.core.messages.commits import partition_results, refused_partitions
 from groupcoord.core.messages.request import GroupRequest
 from groupcoord.core.messages.share_groups import DescribeOneShareGroupResponse
-from groupcoord.core.offsets.commits import refused_topics
 from groupcoord.core.replies import Reply
 from groupcoord.errors import ErrorCode
 
 _STATES_OF_A_PARTITION = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
-_ABOUT_THE_REQUEST = (
+_WITH_MEMBER_ID = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.INVALID_GROUP_ID,
     ErrorCode.INVALID_SESSION_TIMEOUT,
 )
 
 
-def unserved_error(request: GroupRequest, error_code: ErrorCode, config: Config) -> ErrorCode:
-    """Return what a request is told whose log partition isn't served for ``error_code``.
+def unserved(request: GroupRequest, error_code: ErrorCode, config: Config) -> Response:
+    """Return the response to a request whose log partition isn't served for ``error_code``."""
+    error_code = _unserved_error(request, error_code, config)
+    if isinstance(request, JoinGroup) and error_code in _WITH_MEMBER_ID:
+        return JoinGroupResponse(error_code, request.member_id)
+    if isinstance(request, Heartbeat) and error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        # Kafka's GroupCoordinatorService: an error would only make the member look for another coordinator.
+        return HeartbeatResponse(ErrorCode.NONE)
+    response: Response = request.refused(error_code)
+    return response
 
-    What is wrong with the request itself comes before the state of the log partition, though not before "closed".
-    """
+
+def _unserved_error(request: GroupRequest, error_code: ErrorCode, config: Config) -> ErrorCode:
+    # An error of the request comes before the state of the log partition, though not before "closed".
     if error_code not in _STATES_OF_A_PARTITION:
         return error_code
     if not request.group_id and not isinstance(request, OffsetCommit):
@@ -54,27 +62,6 @@ def unserved_error(request: GroupRequest, error_code: ErrorCode, config: Config)
     if isinstance(request, JoinGroup) and not allows_session_timeout(config, request.session_timeout_ms):
         return ErrorCode.INVALID_SESSION_TIMEOUT
     return error_code
-
-
-def refuse_join(request: JoinGroup, error_code: ErrorCode) -> JoinGroupResponse:
-    """Refuse a join; the member id is echoed where the request was looked at."""
-    return JoinGroupResponse(error_code, request.member_id if error_code in _ABOUT_THE_REQUEST else "")
-
-
-def refuse_heartbeat(request: Heartbeat, error_code: ErrorCode) -> HeartbeatResponse:
-    """Refuse a heartbeat, but not while a log partition loads: the member would only look for another coordinator."""
-    is_loading = error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    return HeartbeatResponse(ErrorCode.NONE if is_loading else error_code)
-
-
-def refuse_commit(request: OffsetCommit, error_code: ErrorCode) -> OffsetCommitResponse:
-    """Refuse a commit: each partition has the error."""
-    return OffsetCommitResponse(refused_topics(request.topics, error_code))
-
-
-def refuse_transactional_commit(request: TxnOffsetCommit, error_code: ErrorCode) -> TxnOffsetCommitResponse:
-    """Refuse a transactional commit: each partition has the error."""
-    return TxnOffsetCommitResponse(refused_topics(request.topics, error_code))
 
 
 def disowned(reply: Reply) -> Reply:

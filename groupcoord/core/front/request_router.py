@@ -17,17 +17,12 @@ from groupcoord.core.front.authorization import OPERATIONS_ON_A_GROUP, Authorize
 from groupcoord.core.front.consumer_groups import (
     DESCRIBED_CONSUMER_GROUPS,
     heartbeat_permission,
-    refuse_consumer_heartbeat,
     refuse_malformed,
 )
 from groupcoord.core.front.descriptions import DescribedKind, with_operations
 from groupcoord.core.front.partition_table import PartitionStatus, PartitionTable
 from groupcoord.core.front.refusals import (
-    refuse_commit,
-    refuse_heartbeat,
-    refuse_join,
-    refuse_transactional_commit,
-    unserved_error,
+    unserved,
 )
 from groupcoord.core.front.routing import Coordinators, find_coordinator
 from groupcoord.core.front.share_groups import (
@@ -35,20 +30,13 @@ from groupcoord.core.front.share_groups import (
     readable_alteration,
     readable_deletion,
     readable_description,
-    refuse_alteration,
     refuse_malformed_share_heartbeat,
-    refuse_offset_deletion,
-    refuse_offset_description,
-    refuse_one_offset_description,
-    refuse_share_heartbeat,
 )
 from groupcoord.core.front.split_requests import PartOfDescription, SplitRequests
 from groupcoord.core.front.streams_groups import (
     DESCRIBED_STREAMS_GROUPS,
     answer_description_update,
-    refuse_description_update,
     refuse_malformed_heartbeat,
-    refuse_streams_heartbeat,
     refuse_topics,
     with_description_status,
 )
@@ -84,32 +72,28 @@ from groupcoord.core.messages import (
     Heartbeat,
     JoinGroup,
     LeaveGroup,
-    LeaveGroupResponse,
     ListedGroup,
     ListGroups,
     ListGroupsResponse,
     OffsetCommit,
     OffsetCommitResponse,
     OffsetDelete,
-    OffsetDeleteResponse,
     OffsetFetch,
     OffsetFetchResponse,
     Request,
-    Response,
     ShareGroupDescribe,
     ShareGroupHeartbeat,
     StreamsGroupDescribe,
     StreamsGroupHeartbeat,
     StreamsGroupTopologyDescriptionUpdate,
     SyncGroup,
-    SyncGroupResponse,
     TopicToCommit,
     TxnOffsetCommit,
     TxnOffsetCommitResponse,
 )
+from groupcoord.core.messages.commits import refused_topics
 from groupcoord.core.messages.request import GroupRequest
 from groupcoord.core.messages.share_groups import DescribeOneShareGroup
-from groupcoord.core.offsets.commits import refused_topics
 from groupcoord.core.partition import Partition
 from groupcoord.core.replies import Token
 from groupcoord.core.topics import TopicResolver
@@ -137,12 +121,10 @@ class Route:
         permission: returns NONE, or why the asker may not make a request; None where it is asked for each of the things
             that a request names.
         handler: takes a request that may be made.
-        refusal: the answer that carries an error alone; None where each of the things is refused by itself.
     """
 
     permission: Callable[[Permissions, Any], ErrorCode] | None
     handler: Callable[[Any, Token, Permissions | None, int], None]
-    refusal: Callable[[Any, ErrorCode], Response] | None
 
 
 class RequestRouter:
@@ -190,32 +172,30 @@ class RequestRouter:
         self._authorize = authorize
         self._verify_transaction = verify_transaction
         self._every_route: dict[type[Request], Route] = {
-            JoinGroup: Route(_may_read_group, self._to_group, refuse_join),
-            SyncGroup: Route(_may_read_group, self._to_group, lambda _, error_code: SyncGroupResponse(error_code)),
-            Heartbeat: Route(_may_read_group, self._to_group, refuse_heartbeat),
-            LeaveGroup: Route(_may_read_group, self._to_group, lambda _, error_code: LeaveGroupResponse(error_code)),
-            OffsetCommit: Route(_may_read_group, self._commit, refuse_commit),
-            TxnOffsetCommit: Route(_may_commit_in_transaction, self._commit_transactional, refuse_transactional_commit),
-            OffsetDelete: Route(
-                _may_delete_group, self._delete_offsets, lambda _, error_code: OffsetDeleteResponse(error_code)
-            ),
-            OffsetFetch: Route(None, self._fetch, None),
-            CompleteTransaction: Route(None, self._complete_transaction, None),
-            DescribeGroups: Route(None, self._describe, None),
-            ListGroups: Route(None, self._list, None),
-            DeleteGroups: Route(None, self._delete, None),
-            FindCoordinator: Route(None, self._find_coordinators, None),
-            ConsumerGroupHeartbeat: Route(heartbeat_permission, self._heartbeat, refuse_consumer_heartbeat),
-            ConsumerGroupDescribe: Route(None, self._describe_kind, None),
-            ShareGroupHeartbeat: Route(_may_read_group, self._share_heartbeat, refuse_share_heartbeat),
-            ShareGroupDescribe: Route(None, self._describe_kind, None),
-            DescribeShareGroupOffsets: Route(None, self._describe_share_offsets, None),
-            DescribeOneShareGroup: Route(None, self._to_group, refuse_one_offset_description),
-            AlterShareGroupOffsets: Route(_may_read_group, self._alter_share_offsets, refuse_alteration),
-            DeleteShareGroupOffsets: Route(_may_delete_group, self._delete_share_offsets, refuse_offset_deletion),
-            StreamsGroupHeartbeat: Route(_may_read_group, self._streams_heartbeat, refuse_streams_heartbeat),
-            StreamsGroupDescribe: Route(None, self._describe_kind, None),
-            StreamsGroupTopologyDescriptionUpdate: Route(None, self._update_description, None),
+            JoinGroup: Route(_may_read_group, self._to_group),
+            SyncGroup: Route(_may_read_group, self._to_group),
+            Heartbeat: Route(_may_read_group, self._to_group),
+            LeaveGroup: Route(_may_read_group, self._to_group),
+            OffsetCommit: Route(_may_read_group, self._commit),
+            TxnOffsetCommit: Route(_may_commit_in_transaction, self._commit_transactional),
+            OffsetDelete: Route(_may_delete_group, self._delete_offsets),
+            OffsetFetch: Route(None, self._fetch),
+            CompleteTransaction: Route(None, self._complete_transaction),
+            DescribeGroups: Route(None, self._describe),
+            ListGroups: Route(None, self._list),
+            DeleteGroups: Route(None, self._delete),
+            FindCoordinator: Route(None, self._find_coordinators),
+            ConsumerGroupHeartbeat: Route(heartbeat_permission, self._heartbeat),
+            ConsumerGroupDescribe: Route(None, self._describe_kind),
+            ShareGroupHeartbeat: Route(_may_read_group, self._share_heartbeat),
+            ShareGroupDescribe: Route(None, self._describe_kind),
+            DescribeShareGroupOffsets: Route(None, self._describe_share_offsets),
+            DescribeOneShareGroup: Route(None, self._to_group),
+            AlterShareGroupOffsets: Route(_may_read_group, self._alter_share_offsets),
+            DeleteShareGroupOffsets: Route(_may_delete_group, self._delete_share_offsets),
+            StreamsGroupHeartbeat: Route(_may_read_group, self._streams_heartbeat),
+            StreamsGroupDescribe: Route(None, self._describe_kind),
+            StreamsGroupTopologyDescriptionUpdate: Route(None, self._update_description),
         }
         self.serve(served_protocols(config))
 
@@ -226,9 +206,7 @@ class RequestRouter:
         """
         self.served_protocols = protocols
         self._routes = self._every_route | {
-            kind: Route(None, self._unsupported, refusal)
-            for kind, (protocol, refusal) in OF_PROTOCOLS.items()
-            if protocol not in protocols
+            kind: Route(None, self._unsupported) for kind, protocol in OF_PROTOCOLS.items() if protocol not in protocols
         }
 
     def handle(self, request: Request, token: Token, principal: Principal, now_ms: int) -> None:
@@ -245,18 +223,13 @@ class RequestRouter:
             permissions = Permissions(self._authorize, principal)
             error_code = ErrorCode.NONE if route.permission is None else route.permission(permissions, request)
             if error_code is not ErrorCode.NONE:
-                self._refuse(request, token, error_code)
+                self._effects.reply(token, request.refused(error_code))
                 return
         route.handler(request, token, permissions, now_ms)
 
     def refuse_unserved(self, request: GroupRequest, token: Token, error_code: ErrorCode) -> None:
         """Refuse a request whose log partition isn't served, or no longer, for this reason."""
-        self._refuse(request, token, unserved_error(request, error_code, self._config))
-
-    def _refuse(self, request: Request, token: Token, error_code: ErrorCode) -> None:
-        refusal = self._routes[type(request)].refusal
-        assert refusal is not None, "what is refused as a whole has an answer for that"
-        self._effects.reply(token, refusal(request, error_code))
+        self._effects.reply(token, unserved(request, error_code, self._config))
 
     # ------------------------------------------------------------ requests for one group
 
@@ -290,7 +263,7 @@ class RequestRouter:
             if error_code is ErrorCode.NONE:
                 self._to_group(resolved, token, permissions, now_ms)
             else:
-                self._refuse(resolved, token, error_code)
+                self._effects.reply(token, resolved.refused(error_code))
 
     def _resolve(
         self, request: OffsetCommit | TxnOffsetCommit, token: Token, permissions: Permissions | None
@@ -400,7 +373,7 @@ class RequestRouter:
         self, request: AlterShareGroupOffsets, token: Token, permissions: Permissions | None, now_ms: int
     ) -> None:
         if not request.group_id:
-            self._refuse(request, token, ErrorCode.INVALID_GROUP_ID)
+            self._effects.reply(token, request.refused(ErrorCode.INVALID_GROUP_ID))
             return
         allowed, refused = readable_alteration(request, permissions)
         self._to_group(allowed, self._split_requests.partly_refused(token, refused), permissions, now_ms)
@@ -409,7 +382,7 @@ class RequestRouter:
         self, request: DeleteShareGroupOffsets, token: Token, permissions: Permissions | None, now_ms: int
     ) -> None:
         if not request.group_id:
-            self._refuse(request, token, ErrorCode.INVALID_GROUP_ID)
+            self._effects.reply(token, request.refused(ErrorCode.INVALID_GROUP_ID))
             return
         allowed, refused = readable_deletion(request, permissions)
         self._to_group(allowed, self._split_requests.partly_refused(token, refused), permissions, now_ms)
@@ -458,7 +431,7 @@ class RequestRouter:
         return with_description_status(group, request) if isinstance(request, StreamsGroupDescribe) else group
 
     def _unsupported(self, request: Request, token: Token, permissions: Permissions | None, now_ms: int) -> None:
-        self._refuse(request, token, ErrorCode.UNSUPPORTED_VERSION)
+        self._effects.reply(token, request.refused(ErrorCode.UNSUPPORTED_VERSION))
 
     # ------------------------------------------------------------ requests that name several groups, one by one
 
@@ -557,19 +530,19 @@ class RequestRouter:
         self._effects.reply(token, FindCoordinatorResponse(tuple(coordinators)))
 
 
-OF_PROTOCOLS: dict[type[Request], tuple[RebalanceProtocol, Callable[[Any, ErrorCode], Response]]] = {
-    ConsumerGroupHeartbeat: (RebalanceProtocol.CONSUMER, refuse_consumer_heartbeat),
-    ConsumerGroupDescribe: (RebalanceProtocol.CONSUMER, DESCRIBED_CONSUMER_GROUPS.refuse),
-    ShareGroupHeartbeat: (RebalanceProtocol.SHARE, refuse_share_heartbeat),
-    ShareGroupDescribe: (RebalanceProtocol.SHARE, DESCRIBED_SHARE_GROUPS.refuse),
-    DescribeShareGroupOffsets: (RebalanceProtocol.SHARE, refuse_offset_description),
-    AlterShareGroupOffsets: (RebalanceProtocol.SHARE, refuse_alteration),
-    DeleteShareGroupOffsets: (RebalanceProtocol.SHARE, refuse_offset_deletion),
-    StreamsGroupHeartbeat: (RebalanceProtocol.STREAMS, refuse_streams_heartbeat),
-    StreamsGroupDescribe: (RebalanceProtocol.STREAMS, DESCRIBED_STREAMS_GROUPS.refuse),
-    StreamsGroupTopologyDescriptionUpdate: (RebalanceProtocol.STREAMS, refuse_description_update),
+OF_PROTOCOLS: dict[type[Request], RebalanceProtocol] = {
+    ConsumerGroupHeartbeat: RebalanceProtocol.CONSUMER,
+    ConsumerGroupDescribe: RebalanceProtocol.CONSUMER,
+    ShareGroupHeartbeat: RebalanceProtocol.SHARE,
+    ShareGroupDescribe: RebalanceProtocol.SHARE,
+    DescribeShareGroupOffsets: RebalanceProtocol.SHARE,
+    AlterShareGroupOffsets: RebalanceProtocol.SHARE,
+    DeleteShareGroupOffsets: RebalanceProtocol.SHARE,
+    StreamsGroupHeartbeat: RebalanceProtocol.STREAMS,
+    StreamsGroupDescribe: RebalanceProtocol.STREAMS,
+    StreamsGroupTopologyDescriptionUpdate: RebalanceProtocol.STREAMS,
 }
-"""Requests that are there with one kind of groups, and how they are refused where it is not served."""
+"""Requests that fail with UNSUPPORTED_VERSION where their kind of groups is not served."""
 
 
 def _may_read_group(permissions: Permissions, request: GroupRequest) -> ErrorCode:

@@ -17,15 +17,11 @@ from groupcoord.core.messages import (
     LEAVE_GROUP_MEMBER_EPOCH,
     AlteredShareTopic,
     AlterShareGroupOffsets,
-    AlterShareGroupOffsetsResponse,
     DeleteShareGroupOffsets,
-    DeleteShareGroupOffsetsResponse,
     DescribedShareGroup,
     DescribedShareGroupOffsets,
     DescribedShareOffset,
     DescribedShareTopic,
-    DescribeShareGroupOffsets,
-    DescribeShareGroupOffsetsResponse,
     ForgottenShareTopic,
     ShareGroupDescribeResponse,
     ShareGroupHeartbeat,
@@ -33,7 +29,6 @@ from groupcoord.core.messages import (
     ShareGroupToDescribe,
     ShareOffsetResult,
 )
-from groupcoord.core.messages.share_groups import DescribeOneShareGroup, DescribeOneShareGroupResponse
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 
@@ -41,11 +36,6 @@ MEMBER_ID_UNITS_MAX = 36
 """So many UTF-16 units has the text of a UUID; members send one."""
 
 # ---------------------------------------------------------------- heartbeats
-
-
-def refuse_share_heartbeat(request: ShareGroupHeartbeat, error_code: ErrorCode) -> ShareGroupHeartbeatResponse:
-    """Refuse a heartbeat of a member of a share group."""
-    return ShareGroupHeartbeatResponse(error_code)
 
 
 def refuse_malformed_share_heartbeat(
@@ -93,31 +83,6 @@ DESCRIBED_SHARE_GROUPS = DescribedKind(
 )
 
 # ---------------------------------------------------------------- offsets
-
-
-def refuse_offset_description(
-    request: DescribeShareGroupOffsets, error_code: ErrorCode
-) -> DescribeShareGroupOffsetsResponse:
-    """Refuse to tell where any of the groups stands."""
-    groups = [DescribedShareGroupOffsets(group.group_id, (), error_code) for group in request.groups]
-    return DescribeShareGroupOffsetsResponse(tuple(groups))
-
-
-def refuse_one_offset_description(
-    request: DescribeOneShareGroup, error_code: ErrorCode
-) -> DescribeOneShareGroupResponse:
-    """Refuse to tell where one group stands."""
-    return DescribeOneShareGroupResponse(DescribedShareGroupOffsets(request.group_id, (), error_code))
-
-
-def refuse_alteration(request: AlterShareGroupOffsets, error_code: ErrorCode) -> AlterShareGroupOffsetsResponse:
-    """Refuse to let a group stand elsewhere."""
-    return AlterShareGroupOffsetsResponse(error_code)
-
-
-def refuse_offset_deletion(request: DeleteShareGroupOffsets, error_code: ErrorCode) -> DeleteShareGroupOffsetsResponse:
-    """Refuse to forget where a group stands."""
-    return DeleteShareGroupOffsetsResponse(error_code)
 
 
 def readable_description(

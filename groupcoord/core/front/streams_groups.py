@@ -38,11 +38,6 @@ _NO_PLUGIN = "The broker has no streams group topology description plugin config
 # ---------------------------------------------------------------- heartbeats
 
 
-def refuse_streams_heartbeat(request: StreamsGroupHeartbeat, error_code: ErrorCode) -> StreamsGroupHeartbeatResponse:
-    """Refuse a heartbeat of the streams protocol."""
-    return StreamsGroupHeartbeatResponse(error_code)
-
-
 def refuse_topics(
     request: StreamsGroupHeartbeat, permissions: Permissions | None
 ) -> StreamsGroupHeartbeatResponse | None:
@@ -166,10 +161,3 @@ def answer_description_update(
     if permissions is not None and not permissions.on_group(request.group_id, Operation.READ):
         return StreamsGroupTopologyDescriptionUpdateResponse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     return StreamsGroupTopologyDescriptionUpdateResponse(ErrorCode.UNSUPPORTED_VERSION, _NO_PLUGIN)
-
-
-def refuse_description_update(
-    request: StreamsGroupTopologyDescriptionUpdate, error_code: ErrorCode
-) -> StreamsGroupTopologyDescriptionUpdateResponse:
-    """Refuse to store a description, without a reason."""
-    return StreamsGroupTopologyDescriptionUpdateResponse(error_code)

@@ -51,6 +51,9 @@ class DescribeGroups(Request[DescribeGroupsResponse]):
     group_ids: tuple[str | None, ...]
     include_authorized_operations: bool = False
 
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> DescribeGroupsResponse:
+        return DescribeGroupsResponse(tuple([DescribedGroup(name or "", error_code) for name in self.group_ids]))
+
 
 class ListedGroup(NamedTuple):
     """One line of the list."""
@@ -76,6 +79,9 @@ class ListGroups(Request[ListGroupsResponse]):
     states_filter: tuple[str, ...] = ()
     types_filter: tuple[str, ...] = ()
 
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> ListGroupsResponse:
+        return ListGroupsResponse(error_code)
+
 
 class DeletedGroup(NamedTuple):
     """What became of one group; a name sent twice is answered once."""
@@ -96,3 +102,6 @@ class DeleteGroups(Request[DeleteGroupsResponse]):
     """Delete empty groups and their offsets (API key 42)."""
 
     group_ids: tuple[str | None, ...]
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> DeleteGroupsResponse:
+        return DeleteGroupsResponse(tuple([DeletedGroup(name or "", error_code) for name in self.group_ids]))

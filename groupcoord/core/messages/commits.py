@@ -114,6 +114,16 @@ class TopicResult(NamedTuple):
     partitions: Sequence[PartitionResult]
 
 
+def refused_topics(topics: Sequence[TopicToCommit], error_code: ErrorCode) -> tuple[TopicResult, ...]:
+    """Return a commit's results with the same error on every partition."""
+    return tuple(
+        [
+            TopicResult(topic.name, topic.topic_id, refused_partitions(topic.columns.partition_indexes, error_code))
+            for topic in topics
+        ]
+    )
+
+
 @define(unsafe_hash=True)
 class OffsetCommitResponse:
     """There is no top-level error: a refused request has its error on every partition."""
@@ -138,6 +148,9 @@ class OffsetCommit(GroupRequest[OffsetCommitResponse]):
     group_instance_id: str | None = None
     retention_time_ms: int = -1
     supports_member_epoch: bool = True
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> OffsetCommitResponse:
+        return OffsetCommitResponse(refused_topics(self.topics, error_code))
 
 
 @frozen
@@ -167,6 +180,9 @@ class TxnOffsetCommit(GroupRequest[TxnOffsetCommitResponse]):
     adds_group: bool = True
     supports_member_epoch: bool = True
 
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> TxnOffsetCommitResponse:
+        return TxnOffsetCommitResponse(refused_topics(self.topics, error_code))
+
 
 @frozen
 class CompleteTransactionResponse:
@@ -184,6 +200,9 @@ class CompleteTransaction(Request[CompleteTransactionResponse]):
     producer_epoch: int
     committed: bool
     coordinator_epoch: int = 0
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> CompleteTransactionResponse:
+        return CompleteTransactionResponse(error_code)
 
 
 @define
@@ -208,3 +227,6 @@ class OffsetDelete(GroupRequest[OffsetDeleteResponse]):
 
     group_id: str
     topics: tuple[TopicToDelete, ...]
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> OffsetDeleteResponse:
+        return OffsetDeleteResponse(error_code)

@@ -74,6 +74,9 @@ class ConsumerGroupHeartbeat(GroupRequest[ConsumerGroupHeartbeatResponse]):
     requires_member_id: bool = True
     principal: Any = None
 
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> ConsumerGroupHeartbeatResponse:
+        return ConsumerGroupHeartbeatResponse(error_code, message)
+
 
 class MemberType(IntEnum):
     """Which protocol a member of a consumer group speaks (:class:`ConsumerGroupDescribe`, version 1)."""
@@ -142,3 +145,8 @@ class ConsumerGroupDescribe(Request[ConsumerGroupDescribeResponse]):
 
     group_ids: tuple[str | None, ...]
     include_authorized_operations: bool = False
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> ConsumerGroupDescribeResponse:
+        return ConsumerGroupDescribeResponse(
+            tuple([DescribedConsumerGroup(name or "", error_code, message) for name in self.group_ids])
+        )

@@ -52,3 +52,6 @@ class FindCoordinator(Request[FindCoordinatorResponse]):
     key_type: int
     keys: tuple[str, ...]
     supports_share_keys: bool = True
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> FindCoordinatorResponse:
+        return FindCoordinatorResponse(tuple([FoundCoordinator(key, NO_NODE, error_code) for key in self.keys]))

@@ -116,3 +116,14 @@ class OffsetFetch(Request[OffsetFetchResponse]):
     groups: tuple[GroupToFetch, ...]
     require_stable: bool = False
     uses_topic_ids: bool = False
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> OffsetFetchResponse:
+        return OffsetFetchResponse(tuple([_refused_group(group, error_code) for group in self.groups]))
+
+
+def _refused_group(group: GroupToFetch, error_code: ErrorCode) -> FetchedGroup:
+    # UNSTABLE_OFFSET_COMMIT is an error of partitions (KIP-447): clients don't expect it at the group.
+    if error_code is not ErrorCode.UNSTABLE_OFFSET_COMMIT or group.topics is None:
+        return FetchedGroup(group.group_id or "", error_code, ())
+    topics = [FetchedTopic(t.name, t.topic_id, without_offsets(t.partition_indexes, error_code)) for t in group.topics]
+    return FetchedGroup(group.group_id or "", ErrorCode.NONE, tuple(topics))

@@ -1,8 +1,11 @@
-"""What all requests have in common: each says by its type what it is answered with."""
+"""Base classes of requests, which name the type of their response."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Generic
+
+from groupcoord.errors import ErrorCode
 
 if TYPE_CHECKING:  # type checkers bring it; without type parameters, a request may be answered with anything
     from typing_extensions import TypeVar
@@ -18,6 +21,15 @@ class Request(Generic[R_co]):
     """A request that is answered with an ``R_co``: ``Heartbeat`` is a ``Request[HeartbeatResponse]``."""
 
     __slots__ = ()
+
+    @abstractmethod
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> R_co:
+        """Return the response that fails the whole request, as Kafka's ``AbstractRequest.getErrorResponse``.
+
+        Args:
+            error_code: stands at the top, or at every entry that the request names where there is no top-level error.
+            message: stands beside the error where the response has a field for it.
+        """
 
 
 class GroupRequest(Request[R_co]):

@@ -60,6 +60,9 @@ class ShareGroupHeartbeat(GroupRequest[ShareGroupHeartbeatResponse]):
     client_id: str = ""
     client_host: str = ""
 
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> ShareGroupHeartbeatResponse:
+        return ShareGroupHeartbeatResponse(error_code, message)
+
 
 # ---------------------------------------------------------------- descriptions
 
@@ -105,6 +108,11 @@ class ShareGroupDescribe(Request[ShareGroupDescribeResponse]):
 
     group_ids: tuple[str | None, ...]
     include_authorized_operations: bool = False
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> ShareGroupDescribeResponse:
+        return ShareGroupDescribeResponse(
+            tuple([DescribedShareGroup(name or "", error_code, message) for name in self.group_ids])
+        )
 
 
 # ---------------------------------------------------------------- offsets
@@ -172,6 +180,10 @@ class DescribeShareGroupOffsets(Request[DescribeShareGroupOffsetsResponse]):
 
     groups: tuple[ShareGroupToDescribe, ...]
 
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> DescribeShareGroupOffsetsResponse:
+        groups = [DescribedShareGroupOffsets(group.group_id, (), error_code, message) for group in self.groups]
+        return DescribeShareGroupOffsetsResponse(tuple(groups))
+
 
 @frozen
 class DescribeOneShareGroupResponse:
@@ -186,6 +198,9 @@ class DescribeOneShareGroup(GroupRequest[DescribeOneShareGroupResponse]):
 
     group_id: str
     topics: tuple[ShareTopicToDescribe, ...] | None
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> DescribeOneShareGroupResponse:
+        return DescribeOneShareGroupResponse(DescribedShareGroupOffsets(self.group_id, (), error_code, message))
 
 
 class ShareOffsetToAlter(NamedTuple):
@@ -234,6 +249,9 @@ class AlterShareGroupOffsets(GroupRequest[AlterShareGroupOffsetsResponse]):
     group_id: str
     topics: tuple[ShareTopicToAlter, ...]
 
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> AlterShareGroupOffsetsResponse:
+        return AlterShareGroupOffsetsResponse(error_code, message)
+
 
 class ShareTopicToForget(NamedTuple):
     """A topic where a group shall not stand anywhere any more."""
@@ -265,3 +283,6 @@ class DeleteShareGroupOffsets(GroupRequest[DeleteShareGroupOffsetsResponse]):
 
     group_id: str
     topics: tuple[ShareTopicToForget, ...]
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> DeleteShareGroupOffsetsResponse:
+        return DeleteShareGroupOffsetsResponse(error_code, message)

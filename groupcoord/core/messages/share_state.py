@@ -5,14 +5,58 @@ Brokers send them to each other. One request is about partitions of one group; e
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 from uuid import UUID
 
 from attrs import define, frozen
 
-from groupcoord.core.messages.request import Request
+from groupcoord.core.messages.request import R_co, Request
 from groupcoord.core.share_state.records import NO_START_OFFSET, UNKNOWN_COUNT, StateBatch
 from groupcoord.errors import ErrorCode
+
+_MESSAGES = {
+    ErrorCode.FENCED_LEADER_EPOCH: "The leader epoch in the request is older than the epoch on the broker.",
+    ErrorCode.FENCED_STATE_EPOCH: "The coordinator rejected the request because the state epoch did not match.",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
+    ErrorCode.NOT_COORDINATOR: "This is not the correct coordinator.",
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "The coordinator is loading and hence can't process requests.",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
+}
+
+
+def state_message(error_code: ErrorCode) -> str:
+    """Return the text of an error."""
+    return _MESSAGES.get(error_code, error_code.name)
+
+
+class StateRequest(Request[R_co]):
+    """A request about share-partitions of one group, with a result for each.
+
+    Attributes:
+        RESULT: class of the result of a share-partition.
+        TOPIC_RESULT: class of the results of a topic.
+        RESPONSE: class of the response.
+        FAILURE: begins the error message if the log partition of the group is not served.
+    """
+
+    __slots__ = ()
+    RESULT: ClassVar[type[Any]]
+    TOPIC_RESULT: ClassVar[type[Any]]
+    RESPONSE: ClassVar[type[Any]]
+    FAILURE: ClassVar[str]
+
+    group_id: str
+    topics: tuple[Any, ...]
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> R_co:
+        text = state_message(error_code) if message is None else message
+        topics = [
+            self.TOPIC_RESULT(t.topic_id, tuple([self.RESULT(p.partition, error_code, text) for p in t.partitions]))
+            for t in self.topics
+        ]
+        response: R_co = self.RESPONSE(tuple(topics))
+        return response
 
 
 class StateResult(NamedTuple):
@@ -53,8 +97,13 @@ class InitializeShareGroupStateResponse:
 
 
 @define
-class InitializeShareGroupState(Request[InitializeShareGroupStateResponse]):
+class InitializeShareGroupState(StateRequest[InitializeShareGroupStateResponse]):
     """Have a state for partitions, empty (API key 83)."""
+
+    RESULT = StateResult
+    TOPIC_RESULT = StateTopicResult
+    RESPONSE = InitializeShareGroupStateResponse
+    FAILURE = "Unable to initialize share group state: "
 
     group_id: str
     topics: tuple[StateTopicToInitialize, ...]
@@ -100,8 +149,13 @@ class ReadShareGroupStateResponse:
 
 
 @define
-class ReadShareGroupState(Request[ReadShareGroupStateResponse]):
+class ReadShareGroupState(StateRequest[ReadShareGroupStateResponse]):
     """Ask for the states of partitions, as their leader (API key 84): leaders of earlier epochs are fenced."""
+
+    RESULT = ReadStateResult
+    TOPIC_RESULT = ReadStateTopicResult
+    RESPONSE = ReadShareGroupStateResponse
+    FAILURE = "Unable to read share group state: "
 
     group_id: str
     topics: tuple[StateTopicToRead, ...]
@@ -141,8 +195,13 @@ class WriteShareGroupStateResponse:
 
 
 @define
-class WriteShareGroupState(Request[WriteShareGroupStateResponse]):
+class WriteShareGroupState(StateRequest[WriteShareGroupStateResponse]):
     """Merge what has changed into the states of partitions (API key 85)."""
+
+    RESULT = StateResult
+    TOPIC_RESULT = StateTopicResult
+    RESPONSE = WriteShareGroupStateResponse
+    FAILURE = "Unable to write share group state: "
 
     group_id: str
     topics: tuple[StateTopicToWrite, ...]
@@ -169,8 +228,13 @@ class DeleteShareGroupStateResponse:
 
 
 @define
-class DeleteShareGroupState(Request[DeleteShareGroupStateResponse]):
+class DeleteShareGroupState(StateRequest[DeleteShareGroupStateResponse]):
     """Forget the states of partitions (API key 86)."""
+
+    RESULT = StateResult
+    TOPIC_RESULT = StateTopicResult
+    RESPONSE = DeleteShareGroupStateResponse
+    FAILURE = "Unable to delete share group state: "
 
     group_id: str
     topics: tuple[StateTopicToDelete, ...]
@@ -209,8 +273,13 @@ class ReadShareGroupStateSummaryResponse:
 
 
 @define
-class ReadShareGroupStateSummary(Request[ReadShareGroupStateSummaryResponse]):
+class ReadShareGroupStateSummary(StateRequest[ReadShareGroupStateSummaryResponse]):
     """Ask for the states of partitions without their batches (API key 87); the leader epochs are not looked at."""
+
+    RESULT = StateSummary
+    TOPIC_RESULT = StateTopicSummary
+    RESPONSE = ReadShareGroupStateSummaryResponse
+    FAILURE = "Unable to read share group state summary: "
 
     group_id: str
     topics: tuple[StateTopicToRead, ...]

@@ -169,6 +169,9 @@ class StreamsGroupHeartbeat(GroupRequest[StreamsGroupHeartbeatResponse]):
     principal: Any = None
     permissions: Any = None
 
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> StreamsGroupHeartbeatResponse:
+        return StreamsGroupHeartbeatResponse(error_code, message)
+
 
 class TopologyDescriptionStatus(IntEnum):
     """Whether a description of a topology comes with a group's (KIP-1331), by Kafka's numbers."""
@@ -277,6 +280,11 @@ class StreamsGroupDescribe(Request[StreamsGroupDescribeResponse]):
     include_authorized_operations: bool = False
     include_topology_description: bool = False
 
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> StreamsGroupDescribeResponse:
+        return StreamsGroupDescribeResponse(
+            tuple([DescribedStreamsGroup(name or "", error_code, message) for name in self.group_ids])
+        )
+
 
 @frozen
 class StreamsGroupTopologyDescriptionUpdateResponse:
@@ -293,3 +301,8 @@ class StreamsGroupTopologyDescriptionUpdate(Request[StreamsGroupTopologyDescript
     group_id: str
     member_id: str
     topology_epoch: int
+
+    def refused(
+        self, error_code: ErrorCode, message: str | None = None
+    ) -> StreamsGroupTopologyDescriptionUpdateResponse:
+        return StreamsGroupTopologyDescriptionUpdateResponse(error_code, message)

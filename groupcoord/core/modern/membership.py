@@ -67,7 +67,6 @@ class ModernMembership(ABC, Generic[GroupT, DraftT]):
     DRAFT: ClassVar[type[Any]]
     WHEN_DRAFTED: ClassVar[type[WhenDrafted]]
     HEARTBEAT: ClassVar[type[Any]]
-    REFUSALS: ClassVar[Mapping[type, Callable[[RefusedError], Response]]]
     FENCING_CAUSES: ClassVar[Mapping[TimerKind, Cause]]
 
     def __init__(
@@ -224,7 +223,7 @@ class ModernMembership(ABC, Generic[GroupT, DraftT]):
 
     def refuse(self, request: GroupRequest[Any], token: Token, error: RefusedError) -> None:
         """Tell a client that its request can't be granted."""
-        self._context.effects.reply(token, self.REFUSALS[type(request)](error))
+        self._context.effects.reply(token, request.refused(error.error_code, error.message))
 
     # ------------------------------------------------------------ writes
 

@@ -28,7 +28,7 @@ from groupcoord.core.messages import (
     TxnOffsetCommit,
     TxnOffsetCommitResponse,
 )
-from groupcoord.core.messages.commits import refused_partitions
+from groupcoord.core.messages.commits import refused_topics
 from groupcoord.core.messages.fetches import FetchedOffsets, fetched_offsets
 from groupcoord.core.offsets.cache import fetch_columns
 from groupcoord.core.offsets.continuations import WhenCommitted, WhenWritten
@@ -257,14 +257,6 @@ class Commits:
                 for row, unstable in rows
             ]
         )
-
-
-def refused_topics(topics: tuple[TopicToCommit, ...], error_code: ErrorCode) -> tuple[TopicResult, ...]:
-    """Return a commit's results with the same error on every partition."""
-    return tuple(
-        TopicResult(topic.name, topic.topic_id, refused_partitions(topic.columns.partition_indexes, error_code))
-        for topic in topics
-    )
 
 
 def _bytes_min(topics: list[CommittedTopic]) -> int:

@@ -98,13 +98,6 @@ class ShareMembership(ModernMembership[ShareGroup, ShareDraft]):
     DRAFT = ShareDraft
     WHEN_DRAFTED = WhenShareGroupDrafted
     HEARTBEAT = ShareGroupHeartbeat
-    REFUSALS = MappingProxyType(
-        {
-            ShareGroupHeartbeat: lambda error: ShareGroupHeartbeatResponse(error.error_code, error.message),
-            AlterShareGroupOffsets: lambda error: AlterShareGroupOffsetsResponse(error.error_code, error.message),
-            DeleteShareGroupOffsets: lambda error: DeleteShareGroupOffsetsResponse(error.error_code, error.message),
-        }
-    )
     FENCING_CAUSES = MappingProxyType({TimerKind.SHARE_SESSION: Cause.SESSION_EXPIRY})
 
     def __init__(

@@ -23,6 +23,7 @@ from groupcoord.core.messages.share_state import (
     StateToInitialize,
     StateToRead,
     StateToWrite,
+    state_message,
 )
 from groupcoord.core.replies import Token
 from groupcoord.core.share_state.batches import merge_batches
@@ -57,20 +58,6 @@ _NEGATIVE_PARTITION = "The partition id cannot be a negative number."
 _NEGATIVE_LEADER_EPOCH = "The leader epoch cannot be a negative number."
 _NEGATIVE_STATE_EPOCH = "The state epoch cannot be a negative number."
 _UNINITIALIZED = "{} operation on uninitialized share partition not allowed."
-_MESSAGES = {
-    ErrorCode.FENCED_LEADER_EPOCH: "The leader epoch in the request is older than the epoch on the broker.",
-    ErrorCode.FENCED_STATE_EPOCH: "The coordinator rejected the request because the state epoch did not match.",
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
-    ErrorCode.NOT_COORDINATOR: "This is not the correct coordinator.",
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "The coordinator is loading and hence can't process requests.",
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
-}
-
-
-def state_message(error_code: ErrorCode) -> str:
-    """Return the text of an error."""
-    return _MESSAGES.get(error_code, error_code.name)
 
 
 class StateRefusedError(Exception):

@@ -52,12 +52,6 @@ class StreamsMembership(ModernMembership[StreamsGroup, StreamsDraft]):
     DRAFT = StreamsDraft
     WHEN_DRAFTED = WhenStreamsGroupDrafted
     HEARTBEAT = StreamsGroupHeartbeat
-    REFUSALS = MappingProxyType(
-        {
-            StreamsGroupHeartbeat: lambda error: StreamsGroupHeartbeatResponse(error.error_code, error.message),
-            JoinGroup: lambda error: JoinGroupResponse(error.error_code),
-        }
-    )
     FENCING_CAUSES = MappingProxyType(
         {
             TimerKind.STREAMS_SESSION: Cause.SESSION_EXPIRY,

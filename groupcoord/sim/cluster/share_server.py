@@ -24,7 +24,6 @@ from groupcoord.core.messages.share_state import ShareStateRequest, ShareStateRe
 from groupcoord.core.questions import AskShareCoordinator, ShareCoordinatorAnswered
 from groupcoord.core.share.host import known_ends
 from groupcoord.core.share_state.records import SharePartitionKey
-from groupcoord.core.share_state.requests import refuse_states
 from groupcoord.errors import ErrorCode
 from groupcoord.messages import Response
 from groupcoord.sim.cluster.log import NodeLog
@@ -134,7 +133,7 @@ class ShareServer:
         self.requests.partitions.close()
         del self._shared.servers[self._node.node_id]
         for question in self._asked:
-            question.answer(refuse_states(question.request, ErrorCode.NOT_COORDINATOR))
+            question.answer(question.request.refused(ErrorCode.NOT_COORDINATOR))
 
     def hear(self, partition: int, epoch: int, *, leads: bool) -> None:
         """The node has heard who leads a log partition."""
@@ -248,7 +247,7 @@ class ShareServer:
         question = _Question(asker, request, token)
         server = self._shared.servers.get(target)
         if server is None:
-            question.answer(refuse_states(request, ErrorCode.NOT_COORDINATOR))
+            question.answer(request.refused(ErrorCode.NOT_COORDINATOR))
         else:
             server.take(question)
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 from groupcoord.errors import ErrorCode, GroupcoordError
 from groupcoord.testing.asserting.words import did_you_mean
 from groupcoord.testing.faults.calls import Call
-from groupcoord.testing.faults.error_answers import REFUSALS
+from groupcoord.testing.faults.error_answers import request_types
 from groupcoord.wire.api import Api
-from groupcoord.wire.broker_messages import Metadata
 from groupcoord.wire.registry import APIS
 
 Where = Callable[[Call], object] | Mapping[str, object]
@@ -86,8 +84,7 @@ def matcher(api: str, where: Where | None) -> Callable[[Call], object]:
 
 
 def _request_fields(api: str) -> tuple[str, ...]:
-    request_type: Any = next(kind for kind in (*REFUSALS, Metadata) if kind.__name__ == api)
-    return tuple(attribute.name for attribute in request_type.__attrs_attrs__)
+    return tuple(attribute.name for attribute in request_types()[api].__attrs_attrs__)
 
 
 def _has(call: Call, name: str, value: object) -> bool:

@@ -12,7 +12,6 @@ from groupcoord.coordinator.share_coordinator import ShareCoordinator
 from groupcoord.core.messages import share_state as messages
 from groupcoord.core.share_state.partition import BATCHES_MAX
 from groupcoord.core.share_state.records import SharePartitionKey
-from groupcoord.core.share_state.requests import refuse_states
 from groupcoord.errors import ErrorCode
 from groupcoord.log_store import AppendOutcomeUnknownError, NotEnoughReplicasError, RecordTooLargeError
 
@@ -291,7 +290,7 @@ def test_strangers_may_not_ask() -> None:
     response = coordinator.call(written((0, 0, 2, 1)))
     assert code(response.results[0].partitions[0]) is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert list(store.read(0)) == []
-    whole = refuse_states(written(), ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    whole = written().refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     assert code(whole.results[0].partitions[0]) is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
