@@ -67,18 +67,19 @@ class PostgresServer:
 
     def kill(self) -> None:
         """Kill all its processes, and wait until they are gone."""
-        pids = self._pids()
+        pids = self.pids()
         self.send(signal.SIGKILL)
         while any(Path(f"/proc/{pid}").exists() for pid in pids):
             time.sleep(0.01)
 
     def send(self, number: signal.Signals) -> None:
         """Send all its processes a signal, first the one that starts others."""
-        for pid in self._pids():
+        for pid in self.pids():
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
 
-    def _pids(self) -> list[int]:
+    def pids(self) -> list[int]:
+        """Return its processes, first the one that starts others."""
         postmaster = int((self._data / "postmaster.pid").read_text().split()[0])
         children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text()
         return [postmaster, *map(int, children.split())]
