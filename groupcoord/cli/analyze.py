@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from enum import Enum
-from functools import partial
 from importlib.util import find_spec
 from math import inf
 from pathlib import Path
@@ -38,9 +37,6 @@ WORST_PRINTED_MAX = 10
 MASTER, MEMORY = "local[*]", "2g"
 LOOPBACK, PORT_MAX = "127.0.0.1", 65_535
 
-SPARK_CHECKPOINT = "checkpoint"
-"""The folder in which a run on Spark keeps what it goes on from."""
-
 GIB_BYTES = 1_073_741_824
 SPARK_START_S, SPARK_CORE_S_PER_GIB, LOCAL_S_PER_GIB = 46, 94, 38
 """How long Spark takes to start, and each engine for logs: measured, see ``docs/performance.md``."""
@@ -66,7 +62,11 @@ Verify = Annotated[
     bool, typer.Option("--verify", help="Load the log into coordinators too, and compare their answers.")
 ]
 Follow = Annotated[
-    bool, typer.Option("--follow", help="Keep all of it up to date as the logs grow, until SIGINT or SIGTERM.")
+    bool,
+    typer.Option(
+        "--follow",
+        help="Keep all of it up to date as the logs grow, until SIGINT or SIGTERM: in this process, without Spark.",
+    ),
 ]
 Interval = Annotated[
     float, typer.Option(min=0.1, metavar="SECONDS", help="With --follow: from one update to the next.")
@@ -122,7 +122,7 @@ CompilerOption = Annotated[
     Compiler,
     typer.Option(
         help="Java's, on a local master: c1 starts quickly, c2 pays from some 5 million records on; auto goes by the "
-        "size of the logs, and is c2 with --follow."
+        "size of the logs."
     ),
 ]
 EngineOption = Annotated[
@@ -130,7 +130,7 @@ EngineOption = Annotated[
     typer.Option(
         help="What does the work: spark, on many cores or machines, or local: this process, without Spark and Java. "
         "auto is local where that is quicker (of any size on two cores, up to 3.2 GiB on four, to 1.8 on eight) and "
-        "where pyspark is not installed; else spark, as with --follow without --metrics."
+        "where pyspark is not installed; else spark. --follow is always local."
     ),
 ]
 Master = Annotated[str | None, typer.Option(show_default=MASTER, help="Where Spark runs.")]
@@ -178,7 +178,7 @@ def analyze(
 
     They are files, or with --bootstrap-server or --command-config those of a cluster that runs. DIR/report.html is one
     page without scripts; DIR/summary.json has its figures; DIR/tables/NAME are Parquet. With --follow DIR may be that
-    of an earlier run, which goes on. Exit status: 0, 1 if verifying found a difference or
+    of an earlier such run, whose tables are replaced. Exit status: 0, 1 if verifying found a difference or
     the work failed on the way, 2 if the command can't be carried out.
     """
     address = given_address(bootstrap_server, command_config)
@@ -206,15 +206,15 @@ def analyze(
         "--conf": bool(conf),
     }
     given = [option for option, is_given in for_spark.items() if is_given]
-    if follow and engine is Engine.AUTO and find_spec("pyspark") is not None and _goes_on_spark(out, metrics):
-        engine = Engine.SPARK
-    is_on_spark = _takes_spark(engine, source, given, may_be_empty=follow)
+    if follow:
+        _check_follows_locally(engine, given)
+        with _folder(out) as place:
+            _follow(source, place, interval, metrics)
+        return
+    is_on_spark = _takes_spark(engine, source, given)
     settings = _settings(conf or [])
     with _folder(out) as place:
         work = _Work(source, place, master or MASTER, memory or MEMORY, compiler, settings)
-        if follow:
-            (_follow if is_on_spark else _follow_here)(work, interval, metrics)
-            return
         run = _analyze(work, verifies=verify) if is_on_spark else _analyze_here(source, place, verifies=verify)
         _end(run, place)
 
@@ -252,14 +252,14 @@ def _folder(out: str | None) -> Iterator[str]:
             made.rmdir()
 
 
-def _goes_on_spark(out: str | None, metrics: str | None) -> bool:
-    """Tell whether to follow on Spark where that is free to choose.
-
-    It keeps all records, and an update goes on from the one before, for which metrics alone have no need.
-    """
-    from groupcoord.analysis.columns.results import is_there
-
-    return metrics is None or (out is not None and is_there(out, SPARK_CHECKPOINT))
+def _check_follows_locally(engine: Engine, for_spark: list[str]) -> None:
+    """Refuse Spark and its options, and name what does the same in their place."""
+    words = ["--engine spark"] if engine is Engine.SPARK else for_spark
+    if words:
+        _give_up(
+            "--follow runs in this process, which keeps up with more than a cluster writes: it goes without "
+            f"{', '.join(words)}; for a streaming query on Spark use groupcoord.spark.read_log_stream"
+        )
 
 
 def _check_follows(follow: bool, metrics: str | None) -> None:
@@ -267,14 +267,13 @@ def _check_follows(follow: bool, metrics: str | None) -> None:
         _give_up("--metrics goes with --follow")
 
 
-def _takes_spark(engine: Engine, source: _Source, for_spark: list[str], *, may_be_empty: bool = False) -> bool:
+def _takes_spark(engine: Engine, source: _Source, for_spark: list[str]) -> bool:
     """Tell whether Spark does the work.
 
     Args:
         engine: what was chosen.
         source: what is to be read.
         for_spark: the options that were given and that nothing but Spark understands.
-        may_be_empty: records may come later.
     """
     is_installed = find_spec("pyspark") is not None
     if engine is Engine.LOCAL and for_spark:
@@ -286,7 +285,7 @@ def _takes_spark(engine: Engine, source: _Source, for_spark: list[str], *, may_b
     if engine is not Engine.AUTO or for_spark or not is_installed:
         return engine is Engine.SPARK or bool(for_spark)
     with _errors_in_words(Engine.LOCAL):
-        return source.open().check(may_be_empty=may_be_empty) > local_bytes_max(os.cpu_count() or 1)
+        return source.open().check() > local_bytes_max(os.cpu_count() or 1)
 
 
 def _end(report: Report, out: str) -> None:
@@ -393,29 +392,15 @@ def _analyze(work: _Work, *, verifies: bool) -> Report:
             return analysis.run(spark, begin)
 
 
-def _follow(work: _Work, interval_s: float, metrics: str | None) -> None:
-    """Keep everything up to date until a signal comes."""
-    with _errors_in_words(Engine.SPARK):
-        from groupcoord.cli.analyze_follow import run_on_spark
-        from groupcoord.spark.following import Following
-        from groupcoord.spark.running import one_run
-        from groupcoord.spark.sessions import C2
-
-        following = Following(work.source.open(), work.out, interval_s=interval_s)
-        begin = partial(one_run, work.master, work.memory, work.settings, work.compiler.choice or C2)
-        with _shown_metrics(lambda: following.cluster_name, metrics) as collector:
-            run_on_spark(following, work.out, begin, collector)
-
-
-def _follow_here(work: _Work, interval_s: float, metrics: str | None) -> None:
-    """Keep everything up to date in this process until a signal comes."""
+def _follow(source: _Source, out: str, interval_s: float, metrics: str | None) -> None:
+    """Keep tables and page up to date until a signal comes."""
     with _errors_in_words(Engine.LOCAL):
         from groupcoord.analysis.running.following import LocalFollowing
-        from groupcoord.cli.analyze_follow import run_here
+        from groupcoord.cli.analyze_follow import run_following
 
-        following = LocalFollowing(work.source.open(), work.out, interval_s=interval_s)
+        following = LocalFollowing(source.open(), out, interval_s=interval_s)
         with _shown_metrics(lambda: following.cluster_name, metrics) as collector:
-            run_here(following, work.out, collector)
+            run_following(following, out, collector)
 
 
 @contextmanager

@@ -2,66 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from groupcoord.cli.interrupts import AtTheFirstSignal, BeforeTheEnd, StopRequest
+from groupcoord.cli.interrupts import AtTheFirstSignal, StopRequest
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from groupcoord.analysis.running.following import LocalFollowing
+    from groupcoord.analysis.running.following import LocalFollowing, Progress
     from groupcoord.analysis.running.metrics import GroupCollector
-    from groupcoord.analysis.running.runs import Progress
-    from groupcoord.spark.following import Following
-
-IsStopped = Callable[[float], bool]
-Tell = Callable[["Progress"], None]
 
 
-def run_on_spark(
-    following: Following,
-    out: str,
-    begin: Callable[[], AbstractContextManager[Any]],
-    collector: GroupCollector | None = None,
-) -> None:
+def run_following(following: LocalFollowing, out: str, collector: GroupCollector | None = None) -> None:
     """Follow logs until SIGINT or SIGTERM; a second signal does not wait for the update that is under way.
 
-    Nor does the first one while Spark starts.
-
     Args:
-        following: what to do.
+        following: what to run.
         out: where the results go.
-        begin: gives a session of Spark for as long as the context lasts.
-        collector: shows figures.
+        collector: exports the metrics of each update.
 
     Raises:
-        PipelineError: Spark does not start, or fails on the way.
+        PipelineError: a file can't be read or written.
     """
-    from groupcoord.spark.running import end_java
-
-    with BeforeTheEnd(end_java), begin() as spark:
-        _run(lambda is_stopped, tell: following.run(spark, is_stopped, tell), out, collector, "goes on from here")
-
-
-def run_here(following: LocalFollowing, out: str, collector: GroupCollector | None = None) -> None:
-    """Follow logs in this process until SIGINT or SIGTERM; a second signal does not wait for what is under way.
-
-    Args:
-        following: what to do.
-        out: where the results go.
-        collector: shows figures.
-
-    Raises:
-        PipelineError: something fails on the way.
-    """
-    _run(following.run, out, collector, "reads the logs anew")
-
-
-def _run(run: Callable[[IsStopped, Tell], object], out: str, collector: GroupCollector | None, another: str) -> None:
-    """Follow, and say at the end what the same command does another time."""
     from groupcoord.cli.console import open_console
 
     stop, console = StopRequest(), open_console()
@@ -79,8 +42,8 @@ def _run(run: Callable[[IsStopped, Tell], object], out: str, collector: GroupCol
 
     with AtTheFirstSignal(stop.ask):
         console.print(f"following; results go to {out}, and Ctrl-C ends this", style="dim")
-        run(stop.is_there, tell)
-    console.print(f"stopped; the same command {another}", style="dim")
+        following.run(stop.is_there, tell)
+    console.print("stopped; the same command reads the logs again", style="dim")
 
 
 def _print(console: Console, progress: Progress) -> None:

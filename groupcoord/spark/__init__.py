@@ -26,10 +26,9 @@ from groupcoord.spark.groups import epochs, generations, groups, members, member
 from groupcoord.spark.java import JavaNotFoundError
 from groupcoord.spark.lag import lag
 from groupcoord.spark.load import partition_load
-from groupcoord.spark.reading import from_messages, read_log
+from groupcoord.spark.reading import from_messages, read_log, read_log_stream
 from groupcoord.spark.record_times import read_record_times
 from groupcoord.spark.sessions import register, session
-from groupcoord.spark.streaming import FollowedTables, follow, read_log_stream
 from groupcoord.spark.tables import COMMIT_COLUMNS, commits, corrupt, current_offsets, read_counts
 from groupcoord.spark.times import with_times
 from groupcoord.spark.verify import verify
@@ -37,7 +36,6 @@ from groupcoord.spark.verify import verify
 __all__ = [
     "COMMIT_COLUMNS",
     "ClusterError",
-    "FollowedTables",
     "InputError",
     "JavaNotFoundError",
     "PipelineError",
@@ -47,7 +45,6 @@ __all__ = [
     "corrupt",
     "current_offsets",
     "epochs",
-    "follow",
     "from_messages",
     "generations",
     "groups",

@@ -13,9 +13,9 @@ from groupcoord.analysis.live.settings import BOOTSTRAP_SERVERS, ClusterAddress,
 from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.spark.cluster_source import CLUSTER_FORMAT, COMMAND_CONFIG, ClusterOptions
 from groupcoord.spark.end_offsets import END_OFFSETS_FORMAT
+from groupcoord.spark.reading import check_version
 from groupcoord.spark.record_sources import row_options
 from groupcoord.spark.sessions import register
-from groupcoord.spark.streaming import check_version
 
 
 def read_cluster(

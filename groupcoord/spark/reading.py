@@ -1,13 +1,15 @@
-"""Where the table of records comes from: segment files, or any DataFrame of keys and values."""
+"""The table of records from segment files, at once or as a stream, or from any DataFrame of keys and values."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib.util import find_spec
 from typing import Any
 
 import pyarrow as pa
+import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import LongType, TimestampType
@@ -56,6 +58,57 @@ def read_log(
     # Spark finds the files itself, in a worker; here the errors are told without a stack of two languages.
     LogOptions(options).find_segments()
     return spark.read.format(FORMAT).options(**options).load()
+
+
+def read_log_stream(
+    spark: SparkSession,
+    *paths: str | os.PathLike[str],
+    columns: Iterable[str] | None = None,
+    raw_bytes: bool = False,
+    split_bytes: int = SPLIT_BYTES,
+    partitions: Iterable[int] = (),
+    storage_options: Mapping[str, Any] | None = None,
+    max_bytes: int | None = None,
+) -> DataFrame:
+    """Return the table of records as a stream: all that the logs hold, and then what is added to them.
+
+    Segments may be added, compacted and deleted meanwhile, and log partitions may appear. The end of a log partition is
+    read up to its last whole batch.
+
+    Args:
+        spark: any session; the format ``groupcoord`` is registered with it.
+        paths: as :func:`read_log` takes them, as all arguments but the last.
+        columns: see there.
+        raw_bytes: see there.
+        split_bytes: see there.
+        partitions: see there.
+        storage_options: see there.
+        max_bytes: how much of each log partition a micro-batch reads, about; by default, and where a trigger asks for
+            all there is, no bound. Needs Spark 4.2.
+
+    Raises:
+        InputError: a path does not exist or may not be read, an option is wrong, or Spark is too old for it.
+    """
+    register(spark)
+    options = log_options(paths, columns, raw_bytes, split_bytes, partitions, storage_options)
+    if max_bytes is not None:
+        check_version("max_bytes")
+        options |= {"max_bytes": str(max_bytes)}
+    LogOptions(options).find_segments(may_be_empty=True)
+    return spark.readStream.format(FORMAT).options(**options).load()
+
+
+def check_version(option: str) -> None:
+    """Raise an error if Spark's Python sources don't support bounded micro-batches, which came with Spark 4.2.
+
+    Args:
+        option: the option that needs them, for the message.
+
+    Raises:
+        InputError: Spark is older.
+    """
+    if find_spec("pyspark.sql.streaming.datasource") is None:
+        raise InputError(f"{option} needs PySpark 4.2 or newer; this is {pyspark.__version__}")
 
 
 def log_options(

@@ -37,7 +37,7 @@ _PLACEHOLDER_OFFSET, _PLACEHOLDER_TIME = 0x5A5B_5C5D_5E5F_0000, 0x6A6B_6C6D_6E6F
 class _Commit:
     """The batch of a group's commit, into which offsets and times are put."""
 
-    def __init__(self, group_id: str, topic: str, topic_id: UUID, producer_id: int) -> None:
+    def __init__(self, group_id: str, topic: str, topic_id: UUID, producer_id: int, partitions: int) -> None:
         records = [
             OffsetCommitRecord(
                 group_id,
@@ -47,7 +47,7 @@ class _Commit:
                 commit_timestamp_ms=_PLACEHOLDER_TIME + number,
                 topic_id=topic_id,
             )
-            for number in range(TOPIC_PARTITIONS)
+            for number in range(partitions)
         ]
         encoded = [(*encode_record(record), 0) for record in records]
         is_transactional = producer_id >= 0
@@ -61,8 +61,8 @@ class _Commit:
             )
         )
         find = self._bytes.index
-        self._offsets = [find(_int64.pack(_PLACEHOLDER_OFFSET + number)) for number in range(TOPIC_PARTITIONS)]
-        self._times = [find(_int64.pack(_PLACEHOLDER_TIME + number)) for number in range(TOPIC_PARTITIONS)]
+        self._offsets = [find(_int64.pack(_PLACEHOLDER_OFFSET + number)) for number in range(partitions)]
+        self._times = [find(_int64.pack(_PLACEHOLDER_TIME + number)) for number in range(partitions)]
 
     def at(self, log_offset: int, now_ms: int, committed_offset: int) -> bytearray:
         """Return the batch for a place in the log; it is overwritten by the next call."""
@@ -78,10 +78,10 @@ class _Commit:
         return data
 
 
-class _Group:
+class Group:
     """One group that commits, and rebalances now and then."""
 
-    def __init__(self, number: int, random: Random) -> None:
+    def __init__(self, number: int, random: Random, partitions: int = TOPIC_PARTITIONS) -> None:
         self.group_id = f"service-{number:05d}-consumers"
         self._topic = f"orders.region-{number % 100:02d}.events"
         self._members = random.randrange(1, 6)
@@ -89,8 +89,9 @@ class _Group:
         self._batches = 0
         self._generation = 0
         topic_id = TOPIC_IDS[number % 100]
-        self._plain = _Commit(self.group_id, self._topic, topic_id, -1)
-        self._transactional = _Commit(self.group_id, self._topic, topic_id, number)
+        self._partitions = partitions
+        self._plain = _Commit(self.group_id, self._topic, topic_id, -1, partitions)
+        self._transactional = _Commit(self.group_id, self._topic, topic_id, number, partitions)
         self._producer_id = number
 
     def batches(self, log_offset: int, now_ms: int) -> Iterator[tuple[bytes | bytearray, int]]:
@@ -104,12 +105,12 @@ class _Group:
         self._committed += 100
         is_transactional = self._batches % TRANSACTION_EVERY == 0
         commit = self._transactional if is_transactional else self._plain
-        yield commit.at(log_offset, now_ms, self._committed), TOPIC_PARTITIONS
+        yield commit.at(log_offset, now_ms, self._committed), self._partitions
         if is_transactional:
             committed = self._batches % (3 * TRANSACTION_EVERY) != 0
             key, value = encode_record(TransactionMarker(self._producer_id, 0, committed))
             marker = encode_batch(
-                log_offset + TOPIC_PARTITIONS,
+                log_offset + self._partitions,
                 [(key, value, now_ms)],
                 producer_id=self._producer_id,
                 producer_epoch=0,
@@ -148,7 +149,7 @@ def write_log(folder: Path, *, records: int, partitions: int = 50, groups: int =
     for partition in range(partitions):
         random = Random(f"{seed} {partition}")
         numbers = range(partition, groups, partitions)
-        of_partition = [_Group(number, random) for number in numbers]
+        of_partition = [Group(number, random) for number in numbers]
         weights = [HOT_WEIGHT if number % HOT_ONE_IN == 0 else 1 for number in numbers]
         wanted = records * (partition + 1) // partitions - records * partition // partitions
         if of_partition:
@@ -158,7 +159,7 @@ def write_log(folder: Path, *, records: int, partitions: int = 50, groups: int =
     return written
 
 
-def _write_partition(folder: Path, groups: list[_Group], weights: list[int], wanted: int, random: Random) -> int:
+def _write_partition(folder: Path, groups: list[Group], weights: list[int], wanted: int, random: Random) -> int:
     folder.mkdir(parents=True)
     log_offset, now_ms = 0, STARTED_MS
     while log_offset < wanted:

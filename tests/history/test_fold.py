@@ -18,8 +18,7 @@ from groupcoord.analysis.history.causes import (
     UNKNOWN,
 )
 from groupcoord.analysis.history.fold import LogOrderError
-from groupcoord.analysis.history.rows import DUPLICATE, GROUP, Row
-from groupcoord.analysis.history.state import GroupState, decode_state, encode_state
+from groupcoord.analysis.history.rows import DUPLICATE, GROUP
 from groupcoord.records.schemas import RecordType
 
 from .group_log import TOPIC_ID, Log, member
@@ -361,25 +360,3 @@ def test_a_later_owner_hides_no_commit() -> None:
     found = [row for row in log.rows() if row["left"]]
 
     assert [(row["left"], row["cause"]) for row in found] == [(["b"], LEAVE), (["a"], LEAVE)]
-
-
-def test_a_fold_goes_on_from_its_blob() -> None:
-    """At any point, as in the state of a stream."""
-
-    def write(log: Log, *, kept: bool) -> list[tuple[str, Row]]:
-        steps = [
-            lambda: log.joins("a", 1, 100),
-            lambda: log.target(1, 100, a=[0, 1]).current("a", 1, [0, 1], 100),
-            lambda: log.joins("b", 2, 200).target(2, 200, a=[0], b=[1]).commit(0, 250),
-            lambda: log.goes("a", 300).epoch(3, 300),
-            lambda: log.fold.finish(),
-        ]
-        rows = []
-        for step in steps:
-            step()
-            rows += log.fold.take_rows()
-            if kept:
-                log.fold = decode_state(encode_state(GroupState(log.fold))).fold
-        return rows
-
-    assert write(Log(), kept=True) == write(Log(), kept=False) != []

@@ -6,7 +6,6 @@ import json
 import lzma
 from base64 import b64decode
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ from groupcoord.analysis.history.causes import (
 from groupcoord.analysis.history.fold import FoldOptions, GroupFold
 from groupcoord.analysis.history.ownership import BALANCE, OWNER_GONE, SWAP
 from groupcoord.analysis.history.rows import GENERATION, GROUP, MEMBER, MEMBERSHIP, MOVE, REBALANCE, REVOCATION, Row
-from groupcoord.analysis.history.state import GroupState, decode_state, encode_state
 from groupcoord.records.typed import parse_record
 
 BROKER_GROUPS = Path(__file__).with_name("broker_groups.json.xz")
@@ -43,11 +41,6 @@ def broker() -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def histories(broker: dict[str, Any]) -> dict[str, list[tuple[str, Row]]]:
     """The rows of each group."""
-    return fold_all(broker, lambda fold: fold)
-
-
-def fold_all(broker: dict[str, Any], keep: Callable[[GroupFold], GroupFold]) -> dict[str, list[tuple[str, Row]]]:
-    """Return the rows of each group; after each record its fold is replaced by what is kept of it."""
     folds: dict[str, GroupFold] = {}
     rows: dict[str, list[tuple[str, Row]]] = {}
     for partition, log_offset, timestamp_ms, *rest in broker["records"]:
@@ -55,7 +48,6 @@ def fold_all(broker: dict[str, Any], keep: Callable[[GroupFold], GroupFold]) -> 
             group_id, topic, topic_partition = rest
             fold = fold_of(folds, broker, group_id, partition)
             fold.committed(log_offset, timestamp_ms, topic, topic_partition)
-            folds[group_id] = keep(fold)
             continue
         key, value = (None if text is None else b64decode(text) for text in rest)
         assert key is not None
@@ -64,7 +56,6 @@ def fold_all(broker: dict[str, Any], keep: Callable[[GroupFold], GroupFold]) -> 
         fold = fold_of(folds, broker, record.group_id, partition)
         fold.apply(log_offset, timestamp_ms, record)
         rows.setdefault(record.group_id, []).extend(fold.take_rows())
-        folds[record.group_id] = keep(fold)
     for group_id, fold in folds.items():
         fold.finish()
         rows.setdefault(group_id, []).extend(fold.take_rows())
@@ -79,15 +70,6 @@ def fold_of(folds: dict[str, GroupFold], broker: dict[str, Any], group_id: str, 
         for topic_id, topic in broker["topic_ids"].items():
             folds[group_id].name_topic(topic_id, topic)
     return folds[group_id]
-
-
-def test_histories_go_on_from_blobs(broker: dict[str, Any], histories: dict[str, list[tuple[str, Row]]]) -> None:
-    """Every group of every type, each of its records a new life of its fold: the rows are the same."""
-
-    def keep(fold: GroupFold) -> GroupFold:
-        return decode_state(encode_state(GroupState(fold))).fold
-
-    assert fold_all(broker, keep) == histories
 
 
 def of_kind(rows: list[tuple[str, Row]], kind: str) -> list[Row]:

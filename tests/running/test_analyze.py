@@ -176,7 +176,7 @@ def test_where_pyspark_is_missing_this_process_does_the_work(tmp_path: Path, mon
     monkeypatch.setattr(command, "local_bytes_max", lambda cores: 0)
     done = without_spark(log, "--out", tmp_path / "out", "--verify")
     monkeypatch.setattr(command, "find_spec", lambda name: None)
-    refused = analyze(log, "--out", tmp_path / "other", "--follow", "--master", "local")
+    refused = analyze(log, "--out", tmp_path / "other", "--master", "local")
 
     assert done.status == 0, done.error
     assert done.error == ""

@@ -1,9 +1,12 @@
-"""``groupcoord analyze --follow --engine local``: logs that grow, in one process."""
+"""``groupcoord analyze --follow``: logs that grow, in one process whatever is installed."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import random
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -14,12 +17,15 @@ from groupcoord.analysis.columns.tasks import LogTask, RecordTask
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.running import tails
 from groupcoord.analysis.running.analysis import LocalAnalysis
-from groupcoord.analysis.running.following import LocalFollowing
-from groupcoord.analysis.running.runs import Progress
+from groupcoord.analysis.running.following import LocalFollowing, Progress
 from groupcoord.analysis.running.sources import ClusterSource, LogSource
 from groupcoord.analysis.running.tails import LogTail
+from groupcoord.cli import USAGE_ERROR
 from groupcoord.clock import ManualClock
 
+from ..cli.interrupted import interrupted
+from ..command import analyze
+from ..folding.small_log import Log, commit
 from ..history.consumer_story import crew, moving, write_story
 from ..judging.troubled import write_troubled
 from .growing import Growing
@@ -126,6 +132,81 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(
     changes = 4
     with pytest.raises(LogChangedError):
         LocalFollowing([whole_log], tmp_path / "again").run(lambda wait_s: True, lambda progress: None)
+
+
+def test_the_page_takes_a_fifth_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page is written only for new records, and after it four times as long none; the last page is whole."""
+    log, clock = Log(tmp_path / "data"), ManualClock(0)
+    looks: list[int] = []
+    pages: list[int] = []
+
+    def page(following: LocalFollowing, tables: object) -> object:
+        pages.append(len(looks))
+        clock.advance(1_000)
+        return object()
+
+    monkeypatch.setattr(LocalFollowing, "_write", lambda *_: object())
+    monkeypatch.setattr(LocalFollowing, "_write_page", page)
+    grows = iter([True, False, True, True, True, None])
+
+    def is_stopped(wait_s: float) -> bool:
+        looks.append(clock.now_ms())
+        clock.advance(round(wait_s * 1_000))
+        grow = next(grows)
+        if grow:
+            log.add(commit(0, 1))
+        return grow is None
+
+    log.add(commit(0, 1))
+    updates: list[Progress] = []
+    LocalFollowing([tmp_path / "data"], tmp_path / "out", interval_s=1.5, clock=clock).run(is_stopped, updates.append)
+
+    assert looks == [1_000, 2_500, 4_000, 6_500, 8_000, 9_500]
+    assert pages == [0, 3, 6]
+    assert [progress.update for progress in updates] == [0, 1, 2, 3, 4]
+
+
+def test_no_broker_is_locked_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lock that log directories have against JVM brokers is not taken: over NFS it would collide with our own."""
+
+    def refuse(*_: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(fcntl, "lockf", refuse)
+    LocalFollowing([tmp_path], tmp_path / "out")
+
+
+@pytest.mark.ci
+def test_the_command_ends_with_a_signal(whole_log: Path, tmp_path: Path) -> None:
+    """It follows without Spark whatever is installed, and SIGTERM ends it with status 0."""
+    with interrupted(tmp_path, "analyze", whole_log, "--out", tmp_path / "out", "--follow") as run:
+        assert run.line().startswith("following; results go to")
+        assert "update 0" in run.line()
+        run.send(signal.SIGTERM)
+        status, errors = run.result()
+    assert (status, errors) == (0, "")
+    assert (tmp_path / "out" / "report.html").exists()
+    assert not (tmp_path / "out" / "tables" / "records").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "refused"),
+    [
+        (("--engine", "spark"), "--engine spark"),
+        (("--master", "local", "--conf", "a=b"), "--master, --conf"),
+        (("--engine", "local", "--memory", "1g"), "--memory"),
+    ],
+)
+def test_spark_is_refused(tmp_path: Path, words: tuple[str, ...], refused: str) -> None:
+    """One line says why, and what does the same in its place; nothing is made."""
+    done = analyze(tmp_path, "--follow", "--out", tmp_path / "out", *words)
+    assert (done.status, done.error) == (
+        USAGE_ERROR,
+        "groupcoord analyze: --follow runs in this process, which keeps up with more than a cluster writes: it goes "
+        f"without {refused}; for a streaming query on Spark use groupcoord.spark.read_log_stream\n",
+    )
+    assert not (tmp_path / "out").exists()
+    assert "--follow and --verify don't go together" in analyze(tmp_path, "--follow", "--verify").error
 
 
 def test_a_cluster_is_judged_as_of_now() -> None:

@@ -8,10 +8,9 @@ import pytest
 
 from groupcoord.analysis.history.anomalies import COMMITS_STOPPED
 from groupcoord.analysis.live.settings import ClusterAddress
-from groupcoord.analysis.running.following import LocalFollowing
+from groupcoord.analysis.running.following import LocalFollowing, Progress
 from groupcoord.analysis.running.metrics import GroupCollector, served
 from groupcoord.analysis.running.polling import Polled, Polling
-from groupcoord.analysis.running.runs import Progress
 from groupcoord.analysis.running.sources import ClusterSource, LogSource
 from groupcoord.cli import USAGE_ERROR
 from groupcoord.clock import ManualClock

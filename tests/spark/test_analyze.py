@@ -214,6 +214,14 @@ def test_refusals_are_one_line(broker_log: Path, tmp_path: Path) -> None:
     assert [path.name for path in full.iterdir()] == ["precious"]
 
 
+def test_where_spark_can_not_write_is_told(spark: SparkSession, broker_log: Path) -> None:
+    """A URL that fsspec knows and Spark does not is refused before anything is read."""
+    with pytest.raises(
+        pipeline.InputError, match=r'^Spark can\'t write to memory://out: .*No FileSystem for scheme "memory"$'
+    ):
+        Analysis([broker_log], "memory://out").run(spark)
+
+
 def test_no_java_is_told(broker_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without Java the command says so in one line."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,16 +16,13 @@ from pyspark.sql.datasource import InputPartition
 import groupcoord.spark as pipeline
 from groupcoord.analysis.live.errors import LogCutError
 from groupcoord.analysis.live.settings import ClusterAddress
-from groupcoord.analysis.running.sources import ClusterSource
 from groupcoord.cli import USAGE_ERROR
 from groupcoord.clock import SystemClock
 from groupcoord.core.records import OffsetCommitRecord
-from groupcoord.errors import ErrorCode
 from groupcoord.records.codec import encode_record
 from groupcoord.spark.cluster_reading import cluster_options
 from groupcoord.spark.cluster_source import ClusterOptions, ClusterStreamReader
 from groupcoord.spark.folding import complete_from
-from groupcoord.spark.following import Following
 from groupcoord.testing import ProducerRecord, ServerThread
 
 from ..command import analyze
@@ -100,26 +96,6 @@ def _ranges(task: InputPartition) -> list[tuple[int, int, int]]:
     return [(one.partition, one.start, one.end) for one in task.value.ranges]
 
 
-@pytest.mark.slow
-def test_tables_follow_a_cluster(
-    spark: SparkSession, server: ServerThread, broker_records: DataFrame, tmp_path: Path
-) -> None:
-    """The tables of a directory that follows a cluster are those of one reading; no secret is in the checkpoint."""
-    config = tmp_path / "client.properties"
-    config.write_text(f"{SECRET_LINE}\n")
-    address = ClusterAddress(server.bootstrap, str(config))
-    out = tmp_path / "out"
-    Following(ClusterSource(frozenset(), None, address, TOPIC), out).run(spark, lambda wait_s: True, lambda told: None)
-    tables = pipeline.FollowedTables(spark, out)
-
-    for name, table in batch_tables(broker_records).items():
-        assert rows(tables.table(name)) == rows(table), name
-    asked = spark.read.parquet(f"{out}/tables/end_offsets")
-    assert {row.error_code for row in asked.collect()} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-    assert not [path for path in out.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
-    shutil.rmtree(out)
-
-
 def test_lag_goes_by_the_next_record(spark: SparkSession) -> None:
     """One look at the ends is enough to tell lag as time where the topics may be read."""
     now_ms = SystemClock().now_ms()
@@ -174,7 +150,7 @@ def test_plans_and_tasks_have_no_secret(spark: SparkSession, server: ServerThrea
 
 @pytest.mark.slow
 def test_nothing_that_a_run_leaves_has_a_secret(tmp_path: Path) -> None:
-    """Neither event logs nor tables, checkpoint and page, nor what it prints, with Spark's plans, has the password."""
+    """Neither event logs nor tables and page, nor what it prints, with Spark's plans, has the password."""
     out, events, config = (tmp_path / name for name in ("out", "events", "client.properties"))
     events.mkdir()
     settings = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms": "PLAIN"}
@@ -189,18 +165,13 @@ def test_nothing_that_a_run_leaves_has_a_secret(tmp_path: Path) -> None:
         logged |= {"spark.eventLog.compress": "false", "spark.log.level": "INFO"}
         confs = [word for name, value in logged.items() for word in ("--conf", f"{name}={value}")]
         command = "import sys; from groupcoord.cli import main; main(sys.argv[1:])"
-        follower = Process(
-            *(command, "analyze", *words, *spark, *confs, "--out", str(out), "--follow", "--lag-from-records")
-        )
-        follower.wait_for("update 0")
-        follower.process.terminate()  # alone: Java is to end behind it
-        assert not follower.wait(), follower.said[-20:]
+        run = Process(*(command, "analyze", *words, *spark, *confs, "--out", str(out), "--lag-from-records"))
+        assert not run.wait(), run.said[-20:]
     left = [path for folder in (out, events) for path in folder.rglob("*") if path.is_file()]
 
     assert [path for path in left if events in path.parents and b"groupcoord-end-offsets" in path.read_bytes()]
-    assert [path for path in left if "checkpoint" in str(path)]
     assert not [path for path in left if SECRET.encode() in path.read_bytes()]
-    assert SECRET not in "".join(follower.said)
+    assert SECRET not in "".join(run.said)
 
 
 def test_what_can_not_be_read_is_refused(spark: SparkSession, server: ServerThread) -> None:

@@ -21,37 +21,17 @@ def check_quiet(text: str) -> None:
         assert sign not in text
 
 
-@pytest.mark.parametrize(
-    ("words", "number", "status"),
-    [((), signal.SIGINT, 130), ((), signal.SIGTERM, 143), (("--follow",), signal.SIGINT, 0)],
-    ids=["SIGINT", "SIGTERM", "follow"],
-)
-def test_a_signal_while_java_starts(
-    tmp_path: Path, broker_log: Path, words: tuple[str, ...], number: signal.Signals, status: int
-) -> None:
-    """It ends with Java, and with the files that were made for the start; following has then done what it was to do."""
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"])
+def test_a_signal_while_java_starts(tmp_path: Path, broker_log: Path, number: signal.Signals, status: int) -> None:
+    """It ends with Java, and with the files that were made for the start."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    words = ("analyze", str(broker_log), "--engine", "spark", "--out", str(tmp_path / "out"), *words)
+    words = ("analyze", str(broker_log), "--engine", "spark", "--out", str(tmp_path / "out"))
     with interrupted(temporary, *words, moment=1, number=number, text=LAUNCH) as run:
         ended, errors = run.result()
         check_quiet(errors)
         assert ended == status, errors
     assert list(temporary.iterdir()) == []
-
-
-def test_a_second_signal_does_not_wait_for_an_update(tmp_path: Path, broker_log: Path) -> None:
-    """Before the first update is done, two signals end following with status 0."""
-    with interrupted(tmp_path, "analyze", broker_log, "--out", tmp_path / "out", "--follow") as run:
-        assert run.line().startswith("following; results go to")
-        java = children(run.process.pid)
-        run.send(signal.SIGINT)
-        run.send(signal.SIGTERM)
-        ended, errors = run.result()
-        check_quiet(errors)
-        assert ended == 0, errors
-        assert java
-        assert all(map(is_gone, java))
 
 
 @pytest.mark.slow

@@ -1,31 +1,29 @@
-"""Tables kept up to date from growing logs are those that one reading of the whole logs gives."""
+"""Streams of logs that grow: what each micro-batch reads, and a query that is killed."""
 
 from __future__ import annotations
 
 import json
-import random
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
 import fsspec
 import pytest
 from fsspec.implementations.local import LocalFileSystem
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 import groupcoord.spark as pipeline
 from groupcoord.analysis.columns.files import find_segments
 from groupcoord.analysis.columns.tailing import LogChangedError, advance, logs_of, ranges_between
-from groupcoord.core.records import OffsetCommitRecord, OffsetTombstone
+from groupcoord.core.records import OffsetCommitRecord
 from groupcoord.records.batches import iter_batches
 from groupcoord.spark.source import LogOptions, LogStreamReader
-from groupcoord.spark.stream_store import Part, StreamStore
-from groupcoord.spark.streaming import FollowedTables, follow, read_log_stream
 
-from ..folding.small_log import GROUP, TOPIC, Log, commit
-from ..history.consumer_story import crew, moving, write_story
-from ..running.growing import Growing
+from ..docs.markdown import DOCS, blocks
+from ..folding.small_log import GROUP, TOPIC
+from .programs import Process
 
 
 def rows(table: DataFrame) -> list[str]:
@@ -50,117 +48,67 @@ def batch_tables(records: DataFrame) -> dict[str, DataFrame]:
     }
 
 
-@pytest.fixture
-def whole_log(broker_log: Path, tmp_path: Path) -> Path:
-    """Three log partitions of a real broker, and one with a story of consumer groups."""
-    folder = tmp_path / "whole"
-    for number in (3, 4, 7):
-        name = f"__consumer_offsets-{number}"
-        shutil.copytree(broker_log / name, folder / name)
-    shutil.move(write_story(tmp_path / "story", crew, moving) / "__consumer_offsets-0", folder / "__consumer_offsets-5")
-    return folder
+PROGRAM = """
+import os, signal, sys
+from pyspark.sql import DataFrameWriter
+import groupcoord.spark
+
+code, data, out, dies_at = sys.argv[1:]
+write, writes = DataFrameWriter.parquet, []
+
+def write_or_die(*arguments):
+    write(*arguments)
+    writes.append(arguments)
+    if len(writes) == int(dies_at):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+DataFrameWriter.parquet = write_or_die
+spark = groupcoord.spark.session("local[2]", memory="1g", compiler="c1")
+exec(code.partition("\\n\\n\\ncount_commits")[0])
+count_commits(groupcoord.spark.read_log_stream(spark, data, max_bytes=100_000), out)
+print(len(writes), "micro-batches")
+"""
+"""The query of docs/spark.md, which is killed when a micro-batch was written and Spark has not noted that yet."""
 
 
-def update(spark: SparkSession, logs: Path, out: Path) -> None:
-    """Read all there is now."""
-    follow(read_log_stream(spark, logs), out, until_end=True).awaitTermination()
+@pytest.mark.ci
+def test_a_query_that_is_killed_counts_every_commit_once(spark: SparkSession, broker_log: Path, tmp_path: Path) -> None:
+    """Started again it repeats the micro-batch and goes on, and the counts are those of one reading."""
+    (query,) = [block.code for block in blocks(DOCS / "spark.md", "python") if "def count_commits" in block.code]
+    log = broker_log / "__consumer_offsets-3"
+    words = (query, str(log), str(tmp_path / "out"))
+    assert Process(PROGRAM, *words, "2").wait() == -signal.SIGKILL
+    assert [path.name for path in (tmp_path / "out" / "checkpoint" / "commits").glob("[0-9]*")] == ["0"]
+    again = Process(PROGRAM, *words, "0")
+    assert again.wait() == 0, again.said
+
+    records = pipeline.read_log(spark, log).where("record_type in (0, 1) and not tombstone")
+    minute = F.date_trunc("minute", F.timestamp_millis("commit_timestamp_ms")).alias("minute")
+    whole = records.groupBy("group_id", minute).count()
+    assert rows(spark.read.parquet(f"{tmp_path}/out/counts")) == rows(whole) != []
 
 
-def test_following_equals_one_reading(
-    spark: SparkSession, whole_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A log that grows by any bytes; the first update crashes when it is written, and is repeated first."""
-    growing = Growing(whole_log, tmp_path / "data")
-    out = tmp_path / "out"
-    shares = growing.random_shares(random.Random(4))
-    growing.grow(shares)
-
-    def crash(*_: object) -> None:
-        raise RuntimeError("the machine is gone")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(StreamStore, "commit", crash)
-        with pytest.raises(StreamingQueryException, match="the machine is gone"):
-            update(spark, growing.folder, out)
-    assert FollowedTables(spark, out).update == -1
-    growing.finish()
-    update(spark, growing.folder, out)
-
-    tables = FollowedTables(spark, out)
-    assert tables.update == 1
-    whole = batch_tables(pipeline.read_log(spark, whole_log).cache())
-    for name in ("commits", "current_offsets", "rebalances", "groups", "memberships", "moves"):
-        assert rows(tables.table(name)) == rows(whole[name]), name
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2))
-def test_any_split_gives_the_same(spark: SparkSession, whole_log: Path, tmp_path: Path, seed: int) -> None:
-    """Four updates at random places of each log partition."""
-    growing = Growing(whole_log, tmp_path / "data")
-    draw, shares = random.Random(seed), None
-    for _ in range(3):
-        shares = growing.random_shares(draw, shares)
-        growing.grow(shares)
-        update(spark, growing.folder, tmp_path / "out")
-    assert shares is not None
-    growing.finish()
-    update(spark, growing.folder, tmp_path / "out")
-
-    tables = FollowedTables(spark, tmp_path / "out")
-    for name, table in batch_tables(pipeline.read_log(spark, whole_log).cache()).items():
-        assert rows(tables.table(name)) == rows(table), name
-
-
-@pytest.mark.slow
-def test_transactions_that_end_in_a_later_update(spark: SparkSession, tmp_path: Path) -> None:
-    """A commit counts where it lies once its marker is there, and gives way to what lies behind it, tombstones too."""
-    data, out = tmp_path / "data", tmp_path / "out"
-    log = Log(data).add(commit(0, 10, 7), commit(1, 11, 7), commit(2, 12, 7), producer_id=7).add(commit(0, 20))
-    log.add(OffsetTombstone(GROUP, TOPIC, 1)).add(commit(3, 40, 8), producer_id=8)
-    update(spark, data, out)
-    tables = FollowedTables(spark, out)
-    assert {row.topic_partition: row.committed_offset for row in tables.table("current_offsets").collect()} == {0: 20}
-    assert tables.table("commits").where("transaction = 'open'").count() == 4
-
-    log.add(commit(4, 50)).end(7, committed=True).end(8, committed=False)
-    update(spark, data, out)
-    tables.refresh()
-    found = {row.topic_partition: row.committed_offset for row in tables.table("current_offsets").collect()}
-    assert found == {0: 20, 2: 12, 4: 50}
-    for name, table in batch_tables(pipeline.read_log(spark, data)).items():
-        assert rows(tables.table(name)) == rows(table), name
-
-
-@pytest.mark.slow
-def test_small_parts_are_put_together(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many updates, there are few parts, with every row once; a plain reading of the folder agrees."""
-    monkeypatch.setattr("groupcoord.spark.stream_store.PARTS_MAX", 2)
-    data, out = tmp_path / "data", tmp_path / "out"
-    log = Log(data)
-    for number in range(4):
-        log.add(commit(number, number))
-        update(spark, data, out)
-
-    tables = FollowedTables(spark, out)
-    assert len(list((out / "tables" / "commits").glob("updates=*"))) < 4
-    assert tables.table("commits").count() == spark.read.parquet(f"{out}/tables/commits").count() == 4
-    assert {row.topic_partition for row in tables.table("current_offsets").collect()} == {0, 1, 2, 3}
-
-
-@pytest.mark.slow
 def test_messages_of_another_stream(spark: SparkSession, broker_log: Path, tmp_path: Path) -> None:
-    """Any streaming DataFrame of keys and values leads to the same tables; here a folder of Parquet files."""
-    records = pipeline.read_log(spark, broker_log, raw_bytes=True).where("kind = 'record' and not is_transactional")
+    """Any streaming DataFrame of keys and values gives the table of records; here a folder of Parquet files."""
+    records = pipeline.read_log(spark, broker_log, raw_bytes=True).where("kind = 'record' and log_partition = 4")
     dump = records.selectExpr(
         "key", "value", "log_partition as partition", "log_offset as offset", "log_timestamp_ms as timestamp"
     )
     dump.write.parquet(f"{tmp_path}/dump")
-    stream = spark.readStream.schema(dump.schema).parquet(f"{tmp_path}/dump")
-    follow(pipeline.from_messages(stream), tmp_path / "out", until_end=True).awaitTermination()
+    stream = pipeline.from_messages(spark.readStream.schema(dump.schema).parquet(f"{tmp_path}/dump"))
+    query = stream.writeStream.format("memory").queryName("messages").trigger(availableNow=True)
+    query.option("checkpointLocation", f"{tmp_path}/checkpoint").start().awaitTermination()
 
-    tables = FollowedTables(spark, tmp_path / "out")
-    assert rows(tables.table("current_offsets")) == rows(pipeline.current_offsets(records))
+    columns = ("log_offset", "group_id", "topic", "topic_partition", "committed_offset", "tombstone", "record_type")
+    found = spark.table("messages").where("kind = 'record'").select(*columns)
+    assert rows(found) == rows(records.select(*columns)) != []
+
+
+def test_an_older_spark_is_refused(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where Spark's Python sources don't bound micro-batches, the error names the option and the version needed."""
+    monkeypatch.setattr("groupcoord.spark.reading.find_spec", lambda _: None)
+    with pytest.raises(pipeline.InputError, match=r"max_bytes needs PySpark 4\.2 or newer; this is \d"):
+        pipeline.read_log_stream(spark, tmp_path, max_bytes=1)
 
 
 # ---------------------------------------------------------------- reading as logs grow
@@ -381,11 +329,3 @@ def test_cursors_end_at_batches(tmp_path: Path) -> None:
         cursor = moved
     assert cursor is not None
     assert cursor.file == path.name
-
-
-# ---------------------------------------------------------------- what is kept
-
-
-def test_parts_are_classed_by_size() -> None:
-    """Small parts are put together with small ones: each row is written again a few times in its life."""
-    assert [Part(0, 0, rows).size_class for rows in (0, 9_999, 10_000, 160_000, 50_000_000)] == [0, 0, 1, 2, 4]

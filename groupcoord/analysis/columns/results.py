@@ -72,20 +72,12 @@ def _protocols(file_system: AbstractFileSystem) -> tuple[str, ...]:
     return (file_system.protocol,) if isinstance(file_system.protocol, str) else tuple(file_system.protocol)
 
 
-def is_there(where: str, name: str) -> bool:
-    """Tell whether a directory, be it a URL, has something by this name."""
-    with refusals_told(where):
-        file_system, root = url_to_fs(where)
-        return bool(file_system.exists(f"{root.rstrip('/')}/{name}"))
-
-
 class ResultDirectory:
     """An empty directory for tables and reports: of this machine, or a URL that fsspec understands.
 
     Args:
         where: its path or URL.
-        goes_on: the name of something in it that shows that it need not be empty, since work goes on there.
-        is_made: it is made if it does not exist.
+        goes_on: the name of something in it that shows that it need not be empty, since an earlier run made it.
 
     Attributes:
         name: as it was given.
@@ -95,7 +87,7 @@ class ResultDirectory:
         InputError: it is a file or not empty, it can't be made, or nothing may be written there.
     """
 
-    def __init__(self, where: str | os.PathLike[str], *, goes_on: str | None = None, is_made: bool = True) -> None:
+    def __init__(self, where: str | os.PathLike[str], *, goes_on: str | None = None) -> None:
         self.name = os.fspath(where)
         with refusals_told(self.name):
             self._file_system, self._root = url_to_fs(self.name)
@@ -107,8 +99,7 @@ class ResultDirectory:
                     raise InputError(f"{self.name} is not empty")
                 if self.is_local and not os.access(self._root, os.W_OK | os.X_OK):
                     raise PermissionError
-            if is_made:
-                self._make()
+            self._make()
 
     def _make(self) -> None:
         try:
@@ -137,29 +128,9 @@ class ResultDirectory:
         self._file_system.pipe_file(f"{place}.new", text.encode("utf-8", "replace"))
         self._file_system.mv(f"{place}.new", place)
 
-    def read_text(self, name: str) -> str:
-        """Return the text of a file."""
-        return str(self._file_system.cat_file(self._at(name)).decode("utf-8"))
-
-    def replace_folder(self, name: str, place: str) -> None:
-        """Move a folder to where another is, which goes."""
-        if self.has(place):
-            self.remove(place)
-        self._file_system.makedirs(self._at(place).rpartition("/")[0], exist_ok=True)
-        self._file_system.mv(self._at(name), self._at(place), recursive=True)
-
     def has(self, name: str) -> bool:
         """Tell whether there is something by this name."""
         return bool(self._file_system.exists(self._at(name)))
-
-    def names(self, folder: str) -> list[str]:
-        """Return the names of what is in a folder, sorted; none if there is no such folder."""
-        self._file_system.invalidate_cache()
-        try:
-            found = self._file_system.ls(self._at(folder), detail=False)
-        except FileNotFoundError:
-            return []
-        return sorted(path.rstrip("/").rpartition("/")[2] for path in found)
 
     def remove(self, name: str) -> None:
         """Remove a file, or a folder with all that is in it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -20,21 +20,14 @@ class FinishedTables:
     Args:
         results: the directory.
         counts: how many rows each table has; one that isn't named does not exist.
-        folders: where the parts of a table lie, if not in ``tables/NAME`` alone.
 
     Attributes:
         results: as given.
         counts: likewise.
     """
 
-    def __init__(
-        self,
-        results: ResultDirectory,
-        counts: dict[str, int],
-        folders: Mapping[str, Sequence[str]] | None = None,
-    ) -> None:
+    def __init__(self, results: ResultDirectory, counts: dict[str, int]) -> None:
         self.results = results
-        self._folders = folders or {}
         self.counts = counts
 
     def has(self, name: str) -> bool:
@@ -57,8 +50,7 @@ class FinishedTables:
         schema = arrow_schema(TABLES[name])
         files = [
             path
-            for folder in self._folders.get(name, (f"tables/{name}",))
-            for path in file_system.find(self.results.place(folder)[1])
+            for path in file_system.find(self.results.place(f"tables/{name}")[1])
             if path.endswith(".parquet") and not path.rpartition("/")[2].startswith((".", "_"))
         ]
         found = ds.dataset(files, schema=schema, format="parquet", filesystem=PyFileSystem(FSSpecHandler(file_system)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
 
@@ -26,28 +26,11 @@ HistoryRow = tuple[GroupKey, str, Row]
 
 
 def folded_histories(batches: Iterable[pa.Table], session_timeout_ms: int | None) -> Iterator[HistoryRow]:
-    """Yield what happened to groups.
+    """Yield the rows of the groups' histories.
 
     Args:
         batches: rows with :data:`GROUPED_COLUMNS`, in order of group and log.
         session_timeout_ms: see :class:`groupcoord.analysis.history.LogHistory`.
-    """
-
-    def begin(key: GroupKey) -> GroupFold:
-        return GroupFold(key[1], key[0], FoldOptions(session_timeout_ms))
-
-    yield from carried_histories(batches, begin, GroupFold.finish)
-
-
-def carried_histories(
-    batches: Iterable[pa.Table], begin: Callable[[GroupKey], GroupFold], end: Callable[[GroupFold], None]
-) -> Iterator[HistoryRow]:
-    """Yield what happens to groups that are carried on.
-
-    Args:
-        batches: as for :func:`folded_histories`.
-        begin: gives the fold of a group whose rows come.
-        end: is called when all of them were fed; rows that it makes are yielded, too.
     """
     fold: GroupFold | None = None
     key: GroupKey | None = None
@@ -56,18 +39,20 @@ def carried_histories(
         entries = {of: [entry for _, entry in some] for of, some in groupby(entries_of(batch), itemgetter(0))}
         for of in _keys_of(batch):
             if fold is None or of != key:
-                if fold is not None and key is not None:
-                    end(fold)
-                    yield from _taken(key, fold)
-                fold, key = begin(of), of
+                yield from _finished(key, fold)
+                fold, key = GroupFold(of[1], of[0], FoldOptions(session_timeout_ms)), of
             fold.options.complete_from = complete.get(of[0], fold.options.complete_from)
             for topic_id, topic in names.get(of, ()):
                 fold.name_topic(uuid_text(topic_id), topic)
             for entry in entries.get(of, ()):
                 feed_fold(fold, entry)
                 yield from _taken(of, fold)
+    yield from _finished(key, fold)
+
+
+def _finished(key: GroupKey | None, fold: GroupFold | None) -> Iterator[HistoryRow]:
     if fold is not None and key is not None:
-        end(fold)
+        fold.finish()
         yield from _taken(key, fold)
 
 

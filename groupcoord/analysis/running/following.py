@@ -1,17 +1,21 @@
-"""Logs that grow, in this process: what ``groupcoord analyze --follow --engine local`` runs.
+"""Incremental analysis of logs that grow: what ``groupcoord analyze --follow`` runs.
 
-Groups are kept in memory and folded on by what is new; all that is made of them is written anew. Memory is that of the
-groups and of the last :data:`HISTORY_ROWS_MAX` rows of each table of histories. A run begins with all that the logs
-hold, as a coordinator does, so there is nothing to go on from but the logs themselves.
+Groups are kept in memory and folded on by new records; the tables made of them are written again as a whole. Memory
+holds the groups and the last :data:`HISTORY_ROWS_MAX` rows of each history table. A run begins by reading all that the
+logs hold, as a coordinator does, so it needs no checkpoint.
 """
 
 from __future__ import annotations
 
+import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from attrs import field, frozen
 
 from groupcoord.analysis.columns.chunks import RowSettings
 from groupcoord.analysis.columns.errors import RunFailedError, first_line
@@ -34,9 +38,39 @@ from groupcoord.analysis.running.judged import (
     write_groups,
     write_lag,
 )
-from groupcoord.analysis.running.runs import FollowingRun, Progress
+from groupcoord.analysis.running.runs import Paths, Run, RunOptions
 from groupcoord.analysis.running.tails import attempted
 from groupcoord.analysis.tables import END_OFFSETS_TABLE, TABLES_OF_KINDS, TableFiles
+
+INTERVAL_S = 10.0
+
+REPORT_SHARE = 4
+"""After tables and page, updates go on without them for this many times as long as they took: a fifth of all."""
+
+
+@frozen
+class Progress:
+    """How far the logs were read, and which tables were written.
+
+    Attributes:
+        update: the number of the last update.
+        rows: how many rows of the table of records there are.
+        report: the page's content, if the page was written.
+        seen_ms: when the input was looked at, in milliseconds since 1970.
+        is_look: only the ends of topics were looked at.
+        tables: the tables that were written, if any were.
+        earlier: rebalances that are in no table any more, by group and cause.
+        leaderless: log partitions that were not read, since they have no leader.
+    """
+
+    update: int
+    rows: int
+    report: Report | None
+    seen_ms: int
+    is_look: bool = False
+    tables: FinishedTables | None = None
+    earlier: Mapping[tuple[str, str], int] = field(factory=dict)
+    leaderless: Sequence[str] = ()
 
 
 class _Read:
@@ -56,27 +90,53 @@ class _Read:
             self.damaged.append(damaged)
 
 
-class LocalFollowing(FollowingRun):
-    """Follows some logs into one directory; the tables of an earlier run there go.
+class LocalFollowing(Run):
+    """Keeps tables and page up to date as the logs grow; the tables of an earlier run in the directory are removed.
 
-    The arguments are those of :class:`groupcoord.analysis.running.runs.FollowingRun`.
+    Args:
+        paths: as for :class:`groupcoord.analysis.running.runs.Run`, as those that are not named here.
+        out: see there; or the directory of an earlier run.
+        interval_s: seconds from the end of an update to the next look at the logs.
+
+    Raises:
+        InputError: see there; or another process uses the directory.
     """
 
     _goes_on = "following"
 
+    def __init__(
+        self,
+        paths: Paths,
+        out: str | os.PathLike[str],
+        *,
+        interval_s: float = INTERVAL_S,
+        **options: Unpack[RunOptions],
+    ) -> None:
+        super().__init__(paths, out, **options)
+        self._interval_s = interval_s
+        with self._lock():
+            pass  # refuses at once, and not when it runs
+
+    @property
+    def cluster_name(self) -> str:
+        """The id of the cluster that is followed; empty for files."""
+        return self._source.cluster_name
+
     def run(self, is_stopped: Callable[[float], bool], tell: Callable[[Progress], None]) -> Report | None:
-        """Keep everything up to date until it is stopped, and return what the page says then; None if there is none.
+        """Update tables and page until stopped, and return the page's content; None if there is no page.
+
+        An update that has begun is completed.
 
         Args:
-            is_stopped: waits so many seconds, or until this is to stop, and says if it is.
-            tell: is called after each update.
+            is_stopped: waits a number of seconds, or until this is to stop, and returns whether it is.
+            tell: called after each update.
 
         Raises:
             InputError: another process follows logs into the directory now.
-            RunFailedError: a file can't be read or written on the way.
+            RunFailedError: a file can't be read or written.
         """
         try:
-            with self._alone():
+            with self._lock():
                 if self._results.has("tables"):
                     self._results.remove("tables")
                 self._begin()
@@ -84,8 +144,34 @@ class LocalFollowing(FollowingRun):
         except OSError as error:
             raise RunFailedError(f"following the logs failed: {first_line(error)}") from error
 
-    def _claim(self) -> None:
-        """See :class:`FollowingRun`: what others followed into it goes."""
+    def _lock(self) -> AbstractContextManager[None]:
+        """Return the lock that keeps other processes from following into the same directory."""
+        return self._results.locked(self._goes_on, "follows logs into it")
+
+    def _follow(self, is_stopped: Callable[[float], bool], tell: Callable[[Progress], None]) -> Report | None:
+        report: Report | None = None
+        last, reported, next_ms = -1, -1, 0
+        while True:
+            seen_ms = self._clock.now_ms()
+            attempted(self._read)
+            is_new, is_behind = self._number > last, self._number > reported
+            last = self._number
+            made, tables, started_ms = None, None, self._clock.now_ms()
+            is_look = not is_behind and self._source.asks_for_ends and last >= 0
+            if (is_behind or is_look) and started_ms >= next_ms:
+                tables = self._write(seen_ms)  # all is judged by the time of the look, too
+                if is_behind:
+                    made = report = self._write_page(tables)
+                    reported = last
+                ended_ms = self._clock.now_ms()
+                next_ms = ended_ms + REPORT_SHARE * (ended_ms - started_ms)
+            if is_new or tables is not None:
+                only_ends = made is None and not is_new
+                leaderless = self._tail.leaderless
+                tell(Progress(last, self._row_count, made, seen_ms, only_ends, tables, self._gone, leaderless))
+            if is_stopped(self._interval_s):
+                break
+        return self._write_page(self._write(seen_ms)) if last > reported else report
 
     def _begin(self) -> None:
         self._tail, self._number = self._source.tail(), -1
@@ -98,23 +184,6 @@ class LocalFollowing(FollowingRun):
         self._gone: Counter[tuple[str, str]] = Counter()
 
     # ------------------------------------------------------------ folding
-
-    def _update(self) -> int:
-        """See :class:`FollowingRun`."""
-        attempted(self._read)
-        return self._number
-
-    def _rows(self) -> int:
-        """See :class:`FollowingRun`."""
-        return self._row_count
-
-    def _earlier(self) -> Mapping[tuple[str, str], int]:
-        """See :class:`FollowingRun`."""
-        return self._gone
-
-    def _leaderless(self) -> Sequence[str]:
-        """See :class:`FollowingRun`."""
-        return self._tail.leaderless
 
     def _read(self) -> None:
         """Fold what there is behind what was taken, as far as it was not folded before, and take it."""
@@ -142,7 +211,11 @@ class LocalFollowing(FollowingRun):
     # ------------------------------------------------------------ tables
 
     def _write(self, read_ms: int) -> FinishedTables:
-        """See :class:`FollowingRun`."""
+        """Write the tables.
+
+        Args:
+            read_ms: when the logs were looked at, in milliseconds since 1970.
+        """
         files = TableFiles(self._results)
         rows = {kind: self._named(some) for kind, some in self._told.items()}
         for log in self._logs.values():
@@ -165,10 +238,6 @@ class LocalFollowing(FollowingRun):
             times = self._source.read_times(behind_ends([known.current], ends))
             write_lag([known], ends, times, files, now_ms, read_ms)
         return FinishedTables(self._results, files.counts)
-
-    def _look(self, read_ms: int) -> FinishedTables:
-        """See :class:`FollowingRun`: all is judged anew, by what time it is."""
-        return self._write(read_ms)
 
     def _named(self, rows: Iterable[Row]) -> list[Row]:
         """Return rows with the names of topics that are known by now."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -144,19 +143,6 @@ class Source(ABC):
         it may not be read.
         """
 
-    def identity(self) -> dict[str, str]:
-        """Return what tells this input from others, whose tables don't go into the same directory."""
-        partitions = ",".join(str(partition) for partition in sorted(self.partitions))
-        return {"paths": json.dumps(self._places()), "partitions": partitions}
-
-    @abstractmethod
-    def state(self) -> Hashable:
-        """Return what shows that there is more to read than at another time: that a log has grown or changed."""
-
-    @abstractmethod
-    def _places(self) -> list[str]:
-        """Return what is read by names that are the same wherever one is."""
-
     @abstractmethod
     def _check_records(self, *, may_be_empty: bool) -> int: ...
 
@@ -198,14 +184,6 @@ class LogSource(Source):
             numbered = (one for one in found if one.rpartition("-")[2].isdecimal())
             folders += [file_system.unstrip_protocol(one) for one in numbered]
         return find_segments(sorted(folders), may_be_empty=True) if folders else []
-
-    def state(self) -> Hashable:
-        """See :class:`Source`."""
-        found = self.find(may_be_empty=True)
-        return tuple((one.name, one.size_bytes, one.identity) for files in found for one in files.segments)
-
-    def _places(self) -> list[str]:
-        return absolute(self.paths)
 
     def find(self, *, may_be_empty: bool) -> list[FileSet]:
         """Return the files."""
@@ -275,14 +253,6 @@ class ClusterSource(Source):
     def share_state_tail(self) -> Tail:
         """See :class:`Source`."""
         return ClusterTail(self.address, lambda: ends_now(self.address, SHARE_STATE_TOPIC, (), may_lack=True))
-
-    def state(self) -> Hashable:
-        """See :class:`Source`: where the logs end."""
-        return tuple(sorted(self.ends().ends.items()))
-
-    def _places(self) -> list[str]:
-        # A cluster may be reached by other addresses another time; its id stays.
-        return [f"kafka://{self.cluster_name}/{self.topic}"]
 
     def tail(self) -> Tail:
         """See :class:`Source`."""
