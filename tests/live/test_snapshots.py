@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
+from confluent_kafka import AcknowledgeType, Consumer, ShareConsumer, TopicPartition
+from confluent_kafka.admin import (
+    AclOperation,
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 
 from groupcoord.analysis.live.client import KafkaCluster
 from groupcoord.analysis.live.cluster import ListedGroups
@@ -15,11 +23,23 @@ from groupcoord.analysis.live.errors import TransientClusterError
 from groupcoord.analysis.live.retries import Patience
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.live.snapshots import GONE, Problem, Snapshot, take_snapshot
+from groupcoord.analysis.polling.lag import LagWatch
 from groupcoord.analysis.polling.views import topics_of
+from groupcoord.conformance.client import Client
+from groupcoord.conformance.sockets import SocketServer
 from groupcoord.testing import ServerThread
+from tests.clients.test_streams_group_and_back import GROUP as STREAMS_GROUP
+from tests.clients.test_streams_group_and_back import Thread, settle
+from tests.storage.real_broker import ask
 
 from .logging_in import ADMIN, PLAIN, USERS, WITH_ACLS, address_with, allow, log_in
 
+GROUPS_AT_ONCE = {
+    "group.share.heartbeat.interval.ms": 500,
+    "group.share.min.heartbeat.interval.ms": 500,
+    "group.streams.initial.rebalance.delay.ms": 0,
+    "group.streams.assignment.interval.ms": 0,
+}
 LACKS = "this user lacks the permission DESCRIBE"
 
 
@@ -131,3 +151,65 @@ def test_a_broker_that_does_not_list_is_said() -> None:
 
     assert patient.is_whole
     assert patient.groups.keys() == {"billing"}
+
+
+def rows_of(snapshot: Snapshot) -> list[tuple[object, ...]]:
+    """Return the rows of lag, and who has the partition."""
+    lags = LagWatch(lambda row: None).take(snapshot)
+    rows = (
+        (one.group_id, one.topic, one.topic_partition, one.committed_offset, one.lag, one.client_id) for one in lags
+    )
+    return sorted(rows, key=str)
+
+
+def test_share_groups_have_rows() -> None:
+    """Their start offsets, the lag that their coordinator tells, and a member that reads the partition."""
+    with ServerThread(topics={"jobs": 2}, settings=GROUPS_AT_ONCE) as server:
+        server.produce("jobs", [b"%d" % number for number in range(5)], partition=0)
+        admin = AdminClient({"bootstrap.servers": server.bootstrap})
+        earliest = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.GROUP, "workers", incremental_configs=[earliest])
+        admin.incremental_alter_configs([resource])[resource].result(10)
+        mode = {"share.acknowledgement.mode": "explicit", "client.id": "worker"}
+        worker = ShareConsumer({"bootstrap.servers": server.bootstrap, "group.id": "workers", **mode})
+        worker.subscribe(["jobs"])
+        messages = []
+        while not messages:
+            messages = worker.poll(1.0)
+        for message in messages[:2]:
+            worker.acknowledge(message, AcknowledgeType.ACCEPT)
+        worker.commit_sync(10)
+        cluster = KafkaCluster(ClusterAddress(server.bootstrap).settings())
+        found = snapshot_of(cluster)
+        cluster.close()
+        worker.close()
+
+    assert rows_of(found) == [("workers", "jobs", 0, 2, 3, "worker"), ("workers", "jobs", 1, 0, 0, "worker")]
+    assert not found.problems
+    assert found.groups["workers"].described is not None
+
+
+def test_streams_groups_have_rows() -> None:
+    """By the source topics of the tasks that a thread runs: committed or not, with the thread that runs them."""
+    with (
+        ServerThread(topics={"lines": 3, "counts": 3}, settings=GROUPS_AT_ONCE) as server,
+        closing(Client(SocketServer("127.0.0.1", server.port), "streams-thread")) as client,
+    ):
+        server.produce("lines", [b"a", b"b"], partition=0)
+        thread = Thread("a")
+        thread.join(client)
+        settle(client, [thread])
+        place = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": None}
+        topics = [{"name": "lines", "partitions": [place]}]
+        body = {"group_id": STREAMS_GROUP, "generation_id_or_member_epoch": thread.epoch, "member_id": "a"}
+        ask(client, "OffsetCommit", 9, {**body, "group_instance_id": None, "topics": topics})
+        cluster = KafkaCluster(ClusterAddress(server.bootstrap).settings())
+        found = snapshot_of(cluster)
+        cluster.close()
+
+    assert rows_of(found) == [
+        (STREAMS_GROUP, "lines", 0, 1, 1, "streams-thread"),
+        (STREAMS_GROUP, "lines", 1, None, 0, "streams-thread"),
+        (STREAMS_GROUP, "lines", 2, None, 0, "streams-thread"),
+    ]
+    assert not found.problems

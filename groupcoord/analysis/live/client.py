@@ -50,6 +50,8 @@ from groupcoord.analysis.live.group_requests import (
     listed_groups,
     may_describe_cluster,
     offsets_request,
+    share_offsets,
+    share_offsets_request,
 )
 from groupcoord.analysis.live.requests import Answer, Request
 from groupcoord.analysis.live.retries import SETTLE_MS
@@ -224,6 +226,9 @@ class KafkaCluster:
     def committed_offsets(self, broker: int, group_ids: Collection[str]) -> dict[str, GroupOffsets]:
         """See :class:`groupcoord.analysis.live.cluster.LiveCluster`."""
         return committed_offsets(self._ask(broker, offsets_request(group_ids)).values)
+
+    def share_offsets(self, broker: int, group_ids: Collection[str]) -> dict[str, GroupOffsets]:
+        return share_offsets(self._ask(broker, share_offsets_request(group_ids)).values)
 
     # ------------------------------------------------------------ connections
 

@@ -132,6 +132,7 @@ class DescribedGroup(NamedTuple):
         group_epoch: of a consumer group; None, as the next one, in a classic group.
         assignment_epoch: of its target assignment.
         members: as the answer has them, by kio's names.
+        subtopologies: of a streams group, the source topics of each subtopology.
     """
 
     error_code: int
@@ -141,18 +142,20 @@ class DescribedGroup(NamedTuple):
     group_epoch: int | None
     assignment_epoch: int | None
     members: tuple[Values, ...]
+    subtopologies: Mapping[str, tuple[str, ...]] = {}
 
 
 class CommittedOffset(NamedTuple):
-    """A committed offset.
+    """A committed offset, or the start offset of a share group in a partition.
 
     Attributes:
         topic: the topic.
         partition: its partition.
-        offset: the next one to read.
+        offset: the next one to read; of a share group, the first that may be delivered still. -1: none.
         leader_epoch: -1: none.
         metadata: the client's text.
         error_code: Kafka's; 0: none.
+        lag: of a share group, how many records are not finished, as its coordinator counts them; None: not known.
     """
 
     topic: str
@@ -161,6 +164,7 @@ class CommittedOffset(NamedTuple):
     leader_epoch: int
     metadata: str
     error_code: int
+    lag: int | None = None
 
 
 class GroupOffsets(NamedTuple):
@@ -228,12 +232,15 @@ class LiveCluster(Protocol):
 
         Args:
             broker: that coordinates them.
-            group_type: of all of them: Classic or Consumer.
+            group_type: of all of them: Classic, Consumer, Share or Streams.
             group_ids: which ones.
         """
 
     def committed_offsets(self, broker: int, group_ids: Collection[str]) -> Mapping[str, GroupOffsets]:
         """Ask a broker for all offsets that groups have committed, by group."""
+
+    def share_offsets(self, broker: int, group_ids: Collection[str]) -> Mapping[str, GroupOffsets]:
+        """Ask a broker for the start offsets of share groups in their partitions, by group."""
 
     def close(self) -> None:
         """Close all connections."""

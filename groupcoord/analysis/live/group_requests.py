@@ -1,4 +1,4 @@
-"""What is asked of coordinators of groups: ListGroups, DescribeGroups, ConsumerGroupDescribe and OffsetFetch.
+"""Requests to group coordinators and their answers: lists, descriptions and offsets of groups of all types.
 
 Versions are those of Kafka 3.0 and newer: from then on one OffsetFetch asks for several groups (KIP-709).
 """
@@ -18,11 +18,12 @@ from groupcoord.analysis.live.cluster import (
 from groupcoord.analysis.live.requests import Request
 from groupcoord.wire.schema import Values
 
-CLASSIC, CONSUMER = "Classic", "Consumer"
-"""Types of groups that can be described here."""
+CLASSIC, CONSUMER, SHARE, STREAMS = "Classic", "Consumer", "Share", "Streams"
+"""Types of groups."""
 
 _OFFSET_FETCH, _FIND_COORDINATOR, _DESCRIBE_GROUPS, _LIST_GROUPS = 9, 10, 15, 16
-_DESCRIBE_CLUSTER, _CONSUMER_GROUP_DESCRIBE = 60, 69
+_DESCRIBE_CLUSTER, _CONSUMER_GROUP_DESCRIBE, _SHARE_GROUP_DESCRIBE, _STREAMS_GROUP_DESCRIBE = 60, 69, 77, 89
+_DESCRIBE_SHARE_GROUP_OFFSETS = 90
 _VERSIONS = {
     _FIND_COORDINATOR: (4, 6),
     _OFFSET_FETCH: (8, 9),  # with version 10 answers have ids in place of topics' names
@@ -30,7 +31,18 @@ _VERSIONS = {
     _LIST_GROUPS: (2, 5),
     _DESCRIBE_CLUSTER: (0, 1),
     _CONSUMER_GROUP_DESCRIBE: (0, 1),
+    _SHARE_GROUP_DESCRIBE: (1, 1),
+    _STREAMS_GROUP_DESCRIBE: (0, 1),
+    _DESCRIBE_SHARE_GROUP_OFFSETS: (0, 1),  # from version 1 on with the lag (KIP-1226)
 }
+DESCRIBED_BY = {
+    CLASSIC: _DESCRIBE_GROUPS,
+    CONSUMER: _CONSUMER_GROUP_DESCRIBE,
+    SHARE: _SHARE_GROUP_DESCRIBE,
+    STREAMS: _STREAMS_GROUP_DESCRIBE,
+}
+"""By type of group, the API that describes it."""
+
 _DESCRIBE_BIT = 1 << 8
 """Kafka's operation DESCRIBE among those that an answer says a user may do."""
 
@@ -76,10 +88,9 @@ def found_coordinators(values: Values) -> dict[str, Coordinator]:
 
 def describe_request(group_type: str, group_ids: Collection[str]) -> Request:
     """Return the question for groups of a type and their members."""
-    if group_type == CONSUMER:
-        values: Values = {"group_ids": list(group_ids), "include_authorized_operations": False}
-        return _request(_CONSUMER_GROUP_DESCRIBE, values)
-    return _request(_DESCRIBE_GROUPS, {"groups": list(group_ids), "include_authorized_operations": False})
+    name = "groups" if group_type == CLASSIC else "group_ids"
+    flags = dict.fromkeys(("include_authorized_operations", "include_topology_description"), False)
+    return _request(DESCRIBED_BY[group_type], {name: list(group_ids), **flags})
 
 
 def described_groups(group_type: str, values: Values) -> dict[str, DescribedGroup]:
@@ -88,20 +99,26 @@ def described_groups(group_type: str, values: Values) -> dict[str, DescribedGrou
 
 
 def _described(group_type: str, one: Values) -> DescribedGroup:
-    if group_type == CONSUMER:
+    if group_type != CLASSIC:
+        topology = one.get("topology") or {}
         return DescribedGroup(
             one["error_code"],
             one["group_state"],
-            "consumer",
-            one["assignor_name"] or None,
+            group_type.lower(),
+            one.get("assignor_name") or None,
             one["group_epoch"],
             one["assignment_epoch"],
             tuple(one["members"]),
+            {sub["subtopology_id"]: _source_topics(sub) for sub in topology.get("subtopologies") or ()},
         )
     protocol = one["protocol_data"] or None
     return DescribedGroup(
         one["error_code"], one["group_state"], one["protocol_type"], protocol, None, None, tuple(one["members"])
     )
+
+
+def _source_topics(subtopology: Values) -> tuple[str, ...]:
+    return (*subtopology["source_topics"], *(one["name"] for one in subtopology["repartition_source_topics"]))
 
 
 def offsets_request(group_ids: Collection[str]) -> Request:
@@ -123,6 +140,35 @@ def committed_offsets(values: Values) -> dict[str, GroupOffsets]:
                     one["committed_leader_epoch"],
                     one["metadata"] or "",
                     one["error_code"],
+                )
+                for topic in group["topics"]
+                for one in topic["partitions"]
+            ),
+        )
+        for group in values["groups"]
+    }
+
+
+def share_offsets_request(group_ids: Collection[str]) -> Request:
+    """Return the request for the start offsets of share groups in all their partitions."""
+    wanted = [{"group_id": one, "topics": None} for one in group_ids]
+    return _request(_DESCRIBE_SHARE_GROUP_OFFSETS, {"groups": wanted})
+
+
+def share_offsets(values: Values) -> dict[str, GroupOffsets]:
+    """Return the start offsets of an answer by group."""
+    return {
+        group["group_id"]: GroupOffsets(
+            group["error_code"],
+            tuple(
+                CommittedOffset(
+                    topic["topic_name"],
+                    one["partition_index"],
+                    one["start_offset"],
+                    one["leader_epoch"],
+                    "",
+                    one["error_code"],
+                    lag if (lag := one.get("lag", -1)) >= 0 else None,
                 )
                 for topic in group["topics"]
                 for one in topic["partitions"]

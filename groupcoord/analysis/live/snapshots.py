@@ -14,8 +14,8 @@ from attrs import define, field, frozen
 
 from groupcoord.analysis.live.cluster import CommittedOffset, DescribedGroup, GroupOffsets, ListedGroup, LiveCluster
 from groupcoord.analysis.live.end_offsets import PartitionEnds, list_ends
-from groupcoord.analysis.live.errors import TransientClusterError, error_name
-from groupcoord.analysis.live.group_requests import CLASSIC, CONSUMER
+from groupcoord.analysis.live.errors import AccessError, ClusterError, TransientClusterError, error_name
+from groupcoord.analysis.live.group_requests import DESCRIBED_BY, SHARE
 from groupcoord.analysis.live.retries import Patience
 from groupcoord.errors import ErrorCode
 
@@ -196,16 +196,17 @@ class _Attempt:
     def _ask_groups(self, broker: int, group_type: str, listed: Sequence[ListedGroup]) -> None:
         ids = [one.group_id for one in listed]
         described: Mapping[str, DescribedGroup] = {}
-        if group_type in (CLASSIC, CONSUMER):
+        if group_type in DESCRIBED_BY:
             answer = self._answer_of(broker, lambda: self.cluster.describe_groups(broker, group_type, ids))
             described = {} if answer is None else answer
-        offsets = self._answer_of(broker, lambda: self.cluster.committed_offsets(broker, ids)) or {}
+        read = self.cluster.share_offsets if group_type == SHARE else self.cluster.committed_offsets
+        offsets = self._answer_of(broker, lambda: read(broker, ids)) or {}
         for one in listed:
             self._take(one, described.get(one.group_id), offsets.get(one.group_id))
 
     def _take(self, listed: ListedGroup, described: DescribedGroup | None, offsets: GroupOffsets | None) -> None:
         subject = f"group {listed.group_id}"
-        if listed.type not in (CLASSIC, CONSUMER):
+        if listed.type not in DESCRIBED_BY:
             self.problems.append(Problem(subject, f"members of a group of type {listed.type} are not asked for"))
         elif described is None:
             self.problems.append(Problem(subject, "its members are not told: its coordinator does not answer"))
@@ -231,8 +232,11 @@ class _Attempt:
         """Return what a broker answers; None if it does not, which is noted."""
         try:
             return question()
-        except TransientClusterError as error:
-            self.transient = error
+        except AccessError:
+            raise
+        except ClusterError as error:
+            if isinstance(error, TransientClusterError):
+                self.transient = error
             self.problems.append(Problem(f"broker {broker}", str(error)))
             return None
 

@@ -141,7 +141,7 @@ class PolledGroups:
         """Count offsets that are others than the last time."""
         if group.offsets is None:
             return
-        found = {(one.topic, one.partition): one for one in group.offsets}
+        found = {(one.topic, one.partition): one._replace(lag=None) for one in group.offsets}
         if known.offsets is not None:
             moved = sum(known.offsets.get(place) != one for place, one in found.items())
             if moved:

@@ -12,7 +12,7 @@ from typing import Any
 from groupcoord.analysis.history.causes import Explanation
 from groupcoord.analysis.history.lag import PartitionEnd, known_offset, records_behind
 from groupcoord.analysis.history.rows import HOLDER, member_row, subscribed
-from groupcoord.analysis.history.views import CLASSIC, CONSUMER, GroupView
+from groupcoord.analysis.history.views import CLASSIC, CONSUMER, SHARE, GroupView
 from groupcoord.analysis.live.end_offsets import PartitionEnds
 from groupcoord.analysis.live.snapshots import Snapshot
 from groupcoord.analysis.polling.views import owners_of, topic_names, view_of
@@ -51,7 +51,7 @@ def member_rows(snapshot: Snapshot) -> Iterator[Row]:
     for group in snapshot.groups.values():
         if group.described is not None:
             view = view_of(group.type, group.described)
-            names = topic_names(group.described) if group.type == CONSUMER else {}
+            names = topic_names(group.described) if group.type in (CONSUMER, SHARE) else {}
             for member in view.members.values():
                 row = member_row(view, member, names)
                 told = {"generation": group.described.group_epoch, "pending": None, "is_leader": None}
@@ -73,12 +73,21 @@ def offset_rows(snapshot: Snapshot) -> Iterator[Row]:
             }
 
 
+def _lags_of_share_groups(snapshot: Snapshot) -> dict[tuple[str, str, int], int]:
+    """Return how far share groups are behind in partitions, where their coordinators know it."""
+    groups = snapshot.groups.values()
+    offsets = ((group.group_id, one) for group in groups for one in group.offsets or ())
+    return {(group_id, one.topic, one.partition): one.lag for group_id, one in offsets if one.lag is not None}
+
+
 def lag_rows(snapshot: Snapshot) -> Iterator[Row]:
     """Yield rows of ``lag``, without lag as time and status.
 
     There is a row for each committed offset, and for each partition that a member has and of which none is committed.
     """
     ends = {(one.topic, one.topic_partition): one for one in snapshot.ends}
+    topics = {topic for topic, partition in ends if partition is not None}
+    lags = _lags_of_share_groups(snapshot)
     committed: defaultdict[str, dict[tuple[str, int], Row]] = defaultdict(dict)
     for row in offset_rows(snapshot):
         committed[row["group_id"]][row["topic"], row["topic_partition"]] = row
@@ -86,12 +95,17 @@ def lag_rows(snapshot: Snapshot) -> Iterator[Row]:
         owners, rows = owners_of(group), committed[group_id]
         # Of a group that doesn't tell its offsets it isn't known what it has not committed.
         missing = [] if group.offsets is None else sorted(owners.keys() - rows.keys())
+        # A task of a streams group has a partition of each source topic, of which some have fewer.
+        missing = [place for place in missing if place in ends or place[0] not in topics]
         for topic, partition in (*rows, *missing):
             place = {"group_id": group_id, "topic": topic, "topic_partition": partition}
             row = rows.get((topic, partition), place | {"committed_offset": None, "polled_ms": snapshot.at_ms})
             owner = owners.get((topic, partition))
             held = {name: None if owner is None else getattr(owner, name) for name in HOLDER}
-            yield row | _lag(row["committed_offset"], ends.get((topic, partition))) | held
+            lag = _lag(row["committed_offset"], ends.get((topic, partition)))
+            if "lag" in lag:
+                lag["lag"] = lags.get((group_id, topic, partition), lag["lag"])
+            yield row | lag | held
 
 
 def _lag(committed_offset: int | None, end: PartitionEnds | None) -> Row:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from groupcoord.analysis.history.embedded import (
     NO_PARTITIONS,
@@ -11,7 +11,7 @@ from groupcoord.analysis.history.embedded import (
     decode_partitions,
     decode_subscription,
 )
-from groupcoord.analysis.history.views import CLASSIC, CONSUMER, GroupView, MemberView
+from groupcoord.analysis.history.views import CLASSIC, STREAMS, GroupView, MemberView
 from groupcoord.analysis.live.cluster import DescribedGroup
 from groupcoord.analysis.live.snapshots import GroupSnapshot
 from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE
@@ -29,15 +29,19 @@ def view_of(group_type: str, described: DescribedGroup, *, by_name: bool = False
     """Return a group as it was described.
 
     Args:
-        group_type: Classic or Consumer.
+        group_type: Classic, Consumer, Share or Streams.
         described: the answer.
-        by_name: topics of consumer groups go by name, as in classic ones, and not by id, as in the log.
+        by_name: partitions go by the names of their topics, as in classic groups, and not as in the log: by ids of
+            topics, and tasks of streams groups by subtopology.
     """
-    if group_type == CONSUMER:
-        members = [_consumer_member(one, by_name) for one in described.members]
-    else:
+    if group_type == CLASSIC:
         is_consumer = described.protocol_type == CONSUMER_PROTOCOL_TYPE
         members = [_classic_member(one, is_consumer) for one in described.members]
+    elif group_type == STREAMS:
+        topics = {} if not by_name else described.subtopologies
+        members = [_streams_member(one, topics) for one in described.members]
+    else:
+        members = [_consumer_member(one, by_name) for one in described.members]
     return GroupView(
         group_type,
         NO_GENERATION if described.group_epoch is None else described.group_epoch,
@@ -58,7 +62,7 @@ def nothing_like(view: GroupView) -> GroupView:
 
 
 def topic_names(described: DescribedGroup) -> dict[str, str]:
-    """Return the names of the topics that members of a consumer group have, by id."""
+    """Return the names of the topics that members of a consumer or share group have, by id."""
     return {uuid_text(one["topic_id"].bytes): one["topic_name"] for one in _topics_of_members(described)}
 
 
@@ -66,10 +70,8 @@ def topics_of(group: GroupSnapshot) -> frozenset[str]:
     """Return the names of the topics that a group's members have."""
     if group.described is None:
         return frozenset()
-    if group.type == CONSUMER:
-        return frozenset(topic_names(group.described).values())
-    view = view_of(group.type, group.described)
-    return frozenset(topic for member in view.members.values() for topic, _ in member.assigned)
+    members = view_of(group.type, group.described, by_name=True).members.values()
+    return frozenset(topic for member in members for topic, _ in member.assigned | member.held)
 
 
 def owners_of(group: GroupSnapshot) -> dict[tuple[str, int], MemberView]:
@@ -85,8 +87,8 @@ def owners_of(group: GroupSnapshot) -> dict[tuple[str, int], MemberView]:
 
 def _topics_of_members(described: DescribedGroup) -> Iterator[Values]:
     for member in described.members:
-        for assignment in (member["assignment"], member["target_assignment"]):
-            yield from assignment["topic_partitions"]
+        for name in ("assignment", "target_assignment"):
+            yield from member[name]["topic_partitions"] if name in member else ()
 
 
 def _classic_member(values: Values, is_consumer: bool) -> MemberView:
@@ -116,6 +118,31 @@ def _classic_member(values: Values, is_consumer: bool) -> MemberView:
 
 
 def _consumer_member(values: Values, by_name: bool) -> MemberView:
+    held = _partitions(values["assignment"], by_name)
+    return MemberView(
+        values["member_id"],
+        values.get("instance_id"),
+        values["client_id"],
+        values["client_host"],
+        NOT_TOLD,
+        None,
+        frozenset(values["subscribed_topic_names"]),
+        values.get("subscribed_topic_regex") or None,
+        values["rack_id"],
+        NO_PARTITIONS,
+        NO_GENERATION,
+        None,
+        _partitions(values["target_assignment"], by_name) if "target_assignment" in values else held,
+        held,
+        NOT_TOLD,
+        b"",
+        values["member_epoch"],
+        NOT_TOLD,
+    )
+
+
+def _streams_member(values: Values, topics: Mapping[str, tuple[str, ...]]) -> MemberView:
+    held = values["assignment"]
     return MemberView(
         values["member_id"],
         values["instance_id"],
@@ -123,18 +150,30 @@ def _consumer_member(values: Values, by_name: bool) -> MemberView:
         values["client_host"],
         NOT_TOLD,
         None,
-        frozenset(values["subscribed_topic_names"]),
-        values["subscribed_topic_regex"] or None,
+        frozenset(),
+        None,
         values["rack_id"],
         NO_PARTITIONS,
         NO_GENERATION,
         None,
-        _partitions(values["target_assignment"], by_name),
-        _partitions(values["assignment"], by_name),
+        _tasks(values["target_assignment"]["active_tasks"], topics),
+        _tasks(held["active_tasks"], topics),
         NOT_TOLD,
         b"",
         values["member_epoch"],
         NOT_TOLD,
+        standby=_tasks(held["standby_tasks"], topics),
+        warmup=_tasks(held["warmup_tasks"], topics),
+    )
+
+
+def _tasks(tasks: Iterable[Values], topics: Mapping[str, tuple[str, ...]]) -> TopicPartitions:
+    """Return tasks by subtopology, or by the names of its source topics, where these are given."""
+    return frozenset(
+        (name, partition)
+        for one in tasks
+        for name in topics.get(one["subtopology_id"], (one["subtopology_id"],))
+        for partition in one["partitions"]
     )
 
 
