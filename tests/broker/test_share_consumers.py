@@ -27,7 +27,7 @@ from groupcoord.records.batches import encode_batch, iter_batches
 from tests.broker.sharing import ACCEPT, REJECT, RELEASE, RENEW, START_MS, WRITE, SharingWorld
 
 LOCK_MS = 30_000
-DELETE_TOPICS = 20
+DELETE_TOPICS, SHARE_HEARTBEAT, DESCRIBE_SHARE_GROUP_OFFSETS = 20, 76, 90
 
 
 @pytest.fixture
@@ -322,16 +322,22 @@ def test_consumers_need_not_be_brokers() -> None:
     assert ann.acknowledge((0, 0, [ACCEPT])) is ErrorCode.NONE
 
 
+def unload_states(world: SharingWorld) -> Any:
+    """Let the share coordinator be out of reach, and return it."""
+    coordinator = world.broker._share.coordinator
+    assert coordinator is not None
+    for index in range(coordinator.partition_count):
+        coordinator.unload(index)
+    return coordinator
+
+
 @pytest.mark.parametrize("is_back", [True, False])
 def test_a_share_coordinator_out_of_reach_is_asked_again(world: SharingWorld, *, is_back: bool) -> None:
     """Four times, after 1, 2, 4 and 8 s, before whoever acknowledges is refused (``PersisterStateManager``)."""
     world.produce(1)
     ann = world.client()
     assert ann.fetch() == [(0, 0, 1)]
-    coordinator = world.broker._share.coordinator
-    assert coordinator is not None
-    for index in range(coordinator.partition_count):
-        coordinator.unload(index)
+    coordinator = unload_states(world)
     ann.send_acknowledgement((0, 0, [ACCEPT]))
     for pause_ms in (1_000, 2_000, 4_000):
         world.pass_time(pause_ms)
@@ -344,6 +350,41 @@ def test_a_share_coordinator_out_of_reach_is_asked_again(world: SharingWorld, *,
     expected = ErrorCode.NONE if is_back else ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert ann.acknowledged() is expected
     assert world.broker.next_deadline_ms() != world.clock.now_ms()
+
+
+def test_a_member_gets_partitions_when_their_states_can_be_initialized(world: SharingWorld) -> None:
+    """A heartbeat does not wait for the share coordinator; once that has answered the partition is assigned."""
+    ann, states = world.client(), unload_states(world)
+    body = {"group_id": "late", "member_id": "ann", "member_epoch": 0, "rack_id": None}
+    joined = ann.ask(SHARE_HEARTBEAT, 1, {**body, "subscribed_topic_names": ["jobs"]})
+    assert joined["error_code"] == ErrorCode.NONE
+    assert not joined["assignment"]["topic_partitions"]
+    states.load_all()
+    world.pass_time(1_000)
+    body["member_epoch"] = joined["member_epoch"]
+    answer = ann.ask(SHARE_HEARTBEAT, 1, {**body, "subscribed_topic_names": None})
+    assert answer["assignment"]["topic_partitions"] == [{"topic_id": world.topic_id, "partitions": [0]}]
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_offsets_are_described_when_their_states_can_be_read(world: SharingWorld, *, moves: bool) -> None:
+    """The request waits for the share coordinator. If its group is unloaded meanwhile it fails, and once."""
+    world.produce(3)
+    world.initialize(state_epoch=2, start_offset=0)
+    ann, groups, states = world.client(), world.broker.coordinator, unload_states(world)
+    wanted = {"group_id": "g", "topics": [{"topic_name": "jobs", "partitions": [0]}]}
+    ann.send(DESCRIBE_SHARE_GROUP_OFFSETS, 1, {"groups": [wanted]})
+    assert ann.receive() is None
+    index = groups.partition_of("g")
+    if moves:
+        groups.unload(index)
+        groups.load(index, 1)
+    states.load_all()
+    world.pass_time(1_000)
+    (group,) = ann.receive()["groups"]
+    assert group["error_code"] == (ErrorCode.NOT_COORDINATOR if moves else ErrorCode.NONE)
+    assert [each["lag"] for topic in group["topics"] for each in topic["partitions"]] == ([] if moves else [3])
+    assert ann.receive() is None
 
 
 def test_who_waits_is_told_why_records_can_not_be_known(world: SharingWorld) -> None:
