@@ -8,14 +8,26 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
-from attrs import frozen
+from attrs import evolve, frozen
 from hypothesis import strategies as st
 from hypothesis.errors import InvalidArgument
 
 from groupcoord.config import Config
-from groupcoord.core.messages import Request, Response
+from groupcoord.core.messages import (
+    CompleteTransaction,
+    DeleteGroups,
+    GroupToFetch,
+    OffsetDelete,
+    OffsetFetch,
+    OffsetToCommit,
+    Request,
+    Response,
+    TopicToCommit,
+    TopicToDelete,
+    TxnOffsetCommit,
+)
 from groupcoord.log_store import LogRecord
-from groupcoord.testing.consumers import ClassicConsumer, Consumer
+from groupcoord.testing.consumers import PARTITIONS, TOPIC, ClassicConsumer, Consumer
 from groupcoord.testing.fleet import Sent
 from groupcoord.testing.modern_members import Kip848Consumer, ShareMember, StreamsMember
 from groupcoord.testing.world import World
@@ -32,6 +44,21 @@ CONSUMERS: dict[str, Callable[[str, str, str | None], Consumer]] = {
     "streams": StreamsMember,
 }
 """Values of ``group.protocol``, and what makes a consumer that uses it: of a name, a group and an instance id."""
+
+ABOUT_GROUPS: dict[str, Callable[[str], Request]] = {
+    "fetch": lambda group_id: OffsetFetch((GroupToFetch(group_id, None),)),
+    "delete offsets": lambda group_id: OffsetDelete(group_id, (TopicToDelete(TOPIC, tuple(range(PARTITIONS))),)),
+    "delete group": lambda group_id: DeleteGroups((group_id,)),
+}
+"""Requests that administrators send, by what they do."""
+NEED_AN_EMPTY_GROUP = ("delete offsets", "delete group")
+
+EXPIRED_AFTER_MS = 150_000
+OUTCOMES = ("committed", "aborted", "open")
+FIRST_PRODUCER_ID = 1_000
+LEAVING_ROUNDS_MAX = 10
+SETTLING_ROUNDS = 5
+"""So often consumers go on until they mostly share the partitions, and have committed."""
 
 
 class Exchange(NamedTuple):
@@ -71,10 +98,14 @@ def histories(
     protocols: Collection[str] = ("classic", "consumer"),
     static_members: bool = True,
     deaths: bool = True,
+    deletions: bool = True,
+    transactions: bool = True,
     max_consumers: int = CONSUMERS_MAX,
     max_steps: int = STEPS_MAX,
 ) -> History:
     """Return histories of groups: consumers come, share the topic ``orders``, commit, leave and die.
+
+    Somebody fetches a group's offsets now and then. Offsets are also committed in transactions, deleted, and expire.
 
     All of it is true to the protocol and to time: it was played by a coordinator on a virtual clock. The first
     history is the empty one. Where consumers of the classic protocol meet others of KIP-848 in a group, it becomes a
@@ -88,6 +119,9 @@ def histories(
             ``streams``, and ``share`` for members of share groups.
         static_members: let some consumers have instance ids (KIP-345), but members of share groups.
         deaths: let some fall silent, so that their sessions expire.
+        deletions: let administrators delete offsets and groups, and let offsets of empty groups expire, after a minute
+            (``offsets.retention.minutes``): logs have tombstones.
+        transactions: let consumers commit offsets in transactions, which are committed, aborted, or left open.
         max_consumers: how many consumers come at most.
         max_steps: how many things happen at most; several requests can belong to one.
 
@@ -101,12 +135,13 @@ def histories(
     for name, value in (("max_consumers", max_consumers), ("max_steps", max_steps)):
         if not isinstance(value, int) or value < 0:
             raise InvalidArgument(f"{name}={value!r} must be a whole number, and not negative")
-    world = _RecordedWorld()
-    kinds = ["come", "go on", "leave"] + ["die"] * deaths
+    world = _RecordedWorld(expires=deletions)
+    kinds = ["come", "go on", "leave", "fetch"] + ["die"] * deaths + ["transaction"] * transactions
+    kinds += ["delete offsets", "delete group", "expire"] * deletions
     for kind in draw(st.lists(st.sampled_from(kinds), max_size=max_steps)):
         ready = world.fleet.ready()
         came = len(world.fleet.consumers)
-        if kind == "come" and came < max_consumers:
+        if (kind == "come" or not came) and came < max_consumers:
             group_id, protocol = draw(st.sampled_from(sorted(group_ids))), draw(st.sampled_from(sorted(protocols)))
             for number in range(came, min(draw(st.integers(1, 3)) + came, max_consumers)):
                 instance_id = f"i{number}" if static_members and draw(st.booleans()) else None
@@ -115,6 +150,13 @@ def histories(
             world.leave(draw(st.sampled_from(ready)))
         elif kind == "die" and ready:
             draw(st.sampled_from(ready)).is_alive = False
+        elif kind == "transaction" and ready:
+            world.commit_in_transaction(draw(st.sampled_from(ready)), draw(st.sampled_from(OUTCOMES)))
+        elif kind == "expire":
+            world.expire_offsets(group_ids)
+        elif kind in ABOUT_GROUPS:
+            known = {consumer.group_id for consumer in world.fleet.consumers} or group_ids
+            world.administer(kind, draw(st.sampled_from(sorted(known))), settles=draw(st.booleans()))
         if kind != "die":
             rounds, interval_ms = draw(st.integers(0, 5)), draw(st.sampled_from([0, 1_000, 3_000]))
             world.live_for(rounds, interval_ms, commits=draw(st.booleans()))
@@ -124,9 +166,12 @@ def histories(
 class _RecordedWorld(World):
     """A coordinator in memory, and a note of everything that is said to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, expires: bool) -> None:
         self._exchanges: dict[int, Exchange] = {}
-        self.begin(Config(offsets_topic_num_partitions=2))
+        config = Config(offsets_topic_num_partitions=2)
+        if expires:
+            config = evolve(config, offsets_retention_minutes=1, offsets_retention_check_interval_ms=30_000)
+        self.begin(config)
 
     def send(self, request: Request, token: int) -> None:
         """Send a request, and take note of it."""
@@ -144,6 +189,52 @@ class _RecordedWorld(World):
         for _ in range(rounds):
             self.all_go_on(commits=commits)
             self.sleep(interval_ms)
+
+    def commit_in_transaction(self, consumer: Consumer, outcome: str) -> None:
+        """Let a consumer's producer commit what the consumer owns, and end the transaction or leave it open."""
+        self.live_for(SETTLING_ROUNDS, 1_000, commits=False)
+        if isinstance(consumer, ClassicConsumer):
+            consumer.last_offset += 1
+            places = [OffsetToCommit(index, consumer.last_offset) for index in sorted(consumer.owned or ())]
+            topics = [TopicToCommit(TOPIC, tuple(places))]
+        elif isinstance(consumer, Kip848Consumer | StreamsMember):
+            topics = list(consumer.offsets())
+        else:
+            return  # members of share groups commit nothing
+        commit = consumer.commit_request(tuple(topic for topic in topics if topic.partitions))
+        if not commit.topics:
+            return
+        producer_id = FIRST_PRODUCER_ID + self.fleet.consumers.index(consumer)
+        whose = (commit.generation_id, commit.member_id, commit.group_instance_id)
+        self.submit(TxnOffsetCommit(consumer.group_id, commit.topics, producer_id, 0, consumer.name, *whose))
+        if outcome != "open":
+            partition = self.coordinator.partition_of(consumer.group_id)
+            self.submit(CompleteTransaction(partition, producer_id, 0, outcome == "committed"))
+
+    def administer(self, kind: str, group_id: str, *, settles: bool) -> None:
+        """Send an administrator's request about a group, if ``settles`` when it has committed and can be deleted."""
+        if settles:
+            self.live_for(SETTLING_ROUNDS, 1_000, commits=True)
+            if kind in NEED_AN_EMPTY_GROUP:
+                self.have_all_leave([group_id])
+        self.submit(ABOUT_GROUPS[kind](group_id))
+
+    def expire_offsets(self, group_ids: Collection[str]) -> None:
+        """Let consumers commit and leave, and then time pass until their offsets are too old."""
+        self.live_for(SETTLING_ROUNDS, 1_000, commits=True)
+        if self.have_all_leave(group_ids):
+            self.sleep(EXPIRED_AFTER_MS)
+
+    def have_all_leave(self, group_ids: Collection[str]) -> bool:
+        """Let the consumers of groups leave; return whether they have, since one that waits for an answer can't."""
+        for _ in range(LEAVING_ROUNDS_MAX):
+            for consumer in self.fleet.ready():
+                if consumer.group_id in group_ids:
+                    self.leave(consumer)
+            if not any(self.fleet.living(group_id) for group_id in group_ids):
+                return True
+            self.live_for(1, 3_000, commits=False)
+        return False
 
     def history(self) -> History:
         """Return what was said, and the log."""

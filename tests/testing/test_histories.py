@@ -11,20 +11,32 @@ from hypothesis.errors import InvalidArgument
 
 from groupcoord import ErrorCode
 from groupcoord.core.consumer.records import ConsumerGroupCurrentMemberAssignmentRecord, ConsumerGroupMetadataRecord
-from groupcoord.core.records import CLASSIC_GROUP_KEY, GroupMetadataRecord, GroupTombstone
+from groupcoord.core.records import (
+    CLASSIC_GROUP_KEY,
+    GroupMetadataRecord,
+    GroupTombstone,
+    OffsetTombstone,
+    TransactionMarker,
+)
+from groupcoord.laws import errors_in
 from groupcoord.messages import (
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatResponse,
+    DeleteGroups,
     JoinGroup,
     JoinGroupResponse,
     LeaveGroup,
     OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    OffsetFetchResponse,
     ShareGroupHeartbeat,
     ShareGroupHeartbeatResponse,
     StreamsGroupHeartbeat,
     StreamsGroupHeartbeatResponse,
     SyncGroup,
     SyncGroupResponse,
+    TxnOffsetCommit,
 )
 from groupcoord.testing import History, histories
 from tests.tables import as_one_test
@@ -124,10 +136,14 @@ def test_histories_of_newer_groups_get_somewhere() -> None:
     found: set[str] = set()
 
     @settings(max_examples=40, database=None, derandomize=True)
-    @given(histories(group_ids=["only"], protocols=["share", "streams"], deaths=False))
+    @given(
+        histories(group_ids=["only"], protocols=["share", "streams"], deaths=False, deletions=False, transactions=False)
+    )
     def look(history: History) -> None:
         for exchange in history.exchanges:
             request, response = exchange.request, exchange.response
+            if isinstance(request, OffsetFetch):
+                continue
             assert isinstance(request, ShareGroupHeartbeat | StreamsGroupHeartbeat | OffsetCommit)
             if isinstance(request, OffsetCommit):
                 found.add("committed")
@@ -145,6 +161,38 @@ def test_histories_of_newer_groups_get_somewhere() -> None:
 
     both = {f"{kind} {what}" for kind in ("share", "streams") for what in ("refused", "left", "assigned")}
     assert found == both | {"committed"}
+
+
+def test_offsets_come_in_transactions_and_go() -> None:
+    """A hundred examples have all that a reader of logs can forget: tombstones, expiry, how a transaction ended."""
+    found: set[str] = set()
+
+    @settings(max_examples=100, database=None, derandomize=True)
+    @given(histories())
+    def look(history: History) -> None:
+        deleted_ms = {e.sent_ms for e in history.exchanges if isinstance(e.request, OffsetDelete | DeleteGroups)}
+        for request, response in ((each.request, each.response) for each in history.exchanges):
+            if isinstance(request, TxnOffsetCommit | OffsetDelete | DeleteGroups) and not any(errors_in(response)):
+                found.add(type(request).__name__)
+            if isinstance(response, OffsetFetchResponse) and any(group.topics for group in response.groups):
+                found.add("OffsetFetch")
+        for entry in (entry for log in history.logs.values() for entry in log):
+            if isinstance(entry.record, OffsetTombstone):
+                found.add("offset deleted" if entry.timestamp_ms in deleted_ms else "offset expired")
+            elif isinstance(entry.record, TransactionMarker):
+                found.add("committed" if entry.record.committed else "aborted")
+
+    look()
+
+    requests = {"TxnOffsetCommit", "OffsetDelete", "DeleteGroups", "OffsetFetch"}
+    assert found == requests | {"offset deleted", "offset expired", "committed", "aborted"}
+
+
+@given(histories(deletions=False, transactions=False))
+def test_what_is_not_wanted_does_not_happen(history: History) -> None:
+    """Without deletions and transactions no offset goes, and none is committed in one."""
+    records = [entry.record for log in history.logs.values() for entry in log]
+    assert not any(isinstance(record, OffsetTombstone | TransactionMarker) for record in records)
 
 
 @as_one_test
