@@ -13,10 +13,10 @@ import typer
 from groupcoord.analysis.columns.errors import PipelineError
 from groupcoord.cli.cluster_options import BootstrapServer, CommandConfig, Topic, given_address
 from groupcoord.cli.dump_files import PathError
-from groupcoord.cli.dump_json import JsonLines
+from groupcoord.cli.dump_json import record_lines
 from groupcoord.cli.dump_reading import OUTPUT_BYTES, Reading, open_reading
 from groupcoord.cli.dump_selection import Selection, SelectionError, parse_kinds, parse_time, parse_types
-from groupcoord.cli.dump_table import Row, TableRows, pages
+from groupcoord.cli.dump_table import Row, pages, table_rows
 from groupcoord.cli.messages import complain
 from groupcoord.cli.replica_logs import as_files
 from groupcoord.core.interpreter import collector_paused
@@ -115,9 +115,8 @@ _Lines = Iterator[tuple[list[str], int]]
 
 
 def _record_lines(reading: Reading, selection: Selection, raw: bool) -> _Lines:
-    maker = JsonLines(selection, raw=raw)
     for partition, sound in reading.batches():
-        yield maker.lines(partition, sound), sound.batch.size_bytes
+        yield record_lines(partition, sound, selection, raw=raw), sound.batch.size_bytes
 
 
 def _share_state_lines(reading: Reading, selection: Selection, raw: bool) -> _Lines:
@@ -164,9 +163,8 @@ def _print_json(made: _Lines) -> None:
 
 
 def _record_rows(reading: Reading, selection: Selection) -> Iterator[Row]:
-    maker = TableRows(selection)
     for partition, sound in reading.batches():
-        yield from maker.rows(partition, sound)
+        yield from table_rows(partition, sound, selection)
 
 
 def _history_rows(reading: Reading, selection: Selection) -> Iterator[Row]:

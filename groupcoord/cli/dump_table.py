@@ -7,12 +7,11 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from groupcoord.analysis.report.text import escape
-from groupcoord.cli.dump_selection import CONTROL, Selection
+from groupcoord.cli.dump_json import selected_records
+from groupcoord.cli.dump_selection import Selection
 from groupcoord.cli.messages import escape_lines
-from groupcoord.records.describe import control_name, describe_control, describe_record, record_name
 from groupcoord.records.salvage import SoundBatch
 from groupcoord.records.schemas import RecordType
-from groupcoord.records.typed import group_id_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -33,32 +32,19 @@ class Row(NamedTuple):
     content: str
 
 
-class TableRows:
-    """Makes one row for each selected record."""
-
-    def __init__(self, selection: Selection) -> None:
-        self._selection = selection
-
-    def rows(self, partition: int | None, sound: SoundBatch) -> Iterator[Row]:
-        """Yield the rows of a batch."""
-        batch = sound.batch
-        producer = f" [producer {batch.producer_id}, epoch {batch.producer_epoch}]" if batch.is_transactional else ""
-        for offset, timestamp_ms, key, value in self._selection.in_time(sound.records):
-            name = control_name(key) if batch.is_control else record_name(key)
-            if not self._selection.has_type(CONTROL if batch.is_control else name):
-                continue
-            described = describe_control(key, value) if batch.is_control else describe_record(key, value)
-            fields = (described["key"] or {}).get("data")
-            group_id = None if batch.is_control or fields is None else group_id_of(fields)
-            if self._selection.has_group(group_id):
-                yield Row(
-                    "" if partition is None else str(partition),
-                    str(offset),
-                    time_text(timestamp_ms),
-                    name.lower().replace("_", "-"),
-                    group_id or "",
-                    _content(described, fields) + producer,
-                )
+def table_rows(partition: int | None, sound: SoundBatch, selection: Selection) -> Iterator[Row]:
+    """Yield a row for each selected record of a batch."""
+    batch = sound.batch
+    producer = f" [producer {batch.producer_id}, epoch {batch.producer_epoch}]" if batch.is_transactional else ""
+    for record in selected_records(sound, selection):
+        yield Row(
+            "" if partition is None else str(partition),
+            str(record.offset),
+            time_text(record.timestamp_ms),
+            record.record_type.lower().replace("_", "-"),
+            record.group_id or "",
+            _content(record.key, record.value) + producer,
+        )
 
 
 def time_text(timestamp_ms: int) -> str:
@@ -69,9 +55,9 @@ def time_text(timestamp_ms: int) -> str:
         return str(timestamp_ms)
 
 
-def _content(described: dict[str, Any], fields: dict[str, Any] | None) -> str:
-    key, value = described["key"], described["value"]
-    if fields is None:
+def _content(key: dict[str, Any] | None, value: dict[str, Any] | None) -> str:
+    fields = None if key is None else key.get("data")
+    if key is None or fields is None:
         return f"key {_brief(key)}, value {_brief(value)}"
     record_type = key.get("type")
     if record_type is None:

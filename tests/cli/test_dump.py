@@ -13,10 +13,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import HealthCheck, given, settings
 
-from groupcoord.cli.dump_json import JsonLines
-from groupcoord.cli.dump_selection import Selection
 from groupcoord.core.records import (
     GroupMetadataRecord,
     GroupTombstone,
@@ -28,9 +25,7 @@ from groupcoord.core.records import (
 )
 from groupcoord.records.batches import encode_batch
 from groupcoord.records.codec import encode_record
-from groupcoord.records.describe import describe_control, describe_record
-from groupcoord.records.salvage import SoundBatch, salvage_batches
-from groupcoord.testing.logs import GeneratedLog, logs
+from groupcoord.records.describe import describe_record
 from tests.command import dump
 from tests.records.broker_segment import segment_bytes, segment_records
 from tests.tables import as_one_test
@@ -381,21 +376,3 @@ def test_many_rows_make_one_table(tmp_path: Path) -> None:
     assert len([line for line in lines if "Offset" in line]) == 1
     assert len([line for line in lines if "t1-3 at 100" in line]) == 450
     assert len({line.index("offset-commit") for line in lines if "offset-commit" in line}) == 1
-
-
-@settings(suppress_health_check=[HealthCheck.too_slow])
-@given(logs(max_batches=3))
-def test_the_short_way_prints_the_same(log: GeneratedLog) -> None:
-    """What JSON lines say about a record is what describe_record says, whatever the record."""
-    data = log.data
-    maker = JsonLines(Selection())
-    for sound in salvage_batches(lambda position, size: data[position : position + size], len(data)):
-        assert isinstance(sound, SoundBatch)
-        lines = [json.loads(line) for line in maker.lines(4, sound)]
-        describe = describe_control if sound.batch.is_control else describe_record
-        expected = [describe(key, value) for _, _, key, value in sound.records]
-
-        assert [{"key": line["key"], "value": line["value"]} for line in lines] == expected
-        assert [(line["partition"], line["offset"], line["timestamp"]) for line in lines] == [
-            (4, offset, timestamp_ms) for offset, timestamp_ms, _, _ in sound.records
-        ]
