@@ -283,12 +283,15 @@ class Broker:
             notices=self._notices,
             permissions_of=self._permissions,
         )
+        self._cluster_requests = ClusterRequests(
+            self.data, self.nodes, self._node_for, self._permissions, self._administered
+        )
         acls = None if self.security is None else self.security.acls
         table = table_of(
             self,
             self._topic_requests,
             self._data_requests,
-            ClusterRequests(self.data, self.nodes, self._node_for, self._permissions, self._administered),
+            self._cluster_requests,
             self._login_requests,
             AclRequests(acls, self._permissions),
             self._transaction_requests if self.nodes.has_transactions else NoTransactions(),
@@ -481,6 +484,7 @@ class Broker:
         """Forget a connection that was closed."""
         self._data_requests.waits.remove(connection)
         self.share_requests.disconnected(connection)
+        self._cluster_requests.disconnected(connection)
         if self.interceptor is not None:
             self.interceptor.disconnected(connection)
 

@@ -7,12 +7,11 @@ from typing import Annotated
 import typer
 
 import groupcoord
-from groupcoord.cli.messages import say
 
 
 def _print_version(is_wanted: bool) -> None:
     if is_wanted:
-        say(f"groupcoord {groupcoord.__version__}")
+        typer.echo(f"groupcoord {groupcoord.__version__}")
         raise typer.Exit
 
 

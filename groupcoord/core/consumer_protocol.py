@@ -157,12 +157,12 @@ def decode_assignment(data: bytes) -> Assignment:
 def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
     """Return the union of the topics in subscriptions; None if one can't be read.
 
-    Only what version 0 has is read, as Kafka's coordinator does: every later version begins with it.
+    Only what version 0 has is read, whatever the version is, as Kafka's coordinator does.
     """
     topics: set[str] = set()
     for data in subscriptions:
         try:
-            _version_of("subscription", data)
+            _INT16.unpack_from(data)
             topics.update(_read_subscription(data, 0)[0]["topics"])
         except _UNREADABLE:
             return None
@@ -337,7 +337,7 @@ def _read_nullable_string(data: bytes, position: int) -> tuple[str | None, int]:
     end = position + length
     if end > len(data):
         raise ValueError(f"a text of {length} bytes, {len(data) - position} bytes left")
-    return data[position:end].decode(), end
+    return data[position:end].decode(errors="replace"), end  # Java's decoder refuses nothing
 
 
 def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:

@@ -27,6 +27,7 @@ def is_reserved(descriptor: int) -> bool:
 
 
 MODULES_OF_REQUESTS = (
+    "crc32c",
     "difflib",
     "groupcoord.broker.records.producing",
     "groupcoord.broker.security.acls",

@@ -530,6 +530,11 @@ class PartitionLog:
         return None
 
     @property
+    def base_offset(self) -> int:
+        """The offset with which the first segment begins: at most :attr:`start_offset`."""
+        return self._segments[0].base_offset if self._segments else self.start_offset
+
+    @property
     def max_timestamp_ms(self) -> int:
         """The largest time of a record; NO_TIMESTAMP if there is no record with a time."""
         return max((segment.max_timestamp_ms for segment in self._segments), default=NO_TIMESTAMP)

@@ -279,6 +279,7 @@ class DescribedPartition(NamedTuple):
     partition_index: int
     error_code: ErrorCode
     active_producers: tuple[DescribedProducer, ...] = ()
+    error_message: str | None = None
 
 
 class DescribedPartitions(NamedTuple):

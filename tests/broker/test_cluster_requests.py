@@ -48,6 +48,25 @@ def test_elections_in_all_partitions_name_the_topics(world: World) -> None:
     assert not any(topic["partition_result"] for topic in answer["replica_election_results"])
 
 
+def test_messages_are_those_of_kafka(world: World) -> None:
+    """As Apache Kafka 4.4.0 has them: of elections that aren't needed, and of producers of what there isn't."""
+    elections = {"election_type": 0, "topic_partitions": [{"topic": "t", "partitions": [0]}], "timeout": 0}
+    ((election,),) = (topic["partition_result"] for topic in world.ask(43, 2, elections)["replica_election_results"])
+    assert election["error_message"] == "Leader election not needed for topic partition."
+
+    asked = [{"name": name, "partition_indexes": [99]} for name in ("nothing", "t", "a!")]
+    producers = world.ask(61, 0, {"topics": asked})["topics"]
+    assert [(part["error_code"], part["error_message"]) for topic in producers for part in topic["partitions"]] == [
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None),
+        (
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            "Topic name is invalid: 'a!' contains one or more characters other than ASCII alphanumerics, "
+            "'.', '_' and '-'",
+        ),
+    ]
+
+
 def test_all_config_resources(world: World) -> None:
     """Topics with the internal one, the broker twice, as it has loggers, and no group without settings of its own."""
     answer = world.ask(74, 1, {"resource_types": ()})

@@ -34,7 +34,7 @@ PACKAGES_AT_THE_START = {"jwt", "psycopg", "scramp"}
 
 
 class Page(HttpServer):
-    def answer(self, request: HttpRequest) -> HttpResponse:
+    async def answer(self, request: HttpRequest) -> HttpResponse:
         return HttpResponse(HTTPStatus.OK, b"here")
 
 

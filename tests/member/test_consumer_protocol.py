@@ -157,16 +157,21 @@ def test_every_cut_is_an_error() -> None:
         b"\x00\x00\x7f\xff\xff\xff",
         b"\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff",
         b"\x00\x00\x00\x00\x00\x01\xff\xff",
-        b"\x00\x00\x00\x00\x00\x01\x00\x02\xc3\x28\xff\xff\xff\xff\xff\xff\xff\xff",
     ],
-    ids=["absurd-length", "null-array", "null-name", "no-utf-8"],
+    ids=["absurd-length", "null-array", "null-name"],
 )
 def test_malformed_bytes_are_an_error(data: bytes) -> None:
-    """Absurd or negative lengths, a missing name and text that is no UTF-8 are refused."""
+    """Absurd or negative lengths and a missing name are refused."""
     with pytest.raises(ConsumerProtocolError, match="malformed"):
         decode_subscription(data)
     with pytest.raises(ConsumerProtocolError, match="malformed"):
         decode_assignment(data)
+
+
+def test_text_that_is_no_utf8_is_read_with_replacements() -> None:
+    """As Java's decoder does: a name that can't be read is that of no topic."""
+    data = b"\x00\x00\x00\x00\x00\x01\x00\x02\xc3\x28\xff\xff\xff\xff"
+    assert decode_subscription(data).topics == ("\ufffd(",)
 
 
 def test_absurd_lengths_allocate_nothing() -> None:

@@ -167,7 +167,8 @@ def _elect(topic: Topic | None, name: str, index: int, nodes: Nodes, elects: boo
     preferred, leader_id = leadership.replicas(topic, index)[0], leadership.leader(topic, index).node_id
     is_needed = leader_id != preferred if elects else leader_id == NOBODY
     if not (leadership.elects and is_needed):
-        return ElectedPartition(index, ErrorCode.ELECTION_NOT_NEEDED)
+        message = "Leader election not needed for topic partition."
+        return ElectedPartition(index, ErrorCode.ELECTION_NOT_NEEDED, message)
     if not elects:
         return ElectedPartition(index, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
     if leadership.node(preferred) is None:

@@ -174,4 +174,8 @@ class ClusterRequests:
     @answers(PushTelemetry)
     def push_telemetry(self, connection: Connection, request: PushTelemetry) -> WireResponse | None:
         """Take a client's metrics."""
-        return self._telemetry.answer_push(request)
+        return self._telemetry.answer_push(request, connection)
+
+    def disconnected(self, connection: Connection) -> None:
+        """Forget a connection that was closed."""
+        self._telemetry.disconnected(connection)

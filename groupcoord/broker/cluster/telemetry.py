@@ -5,7 +5,6 @@ Sources: ``ClientMetricsManager`` of Apache Kafka 4.4, as recorded.
 
 from __future__ import annotations
 
-import zlib
 from collections import OrderedDict
 from collections.abc import Callable
 from uuid import UUID, uuid4
@@ -57,6 +56,7 @@ class Telemetry:
         self._clock = clock
         self._new_id = new_id
         self._clients: OrderedDict[UUID, _Client] = OrderedDict()
+        self._first_known_by: dict[Connection, UUID] = {}
 
     def answer_subscriptions(
         self, request: GetTelemetrySubscriptions, connection: Connection
@@ -65,35 +65,43 @@ class Telemetry:
         client_id = request.client_instance_id
         if client_id == ZERO_UUID:
             client_id = self._new_id()
-        wanted, interval_ms = self._wanted(client_id, connection)
-        subscription_id = _id_of(client_id, wanted, interval_ms)
+        client, wanted = self._client(client_id, connection)
         now_ms = self._clock.now_ms()
-        client = self._clients.get(client_id)
-        if client is None or client.subscription_id != subscription_id:
-            client = _Client(subscription_id, interval_ms)
-        elif client.asked_ms is not None and now_ms - client.asked_ms < client.interval_ms:
+        seen_ms = max((at_ms for at_ms in (client.asked_ms, client.pushed_ms) if at_ms is not None), default=None)
+        if seen_ms is not None and now_ms - seen_ms < client.interval_ms:
             return GetTelemetrySubscriptionsResponse(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         client.asked_ms = now_ms
-        self._remember(client_id, client)
         return GetTelemetrySubscriptionsResponse(
-            ErrorCode.NONE, client_id, subscription_id, ACCEPTED, interval_ms, TELEMETRY_MAX_BYTES, True, wanted
+            ErrorCode.NONE,
+            client_id,
+            client.subscription_id,
+            ACCEPTED,
+            client.interval_ms,
+            TELEMETRY_MAX_BYTES,
+            True,
+            wanted,
         )
 
-    def answer_push(self, request: PushTelemetry) -> PushTelemetryResponse:
+    def answer_push(self, request: PushTelemetry, connection: Connection) -> PushTelemetryResponse:
         """Take a client's metrics, if it may send them now."""
-        return PushTelemetryResponse(self._error_of(request))
+        return PushTelemetryResponse(self._error_of(request, connection))
 
-    def _error_of(self, request: PushTelemetry) -> ErrorCode:
-        client = self._clients.get(request.client_instance_id)
+    def disconnected(self, connection: Connection) -> None:
+        """Forget the client that came last of those that were first known by a connection."""
+        client_id = self._first_known_by.pop(connection, None)
+        if client_id is not None:
+            self._clients.pop(client_id, None)
+
+    def _error_of(self, request: PushTelemetry, connection: Connection) -> ErrorCode:
         now_ms = self._clock.now_ms()
         if request.client_instance_id == ZERO_UUID:
             return ErrorCode.INVALID_REQUEST
-        if client is None:
-            return ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+        client, _ = self._client(request.client_instance_id, connection)
         if client.is_terminating:
             return ErrorCode.INVALID_REQUEST
         is_early = client.pushed_ms is not None and now_ms - client.pushed_ms < client.interval_ms
-        if is_early and not request.terminating:
+        has_asked_since = client.asked_ms is not None and client.asked_ms > (client.pushed_ms or 0)
+        if is_early and not has_asked_since and not request.terminating:
             return ErrorCode.THROTTLING_QUOTA_EXCEEDED
         client.is_terminating = request.terminating
         client.pushed_ms = now_ms
@@ -102,6 +110,20 @@ class Telemetry:
         if request.compression_type and request.compression_type not in ACCEPTED:
             return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
         return ErrorCode.TELEMETRY_TOO_LARGE if len(request.metrics) > TELEMETRY_MAX_BYTES else ErrorCode.NONE
+
+    def _client(self, client_id: UUID, connection: Connection) -> tuple[_Client, tuple[str, ...]]:
+        """Return a client, who is a new one if something else is wanted of it now, and the metrics that are wanted."""
+        wanted, interval_ms = self._wanted(client_id, connection)
+        subscription_id = _id_of(client_id, wanted, interval_ms)
+        client = self._clients.get(client_id)
+        if client is None:
+            self._first_known_by[connection] = client_id
+        if client is None or client.subscription_id != subscription_id:
+            client = self._clients[client_id] = _Client(subscription_id, interval_ms)
+            if len(self._clients) > CLIENTS_MAX:
+                self._clients.popitem(last=False)
+        self._clients.move_to_end(client_id)
+        return client, wanted
 
     def _wanted(self, client_id: UUID, connection: Connection) -> tuple[tuple[str, ...], int]:
         name, version = connection.software
@@ -117,13 +139,11 @@ class Telemetry:
         wanted = (ALL_METRICS,) if ALL_METRICS in metrics else tuple(metrics)
         return wanted, min((subscription.interval_ms for subscription in found), default=USUAL_MS)
 
-    def _remember(self, client_id: UUID, client: _Client) -> None:
-        self._clients[client_id] = client
-        self._clients.move_to_end(client_id)
-        if len(self._clients) > CLIENTS_MAX:
-            self._clients.popitem(last=False)
-
 
 def _id_of(client_id: UUID, wanted: tuple[str, ...], interval_ms: int) -> int:
-    """Return an id that changes when something else is wanted of a client."""
-    return zlib.crc32(f"{client_id} {interval_ms} {','.join(wanted)}".encode()) & INT32_MAX
+    """Return an id that changes when something else is wanted of a client: Kafka's, up to the order of metrics."""
+    from crc32c import crc32c
+
+    halves = client_id.int >> 64 ^ client_id.int & 0xFFFFFFFFFFFFFFFF
+    unsigned: int = crc32c(f"[{', '.join(wanted)}]{interval_ms}".encode()) ^ (halves >> 32 ^ halves) & 0xFFFFFFFF
+    return unsigned - 0x100000000 if unsigned > INT32_MAX else unsigned

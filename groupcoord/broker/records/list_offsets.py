@@ -5,6 +5,7 @@ Rules are those of ``ReplicaManager`` and ``UnifiedLog.fetchOffsetByTimestamp`` 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from groupcoord.broker.records.topic_data import READ_COMMITTED, READ_UNCOMMITTED, TopicData, check_leader_epoch
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from groupcoord.storage.record_times import FoundRecord
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
+CONSUMER_REPLICA_ID = -1
 NOT_HELD = (-5, -6)
 """Where a log's tiers meet. There are no tiers."""
 
@@ -39,15 +41,16 @@ def answer_list_offsets(
         error_code = ErrorCode.UNKNOWN_SERVER_ERROR
         refused = yield from each_long(request.topics, lambda topic: _refused_listing(topic, error_code))
         return ListOffsetsResponse(refused)
-    listed: list[ListedOffsetsTopic] = []
+    asked: dict[str, dict[int, list[ListOffsetsPartition]]] = {}
     denied: list[ListedOffsetsTopic] = []
     for topic in request.topics:
-        if listed or denied:
+        if asked or denied:
             yield None
         if permissions.on_topic(topic.name, Operation.DESCRIBE):
-            listed.append((yield from _list_topic(topic, request, data)))
+            yield from _gather(topic, asked.setdefault(topic.name, {}))
         else:
             denied.append((yield from _refused_listing(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
+    listed = yield from each_long(asked, lambda name: _list_topic(name, asked[name], request, data))
     return ListOffsetsResponse((*(topic for topic in listed if topic.partitions), *denied))
 
 
@@ -58,21 +61,25 @@ def _refused_listing(topic: ListOffsetsTopic, error_code: ErrorCode) -> Work[Lis
     return ListedOffsetsTopic(topic.name, partitions)
 
 
-def _list_topic(topic: ListOffsetsTopic, request: ListOffsets, data: TopicData) -> Work[ListedOffsetsTopic]:
-    asked: dict[int, list[ListOffsetsPartition]] = {}
+def _gather(topic: ListOffsetsTopic, asked: dict[int, list[ListOffsetsPartition]]) -> Work[None]:
+    """Note what is asked of each partition; a partition that is named twice, wherever, is refused."""
     for portion in portions(topic.partitions):
         for partition in portion:
             asked.setdefault(partition.partition_index, []).append(partition)
         if portion is not topic.partitions:
             yield None
 
+
+def _list_topic(
+    name: str, asked: Mapping[int, list[ListOffsetsPartition]], request: ListOffsets, data: TopicData
+) -> Work[ListedOffsetsTopic]:
     def list_partition(index: int) -> Work[ListedOffsetsPartition]:
         partition, *others = asked[index]
         if others:
             return ListedOffsetsPartition(index, ErrorCode.INVALID_REQUEST)
-        return (yield from _list(partition, topic.name, request, data))
+        return (yield from _list(partition, name, request, data))
 
-    return ListedOffsetsTopic(topic.name, (yield from each_long(asked, list_partition)))
+    return ListedOffsetsTopic(name, (yield from each_long(asked, list_partition)))
 
 
 def _list(
@@ -80,6 +87,7 @@ def _list(
 ) -> Work[ListedOffsetsPartition]:
     index = partition.partition_index
     topic = data.topics.get(name)
+    isolation_level = request.isolation_level if request.replica_id == CONSUMER_REPLICA_ID else READ_UNCOMMITTED
     if partition.timestamp < request.lowest_timestamp:
         return ListedOffsetsPartition(index, ErrorCode.UNSUPPORTED_VERSION)
     if topic is None or not topic.has_partition(index):
@@ -93,13 +101,13 @@ def _list(
     except FailedLogError as error:
         return ListedOffsetsPartition(index, error.error_code)
     if partition.timestamp in (LATEST, EARLIEST, EARLIEST_LOCAL):
-        offset = 0 if log is None else _bound(log, partition.timestamp, request.isolation_level)
+        offset = 0 if log is None else _bound(log, partition.timestamp, isolation_level)
         if log is not None and partition.timestamp != LATEST:
             leader_epoch = log.epochs.at(offset)
         return ListedOffsetsPartition(index, ErrorCode.NONE, offset=offset, leader_epoch=leader_epoch)
     if log is None or partition.timestamp in NOT_HELD:
         return ListedOffsetsPartition(index, ErrorCode.NONE)
-    return (yield from _find(log, partition, request.isolation_level))
+    return (yield from _find(log, partition, isolation_level))
 
 
 def _bound(log: PartitionLog, timestamp: int, isolation_level: int) -> int:
@@ -111,13 +119,18 @@ def _bound(log: PartitionLog, timestamp: int, isolation_level: int) -> int:
 def _find(log: PartitionLog, partition: ListOffsetsPartition, isolation_level: int) -> Work[ListedOffsetsPartition]:
     """Find a record by its time; one that the reader may not see yet is not found."""
     timestamp_ms = log.max_timestamp_ms if partition.timestamp == MAX_TIMESTAMP else partition.timestamp
+    found: tuple[int, int] | None
     try:
-        found = None if timestamp_ms == NO_TIMESTAMP else (yield from find_time(log, timestamp_ms))
+        if timestamp_ms == NO_TIMESTAMP:
+            found = NO_TIMESTAMP, log.base_offset  # as Kafka has it in the index of a segment without times
+        else:
+            found = yield from find_time(log, timestamp_ms)
     except TopicLogError as error:
         return ListedOffsetsPartition(partition.partition_index, error.error_code)
-    if found is None or found.offset >= _bound(log, LATEST, isolation_level):
+    if found is None or found[1] >= _bound(log, LATEST, isolation_level):
         return ListedOffsetsPartition(partition.partition_index, ErrorCode.NONE)
-    return ListedOffsetsPartition(partition.partition_index, ErrorCode.NONE, *found, log.epochs.at(found.offset))
+    epoch = log.epochs.at(max(found[1], log.start_offset))
+    return ListedOffsetsPartition(partition.partition_index, ErrorCode.NONE, *found, epoch)
 
 
 def find_time(log: PartitionLog, timestamp_ms: int) -> Work[FoundRecord | None]:

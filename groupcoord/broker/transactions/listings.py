@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.regexes import ExpressionError, compile_expression
+from groupcoord.broker.topics.registry import TopicError, check_topic_name
 from groupcoord.broker.transactions.state import Transaction, TransactionState
 from groupcoord.broker.work import Work, each, each_long
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
@@ -85,7 +86,14 @@ def _describe(name: str, index: int, data: TopicData, permissions: Permissions) 
     if error_code is not ErrorCode.NONE:
         return DescribedPartition(index, error_code)
     topic = data.topics.get(name)
-    if topic is None or not topic.has_partition(index):
+    if topic is None:
+        try:
+            check_topic_name(name)
+        except TopicError as error:
+            return DescribedPartition(index, error.error_code, error_message=error.message)
+        message = "This server does not host this topic-partition."
+        return DescribedPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, error_message=message)
+    if not topic.has_partition(index):
         return DescribedPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     try:
         log = data.log(topic, index)
