@@ -182,6 +182,13 @@ class StoreContractError(GroupcoordError):
     """A log store broke its contract: an answer out of order, an unknown ticket, an offset that went back."""
 
 
+class UnknownNameError(GroupcoordError, ValueError, LookupError):
+    """A name does not exist: of an API, error, field, topic, group, member, client or node.
+
+    The message names what exists, and what is nearest.
+    """
+
+
 class InvariantError(GroupcoordError, AssertionError):
     """``check()`` found a structure that contradicts itself; the message says which rule and where."""
 

@@ -22,7 +22,7 @@ from groupcoord.broker.transactions.coordinator import TransactionCoordinator
 from groupcoord.clock import Clock
 from groupcoord.coordinator import LoadError
 from groupcoord.core.messages import Node
-from groupcoord.errors import GroupcoordError
+from groupcoord.errors import UnknownNameError
 from groupcoord.host.opening import Storage
 from groupcoord.host.server import Server, advertised
 
@@ -37,7 +37,7 @@ Sockets = Mapping[str, socket.socket]
 """Bound sockets by the name of a listener, or ``""`` where there is but one without a name."""
 
 
-class NoSuchNodeError(GroupcoordError, LookupError):
+class NoSuchNodeError(UnknownNameError):
     """There is no such node, or it is in no state for that. The message says why."""
 
 
@@ -115,7 +115,7 @@ class NodeServers:
             NoSuchNodeError: no node runs.
         """
         if self._storage is None:
-            raise NoSuchNodeError("no node runs")
+            raise NoSuchNodeError("no node runs: all have crashed; restart() them")
         return self._storage
 
     @property
@@ -126,7 +126,7 @@ class NodeServers:
             NoSuchNodeError: no node runs.
         """
         if self._nodes is None:
-            raise NoSuchNodeError("no node runs")
+            raise NoSuchNodeError("no node runs: all have crashed; restart() them")
         return self._nodes
 
     def _first_epoch(self, topic: Topic, index: int) -> int | None:
@@ -363,6 +363,10 @@ class NodeServers:
         """
         if node_id not in self.addresses:
             known = ", ".join(map(str, self.addresses))
+            if len(self.addresses) == 1:
+                raise NoSuchNodeError(
+                    f"there is no node {node_id}, only node {known}; start the server with nodes=2 or more"
+                )
             raise NoSuchNodeError(f"there is no node {node_id}; there are {known}")
 
     def move(self, topic: Topic, index: int, to: int | None) -> int:

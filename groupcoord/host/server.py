@@ -207,6 +207,10 @@ class Server:
         if peer is not None:
             peer.transport.abort()
 
+    def client_ids(self) -> set[str]:
+        """Return the client ids of those that are connected and have asked for ApiVersions."""
+        return {connection.client_id for connection in self._peers if connection.client_id}
+
     def drop_connections(self, client_id: str | None = None) -> int:
         """Break connections off without a word, as a network does; what is not sent yet is lost.
 

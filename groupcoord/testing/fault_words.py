@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from abc import abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
-from groupcoord.errors import ErrorCode
+from groupcoord.errors import ErrorCode, GroupcoordError
+from groupcoord.testing.asserting.waiting import LOOK_AGAIN_S, refuse_to_block
 from groupcoord.testing.faults import Control, Rule
 from groupcoord.testing.share_words import AcquiredRange, SharedRecords
+
+__tracebackhide__ = True  # pytest's reports end at the user's line
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -18,11 +23,66 @@ T = TypeVar("T")
 WAIT_TIMEOUT_S = 30.0
 
 
+class EndOfLoop:
+    """Calls a function when the event loop of this thread ends, if one runs.
+
+    ``asyncio.run`` cancels the tasks that are left when the test's coroutine has ended, and waits for them: clients
+    that stop would wait for ever for an answer that the test still holds.
+    """
+
+    def __init__(self, function: Callable[[], object]) -> None:
+        self._function = function
+        self._task: asyncio.Task[None] | None = None
+        with suppress(RuntimeError):
+            self._task = asyncio.get_running_loop().create_task(self._wait(), name="groupcoord-held")
+            _HELD.add(self._task)
+            self._task.add_done_callback(_HELD.discard)
+
+    def forget(self) -> None:
+        """Do not call the function any more."""
+        task, self._task = self._task, None
+        if task is not None and not task.get_loop().is_closed():
+            task.get_loop().call_soon_threadsafe(task.cancel)
+
+    async def _wait(self) -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            if self._task is not None:
+                with suppress(RuntimeError, GroupcoordError):  # the server may have stopped
+                    self._function()
+
+
+_HELD: set[asyncio.Task[None]] = set()
+"""A loop keeps no reference to its tasks."""
+
+
+class AsyncFault:
+    """What of a fault takes time, for tests on an event loop: ``await fault.asyncio.wait()``."""
+
+    def __init__(self, fault: Fault) -> None:
+        self._fault = fault
+
+    async def wait(self, count: int = 1, timeout_s: float = WAIT_TIMEOUT_S) -> None:
+        """Wait until the fault has met so many requests; see :meth:`Fault.wait`.
+
+        Raises:
+            TimeoutError: it has not, in this time.
+            FaultFunctionError: a function of the test has raised.
+        """
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_s
+        while not self._fault.is_met(count) and loop.time() < deadline_s:
+            await asyncio.sleep(LOOK_AGAIN_S)
+        self._fault.check(count, timeout_s)
+
+
 class Fault:
     """Something that goes wrong on purpose, until it is removed: ``with server.hold("SyncGroup"): ...``.
 
     Attributes:
         api: Kafka's name of the API that it is about.
+        asyncio: the same wait, to be awaited.
     """
 
     def __init__(self, server: FaultWords, make: Callable[[Control], Rule]) -> None:
@@ -36,6 +96,8 @@ class Fault:
 
         self._rule = server.control(add)
         self.api = self._rule.api
+        self.asyncio = AsyncFault(self)
+        self._ends = EndOfLoop(self.remove) if self._rule.holds else None
 
     @property
     def count(self) -> int:
@@ -48,15 +110,27 @@ class Fault:
         Raises:
             TimeoutError: it has not, in this time.
             FaultFunctionError: a function of the test has raised.
+            RuntimeError: an event loop runs in this thread, which the wait would stop.
         """
+        refuse_to_block("Fault.wait", "fault.asyncio.wait")
         with self._met:
-            is_met = self._met.wait_for(lambda: self._rule.count >= count or self._rule.has_failed, timeout_s)
+            self._met.wait_for(lambda: self.is_met(count), timeout_s)
+        self.check(count, timeout_s)
+
+    def is_met(self, count: int) -> bool:
+        """Return True if it has met so many requests, or a function of the test has raised."""
+        return self._rule.count >= count or self._rule.has_failed
+
+    def check(self, count: int, timeout_s: float) -> None:
+        """Raise what a function of the test has raised, or that too few requests came."""
         self._server.raise_errors()
-        if not is_met:
+        if not self.is_met(count):
             raise TimeoutError(f"{self.count} of {count} requests of {self.api} came within {timeout_s:g} s")
 
     def remove(self) -> None:
         """Let nothing more go wrong; what was held goes on. Nothing happens if that was done."""
+        if self._ends is not None:
+            self._ends.forget()
         self._server.remove_rule(self._rule)
 
     def __enter__(self) -> Fault:
@@ -76,18 +150,20 @@ class HeldAppends:
     def __init__(self, server: FaultWords) -> None:
         self._server = server
         server.control(Control.hold_appends)
+        self._ends = EndOfLoop(self.release)
 
     @property
     def count(self) -> int:
         """How many wait."""
         return self._server.control(Control.held_appends)
 
-    def refuse(self, error: ErrorCode | str = ErrorCode.NOT_ENOUGH_REPLICAS) -> None:
+    def refuse(self, error: ErrorCode | str | int = ErrorCode.NOT_ENOUGH_REPLICAS) -> None:
         """Refuse those that wait; what comes goes on waiting."""
         self._server.control(lambda control: control.refuse_appends(error))
 
     def release(self) -> None:
         """Write those that wait, and let none wait any longer."""
+        self._ends.forget()
         self._server.control(Control.release_appends)
 
     def __enter__(self) -> HeldAppends:

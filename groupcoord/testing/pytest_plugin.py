@@ -19,6 +19,8 @@ import pytest
 if TYPE_CHECKING:
     from groupcoord.testing.server import ServerThread
 
+__tracebackhide__ = True
+
 MARKER = "groupcoord_server"
 SERVERS = pytest.StashKey[list["ServerThread"]]()
 """Where a test has the servers that its fixtures have started."""

@@ -23,6 +23,7 @@ from groupcoord.testing.asserting.observed_broker import ObservedBroker
 from groupcoord.testing.asserting.report import LogTap, report_on
 from groupcoord.testing.asserting.requests import ReceivedRequest, RequestLog, Requests
 from groupcoord.testing.asserting.topics import Topics, checked_topics
+from groupcoord.testing.asserting.words import callers_frames
 from groupcoord.testing.certificates import Certificates
 from groupcoord.testing.fault_words import FaultWords
 from groupcoord.testing.faults import Control, FaultFunctionError, Rule
@@ -42,6 +43,8 @@ SETTINGS: Mapping[str, int] = {
     **{f"group.{kind}.heartbeat.interval.ms": 500 for kind in _HEARTBEAT_KINDS},
 }
 """What a test wants otherwise than Kafka's defaults: nobody waits for company, or for 5 s until the next heartbeat."""
+
+__tracebackhide__ = True  # pytest's reports end at the user's line
 
 T = TypeVar("T")
 
@@ -251,7 +254,7 @@ class ServerThread(FaultWords, Assertions):
             self.control(lambda control: control.crash(node))
             return
         if self._thread is None:
-            raise RuntimeError("the server does not run")
+            raise RuntimeError(self._why_not_running())
         self._end(_End.KILL)
 
     def restart(self, node: int | None = None) -> None:
@@ -304,7 +307,10 @@ class ServerThread(FaultWords, Assertions):
         """Call a function in the server's thread with what can be made to go wrong; see :meth:`run`."""
         if threading.current_thread() is self._thread:
             return function(self._cluster.control)
-        return self._submit(function).result(CALL_TIMEOUT_S)
+        try:
+            return self._submit(function).result(CALL_TIMEOUT_S)
+        except Exception as error:
+            raise error.with_traceback(callers_frames(error)) from error.__cause__
 
     @property
     def nodes(self) -> tuple[int, ...]:
@@ -313,7 +319,7 @@ class ServerThread(FaultWords, Assertions):
 
     def _submit(self, function: Callable[[Control], T]) -> Future[T]:
         if self._thread is None:
-            raise RuntimeError("the server does not run")
+            raise RuntimeError(self._why_not_running())
         done: Future[T] = Future()
 
         def call() -> None:
@@ -330,6 +336,11 @@ class ServerThread(FaultWords, Assertions):
 
         self._loop.call_soon_threadsafe(call)
         return done
+
+    def _why_not_running(self) -> str:
+        if self._cluster.was_started:
+            return "the server has crashed; restart() it"
+        return "the server does not run: it was not started, or was stopped"
 
     @property
     def requests(self) -> Requests:

@@ -94,7 +94,10 @@ def test_a_server_dies_and_comes_back_over_http(tmp_path: Path) -> None:
         assert client.ask("POST", "/crash") == (200, {"result": None})
         with pytest.raises(ConnectionRefusedError):
             serving.ask(wire_frame(12, 4, HEARTBEAT))
-        assert client.ask("POST", "/leader", {"topic": "orders"}) == (400, {"error": "no node runs"})
+        assert client.ask("POST", "/leader", {"topic": "orders"}) == (
+            400,
+            {"error": "no node runs: all have crashed; restart() them"},
+        )
 
         assert client.ask("POST", "/restart") == (200, {"result": None})
         wait_until_listening(serving.port)
@@ -180,7 +183,7 @@ def answers(*asked: tuple[str, str, object, dict[str, str]]) -> list[tuple[int, 
         ("/fail_next", {"api": "Heartbeat"}, "fail_next needs error"),
         ("/fail_next", {"api": "Hartbeat", "error": "NOT_COORDINATOR"}, "did you mean 'Heartbeat'"),
         ("/fail_next", {"api": "Heartbeat", "error": "NONE"}, "NONE is no error"),
-        ("/fail_next", {"api": "Heartbeat", "error": 16}, "error must be str, not 16"),
+        ("/fail_next", {"api": "Heartbeat", "error": 4711}, "there is no error 4711"),
         ("/hold", {"api": "Heartbeat", "times": True}, "times must be int or null, not true"),
         ("/hold", {"api": "Heartbeat", "where": {"group": "g"}}, "have no 'group'"),
         ("/hold", {"api": "Heartbeat", "for": 1}, "hold takes no 'for'; it takes api, times, where, after, node"),
@@ -190,7 +193,7 @@ def answers(*asked: tuple[str, str, object, dict[str, str]]) -> list[tuple[int, 
         ("/delay", {"api": "Heartbeat", "duration_ms": -1}, "time cannot go back"),
         ("/advance", {"duration_ms": 10**18}, "longer than ten years"),
         ("/fail_next_append", {"times": 10**9}, "no more than 10000 appends can be made to fail"),
-        ("/expire_member", {"group_id": "g", "member_id": "m"}, "has no member 'm'"),
+        ("/expire_member", {"group_id": "g", "member_id": "m"}, "there is no group 'g' (groups: none)"),
         ("/fail_next_append", {"error": "UNKNOWN_MEMBER_ID"}, "no append fails with UNKNOWN_MEMBER_ID"),
     ],
 )
@@ -207,7 +210,7 @@ def test_a_log_has_no_faults_while_no_node_runs() -> None:
     words = (("/hold_appends", {}), ("/fail_next_append", {"error": "NOT_ENOUGH_REPLICAS"}))
     _, *refused = answers(("POST", "/crash", {}, {}), *(("POST", path, body, {}) for path, body in words))
 
-    assert refused == [(400, {"error": "no node runs"})] * 2
+    assert refused == [(400, {"error": "no node runs: all have crashed; restart() them"})] * 2
 
 
 def test_other_requests_are_refused() -> None:

@@ -92,9 +92,10 @@ def test_what_holds_passes(server: ServerThread, holds: Callable[[ServerThread],
         (
             lambda server: server.assert_owned("nobody's", [], **IN_TIME),
             [
-                'the partitions of group "nobody\'s" are not owned as expected: there is no such group',
+                'the partitions of group "nobody\'s" are not owned as expected: there is no group "nobody\'s" '
+                "(groups: 'billing', 'owning')",
                 "what the group did:",
-                "  there is no such group",
+                "  there is no group \"nobody's\" (groups: 'billing', 'owning')",
             ],
         ),
         (

@@ -191,7 +191,7 @@ def test_a_wait_in_vain_tells_how_it_stood() -> None:
             server.wait_until(lambda: server.committed("bills") == {("orders", 0): 1}, timeout_s=SOON_S)
 
     beginning = "group 'bill' is not stable with 2 members after 0.02 s"
-    assert str(unknown.value) == f"{beginning}: there is no such group (groups: 'bills')"
+    assert str(unknown.value) == f"{beginning}: there is no group 'bill'; did you mean 'bills'? (groups: 'bills')"
     assert "bills (consumer): Stable, epoch 2, 1 member; a-own-id (client 'a'" in str(small.value)
     assert str(condition.value).startswith("the condition does not hold after 0.02 s: bills (consumer): Stable")
 

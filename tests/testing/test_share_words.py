@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 
 from groupcoord import ErrorCode
+from groupcoord.errors import UnknownNameError
 from groupcoord.testing.server import ServerThread
 from groupcoord.testing.share_words import AcquiredRange, SharedRecords
 from tests.wire.kio_client import read_response, request_frame
@@ -115,7 +116,8 @@ def test_records_are_taken_away(server: ServerThread, ann: Member) -> None:
     workers = server.share("workers")
     ann.initialize()
     ann.fetch()
-    assert workers.release("nobody") == 0
+    with pytest.raises(UnknownNameError, match=r"group 'workers' has no member 'nobody' \(members: 'ann'\)"):
+        workers.release("nobody")
     assert workers.expire_locks() == 4
     assert ann.accept(0, 0) == ErrorCode.INVALID_RECORD_STATE
     ann.fetch()

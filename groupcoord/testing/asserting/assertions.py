@@ -14,7 +14,16 @@ from groupcoord.broker.topics.registry import TopicError
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
-from groupcoord.testing.asserting.differences import Committed, Expected, Owned, Owners, Produced, with_story
+from groupcoord.testing.asserting.differences import (
+    Committed,
+    Expected,
+    Owned,
+    Owners,
+    Produced,
+    checked_offsets,
+    checked_owners,
+    with_story,
+)
 from groupcoord.testing.asserting.groups import (
     CommittedOffset,
     GroupDescription,
@@ -33,7 +42,16 @@ from groupcoord.testing.asserting.records import (
 )
 from groupcoord.testing.asserting.requests import Requests
 from groupcoord.testing.asserting.topics import TopicDescription, Topics, checked_topics, creatable, describe_topics
-from groupcoord.testing.asserting.waiting import LOOK_AGAIN_S, WAIT_S, Attempts, Condition, Reading, Stability, Wanted
+from groupcoord.testing.asserting.waiting import (
+    LOOK_AGAIN_S,
+    WAIT_S,
+    Attempts,
+    Condition,
+    Reading,
+    Stability,
+    Wanted,
+    refuse_to_block,
+)
 from groupcoord.wire.broker_messages import (
     CreatePartitions,
     CreatePartitionsTopic,
@@ -41,6 +59,8 @@ from groupcoord.wire.broker_messages import (
     DeleteTopics,
     TopicReference,
 )
+
+__tracebackhide__ = True  # pytest's reports end at the user's line
 
 T = TypeVar("T")
 
@@ -83,7 +103,7 @@ class Assertions(ABC):
         Raises:
             TimeoutError: it did not become stable; the message says how it stood.
         """
-        return self._wait(Stability(group_id, members), timeout_s)
+        return self._wait(Stability(group_id, members), timeout_s, "wait_until_stable")
 
     def wait_until_reading(
         self, group_id: str, members: int | None = None, timeout_s: float = WAIT_S
@@ -107,7 +127,7 @@ class Assertions(ABC):
         Raises:
             TimeoutError: a member has not fetched; the message names each, and its partitions.
         """
-        return self._wait(Reading(group_id, members), timeout_s)
+        return self._wait(Reading(group_id, members), timeout_s, "wait_until_reading")
 
     def wait_until(self, condition: Callable[[], object], timeout_s: float = WAIT_S) -> None:
         """Wait until a condition holds that is about this server.
@@ -121,9 +141,11 @@ class Assertions(ABC):
         Raises:
             TimeoutError: it did not come to hold; the message says how the groups stood.
         """
-        self._wait(Condition(condition), timeout_s)
+        self._wait(Condition(condition), timeout_s, "wait_until")
 
-    def _wait(self, wanted: Wanted[T], timeout_s: float) -> T:
+    def _wait(self, wanted: Wanted[T], timeout_s: float, word: str) -> T:
+        if timeout_s > 0:
+            refuse_to_block(word, f"server.asyncio.{word}")
         attempts = Attempts(timeout_s)
         while True:
             found, reason = self.run(wanted.look)
@@ -145,7 +167,7 @@ class Assertions(ABC):
         Raises:
             AssertionError: it hasn't; the message has each difference, how the group stands, and what was asked of it.
         """
-        self._assert(Committed(group_id, offsets), timeout_s)
+        self._assert(Committed(group_id, checked_offsets(offsets)), timeout_s, "assert_committed")
 
     def assert_owned(self, group_id: str, owners: Owners, timeout_s: float = WAIT_S) -> None:
         """Assert who owns which partitions in a group, or comes to own them in time.
@@ -161,7 +183,7 @@ class Assertions(ABC):
             AssertionError: it isn't so; the message has each difference, how the group stands, and what was asked of
                 it.
         """
-        self._assert(Owned(group_id, owners), timeout_s)
+        self._assert(Owned(group_id, checked_owners(owners)), timeout_s, "assert_owned")
 
     def assert_produced(
         self,
@@ -186,11 +208,11 @@ class Assertions(ABC):
             AssertionError: it doesn't; the message has each record that is missing, or too many.
             LookupError: there is no such topic, or partition.
         """
-        self._assert(Produced(topic, values, partition, isolation_level), timeout_s)
+        self._assert(Produced(topic, to_records(values), partition, isolation_level), timeout_s, "assert_produced")
 
-    def _assert(self, expected: Expected, timeout_s: float) -> None:
+    def _assert(self, expected: Expected, timeout_s: float, word: str) -> None:
         try:
-            self._wait(expected, timeout_s)
+            self._wait(expected, timeout_s, word)
         except TimeoutError as error:
             message = f"{error}"
         else:

@@ -9,11 +9,23 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from groupcoord.broker.broker import Broker
-from groupcoord.testing.asserting.differences import Committed, Expected, Owned, Owners, Produced, with_story
+from groupcoord.testing.asserting.differences import (
+    Committed,
+    Expected,
+    Owned,
+    Owners,
+    Produced,
+    checked_offsets,
+    checked_owners,
+    with_story,
+)
 from groupcoord.testing.asserting.groups import GroupDescription
-from groupcoord.testing.asserting.records import IsolationLevel, ProducerRecord
+from groupcoord.testing.asserting.records import IsolationLevel, ProducerRecord, to_records
 from groupcoord.testing.asserting.requests import Requests
 from groupcoord.testing.asserting.waiting import LOOK_AGAIN_S, WAIT_S, Attempts, Condition, Reading, Stability, Wanted
+from groupcoord.testing.asserting.words import callers_frames
+
+__tracebackhide__ = True
 
 T = TypeVar("T")
 
@@ -47,7 +59,10 @@ class AsyncServer:
         Raises:
             RuntimeError: the server does not run.
         """
-        return await asyncio.wrap_future(self._server.submit(function))
+        try:
+            return await asyncio.wrap_future(self._server.submit(function))
+        except Exception as error:
+            raise error.with_traceback(callers_frames(error)) from error.__cause__
 
     async def wait_until_stable(
         self, group_id: str, members: int | None = None, timeout_s: float = WAIT_S
@@ -85,7 +100,7 @@ class AsyncServer:
         Raises:
             AssertionError: it has not.
         """
-        await self._assert(Committed(group_id, offsets), timeout_s)
+        await self._assert(Committed(group_id, checked_offsets(offsets)), timeout_s)
 
     async def assert_owned(self, group_id: str, owners: Owners, timeout_s: float = WAIT_S) -> None:
         """Assert who comes to own which partitions in a group; see :meth:`Assertions.assert_owned`.
@@ -93,7 +108,7 @@ class AsyncServer:
         Raises:
             AssertionError: it isn't so.
         """
-        await self._assert(Owned(group_id, owners), timeout_s)
+        await self._assert(Owned(group_id, checked_owners(owners)), timeout_s)
 
     async def assert_produced(
         self,
@@ -110,7 +125,7 @@ class AsyncServer:
             AssertionError: it does not.
             LookupError: there is no such topic, or partition.
         """
-        await self._assert(Produced(topic, values, partition, isolation_level), timeout_s)
+        await self._assert(Produced(topic, to_records(values), partition, isolation_level), timeout_s)
 
     async def _assert(self, expected: Expected, timeout_s: float) -> None:
         try:

@@ -6,21 +6,28 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 
 from groupcoord.broker.broker import Broker
 from groupcoord.core.consumer_protocol import TopicPartition
-from groupcoord.testing.asserting.groups import GroupDescription, MemberDescription, committed_offsets, describe_group
+from groupcoord.testing.asserting.groups import (
+    GroupDescription,
+    MemberDescription,
+    committed_offsets,
+    describe_group,
+    no_such_group,
+)
 from groupcoord.testing.asserting.records import (
     ConsumerRecord,
     IsolationLevel,
     ProducerRecord,
     read_records,
-    to_records,
 )
 from groupcoord.testing.asserting.report import story_of
 from groupcoord.testing.asserting.requests import Requests
 from groupcoord.testing.asserting.summaries import some
+
+__tracebackhide__ = True
 
 LINES_MAX = 20
 
@@ -29,8 +36,35 @@ Owners = Mapping[str, Partitions] | Partitions
 """Who shall own what: partitions by member id, instance id or client id; or partitions that somebody shall own."""
 
 
-def _kept(owners: Owners) -> Owners:
-    return owners if isinstance(owners, Mapping) else tuple(owners)
+def _is_partition(place: object) -> bool:
+    return isinstance(place, tuple) and len(place) == 2 and isinstance(place[0], str) and isinstance(place[1], int)
+
+
+def checked_offsets(offsets: Mapping[tuple[str, int], int]) -> Mapping[tuple[str, int], int]:
+    if not isinstance(offsets, Mapping):
+        raise TypeError(f'offsets are a mapping such as {{("orders", 0): 42}}, not {offsets!r}')
+    for place, offset in offsets.items():
+        if not _is_partition(place):
+            example = f"{{({place!r}, 0): {offset!r}}}" if isinstance(place, str) else '{("orders", 0): 42}'
+            raise TypeError(f"offsets are given by topic and partition: {example}, not {{{place!r}: {offset!r}}}")
+        if not isinstance(offset, int):
+            raise TypeError(f"the offset of {place[0]}-{place[1]} must be an integer, not {offset!r}")
+    return dict(offsets)
+
+
+def checked_owners(owners: Owners) -> Owners:
+    if isinstance(owners, Mapping):
+        return {name: _checked_partitions(partitions) for name, partitions in owners.items()}
+    return _checked_partitions(owners)
+
+
+def _checked_partitions(partitions: Partitions) -> Partitions:
+    listed = tuple(partitions)
+    wrong = next((place for place in listed if not _is_partition(place)), None)
+    if isinstance(partitions, str) or wrong is not None or _is_partition(partitions):
+        topic = partitions if isinstance(partitions, str) else wrong if isinstance(wrong, str) else "orders"
+        raise TypeError(f"partitions are a list of topics and numbers: [({topic!r}, 0)], not {partitions!r}")
+    return listed
 
 
 def in_words(lines: Sequence[str]) -> str:
@@ -74,13 +108,13 @@ class Owned:
     """The partitions of a group are owned as expected, each by one member."""
 
     group_id: str
-    owners: Owners = field(converter=_kept)
+    owners: Owners
 
     def look(self, broker: Broker) -> tuple[Literal[True] | None, str | None]:
         """See :class:`~groupcoord.testing.asserting.waiting.Wanted`."""
         group = describe_group(broker, self.group_id)
         if group is None:
-            return None, "there is no such group"
+            return None, no_such_group(broker, self.group_id)
         lines = self._of_members(group) if isinstance(self.owners, Mapping) else self._of_all(group, self.owners)
         return (None, in_words(lines)) if lines else (True, None)
 
@@ -131,7 +165,7 @@ class Produced:
     """A topic holds these records, and no others: in this order within each partition."""
 
     topic: str
-    records: Sequence[ProducerRecord] = field(converter=to_records)
+    records: Sequence[ProducerRecord]
     partition: int | None
     isolation_level: IsolationLevel
 

@@ -34,7 +34,7 @@ from groupcoord.core.messages import (
     StreamsGroupDescribe,
     TaskIds,
 )
-from groupcoord.testing.asserting.words import counted
+from groupcoord.testing.asserting.words import counted, did_you_mean
 
 GroupType = Literal["classic", "consumer", "share", "streams"]
 
@@ -141,15 +141,24 @@ def describe_groups(broker: Broker) -> tuple[GroupDescription, ...]:
 
 def describe_group(broker: Broker, group_id: str) -> GroupDescription | None:
     """Return a group; None if there is none."""
-    coordinator = _coordinator_of(broker, group_id)
-    partition = coordinator.partition(coordinator.partition_of(group_id))
-    group = None if partition is None else partition.groups.get(group_id)
+    coordinator, group = _find_group(broker, group_id)
     if group is None:
         return None
     classic = as_classic_group(group)
     if classic is not None:
         return _classic(coordinator, classic)
     return _modern(coordinator, group_id, cast(GroupType, group.listed().group_type))
+
+
+def is_known(broker: Broker, group_id: str) -> bool:
+    """Return True if a group exists, even if its first record is not written yet."""
+    return _find_group(broker, group_id)[1] is not None
+
+
+def _find_group(broker: Broker, group_id: str) -> tuple[GroupCoordinator, Any]:
+    coordinator = _coordinator_of(broker, group_id)
+    partition = coordinator.partition(coordinator.partition_of(group_id))
+    return coordinator, None if partition is None else partition.groups.get(group_id)
 
 
 def _coordinator_of(broker: Broker, group_id: str) -> GroupCoordinator:
@@ -233,6 +242,13 @@ def _flattened(topics: tuple[DescribedPartitions, ...]) -> tuple[TopicPartition,
     return tuple(sorted(TopicPartition(topic.topic_name, index) for topic in topics for index in topic.partitions))
 
 
+def no_such_group(broker: Broker, group_id: str) -> str:
+    """Return a sentence that a group does not exist, with the nearest name and those that exist."""
+    names = [group.group_id for group in describe_groups(broker)]
+    listed = ", ".join(map(repr, names)) or "none"
+    return f"there is no group {group_id!r}{did_you_mean(group_id, names)} (groups: {listed})"
+
+
 def assigned_partitions(
     broker: Broker, group: GroupDescription, member: MemberDescription
 ) -> tuple[TopicPartition, ...]:
@@ -287,8 +303,7 @@ def look_whether_stable(
     """
     group = describe_group(broker, group_id)
     if group is None:
-        names = ", ".join(repr(group.group_id) for group in describe_groups(broker))
-        return None, f"there is no such group (groups: {names or 'none'})"
+        return None, no_such_group(broker, group_id)
     count = len(group.members)
     is_stable = group.state == "Stable" or (group.state == "Empty" and members == 0)
     if is_stable and (count == members or (members is None and count)):

@@ -12,7 +12,7 @@ from groupcoord.broker.records.producing import NO_DATA, answer_produce
 from groupcoord.broker.topics.registry import Topic
 from groupcoord.broker.transactions.state import Writer
 from groupcoord.broker.work import do_whole
-from groupcoord.errors import ErrorCode, GroupcoordError
+from groupcoord.errors import ErrorCode, GroupcoordError, UnknownNameError
 from groupcoord.records.batches import Batch, iter_batches
 from groupcoord.storage.batch_records import UNREADABLE
 from groupcoord.storage.cleaned_transactions import AbortedTransaction
@@ -23,6 +23,9 @@ from groupcoord.wire.broker_messages import Produce, ProducePartition, ProduceTo
 
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
 ISOLATION_LEVELS: tuple[IsolationLevel, ...] = ("read_uncommitted", "read_committed")
+
+
+__tracebackhide__ = True
 
 
 class RecordsRefusedError(GroupcoordError):
@@ -154,7 +157,9 @@ class Appender:
 
 def _checked_partition(topic: Topic, index: int) -> int:
     if not topic.has_partition(index):
-        raise LookupError(f"there is no partition {index} of topic {topic.name!r}, which has {topic.partition_count}")
+        raise UnknownNameError(
+            f"there is no partition {index} of topic {topic.name!r}, which has {topic.partition_count}"
+        )
     return index
 
 

@@ -17,6 +17,7 @@ from groupcoord.testing.asserting.groups import (
     committed_offsets,
     describe_group,
     describe_groups,
+    no_such_group,
 )
 from groupcoord.testing.asserting.known_client_bugs import known_client_bugs
 from groupcoord.testing.asserting.requests import ReceivedRequest, Requests
@@ -66,7 +67,7 @@ def report_on(
 def story_of(broker: Broker, requests: Requests, group_id: str) -> list[str]:
     """Return how a group stands and what was last asked about it with news, a line each, by whichever client."""
     group = describe_group(broker, group_id)
-    lines = ["there is no such group"] if group is None else [f"{group}", *_members(group)]
+    lines = [no_such_group(broker, group_id)] if group is None else [f"{group}", *_members(group)]
     asked = [request for request in requests.where(group_id=group_id) if not is_routine(request)]
     for request in asked[-REQUESTS_MAX:]:
         time = _seconds(request.received_ms, requests[0].received_ms)

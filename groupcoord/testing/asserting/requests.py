@@ -8,6 +8,7 @@ from typing import Any, overload
 from attrs import evolve, frozen
 
 from groupcoord.core.messages import CoordinatorType, FindCoordinator
+from groupcoord.errors import UnknownNameError
 from groupcoord.testing.asserting.fetch_log import FetchLog
 from groupcoord.testing.asserting.words import did_you_mean
 from groupcoord.testing.faults.calls import named_groups
@@ -15,6 +16,8 @@ from groupcoord.testing.faults.words import APIS_BY_NAME
 from groupcoord.wire.broker_messages import FetchedPartitionData, FetchResponse, Produce
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.registry import APIS
+
+__tracebackhide__ = True
 
 KEPT_COUNT = 10_000
 KEPT_RECORD_BYTES = 16_777_216
@@ -88,7 +91,7 @@ class Requests(Sequence[ReceivedRequest]):
             node: the id of the node that it came to.
 
         Raises:
-            ValueError: no API that is served has this name.
+            UnknownNameError: no API that is served has this name.
         """
         name = None if api is None else _checked_api(api if isinstance(api, str) else api.__name__)
         return Requests(
@@ -127,7 +130,7 @@ class Requests(Sequence[ReceivedRequest]):
 
 def _checked_api(name: str) -> str:
     if name not in APIS_BY_NAME:
-        raise ValueError(f"no API that is served is called {name!r}{did_you_mean(name, APIS_BY_NAME)}")
+        raise UnknownNameError(f"no API that is served is called {name!r}{did_you_mean(name, APIS_BY_NAME)}")
     return name
 
 

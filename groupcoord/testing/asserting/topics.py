@@ -10,8 +10,11 @@ from attrs import frozen
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.topics.registry import Topic, check_topic_name
 from groupcoord.config import Config
+from groupcoord.errors import UnknownNameError
 from groupcoord.testing.asserting.words import did_you_mean
 from groupcoord.wire.broker_messages import CreatableTopic
+
+__tracebackhide__ = True
 
 Topics = Mapping[str, int] | Iterable[str]
 """Topics with their numbers of partitions, or their names alone."""
@@ -74,15 +77,17 @@ def find_topic(broker: Broker, name: str) -> Topic:
     """Return the topic of this name.
 
     Raises:
-        LookupError: there is none, or it is Kafka's own.
+        UnknownNameError: there is none, or it is Kafka's own.
     """
     topic = broker.topics.get(name)
     if topic is not None and not topic.is_internal:
         return topic
     if topic is not None:
-        raise LookupError(f"{name!r} is Kafka's own topic: ask for what is committed, or for groups")
+        raise UnknownNameError(f"{name!r} is Kafka's own topic: ask for what is committed, or for groups")
     names = sorted(topic.name for topic in broker.topics if not topic.is_internal)
-    raise LookupError(f"there is no topic {name!r}{did_you_mean(name, names)} (topics: {', '.join(names) or 'none'})")
+    raise UnknownNameError(
+        f"there is no topic {name!r}{did_you_mean(name, names)} (topics: {', '.join(names) or 'none'})"
+    )
 
 
 def describe_topics(broker: Broker) -> dict[str, TopicDescription]:

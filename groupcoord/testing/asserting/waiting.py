@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -20,6 +21,8 @@ from groupcoord.testing.asserting.groups import (
 from groupcoord.testing.asserting.observed_broker import ObservedBroker
 from groupcoord.testing.asserting.summaries import some
 from groupcoord.testing.asserting.words import counted
+
+__tracebackhide__ = True
 
 WAIT_S = 10.0
 """How long a test waits, unless it says otherwise."""
@@ -117,6 +120,15 @@ class Condition:
 
     def __str__(self) -> str:
         return "the condition does not hold"
+
+
+def refuse_to_block(word: str, awaited: str) -> None:
+    """Raise RuntimeError if an event loop runs in this thread: a blocking wait would stop it and its clients."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RuntimeError(f"{word}() would block the event loop that runs here: await {awaited}(...)")
 
 
 class Attempts:

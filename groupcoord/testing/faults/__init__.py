@@ -4,9 +4,9 @@ A :class:`~groupcoord.testing.faults.control.Control` has the words; :class:`~gr
 what follows from them for requests.
 """
 
+from groupcoord.errors import UnknownNameError
 from groupcoord.testing.faults.calls import Call
 from groupcoord.testing.faults.control import Control, NoSuchMemberError
 from groupcoord.testing.faults.rules import FaultFunctionError, Rule, Rules
-from groupcoord.testing.faults.words import UnknownNameError
 
 __all__ = ["Call", "Control", "FaultFunctionError", "NoSuchMemberError", "Rule", "Rules", "UnknownNameError"]

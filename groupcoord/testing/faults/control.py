@@ -12,9 +12,11 @@ from groupcoord.clock import LeapingClock, ManualClock
 from groupcoord.core.java.hashing import partition_for
 from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.core.topic_names import TRANSACTIONS_TOPIC
-from groupcoord.errors import ErrorCode, GroupcoordError
+from groupcoord.errors import ErrorCode, UnknownNameError
 from groupcoord.host.node_servers import NodeServers, NoSuchNodeError
 from groupcoord.host.server import Server
+from groupcoord.testing.asserting.groups import GroupDescription, describe_group, is_known, no_such_group
+from groupcoord.testing.asserting.words import did_you_mean
 from groupcoord.testing.faults.calls import Call
 from groupcoord.testing.faults.log_faults import LogFaults, append_error
 from groupcoord.testing.faults.rules import Rule, Rules
@@ -27,12 +29,16 @@ DEADLINES_AT_ONCE = 50
 FAILED_APPENDS_MAX = 10_000
 
 
-class NoSuchMemberError(GroupcoordError, LookupError):
+class NoSuchMemberError(UnknownNameError):
     """There is no such group or member, or it is in no state for that. The message says why."""
 
 
-class NoSuchPartitionError(GroupcoordError, LookupError):
+class NoSuchPartitionError(UnknownNameError):
     """There is no such topic, or it has no such partition."""
+
+
+class NoSuchClientError(UnknownNameError):
+    """No client with this client id is connected."""
 
 
 class Control:
@@ -79,7 +85,7 @@ class Control:
     def _brokers(self) -> list[Broker]:
         brokers = [self._servers.running[node_id].broker for node_id in sorted(self._servers.running)]
         if not brokers:
-            raise NoSuchNodeError("no node runs")
+            raise NoSuchNodeError("no node runs: all have crashed; restart() them")
         return brokers
 
     def flush(self) -> None:
@@ -131,7 +137,7 @@ class Control:
     def fail_next(
         self,
         api: str,
-        error: ErrorCode | str,
+        error: ErrorCode | str | int,
         *,
         times: int | None = 1,
         where: Where | None = None,
@@ -221,6 +227,7 @@ class Control:
         rule = Rule(
             api, lambda call: rule.hold(call), where=where, times=times, after=after, node=node, effect="is held"
         )
+        rule.holds = True
         return self._add(rule)
 
     def _add(self, rule: Rule) -> Rule:
@@ -235,10 +242,18 @@ class Control:
         Args:
             client_id: of the clients that called themselves so when they asked for ApiVersions; None: of all.
             node: those to this node; None: to any.
+
+        Raises:
+            NoSuchClientError: no client with this id is connected to any node.
         """
         if node is not None:
             self._servers.check_node(node)
         running = self._servers.running.items()
+        connected = {name for _, server in running for name in server.client_ids()}
+        if client_id is not None and client_id not in connected:
+            listed = ", ".join(map(repr, sorted(connected))) or "none"
+            hint = did_you_mean(client_id, connected)
+            raise NoSuchClientError(f"no client {client_id!r} is connected{hint} (clients: {listed})")
         return sum(server.drop_connections(client_id) for node_id, server in running if node in (None, node_id))
 
     # ------------------------------------------------------------ nodes
@@ -286,7 +301,9 @@ class Control:
     def _topic(self, name: str, partition: int) -> Topic:
         topic = self._servers.storage.topics.get(name)
         if topic is None or not topic.has_partition(partition):
-            raise NoSuchPartitionError(f"there is no partition {name}-{partition}")
+            names = [known.name for known in self._servers.storage.topics]
+            hint = did_you_mean(name, names) if topic is None else f"; the topic has {topic.partition_count}"
+            raise NoSuchPartitionError(f"there is no partition {name}-{partition}{hint}")
         return topic
 
     def coordinator(self, group_id: str) -> int:
@@ -334,7 +351,8 @@ class Control:
             NoSuchMemberError: the group has no such member.
         """
         if not any(broker.coordinator.end_session(group_id, member_id) for broker in self._brokers):
-            raise NoSuchMemberError(f"group {group_id!r} has no member {member_id!r}")
+            members = [member.member_id for member in self._group(group_id).members]
+            raise _no_member(group_id, member_id, members)
         self._deliver_replies()
 
     def begin_rebalance(self, group_id: str) -> None:
@@ -347,6 +365,8 @@ class Control:
             NoSuchMemberError: nobody is in the group, it rebalances already, or a write of it is in flight.
         """
         if not any(broker.coordinator.begin_rebalance(group_id) for broker in self._brokers):
+            if not is_known(self.broker, group_id):
+                raise NoSuchMemberError(no_such_group(self.broker, group_id))
             raise NoSuchMemberError(
                 f"group {group_id!r} can't begin a rebalance: nobody is in it, it rebalances already, "
                 "or the log is awaited"
@@ -370,12 +390,40 @@ class Control:
 
         Returns:
             How many records that were.
+
+        Raises:
+            NoSuchMemberError: there is no such share group, or it has no such member.
         """
+        members = self._share_members(group_id)
+        if member_id is not None and member_id not in members:
+            raise _no_member(group_id, member_id, members)
         return release(self._brokers, group_id, member_id)
 
     def expire_locks(self, group_id: str) -> int:
-        """Let the locks of all records be over that members of a share group have; return how many those were."""
+        """Let the locks of all records be over that members of a share group have; return how many those were.
+
+        Raises:
+            NoSuchMemberError: there is no such share group.
+        """
+        self._share_members(group_id)
         return expire_locks(self._brokers, group_id)
+
+    def _group(self, group_id: str) -> GroupDescription:
+        group = describe_group(self.broker, group_id)
+        if group is None:
+            raise NoSuchMemberError(no_such_group(self.broker, group_id))
+        return group
+
+    def _share_members(self, group_id: str) -> list[str]:
+        """Return the members of a share group, and those that have records without being members any more."""
+        group = describe_group(self.broker, group_id)
+        if group is None and not progress(self._brokers, group_id):
+            raise NoSuchMemberError(no_such_group(self.broker, group_id))
+        if group is not None and group.type != "share":
+            raise NoSuchMemberError(f"group {group_id!r} is no share group: {group}")
+        members = () if group is None else group.members
+        holders = (entry.member_id for entry in acquired(self._brokers, group_id))
+        return list(dict.fromkeys([*(member.member_id for member in members), *holders]))
 
     def _deliver_replies(self) -> None:
         for broker in self._brokers:
@@ -458,7 +506,7 @@ class Control:
 
     # ------------------------------------------------------------ the log
 
-    def fail_next_append(self, error: ErrorCode | str = ErrorCode.NOT_ENOUGH_REPLICAS, *, times: int = 1) -> None:
+    def fail_next_append(self, error: ErrorCode | str | int = ErrorCode.NOT_ENOUGH_REPLICAS, *, times: int = 1) -> None:
         """Let the next appends to ``__consumer_offsets`` fail: nothing is written, and clients are told as by Kafka.
 
         After KAFKA_STORAGE_ERROR and NOT_LEADER_OR_FOLLOWER clients look for their coordinator anew. After
@@ -484,7 +532,7 @@ class Control:
         """Write what waits, and let appends wait no longer."""
         self._log_faults.release()
 
-    def refuse_appends(self, error: ErrorCode | str = ErrorCode.NOT_ENOUGH_REPLICAS) -> None:
+    def refuse_appends(self, error: ErrorCode | str | int = ErrorCode.NOT_ENOUGH_REPLICAS) -> None:
         """Refuse the appends that wait."""
         self._log_faults.refuse(append_error(error))
 
@@ -511,3 +559,9 @@ class Control:
         error = self.rules.take_error()
         if error is not None:
             raise error
+
+
+def _no_member(group_id: str, member_id: str, members: list[str]) -> NoSuchMemberError:
+    listed = ", ".join(map(repr, members)) or "none"
+    hint = did_you_mean(member_id, members)
+    return NoSuchMemberError(f"group {group_id!r} has no member {member_id!r}{hint} (members: {listed})")

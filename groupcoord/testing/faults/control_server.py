@@ -60,7 +60,7 @@ WORDS: Mapping[str, Callable[..., Any]] = {
 
 TYPES: Mapping[str, tuple[type, ...]] = {
     "api": (str,),
-    "error": (str,),
+    "error": (str, int),
     "times": (int, type(None)),
     "where": (dict, type(None)),
     "after": (bool,),

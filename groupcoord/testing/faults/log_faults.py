@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from groupcoord.broker.broker import Broker
-from groupcoord.errors import ErrorCode
+from groupcoord.errors import ErrorCode, UnknownNameError
 from groupcoord.host.node_servers import NoSuchNodeError
 from groupcoord.host.server import Server
 from groupcoord.log_store import (
@@ -19,7 +19,7 @@ from groupcoord.log_store import (
     StorageError,
     Ticket,
 )
-from groupcoord.testing.faults.words import UnknownNameError, error_named
+from groupcoord.testing.faults.words import error_named
 from groupcoord.testing.faulty_store import Answer, FaultyLogStore
 
 _ERRORS: dict[ErrorCode, type[LogStoreError]] = {
@@ -29,7 +29,7 @@ _ERRORS: dict[ErrorCode, type[LogStoreError]] = {
 """In which ways an append can fail. After a REQUEST_TIMED_OUT nobody knows whether it was written."""
 
 
-def append_error(error: ErrorCode | str) -> LogStoreError:
+def append_error(error: ErrorCode | str | int) -> LogStoreError:
     """Return what a log store raises whose append fails with this error.
 
     Raises:
@@ -139,7 +139,7 @@ class LogFaults:
         if self._store is None:
             brokers = [server.broker for server in self._running.values()]
             if not brokers:
-                raise NoSuchNodeError("no node runs")
+                raise NoSuchNodeError("no node runs: all have crashed; restart() them")
             self._store = _PassingStore(brokers[0].log_store, self._step_aside)
             for broker in brokers:
                 broker.coordinator.log_store = self._store

@@ -25,6 +25,8 @@ from groupcoord.log_store import close_store
 from groupcoord.testing.faults.control import Control
 from groupcoord.testing.faults.rules import Rules
 
+__tracebackhide__ = True
+
 HOST = "127.0.0.1"
 
 

@@ -52,7 +52,8 @@ class Rule:
         count: how many requests it has met.
         is_over: it meets no more.
         has_failed: a function of the test has raised.
-        held: the calls that wait until it is removed.
+        holds: calls wait until it is removed.
+        held: the calls that wait.
         on_met: is called when a request has been met; None: nobody is.
     """
 
@@ -76,6 +77,7 @@ class Rule:
         self.count = 0
         self.is_over = False
         self.has_failed = False
+        self.holds = False
         self.held: list[Call] = []
         self.on_met: Callable[[], None] | None = None
         self._action = action

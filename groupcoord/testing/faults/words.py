@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from groupcoord.errors import ErrorCode, GroupcoordError
+from groupcoord.errors import ErrorCode, UnknownNameError
 from groupcoord.testing.asserting.words import did_you_mean
 from groupcoord.testing.faults.calls import Call
 from groupcoord.testing.faults.error_answers import request_types
 from groupcoord.wire.api import Api
 from groupcoord.wire.registry import APIS
+
+__tracebackhide__ = True
 
 Where = Callable[[Call], object] | Mapping[str, object]
 """Which requests are meant: a function that tells, or attributes of :class:`Call` and fields of the request with the
@@ -21,8 +23,7 @@ OF_THE_CALL = ("version", "client_id", "client_host", "principal", "node_id")
 NAMED_BY_REQUESTS = {"group_id": "group_ids", "topic": "topics"}
 
 
-class UnknownNameError(GroupcoordError, ValueError):
-    """There is no such API, error or field. The message says what there is."""
+_ERRORS_BY_NUMBER: Mapping[int, ErrorCode] = {int(code): code for code in ErrorCode}
 
 
 def _unknown(kind: str, name: object, known: Iterable[str]) -> UnknownNameError:
@@ -41,13 +42,18 @@ def api_named(name: str) -> Api:
     return api
 
 
-def error_named(error: ErrorCode | str) -> ErrorCode:
-    """Return an error that is given as such or by Kafka's name.
+def error_named(error: ErrorCode | str | int) -> ErrorCode:
+    """Return an error that is given as such, by Kafka's name or by its number.
 
     Raises:
         UnknownNameError: there is no such error, or it is none.
     """
-    code = error if isinstance(error, ErrorCode) else ErrorCode.__members__.get(error)
+    is_number = isinstance(error, int) and not isinstance(error, bool | ErrorCode)
+    code = (
+        _ERRORS_BY_NUMBER.get(int(error))
+        if is_number
+        else ErrorCode.__members__.get(str(getattr(error, "name", error)))
+    )
     if code is None:
         raise _unknown("error", error, ErrorCode.__members__)
     if code is ErrorCode.NONE:
