@@ -60,6 +60,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "core.columns",  # offsets stay columns on all their way
         "core.records",  # of these only what stands for "no id"
     ),
+    "client": ("wire", "config", "errors"),
     "member": (
         *("core.messages", "core.consumer_protocol", "errors"),
         "core.java",  # assignors walk maps as it does
@@ -129,7 +130,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "analysis.report.durations",
         *("records", "errors"),
         "config",  # how clients reach a cluster and log in
-        "wire",  # how requests are written, and answers read
+        "client",
+        "wire",  # of these only errors and names of types
         "core.records",  # of these only what stands for "no id"
         "core.consumer_protocol",  # what one partition of a topic is called
     ),
@@ -192,7 +194,7 @@ MAY_REQUIRE: dict[str, frozenset[str]] = {
     "analysis.history": BASE_REQUIREMENTS,
     "analysis.report": BASE_REQUIREMENTS,
     "analysis.polling": BASE_REQUIREMENTS,
-    "analysis.live": frozenset({"attrs", "aiokafka", "kio", "pyarrow"}),
+    "analysis.live": frozenset({"attrs", "pyarrow"}),
     "analysis.figures": frozenset({"attrs", "pyarrow"}),
     "analysis.columns": frozenset({"attrs", "numpy", "pyarrow", "fsspec", "crc32c"}),
     "analysis.folding": frozenset({"attrs", "numpy", "pyarrow", "fsspec"}),
@@ -202,8 +204,7 @@ MAY_REQUIRE: dict[str, frozenset[str]] = {
     "__init__": BASE_REQUIREMENTS,
 }
 """What the base install is made of imports no other package than these, nor does what tells histories and makes
-pages; columns and analyses without Spark do with numpy and Arrow, and what reads clusters with aiokafka's connections
-besides."""
+pages; columns and analyses without Spark need numpy and Arrow."""
 
 PYSPARK_ONLY_IN = "spark"
 

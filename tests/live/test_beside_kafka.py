@@ -29,9 +29,9 @@ from groupcoord.analysis.live.connection import connection
 from groupcoord.analysis.live.errors import TransientClusterError
 from groupcoord.analysis.live.offset_ranges import topic_ends
 from groupcoord.analysis.live.record_times import next_record_ms
-from groupcoord.analysis.live.requests import Request
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.live.tasks import rows_of_offsets
+from groupcoord.client import Request
 from groupcoord.core.consumer_protocol import TopicPartition as PartitionOfTopic
 from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.errors import ErrorCode

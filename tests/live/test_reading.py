@@ -27,12 +27,12 @@ from groupcoord.analysis.live.end_offsets import PartitionEnds, list_ends
 from groupcoord.analysis.live.errors import ClusterError, LogCutError, TransientClusterError
 from groupcoord.analysis.live.fetching import Lost, sound_batches
 from groupcoord.analysis.live.offset_ranges import OffsetRange, plan, topic_ends
-from groupcoord.analysis.live.requests import Answer
 from groupcoord.analysis.live.retries import SETTLE_MS, Patience
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.live.tasks import ends_now, rows_of_offsets
 from groupcoord.analysis.running.tails import ClusterTail
 from groupcoord.broker.cluster.leadership import NOBODY
+from groupcoord.client import Answer
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.errors import ErrorCode
 from groupcoord.records.salvage import SoundBatch

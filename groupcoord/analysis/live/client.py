@@ -1,29 +1,18 @@
-"""A cluster behind aiokafka's connections: TCP, TLS, log-in and versions are its part, what is asked is ours.
+"""Kafka cluster as the live tools query it: metadata, offsets, records, groups and their commits.
 
-aiokafka lives in an event loop. It has one of its own here, in a thread, so that callers need none, and may have one
-that runs already, as in a notebook.
+The event loop of its connections runs in a thread, so that callers need none, and may have one that runs already, as
+in a notebook.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Collection, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
-
-from aiokafka.client import AIOKafkaClient
-from aiokafka.errors import (
-    AuthenticationFailedError,
-    IllegalSaslStateError,
-    IncompatibleBrokerVersion,
-    KafkaError,
-    SaslAuthenticationFailed,
-    UnsupportedSaslMechanismError,
-)
 
 from groupcoord.analysis.live.cluster import (
     NO_BROKER,
@@ -53,17 +42,21 @@ from groupcoord.analysis.live.group_requests import (
     share_offsets,
     share_offsets_request,
 )
-from groupcoord.analysis.live.requests import Answer, Request
 from groupcoord.analysis.live.retries import SETTLE_MS
 from groupcoord.analysis.live.settings import ClientSettings
+from groupcoord.client import (
+    Answer,
+    ConnectionLostError,
+    IncompatibleBrokerError,
+    KafkaClient,
+    LoginRefusedError,
+    Request,
+)
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.errors import ProtocolError
 from groupcoord.wire.schema import Values
-
-CLIENT_ID = "groupcoord"
-"""What requests say that they come from, unless ``client.id`` says it."""
 
 FETCH_WAIT_MAX_MS = 500
 """How long a broker may wait for something to fetch."""
@@ -76,16 +69,7 @@ _VERSIONS = {_FETCH: (4, 17), _LIST_OFFSETS: (2, 10), _METADATA: (4, 13), _DESCR
 _TOPIC_IDS_FROM = {_FETCH: 13, _METADATA: 10}
 _BROKER_RESOURCE = 4
 
-_LOGIN_ERRORS = (
-    *(SaslAuthenticationFailed, AuthenticationFailedError, UnsupportedSaslMechanismError, IllegalSaslStateError),
-)
-
 T = TypeVar("T")
-
-
-def _is_of_connection(error: BaseException) -> bool:
-    """Tell whether a request failed with its connection, so that others may work."""
-    return isinstance(error, (KafkaError, OSError, TimeoutError)) and not isinstance(error, IncompatibleBrokerVersion)
 
 
 def _unlisted(error_code: ErrorCode) -> ListedOffset:
@@ -107,15 +91,14 @@ class KafkaCluster:
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
         self._topics: dict[str, TopicMetadata] = {}
-        context = settings.ssl_context()
+        self._client = KafkaClient(settings.properties, settings.ssl_context(), settings.request_timeout_ms / 1000)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="groupcoord-cluster", daemon=True)
         self._thread.start()
-        self._complaints = _Complaints(self._thread)
         try:
-            self._client: AIOKafkaClient = self._run(self._connected(context))
+            self._run(self._client.refresh())
         except BaseException:
-            self._end()
+            self.close()
             raise
 
     def close(self) -> None:
@@ -128,8 +111,7 @@ class KafkaCluster:
     def metadata(self, topics: Sequence[str] | None) -> ClusterMetadata:
         """See :class:`groupcoord.analysis.live.cluster.LiveCluster`."""
         wanted = None if topics is None else [{"name": name, "topic_id": ZERO_UUID} for name in topics]
-        answer = self._ask(
-            self._any_broker(),
+        answer = self._ask_any(
             Request(
                 _METADATA,
                 _VERSIONS[_METADATA],
@@ -141,6 +123,7 @@ class KafkaCluster:
                 },
             ),
         )
+        self._client.update(answer.values)
         found, errors = {}, {}
         for topic in answer.values["topics"]:
             name = topic["name"]
@@ -194,9 +177,10 @@ class KafkaCluster:
 
     def brokers(self) -> Sequence[int]:
         """See :class:`groupcoord.analysis.live.cluster.LiveCluster`."""
-        if not self._run(self._refreshed()):
+        self._run(self._client.refresh())
+        if not self._client.brokers:
             raise TransientClusterError(f"{self._settings.bootstrap_servers}: the cluster does not name its brokers")
-        return sorted(int(broker.nodeId) for broker in self._client.cluster.brokers())
+        return sorted(self._client.brokers)
 
     def describe_configs(self, broker: int, names: Collection[str]) -> dict[str, str | None]:
         """See :class:`groupcoord.analysis.live.cluster.LiveCluster`."""
@@ -209,7 +193,7 @@ class KafkaCluster:
 
     def is_told_all_groups(self) -> bool:
         """See :class:`groupcoord.analysis.live.cluster.LiveCluster`."""
-        return may_describe_cluster(self._ask(self._any_broker(), cluster_request()).values)
+        return may_describe_cluster(self._ask_any(cluster_request()).values)
 
     def list_groups(self, broker: int) -> ListedGroups:
         """See :class:`groupcoord.analysis.live.cluster.LiveCluster`."""
@@ -217,7 +201,7 @@ class KafkaCluster:
 
     def coordinators(self, group_ids: Collection[str]) -> dict[str, Coordinator]:
         """See :class:`groupcoord.analysis.live.cluster.LiveCluster`."""
-        return found_coordinators(self._ask(self._any_broker(), coordinators_request(group_ids)).values)
+        return found_coordinators(self._ask_any(coordinators_request(group_ids)).values)
 
     def describe_groups(self, broker: int, group_type: str, group_ids: Collection[str]) -> dict[str, DescribedGroup]:
         """See :class:`groupcoord.analysis.live.cluster.LiveCluster`."""
@@ -238,15 +222,11 @@ class KafkaCluster:
             topic = self.metadata([partition.topic]).topics.get(partition.topic)
         return NO_BROKER if topic is None else topic.leaders.get(partition.partition, NO_BROKER)
 
-    def _any_broker(self) -> int:
-        broker = self._client.get_random_node()
-        if broker is None:
-            raise TransientClusterError(f"{self._settings.bootstrap_servers}: the cluster names no brokers")
-        return int(broker)
-
     def _ask(self, broker: int, request: Request) -> Answer:
-        answer: Answer = self._run(self._client.send(broker, request))
-        return answer
+        return self._run(self._client.send(broker, request))
+
+    def _ask_any(self, request: Request) -> Answer:
+        return self._run(self._client.send_to_any(request))
 
     def _ask_all(self, requests: Mapping[int, Request]) -> dict[int, Answer]:
         """Send requests to several brokers at once; return the answers, without brokers that fail or are late.
@@ -272,83 +252,29 @@ class KafkaCluster:
             for one in late:
                 one.cancel()
             errors = [error for one in done if (error := one.exception()) is not None]
-            if errors and (len(errors) == len(brokers) or not all(map(_is_of_connection, errors))):
+            are_lost = all(isinstance(error, ConnectionLostError) for error in errors)
+            if errors and (len(errors) == len(brokers) or not are_lost):
                 raise errors[0]
-            return {brokers[one]: one.result() for one in done if one.exception() is None}
+            return {broker: one.result() for one, broker in brokers.items() if one in done and not one.exception()}
 
         return self._run(ask())
 
-    async def _refreshed(self) -> bool:
-        return bool(await self._client.force_metadata_update())
-
-    async def _connected(self, context: Any) -> AIOKafkaClient:
-        settings, properties = self._settings, self._settings.properties
-        login = {}
-        if properties.uses_sasl:
-            login = {
-                "sasl_mechanism": properties.sasl_mechanism,
-                "sasl_plain_username": properties.credentials.username,
-                "sasl_plain_password": properties.credentials.password,
-            }
-        client = AIOKafkaClient(
-            bootstrap_servers=settings.bootstrap_servers,
-            client_id=properties.client_id or CLIENT_ID,
-            request_timeout_ms=settings.request_timeout_ms,
-            retry_backoff_ms=settings.retry_backoff_ms,
-            metadata_max_age_ms=settings.metadata_max_age_ms,
-            security_protocol=properties.security_protocol,
-            ssl_context=context,
-            **login,
-        )
-        try:
-            await client.bootstrap()
-        except BaseException:
-            await client.close()
-            raise
-        return client
-
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do something in the loop, and turn what aiokafka raises into errors of ours."""
+        """Run a coroutine in the loop, and raise errors of the client as those of the live tools."""
         where = self._settings.bootstrap_servers
-        self._complaints.last = None
         try:
             return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-        except (IncompatibleBrokerVersion, ProtocolError) as error:
+        except LoginRefusedError as error:
+            raise AccessError(f"{where}: the log-in is refused: {error}") from error
+        except ConnectionLostError as error:
+            raise TransientClusterError(f"{where}: {error}") from error
+        except (IncompatibleBrokerError, ProtocolError) as error:
             raise ClusterError(f"{where}: {error}") from error
-        except (KafkaError, OSError, TimeoutError) as error:
-            # What went wrong with a connection aiokafka writes to its log, and raises that there is none.
-            cause = self._complaints.last or error
-            if isinstance(cause, _LOGIN_ERRORS):
-                raise AccessError(f"{where}: the log-in is refused: {cause}") from error
-            raise TransientClusterError(f"{where}: {cause or type(cause).__name__}") from error
 
     def _end(self) -> None:
-        self._complaints.close()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
-
-
-class _Complaints(logging.Handler):
-    """Keeps the last exception that aiokafka has logged in a thread, and what it logs off the terminal."""
-
-    def __init__(self, thread: threading.Thread) -> None:
-        super().__init__(logging.WARNING)
-        self.last: BaseException | None = None
-        self._thread = thread
-        self._logger = logging.getLogger("aiokafka")
-        self._logger.addHandler(self)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Take a line of the log."""
-        if record.thread == self._thread.ident and isinstance(record.args, tuple) and record.args:
-            last = record.args[-1]
-            self.last = last if isinstance(last, BaseException) else self.last
-
-    def close(self) -> None:
-        """Keep no more."""
-        self._logger.removeHandler(self)
-        super().close()
 
 
 def _list_offsets(partitions: Collection[TopicPartition], end: LogEnd, is_stable: bool) -> Request:

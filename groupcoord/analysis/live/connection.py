@@ -25,19 +25,18 @@ def connection(address: ClusterAddress, *, begins_run: bool = False) -> Iterator
 
     Raises:
         ClusterError: it can't be reached, or refuses the log-in.
-        InputError: the settings are wrong, or aiokafka or javaproperties is not installed.
+        InputError: the settings are wrong, or javaproperties, or scramp for SCRAM, is not installed.
     """
     try:
         from groupcoord.analysis.live.client import KafkaCluster
 
         settings = address.settings()
+        longest_ms = FIRST_ANSWER_MS if begins_run else settings.default_api_timeout_ms
+        first = Patience(min(settings.default_api_timeout_ms, longest_ms), settings.retry_backoff_ms)
+        cluster = first.try_for(lambda: KafkaCluster(settings))
     except ModuleNotFoundError as error:
         raise InputError(f"{error.name} is not installed; try: pip install 'groupcoord[live]'") from error
     patience = Patience(settings.default_api_timeout_ms, settings.retry_backoff_ms)
-    timeout_ms = (
-        min(settings.default_api_timeout_ms, FIRST_ANSWER_MS) if begins_run else settings.default_api_timeout_ms
-    )
-    cluster = Patience(timeout_ms, settings.retry_backoff_ms).try_for(lambda: KafkaCluster(settings))
     try:
         yield cluster, patience
     finally:

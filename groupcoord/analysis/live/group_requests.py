@@ -15,7 +15,7 @@ from groupcoord.analysis.live.cluster import (
     ListedGroup,
     ListedGroups,
 )
-from groupcoord.analysis.live.requests import Request
+from groupcoord.client import Request
 from groupcoord.wire.schema import Values
 
 CLASSIC, CONSUMER, SHARE, STREAMS = "Classic", "Consumer", "Share", "Streams"

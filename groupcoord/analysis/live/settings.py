@@ -21,14 +21,11 @@ ENVIRONMENT_PREFIX = "KAFKA_CLIENT_"
 """``KAFKA_CLIENT_SASL_JAAS_CONFIG`` in the environment is the setting ``sasl.jaas.config``."""
 
 BOOTSTRAP_SERVERS = "bootstrap.servers"
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-"""What aiokafka logs in by, of what clients' properties may name."""
 
 _DURATIONS_MS = {
     "request.timeout.ms": 30_000,
     "default.api.timeout.ms": 60_000,
     "retry.backoff.ms": 100,
-    "metadata.max.age.ms": 300_000,
 }
 """How long to wait, with Kafka's defaults."""
 
@@ -81,14 +78,12 @@ class ClientSettings:
         request_timeout_ms: how long one request may take.
         default_api_timeout_ms: how long to keep at it without getting any further.
         retry_backoff_ms: how long to wait between two attempts.
-        metadata_max_age_ms: how old what is known of leaders may be.
     """
 
     properties: ClientProperties
     request_timeout_ms: int
     default_api_timeout_ms: int
     retry_backoff_ms: int
-    metadata_max_age_ms: int
 
     @property
     def bootstrap_servers(self) -> str:
@@ -127,9 +122,6 @@ def client_settings(given: Mapping[str, str]) -> ClientSettings:
         raise InputError(str(error)) from None
     if not properties.addresses:
         raise InputError(f"{BOOTSTRAP_SERVERS!r} is missing: HOST:PORT, with commas between several")
-    if properties.uses_sasl and properties.sasl_mechanism not in MECHANISMS:
-        choices = ", ".join(MECHANISMS)
-        raise InputError(f"'sasl.mechanism' must be one of {choices} here, not {properties.sasl_mechanism!r}")
     for name in properties.unused_keys:
         if name not in _DURATIONS_MS:
             log.warning("setting %s is not used", name)

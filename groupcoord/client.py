@@ -1,0 +1,324 @@
+"""Kafka client connections for asyncio: TLS, SASL, API versions, and a connection to each broker of a cluster.
+
+Requests and responses are dictionaries by the field names of Kafka's schemas. Errors in responses are the caller's
+business, and so are retries: a request whose connection breaks fails with ConnectionLostError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import ssl
+import struct
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import suppress
+from functools import cache
+from typing import NamedTuple
+
+from groupcoord.config.client_properties import Address, ClientProperties, Credentials
+from groupcoord.errors import ErrorCode, GroupcoordError
+from groupcoord.wire.errors import ProtocolError
+from groupcoord.wire.newer_schemas import request_schema, response_schema
+from groupcoord.wire.primitives import Reader, Writer, skip_tagged_fields
+from groupcoord.wire.schema import Values, struct_reader, struct_writer
+
+CLIENT_ID = "groupcoord"
+"""``client.id`` of requests where the properties name none."""
+
+FRAME_BYTES_MAX = 2**30
+"""Longest response that is read; the fetches sent here ask for far less."""
+
+_METADATA, _SASL_HANDSHAKE, _API_VERSIONS, _SASL_AUTHENTICATE = 3, 17, 18, 36
+_LENGTH = struct.Struct(">i")
+_HEADER = struct.Struct(">hhi")
+_HANDSHAKE_VERSIONS = {_API_VERSIONS: (0, 0)}
+"""Versions that are asked before the broker has named its own: every broker answers ApiVersions 0."""
+
+
+class ConnectionLostError(GroupcoordError):
+    """A broker can't be reached, closed the connection, or did not answer in time."""
+
+
+class LoginRefusedError(GroupcoordError):
+    """A broker refuses the SASL mechanism or the credentials, or fails to prove its own identity (SCRAM)."""
+
+
+class IncompatibleBrokerError(GroupcoordError):
+    """A broker supports no version of an API that the request may have."""
+
+
+class Answer(NamedTuple):
+    """Body of a response: its version, and its fields by the names of the schema."""
+
+    version: int
+    values: Values
+
+
+class Request(NamedTuple):
+    """Request in any of several versions.
+
+    Attributes:
+        api_key: Kafka's number of the API.
+        versions: oldest and newest version that the caller understands.
+        body: returns the fields for a version; fields that the version lacks are left out.
+    """
+
+    api_key: int
+    versions: tuple[int, int]
+    body: Callable[[int], Values]
+
+
+class _Codec(NamedTuple):
+    is_flexible: bool
+    write: Writer
+    read: Reader[Values]
+
+
+@cache
+def _codec(api_key: int, version: int) -> _Codec:
+    request = request_schema(api_key, version)
+    is_flexible: bool = request.__flexible__  # type: ignore[attr-defined]
+    return _Codec(is_flexible, struct_writer(request), struct_reader(response_schema(api_key, version)))
+
+
+class BrokerConnection:
+    """Connection to one broker, logged in. Requests may overlap; Kafka answers them in order.
+
+    Args:
+        address: of the broker.
+        client_id: for the headers of requests.
+        timeout_s: longest time for a response.
+    """
+
+    def __init__(self, address: Address, client_id: str, timeout_s: float) -> None:
+        self.address = address
+        self._client_id = client_id.encode()
+        self._timeout_s = timeout_s
+        self._versions: Mapping[int, tuple[int, int]] = _HANDSHAKE_VERSIONS
+        self._correlation_id = 0
+        self._waiting: dict[int, asyncio.Future[bytes]] = {}
+        self._reading: asyncio.Task[None] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can be sent."""
+        return self._reading is not None and not self._reading.done()
+
+    async def open(self, properties: ClientProperties, tls: ssl.SSLContext | None) -> None:
+        """Connect, ask for the API versions and log in.
+
+        Raises:
+            ConnectionLostError: the broker can't be reached.
+            LoginRefusedError: the broker refuses the log-in.
+        """
+        try:
+            name = self.address.host if tls is not None else None
+            opening = asyncio.open_connection(*self.address, ssl=tls, server_hostname=name)
+            reader, self._writer = await asyncio.wait_for(opening, self._timeout_s)
+        except (OSError, TimeoutError) as error:  # of which ssl.SSLError is one
+            raise ConnectionLostError(f"{self.address}: {error or type(error).__name__}") from error
+        self._reading = asyncio.create_task(self._read(reader))
+        try:
+            answer = await self.send(Request(_API_VERSIONS, (0, 0), lambda version: {}))
+            keys = answer.values["api_keys"]
+            self._versions = {one["api_key"]: (one["min_version"], one["max_version"]) for one in keys}
+            if properties.uses_sasl:
+                await self._log_in(properties)
+        except BaseException:
+            self.close()
+            raise
+
+    async def send(self, request: Request) -> Answer:
+        """Send a request in the newest version that both sides support, and return the answer.
+
+        Raises:
+            IncompatibleBrokerError: there is no such version.
+            ConnectionLostError: the connection broke, or the answer is late; then it is closed.
+            ProtocolError: the response can't be decoded.
+        """
+        oldest, newest = request.versions
+        least, most = self._versions.get(request.api_key, (0, -1))
+        version = min(newest, most)
+        if version < max(oldest, least):
+            raise IncompatibleBrokerError(f"the broker does not take API {request.api_key} in a version known here")
+        if not self.is_open:
+            raise ConnectionLostError(f"{self.address}: the connection is closed")
+        codec = _codec(request.api_key, version)
+        self._correlation_id = correlation_id = (self._correlation_id + 1) % 2**31
+        header = _HEADER.pack(request.api_key, version, correlation_id)
+        header += struct.pack(">h", len(self._client_id)) + self._client_id + (b"\0" if codec.is_flexible else b"")
+        frame = header + codec.write(request.body(version))
+        waiting = self._waiting[correlation_id] = asyncio.get_running_loop().create_future()
+        self._writer.write(_LENGTH.pack(len(frame)) + frame)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._writer.drain()
+                response = await waiting
+        except TimeoutError:
+            self.close()
+            raise ConnectionLostError(f"{self.address}: no answer within {self._timeout_s:g} s") from None
+        except OSError as error:
+            raise ConnectionLostError(f"{self.address}: {error}") from error
+        finally:
+            self._waiting.pop(correlation_id, None)
+        # ApiVersions always has the older response header, so that any client can read the error in it (KIP-511).
+        has_tags = codec.is_flexible and request.api_key != _API_VERSIONS
+        try:
+            start = skip_tagged_fields(response, _LENGTH.size) if has_tags else _LENGTH.size
+            values, _ = codec.read(response, start)
+        except (IndexError, struct.error) as error:
+            raise ProtocolError(f"{self.address}: a response is cut short") from error
+        return Answer(version, values)
+
+    def close(self) -> None:
+        """Close the connection; requests without an answer fail."""
+        if self._reading is not None:
+            self._reading.cancel()
+            self._writer.close()
+            self._fail(ConnectionLostError(f"{self.address}: the connection was closed"))
+
+    async def wait_closed(self) -> None:
+        """Wait until the connection is closed, for a second at most: a peer may not answer the end of TLS."""
+        if self._reading is not None:
+            await asyncio.wait([self._reading])
+            with suppress(OSError, TimeoutError):
+                await asyncio.wait_for(self._writer.wait_closed(), 1.0)
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        reason = "the broker closed the connection"
+        try:
+            while True:
+                (size,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
+                if not _LENGTH.size <= size <= FRAME_BYTES_MAX:
+                    reason = f"a response can't be {size} bytes long; is TLS expected there?"
+                    return
+                response = await reader.readexactly(size)
+                waiting = self._waiting.get(_LENGTH.unpack_from(response)[0])
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(response)
+        except asyncio.IncompleteReadError:
+            pass
+        except OSError as error:
+            reason = str(error)
+        finally:
+            self._writer.close()
+            self._fail(ConnectionLostError(f"{self.address}: {reason}"))
+
+    def _fail(self, error: ConnectionLostError) -> None:
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(error)
+
+    async def _log_in(self, properties: ClientProperties) -> None:
+        mechanism = properties.sasl_mechanism
+        handshake = (await self.send(Request(_SASL_HANDSHAKE, (1, 1), lambda version: {"mechanism": mechanism}))).values
+        if handshake["error_code"] != ErrorCode.NONE:
+            offered = ", ".join(handshake["mechanisms"]) or "none"
+            raise LoginRefusedError(f"the server refuses {mechanism}; it has {offered}")
+        exchange = sasl_exchange(mechanism, properties.credentials)
+        token = next(exchange)
+        while token is not None:
+            body = {"auth_bytes": token}
+            answer = (await self.send(Request(_SASL_AUTHENTICATE, (0, 2), lambda version, body=body: body))).values  # type: ignore[misc]
+            if answer["error_code"] != ErrorCode.NONE:
+                raise LoginRefusedError(answer["error_message"] or f"error {answer['error_code']}")
+            token = exchange.send(bytes(answer["auth_bytes"]))
+
+
+def sasl_exchange(mechanism: str, credentials: Credentials) -> Generator[bytes | None, bytes, None]:
+    """Yield the client's messages of a SASL log-in, receiving the server's; None when the exchange is complete.
+
+    Raises:
+        LoginRefusedError: SCRAM fails, or the server does not know the password.
+        ModuleNotFoundError: SCRAM needs ``scramp``.
+    """
+    if mechanism == "PLAIN":
+        yield f"\0{credentials.username}\0{credentials.password}".encode()
+    elif mechanism == "OAUTHBEARER":
+        if (yield f"n,,\x01auth=Bearer {credentials.unsecured_token(time.time())}\x01\x01".encode()):
+            yield b"\x01"  # the server reports a failure only after the client acknowledged it (RFC 7628, 3.2.3)
+    else:
+        from scramp import ScramClient, ScramException
+
+        try:
+            client = ScramClient([mechanism], credentials.username, credentials.password)
+            client.set_server_first((yield client.get_client_first().encode()).decode())
+            client.set_server_final((yield client.get_client_final().encode()).decode())
+        except ScramException as error:
+            raise LoginRefusedError(f"the log-in by {mechanism} failed: {error}") from error
+    yield None
+
+
+class KafkaClient:
+    """Connections to the brokers of a cluster, opened when a request needs one.
+
+    Args:
+        properties: bootstrap servers, and how to connect and log in.
+        tls: context for handshakes; None without TLS.
+        timeout_s: longest time to connect, and for a response.
+
+    Attributes:
+        brokers: address of each broker by node id, as of the last Metadata response.
+    """
+
+    def __init__(self, properties: ClientProperties, tls: ssl.SSLContext | None, timeout_s: float) -> None:
+        self.brokers: dict[int, Address] = {}
+        self._properties = properties
+        self._tls = tls
+        self._timeout_s = timeout_s
+        self._connections: dict[Address, BrokerConnection] = {}
+        self._opening: dict[Address, asyncio.Lock] = {}
+
+    async def refresh(self) -> None:
+        """Update the brokers by a Metadata request to any of them.
+
+        Raises:
+            ConnectionLostError: no broker answers.
+            LoginRefusedError: the log-in is refused.
+        """
+        operations = {"include_cluster_authorized_operations": False, "include_topic_authorized_operations": False}
+        body = {"topics": [], "allow_auto_topic_creation": False, **operations}
+        self.update((await self.send_to_any(Request(_METADATA, (4, 13), lambda version: body))).values)
+
+    def update(self, metadata: Values) -> None:
+        """Take the brokers of a Metadata response, and close connections to others."""
+        self.brokers = {one["node_id"]: Address(one["host"], one["port"]) for one in metadata["brokers"]}
+        for address in self._connections.keys() - set(self.brokers.values()):
+            self._connections.pop(address).close()
+
+    async def send(self, node_id: int, request: Request) -> Answer:
+        """Send a request to a broker, and return the answer. Raises as :meth:`BrokerConnection.send` and ``open``."""
+        address = self.brokers.get(node_id)
+        if address is None:
+            raise ConnectionLostError(f"the cluster names no broker {node_id}")
+        return await (await self._connection(address)).send(request)
+
+    async def send_to_any(self, request: Request) -> Answer:
+        """Send a request to a broker that can be reached, or else to a bootstrap server, and return the answer."""
+        known = list(self.brokers.values())
+        random.shuffle(known)
+        error: ConnectionLostError | None = None
+        for address in dict.fromkeys([*known, *self._properties.addresses]):
+            try:
+                return await (await self._connection(address)).send(request)
+            except ConnectionLostError as failure:
+                error = failure
+        raise error or ConnectionLostError("no bootstrap server is given")
+
+    async def close(self) -> None:
+        """Close all connections."""
+        connections = list(self._connections.values())
+        self._connections.clear()
+        for connection in connections:
+            connection.close()
+        await asyncio.gather(*(connection.wait_closed() for connection in connections))
+
+    async def _connection(self, address: Address) -> BrokerConnection:
+        async with self._opening.setdefault(address, asyncio.Lock()):
+            connection = self._connections.get(address)
+            if connection is None or not connection.is_open:
+                connection = BrokerConnection(address, self._properties.client_id or CLIENT_ID, self._timeout_s)
+                await connection.open(self._properties, self._tls)
+                self._connections[address] = connection
+            return connection
