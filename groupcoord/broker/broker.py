@@ -22,7 +22,7 @@ from groupcoord.broker.configs.administered import Administered
 from groupcoord.broker.configs.groups import GroupConfigs
 from groupcoord.broker.configs.resources import Resources
 from groupcoord.broker.connection import Connection, ConnectionT, Interceptor
-from groupcoord.broker.groups.requests import GroupRequests, Token
+from groupcoord.broker.groups.requests import GroupRequests
 from groupcoord.broker.notices import Notices
 from groupcoord.broker.records.current_leaders import CurrentLeaders
 from groupcoord.broker.records.requests import DataRequests
@@ -45,7 +45,7 @@ from groupcoord.broker.transactions.producer_ids import ProducerIds
 from groupcoord.broker.transactions.requests import TransactionRequests
 from groupcoord.broker.transactions.state import Writer
 from groupcoord.broker.turns import Turns
-from groupcoord.broker.work import Job, Work, do_in_place
+from groupcoord.broker.work import Job, Token, Work, do_in_place
 from groupcoord.clock import Clock
 from groupcoord.config import Config, RebalanceProtocol
 from groupcoord.config.group_settings import served_protocols

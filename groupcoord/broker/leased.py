@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from groupcoord.broker.broker import Broker
-from groupcoord.broker.groups.requests import Token
+from groupcoord.broker.work import Token
 from groupcoord.core.front.authorization import Principal
 
 

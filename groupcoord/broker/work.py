@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from groupcoord.errors import InvariantError
 
@@ -40,6 +40,13 @@ class Awaited:
         self.is_done = True
         if self.on_done is not None:
             self.on_done()
+
+
+class Token(Protocol):
+    """Stands for a request that waits: takes its answer, now or later."""
+
+    def answer(self, response: Any) -> None:
+        """Take the answer."""
 
 
 class Answer(Awaited):

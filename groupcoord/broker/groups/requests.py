@@ -8,7 +8,7 @@ what it is asked in one go.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from attrs import evolve
 
@@ -16,7 +16,7 @@ from groupcoord.broker.answering import answers
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.groups.offset_fetches import MANY_OFFSETS, OffsetFetches, OffsetsOfGroup, names_many
 from groupcoord.broker.topics.registry import TopicRegistry
-from groupcoord.broker.work import Answer, Work, each_long, portions
+from groupcoord.broker.work import Answer, Token, Work, each_long, portions
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.front.authorization import Principal
 from groupcoord.core.front.request_router import DESCRIBED_KINDS
@@ -61,13 +61,6 @@ MANY_MEMBERS = 1_000
 
 NameT = TypeVar("NameT")
 FoundT = TypeVar("FoundT")
-
-
-class Token(Protocol):
-    """Whoever takes an answer."""
-
-    def answer(self, response: Any) -> None:
-        """Take it."""
 
 
 Submit = Callable[[Any, Token, Principal], None]

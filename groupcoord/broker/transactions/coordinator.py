@@ -22,7 +22,7 @@ from groupcoord.broker.rate_limited_logger import RateLimitedLogger
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.broker.transactions.log import TransactionLog, TransactionLogError
-from groupcoord.broker.transactions.markers import Answerable, Coordinating, MarkerToken
+from groupcoord.broker.transactions.markers import Coordinating, MarkerToken
 from groupcoord.broker.transactions.producer_ids import NoProducerIdError, ProducerIds
 from groupcoord.broker.transactions.state import (
     CLIENT_VERSION,
@@ -31,7 +31,7 @@ from groupcoord.broker.transactions.state import (
     TransactionState,
     Writer,
 )
-from groupcoord.broker.work import Work, each, each_long
+from groupcoord.broker.work import Token, Work, each, each_long
 from groupcoord.clock import Clock
 from groupcoord.config import Config
 from groupcoord.core.consumer_protocol import TopicPartition
@@ -76,14 +76,14 @@ class _Completion:
     transaction: Transaction
     missing: int = 0
     has_failed: bool = False
-    waiting: list[tuple[Answerable, EndTxnResponse]] = field(factory=list)
+    waiting: list[tuple[Token, EndTxnResponse]] = field(factory=list)
 
 
 @define(eq=False)
 class _CommitInTransaction:
     """Stands for the token of a TxnOffsetCommit while it is on its way to the log."""
 
-    token: Answerable
+    token: Token
     transactional_id: str
     in_flight: Counter[str]
 
@@ -370,7 +370,7 @@ class TransactionCoordinator:
 
     # ------------------------------------------------------------ offsets
 
-    def commit_offsets(self, request: TxnOffsetCommit, token: Answerable, principal: Principal = None) -> None:
+    def commit_offsets(self, request: TxnOffsetCommit, token: Token, principal: Principal = None) -> None:
         """Pass a TxnOffsetCommit on to the group coordinator; its transaction can't end before that has answered.
 
         Args:
@@ -400,7 +400,7 @@ class TransactionCoordinator:
 
     # ------------------------------------------------------------ ends
 
-    def end(self, request: EndTxn, token: Answerable) -> EndTxnResponse | None:
+    def end(self, request: EndTxn, token: Token) -> EndTxnResponse | None:
         """Commit or abort a transaction. Once that is decided and the markers are written, the answer is NONE."""
         if not request.transactional_id:
             return EndTxnResponse(ErrorCode.INVALID_REQUEST)
@@ -428,7 +428,7 @@ class TransactionCoordinator:
         self._complete(prepared, (token, _ended(prepared)))
         return None
 
-    def _complete(self, transaction: Transaction, *waiting: tuple[Answerable, EndTxnResponse]) -> None:
+    def _complete(self, transaction: Transaction, *waiting: tuple[Token, EndTxnResponse]) -> None:
         """Write the markers of a prepared transaction; then it is complete, and whoever waits is answered."""
         completion = _Completion(transaction, waiting=list(waiting))
         self._completions[transaction.transactional_id] = completion

@@ -12,20 +12,13 @@ from typing import Any, Protocol
 from attrs import define, field
 
 from groupcoord.broker.records.topic_data import TopicData
-from groupcoord.broker.work import Work
+from groupcoord.broker.work import Token, Work
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.front.authorization import Principal
 from groupcoord.core.messages import CompleteTransaction, PartitionResult, TopicResult
 from groupcoord.core.records import OFFSETS_TOPIC, ZERO_UUID, TransactionMarker
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.transaction_messages import MarkerToWrite, WriteTxnMarkers, WriteTxnMarkersResponse, WrittenMarker
-
-
-class Answerable(Protocol):
-    """Whoever waits for an answer."""
-
-    def answer(self, response: Any) -> None:
-        """Take the answer."""
 
 
 class Coordinating(Protocol):
@@ -63,7 +56,7 @@ Results = list[tuple[str, list[PartitionResult]]]
 class _Request:
     """A request of which ``missing`` partitions have not answered yet."""
 
-    token: Answerable
+    token: Token
     markers: list[tuple[int, Results]] = field(factory=list)
     missing: int = 0
 
@@ -93,7 +86,7 @@ class _Request:
 
 def answer_write_txn_markers(
     request: WriteTxnMarkers,
-    token: Answerable,
+    token: Token,
     coordinator: GroupCoordinator,
     data: TopicData,
 ) -> Work[WriteTxnMarkersResponse | None]:

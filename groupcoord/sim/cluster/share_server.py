@@ -16,7 +16,7 @@ from groupcoord.broker.share.dead_letters import DeadLetters
 from groupcoord.broker.share.persister import Persister
 from groupcoord.broker.share.requests import ShareRequests
 from groupcoord.broker.topics.registry import Topic
-from groupcoord.broker.work import Job, Work, do_in_place
+from groupcoord.broker.work import Job, Token, Work, do_in_place
 from groupcoord.config.group_settings import ShareGroupSettings
 from groupcoord.coordinator.share_coordinator import ShareCoordinator
 from groupcoord.core.front.authorization import Permissions
@@ -37,13 +37,6 @@ RELOAD_PAUSE_MS = 1_000
 
 Answered = Callable[[Exchange, Response], None]
 Found = Callable[[ShareCoordinatorAnswered], None]
-
-
-class Token(Protocol):
-    """Who takes an answer of the share coordinator."""
-
-    def answer(self, response: Any) -> None:
-        """Take it."""
 
 
 class HeardLeader(Protocol):
