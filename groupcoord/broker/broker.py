@@ -43,19 +43,17 @@ from groupcoord.broker.transactions.coordinator import TransactionCoordinator
 from groupcoord.broker.transactions.none import NoTransactions, refuse_to_find
 from groupcoord.broker.transactions.producer_ids import ProducerIds
 from groupcoord.broker.transactions.requests import TransactionRequests
-from groupcoord.broker.transactions.state import Writer
 from groupcoord.broker.turns import Turns
-from groupcoord.broker.work import Job, Token, Work, do_in_place
+from groupcoord.broker.work import Job, Timed, Token, Work, do_in_place
 from groupcoord.clock import Clock
 from groupcoord.config import Config, RebalanceProtocol
 from groupcoord.config.group_settings import served_protocols
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.coordinator.random_ids import random_member_id, random_uuid
 from groupcoord.core.front.authorization import Authorize, Permissions, Principal
-from groupcoord.core.messages import ConsumerGroupHeartbeat, FindCoordinator, FindCoordinatorResponse, Node
+from groupcoord.core.messages import ConsumerGroupHeartbeat, Node
 from groupcoord.core.questions import CreateInternalTopics, ShareCoordinatorAnswered
 from groupcoord.core.records import OFFSETS_TOPIC
-from groupcoord.errors import ErrorCode
 from groupcoord.log_store import AbandonableStore, CompactingStore, LogStore, close_store
 from groupcoord.wire import Answered, WireResponse
 from groupcoord.wire.feature_messages import ApiVersions
@@ -167,12 +165,8 @@ class Broker:
         self._authorize, self._principal_of = authorize, principal_of
         self.data = data or TopicData(config, clock, self.topics, topic_directory)
         self._shared_documents = self._make_shared_documents()
-        self._data_requests = DataRequests(self.data, self._permissions, self._verify_writer, self.nodes.leadership)
-        self.share_requests = self._own_share_requests()
-        self._login_requests = LoginRequests(security, self._permissions, self.wake_earlier)
         self._notices = Notices(self.topics, now_s)
-        self._transaction_requests = TransactionRequests(self, node.node_id, self._permissions)
-        self._handlers = self._answer_table()
+        self._topic_requests = self._make_topic_requests()
         self._ensure_offsets_topic()
         self.coordinator = GroupCoordinator(
             config=config,
@@ -188,7 +182,7 @@ class Broker:
             new_member_id=new_member_id,
             new_uuid=new_uuid,
             authorize=authorize,
-            verify_transaction=self._transaction_requests.verify,
+            verify_transaction=lambda request: self.transactions.verify_commit(request),
         )
         self._join_nodes()
         self._reloading = Reloading(self.coordinator, clock)
@@ -196,6 +190,7 @@ class Broker:
         self._producer_ids = ProducerIds() if producer_ids is None else producer_ids
         self._owns_storage = nodes is None
         self.transactions = self.nodes.transactions or self._own_transactions()
+        self._handlers = self._make_handlers()
         self.deliver_replies()
 
     @property
@@ -226,9 +221,6 @@ class Broker:
         )
         transactions.recover()
         return transactions
-
-    def _verify_writer(self, writer: Writer) -> ErrorCode:
-        return self.transactions.verify_writer(writer)
 
     def _make_shared_documents(self) -> SharedDocuments | None:
         """Return the documents that the nodes of a cluster share; None if this server has them to itself."""
@@ -265,9 +257,8 @@ class Broker:
         with self.topics.edit() as edit:
             ensure_internal_topic(edit, OFFSETS_TOPIC, self.config, store_id)
 
-    def _answer_table(self) -> dict[type, Handler]:
-        """Return who answers each request that doesn't go to the group coordinator as it is."""
-        self._topic_requests = TopicRequests(
+    def _make_topic_requests(self) -> TopicRequests:
+        return TopicRequests(
             config=self.config,
             data=self.data,
             resources=Resources(
@@ -283,10 +274,26 @@ class Broker:
             notices=self._notices,
             permissions_of=self._permissions,
         )
+
+    def _make_handlers(self) -> dict[type, Handler]:
+        """Return the handler of each request type that doesn't go to the group coordinator as it is."""
+        self._data_requests = DataRequests(
+            self.data, self._permissions, self.transactions.verify_writer, self.nodes.leadership
+        )
+        self.share_requests = self._own_share_requests()
+        self._login_requests = LoginRequests(self.security, self._permissions, self.wake_earlier)
+        self._timed: tuple[Timed, ...] = (
+            *(self._data_requests, self.data, self._share, self.share_requests),
+            *(self.transactions, self._login_requests.refusals),
+        )
         self._cluster_requests = ClusterRequests(
             self.data, self.nodes, self._node_for, self._permissions, self._administered
         )
         acls = None if self.security is None else self.security.acls
+        transaction_requests = TransactionRequests(
+            self.coordinator, self.transactions, self.data, self.nodes, self._node.node_id, self._permissions
+        )
+        has_transactions = self.nodes.has_transactions
         table = table_of(
             self,
             self._topic_requests,
@@ -294,23 +301,21 @@ class Broker:
             self._cluster_requests,
             self._login_requests,
             AclRequests(acls, self._permissions),
-            self._transaction_requests if self.nodes.has_transactions else NoTransactions(),
+            transaction_requests if has_transactions else NoTransactions(),
             ShareStateRequests(self._share),
             self.share_requests,
-            GroupRequests(lambda: self.coordinator, self._submit, self.topics, self._prepare),
+            GroupRequests(
+                self.coordinator,
+                self._submit,
+                self.topics,
+                transaction_requests.prepare if has_transactions else refuse_to_find,
+            ),
         )
         if RebalanceProtocol.CONSUMER not in served_protocols(self.config):
             table[ConsumerGroupHeartbeat] = self._refuse_consumer_protocol
         if self._shared_documents is not None:
             self._shared_documents.retry_conflicts(table, self.reload_shared)
         return table
-
-    def _prepare(self, connection: Connection, request: FindCoordinator) -> FindCoordinatorResponse | None:
-        """See to it that there are coordinators of transactions, or say that there are none."""
-        if self.nodes.has_transactions:
-            self._transaction_requests.prepare(connection, request)
-            return None
-        return refuse_to_find(request)
 
     def _advertised_listeners(self) -> str:
         """Return where clients find the node, as ``advertised.listeners`` says it."""
@@ -384,29 +389,19 @@ class Broker:
 
     def next_deadline_ms(self) -> int | None:
         """Return when :meth:`tick` is wanted at the latest, in milliseconds of the clock; None if nothing waits."""
-        deadlines_ms = (
-            self.coordinator.next_deadline_ms(),
-            self.transactions.next_deadline_ms(),
-            self._data_requests.waits.next_deadline_ms(),
-            self.data.next_deadline_ms(),
-            self._share.next_deadline_ms(),
-            self.share_requests.next_deadline_ms(),
-            None if self.interceptor is None else self.interceptor.next_deadline_ms(),
-            self._login_requests.refusals.next_deadline_ms(),
-        )
-        return min((deadline_ms for deadline_ms in deadlines_ms if deadline_ms is not None), default=None)
+        deadline_ms = self.coordinator.next_deadline_ms()
+        for part in self._timed if self.interceptor is None else (*self._timed, self.interceptor):
+            own_ms = part.next_deadline_ms()
+            if own_ms is not None and (deadline_ms is None or own_ms < deadline_ms):
+                deadline_ms = own_ms
+        return deadline_ms
 
     def tick(self) -> None:
         """Time has passed: do everything that is due."""
-        self._data_requests.tick(self.clock.now_ms())
-        self.data.tick(self.clock.now_ms())
-        self._share.tick()
-        self.share_requests.tick(self.clock.now_ms())
+        now_ms = self.clock.now_ms()
+        for part in self._timed if self.interceptor is None else (*self._timed, self.interceptor):
+            part.tick(now_ms)
         self.coordinator.tick()
-        self.transactions.tick()
-        if self.interceptor is not None:
-            self.interceptor.tick(self.clock.now_ms())
-        self._login_requests.refusals.tick(self.clock.now_ms())
         self.deliver_replies()
 
     def deliver_replies(self) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from groupcoord.broker.turns import Turns
-from groupcoord.broker.work import Awaited, Job, Work, run_in_executor
+from groupcoord.broker.work import Awaited, Job, Timed, Work, run_in_executor
 from groupcoord.core.front.authorization import Principal
 from groupcoord.core.messages import Node
 from groupcoord.wire import (
@@ -52,7 +52,7 @@ OUTPUT_LIMIT_BYTES = 1024 * 1024
 """No further request is handled while this many bytes of answers have not been taken."""
 
 
-class Interceptor(Protocol):
+class Interceptor(Timed, Protocol):
     """Somebody who sees requests before they are handled, and answers before they leave: for tests that meddle.
 
     A broker has none unless somebody sets it; that is looked at once for each request.
@@ -72,12 +72,6 @@ class Interceptor(Protocol):
 
     def disconnected(self, connection: Connection) -> None:
         """Forget a connection that was closed."""
-
-    def next_deadline_ms(self) -> int | None:
-        """Return when :meth:`tick` is wanted, in milliseconds of the broker's clock; None if nothing waits."""
-
-    def tick(self, now_ms: int) -> None:
-        """Let go on what is due."""
 
 
 ConnectionT = TypeVar("ConnectionT", bound="Connection")

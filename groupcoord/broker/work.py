@@ -49,6 +49,16 @@ class Token(Protocol):
         """Take the answer."""
 
 
+class Timed(Protocol):
+    """A part of a broker that waits for moments."""
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when :meth:`tick` is wanted, in milliseconds of the broker's clock; None if nothing waits."""
+
+    def tick(self, now_ms: int) -> None:
+        """Do what is due."""
+
+
 class Answer(Awaited):
     """A token for one of the requests that work consists of.
 

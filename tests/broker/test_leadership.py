@@ -27,7 +27,7 @@ def leaders(leadership: Leadership) -> list[tuple[int, int]]:
 def test_partitions_are_led_in_turn(leadership: Leadership) -> None:
     """The preferred leader of partition 0 is the first node, of partition 1 the second, and they lead."""
     assert leaders(leadership) == [(1, 0), (2, 0), (3, 0), (1, 0)]
-    assert leadership.replicas(1) == (2, 3, 1)
+    assert leadership.replicas(ORDERS, 1) == (2, 3, 1)
     assert leadership.controller_id == 1
 
 

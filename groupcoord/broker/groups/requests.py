@@ -80,7 +80,7 @@ class GroupRequests:
 
     def __init__(
         self,
-        coordinator: Callable[[], GroupCoordinator],
+        coordinator: GroupCoordinator,
         submit: Submit,
         topics: TopicRegistry,
         prepare: Callable[[Connection, FindCoordinator], FindCoordinatorResponse | None],
@@ -114,7 +114,7 @@ class GroupRequests:
         """Return what is committed for a group, whoever may see it: to know how it is to be fetched."""
         if group_id is None:
             return {}
-        coordinator = self._coordinator()
+        coordinator = self._coordinator
         partition = coordinator.partition(coordinator.partition_of(group_id))
         return {} if partition is None else partition.hard.offsets.of_group(group_id)
 

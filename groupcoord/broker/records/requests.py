@@ -150,6 +150,10 @@ class DataRequests:
             fetched = (yield from read(wait.plan)).fetched
         return self._told((yield from wait.context.respond(fetched)), wait.connection)
 
+    def next_deadline_ms(self) -> int | None:
+        """Return when the time of the first Fetch is up; None if none waits."""
+        return self.waits.next_deadline_ms()
+
     def tick(self, now_ms: int) -> None:
         """Answer the Fetches whose time is up."""
         while (wait := self.waits.take_due(now_ms)) is not None:

@@ -161,9 +161,9 @@ class ShareCoordination:
         deadlines_ms = (own_ms, self.persister.pauses.next_deadline_ms())
         return min((each for each in deadlines_ms if each is not None), default=None)
 
-    def tick(self) -> None:
+    def tick(self, now_ms: int) -> None:
         """Time has passed."""
-        self.persister.pauses.tick(self._clock.now_ms())
+        self.persister.pauses.tick(now_ms)
         if self._coordinator is not None:
             self._coordinator.tick()
             self.deliver_replies()

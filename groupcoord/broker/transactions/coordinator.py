@@ -177,9 +177,8 @@ class TransactionCoordinator:
             deadline_ms = self._retry_ms
         return deadline_ms
 
-    def tick(self) -> None:
+    def tick(self, now_ms: int) -> None:
         """Time has passed: abort what is open for too long, write markers that failed, forget unused ids."""
-        now_ms = self._clock.now_ms()
         if now_ms >= self._timeout_check_ms:
             self._timeout_check_ms = _next_after(self._timeout_check_ms, self._timeout_check_interval_ms, now_ms)
             self._abort_timed_out(now_ms)
@@ -392,6 +391,13 @@ class TransactionCoordinator:
         if writer.adds_partition:
             return self._add(writer.transactional_id, frozenset((writer.partition,)), CLIENT_VERSION_OF_EPOCHS)
         return self._membership_error(writer.transactional_id, writer.partition)
+
+    def verify_commit(self, request: TxnOffsetCommit) -> ErrorCode:
+        """Return NONE if a producer may commit offsets of a group, which is added to its transaction if it may be."""
+        partition, adds_group = self._partition_of(request.group_id), request.adds_group
+        return self.verify_writer(
+            Writer(request.transactional_id, request.producer_id, request.producer_epoch, partition, adds_group)
+        )
 
     def _membership_error(self, transactional_id: str, partition: TopicPartition) -> ErrorCode:
         transaction = self._transactions[transactional_id]

@@ -48,7 +48,7 @@ class NoTransactions:
         return None
 
 
-def refuse_to_find(request: FindCoordinator) -> FindCoordinatorResponse | None:
+def refuse_to_find(connection: Connection, request: FindCoordinator) -> FindCoordinatorResponse | None:
     """Return INVALID_REQUEST for coordinators of transactions, which clients don't ask for again; None: for others."""
     if request.key_type != CoordinatorType.TRANSACTION:
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from groupcoord.broker.answering import answers
 from groupcoord.broker.cluster.nodes import Nodes, deliver_replies
@@ -13,13 +12,11 @@ from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.transactions.coordinator import TransactionCoordinator
 from groupcoord.broker.transactions.listings import answer_describe_producers, answer_list_transactions
 from groupcoord.broker.transactions.markers import answer_write_txn_markers
-from groupcoord.broker.transactions.state import Writer
 from groupcoord.broker.work import Work, each, each_long
 from groupcoord.coordinator import GroupCoordinator
-from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.front.authorization import Operation, Permissions
 from groupcoord.core.messages import CoordinatorType, FindCoordinator, PartitionResult, TopicResult, TxnOffsetCommit
-from groupcoord.core.records import OFFSETS_TOPIC, ZERO_UUID
+from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import WireResponse
 from groupcoord.wire.cluster_messages import TopicPartitions
@@ -48,57 +45,51 @@ from groupcoord.wire.transaction_messages import (
 ELSEWHERE = ErrorCode.NOT_COORDINATOR
 
 
-class Transactional(Protocol):
-    """A node whose clients these are: a :class:`~groupcoord.broker.broker.Broker`.
-
-    Attributes:
-        coordinator: its group coordinator.
-        transactions: its transaction coordinator.
-        data: what topics hold.
-        nodes: all nodes.
-    """
-
-    coordinator: GroupCoordinator
-    transactions: TransactionCoordinator
-    data: TopicData
-    nodes: Nodes
-
-
 class TransactionRequests:
     """Answers what clients ask of transactions, and says NOT_COORDINATOR of those that another node coordinates.
 
     Args:
-        node: the node.
-        node_id: its id.
+        coordinator: the group coordinator of the node.
+        transactions: its transaction coordinator, which may be that of all nodes.
+        data: what topics hold.
+        nodes: all nodes.
+        node_id: which of them this is.
         permissions_of: returns what a connection's client may do.
-
-    Attributes:
-        node: as given.
-        permissions_of: as given.
     """
 
-    def __init__(self, node: Transactional, node_id: int, permissions_of: Callable[[Connection], Permissions]) -> None:
-        self.node = node
+    def __init__(
+        self,
+        coordinator: GroupCoordinator,
+        transactions: TransactionCoordinator,
+        data: TopicData,
+        nodes: Nodes,
+        node_id: int,
+        permissions_of: Callable[[Connection], Permissions],
+    ) -> None:
+        self._coordinator = coordinator
+        self._transactions = transactions
+        self._data = data
+        self._nodes = nodes
         self._node_id = node_id
-        self.permissions_of = permissions_of
+        self._permissions_of = permissions_of
 
     @answers(InitProducerId)
     def init_producer_id(self, connection: Connection, request: InitProducerId) -> WireResponse | None:
         """Give out a producer id."""
-        transactional_id, permissions = request.transactional_id, self.permissions_of(connection)
+        transactional_id, permissions = request.transactional_id, self._permissions_of(connection)
         if transactional_id is None:
-            if not may_write_idempotently(permissions, self.node.data.topics):
+            if not may_write_idempotently(permissions, self._data.topics):
                 return InitProducerIdResponse(CLUSTER_DENIED)
         elif not may_write(transactional_id, permissions):
             return InitProducerIdResponse(ID_DENIED)
         elif not self._is_here(transactional_id):
             return InitProducerIdResponse(ELSEWHERE)
-        return self._delivered(self.node.transactions.init_producer_id(request))
+        return self._delivered(self._transactions.init_producer_id(request))
 
     @answers(AddPartitionsToTxn)
     def add_partitions(self, connection: Connection, request: AddPartitionsToTxn) -> Work[WireResponse | None]:
         """Let transactions write to partitions."""
-        permissions = self.permissions_of(connection)
+        permissions = self._permissions_of(connection)
         if request.is_from_broker and not permissions.on_cluster(Operation.CLUSTER_ACTION):
             return AddPartitionsToTxnResponse((), CLUSTER_DENIED)
         allowed, here = True, True
@@ -108,7 +99,7 @@ class TransactionRequests:
             allowed = allowed and (request.is_from_broker or may_write(wanted.transactional_id, permissions))
             here = here and self._is_here(wanted.transactional_id)
         if allowed and here:
-            added = yield from self.node.transactions.add_partitions(request, permissions)
+            added = yield from self._transactions.add_partitions(request, permissions)
             return self._delivered(added)
         error_code = ELSEWHERE if allowed else ID_DENIED
 
@@ -120,30 +111,30 @@ class TransactionRequests:
     @answers(AddOffsetsToTxn)
     def add_offsets(self, connection: Connection, request: AddOffsetsToTxn) -> WireResponse | None:
         """Let a transaction commit offsets of a group."""
-        permissions = self.permissions_of(connection)
+        permissions = self._permissions_of(connection)
         if not may_write(request.transactional_id, permissions):
             return AddOffsetsToTxnResponse(ID_DENIED)
         if not permissions.on_group(request.group_id, Operation.READ):
             return AddOffsetsToTxnResponse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         if not self._is_here(request.transactional_id):
             return AddOffsetsToTxnResponse(ELSEWHERE)
-        return self._delivered(self.node.transactions.add_offsets(request))
+        return self._delivered(self._transactions.add_offsets(request))
 
     @answers(EndTxn)
     def end(self, connection: Connection, request: EndTxn) -> WireResponse | None:
         """Commit or abort a transaction."""
-        if not may_write(request.transactional_id, self.permissions_of(connection)):
+        if not may_write(request.transactional_id, self._permissions_of(connection)):
             return EndTxnResponse(ID_DENIED)
         if not self._is_here(request.transactional_id):
             return EndTxnResponse(ELSEWHERE)
-        return self._delivered(self.node.transactions.end(request, connection))
+        return self._delivered(self._transactions.end(request, connection))
 
     @answers(WriteTxnMarkers)
     def write_markers(self, connection: Connection, request: WriteTxnMarkers) -> Work[WireResponse | None]:
         """Write the ends of transactions, as another coordinator asks for."""
-        permissions = self.permissions_of(connection)
+        permissions = self._permissions_of(connection)
         if permissions.on_cluster(Operation.ALTER) or permissions.on_cluster(Operation.CLUSTER_ACTION):
-            written = yield from answer_write_txn_markers(request, connection, self.node.coordinator, self.node.data)
+            written = yield from answer_write_txn_markers(request, connection, self._coordinator, self._data)
             return self._delivered(written)
 
         def refuse(marker: MarkerToWrite) -> Work[WrittenMarker]:
@@ -154,48 +145,39 @@ class TransactionRequests:
     @answers(TxnOffsetCommit)
     def commit_offsets(self, connection: Connection, request: TxnOffsetCommit) -> WireResponse | None:
         """Commit offsets in a transaction."""
-        coordinator = self.node.coordinator
+        coordinator = self._coordinator
         if coordinator.partition(coordinator.partition_of(request.group_id)) is None:
             coordinator.submit(request, connection, connection.principal)  # which refuses it
         else:
-            self.node.transactions.commit_offsets(request, connection, connection.principal)
+            self._transactions.commit_offsets(request, connection, connection.principal)
         return self._delivered(None)
-
-    def verify(self, request: TxnOffsetCommit) -> ErrorCode:
-        """Return NONE if a producer may commit offsets of a group, as the group coordinator asks first."""
-        partition = TopicPartition(OFFSETS_TOPIC, self.node.coordinator.partition_of(request.group_id))
-        producer_id, adds_group = request.producer_id, request.adds_group
-        return self.node.transactions.verify_writer(
-            Writer(request.transactional_id, producer_id, request.producer_epoch, partition, adds_group)
-        )
 
     @answers(ListTransactions)
     def list(self, connection: Connection, request: ListTransactions) -> Work[WireResponse | None]:
         """List the transactions that are coordinated here."""
-        node, permissions = self.node, self.permissions_of(connection)
-        here = [found for found in node.transactions.all if self._is_here(found.transactional_id)]
-        return answer_list_transactions(request, here, node.data.clock.now_ms(), permissions)
+        here = [found for found in self._transactions.all if self._is_here(found.transactional_id)]
+        return answer_list_transactions(request, here, self._data.clock.now_ms(), self._permissions_of(connection))
 
     @answers(DescribeProducers)
     def describe_producers(self, connection: Connection, request: DescribeProducers) -> Work[WireResponse | None]:
         """Tell who writes to partitions."""
-        return answer_describe_producers(request, self.node.data, self.permissions_of(connection))
+        return answer_describe_producers(request, self._data, self._permissions_of(connection))
 
     def prepare(self, connection: Connection, request: FindCoordinator) -> None:
-        """Have the topic that transactions are kept in, when somebody looks for their coordinator who may."""
+        """Create the topic of transactions when a client that may looks for their coordinator."""
         if request.key_type == CoordinatorType.TRANSACTION:
-            permissions = self.permissions_of(connection)
+            permissions = self._permissions_of(connection)
             if any(key and permissions.on_transactional_id(key, Operation.DESCRIBE) for key in request.keys):
-                self.node.transactions.prepare()
+                self._transactions.prepare()
 
     @answers(DescribeTransactions)
     def describe(self, connection: Connection, request: DescribeTransactions) -> Work[WireResponse | None]:
         """Describe transactions as they stand."""
-        permissions = self.permissions_of(connection)
+        permissions = self._permissions_of(connection)
         transactional_ids = tuple(dict.fromkeys(request.transactional_ids))
 
         def describe(transactional_id: str) -> DescribedTransaction:
-            described = self.node.transactions.describe(transactional_id, permissions)
+            described = self._transactions.describe(transactional_id, permissions)
             is_here = self._is_here(transactional_id)
             return described if is_here else DescribedTransaction(ELSEWHERE, transactional_id)
 
@@ -203,11 +185,11 @@ class TransactionRequests:
         return DescribeTransactionsResponse(tuple([found[name] for name in request.transactional_ids]))
 
     def _is_here(self, transactional_id: str) -> bool:
-        return self.node.nodes.coordinates_transactions(self._node_id, transactional_id)
+        return self._nodes.coordinates_transactions(self._node_id, transactional_id)
 
     def _delivered(self, response: WireResponse | None) -> WireResponse | None:
         """Pass on what the group coordinator answered to what came before this response."""
-        deliver_replies(self.node.coordinator)
+        deliver_replies(self._coordinator)
         return response
 
 
