@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from enum import Enum
 from importlib.util import find_spec
 from math import inf
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 import typer
 from attrs import frozen
 
-from groupcoord.cli.cluster_options import BootstrapServer, CommandConfig, Topic, given_address
+from groupcoord.cli.cluster_options import BootstrapServer, CommandConfig, Topic, given_address, served_metrics
 from groupcoord.cli.interrupts import BeforeTheEnd
 from groupcoord.cli.messages import complain, say
 from groupcoord.cli.replica_logs import as_files, is_of_replicas
@@ -28,14 +28,12 @@ if TYPE_CHECKING:
 
     from groupcoord.analysis.live.settings import ClusterAddress
     from groupcoord.analysis.report.model import Report
-    from groupcoord.analysis.running.metrics import GroupCollector
     from groupcoord.analysis.running.sources import Source
 
 FAILED, USAGE_ERROR = 1, 2
 POLL_S = 0.5
 WORST_PRINTED_MAX = 10
 MASTER, MEMORY = "local[*]", "2g"
-LOOPBACK, PORT_MAX = "127.0.0.1", 65_535
 
 GIB_BYTES = 1_073_741_824
 SPARK_START_S, SPARK_CORE_S_PER_GIB, LOCAL_S_PER_GIB = 46, 94, 38
@@ -399,29 +397,8 @@ def _follow(source: _Source, out: str, interval_s: float, metrics: str | None) -
         from groupcoord.cli.analyze_follow import run_following
 
         following = LocalFollowing(source.open(), out, interval_s=interval_s)
-        with _shown_metrics(lambda: following.cluster_name, metrics) as collector:
+        with served_metrics("analyze", lambda: following.cluster_name, metrics) as collector:
             run_following(following, out, collector)
-
-
-@contextmanager
-def _shown_metrics(cluster_name: Callable[[], str], address: str | None) -> Iterator[GroupCollector | None]:
-    """Give what is told what there is to show, and serve that for as long as the context lasts."""
-    if address is None:
-        yield None
-        return
-    from groupcoord.analysis.running.metrics import GroupCollector, served
-
-    host, _, port = address.rpartition(":")
-    if not (port.isascii() and port.isdigit() and int(port) <= PORT_MAX):
-        _give_up(f"--metrics {address}: write it as PORT or HOST:PORT")
-    collector = GroupCollector(cluster_name())
-    with ExitStack() as stack:
-        try:
-            url = stack.enter_context(served(collector, host.strip("[]") or LOOPBACK, int(port)))
-        except OSError as error:
-            _give_up(f"--metrics {address}: {error.strerror or error}")
-        say(f"metrics are at {url}", is_error=True)
-        yield collector
 
 
 def _poll(address: ClusterAddress | None, out: str, interval_s: float | None, metrics: str | None) -> None:
@@ -433,7 +410,7 @@ def _poll(address: ClusterAddress | None, out: str, interval_s: float | None, me
         from groupcoord.cli.analyze_poll import run_polling
 
         polling = Polling(address, out)
-        with _shown_metrics(polling.cluster_name, metrics) as collector:
+        with served_metrics("analyze", polling.cluster_name, metrics) as collector:
             run_polling(polling, out, interval_s, collector)
 
 

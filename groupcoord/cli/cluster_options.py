@@ -1,12 +1,21 @@
-"""The options by which commands are told of a cluster that runs."""
+"""Options of commands that read from a running cluster, and show metrics of it."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from groupcoord.analysis.live.settings import ClusterAddress, cluster_address
+from groupcoord.cli.messages import complain, say
+
+if TYPE_CHECKING:
+    from groupcoord.analysis.running.metrics import GroupCollector
+
+USAGE_ERROR = 2
+LOOPBACK, PORT_MAX = "127.0.0.1", 65_535
 
 BootstrapServer = Annotated[
     str,
@@ -32,3 +41,39 @@ def given_address(bootstrap_server: str, command_config: str | None) -> ClusterA
     if not bootstrap_server and command_config is None:
         return None
     return cluster_address(bootstrap_server, command_config)
+
+
+@contextmanager
+def served_metrics(
+    command: str, cluster_name: Callable[[], str], address: str | None
+) -> Iterator[GroupCollector | None]:
+    """Give a collector of metrics, and serve it for as long as the context lasts.
+
+    Args:
+        command: the name of the command, for messages.
+        cluster_name: returns the label for the cluster.
+        address: PORT or HOST:PORT; None: give None.
+    """
+    if address is None:
+        yield None
+        return
+
+    def give_up(message: object) -> NoReturn:
+        complain(command, f"--metrics {address}: {message}")
+        raise typer.Exit(USAGE_ERROR)
+
+    try:
+        from groupcoord.analysis.running.metrics import GroupCollector, served
+    except ModuleNotFoundError as error:
+        give_up(f"{error.name} is not installed; try: pip install 'groupcoord[serve,local]'")
+    host, _, port = address.rpartition(":")
+    if not (port.isascii() and port.isdigit() and int(port) <= PORT_MAX):
+        give_up("write it as PORT or HOST:PORT")
+    collector = GroupCollector(cluster_name())
+    with ExitStack() as stack:
+        try:
+            url = stack.enter_context(served(collector, host.strip("[]") or LOOPBACK, int(port)))
+        except OSError as error:
+            give_up(error.strerror or error)
+        say(f"metrics are at {url}", is_error=True)
+        yield collector

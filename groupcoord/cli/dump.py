@@ -1,4 +1,4 @@
-"""``groupcoord dump``: every record of segment files, log directories or data directories, as JSON lines or a table."""
+"""``groupcoord dump``: records of ``__consumer_offsets``, as JSON lines or a table, or the history of each group."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ class Format(StrEnum):
 
     json = "json"
     table = "table"
+    text = "text"
 
 
 def dump(
@@ -46,7 +47,12 @@ def dump(
     bootstrap_server: BootstrapServer = "",
     command_config: CommandConfig = None,
     topic: Topic = OFFSETS_TOPIC,
-    output_format: Annotated[Format, typer.Option("--format", help="JSON lines, or a table to read.")] = Format.json,
+    output_format: Annotated[
+        Format | None,
+        typer.Option(
+            "--format", help="JSON lines, a table, or text, which is for histories. By default histories are text."
+        ),
+    ] = None,
     group: Annotated[list[str] | None, typer.Option(help="Only records about this group; can be repeated.")] = None,
     record_type: Annotated[
         list[str] | None,
@@ -78,7 +84,8 @@ def dump(
 
     With --topic __share_group_state it is JSON lines of share groups' states; with --history, of share-partitions.
     With --bootstrap-server or --command-config they are read from a cluster that runs. Corrupt bytes are reported on
-    stderr and skipped. Exit status: 0, 1 if anything could not be read, 2 if there is nothing to read.
+    stderr and skipped. Exit status: 0, 1 if anything could not be read or nothing is about a group that is named, 2 if
+    there is nothing to read.
     """
     try:
         selection = Selection(
@@ -92,22 +99,54 @@ def dump(
         reading = open_reading([Path(path) for path in as_files(paths or [], context)], address, topic, selection)
     except (PathError, SelectionError, PipelineError) as error:
         _give_up(str(error))
-    rows, lines = (_history_rows, _history_lines) if history else (_record_rows, _record_lines)
-    if topic == SHARE_STATE_TOPIC and output_format is Format.table:
-        _give_up(f"records of {SHARE_STATE_TOPIC} are printed as JSON lines only")
-    if topic == SHARE_STATE_TOPIC:
-        lines = _share_partition_lines if history else _share_state_lines
-    if output_format is Format.table:
-        reading.run(lambda: _print_table(rows(reading, selection)))
-    else:
-        reading.run(lambda: _print_json(lines(reading, selection, raw)))
+    chosen = _format(output_format, topic, history=history)
+    printed = _print(chosen, reading, selection, topic, raw=raw, history=history)
+    _end(reading, selection, printed)
+
+
+def _end(reading: Reading, selection: Selection, printed: int) -> None:
+    """Exit with what went wrong."""
     if reading.is_damaged:
         raise typer.Exit(DAMAGED)
+    if selection.group_ids and not printed:
+        told = " or ".join(sorted(selection.group_ids))
+        _give_up(f"nothing {'of what is asked for ' if selection.has_more else ''}is about group {told}", DAMAGED)
 
 
-def _give_up(message: str) -> NoReturn:
+def _format(given: Format | None, topic: str, *, history: bool) -> Format:
+    """Return the format of the output, by default text for histories and else JSON lines."""
+    if topic == SHARE_STATE_TOPIC:
+        if given not in (None, Format.json):
+            _give_up(f"records of {SHARE_STATE_TOPIC} are printed as JSON lines only")
+        return Format.json
+    if given is Format.text and not history:
+        _give_up("--format text goes with --history")
+    return given or (Format.text if history else Format.json)
+
+
+def _print(chosen: Format, reading: Reading, selection: Selection, topic: str, *, raw: bool, history: bool) -> int:
+    """Print what is selected; return how many lines or rows there were."""
+    rows, lines = (_history_rows, _history_lines) if history else (_record_rows, _record_lines)
+    if topic == SHARE_STATE_TOPIC:
+        lines = _share_partition_lines if history else _share_state_lines
+    printed = 0
+
+    def print_all() -> None:
+        nonlocal printed
+        if chosen is Format.table:
+            printed = _print_table(rows(reading, selection))
+        elif chosen is Format.text:
+            printed = _print_lines(_story_lines(reading, selection))
+        else:
+            printed = _print_lines(lines(reading, selection, raw))
+
+    reading.run(print_all)
+    return printed
+
+
+def _give_up(message: str, status: int = USAGE_ERROR) -> NoReturn:
     complain("dump", message)
-    raise typer.Exit(USAGE_ERROR)
+    raise typer.Exit(status)
 
 
 _Lines = Iterator[tuple[list[str], int]]
@@ -144,13 +183,23 @@ def _history_lines(reading: Reading, selection: Selection, raw: bool) -> _Lines:
             yield [line], len(line)
 
 
-def _print_json(made: _Lines) -> None:
+def _story_lines(reading: Reading, selection: Selection) -> _Lines:
+    from groupcoord.cli.dump_history import histories, story_lines
+
+    for partition, files in reading.files():
+        for lines in story_lines(histories(partition, files, selection)):
+            yield lines, sum(map(len, lines))
+
+
+def _print_lines(made: _Lines) -> int:
+    """Print lines; return how many there were."""
     output = sys.stdout.buffer
     waiting: list[str] = []
-    size = 0
+    size = count = 0
     with collector_paused():
         for lines, size_bytes in made:
             if lines:
+                count += len(lines)
                 waiting += lines
                 size += size_bytes
                 if size >= OUTPUT_BYTES:
@@ -160,6 +209,7 @@ def _print_json(made: _Lines) -> None:
     if waiting:
         output.write(("\n".join(waiting) + "\n").encode())
     output.flush()
+    return count
 
 
 def _record_rows(reading: Reading, selection: Selection) -> Iterator[Row]:
@@ -174,9 +224,19 @@ def _history_rows(reading: Reading, selection: Selection) -> Iterator[Row]:
         yield from map(table_row, histories(partition, files, selection))
 
 
-def _print_table(rows: Iterable[Row]) -> None:
+def _print_table(rows: Iterable[Row]) -> int:
+    """Print rows; return how many there were."""
     from groupcoord.cli.console import open_console
 
+    count = 0
+
+    def counted() -> Iterator[Row]:
+        nonlocal count
+        for row in rows:
+            count += 1
+            yield row
+
     console = open_console()
-    for page in pages(rows, console.width if console.is_terminal else None):
+    for page in pages(counted(), console.width if console.is_terminal else None):
         console.print(page)
+    return count

@@ -1,10 +1,11 @@
-"""``groupcoord dump --history``: the histories of groups as JSON lines, or as rows of the table."""
+"""``groupcoord dump --history``: the histories of groups as text, as JSON lines, or as rows of a table."""
 
 from __future__ import annotations
 
 import json
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 from typing import Any
 
 from groupcoord.analysis.history import (
@@ -20,6 +21,7 @@ from groupcoord.analysis.history import (
     HistoryRow,
     LogHistory,
 )
+from groupcoord.analysis.report.text import escape
 from groupcoord.cli.dump_selection import Selection
 from groupcoord.cli.dump_table import Row, time_text, topic_text
 from groupcoord.records.salvage import SoundBatch
@@ -68,6 +70,24 @@ def _subscription(subscription: dict[str, Any], *, raw: bool) -> dict[str, Any]:
     told = {name: value for name, value in subscription.items() if name != "raw"}
     told["user_data"] = None if user_data is None else user_data.hex()
     return told | {"raw": None if data is None else b64encode(data).decode("ascii")} if raw else told
+
+
+def story_lines(rows: Iterable[HistoryRow]) -> Iterator[list[str]]:
+    """Yield what happened to groups as text: a line for each group, and below it those of its rows.
+
+    Args:
+        rows: group by group, each in the order of the log.
+    """
+    for (log_partition, group_id), some in groupby(rows, lambda row: (row.log_partition, row.group_id)):
+        place = "" if log_partition is None else f", log partition {log_partition}"
+        yield [escape(f"group {group_id}{place}")]
+        for row in some:
+            at = "" if row.log_timestamp_ms is None else time_text(row.log_timestamp_ms)
+            first, *more = _TEXTS[row.kind](row.values).split("\n")
+            yield [
+                f"  {at:{_TIME_LENGTH}}  {escape(_PREFIXES.get(row.kind, f'{row.kind} ') + first)}",
+                *(f"  {'':{_TIME_LENGTH}}    {escape(one)}" for one in more),
+            ]
 
 
 def table_row(row: HistoryRow) -> Row:
@@ -179,3 +199,8 @@ _TEXTS: dict[str, Callable[[dict[str, Any]], str]] = {
     REVOCATION: _revocation_text,
     GROUP: _group_text,
 }
+
+_PREFIXES = {GENERATION: "", EPOCH: "epochs: ", GROUP: "as the log ends: "}
+"""What goes before the text of a row in a story, where that is not its kind."""
+
+_TIME_LENGTH = len(time_text(0))

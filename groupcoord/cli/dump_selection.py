@@ -39,6 +39,11 @@ class Selection:
     since_ms: int | None = None
     until_ms: int | None = None
 
+    @property
+    def has_more(self) -> bool:
+        """Whether there are filters besides those for groups."""
+        return self != Selection(self.group_ids)
+
     def has_partition(self, partition: int | None) -> bool:
         """Tell whether a log partition's records are wanted; one without a number is, unless numbers are named."""
         return not self.partitions or partition in self.partitions

@@ -1,4 +1,4 @@
-"""``groupcoord lag``: how far the groups of a cluster are behind, as a table in the terminal, the worst first."""
+"""``groupcoord lag``: lag of the groups of a running cluster in the terminal, the worst first, or as metrics."""
 
 from __future__ import annotations
 
@@ -9,41 +9,77 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
-from attrs import asdict
+from attrs import asdict, frozen
 
 from groupcoord.analysis.report.text import clipped, escape
-from groupcoord.cli.cluster_options import BootstrapServer, CommandConfig, given_address
+from groupcoord.cli.cluster_options import USAGE_ERROR, BootstrapServer, CommandConfig, given_address, served_metrics
 from groupcoord.cli.messages import complain, say
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.text import Text
 
     from groupcoord.analysis.live.settings import ClusterAddress
-    from groupcoord.analysis.polling.lag import PartitionLag
+    from groupcoord.analysis.live.snapshots import Snapshot
+    from groupcoord.analysis.polling.lag import GroupLag, PartitionLag
     from groupcoord.cli.interrupts import StopRequest
 
 FAILED = 1
-USAGE_ERROR = 2
-_BAD = {"LOST": "bold red", "STOP": "bold red", "STALL": "red", "NO OWNER": "red", "REWIND": "yellow", "WARN": "yellow"}
 
-Groups = Annotated[list[str] | None, typer.Option("--group", metavar="NAME", help="Only this group; can be repeated.")]
+Groups = Annotated[
+    list[str] | None,
+    typer.Option("--group", metavar="NAME", help="Only this group, by partition; can be repeated."),
+]
+Partitions = Annotated[bool, typer.Option("--partitions", help="A row for each partition instead of each group.")]
+MinLag = Annotated[
+    int, typer.Option("--min-lag", min=0, metavar="RECORDS", help="Only what is at least so many records behind.")
+]
 Watch = Annotated[bool, typer.Option("--watch", help="Look again and again, until Ctrl-C.")]
 Interval = Annotated[float, typer.Option(min=0.2, metavar="SECONDS", help="With --watch: how long between two looks.")]
+Metrics = Annotated[
+    str | None,
+    typer.Option("--metrics", metavar="[HOST:]PORT", help="Show them to Prometheus there, and look as with --watch."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print an object a line for each partition.")]
+
+
+@frozen
+class _Shown:
+    """What is printed: which groups, by partition or not, from how much lag on."""
+
+    group_ids: tuple[str, ...]
+    by_partition: bool
+    min_lag: int
+    as_json: bool
+
+
+@frozen
+class _Look:
+    """One look at a cluster."""
+
+    snapshot: Snapshot
+    lags: list[PartitionLag]
+    groups: list[GroupLag]
+    problems: list[str]
+    unknown: list[str]
 
 
 def lag(
     bootstrap_server: BootstrapServer = "",
     command_config: CommandConfig = None,
     groups: Groups = None,
+    partitions: Partitions = False,
+    min_lag: MinLag = 0,
     watch: Watch = False,
     interval: Interval = 5.0,
+    metrics: Metrics = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how far the groups of a cluster are behind, in records and in time, and who has which partition.
+    """Show how far the groups of a cluster are behind, in records and in time, and what is wrong with them.
 
     It asks for groups and for the next record of each partition that is behind, which needs READ on its topic, and
-    writes nothing. Exit status: 0, 1 if the cluster doesn't answer, 2 if the command can't be carried out.
+    writes nothing. Exit status: 0, 1 if the cluster doesn't answer or has no such group, 2 if the command can't be
+    carried out.
     """
     from groupcoord.cli.console import open_console
     from groupcoord.cli.interrupts import AtTheFirstSignal, StopRequest
@@ -52,29 +88,42 @@ def lag(
         address = given_address(bootstrap_server, command_config)
         if address is None:
             _give_up("name a cluster, by --bootstrap-server or --command-config")
+        shown = _Shown(tuple(groups or ()), partitions or bool(groups), min_lag, as_json)
         console = open_console()
-        if not watch:
-            for lags, problems in _looks(address, groups or [], None, interval):
-                _print(console, lags, problems, as_json=as_json)
+        if not watch and metrics is None:
+            for look in _looks(address, shown.group_ids, None, interval):
+                _print(console, look, shown)
+                if look.unknown:
+                    _give_up(_no_such_group(look.unknown), FAILED)
             return
         stop = StopRequest()
-        with AtTheFirstSignal(stop.ask):
-            for lags, problems in _looks(address, groups or [], stop, interval):
+        with served_metrics("lag", lambda: _cluster_name(address), metrics) as collector, AtTheFirstSignal(stop.ask):
+            for look in _looks(address, shown.group_ids, stop, interval):
+                if collector is not None:
+                    from groupcoord.analysis.polling.rows import group_rows
+                    from groupcoord.analysis.running.shown import Figures
+
+                    rows = [asdict(one) for one in look.lags]
+                    collector.show(Figures(look.snapshot.at_ms, lag=rows, groups=list(group_rows(look.snapshot))))
+                if not watch:
+                    continue
                 if not as_json:
                     console.clear()
                     console.print(f"{datetime.now():%H:%M:%S}", style="dim")
-                _print(console, lags, problems, as_json=as_json)
+                _print(console, look, shown)
+                if look.unknown:
+                    say(escape(_no_such_group(look.unknown)), is_error=True)
 
 
 def _looks(
-    address: ClusterAddress, group_ids: list[str], stop: StopRequest | None, interval_s: float
-) -> Iterator[tuple[list[PartitionLag], list[str]]]:
-    """Yield what each look shows, and what it doesn't tell: one look, or until somebody asks to stop."""
+    address: ClusterAddress, group_ids: tuple[str, ...], stop: StopRequest | None, interval_s: float
+) -> Iterator[_Look]:
+    """Yield one look, or looks until somebody asks to stop."""
     from groupcoord.analysis.live.connection import connection
     from groupcoord.analysis.live.record_times import BACKOFF_MS, WAIT_MS, next_record_ms
     from groupcoord.analysis.live.retries import Patience
     from groupcoord.analysis.live.snapshots import take_snapshot
-    from groupcoord.analysis.polling.lag import LagWatch, problems_of
+    from groupcoord.analysis.polling.lag import LagWatch, group_lags, problems_of, unknown_groups
     from groupcoord.analysis.polling.views import topics_of
     from groupcoord.clock import SystemClock
     from groupcoord.core.consumer_protocol import TopicPartition
@@ -91,15 +140,25 @@ def _looks(
             )
         )
         while True:
-            snapshot = take_snapshot(cluster, patience, SystemClock().now_ms, topics_of)
-            yield watch.take(snapshot, group_ids), list(problems_of(snapshot, group_ids))
+            snapshot = take_snapshot(cluster, patience, SystemClock().now_ms, topics_of, group_ids)
+            lags = watch.take(snapshot, group_ids)
+            groups = group_lags(snapshot, lags, group_ids)
+            problems, unknown = list(problems_of(snapshot, group_ids)), unknown_groups(snapshot, group_ids)
+            yield _Look(snapshot, lags, groups, problems, unknown)
             if stop is None or stop.is_there(interval_s):
                 return
 
 
+def _cluster_name(address: ClusterAddress) -> str:
+    from groupcoord.analysis.live.connection import connection
+
+    with connection(address, begins_run=True) as (cluster, patience):
+        return patience.try_for(lambda: cluster.metadata([])).cluster_id
+
+
 @contextmanager
 def _errors_in_words() -> Iterator[None]:
-    """Tell what goes wrong in one line, and exit."""
+    """Print what goes wrong as one line, and exit."""
     from groupcoord.analysis.columns.errors import InputError, PipelineError
 
     try:
@@ -115,21 +174,61 @@ def _give_up(message: str, status: int = USAGE_ERROR) -> NoReturn:
     raise typer.Exit(status)
 
 
-def _print(console: Console, lags: list[PartitionLag], problems: list[str], *, as_json: bool) -> None:
-    if as_json:
+def _no_such_group(names: list[str]) -> str:
+    return f"there is no group {names[0]}" if len(names) == 1 else f"there are no groups {', '.join(names)}"
+
+
+def _print(console: Console, look: _Look, shown: _Shown) -> None:
+    lags = [one for one in look.lags if (one.lag or 0) >= shown.min_lag]
+    groups = [one for one in look.groups if (one.lag or 0) >= shown.min_lag]
+    if shown.as_json:
         for one in lags:
             print(json.dumps(asdict(one)), flush=True)
-    else:
-        console.print(_table(lags) if lags else "no group has committed anything")
-    for problem in problems:
+    elif shown.by_partition:
+        if lags:
+            console.print(_partition_table(lags))
+        for group in groups:
+            if not group.partitions:
+                state = group.state or "state unknown"
+                console.print(f"group {escape(clipped(group.group_id))}: {state}, no partition, nothing committed")
+    elif groups:
+        console.print(_group_table(groups))
+    if not shown.as_json and not look.unknown and not (lags if shown.by_partition else groups):
+        console.print(f"no group is {shown.min_lag:,} records behind" if look.groups else "there are no groups")
+    for problem in look.problems:
         say(f"not told: {escape(problem)}", is_error=True)
 
 
-def _table(lags: list[PartitionLag]) -> RenderableType:
+def _group_table(groups: list[GroupLag]) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    from groupcoord.analysis.report.durations import format_duration
+    from groupcoord.cli.console import NAME_LENGTH_MAX
+
+    table = Table()
+    for title in ("status", "group", "state"):
+        table.add_column(title, overflow="fold")
+    for title in ("members", "partitions", "lag", "time behind"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("what is wrong", overflow="fold")
+    for one in groups:
+        cells = (
+            clipped(one.group_id, NAME_LENGTH_MAX),
+            one.state or "",
+            _number(one.members),
+            _number(one.partitions),
+            _number(one.lag),
+            _age(one.lag_ms),
+            clipped(one.wrong),
+        )
+        table.add_row(_status(one.status), *map(Text, cells))
+    return table
+
+
+def _partition_table(lags: list[PartitionLag]) -> RenderableType:
+    from rich.table import Table
+    from rich.text import Text
+
     from groupcoord.cli.console import NAME_LENGTH_MAX
 
     table = Table()
@@ -145,14 +244,29 @@ def _table(lags: list[PartitionLag]) -> RenderableType:
             one.state or "",
             f"{clipped(one.topic, NAME_LENGTH_MAX)}-{one.topic_partition}",
             _number(one.lag),
-            "" if one.lag_ms is None else format_duration(one.lag_ms),
+            _age(one.lag_ms),
             _number(one.committed_offset),
             _number(one.end_offset),
             clipped(owner, NAME_LENGTH_MAX),
         )
-        table.add_row(Text(one.status, style=_BAD.get(one.status, "")), *map(Text, cells))
+        table.add_row(_status(one.status), *map(Text, cells))
     return table
 
 
+def _status(label: str) -> Text:
+    from rich.text import Text
+
+    from groupcoord.analysis.history.lag import LagStatus
+
+    styles = {LagStatus.ERR: "bold red", LagStatus.WARN: "yellow"}
+    return Text(label, style=styles.get(LagStatus.of(label).of_group, ""))
+
+
+def _age(lag_ms: int | None) -> str:
+    from groupcoord.analysis.report.durations import format_duration
+
+    return "-" if lag_ms is None else format_duration(lag_ms)
+
+
 def _number(value: int | None) -> str:
-    return "" if value is None else f"{value:,}"
+    return "-" if value is None else f"{value:,}"

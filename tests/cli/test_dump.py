@@ -143,7 +143,6 @@ def test_raw_leaves_bytes_as_kafka_prints_them(data_directory: Path) -> None:
     [
         (["--group", "g1"], [(2, 0), (2, 1)]),
         (["--group", "g1", "--group", "g2"], [(2, 0), (2, 1), (10, 0), (10, 2), (10, 3)]),
-        (["--group", "other"], []),
         (["--type", "offset-commit"], [(2, 0), (10, 0), (10, 2)]),
         (["--type", "GROUP_METADATA"], [(2, 1), (10, 3)]),
         (["--type", "1", "--type", "2"], [(2, 0), (2, 1), (10, 0), (10, 2), (10, 3)]),
@@ -160,6 +159,19 @@ def test_raw_leaves_bytes_as_kafka_prints_them(data_directory: Path) -> None:
 def test_filters(data_directory: Path, words: list[str], expected: list[tuple[int, int]]) -> None:
     """Each filter narrows down, several of one kind widen it, and the end of the time is not in it."""
     assert places(printed(data_directory, *words)) == expected
+
+
+def test_a_group_of_which_there_is_nothing(data_directory: Path) -> None:
+    """One sentence names it, and the exit status is 1, whatever is printed; other filters may be the reason."""
+    for more, told in (
+        ((), "nothing is about group other"),
+        (("--history",), "nothing is about group other"),
+        (("--since", "3000", "--group", "g1"), "nothing of what is asked for is about group g1 or other"),
+    ):
+        done = dump(data_directory, "--group", "other", *more)
+        assert (done.status, done.output, done.error) == (1, "", f"groupcoord dump: {told}\n")
+    of_table = dump(data_directory, "--group", "other", "--format", "table")
+    assert (of_table.status, of_table.error) == (1, "groupcoord dump: nothing is about group other\n")
 
 
 def test_files_and_folders(data_directory: Path) -> None:

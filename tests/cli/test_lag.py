@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
+from attrs import evolve
 
 from groupcoord import cli
 from groupcoord.messages import OffsetCommit, OffsetToCommit, TopicToCommit
-from groupcoord.testing import ServerThread
+from groupcoord.testing import ProducerRecord, ServerThread
+from tests.running.metrics_shown import shown
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -27,59 +32,110 @@ def _groupcoord(capsys: pytest.CaptureFixture[str]) -> Run:
     return run
 
 
+def commit_for(server: ServerThread, group_id: str, offsets: dict[int, int]) -> None:
+    """Commit offsets of a topic for a group without members."""
+    committed = tuple(OffsetToCommit(partition, offset) for partition, offset in offsets.items())
+    commit = OffsetCommit(group_id, (TopicToCommit("orders", committed),))
+    server.run(lambda broker: broker.coordinator.call(commit))
+
+
 @pytest.fixture(name="server", scope="module")
 def _server() -> Iterator[ServerThread]:
-    """A server with a group that has read one of three records."""
-    commit = OffsetCommit("billing", (TopicToCommit("orders", (OffsetToCommit(0, 1),)),))
-    with ServerThread(topics={"orders": 1}) as server:
-        server.produce("orders", ["coffee", "tea", "water"])
-        server.run(lambda broker: broker.coordinator.call(commit))
+    """A server with groups that have no members: in the middle of a topic, at its end, beyond it, and nowhere."""
+    old = [ProducerRecord(name.encode(), timestamp_ms=1_700_000_000_000) for name in ("coffee", "tea", "water")]
+    with ServerThread(topics={"orders": 2}) as server:
+        server.produce("orders", [evolve(record, partition=0) for record in old])
+        commit_for(server, "billing", {0: 1, 1: 0})
+        commit_for(server, "audit", {0: 3})
+        commit_for(server, "ahead", {0: 1_000})
+        commit_for(server, "none", {0: -1})
         yield server
 
 
-def test_a_table_for_people(groupcoord: Run, server: ServerThread) -> None:
-    """Each partition is a line with its status, lag, time behind and owner."""
-    status, out, _ = groupcoord("lag", "--bootstrap-server", server.bootstrap)
-    (line,) = [line for line in out.splitlines() if "billing" in line]
-    cells = [cell.strip() for cell in line.strip("│").split("│")]
-
-    assert status == 0
-    assert (cells[:5], cells[6:]) == (["NO OWNER", "billing", "Empty", "orders-0", "2"], ["1", "3", ""])
-    assert cells[5].endswith("s")
+def cells(out: str) -> list[list[str]]:
+    """Return the cells of a table's rows."""
+    rows = [line.strip("│").split("│") for line in out.splitlines() if line.startswith("│")]
+    return [[cell.strip() for cell in row] for row in rows]
 
 
-def test_names_are_escaped_and_cut(groupcoord: Run) -> None:
-    """What clients call their groups reaches no terminal as it is, and takes no more than a line of a table."""
-    commit = TopicToCommit("orders", (OffsetToCommit(0, 1),))
-    with ServerThread(topics={"orders": 1}) as server:
-        for group_id in ("\x1b[31mred", "\u202egnol", "a\nb", "x" * 1_000):
-            server.run(lambda broker, name=group_id: broker.coordinator.call(OffsetCommit(name, (commit,))))
-        _, out, _ = groupcoord("lag", "--bootstrap-server", server.bootstrap)
-        _, _, err = groupcoord("lag", "--bootstrap-server", server.bootstrap, "--group", "\x1b[31mgone")
+def test_a_row_for_each_group(groupcoord: Run, server: ServerThread) -> None:
+    """The worst first, each with what is wrong, with its lag in all partitions and the greatest age."""
+    status, out, err = groupcoord("lag", "--bootstrap-server", server.bootstrap)
+    rows = cells(out)
 
-    assert all(line.isprintable() for line in out.splitlines())
-    assert all(shown in out for shown in (r"\x1b[31mred", r"\u202egnol", r"a\nb", "xxx…"))
-    assert max(map(len, out.splitlines())) < 200
-    assert r"\x1b[31mgone" in err
+    assert (status, err) == (0, "")
+    assert [[*row[:6], row[7]] for row in rows] == [
+        [
+            *("AHEAD", "ahead", "Empty", "0", "1", "0"),
+            "Its offset of orders-0 is beyond the end of the log, so its consumer starts over by auto.offset.reset",
+        ],
+        ["NO OWNER", "billing", "Empty", "0", "2", "2", "Records of orders-0 wait, and no member has the partition"],
+        ["NO COMMIT", "none", "Empty", "0", "1", "-", "Has not committed orders-0, which has records"],
+        ["OK", "audit", "Empty", "0", "1", "0", ""],
+    ]
+    assert rows[1][6].endswith(" h")
+    some = groupcoord("lag", "--bootstrap-server", server.bootstrap, "--min-lag", "1")[1]
+    assert [row[1] for row in cells(some)] == ["billing"]
+    assert groupcoord("lag", "--bootstrap-server", server.bootstrap, "--min-lag", "9")[1] == (
+        "no group is 9 records behind\n"
+    )
+
+
+def test_a_row_for_each_partition(groupcoord: Run, server: ServerThread) -> None:
+    """Of the groups that are named, or of all: with offsets, and dashes for what is not known."""
+    of_one = cells(groupcoord("lag", "--bootstrap-server", server.bootstrap, "--group", "billing")[1])
+    of_all = cells(groupcoord("lag", "--bootstrap-server", server.bootstrap, "--partitions")[1])
+
+    assert [[*row[:5], *row[6:]] for row in of_one] == [
+        ["NO OWNER", "billing", "Empty", "orders-0", "2", "1", "3", ""],
+        ["OK", "billing", "Empty", "orders-1", "0", "0", "0", ""],
+    ]
+    assert [row[:2] for row in of_all] == [
+        *(["AHEAD", "ahead"], ["NO OWNER", "billing"], ["NO COMMIT", "none"], ["OK", "audit"], ["OK", "billing"]),
+    ]
+    assert of_all[2][4:8] == ["-", "-", "-", "3"]
 
 
 def test_lines_for_programs(groupcoord: Run, server: ServerThread) -> None:
-    """With --json each partition is an object; groups that there aren't are told on stderr."""
-    status, out, err = groupcoord(
-        "lag", "--bootstrap-server", server.bootstrap, "--json", "--group", "billing", "--group", "none"
-    )
+    """With --json each partition is an object."""
+    _, out, _ = groupcoord("lag", "--bootstrap-server", server.bootstrap, "--json", "--min-lag", "1")
     (found,) = map(json.loads, out.splitlines())
 
-    assert (status, err) == (0, "not told: group none: there is no such group\n")
     assert (found["lag"], found["status"], found["member_id"]) == (2, "NO OWNER", None)
     assert found["lag_ms"] >= 0
 
 
-def test_nothing_committed_is_said(groupcoord: Run, server: ServerThread) -> None:
-    """A group without offsets, or none at all, is said to have committed nothing."""
-    status, out, _ = groupcoord("lag", "--bootstrap-server", server.bootstrap, "--group", "none")
+def test_a_group_that_there_is_not(groupcoord: Run, server: ServerThread) -> None:
+    """One sentence and exit status 1; the groups that there are are shown all the same."""
+    words = ("lag", "--bootstrap-server", server.bootstrap, "--group", "nope")
 
-    assert (status, out) == (0, "no group has committed anything\n")
+    assert groupcoord(*words) == (1, "", "groupcoord lag: there is no group nope\n")
+    status, out, err = groupcoord(*words, "--group", "audit")
+    assert (status, [row[1] for row in cells(out)]) == (1, ["audit"])
+    assert err == "groupcoord lag: there is no group nope\n"
+
+
+def test_metrics_are_those_of_analyze(server: ServerThread) -> None:
+    """With --metrics the command looks until a signal comes, and shows lag and statuses to Prometheus."""
+    words = ["lag", "--bootstrap-server", server.bootstrap, "--metrics", "0", "--interval", "0.2"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "groupcoord", *words], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    url = process.stderr.readline().removeprefix("metrics are at ").strip()
+    status = ("groupcoord_consumer_partition_status", "ahead")
+    seen: dict[tuple[str, str], float] = {}
+    while status not in seen:
+        assert process.poll() is None
+        seen = shown(url)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=20)
+
+    assert (process.returncode, output, errors) == (0, "", "")
+    assert [seen[status[0], name] for name in ("ahead", "none", "audit")] == [8, 10, 1]
+    assert seen["burrow_kafka_consumer_status", "billing"] == 3
+    assert seen["kafka_consumergroup_group_sum_lag", "billing"] == 2
+    assert seen["groupcoord_group_members", "billing"] == 0
 
 
 def test_what_is_wrong_is_told_in_a_line(groupcoord: Run, monkeypatch: pytest.MonkeyPatch) -> None:

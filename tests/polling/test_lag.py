@@ -10,7 +10,7 @@ from groupcoord.analysis.history.lag import WINDOW_COMMITS
 from groupcoord.analysis.live.cluster import CommittedOffset, DescribedGroup, ListedGroup
 from groupcoord.analysis.live.end_offsets import PartitionEnds
 from groupcoord.analysis.live.snapshots import GroupSnapshot, Problem, Snapshot
-from groupcoord.analysis.polling.lag import LagWatch, PartitionLag, problems_of
+from groupcoord.analysis.polling.lag import LagWatch, PartitionLag, group_lags, problems_of, unknown_groups
 from groupcoord.core.consumer_protocol import Assignment, TopicPartition, encode_assignment
 
 START_MS = 1_700_000_000_000
@@ -111,8 +111,25 @@ def test_several_looks_tell_what_commits_over_time_mean() -> None:
 
 
 def test_what_a_look_does_not_tell_is_said_of_the_groups_that_are_asked_for() -> None:
-    """Problems of other groups are left out, those of brokers are not; a group that isn't there is named."""
-    look = snapshot(0, 10, group("g", {}))
+    """Problems of other groups are left out, those of brokers are not; a group that is missing is not unknown."""
+    look = evolve(snapshot(0, 10, group("g", {})), missing=frozenset(["away"]))
 
-    assert list(problems_of(look, ["g", "none"])) == ["broker 3: is away", "group none: there is no such group"]
+    assert list(problems_of(look, ["g", "none"])) == ["broker 3: is away"]
     assert len(list(problems_of(look, []))) == 2
+    assert unknown_groups(look, ["g", "none", "away"]) == ["none"]
+
+
+def test_a_group_is_as_bad_as_its_worst_partition() -> None:
+    """With the sentence of that, how many more are like it, and how many members have nothing to do."""
+    idle = group("idle", {0: 10}, owned=(0,))
+    assert idle.described is not None
+    members = (*idle.described.members, idle.described.members[0] | {"member_id": "n", "member_assignment": b""})
+    idle = evolve(idle, described=idle.described._replace(members=members))
+    look = snapshot(0, 10, group("g", {0: 10, 1: 3, 2: 4}, owned=(0,)), idle, group("new", {}))
+    found = group_lags(look, LagWatch(lambda row: None).take(look))
+
+    assert [(one.group_id, one.status, one.lag, one.members, one.wrong) for one in found] == [
+        ("g", "NO OWNER", 13, 1, "Records of orders-1 and 1 more partition wait, and no member has the partition"),
+        ("idle", "OK", 0, 2, "1 of 2 members have no partition"),
+        ("new", "OK", None, 1, "Nothing is committed"),
+    ]

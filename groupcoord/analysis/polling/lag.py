@@ -7,7 +7,7 @@ snapshots.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from attrs import frozen
@@ -20,9 +20,11 @@ from groupcoord.analysis.history.lag import (
     PartitionEnd,
     WindowCommit,
     lag_status,
+    worst_status,
 )
-from groupcoord.analysis.live.snapshots import Snapshot
+from groupcoord.analysis.live.snapshots import GroupSnapshot, Snapshot
 from groupcoord.analysis.polling.rows import Row, lag_rows
+from groupcoord.analysis.polling.views import view_of
 
 Place = tuple[str, str, int]
 
@@ -58,6 +60,90 @@ class PartitionLag:
     member_id: str | None
     client_id: str | None
     client_host: str | None
+
+
+@frozen
+class GroupLag:
+    """How far a group is behind in all its partitions.
+
+    Attributes:
+        group_id: the group.
+        type: as Kafka calls it.
+        state: of the group, as Kafka calls it; None if that isn't known.
+        members: how many it has; None likewise.
+        partitions: of how many there is a row.
+        lag: records behind in those of which it is known; None if it is known of none.
+        lag_ms: how old the oldest of the next records is, in milliseconds; None if that isn't known.
+        status: the label of the worst status of its partitions.
+        wrong: what is wrong, as a sentence; empty if nothing is.
+    """
+
+    group_id: str
+    type: str
+    state: str | None
+    members: int | None
+    partitions: int
+    lag: int | None
+    lag_ms: int | None
+    status: str
+    wrong: str
+
+
+def group_lags(snapshot: Snapshot, lags: Iterable[PartitionLag], group_ids: Collection[str] = ()) -> list[GroupLag]:
+    """Return how far groups are behind, the worst first.
+
+    Args:
+        snapshot: what a look has shown.
+        lags: what :meth:`LagWatch.take` made of it.
+        group_ids: these groups alone; all by default.
+    """
+    by_group: defaultdict[str, list[PartitionLag]] = defaultdict(list)
+    for one in lags:
+        by_group[one.group_id].append(one)
+    wanted = [group for group_id, group in snapshot.groups.items() if not group_ids or group_id in group_ids]
+    return sorted((_group_lag(group, by_group[group.group_id]) for group in wanted), key=_group_order)
+
+
+def _group_lag(group: GroupSnapshot, rows: Sequence[PartitionLag]) -> GroupLag:
+    status = worst_status(one.status for one in rows)
+    known = [one.lag for one in rows if one.lag is not None]
+    ages = [one.lag_ms for one in rows if one.lag_ms is not None]
+    told = []
+    if status.sentence:
+        worst, *others = (one for one in rows if one.status == status.label)
+        more = f" and {len(others):,} more {'partition' if len(others) == 1 else 'partitions'}" if others else ""
+        told.append(status.sentence.format(f"{worst.topic}-{worst.topic_partition}{more}"))
+    if not rows and group.offsets is not None:
+        told.append("nothing is committed")
+    members = None if group.described is None else len(group.described.members)
+    idle = _idle_members(group)
+    if idle:
+        told.append(f"{idle:,} of {members:,} members have no partition")
+    wrong = "; ".join(told)
+    return GroupLag(
+        group.group_id,
+        group.type,
+        (group.listed.state or None) if group.described is None else group.described.state,
+        members,
+        len(rows),
+        sum(known) if known else None,
+        max(ages, default=None),
+        status.label,
+        f"{wrong[:1].upper()}{wrong[1:]}",
+    )
+
+
+def _idle_members(group: GroupSnapshot) -> int:
+    """Return how many members of a stable group have no partition while others have some."""
+    if group.described is None or group.described.state != "Stable":
+        return 0
+    members = view_of(group.type, group.described).members.values()
+    idle = sum(not member.held for member in members)
+    return idle if idle < len(members) else 0
+
+
+def _group_order(one: GroupLag) -> tuple[int, int, int, str]:
+    return WORST_FIRST.index(LagStatus.of(one.status)), -(one.lag_ms or 0), -(one.lag or 0), one.group_id
 
 
 @frozen
@@ -184,5 +270,8 @@ def problems_of(snapshot: Snapshot, group_ids: Collection[str]) -> Iterator[str]
         kind, _, name = one.subject.partition(" ")
         if kind != "group" or not group_ids or name in group_ids:
             yield f"{one.subject}: {one.text}"
-    for group_id in sorted(set(group_ids) - set(snapshot.groups)):
-        yield f"group {group_id}: there is no such group"
+
+
+def unknown_groups(snapshot: Snapshot, group_ids: Collection[str]) -> list[str]:
+    """Return those of some groups that do not exist, or that the user may not describe."""
+    return sorted(set(group_ids) - set(snapshot.groups) - snapshot.missing)
