@@ -55,8 +55,7 @@ class MetadataPartition(NamedTuple):
     offline_replicas: tuple[int, ...] = ()
 
 
-@frozen
-class MetadataTopic:
+class MetadataTopic(NamedTuple):
     """One topic; unknown: an error, with the name or the id that was asked for."""
 
     error_code: ErrorCode
@@ -129,8 +128,7 @@ class CreatedTopicConfig(NamedTuple):
     is_sensitive: bool = False
 
 
-@frozen
-class CreatedTopic:
+class CreatedTopic(NamedTuple):
     """What became of one topic. On errors the numbers are -1; ``configs`` None: not to be told.
 
     ``topic_config_error_code``: the topic was created, but numbers and settings may not be told.

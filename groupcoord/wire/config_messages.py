@@ -101,8 +101,7 @@ class DescribedConfig(NamedTuple):
     documentation: str | None = None
 
 
-@frozen
-class DescribedConfigs:
+class DescribedConfigs(NamedTuple):
     """The settings of one thing, or an error with none. As a broker sends it, the message of no error is ""."""
 
     error_code: ErrorCode

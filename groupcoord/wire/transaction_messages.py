@@ -187,8 +187,7 @@ class DescribeTransactions:
         )
 
 
-@frozen
-class DescribedTransaction:
+class DescribedTransaction(NamedTuple):
     """One transactional id; ``transaction_start_time_ms`` -1: it has not begun a transaction yet."""
 
     error_code: ErrorCode

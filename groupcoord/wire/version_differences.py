@@ -63,8 +63,8 @@ def described_group(group: DescribedGroup, header: RequestHeader) -> DescribedGr
     if group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
         return group
     if header.api_version <= 5:
-        return evolve(group, error_code=ErrorCode.NONE)
-    return evolve(group, authorized_operations=AUTHORIZED_OPERATIONS_OMITTED)
+        return group._replace(error_code=ErrorCode.NONE)
+    return group._replace(authorized_operations=AUTHORIZED_OPERATIONS_OMITTED)
 
 
 # ---------------------------------------------------------------- topics and what has settings

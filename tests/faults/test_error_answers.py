@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any, get_args, get_type_hints
 
+import attrs
 import pytest
 
+import groupcoord.core.messages
+import groupcoord.wire
 from groupcoord.errors import ErrorCode
 from groupcoord.messages import GroupToFetch, OffsetFetch, TopicToFetch
 from groupcoord.testing.faults.error_answers import refuse, refuse_topics, request_types
@@ -17,6 +22,11 @@ from tests.tables import as_one_test
 from tests.wire.kio_client import read_response, versions_of
 from tests.wire.sample_frames import FRAMES
 
+MESSAGE_MODULES = [
+    import_module(f"{package.__name__}.{found.name}")
+    for package in (groupcoord.core.messages, groupcoord.wire)
+    for found in iter_modules(package.__path__)
+]
 ERROR = ErrorCode.NOT_COORDINATOR
 METADATA, DESCRIBE_LOG_DIRS = 3, 35
 TOKENS = frozenset((38, 39, 40))
@@ -98,3 +108,33 @@ def test_metadata_keep_their_nodes() -> None:
 
     assert refused.brokers == (node,)
     assert [(topic.error_code, topic.partitions) for topic in refused.topics] == [(ErrorCode.LEADER_NOT_AVAILABLE, ())]
+
+
+def test_entries_of_answers_have_one_form() -> None:
+    """A test edits each entry with ``_replace``: all that stands in a response is a named tuple."""
+    responses = [kind for module in MESSAGE_MODULES for kind in vars(module).values() if _is_response(kind)]
+    entries: dict[type, None] = {}
+    for response in responses:
+        entries.update(dict.fromkeys(_entries(response)))
+
+    assert len(responses) > 60
+    assert {entry for entry in entries if not issubclass(entry, tuple)} == set()
+
+
+def _is_response(kind: object) -> bool:
+    return isinstance(kind, type) and kind.__name__.endswith("Response") and attrs.has(kind)
+
+
+def _entries(kind: type) -> Iterator[type]:
+    """Yield the classes of ours in a class's annotations, at any depth."""
+    pending: list[Any] = list(get_type_hints(kind).values())
+    seen: set[Any] = set()
+    while pending:
+        hint = pending.pop()
+        if hint in seen:
+            continue
+        seen.add(hint)
+        pending += get_args(hint)
+        if isinstance(hint, type) and (attrs.has(hint) or hasattr(hint, "_fields")):
+            yield hint
+            pending += get_type_hints(hint).values()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from groupcoord.core.front.authorization import Operation, Permissions
 from groupcoord.errors import ErrorCode
@@ -47,4 +47,4 @@ class DescribedKind:
 
 def with_operations(group: Any, operations: int) -> Any:
     """Return a description that says what is allowed on the group; an error says nothing of it."""
-    return group if group.error_code is not ErrorCode.NONE else evolve(group, authorized_operations=operations)
+    return group if group.error_code is not ErrorCode.NONE else group._replace(authorized_operations=operations)

@@ -480,7 +480,7 @@ class RequestRouter:
             assert group_id is not None
             group = partition.descriptions[DescribeGroups](group_id)
             if request.include_authorized_operations:
-                group = evolve(group, authorized_operations=self._operations_on(group_id, permissions))
+                group = group._replace(authorized_operations=self._operations_on(group_id, permissions))
             described.append(group)
         self._effects.reply(token, DescribeGroupsResponse(tuple(refused + described)))
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from attrs import evolve
-
 from groupcoord.core.front.authorization import Operation, Permissions
 from groupcoord.core.front.descriptions import DescribedKind
 from groupcoord.core.java.trimming import is_blank
@@ -151,7 +149,7 @@ def with_description_status(group: DescribedStreamsGroup, request: StreamsGroupD
     """Return a description that says that none of the topology is stored, if that was asked for (KIP-1331)."""
     if not request.include_topology_description or group.error_code is not ErrorCode.NONE:
         return group
-    return evolve(group, topology_description_status=TopologyDescriptionStatus.NOT_STORED)
+    return group._replace(topology_description_status=TopologyDescriptionStatus.NOT_STORED)
 
 
 def answer_description_update(

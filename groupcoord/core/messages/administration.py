@@ -23,8 +23,7 @@ class DescribedMember(NamedTuple):
     member_assignment: bytes
 
 
-@frozen
-class DescribedGroup:
+class DescribedGroup(NamedTuple):
     """One group; an absent one is GROUP_ID_NOT_FOUND and ``Dead`` (request versions below 6 see error NONE)."""
 
     group_id: str

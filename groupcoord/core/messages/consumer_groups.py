@@ -94,8 +94,7 @@ class DescribedPartitions(NamedTuple):
     partitions: tuple[int, ...]
 
 
-@frozen
-class DescribedConsumerMember:
+class DescribedConsumerMember(NamedTuple):
     """A member of a consumer group as administrators see it.
 
     Attributes:
@@ -117,8 +116,7 @@ class DescribedConsumerMember:
     member_type: MemberType = MemberType.CONSUMER
 
 
-@frozen
-class DescribedConsumerGroup:
+class DescribedConsumerGroup(NamedTuple):
     """One consumer group; with an error all else is empty, the state too."""
 
     group_id: str

@@ -67,8 +67,7 @@ class ShareGroupHeartbeat(GroupRequest[ShareGroupHeartbeatResponse]):
 # ---------------------------------------------------------------- descriptions
 
 
-@frozen
-class DescribedShareMember:
+class DescribedShareMember(NamedTuple):
     """A member of a share group as administrators see it."""
 
     member_id: str
@@ -80,8 +79,7 @@ class DescribedShareMember:
     assignment: tuple[DescribedPartitions, ...]
 
 
-@frozen
-class DescribedShareGroup:
+class DescribedShareGroup(NamedTuple):
     """One share group; with an error all else is empty, the state too."""
 
     group_id: str

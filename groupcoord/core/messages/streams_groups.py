@@ -211,8 +211,7 @@ class DescribedTasks(NamedTuple):
     warmup_tasks: tuple[TaskIds, ...] = ()
 
 
-@frozen
-class DescribedStreamsMember:
+class DescribedStreamsMember(NamedTuple):
     """A member of a streams group as administrators see it.
 
     Attributes:
@@ -239,8 +238,7 @@ class DescribedStreamsMember:
     is_classic: bool = False
 
 
-@frozen
-class DescribedStreamsGroup:
+class DescribedStreamsGroup(NamedTuple):
     """One streams group; with an error all else is empty, the state too.
 
     Attributes:

@@ -33,7 +33,7 @@ def refuse_topics(response: MetadataResponse, error_code: ErrorCode) -> Metadata
 
     Clients ignore a response without nodes.
     """
-    topics = tuple([evolve(topic, error_code=error_code, partitions=()) for topic in response.topics])
+    topics = tuple([topic._replace(error_code=error_code, partitions=()) for topic in response.topics])
     return evolve(response, topics=topics)
 
 
