@@ -18,6 +18,7 @@ from attrs import evolve
 
 import groupcoord
 from groupcoord.broker.addresses import ANY_ADDRESS
+from groupcoord.broker.security.listeners import check_advertised, with_listener
 from groupcoord.broker.security.security import Security, split_properties
 from groupcoord.broker.topics.registry import Topic, TopicError, check_topic_name
 from groupcoord.cli.interrupts import AtTheFirstSignal
@@ -107,7 +108,10 @@ def serve(
         clock: Clock = SystemClock() if control_port is None else LeapingClock()
         with ExitStack() as stack:
             shared = None if cluster is None or node_id is None else _share(cluster, node_id, stack)
-            security = Security(clock, data_dir if shared is None else shared.documents, secure)
+            place = data_dir if shared is None else shared.documents
+            security = Security(clock, place, with_listener(secure, host, port))
+            if advertised_host is not None:
+                check_advertised("--advertised-host", advertised_host)
             sockets = _bind(stack, security, host, port, nodes, advertised_host)
             _check_control_port(control_port, sockets)
             opening = Opening(data_dir, config, is_set, topics, clock, security)

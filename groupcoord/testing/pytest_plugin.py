@@ -31,7 +31,7 @@ SESSION_SERVER = pytest.StashKey["ServerThread"]()
 FIRST_REQUEST = pytest.StashKey[int]()
 """Where a test has the number of the last request that came before it."""
 
-OPTIONS = ("topics", "settings", "data_dir", "clock", "nodes", "users", "tls")
+OPTIONS = ("topics", "settings", "data_dir", "clock", "nodes", "users", "tls", "advertised_port")
 
 
 class UnrewrittenModules:
@@ -54,7 +54,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Make the marker known."""
     config.addinivalue_line(
         "markers",
-        f"{MARKER}(topics=None, settings=None, data_dir=None, clock=None, nodes=1, users=None, tls=False): "
+        f"{MARKER}(topics=None, settings=None, data_dir=None, clock=None, nodes=1, users=None, tls=False, "
+        "advertised_port=None): "
         "how the fixture groupcoord_server is to be started; data_dir=True takes a temporary directory",
     )
 

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from groupcoord.broker.broker import Broker
+from groupcoord.broker.security.listeners import with_listener
 from groupcoord.broker.security.security import Security, split_properties
 from groupcoord.clock import LeapingClock, ManualClock
 from groupcoord.config import Config
@@ -51,6 +52,18 @@ T = TypeVar("T")
 # The codec loads its schemas when the first request comes; what is not installed is to be missed before that.
 for _package in ("crc32c", "kio"):
     import_module(_package)
+
+
+def _advertise(properties: Mapping[str, str | int | float], advertised_port: int) -> dict[str, str | int | float]:
+    """Return settings that tell clients another port of the only listener, if there is one."""
+    if type(advertised_port) is not int or not 1 <= advertised_port <= 65_535:
+        raise ValueError(f"advertised_port must be a number from 1 to 65535, not {advertised_port!r}")
+    listeners = str(properties.get("listeners", ""))
+    if "," in listeners or "advertised.listeners" in properties:
+        raise ValueError("advertised_port is for one listener: set its port in advertised.listeners")
+    if not listeners:
+        return dict(properties)
+    return {**properties, "advertised.listeners": f"{listeners.partition('://')[0]}://{HOST}:{advertised_port}"}
 
 
 class _End(Enum):
@@ -107,6 +120,8 @@ class ServerThread(FaultWords, Assertions):
         nodes: how many nodes there are, with ids from 1 on, and a port each.
         users: passwords by name, of those who may log in by PLAIN and SCRAM on listeners that ask for it.
         tls: clients connect with TLS, and certificates are made for that; it needs the extra ``login``.
+        advertised_port: the port that the server tells clients to connect to, such as that of a proxy before it; of
+            several nodes the first one's. ``port`` and ``bootstrap`` are still where the server itself listens.
 
     Raises:
         ConfigError: a setting is unknown, or its value is not allowed.
@@ -129,12 +144,15 @@ class ServerThread(FaultWords, Assertions):
         nodes: int = 1,
         users: Mapping[str, str] | None = None,
         tls: bool = False,
+        advertised_port: int | None = None,
     ) -> None:
         own = {key.replace("_", "."): value for key, value in (settings or {}).items()}
         self.certificates = Certificates() if tls else None
         protocol = "SASL_SSL" if "sasl.enabled.mechanisms" in own else "SSL"
         secured = {} if self.certificates is None else self.certificates.settings(protocol)
-        properties = {**SETTINGS, **secured, **own}
+        properties = with_listener({**SETTINGS, **secured, **own}, HOST, 0)
+        if advertised_port is not None:
+            properties = _advertise(properties, advertised_port)
         super().__init__()
         usual, secure = split_properties(properties)
         config = Config.from_properties(usual)
@@ -153,6 +171,7 @@ class ServerThread(FaultWords, Assertions):
             nodes=nodes,
             secure=secure,
             users=users or {},
+            advertised_port=advertised_port,
             make_broker=partial(ObservedBroker, request_log=self._request_log),
         )
         self._log_tap = LogTap()

@@ -107,6 +107,12 @@ def test_the_number_of_offsets_partitions_is_kept(tmp_path: Path) -> None:
         (["--topic", "bad name:3"], "bad name:3"),
         (["--topic", ":3"], ":3"),
         (["--host", "0.0.0.0"], "--advertised-host"),
+        (
+            ["--host", "0.0.0.0", "--advertised-host", "0.0.0.0"],
+            "--advertised-host cannot use the nonroutable meta-address",
+        ),
+        (["--set", "advertised.listeners=PLAINTEXT://0.0.0.0:9092"], "advertised.listeners cannot use the nonroutable"),
+        (["--set", "advertised.listeners=A://a:1,B://b:2"], "A is not among 'listeners'"),
         (["--log-level", "loud"], "loud"),
     ],
 )

@@ -23,7 +23,7 @@ from groupcoord.core.messages import (
     TopicToCommit,
 )
 from groupcoord.core.records import ZERO_UUID
-from groupcoord.errors import ErrorCode
+from groupcoord.errors import ErrorCode, GroupcoordError
 from groupcoord.host.node_servers import NoSuchNodeError
 from groupcoord.testing import ServerThread
 from groupcoord.testing.faults.control import NoSuchPartitionError
@@ -307,6 +307,46 @@ def test_what_can_not_be_moved_is_said(
     """Nodes and partitions that there aren't, and moves to who is there already, are refused in words."""
     with pytest.raises(error, match=message):
         word(server)
+
+
+@pytest.mark.parametrize(
+    ("options", "host", "port"),
+    [
+        ({"advertised_port": 9094}, "127.0.0.1", 9094),
+        ({"settings": {"advertised.listeners": "PLAINTEXT://kafka.example:9095"}}, "kafka.example", 9095),
+        ({"settings": {"listeners": "PLAINTEXT://127.0.0.1:0"}, "advertised_port": 9094}, "127.0.0.1", 9094),
+    ],
+)
+def test_clients_are_told_another_address(options: dict[str, Any], host: str, port: int) -> None:
+    """The address of a proxy is advertised; ``port`` and ``bootstrap`` are where the server listens."""
+    admin = pytest.importorskip("confluent_kafka.admin")
+    with ServerThread(nodes=2, **options) as server:
+        told = admin.AdminClient({"bootstrap.servers": server.bootstrap}).list_topics(timeout=10).brokers
+        brokers = [(told[node].host, told[node].port) for node in sorted(told)]
+
+        assert brokers == [(host, port), (host, port + 1)]
+        assert str(server.port) in server.bootstrap
+        assert server.port not in (port, port + 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"advertised_port": 0}, "advertised_port must be a number from 1 to 65535, not 0"),
+        (
+            {
+                "advertised_port": 9094,
+                "settings": {"listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0"},
+            },
+            "advertised_port is for one listener",
+        ),
+        ({"settings": {"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}}, "nonroutable meta-address 0.0.0.0"),
+    ],
+)
+def test_an_address_that_can_not_be_advertised_is_refused(options: dict[str, Any], message: str) -> None:
+    """Kafka refuses 0.0.0.0 in the same words."""
+    with pytest.raises((ValueError, GroupcoordError), match=message):
+        ServerThread(**options)
 
 
 @pytest.mark.parametrize("nodes", [0, -1, 101, "3", True])

@@ -63,7 +63,7 @@ def test_a_wrong_option_is_told(tmp_path: Path) -> None:
     status, output = run_test(tmp_path, test)
 
     assert status == 1
-    assert "takes topics, settings, data_dir, clock, nodes, users, tls; it got topic" in output
+    assert "takes topics, settings, data_dir, clock, nodes, users, tls, advertised_port; it got topic" in output
 
 
 def test_without_the_extra_the_fixture_says_what_to_install(tmp_path: Path) -> None:

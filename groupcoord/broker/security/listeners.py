@@ -6,6 +6,7 @@ The forms of ``listeners``, ``advertised.listeners`` and ``listener.security.pro
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from groupcoord.errors import ConfigError
 
 _ADDRESS = re.compile(r"(?P<name>[A-Za-z0-9_-]+)://(?P<host>\[[0-9a-fA-F:.%]*\]|[^:/]*):(?P<port>[0-9]{1,5})")
 _PORT_MAX = 65_535
+_META_ADDRESS = "0.0.0.0"
 
 
 class SecurityProtocol(StrEnum):
@@ -85,10 +87,32 @@ def listeners_of(settings: SecuritySettings) -> tuple[Listener, ...]:
         if told is None and host in ANY_ADDRESS:
             raise ConfigError(f"setting 'listeners': {name} on every address needs one in 'advertised.listeners'")
         told = told or Address(name, host, 0)
+        check_advertised("advertised.listeners", told.host)
         listeners.append(Listener(name, protocols[name], host, port, told.host, told.port))
     if advertised:
         raise ConfigError(f"setting 'advertised.listeners': {next(iter(advertised))} is not among 'listeners'")
     return tuple(listeners)
+
+
+def with_listener(properties: Mapping[str, str | int | float], host: str, port: int) -> Mapping[str, str | int | float]:
+    """Return settings whose only address in ``advertised.listeners`` has a listener, if ``listeners`` is not set.
+
+    Args:
+        properties: Kafka's settings.
+        host: the address to listen on.
+        port: the port to listen on; 0 takes a free one.
+    """
+    text = str(properties.get("advertised.listeners", ""))
+    name, separator, _ = text.partition("://")
+    if not separator or "," in text or properties.get("listeners"):
+        return dict(properties)
+    return {**properties, "listeners": f"{name.strip()}://{f'[{host}]' if ':' in host else host}:{port}"}
+
+
+def check_advertised(key: str, host: str) -> None:
+    """Raise ConfigError if clients can't connect to an address, in Kafka's words."""
+    if host == _META_ADDRESS:
+        raise ConfigError(f"{key} cannot use the nonroutable meta-address {_META_ADDRESS}. Use a routable IP address.")
 
 
 def _protocols(pairs: tuple[str, ...]) -> dict[str, SecurityProtocol]:

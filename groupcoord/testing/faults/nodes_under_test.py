@@ -43,6 +43,7 @@ class NodesUnderTest:
         nodes: how many nodes there are, with ids from 1 on.
         secure: Kafka's settings for log-in and ACLs.
         users: passwords by name, of those who may log in.
+        advertised_port: the port that clients are told of the first node, and of others those after it; None: its own.
         make_broker: makes a node of what a :class:`~groupcoord.broker.broker.Broker` takes.
 
     Raises:
@@ -63,6 +64,7 @@ class NodesUnderTest:
         nodes: int = 1,
         secure: Mapping[str, str | int | float],
         users: Mapping[str, str],
+        advertised_port: int | None = None,
         make_broker: Callable[..., Broker],
     ) -> None:
         if type(nodes) is not int or not 1 <= nodes <= NODES_MAX:
@@ -74,6 +76,7 @@ class NodesUnderTest:
         self._data_dir = data_dir
         self._secure = secure
         self._users = users
+        self._advertised_port = advertised_port
         self._make_broker = make_broker
         self.node_ids = range(1, nodes + 1)
         self._in_memory: Storage | None = None
@@ -171,7 +174,8 @@ class NodesUnderTest:
                 sockets.append({name: stack.enter_context(bound_socket(place)) for name, place in own.items()})
             stack.pop_all()
         ports = (next(iter(own.values())).getsockname()[1] for own in sockets)
-        nodes = [Node(node_id, HOST, port) for node_id, port in zip(self.node_ids, ports, strict=True)]
+        told = [self._advertised_port + number if self._advertised_port else port for number, port in enumerate(ports)]
+        nodes = [Node(node_id, HOST, port) for node_id, port in zip(self.node_ids, told, strict=True)]
         return NodeServers(self._opened, self.clock, nodes, sockets, self._make_broker)
 
     def _opened(self) -> Storage:
