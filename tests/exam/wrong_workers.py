@@ -65,8 +65,9 @@ class DoesNotFlush(Worker):
 class DoesNotFlushOnRevoke(Worker):
     """Waits for its producer before it commits, and not where its partitions are taken from it."""
 
-    PRODUCER: ClassVar[dict[str, Any]] = {"linger.ms": 700}
-    COMMIT_EVERY_S = 1.5
+    PRODUCER: ClassVar[dict[str, Any]] = {"linger.ms": 2_000}
+    COMMIT_EVERY_S = 1.7
+    """No multiple of half the heartbeat interval: partitions would always be revoked right after a commit."""
     is_revoked = False
 
     def flush(self) -> None:

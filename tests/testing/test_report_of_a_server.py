@@ -263,6 +263,7 @@ def test_what_brings_news_is_told_and_the_rest_is_counted() -> None:
 OF_GROUP = (FetchedGroup("g", ErrorCode.NOT_COORDINATOR, ()),)
 BEATS = [(Heartbeat("g", 1, "m"), HeartbeatResponse(ErrorCode.NONE))] * 11
 AWAY = TopicResult("orders", ORDERS_ID, (PartitionResult(0, ErrorCode.COORDINATOR_NOT_AVAILABLE),))
+CUT_OFF = (OffsetCommit("g", ()), None)
 REFUSED = (OffsetCommit("g", ()), OffsetCommitResponse((AWAY,)))
 ASKED = (OffsetFetch(()), OffsetFetchResponse(OF_GROUP))
 ADDED = (AddOffsetsToTxn("t", 1, 0, "g"), AddOffsetsToTxnResponse(ErrorCode.NONE))
@@ -281,16 +282,17 @@ ENDED = (EndTxn("t", 1, 0, committed=True), EndTxnResponse(ErrorCode.NONE))
         ([ADDED, *BEATS[:3], ENDED, *BEATS], ""),
         ([REFUSED, *[(Fetch(()), FetchResponse())] * 10], "librdkafka: A commit blocks"),
         ([REFUSED, *BEATS], ""),
+        ([CUT_OFF, *[(Fetch(()), FetchResponse())] * 10], "librdkafka: A commit blocks"),
     ],
 )
-def test_symptoms_of_known_client_bugs_are_named(exchanges: list[tuple[object, object]], bug: str) -> None:
+def test_symptoms_of_known_client_bugs_are_named(exchanges: list[tuple[object, object | None]], bug: str) -> None:
     """A client of that library that goes silent where others go on is pointed to the section about that."""
     for software, expected in (("confluent-kafka-python", bug), ("apache-kafka-java", "")):
         told = Conversation()
         version = "2.16.1-rdkafka-2.16.0" if software.startswith("confluent") else "4.4.0"
         told.hear(ApiVersions(software, version), ApiVersionsResponse(ErrorCode.NONE, ()))
         for message, answer in exchanges:
-            told.hear(message, answer)
+            told.hear(message, answer, refusal="" if answer is not None else "the connection was closed before")
         named = [line for line in told.report() if "known bug" in line]
         assert [line.startswith(f"client 'billing-1' looks like a known bug, {expected}") for line in named] == (
             [True] if expected else []

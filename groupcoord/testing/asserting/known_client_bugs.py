@@ -58,6 +58,12 @@ def _is_answered(kind: type, errors: Collection[ErrorCode]) -> Callable[[Receive
     return check
 
 
+def _is_a_failed_commit(request: ReceivedRequest) -> bool:
+    """Return whether a commit's coordinator was not available, or its connection broke before the answer."""
+    is_cut_off = isinstance(request.message, OffsetCommit) and request.refusal is not None
+    return is_cut_off or _is_answered(OffsetCommit, (ErrorCode.COORDINATOR_NOT_AVAILABLE,))(request)
+
+
 LIBRDKAFKA = re.compile("rdkafka")
 KNOWN_BUGS = (
     KnownBug(
@@ -80,7 +86,7 @@ KNOWN_BUGS = (
         "A commit blocks, heartbeats stop, and the member falls out",
         "librdkafka",
         LIBRDKAFKA,
-        _is_answered(OffsetCommit, (ErrorCode.COORDINATOR_NOT_AVAILABLE,)),
+        _is_a_failed_commit,
         (OffsetCommit, Heartbeat, ConsumerGroupHeartbeat, JoinGroup),
         9_000,
     ),

@@ -114,7 +114,7 @@ def exam_junit(results: Iterable[Result]) -> str:
 
 
 def exam_page(results: Sequence[Result], command: str) -> str:
-    """Return results as one page: a table of scenarios, and a diagram for each law that was broken."""
+    """Return results as one page: a table of scenarios, failed ones first, and a diagram for each broken law."""
     passed = sum(result.is_passed for result in results)
     lead = [
         paragraph(element("code", command)),
@@ -132,13 +132,14 @@ def exam_page(results: Sequence[Result], command: str) -> str:
 
 def _overview(results: Sequence[Result], baseline: Result | None) -> Html:
     rows = []
-    for result in results:
+    for result in sorted(results, key=lambda result: result.is_passed):
         name = result.scenario.name
         verdict = pill("passed", "good") if result.is_passed else pill("FAILED", "bad")
         title = name if result.is_passed else element("a", name, href=f"#{name}")
         scenario = joined([title, soft(result.scenario.why)])
-        rows.append([verdict, scenario, _in_a_cell(result, baseline), f"{result.seconds:.0f}"])
-    return table(["@", "scenario", "broken laws", "#seconds"], rows)
+        duration = element("div", f"{result.seconds:.0f} s", class_="soft")
+        rows.append([joined([verdict, duration]), scenario, _in_a_cell(result, baseline)])
+    return table(["@", "scenario", "broken laws"], rows)
 
 
 def _in_a_cell(result: Result, baseline: Result | None) -> Html:
