@@ -284,6 +284,24 @@ def test_who_has_stopped_goes_by_when_the_log_was_read(tmp_path: Path) -> None:
     assert statuses == [["OK"], ["STOP"]]
 
 
+def test_a_topic_that_is_not_about_groups(tmp_path: Path) -> None:
+    """Where no record is about groups, one line says so, and the exit status is 2; some that aren't are no error."""
+    commit = encode_record(OffsetCommitRecord("billing", "orders", 0, 10))
+    with ServerThread(topics={"orders": 1}) as server:
+        words = ("--bootstrap-server", server.bootstrap, "--topic", "orders", "--engine", "local")
+        server.produce("orders", ["coffee", ProducerRecord(b"tea", key=b"\x00\x01tea")])
+        wrong = analyze(*words, "--out", tmp_path / "wrong")
+        server.produce("orders", [ProducerRecord(value=commit[1], key=commit[0])])
+        right = analyze(*words, "--out", tmp_path / "right")
+
+    assert (wrong.status, wrong.output) == (USAGE_ERROR, "")
+    assert wrong.error == (
+        f"groupcoord analyze: kafka://{server.bootstrap}/orders: none of its 2 records is about groups; "
+        "is it a log of __consumer_offsets?\n"
+    )
+    assert (right.status, right.error) == (0, "")
+
+
 def test_small_logs_need_no_spark(broker_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Up to the size that the help names this process does the work, above it Spark, as with an option of Spark's."""
     source = command._Source([str(broker_log)], None, "", frozenset(), None, False)

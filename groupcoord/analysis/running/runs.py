@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import ClassVar, TypedDict, Unpack
 
+from groupcoord.analysis.columns.errors import InputError
 from groupcoord.analysis.columns.results import ResultDirectory
+from groupcoord.analysis.columns.schema import KIND_RECORD
 from groupcoord.analysis.figures.finished import FinishedTables
 from groupcoord.analysis.figures.gathering import gather_report
 from groupcoord.analysis.figures.page import steps, write_report
@@ -15,6 +17,7 @@ from groupcoord.analysis.report.model import Report
 from groupcoord.analysis.running.share_states import ShareStates
 from groupcoord.analysis.running.sources import LogSource, Source
 from groupcoord.clock import Clock, SystemClock
+from groupcoord.core.records import OFFSETS_TOPIC
 
 Paths = Sequence[str | os.PathLike[str]] | Source
 """What is read."""
@@ -71,11 +74,25 @@ class Run:
         return self._source.offsets_retention_minutes()
 
     def _write_page(self, tables: FinishedTables) -> Report:
-        """Write the table of share-partitions, the page and its figures, and return these."""
+        """Write the table of share-partitions, the page and its figures, and return these.
+
+        Raises:
+            InputError: no record is one of ``__consumer_offsets``.
+        """
+        _check_has_groups(tables, self._source.names)
         self._share_states.write(tables)
         report = gather_report(tables, self._source.names, self._clock, self._retention_minutes)
         write_report(self._results, report)
         return report
+
+
+def _check_has_groups(tables: FinishedTables, names: Sequence[str]) -> None:
+    """Raise an error if there are records, and none of them is about groups: they are of another topic."""
+    records = [row for row in tables.rows("read_counts", ("kind", "problem", "count")) if row["kind"] == KIND_RECORD]
+    if records and all(row["problem"] is not None for row in records):
+        count = sum(row["count"] for row in records)
+        told = "its only record is not" if count == 1 else f"none of its {count:,} records is"
+        raise InputError(f"{', '.join(names)}: {told} about groups; is it a log of {OFFSETS_TOPIC}?")
 
 
 class AnalysisRun(Run):
