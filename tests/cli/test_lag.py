@@ -70,7 +70,7 @@ def test_a_row_for_each_group(groupcoord: Run, server: ServerThread) -> None:
             "Its offset of orders-0 is beyond the end of the log, so its consumer starts over by auto.offset.reset",
         ],
         ["NO OWNER", "billing", "Empty", "0", "2", "2", "Records of orders-0 wait, and no member has the partition"],
-        ["NO COMMIT", "none", "Empty", "0", "1", "-", "Has not committed orders-0, which has records"],
+        ["NO COMMIT", "none", "Empty", "0", "1", "-", "Nothing of orders-0 is committed, though records are there"],
         ["OK", "audit", "Empty", "0", "1", "0", ""],
     ]
     assert rows[1][6].endswith(" h")

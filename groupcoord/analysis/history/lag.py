@@ -82,7 +82,7 @@ _SENTENCES = {
     LagStatus.LOST: "records of {} were deleted before it has read them",
     LagStatus.AHEAD: "its offset of {} is beyond the end of the log, so its consumer starts over by auto.offset.reset",
     LagStatus.NO_OWNER: "records of {} wait, and no member has the partition",
-    LagStatus.NO_COMMIT: "has not committed {}, which has records",
+    LagStatus.NO_COMMIT: "nothing of {} is committed, though records are there",
     LagStatus.BEHIND: "records of {} wait",
     LagStatus.UNKNOWN: "the end of {} is not known",
 }

@@ -17,7 +17,6 @@ from groupcoord.analysis.report.model import Report
 from groupcoord.analysis.running.share_states import ShareStates
 from groupcoord.analysis.running.sources import LogSource, Source
 from groupcoord.clock import Clock, SystemClock
-from groupcoord.core.records import OFFSETS_TOPIC
 
 Paths = Sequence[str | os.PathLike[str]] | Source
 """What is read."""
@@ -92,7 +91,7 @@ def _check_has_groups(tables: FinishedTables, names: Sequence[str]) -> None:
     if records and all(row["problem"] is not None for row in records):
         count = sum(row["count"] for row in records)
         told = "its only record is not" if count == 1 else f"none of its {count:,} records is"
-        raise InputError(f"{', '.join(names)}: {told} about groups; is it a log of {OFFSETS_TOPIC}?")
+        raise InputError(f"{', '.join(names)}: {told} about groups; is it a log of __consumer_offsets?")
 
 
 class AnalysisRun(Run):
