@@ -291,10 +291,14 @@ class PartitionLog:
     # ------------------------------------------------------------ leaders
 
     def begin_epoch(self, leader_epoch: int) -> None:
-        """Have batches name a leader's epoch from now on; nothing happens if it isn't a newer one."""
+        """Have batches name a leader's epoch from now on; nothing happens if it isn't a newer one.
+
+        Watchers are told, since fetches that wait may have to ask another node.
+        """
         if leader_epoch > self.leader_epoch:
             self.epochs.begin(leader_epoch, self.end_offset)
             self.leader_epoch = leader_epoch
+            self._tell()
 
     def end_of_epoch(self, leader_epoch: int) -> EpochEnd | None:
         """Return the last leader's epoch up to one, and where its records end; None if no such epoch is known yet."""

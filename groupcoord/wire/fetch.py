@@ -199,12 +199,6 @@ _PARTITION = struct.Struct(">ihqq").pack
 _EPOCH_END = struct.Struct(">iq").pack
 
 
-def _tagged(partition: FetchedPartitionData) -> bytes:
-    if partition.diverging_epoch is not None:
-        return write_tagged(_DIVERGING_TAG, _EPOCH_END(*partition.diverging_epoch))
-    return write_leader(_LEADER_TAG, partition.current_leader)
-
-
 class _Layout:
     """How a version of the answer stands in a frame."""
 
@@ -237,7 +231,7 @@ class _Layout:
                         small.clear()
                 if nothing_tagged:
                     is_plain = partition.current_leader is NO_LEADER and partition.diverging_epoch is None
-                    small.append(nothing_tagged if is_plain else _tagged(partition))
+                    small.append(nothing_tagged if is_plain else self._tagged(partition))
                 if len(small) > COPIED_PARTS:
                     parts.append(b"".join(small))
                     small.clear()
@@ -253,6 +247,14 @@ class _Layout:
     def whole(self, response: FetchResponse, header: RequestHeader) -> bytes:
         """Write an answer in one piece."""
         return b"".join(self.parts(response, header))
+
+    def _tagged(self, partition: FetchedPartitionData) -> bytes:
+        """Write tagged fields. Kafka sets the current leader from version 16 on (KIP-951), where it has an address."""
+        if partition.diverging_epoch is not None:
+            return write_tagged(_DIVERGING_TAG, _EPOCH_END(*partition.diverging_epoch))
+        if not self._has_endpoints:
+            return self._dialect.nothing_tagged
+        return write_leader(_LEADER_TAG, partition.current_leader)
 
     def _partition(self, partition: FetchedPartitionData) -> bytes:
         """Write what stands before a partition's records."""

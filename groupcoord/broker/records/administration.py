@@ -5,6 +5,7 @@ Sources: ``KafkaApis`` and ``ReplicaManager`` of Apache Kafka 4.4, as recorded.
 
 from __future__ import annotations
 
+from groupcoord.broker.records.node_data import log_error
 from groupcoord.broker.records.topic_data import TopicData, check_leader_epoch
 from groupcoord.broker.work import Work, each, each_long
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
@@ -92,14 +93,14 @@ def _find_end(partition: LeaderEpochPartition, name: str, data: TopicData, permi
         error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if error_code is not ErrorCode.NONE or topic is None:
         return LeaderEpochEnd(index, error_code)
+    try:
+        log = data.log(topic, index)
+    except FailedLogError as error:
+        return LeaderEpochEnd(index, log_error(error, partition.current_leader_epoch))
     leader_epoch = data.leader_epoch(topic, index)
     error_code = check_leader_epoch(partition.current_leader_epoch, leader_epoch)
     if error_code is not ErrorCode.NONE or epoch == NO_LEADER_EPOCH or epoch > leader_epoch:
         return LeaderEpochEnd(index, error_code)
-    try:
-        log = data.log(topic, index)
-    except FailedLogError as error:
-        return LeaderEpochEnd(index, error.error_code)
     if log is None:
         return LeaderEpochEnd(index, ErrorCode.NONE, epoch, 0)
     return LeaderEpochEnd(index, ErrorCode.NONE, *(log.end_of_epoch(epoch) or ()))

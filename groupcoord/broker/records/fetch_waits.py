@@ -34,6 +34,7 @@ class FetchWait:
 
     Attributes:
         has_changed: something has come to its partitions, or had before it waited, so that they are to be read again.
+        has_moved: the leader of one of its partitions has changed.
         is_over: it doesn't wait any more.
     """
 
@@ -46,6 +47,7 @@ class FetchWait:
         "deadline_ms",
         "fetched",
         "has_changed",
+        "has_moved",
         "is_over",
         "plan",
     )
@@ -65,9 +67,11 @@ class FetchWait:
         self.fetched = fetched
         self.deadline_ms = deadline_ms
         self.has_changed = fetched is None
+        self.has_moved = False
         self.is_over = False
         self._on_ready = on_ready
-        self._counts: dict[PartitionLog, tuple[int, int, int]] = {}  # where it reads, how much at most, what there is
+        # Where it reads, how much at most, what there is, and the leader's epoch.
+        self._counts: dict[PartitionLog, tuple[int, int, int, int]] = {}
         self._total_bytes = 0
 
     def watch(self) -> Work[bool]:
@@ -81,7 +85,7 @@ class FetchWait:
                 if self.is_over:
                     return True
                 if log is not None:
-                    self._counts[log] = partition.fetch_offset, partition.partition_max_bytes, 0
+                    self._counts[log] = partition.fetch_offset, partition.partition_max_bytes, 0, log.leader_epoch
                     log.watchers[self._changed] = None
                     self._count(log)
             if portion is not self.plan.readable:
@@ -97,16 +101,17 @@ class FetchWait:
     def _changed(self, log: PartitionLog) -> None:
         self.has_changed = True
         self._count(log)
-        if log.is_closed or self._total_bytes >= self.plan.min_bytes:
+        self.has_moved = self.has_moved or log.leader_epoch != self._counts[log][3]
+        if log.is_closed or self.has_moved or self._total_bytes >= self.plan.min_bytes:
             self._on_ready(self)
 
     def _count(self, log: PartitionLog) -> None:
-        offset, bytes_max, counted = self._counts[log]
+        offset, bytes_max, counted, leader_epoch = self._counts[log]
         try:
             readable_bytes = min(log.readable_bytes(offset, self.plan.end_of(log)), bytes_max)
         except TopicLogError:
             readable_bytes = self.plan.min_bytes  # that is worth an answer at once
-        self._counts[log] = offset, bytes_max, readable_bytes
+        self._counts[log] = offset, bytes_max, readable_bytes, leader_epoch
         self._total_bytes += readable_bytes - counted
 
 

@@ -13,6 +13,7 @@ from uuid import UUID
 from attrs import define
 
 from groupcoord.broker.records.fetch_sessions import Fetched, Target, Targets
+from groupcoord.broker.records.node_data import log_error
 from groupcoord.broker.records.topic_data import READ_COMMITTED, READ_UNCOMMITTED, TopicData, check_leader_epoch
 from groupcoord.broker.topics.registry import Topic
 from groupcoord.broker.work import Work, each, each_long, portions
@@ -124,7 +125,8 @@ def plan_fetch(
                     leader_epoch = data.leader_epoch(topic, index) if log is None else log.leader_epoch
                     readable.append(Readable(target, partition, log, leader_epoch))
                 except FailedLogError as error:
-                    refused.append((target, FetchedPartitionData(index, error.error_code)))
+                    error_code = log_error(error, partition.current_leader_epoch)
+                    refused.append((target, FetchedPartitionData(index, error_code, aborted_transactions=None)))
             else:
                 errors = without_topic if error_code is ErrorCode.UNKNOWN_TOPIC_ID else refused
                 errors.append((target, FetchedPartitionData(index, error_code)))
@@ -156,10 +158,12 @@ class FetchResult(NamedTuple):
     Attributes:
         fetched: an entry for each partition.
         waits: whether it is too little, and worth waiting.
+        has_failed: whether a partition has an error, or its reader's last record isn't in the log.
     """
 
     fetched: Fetched
     waits: bool
+    has_failed: bool
 
 
 def read(plan: FetchPlan) -> Work[FetchResult]:
@@ -178,7 +182,7 @@ def read(plan: FetchPlan) -> Work[FetchResult]:
         if portion is not plan.readable:
             yield None
     waits = bool(found) and not has_failed and read_bytes < plan.min_bytes and plan.request.max_wait_ms > 0
-    return FetchResult([*found, *plan.refused], waits)
+    return FetchResult([*found, *plan.refused], waits, has_failed or bool(plan.refused))
 
 
 def _read(readable: Readable, plan: FetchPlan, left: int, *, takes_first: bool) -> tuple[FetchedPartitionData, int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from groupcoord.broker.records.node_data import log_error
 from groupcoord.broker.records.topic_data import READ_COMMITTED, READ_UNCOMMITTED, TopicData, check_leader_epoch
 from groupcoord.broker.work import Work, each, each_long, portions, run_in_executor
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
@@ -92,14 +93,14 @@ def _list(
         return ListedOffsetsPartition(index, ErrorCode.UNSUPPORTED_VERSION)
     if topic is None or not topic.has_partition(index):
         return ListedOffsetsPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    try:
+        log = data.log(topic, index)
+    except FailedLogError as error:
+        return ListedOffsetsPartition(index, log_error(error, partition.current_leader_epoch))
     leader_epoch = data.leader_epoch(topic, index)
     error_code = check_leader_epoch(partition.current_leader_epoch, leader_epoch)
     if error_code is not ErrorCode.NONE:
         return ListedOffsetsPartition(index, error_code)
-    try:
-        log = data.log(topic, index)
-    except FailedLogError as error:
-        return ListedOffsetsPartition(index, error.error_code)
     if partition.timestamp in (LATEST, EARLIEST, EARLIEST_LOCAL):
         offset = 0 if log is None else _bound(log, partition.timestamp, isolation_level)
         if log is not None and partition.timestamp != LATEST:

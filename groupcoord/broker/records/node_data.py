@@ -5,22 +5,35 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from groupcoord.broker.cluster.leadership import Leadership
-from groupcoord.broker.records.topic_data import TopicData
+from groupcoord.broker.records.topic_data import TopicData, check_leader_epoch
 from groupcoord.broker.topics.registry import Topic
 from groupcoord.core.records import TransactionMarker
 from groupcoord.errors import ErrorCode
 from groupcoord.storage.errors import FailedLogError
+from groupcoord.storage.log_settings import NO_LEADER_EPOCH
 
 if TYPE_CHECKING:
     from groupcoord.storage.partition_log import PartitionLog
 
 
 class NotLeaderError(FailedLogError):
-    """A node does not lead a partition: NOT_LEADER_OR_FOLLOWER."""
+    """A node does not lead a partition: NOT_LEADER_OR_FOLLOWER.
 
-    def __init__(self) -> None:
+    Args:
+        leader_epoch: the leader's epoch, if the node is a replica; else None.
+    """
+
+    def __init__(self, leader_epoch: int | None = None) -> None:
         super().__init__("this node does not lead the partition")
         self.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        self.leader_epoch = leader_epoch
+
+
+def log_error(error: FailedLogError, current_leader_epoch: int) -> ErrorCode:
+    """Return the error of a partition whose log can't be used here; a replica checks the client's epoch first."""
+    if isinstance(error, NotLeaderError) and error.leader_epoch is not None:
+        return check_leader_epoch(max(current_leader_epoch, NO_LEADER_EPOCH), error.leader_epoch) or error.error_code
+    return error.error_code
 
 
 class NodeData(TopicData):
@@ -51,7 +64,8 @@ class NodeData(TopicData):
         """
         leader = self._leadership.leader(topic, partition_index)
         if leader.node_id != self._node_id:
-            raise NotLeaderError
+            is_replica = self._node_id in self._leadership.replicas(topic, partition_index)
+            raise NotLeaderError(leader.epoch if is_replica else None)
         log = super().log(topic, partition_index)
         if log is not None and log.leader_epoch != leader.epoch:  # its files could not be used for a while
             log.begin_epoch(leader.epoch)

@@ -12,9 +12,9 @@ from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.records.administration import answer_delete_records, answer_offset_for_leader_epoch
 from groupcoord.broker.records.current_leaders import CurrentLeaders
-from groupcoord.broker.records.fetch_sessions import FetchSessions
+from groupcoord.broker.records.fetch_sessions import FetchContext, FetchSessions
 from groupcoord.broker.records.fetch_waits import FetchWait, FetchWaits
-from groupcoord.broker.records.fetching import answer_unexpected, is_expected, plan_fetch, read
+from groupcoord.broker.records.fetching import FetchResult, answer_unexpected, is_expected, plan_fetch, read
 from groupcoord.broker.records.list_offsets import answer_list_offsets
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.work import Work
@@ -55,7 +55,8 @@ class DataRequests:
         self._data = data
         self._permissions_of = permissions_of
         self._verify = verify
-        self._leaders = None if leadership.is_sole else CurrentLeaders(leadership, data)
+        self._is_sole = leadership.is_sole
+        self._leaders = CurrentLeaders(leadership, data)
         self._sessions = FetchSessions(
             data.config.max_incremental_fetch_session_cache_slots if data.logs is not None else 0, data.clock.now_ms
         )
@@ -76,7 +77,7 @@ class DataRequests:
             request, self._data, self._verify, permissions
         )
         if request.acks != 0:
-            return response if self._leaders is None else self._leaders.add_to_produce(response, connection.nodes)
+            return response if self._is_sole else self._leaders.add_to_produce(response, connection.nodes)
         # No answer can tell the client of an error; as a Kafka broker does, closing the connection must.
         failed = (
             partition
@@ -121,7 +122,7 @@ class DataRequests:
         plan = yield from plan_fetch(request, context.targets, self._data, self._permissions_of(connection))
         result = yield from read(plan)
         if not result.waits:
-            return self._told((yield from context.respond(result.fetched)), connection)
+            return (yield from self._respond(context, result, connection))
         has_read = any(fetched.records for _, fetched in result.fetched)
         deadline_ms = self._data.clock.now_ms() + request.max_wait_ms
         wait = FetchWait(connection, context, plan, None if has_read else result.fetched, deadline_ms, self._end_wait)
@@ -129,11 +130,12 @@ class DataRequests:
         if (yield from wait.watch()):
             return None
         self.waits.remove(connection)
-        result = yield from read(plan)
-        return self._told((yield from context.respond(result.fetched)), connection)
+        return (yield from self._respond(context, (yield from read(plan)), connection))
 
-    def _told(self, response: FetchResponse, connection: Connection) -> FetchResponse:
-        return response if self._leaders is None else self._leaders.add_to_fetch(response, connection.nodes)
+    def _respond(self, context: FetchContext, result: FetchResult, connection: Connection) -> Work[FetchResponse]:
+        """Return the answer; with the current leaders if a partition has failed."""
+        response = yield from context.respond(result.fetched)
+        return self._leaders.add_to_fetch(response, connection.nodes) if result.has_failed else response
 
     def _end_wait(self, wait: FetchWait) -> None:
         """Answer a Fetch that waited; at its connection's turn, if there is something to read."""
@@ -145,10 +147,13 @@ class DataRequests:
             wait.connection.answer_when_done(work)
 
     def _answer_wait(self, wait: FetchWait) -> Work[WireResponse]:
-        fetched = wait.fetched
+        plan, fetched = wait.plan, wait.fetched
+        if wait.has_moved:
+            permissions = self._permissions_of(wait.connection)
+            plan = yield from plan_fetch(plan.request, wait.context.targets, self._data, permissions)
         if fetched is None or wait.has_changed:
-            fetched = (yield from read(wait.plan)).fetched
-        return self._told((yield from wait.context.respond(fetched)), wait.connection)
+            return (yield from self._respond(wait.context, (yield from read(plan)), wait.connection))
+        return (yield from wait.context.respond(fetched))
 
     def next_deadline_ms(self) -> int | None:
         """Return when the time of the first Fetch is up; None if none waits."""
