@@ -43,7 +43,7 @@ Launch = Annotated[
     str | None,
     typer.Option(
         metavar="COMMAND",
-        help="Start servers with this command: {port} to listen on, {dir} for data, {sets} for --set key=value ….",
+        help="Start servers with this: {port} to listen on, {dir} for data, {nodes}, {sets} for --set key=value ….",
     ),
 ]
 LaunchSettings = Annotated[

@@ -14,6 +14,7 @@ from attrs import define, field
 
 from groupcoord.conformance.client import Client, NoResponseError, open_client
 from groupcoord.conformance.entities import BodyError, ResponseError
+from groupcoord.conformance.preparation import find_nodes
 from groupcoord.conformance.server_facts import ServerFacts, ask_groups, ask_topics
 from groupcoord.conformance.targets import ConnectionClosedError, Server
 
@@ -39,6 +40,7 @@ class Cleaner:
             them are deleted, listed or not: Kafka lists a group that came without a record of its own, as by a commit
             that was refused, only after the next write to its log partition.
         named_groups: ids that are the same in each run, of groups that were not there before.
+        has_nodes: groups may be on several nodes.
     """
 
     server: Server
@@ -47,6 +49,7 @@ class Cleaner:
     topics: set[str] = field(factory=set)
     group_ids: list[str] = field(factory=list)
     named_groups: set[str] = field(factory=set)
+    has_nodes: bool = False
 
     def expect(self, group_ids: Iterable[str], named_groups: Iterable[str], topics: Iterable[str]) -> None:
         """Remember what a transcript is about to make: groups, those of fixed names, and topics."""
@@ -63,8 +66,10 @@ class Cleaner:
         left = []
         for clean in (self._abort_transactions, self._delete_groups, self._delete_group_settings, self._delete_topics):
             try:
-                with open_client(self.server) as client:
-                    left += clean(client)
+                is_spread = self.has_nodes and clean == self._delete_groups
+                for node in find_nodes(self.server).values() if is_spread else (None,):
+                    with open_client(self.server, node) as client:
+                        left += clean(client)
             except _TROUBLE as error:
                 left.append(f"cleaning up ended early: {error}")
         return left
@@ -97,7 +102,8 @@ class Cleaner:
             if error == "NON_EMPTY_GROUP":
                 self._remove_members(client, group_id)
         left = _delete_groups(client, own)
-        return [f"group {name}: {error}" for name, error in left if error not in ("NONE", "GROUP_ID_NOT_FOUND")]
+        done = ("NONE", "GROUP_ID_NOT_FOUND", *(("NOT_COORDINATOR",) if self.has_nodes else ()))
+        return [f"group {name}: {error}" for name, error in left if error not in done]
 
     def _remove_members(self, client: Client, group_id: str) -> None:
         described = client.ask("DescribeGroups", 5, {"groups": [group_id], "include_authorized_operations": False})

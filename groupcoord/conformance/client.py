@@ -12,6 +12,7 @@ from attrs import frozen
 from groupcoord.conformance.entities import Plain, ResponseError, decode_response, encode_request
 from groupcoord.conformance.frames import Frames
 from groupcoord.conformance.targets import Server
+from groupcoord.core.messages import Node
 from groupcoord.errors import GroupcoordError
 
 _ASK_TIMEOUT_MS = 20_000
@@ -36,10 +37,16 @@ class Request:
 
 
 class Client:
-    """A client on one connection. Requests may be sent without waiting; responses come in the order of requests."""
+    """A client on one connection. Requests may be sent without waiting; responses come in the order of requests.
 
-    def __init__(self, server: Server, client_id: str) -> None:
-        self._stream = server.connect()
+    Args:
+        server: the server.
+        client_id: the client id of its requests.
+        node: the node to connect to; None is the bootstrap address.
+    """
+
+    def __init__(self, server: Server, client_id: str, node: Node | None = None) -> None:
+        self._stream = server.connect() if node is None else server.connect(node)
         self._frames = Frames(self._stream, server.now_ms)
         self._now_ms: Callable[[], float] = server.now_ms
         self._client_id = client_id
@@ -113,13 +120,13 @@ class Client:
 
 
 @contextmanager
-def open_client(server: Server) -> Iterator[Client]:
-    """Connect to a server for questions about itself.
+def open_client(server: Server, node: Node | None = None) -> Iterator[Client]:
+    """Connect to a server, or to one of its nodes, for questions about itself.
 
     Raises:
         ConnectionClosedError: the server can't be reached.
     """
-    client = Client(server, "groupcoord-conformance")
+    client = Client(server, "groupcoord-conformance", node)
     try:
         yield client
     finally:

@@ -5,14 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from groupcoord.conformance.client import Client, NoResponseError, Request
+from groupcoord.conformance.client import Client, NoResponseError, Request, open_client
 from groupcoord.conformance.entities import BodyError, Plain, ResponseError
 from groupcoord.conformance.matching import Bindings, TooAmbiguousError, first_difference, match, substitute
-from groupcoord.conformance.preparation import make_topics, wait_for_topics, wait_until_ready
+from groupcoord.conformance.preparation import (
+    find_coordinators,
+    find_nodes,
+    make_topics,
+    wait_for_topics,
+    wait_until_ready,
+)
 from groupcoord.conformance.record_batches import has_bytes, with_batches, with_bytes
 from groupcoord.conformance.report import Failure
 from groupcoord.conformance.targets import ConnectionClosedError, Server, TargetError, Tolerance
-from groupcoord.conformance.transcript import Close, Quiet, Receive, Restart, Send, Sleep, Step, Transcript
+from groupcoord.conformance.transcript import (
+    COORDINATOR,
+    Close,
+    Quiet,
+    Receive,
+    Restart,
+    Send,
+    Sleep,
+    Step,
+    Transcript,
+)
+from groupcoord.core.messages import Node
 
 TROUBLE = (ConnectionClosedError, NoResponseError, ResponseError, BodyError, TargetError, TooAmbiguousError)
 """What can go wrong between a transcript and a server."""
@@ -96,7 +113,7 @@ class _Replayer:
         match step:
             case Send():
                 if step.connection not in self._clients:
-                    self._clients[step.connection] = Client(self._server, step.client_id)
+                    self._clients[step.connection] = Client(self._server, step.client_id, self._node_of(step))
                 body = with_bytes(substitute(step.body, self._bindings), round(self._server.wall_ms()))
                 self._clients[step.connection].send(step.api, step.version, body)
             case Receive():
@@ -111,6 +128,14 @@ class _Replayer:
                 self._server.restart()  # which sees nobody leave before it is killed
                 self.close()
                 wait_until_ready(self._server, self._transcript, self._bindings)
+
+    def _node_of(self, step: Send) -> Node | None:
+        if step.node != COORDINATOR:
+            return None if step.node is None else find_nodes(self._server)[int(step.node)]
+        group_id = str(self._bindings["$g"])
+        with open_client(self._server) as client:
+            (node,) = find_coordinators(client, [group_id])
+        return node
 
     def _receive(self, step: Receive) -> None:
         client = self._clients[step.connection]

@@ -10,18 +10,21 @@ import itertools
 import random
 import traceback
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from groupcoord.clock import ManualClock
 from groupcoord.config import Config
 from groupcoord.conformance.targets import VIRTUAL_TIME, ConnectionClosedError, Settings, TargetError, Tolerance
+from groupcoord.core.messages import Node
 from groupcoord.errors import ConfigError
 from groupcoord.log_store import MemoryLogStore
 
 if TYPE_CHECKING:
     from groupcoord.broker.broker import Broker
     from groupcoord.broker.connection import Connection
+    from groupcoord.broker.records.topic_data import TopicData
+    from groupcoord.broker.transactions.producer_ids import ProducerIds
 
 _START_MS = 1_700_000_000_000
 _SEED = 848
@@ -49,8 +52,8 @@ class InProcessTarget:
         """See :meth:`Target.sets`."""
         return True
 
-    def start(self, settings: Settings) -> InProcessServer:
-        """Make a broker with these settings. See :meth:`Target.start`."""
+    def start(self, settings: Settings, nodes: int = 1) -> InProcessServer:
+        """Make a broker, or several nodes, with these settings. See :meth:`Target.start`."""
         from groupcoord.broker.broker import Broker
         from groupcoord.broker.configs.groups import GroupConfigs
         from groupcoord.broker.records.topic_data import TopicData
@@ -69,39 +72,100 @@ class InProcessTarget:
         data, producer_ids = TopicData(config, clock, topics), ProducerIds()
         numbers = itertools.count(1)
 
-        def make_broker() -> Broker:
+        def make_broker(**changes: Any) -> Broker:
             return Broker(
                 config=config,
                 clock=clock,
                 log_store=log_store,
                 topics=topics,
                 group_configs=group_configs,
-                data=data,
                 producer_ids=producer_ids,
                 new_member_id=lambda prefix: f"{prefix}-{UUID(int=next(numbers))}",
                 new_uuid=lambda: str(UUID(int=next(numbers))),
+                **{"data": data, **changes},
             )
 
-        return InProcessServer(make_broker, clock)
+        if nodes == 1:
+            return InProcessServer(make_broker, clock)
+        return InProcessServer(lambda: InProcessNodes(nodes, make_broker, data, producer_ids), clock)
+
+
+class InProcessNodes:
+    """Several broker objects that share logs and topics, as the nodes of ``groupcoord serve --nodes`` do.
+
+    Args:
+        count: how many.
+        make_broker: makes one, with further arguments of a Broker.
+        data: the logs.
+        producer_ids: the producer ids.
+
+    Attributes:
+        brokers: the brokers by node id, from 1.
+    """
+
+    def __init__(
+        self, count: int, make_broker: Callable[..., Broker], data: TopicData, producer_ids: ProducerIds
+    ) -> None:
+        from groupcoord.broker.cluster.leadership import Leadership
+        from groupcoord.broker.cluster.nodes import Nodes, SpreadCoordinator
+        from groupcoord.broker.records.node_data import NodeData
+        from groupcoord.broker.transactions.coordinator import TransactionCoordinator
+
+        leadership = Leadership(Node(number, "localhost", 9091 + number) for number in range(1, count + 1))
+        nodes = Nodes(leadership, data.topics, data)
+        nodes.transactions = TransactionCoordinator(
+            config=data.config,
+            clock=data.clock,
+            producer_ids=producer_ids,
+            coordinator=SpreadCoordinator(nodes, data.config.offsets_topic_num_partitions),
+            topics=data.topics,
+            data=data,
+        )
+        self.brokers: dict[int, Broker] = {
+            node.node_id: make_broker(node=node, nodes=nodes, data=NodeData(data, leadership, node.node_id))
+            for node in leadership.brokers()
+        }
+
+    def connect(self, client_host: str) -> Connection:
+        """Open a connection to the first node."""
+        return self.brokers[1].connect(client_host)
+
+    def next_deadline_ms(self) -> int | None:
+        """Return the earliest deadline of the nodes, None if there is none."""
+        deadlines_ms = (broker.next_deadline_ms() for broker in self.brokers.values())
+        return min((each for each in deadlines_ms if each is not None), default=None)
+
+    def tick(self) -> None:
+        """Do what is due on every node."""
+        for broker in self.brokers.values():
+            broker.tick()
+
+    def handle_waiting(self) -> None:
+        """Handle the requests that wait on every node, until none gives another node something to do."""
+        while any(broker.turns.waiting for broker in self.brokers.values()):
+            for broker in self.brokers.values():
+                broker.handle_waiting()
 
 
 class InProcessServer:
     """A broker object and its virtual clock.
 
     Args:
-        make_broker: makes a broker over the logs and the topics; called at the start and after each restart.
+        make_broker: makes a broker, or several nodes, over the logs and the topics; called at the start and after each
+            restart.
         clock: the broker's clock.
     """
 
-    def __init__(self, make_broker: Callable[[], Broker], clock: ManualClock) -> None:
+    def __init__(self, make_broker: Callable[[], Broker | InProcessNodes], clock: ManualClock) -> None:
         self._make_broker = make_broker
         self._clock = clock
         self._streams: list[InProcessStream] = []
         self._broker = guarded(make_broker)
 
-    def connect(self) -> InProcessStream:
-        """Open a connection. See :meth:`Server.connect`."""
-        stream = InProcessStream(self, guarded(lambda: self._broker.connect(_CLIENT_HOST)))
+    def connect(self, node: Node | None = None) -> InProcessStream:
+        broker = self._broker
+        chosen = broker.brokers[node.node_id] if isinstance(broker, InProcessNodes) and node is not None else broker
+        stream = InProcessStream(self, guarded(lambda: chosen.connect(_CLIENT_HOST)))
         self._streams.append(stream)
         return stream
 

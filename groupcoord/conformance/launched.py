@@ -28,7 +28,7 @@ _START_TIMEOUT_SECONDS = 60.0
 _POLL_SECONDS = 0.05
 _KILL_TIMEOUT_SECONDS = 10.0
 _LOG_TAIL_BYTES = 2000
-_PLACEHOLDERS = ("port", "dir", "sets")
+_PLACEHOLDERS = ("port", "dir", "sets", "nodes")
 _IN_SETTINGS = ("key", "value")
 _USUAL_WORDS: Mapping[str, str] = {"*": "--set {key}={value}"}
 
@@ -58,7 +58,8 @@ class LaunchTarget:
     Args:
         command: split into words as a shell does, without running one. ``{port}`` is the port to listen on (the next
             port is free as well), ``{dir}`` a folder for the server's data, ``{sets}`` the broker settings as words:
-            ``--set key=value``, or those of the table; with a table they stand at the end if it is missing.
+            ``--set key=value``, or those of the table; with a table they stand at the end if it is missing. ``{nodes}``
+            is the number of nodes; without it, transcripts over several nodes are skipped.
         words_for: how the server spells settings, by Kafka's keys: words with ``{key}`` and ``{value}``, of which ``*``
             has those for all other keys. Settings without words can't be set. None: ``{"*": "--set {key}={value}"}``.
         tolerance: see :class:`Target`.
@@ -109,15 +110,16 @@ class LaunchTarget:
         """See :meth:`Target.sets`."""
         return key in self._words_for or "*" in self._words_for
 
-    def start(self, settings: Settings) -> LaunchedServer:
+    def start(self, settings: Settings, nodes: int = 1) -> LaunchedServer:
         """Start a server and wait until it listens; if it dies meanwhile, try again twice, on other ports.
 
         See :meth:`Target.start`.
         """
+        words = self._settings_in_words(settings)
         for _ in range(_STARTS - 1):
             with contextlib.suppress(ServerDiedError):
-                return LaunchedServer(self._words, self._settings_in_words(settings), self._servers)
-        return LaunchedServer(self._words, self._settings_in_words(settings), self._servers)
+                return LaunchedServer(self._words, words, self._servers, nodes)
+        return LaunchedServer(self._words, words, self._servers, nodes)
 
     def _settings_in_words(self, settings: Settings) -> list[str]:
         return [
@@ -149,16 +151,18 @@ class LaunchedServer(SocketServer):
         words: the command, with placeholders.
         sets: the words of the broker's settings.
         running: where it stands from before it is started until it has been stopped.
+        nodes: the number of its nodes.
     """
 
-    def __init__(self, words: list[str], sets: list[str], running: list[LaunchedServer]) -> None:
+    def __init__(self, words: list[str], sets: list[str], running: list[LaunchedServer], nodes: int = 1) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="groupcoord-conformance-"))
         self._running = running
         running.append(self)
         self._ports = FreePorts()
         self._listen_port = self._ports.first
         super().__init__(_HOST, self._listen_port)
-        values = {"port": self._listen_port, "dir": str(self._folder / "data"), "sets": shlex.join(sets)}
+        folder, port = str(self._folder / "data"), self._listen_port
+        values = {"port": port, "dir": folder, "sets": shlex.join(sets), "nodes": nodes}
         self._command: list[str] = []
         for word in words:
             self._command += sets if word == "{sets}" else [word.format(**values)]

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from groupcoord.conformance.entities import Plain
+from groupcoord.conformance.preparation import find_nodes
 from groupcoord.conformance.server_facts import BROKER_RESOURCE, ServerFacts
-from groupcoord.conformance.targets import USUAL_SETTINGS
+from groupcoord.conformance.targets import USUAL_SETTINGS, Server
 from groupcoord.conformance.transcript import Close, Receive, Restart, Send, Step, Transcript
 
 OPTIONAL_APIS = frozenset(
@@ -33,6 +34,11 @@ _CONFIG_APIS = frozenset(("AlterConfigs", "DescribeConfigs", "IncrementalAlterCo
 def missing_apis(transcript: Transcript, facts: ServerFacts) -> list[str]:
     """Return those of the :data:`OPTIONAL_APIS` that a transcript sends and the server doesn't list."""
     return sorted({step.api for step in _sends(transcript)} & OPTIONAL_APIS - set(facts.apis))
+
+
+def missing_nodes(transcript: Transcript, server: Server) -> set[int]:
+    """Return the ids of the nodes that a transcript needs and a server doesn't have."""
+    return set(range(1, transcript.nodes + 1)) - find_nodes(server).keys()
 
 
 def unlisted_versions(transcript: Transcript, facts: ServerFacts) -> list[str]:

@@ -13,6 +13,7 @@ from groupcoord.conformance.matching import Bindings, substitute
 from groupcoord.conformance.server_facts import listed_apis
 from groupcoord.conformance.targets import Server, TargetError
 from groupcoord.conformance.transcript import Send, Transcript
+from groupcoord.core.messages import Node
 
 _NOT_READY = {"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"}
 _NO_LEADER = {"LEADER_NOT_AVAILABLE", "NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_OR_PARTITION"}
@@ -69,10 +70,11 @@ def wait_for_topics(server: Server, names: Collection[str]) -> list[dict[str, An
         answers_offsets = "ListOffsets" in listed_apis(client)
         give_up_ms = server.now_ms() + _TIMEOUT_MS
         while server.now_ms() < give_up_ms:
-            answered = client.ask("Metadata", 12, query)["topics"]
-            known = [topic for topic in answered if topic["name"] in names and _is_ready(topic)]
+            answered = client.ask("Metadata", 12, query)
+            known = [topic for topic in answered["topics"] if topic["name"] in names and _is_ready(topic)]
             # A broker may know who leads a partition a moment before it leads.
-            if len(known) == len(names) and (not answers_offsets or _lead(client, known)):
+            asks_leader = answers_offsets and len(answered["brokers"]) == 1
+            if len(known) == len(names) and (not asks_leader or _lead(client, known)):
                 return known
             server.sleep(_PAUSE_MS)
     raise TargetError(f"topics are not ready within {_TIMEOUT_MS // 1000} s: {', '.join(names)}")
@@ -90,7 +92,8 @@ def wait_until_ready(server: Server, transcript: Transcript, bindings: Bindings)
         apis = listed_apis(client)
         give_up_ms = server.now_ms() + _TIMEOUT_MS
         while server.now_ms() < give_up_ms:
-            if _groups_ready(client, groups) and _transactions_ready(client, transactional_ids, apis):
+            are_ready = _groups_ready(server, client, groups, several=transcript.nodes > 1)
+            if are_ready and _transactions_ready(client, transactional_ids, apis):
                 return
             server.sleep(_PAUSE_MS)
     raise TargetError(f"the coordinators are not ready within {_TIMEOUT_MS // 1000} s")
@@ -123,11 +126,39 @@ def _lead(client: Client, topics: list[dict[str, Any]]) -> bool:
     return not any(p["error_code"] in _NO_LEADER for topic in answered for p in topic["partitions"])
 
 
-def _groups_ready(client: Client, groups: list[str]) -> bool:
-    # the first look for a coordinator makes a fresh broker create __consumer_offsets
-    found = client.ask("FindCoordinator", 4, {"key_type": 0, "coordinator_keys": groups})
-    if any(answer["error_code"] in _NOT_READY for answer in found["coordinators"]):
-        return False
+def find_nodes(server: Server) -> dict[int, Node]:
+    """Return the nodes that a server describes in Metadata, by id."""
+    with open_client(server) as client:
+        brokers = client.ask("Metadata", 4, {"topics": [], "allow_auto_topic_creation": False})["brokers"]
+    return {broker["node_id"]: Node(broker["node_id"], broker["host"], broker["port"]) for broker in brokers}
+
+
+def find_coordinators(client: Client, groups: list[str]) -> dict[Node, list[str]]:
+    """Return the coordinators of groups, and the groups of each; empty while one of them has none.
+
+    The first such request makes a fresh broker create ``__consumer_offsets``.
+    """
+    found = client.ask("FindCoordinator", 4, {"key_type": 0, "coordinator_keys": groups})["coordinators"]
+    coordinators: dict[Node, list[str]] = {}
+    for answer in found:
+        if answer["error_code"] in _NOT_READY:
+            return {}
+        coordinators.setdefault(Node(answer["node_id"], answer["host"], answer["port"]), []).append(answer["key"])
+    return coordinators
+
+
+def _groups_ready(server: Server, client: Client, groups: list[str], *, several: bool) -> bool:
+    coordinators = find_coordinators(client, groups)
+    if not several:
+        return bool(coordinators) and _have_loaded(client, groups)
+    for node, own in coordinators.items():
+        with open_client(server, node) as coordinator:
+            if not _have_loaded(coordinator, own):
+                return False
+    return bool(coordinators)
+
+
+def _have_loaded(client: Client, groups: list[str]) -> bool:
     described = client.ask("DescribeGroups", 5, {"groups": groups, "include_authorized_operations": False})
     if any(group["error_code"] in _NOT_READY for group in described["groups"]):
         return False

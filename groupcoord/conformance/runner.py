@@ -18,6 +18,7 @@ from groupcoord.conformance.needs import (
     groups_named_by,
     initial_delay_ms,
     missing_apis,
+    missing_nodes,
     needed_keys,
     topics_made_by,
     unlisted_versions,
@@ -126,7 +127,7 @@ class _Run:
         for transcript in transcripts:
             started = time.monotonic()
             try:
-                server = self._target.start(settings_for(transcript))
+                server = self._start(transcript)
             except (TargetError, ConnectionClosedError) as error:
                 yield _not_started(transcript, error)
                 continue
@@ -155,9 +156,14 @@ class _Run:
         for group in groups:
             yield from self._together(group)
 
+    def _start(self, transcript: Transcript) -> Server:
+        """Start a server for a transcript, and for others that need the same."""
+        settings = settings_for(transcript)
+        return self._target.start(settings) if transcript.nodes == 1 else self._target.start(settings, transcript.nodes)
+
     def _together(self, transcripts: list[Transcript]) -> Iterator[Outcome]:
         try:
-            server = self._target.start(settings_for(transcripts[0]))
+            server = self._start(transcripts[0])
         except (TargetError, ConnectionClosedError) as error:
             yield from (_not_started(transcript, error) for transcript in transcripts)
             return
@@ -229,6 +235,7 @@ class _Run:
         if stage.cleaner is not None:
             ids = group_ids(transcript, {"$g": group_id})
             stage.cleaner.expect(ids, groups_named_by(transcript), topics_made_by(transcript))
+            stage.cleaner.has_nodes |= transcript.nodes > 1
         failure = replay(transcript, stage.server, group_id, self._tolerance(transcript, stage.facts))
         seconds = time.monotonic() - started
         if failure is None:
@@ -244,6 +251,8 @@ class _Run:
         facts = stage.facts
         if missing := missing_apis(transcript, facts):
             return f"the server doesn't list {', '.join(missing)}"
+        if transcript.nodes > 1 and missing_nodes(transcript, stage.server):
+            return f"needs {transcript.nodes} nodes, with the ids from 1"
         if self._target.own_settings is not None and alters_broker(transcript):
             return "it changes settings of the broker itself"
         if unmet := unmet_settings(transcript, facts.settings):
@@ -283,5 +292,5 @@ def _written(settings: Settings) -> str:
     return " ".join(f"{key}={value}" for key, value in settings.items())
 
 
-def _settings_key(transcript: Transcript) -> list[tuple[str, str]]:
-    return sorted((key, str(value)) for key, value in settings_for(transcript).items())
+def _settings_key(transcript: Transcript) -> tuple[int, list[tuple[str, str]]]:
+    return transcript.nodes, sorted((key, str(value)) for key, value in settings_for(transcript).items())

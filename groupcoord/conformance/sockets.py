@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from groupcoord.config.client_properties import ClientProperties, parse_address
 from groupcoord.conformance.login import log_in
 from groupcoord.conformance.targets import WALL_TIME, ConnectionClosedError, Settings, TargetError, Tolerance
+from groupcoord.core.messages import Node
 
 _CONNECT_TIMEOUT_SECONDS = 10.0
 _CHUNK_BYTES = 1 << 18
@@ -84,9 +85,9 @@ class SocketServer:
         self._properties = properties
         self._tls = properties.tls_context() if properties is not None and properties.uses_tls else None
 
-    def connect(self) -> SocketStream:
-        """Open a connection. See :meth:`Server.connect`."""
-        stream = SocketStream(self._host, self._port, self._tls)
+    def connect(self, node: Node | None = None) -> SocketStream:
+        host, port = (self._host, self._port) if node is None else (node.host, node.port)
+        stream = SocketStream(host, port, self._tls)
         if self._properties is not None and self._properties.uses_sasl:
             try:
                 log_in(stream, self._properties)
@@ -161,7 +162,7 @@ class AddressTarget:
         """See :meth:`Target.sets`: its settings are its owner's."""
         return False
 
-    def start(self, settings: Settings) -> SocketServer:
+    def start(self, settings: Settings, nodes: int = 1) -> SocketServer:
         """Return the server, as it is: ``settings`` are its owner's business."""
         self.check()
         return self._server

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from attrs import frozen
 
+from groupcoord.core.messages import Node
 from groupcoord.errors import GroupcoordError
 
 Settings = Mapping[str, str | int]
@@ -99,8 +100,11 @@ class Stream(Protocol):
 class Server(Protocol):
     """A running server, and the time it lives in."""
 
-    def connect(self) -> Stream:
+    def connect(self, node: Node | None = None) -> Stream:
         """Open a connection.
+
+        Args:
+            node: one of several nodes, as the server describes it in Metadata; None is the bootstrap address.
 
         Raises:
             ConnectionClosedError: the server can't be reached.
@@ -156,8 +160,12 @@ class Target(Protocol):
             key: Kafka's key.
         """
 
-    def start(self, settings: Settings) -> Server:
+    def start(self, settings: Settings, nodes: int = 1) -> Server:
         """Start a server with these broker settings.
+
+        Args:
+            settings: the settings.
+            nodes: how many nodes it should have, with the ids from 1. The runner passes it if that is more than one.
 
         Raises:
             TargetError: it did not start.

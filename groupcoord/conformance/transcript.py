@@ -16,6 +16,8 @@ from groupcoord.conformance.matching import substitute, variable_kind
 from groupcoord.conformance.record_batches import with_bytes
 from groupcoord.errors import GroupcoordError
 
+COORDINATOR = "coordinator"
+
 PACKAGED = Path(__file__).parent / "transcripts"
 """The folder of the transcripts that come with the package."""
 
@@ -26,13 +28,17 @@ class TranscriptError(GroupcoordError):
 
 @frozen
 class Send:
-    """Send a request on a connection, which is opened by its first request."""
+    """Send a request on a connection, which is opened by its first request.
+
+    ``node``: the id of the node to connect to, or COORDINATOR for the coordinator of ``$g``; None is the bootstrap.
+    """
 
     connection: str
     client_id: str
     api: str
     version: int
     body: dict[str, Plain]
+    node: int | str | None = None
 
 
 @frozen
@@ -86,6 +92,7 @@ class Transcript:
         topics: topics that must exist, with their number of partitions.
         steps: what happens, in order. Messages count them from 1.
         source: the file it was read from, or what the caller named it.
+        nodes: how many nodes the server must have, with the ids from 1.
     """
 
     name: str
@@ -95,6 +102,7 @@ class Transcript:
     topics: Mapping[str, int]
     steps: tuple[Step, ...]
     source: str
+    nodes: int = 1
 
     def __str__(self) -> str:
         return f"{self.area}/{self.name}"
@@ -134,7 +142,10 @@ def parse_transcript(text: str, source: str = "transcript") -> Transcript:
     except RecursionError as error:
         raise TranscriptError(f"{source}: nested too deeply") from error
     head = _Object(document, source)
-    head.only("name", "area", "shows", "config", "topics", "steps")
+    head.only("name", "area", "shows", "nodes", "config", "topics", "steps")
+    nodes: int = head.get("nodes", int, default=1)
+    if nodes < 1:
+        raise TranscriptError(f"{source}: 'nodes' must be at least 1, not {nodes}")
     topics: dict[str, int] = head.get("topics", dict, default={})
     settings: dict[str, str | int] = head.get("config", dict, default={})
     for name, partitions in topics.items():
@@ -143,7 +154,7 @@ def parse_transcript(text: str, source: str = "transcript") -> Transcript:
     for key, value in settings.items():
         if not _is_number(value) and not isinstance(value, str):
             raise TranscriptError(f"{source}: setting {key!r} must be a number or text, not {value!r}")
-    checker = _Checker(topics)
+    checker = _Checker(topics, nodes)
     steps = []
     for number, raw in enumerate(head.get("steps", list), 1):
         where = f"{source}: step {number}"
@@ -161,6 +172,7 @@ def parse_transcript(text: str, source: str = "transcript") -> Transcript:
         topics=topics,
         steps=tuple(steps),
         source=source,
+        nodes=nodes,
     )
 
 
@@ -221,12 +233,18 @@ class _Object:
             if name not in names:
                 raise TranscriptError(f"{self._where}: unknown field {name!r}; there are {', '.join(names)}")
 
+    def node(self) -> int | str | None:
+        value = self._fields.get("node")
+        if value is not None and not _is_number(value) and value != COORDINATOR:
+            raise self.fail(f"'node' must be a whole number or {COORDINATOR!r}, not {value!r:.60}")
+        return value
+
     def fail(self, message: str) -> TranscriptError:
         return TranscriptError(f"{self._where}: {message}")
 
 
 def _send(step: _Object) -> Send:
-    step.only("do", "conn", "client_id", "api", "version", "body")
+    step.only("do", "conn", "node", "client_id", "api", "version", "body")
     connection = step.get("conn", str)
     return Send(
         connection,
@@ -234,6 +252,7 @@ def _send(step: _Object) -> Send:
         step.get("api", str),
         step.get("version", int),
         step.get("body", dict),
+        step.node(),
     )
 
 
@@ -285,7 +304,8 @@ _SOME_ID = str(UUID(int=1))
 class _Checker:
     """Follows the steps and finds those that can't be played, before anything is sent."""
 
-    def __init__(self, topics: Mapping[str, int]) -> None:
+    def __init__(self, topics: Mapping[str, int], nodes: int) -> None:
+        self._nodes = nodes
         self._placeholders: dict[str, str | int] = {"$g": "g"}
         self._topics = topics
         for name in topics:
@@ -296,6 +316,8 @@ class _Checker:
         """Raise ValueError or BodyError if ``step`` can't be played after those before it."""
         match step:
             case Send():
+                if isinstance(step.node, int) and not 1 <= step.node <= self._nodes:
+                    raise ValueError(f"there is no node {step.node}; 'nodes' is {self._nodes}")
                 self._check_variables(step.body, bind=False)
                 body = with_bytes(substitute(step.body, self._placeholders), 0)
                 entities.encode_request(step.api, step.version, 0, step.client_id, body)

@@ -135,8 +135,26 @@ def test_absent_and_empty_paths_are_refused(tmp_path: Path) -> None:
 def test_packaged_transcripts_lie_under_their_names() -> None:
     """Every packaged transcript loads, is named like its file and folder, and says what it shows."""
     transcripts = load_transcripts()
-    assert len(transcripts) == 563
+    assert len(transcripts) == 580
     for transcript in transcripts:
         path = Path(transcript.source)
         assert (path.stem, path.parent.name) == (transcript.name, transcript.area)
         assert transcript.shows
+
+
+@pytest.mark.parametrize(
+    ("nodes", "node", "reason"),
+    [
+        (2, 3, "there is no node 3; 'nodes' is 2"),
+        (1, 0, "there is no node 0"),
+        (2, "controller", "'node' must be a whole number or 'coordinator', not 'controller'"),
+        (0, 1, "'nodes' must be at least 1, not 0"),
+    ],
+)
+def test_nodes_that_there_are_not(nodes: int, node: object, reason: str) -> None:
+    """A step names one of the transcript's nodes, or the coordinator."""
+    body = {"groups": ["$g"], "include_authorized_operations": False}
+    send = {"do": "send", "conn": "a", "node": node, "api": "DescribeGroups", "version": 5, "body": body}
+    document = {"name": "n", "area": "a", "nodes": nodes, "steps": [send]}
+    with pytest.raises(TranscriptError, match=re.escape(reason)):
+        parse_transcript(json.dumps(document))
