@@ -75,6 +75,8 @@ class AsyncCoordinator:
         on_lost: Callable[[OwnershipLostError], None] | None = None,
         share: EmbeddedShare | None = None,
     ) -> None:
+        if not isinstance(coordinator, GroupCoordinator):
+            raise TypeError(f"AsyncCoordinator(GroupCoordinator(…)): it holds a coordinator, not {coordinator!r}")
         self.coordinator = coordinator
         self._share = share
         self._on_event = on_event

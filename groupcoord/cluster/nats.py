@@ -107,9 +107,11 @@ class NatsSlotLog(ConnectedSlotLog):
             await self.close()
             raise
         self.warn_of(problems)
+        self.is_open = True
 
     async def close(self) -> None:
         """Close the connection."""
+        self.is_open = False
         await self._connections.close()
 
     # ------------------------------------------------------------ slots

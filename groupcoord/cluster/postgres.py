@@ -92,6 +92,7 @@ class PostgresSlotLog(ConnectedSlotLog):
         unlogged = "SELECT relname FROM pg_class WHERE oid = to_regclass(%(slots)s) AND relpersistence <> 'p'"
         tables = await self._ask(unlogged, slots=self._slots)
         self.warn_of(f"table {name} is not permanent: a crash of the database empties it" for (name,) in tables)
+        self.is_open = True
 
     async def _make_tables(self) -> None:
         # Two that make the same table at once would get an error in spite of IF NOT EXISTS.
@@ -107,6 +108,7 @@ class PostgresSlotLog(ConnectedSlotLog):
 
     async def close(self) -> None:
         """Close all connections."""
+        self.is_open = False
         for asking in self._ending:
             asking.cancel()
         if self._ending:

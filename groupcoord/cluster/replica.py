@@ -9,7 +9,7 @@ from typing import TypeVar
 from groupcoord.aio import AsyncCoordinator
 from groupcoord.cluster.membership import BEAT_MS, DEAD_MS, Owner
 from groupcoord.cluster.participant import Participant, ReplicaStatus
-from groupcoord.cluster.slot_log import SlotLog
+from groupcoord.cluster.slot_log import ConnectedSlotLog, SlotLog
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.events import Event
 from groupcoord.core.front.authorization import Principal
@@ -63,6 +63,7 @@ class Replica:
         self._participant = Participant(
             self.coordinator, slot_log, address, node_id=node_id, dead_ms=dead_ms, beat_ms=beat_ms
         )
+        self._slot_log = slot_log
         self.node_id = self._participant.node_id
 
     async def __aenter__(self) -> Replica:
@@ -96,10 +97,15 @@ class Replica:
         """Begin to beat, and with that to take log partitions over.
 
         Raises:
+            RuntimeError: the slot log is not open.
             LayoutError: the log has another number of log partitions than this coordinator.
             SlotLogError: the engine can't be asked.
             TimeoutError: it does not answer.
         """
+        slot_log = self._slot_log
+        if isinstance(slot_log, ConnectedSlotLog) and not slot_log.is_open:
+            kind = type(slot_log).__name__
+            raise RuntimeError(f"the slot log is not open: async with {kind}(…) as slot_log, Replica(…, slot_log, …)")
         await self.coordinator.start(())
         await self._participant.start()
 

@@ -85,18 +85,22 @@ class ConnectedSlotLog(ABC):
     """An engine that is reached by connections: ``async with`` opens and closes it.
 
     Attributes:
+        is_open: whether it was opened, and not closed.
         warns: say in the log what keeps acknowledged records from being safe; one of several to an engine is enough.
     """
 
     warns = True
+    is_open = False
 
     async def __aenter__(self) -> Self:
         await self.open()
+        self.is_open = True
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self.is_open = False
         await self.close()
 
     @abstractmethod

@@ -205,7 +205,9 @@ class SlotStore:
     def _take_batches(self, partition: int) -> Iterator[Batch]:
         owned = self._owned.get(partition)
         if owned is None or owned.loaded is None:
-            raise NotLeaderError(f"log partition {partition} was not taken over")
+            is_driven = self.on_work is not _nobody_is_told
+            hint = "" if is_driven else ": nothing drives this SlotStore; give its coordinator to a Replica"
+            raise NotLeaderError(f"log partition {partition} was not taken over{hint}")
         loaded, owned.loaded = owned.loaded, None
         return chain.from_iterable(map(iter_batches, (*loaded.chunks[1:], *loaded.appends)))
 

@@ -90,6 +90,7 @@ class GroupCoordinator(Appending[Partition], Forkable):
         on_durable: is called with the number of a log partition to which something was appended; None: nobody is.
 
     Raises:
+        TypeError: ``topics`` is no TopicResolver, such as a dict, or ``log_store`` no LogStore.
         ConfigError: ``group.consumer.assignors``, ``group.share.assignors`` or ``group.streams.assignors`` names what
             is no assignor, or two of one name; or the log store's lease is longer than sessions of consumer groups.
     """
@@ -120,6 +121,9 @@ class GroupCoordinator(Appending[Partition], Forkable):
     ) -> None:
         assignors, task_assignors = tuple(assignors), tuple(task_assignors)
         self._arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
+        for name, method, value in (("topics", "partition_count", topics), ("log_store", "append", log_store)):
+            if value is not None and not hasattr(value, method):
+                raise TypeError(f"{name} must be an object with {method}() and more, not {value!r}")
         self.config = config or Config()
         self.clock = clock or SystemClock()
         self.log_store = log_store or MemoryLogStore()

@@ -12,6 +12,9 @@ from groupcoord.core.front.partition_table import PartitionStatus, PartitionTabl
 from groupcoord.errors import GroupcoordError
 from groupcoord.log_store import LoadedCommits, LogRecord
 
+CAUSES_SHOWN = 3
+"""How many log partitions the message of a LoadError names."""
+
 
 class LoadError(GroupcoordError):
     """Log partitions could not be loaded: their groups are answered NOT_COORDINATOR, all others are served.
@@ -21,7 +24,9 @@ class LoadError(GroupcoordError):
     """
 
     def __init__(self, causes: dict[int, Exception]) -> None:
-        super().__init__("; ".join(f"log partition {partition}: {cause}" for partition, cause in causes.items()))
+        shown = [f"log partition {partition}: {cause}" for partition, cause in list(causes.items())[:CAUSES_SHOWN]]
+        more = [f"{len(causes) - CAUSES_SHOWN} more log partitions"] if len(causes) > CAUSES_SHOWN else []
+        super().__init__("; ".join(shown + more))
         self.causes = causes
 
 

@@ -61,6 +61,8 @@ class ThreadSafeCoordinator:
         on_event: Callable[[Event], None] | None = None,
         on_lost: Callable[[OwnershipLostError], None] | None = None,
     ) -> None:
+        if not isinstance(coordinator, GroupCoordinator):
+            raise TypeError(f"ThreadSafeCoordinator(GroupCoordinator(…)): it holds a coordinator, not {coordinator!r}")
         self.coordinator = coordinator
         self._on_event = on_event
         self._on_lost = on_lost

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from attrs import define, frozen
+from attrs import define, frozen, setters
 
-from groupcoord.core.messages.request import Request
+from groupcoord.core.messages.request import Request, names_field
 from groupcoord.errors import ErrorCode
 
 AUTHORIZED_OPERATIONS_OMITTED = -(2**31)
@@ -43,11 +43,11 @@ class DescribeGroupsResponse:
     groups: tuple[DescribedGroup, ...]
 
 
-@define
+@define(on_setattr=setters.NO_OP)
 class DescribeGroups(Request[DescribeGroupsResponse]):
     """Describe classic groups (API key 15)."""
 
-    group_ids: tuple[str | None, ...]
+    group_ids: tuple[str | None, ...] = names_field()
     include_authorized_operations: bool = False
 
     def refused(self, error_code: ErrorCode, message: str | None = None) -> DescribeGroupsResponse:
@@ -71,12 +71,12 @@ class ListGroupsResponse:
     groups: tuple[ListedGroup, ...] = ()
 
 
-@define
+@define(on_setattr=setters.NO_OP)
 class ListGroups(Request[ListGroupsResponse]):
     """List groups by state (KIP-518) and type (KIP-848); empty filters let all pass (API key 16)."""
 
-    states_filter: tuple[str, ...] = ()
-    types_filter: tuple[str, ...] = ()
+    states_filter: tuple[str, ...] = names_field(())
+    types_filter: tuple[str, ...] = names_field(())
 
     def refused(self, error_code: ErrorCode, message: str | None = None) -> ListGroupsResponse:
         return ListGroupsResponse(error_code)
@@ -96,11 +96,11 @@ class DeleteGroupsResponse:
     results: tuple[DeletedGroup, ...]
 
 
-@define
+@define(on_setattr=setters.NO_OP)
 class DeleteGroups(Request[DeleteGroupsResponse]):
     """Delete empty groups and their offsets (API key 42)."""
 
-    group_ids: tuple[str | None, ...]
+    group_ids: tuple[str | None, ...] = names_field()
 
     def refused(self, error_code: ErrorCode, message: str | None = None) -> DeleteGroupsResponse:
         return DeleteGroupsResponse(tuple([DeletedGroup(name or "", error_code) for name in self.group_ids]))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import repeat
+from types import NoneType
 from typing import NamedTuple
 from uuid import UUID
 
-from attrs import define, field, frozen
+from attrs import define, field, frozen, setters
+from attrs.validators import instance_of
 
 from groupcoord.core.columns import OffsetColumns, Rows, offset_columns
 from groupcoord.core.messages.membership import UNKNOWN_GENERATION_ID, UNKNOWN_MEMBER_ID
@@ -16,14 +18,15 @@ from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 
 
-@define
+@define(on_setattr=setters.NO_OP)
 class OffsetToCommit:
     """One partition of an :class:`OffsetCommit`."""
 
-    partition_index: int
-    committed_offset: int
-    committed_leader_epoch: int = -1
-    committed_metadata: str | None = ""
+    # A host's own requests are checked here; those from the wire hold columns and never become this class.
+    partition_index: int = field(validator=instance_of(int))
+    committed_offset: int = field(validator=instance_of(int))
+    committed_leader_epoch: int = field(default=-1, validator=instance_of(int))
+    committed_metadata: str | None = field(default="", validator=instance_of((str, NoneType)))
 
 
 def _columns(partitions: Sequence[OffsetToCommit]) -> OffsetColumns:

@@ -9,10 +9,10 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from attrs import define, frozen
+from attrs import define, frozen, setters
 
 from groupcoord.core.messages.administration import AUTHORIZED_OPERATIONS_OMITTED
-from groupcoord.core.messages.request import GroupRequest, Request
+from groupcoord.core.messages.request import GroupRequest, Request, names_field
 from groupcoord.core.modern.topics import TopicPartitions as TopicPartitions
 from groupcoord.errors import ErrorCode
 
@@ -40,7 +40,7 @@ class ConsumerGroupHeartbeatResponse:
     assignment: tuple[TopicPartitions, ...] | None = None
 
 
-@define
+@define(on_setattr=setters.NO_OP)
 class ConsumerGroupHeartbeat(GroupRequest[ConsumerGroupHeartbeatResponse]):
     """Join, stay in, change one's subscription in, or leave a consumer group (API key 68, KIP-848).
 
@@ -65,7 +65,7 @@ class ConsumerGroupHeartbeat(GroupRequest[ConsumerGroupHeartbeatResponse]):
     instance_id: str | None = None
     rack_id: str | None = None
     rebalance_timeout_ms: int = -1
-    subscribed_topic_names: tuple[str, ...] | None = None
+    subscribed_topic_names: tuple[str, ...] | None = names_field(None)
     subscribed_topic_regex: str | None = None
     server_assignor: str | None = None
     topic_partitions: tuple[TopicPartitions, ...] | None = None
@@ -137,11 +137,11 @@ class ConsumerGroupDescribeResponse:
     groups: tuple[DescribedConsumerGroup, ...]
 
 
-@define
+@define(on_setattr=setters.NO_OP)
 class ConsumerGroupDescribe(Request[ConsumerGroupDescribeResponse]):
     """Describe consumer groups (API key 69, KIP-848); of any other kind is GROUP_ID_NOT_FOUND."""
 
-    group_ids: tuple[str | None, ...]
+    group_ids: tuple[str | None, ...] = names_field()
     include_authorized_operations: bool = False
 
     def refused(self, error_code: ErrorCode, message: str | None = None) -> ConsumerGroupDescribeResponse:

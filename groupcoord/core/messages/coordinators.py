@@ -5,9 +5,9 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
-from attrs import define, frozen
+from attrs import define, frozen, setters
 
-from groupcoord.core.messages.request import Request
+from groupcoord.core.messages.request import Request, names_field
 from groupcoord.errors import ErrorCode
 
 
@@ -45,12 +45,12 @@ class FindCoordinatorResponse:
     coordinators: tuple[FoundCoordinator, ...]
 
 
-@define
+@define(on_setattr=setters.NO_OP)
 class FindCoordinator(Request[FindCoordinatorResponse]):
     """Ask which node coordinates (API key 10). ``key_type`` is a :class:`CoordinatorType` or an unknown number."""
 
     key_type: int
-    keys: tuple[str, ...]
+    keys: tuple[str, ...] = names_field()
     supports_share_keys: bool = True
 
     def refused(self, error_code: ErrorCode, message: str | None = None) -> FindCoordinatorResponse:

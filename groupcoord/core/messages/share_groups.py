@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import NamedTuple
 from uuid import UUID
 
-from attrs import define, frozen
+from attrs import define, frozen, setters
 
 from groupcoord.core.messages.administration import AUTHORIZED_OPERATIONS_OMITTED
 from groupcoord.core.messages.consumer_groups import DescribedPartitions
-from groupcoord.core.messages.request import GroupRequest, Request
+from groupcoord.core.messages.request import GroupRequest, Request, names_field
 from groupcoord.core.modern.topics import TopicPartitions
 from groupcoord.errors import ErrorCode
 
@@ -42,7 +42,7 @@ class ShareGroupHeartbeatResponse:
     assignment: tuple[TopicPartitions, ...] | None = None
 
 
-@define
+@define(on_setattr=setters.NO_OP)
 class ShareGroupHeartbeat(GroupRequest[ShareGroupHeartbeatResponse]):
     """Join, stay in, change one's subscription in, or leave a share group (API key 76).
 
@@ -56,7 +56,7 @@ class ShareGroupHeartbeat(GroupRequest[ShareGroupHeartbeatResponse]):
     member_id: str
     member_epoch: int = 0
     rack_id: str | None = None
-    subscribed_topic_names: tuple[str, ...] | None = None
+    subscribed_topic_names: tuple[str, ...] | None = names_field(None)
     client_id: str = ""
     client_host: str = ""
 
@@ -100,11 +100,11 @@ class ShareGroupDescribeResponse:
     groups: tuple[DescribedShareGroup, ...]
 
 
-@define
+@define(on_setattr=setters.NO_OP)
 class ShareGroupDescribe(Request[ShareGroupDescribeResponse]):
     """Describe share groups (API key 77); of any other kind is GROUP_ID_NOT_FOUND."""
 
-    group_ids: tuple[str | None, ...]
+    group_ids: tuple[str | None, ...] = names_field()
     include_authorized_operations: bool = False
 
     def refused(self, error_code: ErrorCode, message: str | None = None) -> ShareGroupDescribeResponse:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from attrs import define, frozen
+from attrs import define, frozen, setters
 
 from groupcoord.core.messages.administration import AUTHORIZED_OPERATIONS_OMITTED
-from groupcoord.core.messages.request import GroupRequest, Request
+from groupcoord.core.messages.request import GroupRequest, Request, names_field
 from groupcoord.core.streams.records import CopartitionGroup as CopartitionGroup
 from groupcoord.core.streams.records import Endpoint as Endpoint
 from groupcoord.core.streams.records import KeyValue as KeyValue
@@ -267,14 +267,14 @@ class StreamsGroupDescribeResponse:
     groups: tuple[DescribedStreamsGroup, ...]
 
 
-@define
+@define(on_setattr=setters.NO_OP)
 class StreamsGroupDescribe(Request[StreamsGroupDescribeResponse]):
     """Describe streams groups (API key 89, KIP-1071); of any other kind is GROUP_ID_NOT_FOUND.
 
     ``include_topology_description`` (KIP-1331, versions from 1) changes a status only: no plugin stores descriptions.
     """
 
-    group_ids: tuple[str | None, ...]
+    group_ids: tuple[str | None, ...] = names_field()
     include_authorized_operations: bool = False
     include_topology_description: bool = False
 
