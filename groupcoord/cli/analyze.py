@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from math import inf
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from attrs import frozen
@@ -103,26 +103,6 @@ class Engine(Enum):
     LOCAL = "local"
 
 
-class Compiler(Enum):
-    """Which of Java's compilers Spark runs with."""
-
-    AUTO = "auto"
-    C1 = "c1"
-    C2 = "c2"
-
-    @property
-    def choice(self) -> Literal["c1", "c2"] | None:
-        """What was chosen; None: nothing was."""
-        return None if self is Compiler.AUTO else self.value
-
-
-CompilerOption = Annotated[
-    Compiler,
-    typer.Option(
-        help="Java's, on a local master: c1 starts quickly, c2 pays from some 5 million records on; auto goes by the "
-        "size of the logs."
-    ),
-]
 EngineOption = Annotated[
     Engine,
     typer.Option(
@@ -169,7 +149,6 @@ def analyze(
     interval: Interval = 10.0,
     poll: Poll = False,
     metrics: Metrics = None,
-    compiler: CompilerOption = Compiler.AUTO,
     conf: Settings = None,
 ) -> None:
     """Turn __consumer_offsets logs into tables and a report: who rebalanced, why, and what is at risk.
@@ -200,7 +179,6 @@ def analyze(
     for_spark = {
         "--master": master is not None,
         "--memory": memory is not None,
-        "--compiler": compiler is not Compiler.AUTO,
         "--conf": bool(conf),
     }
     given = [option for option, is_given in for_spark.items() if is_given]
@@ -212,7 +190,7 @@ def analyze(
     is_on_spark = _takes_spark(engine, source, given)
     settings = _settings(conf or [])
     with _folder(out) as place:
-        work = _Work(source, place, master or MASTER, memory or MEMORY, compiler, settings)
+        work = _Work(source, place, master or MASTER, memory or MEMORY, settings)
         run = _analyze(work, verifies=verify) if is_on_spark else _analyze_here(source, place, verifies=verify)
         _end(run, place)
 
@@ -326,7 +304,6 @@ class _Work:
     out: str
     master: str
     memory: str
-    compiler: Compiler
     settings: Mapping[str, str]
 
 
@@ -368,26 +345,30 @@ def _errors_in_words(engine: Engine) -> Iterator[None]:
 def _analyze_here(source: _Source, out: str, *, verifies: bool) -> Report:
     """Do everything in this process."""
     with _errors_in_words(Engine.LOCAL):
-        from groupcoord.analysis.running.analysis import LocalAnalysis
+        from groupcoord.analysis.running.local_engine import LocalEngine
+        from groupcoord.analysis.running.pipeline import Pipeline
 
-        analysis = LocalAnalysis(source.open(), out, verifies=verifies)
-        with _progress(lambda: analysis.tasks, len(analysis.steps)) as begin:
-            return analysis.run(begin)
+        engine = LocalEngine()
+        pipeline = Pipeline(engine, source.open(), out, verifies=verifies)
+        with _progress(lambda: engine.tasks, len(pipeline.steps)) as begin:
+            return pipeline.run(begin)
 
 
 def _analyze(work: _Work, *, verifies: bool) -> Report:
     """Do everything; what can go wrong without Spark goes wrong before it starts."""
     with _errors_in_words(Engine.SPARK):
-        from groupcoord.spark.analysis import Analysis
-        from groupcoord.spark.running import end_java, one_run, task_counter
+        from groupcoord.analysis.running.pipeline import Pipeline
+        from groupcoord.spark.engine import SparkEngine
+        from groupcoord.spark.running import end_java, one_run
 
-        analysis = Analysis(work.source.open(), work.out, verifies=verifies)
+        engine = SparkEngine()
+        pipeline = Pipeline(engine, work.source.open(), work.out, verifies=verifies)
         with (
             BeforeTheEnd(end_java),
-            one_run(work.master, work.memory, work.settings, work.compiler.choice or analysis.compiler) as spark,
-            _progress(task_counter(spark), len(analysis.steps)) as begin,
+            one_run(work.master, work.memory, work.settings, pipeline.size_bytes) as engine.spark,
+            _progress(lambda: engine.tasks, len(pipeline.steps)) as begin,
         ):
-            return analysis.run(spark, begin)
+            return pipeline.run(begin)
 
 
 def _follow(source: _Source, out: str, interval_s: float, metrics: str | None) -> None:

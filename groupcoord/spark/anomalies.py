@@ -21,7 +21,7 @@ from groupcoord.analysis.judging.stale import stale_groups as expiring
 from groupcoord.spark.group_schemas import ANOMALIES, STALE_GROUPS
 from groupcoord.spark.groups import History, history_of
 from groupcoord.spark.lag import known_commits, known_end_offsets, known_ends, known_holders, packed_holders
-from groupcoord.spark.packing import BY_GROUP, BY_PARTITION, Known, Row, judged, packed, packed_blobs
+from groupcoord.spark.packing import BY_GROUP, BY_PARTITION, Bucket, Row, judged, packed, packed_blobs
 from groupcoord.spark.tables import BUSY, CURRENT, LAST, REWOUND, current_offsets, facts_of, last_moment
 
 _CURRENT = pa.schema([arrow_schema(CURRENT_OFFSETS).field(name) for name in OFFSET_COLUMNS])
@@ -64,14 +64,14 @@ def anomalies(
     if end_offsets is not None:
         of_offsets += known_ends(end_offsets, end_offset_samples)
 
-    def tell_of_groups(known: Known) -> list[Row]:
-        found = {kind: known.rows(kind) for kind in _JUDGED}
+    def tell_of_groups(bucket: Bucket) -> list[Row]:
+        found = {kind: bucket.rows(kind) for kind in _JUDGED}
         held = assigned(found, limits)
-        return about_groups(found, known_commits(known), held, known.now_ms, limits, has_ends=has_ends)
+        return about_groups(found, known_commits(bucket), held, bucket.now_ms, limits, has_ends=has_ends)
 
-    def tell_of_offsets(known: Known) -> Iterator[Row]:
-        ends = known_end_offsets(known) if has_ends else None
-        return about_offsets(known_commits(known), known_holders(known), ends, known.now_ms, limits)
+    def tell_of_offsets(bucket: Bucket) -> Iterator[Row]:
+        ends = known_end_offsets(bucket) if has_ends else None
+        return about_offsets(known_commits(bucket), known_holders(bucket), ends, bucket.now_ms, limits)
 
     return judged(of_groups, now, tell_of_groups, ANOMALIES).unionByName(
         judged(of_offsets, now, tell_of_offsets, ANOMALIES)
@@ -110,9 +110,9 @@ def stale_groups(
     tables = [packed(GROUP, of_groups, BY_GROUP), packed(CURRENT, current.select(*_CURRENT.names), BY_GROUP)]
     tables.append(packed_blobs(facts, [LAST], BY_GROUP))
 
-    def tell(known: Known) -> list[Row]:
-        kept, facts = known.table(CURRENT, _CURRENT), known_commits(known)
-        described = groups({GROUP: known.rows(GROUP)}, kept)
-        return expiring(described, kept, facts, known.now_ms, offsets_retention_minutes)
+    def tell(bucket: Bucket) -> list[Row]:
+        kept, facts = bucket.table(CURRENT, _CURRENT), known_commits(bucket)
+        described = groups({GROUP: bucket.rows(GROUP)}, kept)
+        return expiring(described, kept, facts, bucket.now_ms, offsets_retention_minutes)
 
     return judged(tables, _now(records, now_ms), tell, STALE_GROUPS)

@@ -26,7 +26,7 @@ from groupcoord.spark.group_schemas import (
     REBALANCES,
     REVOCATIONS,
 )
-from groupcoord.spark.packing import BY_GROUP, Known, Row, judged, packed
+from groupcoord.spark.packing import BY_GROUP, Bucket, Row, judged, packed
 from groupcoord.spark.tables import CURRENT, current_offsets
 
 
@@ -79,8 +79,8 @@ def groups(
     of_groups = history_of(records if history is None else history).rows(GROUP)
     tables = [packed(GROUP, of_groups, BY_GROUP), packed(CURRENT, current.select(*_COUNTED), BY_GROUP)]
 
-    def tell(known: Known) -> list[Row]:
-        return judging.groups({GROUP: known.rows(GROUP)}, known.table(CURRENT, _COUNTED_SCHEMA))
+    def tell(bucket: Bucket) -> list[Row]:
+        return judging.groups({GROUP: bucket.rows(GROUP)}, bucket.table(CURRENT, _COUNTED_SCHEMA))
 
     return judged(tables, None, tell, GROUPS)
 

@@ -17,7 +17,7 @@ from groupcoord.analysis.judging import lag as rules
 from groupcoord.analysis.judging.ends import Ends
 from groupcoord.analysis.judging.groups import Place, partition_holders
 from groupcoord.spark.groups import History, history_of
-from groupcoord.spark.packing import BY_GROUP, BY_PARTITION, Known, Row, judged, packed, packed_blobs
+from groupcoord.spark.packing import BY_GROUP, BY_PARTITION, Bucket, Row, judged, packed, packed_blobs
 from groupcoord.spark.schemas import LAG
 from groupcoord.spark.tables import BUSY, COUNTED, CURRENT, LAST, REWOUND, commits_of, facts_of, is_folded
 
@@ -77,11 +77,11 @@ def lag(
     if record_times is not None:
         tables.append(packed(_TIMES, record_times, BY_PARTITION))
 
-    def tell(known: Known) -> list[Row]:
-        current = known.table(CURRENT, _CURRENT)
-        counted = known_commits(known).counted() if has_commits else None
-        held, times = known_holders(known), known.rows(_TIMES)
-        return rules.lag(current, known_end_offsets(known), counted, held, known.now_ms, times, read_ms)
+    def tell(bucket: Bucket) -> list[Row]:
+        current = bucket.table(CURRENT, _CURRENT)
+        counted = known_commits(bucket).counted() if has_commits else None
+        held, times = known_holders(bucket), bucket.rows(_TIMES)
+        return rules.lag(current, known_end_offsets(bucket), counted, held, bucket.now_ms, times, read_ms)
 
     return judged(tables, now, tell, LAG)
 
@@ -96,8 +96,8 @@ def packed_holders(history: DataFrame | History) -> DataFrame:
     of_groups = folded.rows(GROUP).select(*_OF_GROUP)
     tables = [packed(MEMBER, of_members, BY_GROUP), packed(GROUP, of_groups, BY_GROUP)]
 
-    def tell(known: Known) -> list[Row]:
-        held = partition_holders({kind: known.rows(kind) for kind in (MEMBER, GROUP)})
+    def tell(bucket: Bucket) -> list[Row]:
+        held = partition_holders({kind: bucket.rows(kind) for kind in (MEMBER, GROUP)})
         return [dict(zip(_HOLDERS.fieldNames(), place, strict=False)) | holder for place, holder in held.items()]
 
     return packed(_HELD, judged(tables, None, tell, _HOLDERS), BY_PARTITION)
@@ -111,11 +111,11 @@ def held_topics(history: History) -> DataFrame:
     return assigned.select("one.topic").where("topic is not null")
 
 
-def known_holders(known: Known) -> Mapping[Place, Row]:
+def known_holders(bucket: Bucket) -> Mapping[Place, Row]:
     """Return who has which partition of a bucket."""
     return {
         (row["group_id"], row["topic"], row["topic_partition"]): {name: row[name] for name in _OF_HOLDER.fieldNames()}
-        for row in known.rows(_HELD)
+        for row in bucket.rows(_HELD)
     }
 
 
@@ -125,12 +125,12 @@ def known_ends(end_offsets: DataFrame, samples: DataFrame | None) -> list[DataFr
     return tables if samples is None else [*tables, packed(_SAMPLES, samples, BY_PARTITION)]
 
 
-def known_end_offsets(known: Known) -> Ends:
+def known_end_offsets(bucket: Bucket) -> Ends:
     """Return where the topics' partitions of a bucket end."""
-    ends = known.tables.get(_ENDS, arrow_schema(END_OFFSETS).empty_table())
-    return Ends(ends, known.tables.get(_SAMPLES))
+    ends = bucket.tables.get(_ENDS, arrow_schema(END_OFFSETS).empty_table())
+    return Ends(ends, bucket.tables.get(_SAMPLES))
 
 
-def known_commits(known: Known) -> CommitFacts:
+def known_commits(bucket: Bucket) -> CommitFacts:
     """Return what is known of the commits of a bucket."""
-    return CommitFacts(known.table(LAST, LAST_COMMITS), known.table(REWOUND, REWINDS), known.table(BUSY, MINUTES))
+    return CommitFacts(bucket.table(LAST, LAST_COMMITS), bucket.table(REWOUND, REWINDS), bucket.table(BUSY, MINUTES))

@@ -43,8 +43,8 @@ _BUCKETS_PER_TASK = 4
 
 
 @frozen
-class Known:
-    """What is known of a bucket.
+class Bucket:
+    """The rows of a bucket of groups, or of topics' partitions.
 
     Attributes:
         tables: by name.
@@ -125,7 +125,7 @@ def packed_blobs(blobs: DataFrame, names: Iterable[str], by: tuple[str, ...]) ->
 def judged(
     tables: Iterable[DataFrame],
     now: DataFrame | int | None,
-    tell: Callable[[Known], Iterable[Row]],
+    tell: Callable[[Bucket], Iterable[Row]],
     schema: StructType,
 ) -> DataFrame:
     """Return what is told of each bucket.
@@ -133,7 +133,7 @@ def judged(
     Args:
         tables: what :func:`packed` gives, all by the same.
         now: the moment to judge from, in milliseconds since 1970, or a table with one row and column of that.
-        tell: makes rows of what is known of a bucket; workers get it pickled.
+        tell: makes rows of a bucket; workers get it pickled.
         schema: of the rows; what one does not have is null.
     """
     together = reduce(DataFrame.unionByName, tables)
@@ -144,8 +144,8 @@ def judged(
     ordered = together.repartition("bucket").sortWithinPartitions("bucket")
 
     def judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for known in _buckets(batches):
-            yield from row_batches(tell(known), schema)
+        for bucket in _buckets(batches):
+            yield from row_batches(tell(bucket), schema)
 
     return ordered.mapInArrow(judge, schema)
 
@@ -155,7 +155,7 @@ def _count(table: DataFrame) -> int:
     return _BUCKETS_PER_TASK * int(table.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
 
 
-def _buckets(batches: Iterable[pa.RecordBatch]) -> Iterator[Known]:
+def _buckets(batches: Iterable[pa.RecordBatch]) -> Iterator[Bucket]:
     rows = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
     for _, some in groupby(rows, itemgetter(0)):
         blobs: dict[str, list[bytes]] = {}
@@ -163,7 +163,7 @@ def _buckets(batches: Iterable[pa.RecordBatch]) -> Iterator[Known]:
         for _, name, blob, moment_ms in some:
             blobs.setdefault(name, []).append(blob)
             now_ms = moment_ms
-        yield Known({name: table_of(found) for name, found in blobs.items()}, now_ms)
+        yield Bucket({name: table_of(found) for name, found in blobs.items()}, now_ms)
 
 
 def _named_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:

@@ -19,7 +19,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from groupcoord.analysis.columns.errors import RunFailedError, first_line
-from groupcoord.spark.sessions import C2, session
+from groupcoord.spark.sessions import C1, C2, session
+
+C1_BYTES_MAX = 536_870_912
+"""The size of the largest logs for which Java's first compiler is enough, some 5 million commits."""
 
 WRITERS_MAX = 64
 END_TIMEOUT_S, POLL_S = 10.0, 0.05
@@ -34,7 +37,7 @@ class SparkFailedError(RunFailedError):
 
 @contextmanager
 def one_run(
-    master: str, memory: str, settings: Mapping[str, str], compiler: Literal["c1", "c2"] = C2
+    master: str, memory: str, settings: Mapping[str, str], size_bytes: int | None = None
 ) -> Iterator[SparkSession]:
     """Give a session for one run, and stop it behind it; one that runs already stays.
 
@@ -42,12 +45,13 @@ def one_run(
         master: where Spark runs.
         memory: of the driver.
         settings: of Spark, by key.
-        compiler: of Java; see :func:`groupcoord.spark.session`.
+        size_bytes: the size of the logs, by which Java's compiler is chosen; None if unknown.
 
     Raises:
         PipelineError: Spark does not start.
         SparkFailedError: what is done inside fails in Spark.
     """
+    compiler: Literal["c1", "c2"] = C1 if size_bytes is not None and size_bytes <= C1_BYTES_MAX else C2
     is_ours = SparkSession.getActiveSession() is None
     # Without this, Spark would sort all rows by log partition before it writes them, and they are in order already.
     chosen = {"spark.sql.maxConcurrentOutputFileWriters": str(WRITERS_MAX), **settings}
@@ -92,14 +96,8 @@ def _start(begin: Callable[[], SparkSession]) -> SparkSession:
             _starts.clear()
 
 
-def task_counter(spark: SparkSession) -> Callable[[], tuple[int, int]]:
-    """Return a function that tells how many tasks of what runs now are done, and how many there are."""
+def count_tasks(spark: SparkSession) -> tuple[int, int]:
+    """Return how many tasks of the stages that run now are done, and how many there are."""
     tracker = spark.sparkContext.statusTracker()
-
-    def count() -> tuple[int, int]:
-        stages = [
-            stage for number in tracker.getActiveStageIds() if (stage := tracker.getStageInfo(number)) is not None
-        ]
-        return sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
-
-    return count
+    stages = [stage for number in tracker.getActiveStageIds() if (stage := tracker.getStageInfo(number)) is not None]
+    return sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)

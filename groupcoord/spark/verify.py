@@ -18,7 +18,7 @@ from groupcoord.analysis.history.rows import GENERATION, GROUP, MEMBER
 from groupcoord.analysis.judging.differences import differences, group_answers, offset_answers, unknown_groups
 from groupcoord.spark.group_schemas import DIFFERENCES
 from groupcoord.spark.groups import History, history_of
-from groupcoord.spark.packing import BY_GROUP, Known, Row, judged, packed
+from groupcoord.spark.packing import BY_GROUP, Bucket, Row, judged, packed
 from groupcoord.spark.schemas import declared
 from groupcoord.spark.tables import CURRENT, current_offsets, is_offset_record
 
@@ -49,10 +49,10 @@ def verify(
     tables.append(packed(GENERATION, folded.rows(GENERATION).select("group_id", "log_offset"), BY_GROUP))
     tables += [packed(CURRENT, current, BY_GROUP), packed(_ANSWERS, replay(records), BY_GROUP)]
 
-    def tell(known: Known) -> Iterator[Row]:
-        found = {kind: known.rows(kind) for kind in (GROUP, MEMBER, GENERATION)}
-        told = group_answers(found) | offset_answers(known.table(CURRENT, arrow_schema(CURRENT_OFFSETS)))
-        return differences(known.rows(_ANSWERS), told, unknown_groups(found))
+    def tell(bucket: Bucket) -> Iterator[Row]:
+        found = {kind: bucket.rows(kind) for kind in (GROUP, MEMBER, GENERATION)}
+        told = group_answers(found) | offset_answers(bucket.table(CURRENT, arrow_schema(CURRENT_OFFSETS)))
+        return differences(bucket.rows(_ANSWERS), told, unknown_groups(found))
 
     return judged(tables, None, tell, DIFFERENCES)
 

@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
-from groupcoord.spark.analysis import Analysis
+from groupcoord.analysis.running.pipeline import Pipeline
+from groupcoord.spark.engine import SparkEngine
 from groupcoord.spark.running import one_run
 
 from .spark_decode import descendants
@@ -101,7 +102,7 @@ def measure(spark: SparkSession, log: Path, out: Path, tell: Callable[[Peak], No
                 tell(Peak(steps[-1], worker_bytes(), heap_peak_bytes(spark)))
             steps.append(step)
 
-        report = Analysis([log], out, verifies=True).run(spark, begin)
+        report = Pipeline(SparkEngine(spark), [log], out, verifies=True).run(begin)
         begin("the end")
     assert report.verification is not None
     assert report.verification.difference_count == 0

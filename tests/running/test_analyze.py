@@ -20,8 +20,9 @@ from groupcoord.analysis.judging.differences import Told, group_answers
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.report.standing import ShareGroupRow
 from groupcoord.analysis.running import sources
-from groupcoord.analysis.running.analysis import LocalAnalysis
 from groupcoord.analysis.running.following import LocalFollowing
+from groupcoord.analysis.running.local_engine import LocalEngine
+from groupcoord.analysis.running.pipeline import Pipeline
 from groupcoord.analysis.running.sources import ClusterSource
 from groupcoord.analysis.tables import END_OFFSETS_TABLE, TABLES
 from groupcoord.cli import USAGE_ERROR
@@ -50,7 +51,7 @@ from ..report.thirty_groups import FLAPPING, SILENT, STORM, STUCK, UNEVEN, write
 from .written import columns_of, read_table, table_names, written_columns
 
 LOST_BYTES = 7
-SPARK_OPTIONS = {"--master": ("local",), "--memory": ("1g",), "--compiler": ("c1",), "--conf": ("a=b",)}
+SPARK_OPTIONS = {"--master": ("local",), "--memory": ("1g",), "--conf": ("a=b",)}
 
 
 class Analyzed(NamedTuple):
@@ -130,7 +131,7 @@ def test_the_page_says_what_the_terminal_does(analyzed: Analyzed) -> None:
 def test_differences_are_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a table says something else than coordinators do, that is told, and the exit status is 1."""
     log = write_story(tmp_path / "log", crew)
-    monkeypatch.setattr("groupcoord.analysis.running.analysis.group_answers", _forge)
+    monkeypatch.setattr("groupcoord.analysis.running.local_engine.group_answers", _forge)
     told = analyze(log, "--out", tmp_path / "out", "--engine", "local", "--verify")
 
     assert told.status == 1
@@ -227,7 +228,7 @@ def test_a_full_disk_is_one_line(broker_log: Path, tmp_path: Path, monkeypatch: 
     def no_room(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    analysis = LocalAnalysis([broker_log], tmp_path / "out", partitions=[6])
+    analysis = Pipeline(LocalEngine(), [broker_log], tmp_path / "out", partitions=[6])
     monkeypatch.setattr(ResultDirectory, "replace_text", no_room)
     with pytest.raises(RunFailedError, match="No space left on device"):
         analysis.run()
@@ -278,7 +279,7 @@ def test_who_has_stopped_goes_by_when_the_log_was_read(tmp_path: Path) -> None:
             server.produce("offsets", [ProducerRecord(value=value, key=key, partition=0)])
         source = ClusterSource(frozenset(), None, ClusterAddress(server.bootstrap), "offsets", False)
         for read_ms in (last_ms + 1_000, last_ms + 3_000):
-            LocalAnalysis(source, tmp_path / str(read_ms), clock=ManualClock(read_ms)).run()
+            Pipeline(LocalEngine(), source, tmp_path / str(read_ms), clock=ManualClock(read_ms)).run()
     statuses = [read_table(path, "lag")["status"].to_pylist() for path in sorted(tmp_path.iterdir())]
 
     assert statuses == [["OK"], ["STOP"]]
@@ -334,7 +335,7 @@ def test_results_have_a_place_without_asking(tmp_path: Path, monkeypatch: pytest
 def test_the_page_begins_with_the_groups_that_misbehave(tmp_path: Path) -> None:
     """Of thirty groups those that were made to misbehave come first, and each has its own word."""
     data, ends = write_log(tmp_path)
-    report = LocalAnalysis([data], tmp_path / "out", end_offsets=str(ends)).run()
+    report = Pipeline(LocalEngine(), [data], tmp_path / "out", end_offsets=str(ends)).run()
     worst = {row.group_id: row.standing.word for row in report.groups if not row.standing.is_fine}
 
     assert next(iter(worst)) == STUCK
@@ -370,7 +371,7 @@ def test_share_partitions_have_a_table(tmp_path: Path, monkeypatch: pytest.Monke
         segment = tmp_path / "log" / topic / f"{0:020d}.log"
         segment.parent.mkdir(parents=True)
         segment.write_bytes(encode_batch(0, [(*record, 1_000) for record in records]))
-    LocalAnalysis([tmp_path / "log"], tmp_path / "files").run()
+    Pipeline(LocalEngine(), [tmp_path / "log"], tmp_path / "files").run()
     rounds = iter([False, True])
 
     def is_stopped(wait_s: float) -> bool:
@@ -388,7 +389,7 @@ def test_share_partitions_have_a_table(tmp_path: Path, monkeypatch: pytest.Monke
         for topic, records in (("offsets", of_group), ("states", of_states)):
             server.produce(topic, [ProducerRecord(value=value, key=key) for key, value in records])
         source = ClusterSource(frozenset(), None, ClusterAddress(server.bootstrap), "offsets")
-        LocalAnalysis(source, tmp_path / "cluster").run()
+        Pipeline(LocalEngine(), source, tmp_path / "cluster").run()
     names = ("group_id", "topic", "topic_partition", "start_offset", "released", "redeliveries", "log_partition")
 
     for out, partition in (("files", 4), ("cluster", 0)):

@@ -16,8 +16,9 @@ from groupcoord.analysis.columns.tailing import LogChangedError
 from groupcoord.analysis.columns.tasks import LogTask, RecordTask
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.running import tails
-from groupcoord.analysis.running.analysis import LocalAnalysis
 from groupcoord.analysis.running.following import LocalFollowing, Progress
+from groupcoord.analysis.running.local_engine import LocalEngine
+from groupcoord.analysis.running.pipeline import Pipeline
 from groupcoord.analysis.running.sources import ClusterSource, LogSource
 from groupcoord.analysis.running.tails import LogTail
 from groupcoord.cli import USAGE_ERROR
@@ -71,7 +72,7 @@ def test_tables_are_those_of_one_reading(whole_log: Path, tmp_path: Path, seed: 
     clock = ManualClock(NOW_MS)
     following = LocalFollowing([growing.folder], tmp_path / "out", end_offsets=str(ends), clock=clock)
     report = following.run(is_stopped, told.append)
-    whole = LocalAnalysis([whole_log], tmp_path / "whole", end_offsets=str(ends), clock=clock).run()
+    whole = Pipeline(LocalEngine(), [whole_log], tmp_path / "whole", end_offsets=str(ends), clock=clock).run()
 
     assert report is not None
     assert [progress.update for progress in told] == [0, 1, 2, 3]
@@ -123,7 +124,7 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(
     monkeypatch.setattr(LogTail, "check", check)
     monkeypatch.setattr(tails, "SPLIT_BYTES", 65_536)
     LocalFollowing([whole_log], tmp_path / "out").run(lambda wait_s: True, lambda progress: None)
-    LocalAnalysis([whole_log], tmp_path / "whole").run()
+    Pipeline(LocalEngine(), [whole_log], tmp_path / "whole").run()
 
     assert not changes
     for name in ("current_offsets", "rebalances", "partition_load"):

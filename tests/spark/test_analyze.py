@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,13 +11,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import groupcoord.spark as pipeline
-import groupcoord.spark.analysis
 import groupcoord.spark.running
 from groupcoord.analysis.report.model import ANOMALIES_OF_GROUP_MAX
 from groupcoord.analysis.report.standing import SEVERITIES
+from groupcoord.analysis.running.pipeline import Pipeline
 from groupcoord.cli import USAGE_ERROR
 from groupcoord.cli.analyze import _Watch
-from groupcoord.spark.analysis import Analysis
+from groupcoord.spark.engine import SparkEngine
 from groupcoord.spark.java import JavaNotFoundError
 from groupcoord.spark.running import SparkFailedError, one_run
 
@@ -50,7 +51,7 @@ def analyzed(spark: SparkSession, broker_log: Path, tmp_path_factory: pytest.Tem
     torn.write_bytes(bytes(LOST_BYTES))
     ends = folder.parent / "ends.csv"
     ends.write_text("topic,topic_partition,end_offset\nt-6,0,1000\n", "utf-8")
-    steps = Analysis([broker_log], folder, end_offsets=str(ends), verifies=True).steps
+    steps = Pipeline(SparkEngine(), [broker_log], folder, end_offsets=str(ends), verifies=True).steps
     begun: list[str] = []
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(_Watch, "begin", lambda _, step: begun.append(step))
@@ -162,7 +163,7 @@ def test_page_and_terminal_tell_the_same(analyzed: Analyzed) -> None:
 def test_consumer_groups_are_told(spark: SparkSession, tmp_path: Path) -> None:
     """Who was fenced and slow, and what assignors moved without need; coordinators agree with all of it."""
     log = write_story(tmp_path / "log", crew)
-    report = Analysis([log], tmp_path / "out", verifies=True).run(spark)
+    report = Pipeline(SparkEngine(spark), [log], tmp_path / "out", verifies=True).run()
 
     assert report.verification is not None
     assert report.verification.difference_count == 0
@@ -219,7 +220,7 @@ def test_where_spark_can_not_write_is_told(spark: SparkSession, broker_log: Path
     with pytest.raises(
         pipeline.InputError, match=r'^Spark can\'t write to memory://out: .*No FileSystem for scheme "memory"$'
     ):
-        Analysis([broker_log], "memory://out").run(spark)
+        Pipeline(SparkEngine(spark), [broker_log], "memory://out").run()
 
 
 def test_no_java_is_told(broker_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,19 +236,11 @@ def test_no_java_is_told(broker_log: Path, tmp_path: Path, monkeypatch: pytest.M
     assert "Spark needs Java 17" in refused.error
 
 
-@pytest.mark.parametrize(
-    ("words", "bytes_max", "expected"),
-    [((), None, "c1"), ((), 0, "c2"), (("--compiler", "c1"), 0, "c1"), (("--compiler", "c2"), None, "c2")],
-)
+@pytest.mark.parametrize(("bytes_max", "expected"), [(inf, "c1"), (0, "c2")])
 def test_the_compiler_goes_by_the_size_of_the_logs(
-    broker_log: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    words: tuple[str, ...],
-    bytes_max: int | None,
-    expected: str,
+    broker_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bytes_max: float, expected: str
 ) -> None:
-    """Small logs need Java's first compiler alone, unless an option says otherwise."""
+    """Small logs need Java's first compiler alone."""
     chosen: list[object] = []
 
     def no_session(*_: object, compiler: str, **__: object) -> SparkSession:
@@ -255,9 +248,8 @@ def test_the_compiler_goes_by_the_size_of_the_logs(
         raise JavaNotFoundError("there is no java")
 
     monkeypatch.setattr(groupcoord.spark.running, "session", no_session)
-    if bytes_max is not None:
-        monkeypatch.setattr(groupcoord.spark.analysis, "C1_BYTES_MAX", bytes_max)
-    analyze(broker_log, "--engine", "spark", "--out", tmp_path / "new", *words)
+    monkeypatch.setattr(groupcoord.spark.running, "C1_BYTES_MAX", bytes_max)
+    analyze(broker_log, "--engine", "spark", "--out", tmp_path / "new")
 
     assert chosen == [expected]
 

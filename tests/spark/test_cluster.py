@@ -160,7 +160,7 @@ def test_nothing_that_a_run_leaves_has_a_secret(tmp_path: Path) -> None:
         key, value = encode_record(OffsetCommitRecord("billing", "orders", 0, 5, commit_timestamp_ms=1_700_000_000_000))
         guarded.produce("offsets", [ProducerRecord(value=value, key=key, partition=0)])
         words = ("--bootstrap-server", guarded.bootstrap, "--command-config", str(config), "--topic", "offsets")
-        spark = ("--master", "local[2]", "--memory", "512m", "--compiler", "c1")
+        spark = ("--master", "local[2]", "--memory", "512m")
         logged = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri()}
         logged |= {"spark.eventLog.compress": "false", "spark.log.level": "INFO"}
         confs = [word for name, value in logged.items() for word in ("--conf", f"{name}={value}")]

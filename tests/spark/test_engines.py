@@ -17,9 +17,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 import groupcoord.spark as pipeline
 from groupcoord.analysis.columns.times import with_times
 from groupcoord.analysis.report.model import summary
-from groupcoord.analysis.running.analysis import LocalAnalysis
+from groupcoord.analysis.running.local_engine import LocalEngine
+from groupcoord.analysis.running.pipeline import Pipeline
 from groupcoord.clock import ManualClock
-from groupcoord.spark.analysis import Analysis
+from groupcoord.spark.engine import SparkEngine
 
 from ..bench.spark_logs import write_log
 from ..history.consumer_story import Story, crew, moving, write_story
@@ -44,8 +45,8 @@ def check_same(spark: SparkSession, out: Path, *paths: Path, end_offsets: Path |
     """Analyze logs with both engines, and compare all that is written."""
     ends = None if end_offsets is None else str(end_offsets)
     options: dict[str, Any] = {"end_offsets": ends, "verifies": True, "clock": ManualClock(NOW_MS)}
-    on_spark = Analysis(paths, out / "spark", **options).run(spark)
-    here = LocalAnalysis(paths, out / "local", **options).run()
+    on_spark = Pipeline(SparkEngine(spark), paths, out / "spark", **options).run()
+    here = Pipeline(LocalEngine(), paths, out / "local", **options).run()
 
     assert table_names(out / "local") == table_names(out / "spark")
     for name in table_names(out / "spark"):
@@ -82,7 +83,7 @@ def write_ends(folder: Path) -> Path:
 
 def test_tables_of_offsets_are_the_same(broker_records: DataFrame, broker_log: Path, tmp_path: Path) -> None:
     """What is told of a real broker's commits, transactions among them; the slow tests compare everything."""
-    LocalAnalysis([broker_log], tmp_path).run()
+    Pipeline(LocalEngine(), [broker_log], tmp_path).run()
     for name, make in OF_RECORDS.items():
         check_same_rows(arrow(make(broker_records)), read_table(tmp_path, name), name)
 

@@ -35,7 +35,7 @@ def test_a_signal_while_java_starts(tmp_path: Path, broker_log: Path, number: si
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", ["reading the log", "counting what was read"])
+@pytest.mark.parametrize("step", ["reading the log", "offsets and histories of groups"])
 def test_a_signal_while_it_works(tmp_path: Path, broker_log: Path, step: str) -> None:
     """In the midst of a call to Java it ends at once, with Java."""
     with on_a_terminal(tmp_path, "analyze", broker_log, "--engine", "spark", "--out", tmp_path / "out") as (run, shown):

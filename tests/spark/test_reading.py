@@ -17,9 +17,10 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo, Filter
 from pyspark.sql.types import StructType
 
 import groupcoord.spark as pipeline
+from groupcoord.analysis.running.pipeline import Pipeline
 from groupcoord.core.records import OffsetCommitRecord
 from groupcoord.log_store import LogRecord, Ticket
-from groupcoord.spark.analysis import Analysis
+from groupcoord.spark.engine import SparkEngine
 from groupcoord.spark.record_sources import RecordReader
 from groupcoord.spark.schemas import RECORDS
 from groupcoord.storage.segment_store import SegmentLogStore
@@ -206,7 +207,7 @@ def test_what_a_file_system_raises_is_told(
     fsspec.register_implementation("refusing", refusing, clobber=True)
     logs, out = (broker_log, "refusing://here") if method == "exists" else ("refusing://here", tmp_path / "out")
     with pytest.raises(pipeline.InputError) as caught:
-        Analysis([logs], out)
+        Pipeline(SparkEngine(), [logs], out)
     assert str(caught.value) == f"refusing://here: {told}"
 
 

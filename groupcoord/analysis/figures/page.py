@@ -11,7 +11,7 @@ from groupcoord.analysis.report.page import report_page
 PAGE = "report.html"
 SUMMARY = "summary.json"
 
-READ, COUNT, HISTORY = "reading the log", "counting what was read", "offsets and histories of groups"
+READ, HISTORY = "reading the log", "offsets and histories of groups"
 ANOMALIES, LAG, VERIFY, REPORT = "anomalies and forecasts", "lag", "verifying", "report"
 
 
@@ -22,7 +22,7 @@ def steps(*, has_ends: bool, verifies: bool) -> list[str]:
         has_ends: it is known where topics end.
         verifies: coordinators load the log, too.
     """
-    return [READ, COUNT, HISTORY, ANOMALIES, *[LAG] * has_ends, *[VERIFY] * verifies, REPORT]
+    return [READ, HISTORY, ANOMALIES, *[LAG] * has_ends, *[VERIFY] * verifies, REPORT]
 
 
 def write_report(results: ResultDirectory, report: Report) -> None:

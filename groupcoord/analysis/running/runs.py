@@ -1,18 +1,18 @@
-"""What runs have in common, whatever engine does the work: what is read, where results go, and the page at the end."""
+"""Base of the runs that read logs and write tables and a page: input, directory of the results, and the page."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import ClassVar, TypedDict, Unpack
+from typing import ClassVar, TypedDict
 
 from groupcoord.analysis.columns.errors import InputError
 from groupcoord.analysis.columns.results import ResultDirectory
 from groupcoord.analysis.columns.schema import KIND_RECORD
 from groupcoord.analysis.figures.finished import FinishedTables
 from groupcoord.analysis.figures.gathering import gather_report
-from groupcoord.analysis.figures.page import steps, write_report
+from groupcoord.analysis.figures.page import write_report
 from groupcoord.analysis.report.model import Report
 from groupcoord.analysis.running.share_states import ShareStates
 from groupcoord.analysis.running.sources import LogSource, Source
@@ -42,6 +42,9 @@ class Run:
             read anew each time that tables are made.
         clock: says when the report is made, and how long that took.
 
+    Attributes:
+        size_bytes: the size of the logs at the start, about.
+
     Raises:
         InputError: an input can't be read or holds nothing, or the directory can't be used.
     """
@@ -60,7 +63,7 @@ class Run:
     ) -> None:
         self._source = paths if isinstance(paths, Source) else LogSource(frozenset(partitions), end_offsets, paths)
         self._clock = clock or SystemClock()
-        self._size_bytes = self._source.check(may_be_empty=self._goes_on is not None)
+        self.size_bytes = self._source.check(may_be_empty=self._goes_on is not None)
         self._results = self._open(out)
         self._share_states = ShareStates(self._source)
 
@@ -92,26 +95,3 @@ def _check_has_groups(tables: FinishedTables, names: Sequence[str]) -> None:
         count = sum(row["count"] for row in records)
         told = "its only record is not" if count == 1 else f"none of its {count:,} records is"
         raise InputError(f"{', '.join(names)}: {told} about groups; is it a log of __consumer_offsets?")
-
-
-class AnalysisRun(Run):
-    """A run that reads the logs once.
-
-    Args:
-        paths: as for :class:`Run`, as those that are not named here.
-        out: see there.
-        verifies: load the log into coordinators too, and compare.
-
-    Attributes:
-        steps: the names of what ``run`` does, in order.
-
-    Raises:
-        InputError: see there.
-    """
-
-    def __init__(
-        self, paths: Paths, out: str | os.PathLike[str], *, verifies: bool = False, **options: Unpack[RunOptions]
-    ) -> None:
-        super().__init__(paths, out, **options)
-        self._verifies = verifies
-        self.steps = steps(has_ends=self._source.has_ends, verifies=verifies)

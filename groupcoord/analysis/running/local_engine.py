@@ -1,8 +1,12 @@
-"""From a log to tables on disk, one page and its figures, without Spark: what ``analyze --engine local`` runs."""
+"""Engine of the pipeline in this process, without Spark: what ``analyze --engine local`` runs.
+
+Log partitions are folded one after the other; memory holds their groups.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 
 import pyarrow as pa
@@ -10,11 +14,11 @@ import pyarrow.compute as pc
 from attrs import frozen
 
 from groupcoord.analysis.columns.commits import WRITTEN_COMMITS
-from groupcoord.analysis.columns.errors import RunFailedError, first_line
 from groupcoord.analysis.columns.parquet import TableFile
+from groupcoord.analysis.columns.results import ResultDirectory
 from groupcoord.analysis.columns.schema import KIND_CONTROL, KIND_RECORD
-from groupcoord.analysis.figures.finished import FinishedTables
-from groupcoord.analysis.figures.page import ANOMALIES, COUNT, HISTORY, LAG, READ, REPORT, VERIFY
+from groupcoord.analysis.columns.tasks import RecordTask
+from groupcoord.analysis.figures.page import ANOMALIES, LAG
 from groupcoord.analysis.folding.commits import CommitFacts, CommitFold
 from groupcoord.analysis.folding.histories import feed_history
 from groupcoord.analysis.folding.load import partition_load
@@ -24,12 +28,11 @@ from groupcoord.analysis.folding.replayed import Replayed
 from groupcoord.analysis.folding.transactions import commits
 from groupcoord.analysis.history import KINDS, LogHistory
 from groupcoord.analysis.judging.differences import Told, differences, group_answers, offset_answers, unknown_groups
-from groupcoord.analysis.judging.ends import Ends, behind_ends
+from groupcoord.analysis.judging.ends import behind_ends
 from groupcoord.analysis.judging.groups import Row
-from groupcoord.analysis.report.model import Report
 from groupcoord.analysis.running.judged import Known, topics_of, write_groups, write_lag
-from groupcoord.analysis.running.runs import AnalysisRun
-from groupcoord.analysis.tables import END_OFFSETS_TABLE, TABLES_OF_KINDS, TableFiles
+from groupcoord.analysis.running.pipeline import Moment
+from groupcoord.analysis.tables import TABLES_OF_KINDS, TableFiles
 
 _FOLDED = (
     *("kind", "record_type", "problem", "log_offset", "log_timestamp_ms", "group_id", "key", "value", "tombstone"),
@@ -39,11 +42,11 @@ _REPLAYED = ("group_id", "record_type", "problem", *REPLAYED)
 
 
 @frozen
-class _Folded:
-    """What is known of the groups of a log partition.
+class _FoldedPartition:
+    """The groups of a log partition.
 
     Attributes:
-        partition: which.
+        partition: the log partition.
         known: what is known of its groups.
         told: what tables say of groups, if they are to be verified.
     """
@@ -53,62 +56,50 @@ class _Folded:
     told: Told
 
 
-class LocalAnalysis(AnalysisRun):
-    """One run over some logs into one directory, in this process.
+@frozen
+class LocalFolded:
+    """The groups of all log partitions."""
 
-    Log partitions are folded one after the other, and memory is that of their groups. The arguments are those of
-    :class:`groupcoord.analysis.running.runs.AnalysisRun`.
+    partitions: Sequence[_FoldedPartition]
+
+    @property
+    def known(self) -> list[Known]:
+        return [one.known for one in self.partitions]
+
+    def topics(self) -> list[str]:
+        return topics_of(self.known)
+
+
+class LocalEngine:
+    """Does the work of a :class:`groupcoord.analysis.running.pipeline.Pipeline` in this process.
 
     Attributes:
-        tasks: how many pieces of the logs are read, and how many there are; (0, 0) before and behind that.
+        tasks: see :class:`groupcoord.analysis.running.pipeline.Engine`.
     """
 
     tasks = (0, 0)
 
-    def run(self, begin: Callable[[str], None] = lambda step: None) -> Report:
-        """Write the tables, the page and its figures.
+    def open(self, out: str | os.PathLike[str]) -> ResultDirectory:
+        self._results = ResultDirectory(out)
+        return self._results
 
-        Args:
-            begin: is called with the name of each step when it begins.
-
-        Raises:
-            RunFailedError: a file can't be read or written on the way.
-        """
-        try:
-            return self._run(begin)
-        except OSError as error:
-            raise RunFailedError(f"the analysis failed: {first_line(error)}") from error
-
-    def _run(self, begin: Callable[[str], None]) -> Report:
-        begin(READ)
-        read_ms = self._clock.now_ms()
-        decoded = decode_records(self._source.tasks(), self._results, self._note)
-        self.tasks = (0, 0)
-        files = TableFiles(self._results)
-        files.counts["records"] = decoded.written.records
-        begin(COUNT)
-        files.write("read_counts", decoded.accounts.load.read_counts())
-        files.write("corrupt", corrupt(decoded.accounts.ranges()))
-        files.write_rows("partition_load", partition_load(decoded.accounts.load.keys()))
-        begin(HISTORY)
-        folded = self._fold(decoded, files)
-        self.tasks = (0, 0)
-        self._judge(folded, files, decoded.written.last_timestamp_ms, read_ms, begin)
-        if self._verifies:
-            begin(VERIFY)
-            with files.growing(["differences"]) as add:
-                for one in folded:
-                    add("differences", self._differences(one))
-        begin(REPORT)
-        return self._write_page(FinishedTables(self._results, files.counts))
+    def close(self) -> None: ...
 
     def _note(self, done: int, total: int) -> None:
         self.tasks = (done, total)
 
+    def decode(self, tasks: Sequence[RecordTask], files: TableFiles) -> Decoded:
+        decoded = decode_records(tasks, self._results, self._note)
+        self.tasks = (0, 0)
+        files.counts["records"] = decoded.written.records
+        files.write("read_counts", decoded.accounts.load.read_counts())
+        files.write("corrupt", corrupt(decoded.accounts.ranges()))
+        files.write_rows("partition_load", partition_load(decoded.accounts.load.keys()))
+        return decoded
+
     # ------------------------------------------------------------ folding
 
-    def _fold(self, decoded: Decoded, files: TableFiles) -> list[_Folded]:
-        """Fold one log partition after the other, and write the tables that are a history's rows."""
+    def fold(self, decoded: Decoded, files: TableFiles, *, verifies: bool) -> LocalFolded:
         found, transactional = [], 0
         with files.growing([*TABLES_OF_KINDS.values(), "current_offsets"]) as add:
             for number, partition in enumerate(decoded.partitions):
@@ -120,17 +111,18 @@ class LocalAnalysis(AnalysisRun):
                     add(name, rows[kind])
                 known = Known.of(facts, rows)
                 add("current_offsets", known.current.to_pylist())
-                found.append(_Folded(partition, known, group_answers(rows) if self._verifies else {}))
+                found.append(_FoldedPartition(partition, known, group_answers(rows) if verifies else {}))
         files.counts["commits"] = decoded.written.commits + transactional
         if not files.counts["commits"]:
             with files.commits_file(None):
                 pass  # a table without rows is one, too
-        return found
+        self.tasks = (0, 0)
+        return LocalFolded(found)
 
     def _fold_partition(
         self, decoded: Decoded, partition: LogPartition, files: TableFiles
     ) -> tuple[CommitFacts, LogHistory, int]:
-        """Fold a log partition; return how many commits were written that transactions made, too."""
+        """Fold a log partition; return how many commits of transactions were written, too."""
         fold, history, markers = CommitFold(), LogHistory(partition.number), partition.markers()
         for span in decoded.spans(partition):
             history.add_span(*span)
@@ -149,29 +141,21 @@ class LocalAnalysis(AnalysisRun):
 
     # ------------------------------------------------------------ judging
 
-    def _judge(
-        self,
-        folded: Sequence[_Folded],
-        files: TableFiles,
-        now_ms: int | None,
-        read_ms: int,
-        begin: Callable[[str], None],
-    ) -> None:
-        """Write the tables about groups."""
-        known = [one.known for one in folded]
-        told = self._source.read_ends(topics_of(known))
-        if told is not None and "at_ms" in told.column_names:
-            files.write(END_OFFSETS_TABLE, told)  # what the lag is told from
-        ends = None if told is None else Ends(told)
-        begin(ANOMALIES)
-        write_groups(known, ends, files, now_ms, self._retention_minutes)
-        if ends is not None:
-            begin(LAG)
-            times = self._source.read_times(behind_ends([one.current for one in known], ends))
-            write_lag(known, ends, times, files, now_ms, read_ms)
+    def judge(self, step: str, folded: LocalFolded, moment: Moment, files: TableFiles) -> None:
+        known, ends = folded.known, moment.ends
+        if step == ANOMALIES:
+            write_groups(known, ends, files, moment.now_ms, moment.retention_minutes)
+        elif step == LAG:
+            assert ends is not None
+            times = moment.source.read_times(behind_ends([one.current for one in known], ends))
+            write_lag(known, ends, times, files, moment.now_ms, moment.read_ms)
+        else:
+            with files.growing(["differences"]) as add:
+                for one in folded.partitions:
+                    add("differences", self._differences(one))
 
-    def _differences(self, one: _Folded) -> list[Row]:
-        """Let coordinators load the records of a log partition, and return where its tables differ."""
+    def _differences(self, one: _FoldedPartition) -> list[Row]:
+        """Load the records of a log partition into coordinators, and return where its tables differ."""
         replayed = Replayed()
         for rows in read_back(self._results, one.partition, _REPLAYED, [KIND_RECORD, KIND_CONTROL]):
             replayed.add(rows)
