@@ -2,7 +2,7 @@
 
 Start with a session of your own (:func:`register`) or :func:`session`; :func:`read_log` or :func:`from_messages` give
 the table of records, and the other functions make tables of it. The schema of each is in
-:mod:`groupcoord.spark.schemas`, or, of those about groups, :mod:`groupcoord.spark.group_schemas`::
+:mod:`groupcoord.spark.schemas`::
 
     spark = groupcoord.spark.session()
     records = groupcoord.spark.read_log(spark, "/var/lib/kafka/data")

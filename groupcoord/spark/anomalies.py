@@ -18,10 +18,10 @@ from groupcoord.analysis.judging.shares import assigned
 from groupcoord.analysis.judging.silences import about_offsets
 from groupcoord.analysis.judging.stale import OFFSET_COLUMNS
 from groupcoord.analysis.judging.stale import stale_groups as expiring
-from groupcoord.spark.group_schemas import ANOMALIES, STALE_GROUPS
 from groupcoord.spark.groups import History, history_of
 from groupcoord.spark.lag import known_commits, known_end_offsets, known_ends, known_holders, packed_holders
 from groupcoord.spark.packing import BY_GROUP, BY_PARTITION, Bucket, Row, judged, packed, packed_blobs
+from groupcoord.spark.schemas import ANOMALIES, STALE_GROUPS
 from groupcoord.spark.tables import BUSY, CURRENT, LAST, REWOUND, current_offsets, facts_of, last_moment
 
 _CURRENT = pa.schema([arrow_schema(CURRENT_OFFSETS).field(name) for name in OFFSET_COLUMNS])
@@ -38,7 +38,7 @@ def anomalies(
     now_ms: int | None = None,
     thresholds: Thresholds | None = None,
 ) -> DataFrame:
-    """Return what is wrong with groups (:data:`groupcoord.spark.group_schemas.ANOMALIES`).
+    """Return what is wrong with groups (:data:`groupcoord.spark.schemas.ANOMALIES`).
 
     The rules are those of :func:`groupcoord.analysis.judging.anomalies.anomalies`.
 
@@ -92,7 +92,7 @@ def stale_groups(
     now_ms: int | None = None,
     offsets_retention_minutes: int = OFFSETS_RETENTION_MINUTES,
 ) -> DataFrame:
-    """Return groups whose offsets expire if nobody uses them (:data:`groupcoord.spark.group_schemas.STALE_GROUPS`).
+    """Return groups whose offsets expire if nobody uses them (:data:`groupcoord.spark.schemas.STALE_GROUPS`).
 
     The rules are those of :func:`groupcoord.analysis.judging.stale.stale_groups`.
 

@@ -35,7 +35,9 @@ from groupcoord.analysis.history.rows import (
 )
 from groupcoord.records.schemas import RecordType
 from groupcoord.spark.decoding import new_file
-from groupcoord.spark.group_schemas import (
+from groupcoord.spark.output import task_file
+from groupcoord.spark.packing import BLOBS, batched, blob_rows, row_batches
+from groupcoord.spark.schemas import (
     EPOCHS,
     GENERATIONS,
     HISTORY,
@@ -43,11 +45,9 @@ from groupcoord.spark.group_schemas import (
     MEMBERSHIPS,
     MOVES,
     REBALANCES,
+    RECORDS,
     REVOCATIONS,
 )
-from groupcoord.spark.output import task_file
-from groupcoord.spark.packing import BLOBS, batched, blob_rows, row_batches
-from groupcoord.spark.schemas import RECORDS
 from groupcoord.spark.tables import facts_tables, is_offset_record, with_transactions
 
 _KEY = ("log_partition", "group_id")
@@ -141,7 +141,7 @@ def complete_from(records: DataFrame) -> DataFrame:
 
 
 def history(records: DataFrame, *, session_timeout_ms: int | None = None) -> DataFrame:
-    """Return the rows of several tables in one (:data:`groupcoord.spark.group_schemas.HISTORY`).
+    """Return the rows of several tables in one (:data:`groupcoord.spark.schemas.HISTORY`).
 
     :func:`groupcoord.spark.generations`, ``members``, ``rebalances``, ``groups``, and of consumer groups ``epochs``,
     ``memberships``, ``moves`` and ``revocations``, take this in place of ``records``: cache it if you want more than
@@ -163,7 +163,7 @@ def history(records: DataFrame, *, session_timeout_ms: int | None = None) -> Dat
 
 
 def as_row(found: HistoryRow) -> dict[str, Any]:
-    """Return a row of the history as it is in :data:`groupcoord.spark.group_schemas.HISTORY`."""
+    """Return a row of the history as it is in :data:`groupcoord.spark.schemas.HISTORY`."""
     (partition, group_id), kind, row = found
     return {"group_id": group_id, "log_partition": partition, "kind": kind, kind: row}
 

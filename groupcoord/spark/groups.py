@@ -15,7 +15,8 @@ from pyspark.sql.types import StructType
 from groupcoord.analysis.history.rows import EPOCH, GENERATION, GROUP, MEMBER, MEMBERSHIP, MOVE, REBALANCE, REVOCATION
 from groupcoord.analysis.judging import groups as judging
 from groupcoord.spark.folding import history
-from groupcoord.spark.group_schemas import (
+from groupcoord.spark.packing import BY_GROUP, Bucket, Row, judged, packed
+from groupcoord.spark.schemas import (
     EPOCHS,
     GENERATIONS,
     GROUPS,
@@ -26,7 +27,6 @@ from groupcoord.spark.group_schemas import (
     REBALANCES,
     REVOCATIONS,
 )
-from groupcoord.spark.packing import BY_GROUP, Bucket, Row, judged, packed
 from groupcoord.spark.tables import CURRENT, current_offsets
 
 
@@ -37,7 +37,7 @@ def _of_kind(name: str, kind: str, schema: StructType, told: str) -> Callable[[D
         return history_of(records).rows(kind).select(*schema.fieldNames())
 
     table.__name__ = table.__qualname__ = name
-    table.__doc__ = f"""Return {told} (:data:`groupcoord.spark.group_schemas.{name.upper()}`).
+    table.__doc__ = f"""Return {told} (:data:`groupcoord.spark.schemas.{name.upper()}`).
 
     Args:
         records: the table of records, or what :func:`history` makes of it.
@@ -68,7 +68,7 @@ def groups(
 ) -> DataFrame:
     """Return every group as a coordinator that loads the log would describe it.
 
-    The schema is :data:`groupcoord.spark.group_schemas.GROUPS`.
+    The schema is :data:`groupcoord.spark.schemas.GROUPS`.
 
     Args:
         records: the table of records.
@@ -93,7 +93,7 @@ class History:
     """The rows of a history by kind.
 
     Args:
-        table: :data:`groupcoord.spark.group_schemas.HISTORY`.
+        table: :data:`groupcoord.spark.schemas.HISTORY`.
         unpacked: in its place, tables of rows by kind.
     """
 

@@ -1,12 +1,10 @@
-"""The declared schema of every table: what a function of this package takes and gives.
+"""Spark's schemas of all tables, made from the columns that ``groupcoord.analysis.columns`` declares.
 
 Every table is made of one, :data:`RECORDS`, which :func:`groupcoord.spark.read_log` reads from segment files and
 :func:`groupcoord.spark.from_messages` makes from any DataFrame of keys and values. Functions on it select their rows
-by ``kind`` and ``record_type``, and what they need by name, so that columns may be added.
-
-Numbers are as Kafka writes them: -1 is "none" for epochs, producers and timestamps, except that what doesn't apply to
-a row at all (a topic of a group record, the offset in a tombstone) is null. ``(log_partition, log_offset)`` is the key
-of a record; a group lies in one log partition, so within a group ``log_offset`` is the order of events.
+by ``kind`` and ``record_type``, and what they need by name, so that columns may be added. What the columns mean is
+their comment, and stands in :mod:`groupcoord.analysis.columns.schema`, :mod:`groupcoord.analysis.columns.tables` and
+:mod:`groupcoord.analysis.columns.group_tables`.
 """
 
 from __future__ import annotations
@@ -15,10 +13,12 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import DataType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, StringType, StructField, StructType
 
-from groupcoord.analysis.columns import tables
+from groupcoord.analysis.columns import group_tables, tables
 from groupcoord.analysis.columns.schema import COLUMNS, Column
+
+_INT, _LONG, _STRING = IntegerType(), LongType(), StringType()
 
 
 def table_schema(*columns: tuple[str, DataType, str]) -> StructType:
@@ -37,34 +37,58 @@ def of_arrow(schema: pa.Schema) -> StructType:
 
 
 RECORDS = declared(COLUMNS)
-"""The table of records, as :data:`groupcoord.analysis.columns.schema.COLUMNS` declares it."""
-
-COMMITS = declared(tables.COMMITS)
-"""One row for each commit and each tombstone; those of aborted transactions are left out."""
-
-CURRENT_OFFSETS = declared(tables.CURRENT_OFFSETS)
-"""The offsets that a coordinator would answer after loading the log: one row a group, topic and partition."""
-
-CORRUPT = declared(tables.CORRUPT)
-"""Bytes that are no sound batch and were passed over."""
-
-READ_COUNTS = declared(tables.READ_COUNTS)
-"""What was read and what was passed over, and why."""
-
-PARTITION_LOAD = declared(tables.PARTITION_LOAD)
-"""One row a log partition: how loaded it is, by whom, and what compaction would save."""
-
-END_OFFSETS = declared(tables.END_OFFSETS)
-"""What :func:`groupcoord.spark.lag` takes besides offsets: where each topic's partitions end."""
-
-LIVE_END_OFFSETS = declared(tables.LIVE_END_OFFSETS)
-"""What :func:`groupcoord.spark.read_end_offsets` gives; :func:`groupcoord.spark.lag` takes it, too."""
-
-RECORD_TIMES = declared(tables.RECORD_TIMES)
-"""What :func:`groupcoord.spark.read_record_times` gives, for :func:`groupcoord.spark.lag`."""
-
-LAG = declared(tables.LAG)
-"""How far each group is behind."""
-
 MESSAGES = declared(tables.MESSAGES)
-"""The columns that :func:`groupcoord.spark.from_messages` needs, as Spark's Kafka connector names them."""
+COMMITS = declared(tables.COMMITS)
+CURRENT_OFFSETS = declared(tables.CURRENT_OFFSETS)
+CORRUPT = declared(tables.CORRUPT)
+READ_COUNTS = declared(tables.READ_COUNTS)
+PARTITION_LOAD = declared(tables.PARTITION_LOAD)
+END_OFFSETS = declared(tables.END_OFFSETS)
+LIVE_END_OFFSETS = declared(tables.LIVE_END_OFFSETS)
+RECORD_TIMES = declared(tables.RECORD_TIMES)
+LAG = declared(tables.LAG)
+
+GENERATIONS = declared(group_tables.GENERATIONS)
+MEMBERS = declared(group_tables.MEMBERS)
+GROUPS = declared(group_tables.GROUPS)
+REBALANCES = declared(group_tables.REBALANCES)
+EPOCHS = declared(group_tables.EPOCHS)
+MEMBERSHIPS = declared(group_tables.MEMBERSHIPS)
+MOVES = declared(group_tables.MOVES)
+REVOCATIONS = declared(group_tables.REVOCATIONS)
+ANOMALIES = declared(group_tables.ANOMALIES)
+STALE_GROUPS = declared(group_tables.STALE_GROUPS)
+DIFFERENCES = declared(group_tables.DIFFERENCES)
+
+_DUPLICATE = (
+    StructType()
+    .add("generation", _INT)
+    .add("topic", _STRING)
+    .add("topic_partition", _INT)
+    .add("member_ids", ArrayType(_STRING))
+    .add("log_offset", _LONG)
+    .add("log_timestamp_ms", _LONG)
+)
+
+
+def _without(schema: StructType, *names: str) -> StructType:
+    return StructType([column for column in schema if column.name not in names])
+
+
+_PLACE = ("group_id", "log_partition")
+
+HISTORY = table_schema(
+    ("group_id", _STRING, "the group"),
+    ("log_partition", _INT, "where its records lie"),
+    ("kind", _STRING, "which of the other columns is set"),
+    ("generation", _without(GENERATIONS, *_PLACE), "a row of generations"),
+    ("member", _without(MEMBERS, *_PLACE), "a row of members"),
+    ("rebalance", _without(REBALANCES, *_PLACE), "a row of rebalances"),
+    ("epoch", _without(EPOCHS, *_PLACE), "a row of epochs"),
+    ("membership", _without(MEMBERSHIPS, *_PLACE), "a row of memberships"),
+    ("move", _without(MOVES, *_PLACE), "a row of moves"),
+    ("revocation", _without(REVOCATIONS, *_PLACE), "a row of revocations"),
+    ("group", _without(GROUPS, *_PLACE, "last_commit_ms", "offset_count"), "a row of groups, but for its offsets"),
+    ("duplicate", _DUPLICATE, "a partition that several members have at a time"),
+)
+"""What the fold of each group gives: the rows of several tables in one."""

@@ -16,10 +16,9 @@ from groupcoord.analysis.folding import replay as replaying
 from groupcoord.analysis.folding.replay import NO_PARTITION, REPLAYED, replay_batches
 from groupcoord.analysis.history.rows import GENERATION, GROUP, MEMBER
 from groupcoord.analysis.judging.differences import differences, group_answers, offset_answers, unknown_groups
-from groupcoord.spark.group_schemas import DIFFERENCES
 from groupcoord.spark.groups import History, history_of
 from groupcoord.spark.packing import BY_GROUP, Bucket, Row, judged, packed
-from groupcoord.spark.schemas import declared
+from groupcoord.spark.schemas import DIFFERENCES, declared
 from groupcoord.spark.tables import CURRENT, current_offsets, is_offset_record
 
 _ANSWERS = "answers"
@@ -34,7 +33,7 @@ ANSWERS = declared(replaying.ANSWERS)
 def verify(
     records: DataFrame, *, history: DataFrame | History | None = None, offsets: DataFrame | None = None
 ) -> DataFrame:
-    """Return where the tables differ from the coordinator (:data:`groupcoord.spark.group_schemas.DIFFERENCES`).
+    """Return where the tables differ from the coordinator (:data:`groupcoord.spark.schemas.DIFFERENCES`).
 
     Nothing, that is, unless something is wrong. What is compared :mod:`groupcoord.analysis.judging.differences` says.
 

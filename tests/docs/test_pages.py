@@ -10,6 +10,7 @@ import pytest
 
 from tests.tables import as_one_test
 
+from .columns import WITH_TYPES, with_tables
 from .markdown import DOCS, PAGES, ROOT, blocks, links, prose, run_page
 
 EXECUTED = (
@@ -62,6 +63,13 @@ WITHOUT_INSTALLING = ("design", "gaps")
 """What nobody reads to run something."""
 
 SENTENCE_END = re.compile(r"(?<![.\d])[.!?] [A-Z`]")
+
+
+def test_tables_of_columns_are_those_of_the_code() -> None:
+    """``python -m tests.docs.columns`` writes them."""
+    for page in WITH_TYPES:
+        text = (DOCS / page).read_text("utf-8")
+        assert with_tables(page, text) == text
 
 
 def test_a_line_holds_one_sentence() -> None:
