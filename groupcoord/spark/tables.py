@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from groupcoord.analysis.columns.commits import ABORT_TYPE, ABORTED, COMMIT_TYPE, COMMITTED, OFFSET_TYPES, OPEN
+from groupcoord.analysis.columns.commits import ABORT_TYPE, ABORTED, COMMIT_TYPE, COMMITTED, OFFSET_TYPES
 from groupcoord.analysis.columns.schema import KIND_CONTROL, KIND_CORRUPT, KIND_RECORD
 from groupcoord.analysis.folding.commits import LAST_COMMITS, CommitFacts, CommitFold
+from groupcoord.analysis.folding.transactions import OUTCOME_SQL
 from groupcoord.analysis.history.anomalies import Thresholds
 from groupcoord.spark.packing import BLOBS, ROWS_MAX, blob_rows
 from groupcoord.spark.schemas import COMMITS, CURRENT_OFFSETS
@@ -41,8 +42,7 @@ def is_offset_record() -> Column:
 def with_transactions(records: DataFrame) -> DataFrame:
     """Return offset records with one more column, ``transaction``: null, ``committed``, ``aborted`` or ``open``.
 
-    A transaction of a producer ends with its next marker in the same log partition (KIP-98); without one it is open.
-    Only what is transactional is shuffled.
+    The rule is :data:`groupcoord.analysis.folding.transactions.OUTCOME_SQL`. Only transactional rows are shuffled.
     """
     plain = records.where(is_offset_record() & ~F.col("is_transactional"))
     return plain.withColumn("transaction", F.lit(None).cast("string")).unionByName(_of_transactions(records))
@@ -50,16 +50,9 @@ def with_transactions(records: DataFrame) -> DataFrame:
 
 def _of_transactions(records: DataFrame) -> DataFrame:
     is_marker = (F.col("kind") == KIND_CONTROL) & F.col("control_type").isin(ABORT_TYPE, COMMIT_TYPE)
-    end = F.when(is_marker, F.when(F.col("control_type") == COMMIT_TYPE, COMMITTED).otherwise(ABORTED))
-    # Backwards, so that the running frame gives the next marker in linear time.
-    backwards = (
-        Window.partitionBy("log_partition", "producer_id")
-        .orderBy(F.desc("log_offset"))
-        .rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    )
     return (
         records.where(is_marker | (is_offset_record() & F.col("is_transactional")))
-        .withColumn("transaction", F.coalesce(F.last(end, ignorenulls=True).over(backwards), F.lit(OPEN)))
+        .withColumn("transaction", F.expr(OUTCOME_SQL))
         .where(F.col("kind") == KIND_RECORD)
     )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 import groupcoord.spark as pipeline
+from groupcoord.analysis.columns.commits import ABORTED, COMMITTED, OPEN
 from groupcoord.analysis.columns.times import with_times
+from groupcoord.analysis.folding.transactions import Markers, commits, is_marker
 from groupcoord.analysis.report.model import summary
 from groupcoord.analysis.running.local_engine import LocalEngine
 from groupcoord.analysis.running.pipeline import Pipeline
@@ -23,6 +26,9 @@ from groupcoord.clock import ManualClock
 from groupcoord.spark.engine import SparkEngine
 
 from ..bench.spark_logs import write_log
+from ..folding.grouped_rows import all_records
+from ..folding.small_log import Log as SmallLog
+from ..folding.small_log import commit
 from ..history.consumer_story import Story, crew, moving, write_story
 from ..judging.troubled import Log, write_troubled
 from ..running.written import columns_of, read_table, sorted_rows, table_names, written_columns
@@ -86,6 +92,35 @@ def test_tables_of_offsets_are_the_same(broker_records: DataFrame, broker_log: P
     Pipeline(LocalEngine(), [broker_log], tmp_path).run()
     for name, make in OF_RECORDS.items():
         check_same_rows(arrow(make(broker_records)), read_table(tmp_path, name), name)
+
+
+def test_transactions_end_with_the_next_marker_of_their_producer(spark: SparkSession, tmp_path: Path) -> None:
+    """The rule for Arrow and the one in SQL give what a walk through a log of random transactions gives."""
+    draw, wanted = Random(1), {}
+    for partition in range(3):
+        log = SmallLog(tmp_path, partition)
+        begun: dict[int, list[tuple[int, int]]] = {}
+        for offset in range(120):
+            producer = draw.randrange(-1, 3)
+            if producer >= 0 and draw.random() < 0.3:
+                is_committed = draw.random() < 0.7
+                log.end(producer, committed=is_committed)
+                wanted |= dict.fromkeys(begun.pop(producer, ()), COMMITTED if is_committed else ABORTED)
+            else:
+                log.add(commit(draw.randrange(4), offset, producer), producer_id=producer)
+                wanted[partition, offset] = None if producer < 0 else OPEN
+                if producer >= 0:
+                    begun.setdefault(producer, []).append((partition, offset))
+    by_sql = pipeline.commits(pipeline.read_log(spark, tmp_path)).collect()
+    by_arrow: list[dict[str, Any]] = []
+    for number in range(3):
+        records = all_records(tmp_path / f"__consumer_offsets-{number}")
+        by_arrow += commits(records, Markers(records.filter(is_marker(records)))).to_pylist()
+
+    for found in (by_sql, by_arrow):
+        outcomes = {(row["log_partition"], row["log_offset"]): row["transaction"] for row in found}
+        assert outcomes == {place: outcome for place, outcome in wanted.items() if outcome != ABORTED}
+    assert set(wanted.values()) == {None, COMMITTED, ABORTED, OPEN}
 
 
 def arrow(table: DataFrame) -> pa.Table:

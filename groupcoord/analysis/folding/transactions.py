@@ -1,4 +1,7 @@
-"""How transactions of committed offsets ended: by the next marker of their producer in the same log partition."""
+"""Outcomes of the transactions that committed offsets are part of: one rule, for Arrow and in Spark's SQL.
+
+A transaction of a producer ends with its next marker in the same log partition (KIP-98); without one it is open.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,18 @@ from groupcoord.analysis.columns.schema import KIND_CONTROL
 from groupcoord.analysis.columns.tables import COMMITS, arrow_schema
 from groupcoord.analysis.folding.arrow import Int64s, every, flags, integers, is_offset_record
 
+OUTCOME_SQL = f"""
+coalesce(
+    last(case when kind = '{KIND_CONTROL}' then if(control_type = {COMMIT_TYPE}, '{COMMITTED}', '{ABORTED}') end, true)
+        over (partition by log_partition, producer_id order by log_offset desc rows unbounded preceding),
+    '{OPEN}')
+"""
+"""The rule for Spark, over rows of markers and of transactional commits: the same as :meth:`Markers.outcomes`.
+
+The frame runs backwards, so that the next marker is found in linear time. Arrow batches in Python would cost Spark
+several times the CPU.
+"""
+
 _COMMITS = arrow_schema(COMMITS)
 _OUTCOMES = pa.array([ABORTED, COMMITTED, OPEN])
 _STILL_OPEN = 2
@@ -20,9 +35,7 @@ MARKER_COLUMNS = ("kind", "control_type", "producer_id", "log_offset")
 
 
 class Markers:
-    """The markers of one log partition.
-
-    A transaction of a producer ends with its next marker (KIP-98); without one it is open.
+    """The markers of one log partition, by which the outcome of each transaction is found.
 
     Args:
         rows: all of them, with ``producer_id``, ``log_offset`` and ``control_type``; None: there are none.
@@ -43,7 +56,7 @@ class Markers:
         }
 
     def outcomes(self, rows: pa.Table) -> pa.Array:
-        """Return how the transactions of commits ended: ``committed``, ``aborted`` or ``open``."""
+        """Return the outcomes of the transactions of commits: ``committed``, ``aborted`` or ``open``."""
         producers, offsets = integers(rows["producer_id"]), integers(rows["log_offset"])
         found = np.full(len(producers), _STILL_OPEN)
         for producer in np.unique(producers).tolist():
@@ -56,7 +69,7 @@ class Markers:
 
 
 def is_marker(records: pa.Table) -> pa.ChunkedArray:
-    """Return where markers are that end transactions."""
+    """Return which rows are markers that end transactions."""
     ends = pa.array([ABORT_TYPE, COMMIT_TYPE], pa.int16())
     return every(pc.equal(records["kind"], KIND_CONTROL), pc.is_in(records["control_type"], ends))
 
