@@ -57,7 +57,7 @@ HtmlFile = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="W
 Junit = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the result as JUnit XML.")]
 ListOnly = Annotated[bool, typer.Option("--list", help="List the scenarios and run none.")]
 PlaysAll = Annotated[
-    bool, typer.Option("--all", help="Play all scenarios, even if the program does not begin to work in the first.")
+    bool, typer.Option("--all", help="Play all scenarios, even if the first fails before anything goes wrong.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and progress to stderr.")]
 
@@ -181,8 +181,8 @@ def _print_summary(console: Console, results: list[Result], not_played: int) -> 
     if not_played:
         first = results[0].scenario.name
         console.print(
-            f"The program did not begin to work in {first}: {not_played} other scenarios were not played, "
-            "since each begins like that. --all plays them.",
+            f"{not_played} other scenarios were not played: each begins like {first}, "
+            "which failed before anything went wrong. --all plays them.",
             soft_wrap=True,
         )
     summary = f"{len(results) - len(failed)} passed, {len(failed)} failed"

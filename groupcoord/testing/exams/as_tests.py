@@ -36,7 +36,7 @@ def exam(
     def test(scenario: Scenario) -> None:
         """The program breaks no law in this scenario."""
         if results and not results[0].has_begun:
-            pytest.skip(f"the program did not begin in {results[0].scenario.name}")
+            pytest.skip(f"begins like {results[0].scenario.name}, which failed before anything went wrong")
         result = play(plan, scenario)
         results.append(result)
         if not result.is_passed:
