@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-TYPE_CHECKING = False  # typing takes longer to import than all that is imported here
+TYPE_CHECKING = False  # typing takes longer to import than all that is imported here; jedi skips a plain False
 if TYPE_CHECKING:
     from groupcoord.clock import Clock, ManualClock, SystemClock
     from groupcoord.config import Config

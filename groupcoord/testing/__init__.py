@@ -177,3 +177,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_ELSEWHERE.get(name, 'strategies')}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

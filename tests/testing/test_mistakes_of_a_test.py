@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import groupcoord.testing
 from groupcoord.errors import ErrorCode, UnknownNameError
 from groupcoord.messages import Heartbeat, OffsetCommit, OffsetToCommit, TopicToCommit
 from groupcoord.testing import ServerThread
@@ -217,3 +218,8 @@ def test_own_function(groupcoord_server):
     assert "/groupcoord/" not in output
     assert "concurrent/futures" not in output
     assert 'return {}["nothing"]' in output
+
+
+def test_completion_offers_the_public_names() -> None:
+    """``dir()`` of the package lists its public names, whether they are imported yet or not, and no others."""
+    assert dir(groupcoord.testing) == sorted(groupcoord.testing.__all__)
