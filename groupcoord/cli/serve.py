@@ -18,6 +18,7 @@ from attrs import evolve
 
 import groupcoord
 from groupcoord.broker.addresses import ANY_ADDRESS
+from groupcoord.broker.broker import Broker
 from groupcoord.broker.security.listeners import check_advertised, with_listener
 from groupcoord.broker.security.security import Security, split_properties
 from groupcoord.broker.topics.registry import Topic, TopicError, check_topic_name
@@ -42,6 +43,7 @@ from groupcoord.host.node_servers import NODES_MAX, NodeServers, Sockets
 if TYPE_CHECKING:
     from groupcoord.cli.serve_cluster import SharedLog
     from groupcoord.host.cluster_node import ClusterNode
+    from groupcoord.testing.asserting.requests import RequestLog
 
 NODES_HELP = "How many nodes to run, with a port each: --port and those after it, or free ones."
 CLUSTER_HELP = (
@@ -306,15 +308,27 @@ class _Pages(NamedTuple):
     host: str
     metrics_port: int | None
     control_port: int | None
+    request_log: RequestLog | None = None
 
 
 def _serve_in_one_process(opening: Opening, told: Sequence[Node], sockets: Sequence[Sockets], pages: _Pages) -> None:
     """Have nodes serve, as a rule one, until a signal comes."""
     with ExitStack() as stack:
-        servers = NodeServers(opening.storage, opening.clock, told, sockets)
+        make_broker, request_log = _observed(opening.clock) if pages.control_port is not None else (Broker, None)
+        servers = NodeServers(opening.storage, opening.clock, told, sockets, make_broker)
         stack.callback(servers.forget)
         servers.prepare()
+        pages = pages._replace(request_log=request_log)
         _run(servers, pages, lambda: _announce(sockets, _where(opening.data_dir), told[0], servers.storage.topics))
+
+
+def _observed(clock: Clock) -> tuple[Callable[..., Broker], RequestLog]:
+    """Return what makes brokers that keep the requests they get, and where."""
+    from groupcoord.testing.asserting.observed_broker import ObservedBroker
+    from groupcoord.testing.asserting.requests import RequestLog
+
+    request_log = RequestLog(clock.now_ms)
+    return partial(ObservedBroker, request_log=request_log), request_log
 
 
 def _serve_in_cluster(
@@ -373,11 +387,11 @@ async def _serve_pages(servers: NodeServers | ClusterNode, pages: _Pages, stack:
         except OSError as error:
             raise StartError(f"can't show metrics: {error.strerror or error}") from None
         log.info("metrics on port %d", metrics.port)
-    if pages.control_port is not None and isinstance(servers, NodeServers):
+    if pages.control_port is not None and pages.request_log is not None and isinstance(servers, NodeServers):
         from groupcoord.testing.faults import Control
         from groupcoord.testing.faults.control_server import ControlServer
 
-        control = ControlServer(Control(servers), pages.control_port)
+        control = ControlServer(Control(servers), pages.control_port, pages.request_log)
         try:
             await stack.enter_async_context(control)
         except OSError as error:

@@ -159,8 +159,7 @@ class HttpServer(ABC):
         loop = asyncio.get_running_loop()
         try:
             sock.setblocking(False)
-            async with asyncio.timeout(READ_TIMEOUT_S):
-                response = await self._respond(partial(loop.sock_recv, sock))
+            response = await self._respond(partial(loop.sock_recv, sock))
             async with asyncio.timeout(READ_TIMEOUT_S):
                 await loop.sock_sendall(sock, response.encoded())
         except (EOFError, TimeoutError, OSError) as error:
@@ -172,19 +171,23 @@ class HttpServer(ABC):
 
     async def _respond(self, receive: Receive) -> HttpResponse:
         try:
-            head, rest = await _receive_head(receive)
-            method, path, headers = _read_head(head)
-            size = self._body_size(headers)
-            while len(rest) < size:
-                rest += await _received(receive)
-            return await self.answer(HttpRequest(method, path, headers, rest[:size]))
+            async with asyncio.timeout(READ_TIMEOUT_S):
+                request = await self._receive(receive)
         except HttpError as error:
             return HttpResponse(error.status)
-        except (EOFError, OSError):
-            raise
+        try:
+            return await self.answer(request)
         except Exception:
             logger.exception("a request for %s failed", self._purpose)
             return HttpResponse(HTTPStatus.INTERNAL_SERVER_ERROR)
+
+    async def _receive(self, receive: Receive) -> HttpRequest:
+        head, rest = await _receive_head(receive)
+        method, path, headers = _read_head(head)
+        size = self._body_size(headers)
+        while len(rest) < size:
+            rest += await _received(receive)
+        return HttpRequest(method, path, headers, rest[:size])
 
     def _body_size(self, headers: Mapping[str, str]) -> int:
         length = headers.get("content-length", "0")

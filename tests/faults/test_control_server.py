@@ -8,6 +8,7 @@ import json
 import re
 import socket
 import time
+from functools import partial
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,13 @@ from typing import Any
 import pytest
 
 from groupcoord import Config
-from groupcoord.broker.broker import Broker
 from groupcoord.clock import LeapingClock
 from groupcoord.conformance.free_ports import FreePorts
 from groupcoord.errors import ErrorCode
+from groupcoord.testing.asserting.observed_broker import ObservedBroker
+from groupcoord.testing.asserting.requests import RequestLog
 from groupcoord.testing.faults import control_server
-from groupcoord.testing.faults.control_server import BODY_BYTES_MAX, TYPES, WORDS, ControlServer
+from groupcoord.testing.faults.control_server import BODY_BYTES_MAX, QUESTIONS, TYPES, WORDS, ControlServer
 from groupcoord.testing.faults.nodes_under_test import NodesUnderTest
 from tests.broker.wire_world import HEARTBEAT, wire_frame
 from tests.host.serving import DEADLINE_S, serve
@@ -66,6 +68,52 @@ def test_words_are_said_over_http() -> None:
         assert client.ask("POST", "/drop_connections")[0] == 200
         status, _ = serving.stop()
         assert status == 0
+
+
+def test_groups_and_requests_are_asked_for_over_http() -> None:
+    """Another process waits for a group of ``groupcoord serve``; members, offsets and requests are JSON."""
+    confluent_kafka = pytest.importorskip("confluent_kafka")
+    with serve("--control", "0", "--topic", "orders:1") as serving:
+        assert serving.process.stdout is not None
+        client = Client(int(serving.process.stdout.readline().rsplit(":", 1)[1]))
+
+        def asked(word: str, **arguments: object) -> Any:
+            status, answer = client.ask("POST", f"/{word}", arguments)
+            assert status == 200, answer
+            return answer["result"]
+
+        settings = {"bootstrap.servers": f"127.0.0.1:{serving.port}", "group.id": "billing", "client.id": "worker"}
+        consumer = confluent_kafka.Consumer({**settings, "group.protocol": "consumer"})
+        consumer.subscribe(["orders"])
+        while not consumer.assignment():
+            consumer.poll(0.05)
+        found = asked("wait_until_stable", group_id="billing", members=1, timeout_s=DEADLINE_S)
+        assert asked("wait_until_reading", group_id="billing", timeout_s=DEADLINE_S) == found
+        offset = confluent_kafka.TopicPartition("orders", 0, 42)
+        consumer.commit(offsets=[offset], asynchronous=False)
+
+        assert asked("groups") == [found]
+        assert asked("group", group_id="billing") == found
+        assert asked("group", group_id="nosuch") is None
+        (member,) = found["members"]
+        assert (found["state"], member["client_id"]) == ("Stable", "worker")
+        assert member["assignment"] == [{"topic": "orders", "partition": 0}]
+        (committed,) = asked("committed", group_id="billing")
+        assert (committed["topic"], committed["partition"], committed["offset"]) == ("orders", 0, 42)
+        (commit,) = asked("requests", api="OffsetCommit", client_id="worker", group_id="billing")
+        assert commit["message"]["topics"][0]["partitions"][0]["committed_offset"] == 42
+        assert commit["answer"]["topics"][0]["partitions"][0]["error_code"] == "NONE"
+        assert asked("requests", since=commit["number"] - 1, limit=1000)[0] == commit
+        assert len(asked("requests", limit=2)) == 2
+        asked("clear_requests")
+        assert asked("requests", api="OffsetCommit") == []
+        status, late = client.ask("POST", "/wait_until_stable", {"group_id": "biling", "timeout_s": 0.01})
+        assert (status, late["error"]) == (
+            504,
+            "group 'biling' is not stable after 0.01 s: "
+            "there is no group 'biling'; did you mean 'billing'? (groups: 'billing')",
+        )
+        consumer.close()
 
 
 def test_others_have_their_turn_while_ten_years_pass() -> None:
@@ -162,9 +210,11 @@ def answers(*asked: tuple[str, str, object, dict[str, str]]) -> list[tuple[int, 
     """Return what a server in this process says."""
 
     async def run() -> list[tuple[int, Any]]:
-        cluster = NodesUnderTest(Config(), {}, None, LeapingClock(), secure={}, users={}, make_broker=Broker)
+        request_log = RequestLog(LeapingClock().now_ms)
+        make_broker = partial(ObservedBroker, request_log=request_log)
+        cluster = NodesUnderTest(Config(), {}, None, LeapingClock(), secure={}, users={}, make_broker=make_broker)
         await cluster.start()
-        async with ControlServer(cluster.control, 0) as control:
+        async with ControlServer(cluster.control, 0, request_log) as control:
             client = Client(control.port)
             answered = [
                 await asyncio.to_thread(client.ask, method, path, body, **headers)
@@ -192,6 +242,10 @@ def answers(*asked: tuple[str, str, object, dict[str, str]]) -> list[tuple[int, 
         ("/hold", b"[" * 60_000, "the body is no JSON"),
         ("/delay", {"api": "Heartbeat", "duration_ms": -1}, "time cannot go back"),
         ("/advance", {"duration_ms": 10**18}, "longer than ten years"),
+        ("/requests", {"api": "OffsetComit"}, "did you mean 'OffsetCommit'"),
+        ("/requests", {"limit": 10**9}, "limit must be from 0 to 1000"),
+        ("/wait_until_stable", {"group_id": "g", "timeout_s": 1e9}, "timeout_s must be from 0 to 600"),
+        ("/wait_until_stable", {"members": 1}, "wait_until_stable needs group_id"),
         ("/fail_next_append", {"times": 10**9}, "no more than 10000 appends can be made to fail"),
         ("/expire_member", {"group_id": "g", "member_id": "m"}, "there is no group 'g' (groups: none)"),
         ("/fail_next_append", {"error": "UNKNOWN_MEMBER_ID"}, "no append fails with UNKNOWN_MEMBER_ID"),
@@ -256,6 +310,6 @@ def test_rules_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_argument_has_a_type() -> None:
     """Whatever a word takes can be given as JSON."""
-    taken = {name for word in WORDS.values() for name in signature(word).parameters} - {"self"}
+    taken = {name for word in (*WORDS.values(), *QUESTIONS.values()) for name in signature(word).parameters} - {"self"}
 
     assert taken == TYPES.keys()

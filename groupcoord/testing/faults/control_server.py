@@ -1,4 +1,4 @@
-"""Faults over HTTP, for tests in other languages: the words of a :class:`Control` with their arguments as JSON.
+"""Control port: faults, waits and questions over HTTP for tests in other languages, with arguments as JSON.
 
 ``POST /fail_next {"api": "OffsetCommit", "error": "NOT_COORDINATOR", "times": 2}`` answers with the rule that was made,
 which ``GET /rules/1`` shows and ``DELETE /rules/1`` removes. The server listens on the loopback address alone. Whatever
@@ -9,20 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
 from http import HTTPStatus
-from inspect import Parameter, signature
+from inspect import Parameter, isawaitable, signature
 from itertools import count
 from typing import Any
 
 from groupcoord.errors import GroupcoordError
 from groupcoord.host.http import HttpRequest, HttpResponse, HttpServer
+from groupcoord.testing.asserting.groups import GroupDescription, committed_offsets, describe_group, describe_groups
+from groupcoord.testing.asserting.requests import RequestLog
+from groupcoord.testing.asserting.waiting import LOOK_AGAIN_S, WAIT_S, Attempts, Reading, Stability, Wanted
 from groupcoord.testing.faults.control import Control
 from groupcoord.testing.faults.rules import Rule
 
 HOST = "127.0.0.1"
 LOOPBACK_NAMES = ("127.0.0.1", "localhost")
 BODY_BYTES_MAX = 64 * 1024
+REQUESTS_MAX = 1_000
+WAIT_MAX_S = 600.0
 RULES_KEPT = 10_000
 """So many rules can be asked for; the oldest that are over are forgotten first."""
 
@@ -58,6 +65,94 @@ WORDS: Mapping[str, Callable[..., Any]] = {
 }
 """What can be asked for by ``POST /word``."""
 
+
+class Observer:
+    """What a test asks of a server over HTTP: groups, committed offsets and requests, as values for JSON.
+
+    Args:
+        control: the server.
+        request_log: the requests that have come, and their answers.
+    """
+
+    def __init__(self, control: Control, request_log: RequestLog) -> None:
+        self._control = control
+        self._request_log = request_log
+
+    def groups(self) -> Any:
+        """Return all groups with their members, by name."""
+        return as_json(describe_groups(self._control.broker))
+
+    def group(self, group_id: str) -> Any:
+        """Return a group; None if it does not exist."""
+        return as_json(describe_group(self._control.broker, group_id))
+
+    def committed(self, group_id: str) -> Any:
+        """Return the offsets that a group has committed, by topic and partition; none if it does not exist."""
+        return as_json(committed_offsets(self._control.broker, group_id))
+
+    def requests(
+        self,
+        api: str | None = None,
+        client_id: str | None = None,
+        group_id: str | None = None,
+        node: int | None = None,
+        since: int = 0,
+        limit: int = 100,
+    ) -> Any:
+        """Return the last requests that all given conditions hold for, the oldest first.
+
+        Args:
+            api: Kafka's name of the API.
+            client_id: what the client calls itself.
+            group_id: a group that the request names.
+            node: the node that it came to.
+            since: the ``number`` of a request; only those that came after it.
+            limit: how many at most, up to 1,000.
+        """
+        if not 0 <= limit <= REQUESTS_MAX:
+            raise BadArgumentsError(f"limit must be from 0 to {REQUESTS_MAX}, not {limit}")
+        found = self._request_log.requests().where(api, client_id=client_id, group_id=group_id, node=node)
+        listed = found.after(since)
+        return as_json(tuple(listed[max(len(listed) - limit, 0) :]))
+
+    def clear_requests(self) -> None:
+        """Forget the requests that have come."""
+        self._request_log.clear()
+
+    async def wait_until_stable(self, group_id: str, members: int | None = None, timeout_s: float = WAIT_S) -> Any:
+        """Wait until a group is Stable, with so many members, and return it."""
+        return await self._wait(Stability(group_id, members), timeout_s)
+
+    async def wait_until_reading(self, group_id: str, members: int | None = None, timeout_s: float = WAIT_S) -> Any:
+        """Wait until each member of a group has fetched from each partition that it owns, and return the group."""
+        return await self._wait(Reading(group_id, members), timeout_s)
+
+    async def _wait(self, wanted: Wanted[GroupDescription], timeout_s: float) -> Any:
+        if not 0 <= timeout_s <= WAIT_MAX_S:
+            raise BadArgumentsError(f"timeout_s must be from 0 to {WAIT_MAX_S:g}, not {timeout_s}")
+        attempts = Attempts(timeout_s)
+        while True:
+            found, reason = wanted.look(self._control.broker)
+            if found is not None:
+                return as_json(found)
+            attempts.count(wanted, reason)
+            await asyncio.sleep(LOOK_AGAIN_S)
+
+
+QUESTIONS: Mapping[str, Callable[..., Any]] = {
+    word.__name__: word
+    for word in (
+        Observer.groups,
+        Observer.group,
+        Observer.committed,
+        Observer.requests,
+        Observer.clear_requests,
+        Observer.wait_until_stable,
+        Observer.wait_until_reading,
+    )
+}
+"""What else can be asked for by ``POST /word``."""
+
 TYPES: Mapping[str, tuple[type, ...]] = {
     "api": (str,),
     "error": (str, int),
@@ -73,6 +168,10 @@ TYPES: Mapping[str, tuple[type, ...]] = {
     "topic": (str,),
     "partition": (int,),
     "transactional_id": (str,),
+    "members": (int, type(None)),
+    "timeout_s": (int, float),
+    "since": (int,),
+    "limit": (int,),
 }
 """What each argument may be in JSON."""
 
@@ -87,11 +186,13 @@ class ControlServer(HttpServer):
     Args:
         control: does it.
         port: the port to listen on, of the loopback address; 0 takes a free one.
+        request_log: the requests that have come to the server.
     """
 
-    def __init__(self, control: Control, port: int) -> None:
+    def __init__(self, control: Control, port: int, request_log: RequestLog) -> None:
         super().__init__(HOST, port, "faults", BODY_BYTES_MAX)
         self._control = control
+        self._observer = Observer(control, request_log)
         self._rules: dict[int, Rule] = {}
         self._numbers = count(1)
 
@@ -102,9 +203,10 @@ class ControlServer(HttpServer):
         first, _, rest = request.path.removeprefix("/").partition("/")
         if first == "rules":
             return self._answer_about_rules(request.method, rest)
-        word = WORDS.get(first)
+        word = WORDS.get(first) or QUESTIONS.get(first)
         if word is None or rest:
-            return _said(HTTPStatus.NOT_FOUND, f"there is no {request.path}; there are /rules, /{', /'.join(WORDS)}")
+            known = ", /".join(["rules", *WORDS, *QUESTIONS])
+            return _said(HTTPStatus.NOT_FOUND, f"there is no {request.path}; there are /{known}")
         if request.method != "POST":
             return _said(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.path} wants POST")
         try:
@@ -114,9 +216,13 @@ class ControlServer(HttpServer):
                     await asyncio.sleep(0)  # others, and signals, have their turn
                 result = None
             else:
-                result = word(self._control, **arguments)
+                result = word(self._control if first in WORDS else self._observer, **arguments)
+                if isawaitable(result):
+                    result = await result
             self._control.flush()
             return _shown(self._keep(result) if isinstance(result, Rule) else {"result": result})
+        except TimeoutError as error:
+            return _said(HTTPStatus.GATEWAY_TIMEOUT, str(error))
         except (GroupcoordError, ValueError, TypeError) as error:
             return _said(HTTPStatus.BAD_REQUEST, str(error))
 
@@ -166,6 +272,24 @@ def _arguments(word: Callable[..., Any], body: bytes) -> dict[str, Any]:
     if missing:
         raise BadArgumentsError(f"{word.__name__} needs {', '.join(missing)}")
     return arguments
+
+
+def as_json(value: Any) -> Any:
+    """Return a value of messages and descriptions for JSON: objects by field names, bytes in Base64."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return b64encode(value).decode()
+    if isinstance(value, Enum):
+        return value.name
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    names = getattr(value, "_fields", None) or [field.alias for field in getattr(value, "__attrs_attrs__", ())]
+    if names:
+        return {name: as_json(getattr(value, name)) for name in names if not name.startswith("_")}
+    if isinstance(value, Mapping):
+        return {str(as_json(key)): as_json(entry) for key, entry in value.items()}
+    if isinstance(value, Iterable):
+        return [as_json(entry) for entry in value]
+    return str(value)
 
 
 def _described(key: int, rule: Rule) -> dict[str, Any]:
