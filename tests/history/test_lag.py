@@ -72,6 +72,9 @@ def test_silence_longer_than_the_window_is_a_stop() -> None:
 IN_ORDER = tuple(WindowCommit(1_000 * number, 10 * number, 5) for number in range(1, 4))
 """Of a group whose lag never becomes less."""
 
+SEEMS_TO_CATCH_UP = tuple(WindowCommit(1_000 * number, number, 30 - number) for number in range(1, 11))
+"""Of a group that is behind an end that was looked at once meanwhile."""
+
 
 @as_one_test
 @pytest.mark.parametrize(
@@ -90,6 +93,11 @@ IN_ORDER = tuple(WindowCommit(1_000 * number, 10 * number, 5) for number in rang
         (30, PartitionEnd(0, 30), 0, Evidence(IN_ORDER, has_owner=False), OK),
         (25, PartitionEnd(0, 30), 5_000, Evidence(IN_ORDER, 4_000), WARN),
         (25, PartitionEnd(0, 30), 999, Evidence(IN_ORDER, 4_000), OK),
+        (25, PartitionEnd(0, 30), 9_001, Evidence(SEEMS_TO_CATCH_UP, 10_000, lag_before=5), WARN),
+        (25, PartitionEnd(0, 30), 9_001, Evidence(SEEMS_TO_CATCH_UP, 10_000, lag_before=6), OK),
+        (25, PartitionEnd(0, 30), 9_000, Evidence(SEEMS_TO_CATCH_UP, 10_000, lag_before=5), OK),
+        (25, PartitionEnd(0, 30), 9_001, Evidence(SEEMS_TO_CATCH_UP[1:], 10_000, lag_before=5), OK),
+        (25, PartitionEnd(0, 30), 9_001, Evidence(SEEMS_TO_CATCH_UP, 20_000, lag_before=5), STOP),
         (25, PartitionEnd(0, 30), 999, Evidence(IN_ORDER, 9_000), STOP),
         (25, PartitionEnd(0, 30), 5_000, Evidence(IN_ORDER, 9_000, has_owner=False), STOP),
         (25, PartitionEnd(0, 30), 5_000, Evidence(IN_ORDER[:1], 9_000, has_owner=False, is_stuck=True), NO_OWNER),

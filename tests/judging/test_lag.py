@@ -134,6 +134,18 @@ def test_what_is_not_committed_has_a_row() -> None:
     }
 
 
+def test_a_group_that_is_too_slow_between_two_looks() -> None:
+    """Its commits seem to catch up with an end that was looked at long ago, and what it reads is older each time."""
+    slow = [500 + number for number in range(10)]
+    quick = [500 + 50 * number for number in range(10)]
+    facts = committed((90_000, slow), (90_000, quick))
+    seen = samples(*[(partition, at_ms, at_ms // 50) for partition in (0, 1) for at_ms in (10_000, 80_000, NOW_MS)])
+    ends = Ends(seen.filter(pc.equal(seen["at_ms"], NOW_MS)), seen)
+    found = lag(facts.current_offsets(), ends, facts.counted(), {}, None)
+
+    assert by_partition(found, "status", "lag", "lag_ms") == {0: ("WARN", 1_311, 65_550), 1: ("OK", 870, 43_500)}
+
+
 def test_ends_without_times_tell_statuses() -> None:
     """Of a file of ends: judged from the moment given; without commits there is no word for what goes on."""
     facts = committed((80_000, [10, 20, 30]), (90_000, [40, 40]))

@@ -9,7 +9,7 @@ import pyarrow as pa
 from groupcoord.analysis.columns.tables import COMMITS, LIVE_END_OFFSETS, arrow_schema
 from groupcoord.analysis.folding.commits import CommitFacts, CommitFold
 from groupcoord.analysis.history import DUPLICATE, GROUP, MEMBER, MEMBERSHIP, REBALANCE, REVOCATION
-from groupcoord.analysis.history.anomalies import NEVER_COMMITTED, UNEVEN_SHARES, Thresholds
+from groupcoord.analysis.history.anomalies import IDLE_MEMBERS, NEVER_COMMITTED, UNEVEN_SHARES, Thresholds
 from groupcoord.analysis.history.views import CLASSIC, CONSUMER, SHARE
 from groupcoord.analysis.judging.anomalies import anomalies
 from groupcoord.analysis.judging.ends import Ends
@@ -50,7 +50,7 @@ def told(
     now = {"generation_or_epoch": len(views), "state_timestamp_ms": views[-1][0]}
     found[GROUP] = [of | {"type": group_type} | now]
     rows = anomalies(found, committed(commits), assigned(found, LIMITS), ends, NOW_MS, LIMITS)
-    kinds = [row for row in rows if row["kind"] in (NEVER_COMMITTED, UNEVEN_SHARES)]
+    kinds = [row for row in rows if row["kind"] in (NEVER_COMMITTED, UNEVEN_SHARES, IDLE_MEMBERS)]
     return [
         (row["kind"], row.get("topic_partition"), row["first_ms"], row["count"], row["evidence"])
         for row in sorted(kinds, key=lambda row: (row["kind"], row.get("topic_partition") or 0))
@@ -125,8 +125,19 @@ def test_members_without_partitions() -> None:
     assert told(views[:2], commits)[0][3:] == (2, "2 of 3 members have had no partitions for 800 s, a has 100 % of all")
     assert told([*views, (1_960_000, fair)], commits) == []
     assert told([(1_950_000, uneven)], commits) == []
-    assert told([(1_000_000, {"a": [0], "b": [1], "c": [], "d": []})], commits) == []
     assert told([(1_000_000, {"a": [0, 1, 2], "b": [2, 3, 1], "c": []})], commits) == []
+
+
+def test_more_members_than_partitions() -> None:
+    """Told of those that have none, since the generation began; members of share groups share partitions."""
+    views = [(1_000_000, {"a": [0], "b": [1], "c": [], "d": []})]
+    commits = {number: steps(NOW_MS, 1, 2, 3) for number in range(2)}
+    evidence = "2 of 4 members have had no partition for 1,000 s, there are 2 for all"
+
+    assert told(views, commits) == [("idle members", None, 1_000_000, 2, evidence)]
+    assert told([(1_950_000, views[0][1])], commits) == []
+    assert told(views, commits, group_type=SHARE) == []
+    assert told([(1_000_000, {"a": [], "b": []})]) == []
 
 
 def test_members_without_work() -> None:

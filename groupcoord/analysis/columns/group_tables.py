@@ -242,14 +242,14 @@ ANOMALIES: Columns = (
     Column(
         "value",
         _LONG,
-        "how much: records rewound, milliseconds without a commit, with uneven shares or to give up, commits or "
-        "rebalances",
+        "how much: records rewound, milliseconds without a commit, with uneven shares or idle members or to give up, "
+        "commits or rebalances",
     ),
     Column("evidence", _STRING, "in words"),
     Column("log_partition", _INT, "where its records lie"),
 )
 """What is wrong with groups: offset rewind, commits stopped, stalled, commit storm, rebalance storm, flapping member,
-duplicate owner, slow revocation, fenced member, never committed, uneven shares."""
+duplicate owner, slow revocation, fenced member, never committed, uneven shares, idle members."""
 
 STALE_GROUPS: Columns = (
     Column("group_id", _STRING, "the group"),

@@ -10,14 +10,14 @@ OFFSET_REWIND, COMMITS_STOPPED, STALLED = "offset rewind", "commits stopped", "s
 COMMIT_STORM, REBALANCE_STORM = "commit storm", "rebalance storm"
 FLAPPING_MEMBER, DUPLICATE_OWNER = "flapping member", "duplicate owner"
 SLOW_REVOCATION, FENCED_MEMBER = "slow revocation", "fenced member"
-NEVER_COMMITTED, UNEVEN_SHARES = "never committed", "uneven shares"
+NEVER_COMMITTED, UNEVEN_SHARES, IDLE_MEMBERS = "never committed", "uneven shares", "idle members"
 
 BROKEN_KINDS = (COMMITS_STOPPED, STALLED, NEVER_COMMITTED, OFFSET_REWIND, DUPLICATE_OWNER)
 """Kinds with which records are not processed, or more than once; the worst first."""
 
 WORST_FIRST = (
     *(*BROKEN_KINDS, FENCED_MEMBER, FLAPPING_MEMBER, SLOW_REVOCATION),
-    *(REBALANCE_STORM, UNEVEN_SHARES, COMMIT_STORM),
+    *(REBALANCE_STORM, UNEVEN_SHARES, IDLE_MEMBERS, COMMIT_STORM),
 )
 """All kinds; what is the cause comes before what follows from it."""
 
@@ -41,7 +41,7 @@ class Thresholds:
         comebacks: a client that left and joined so many times in that window flaps.
         revocation_ms: a member of a consumer group that takes so long to give partitions up is slow.
         uneven_times: members without partitions or work are told of if another has so many times the mean.
-        uneven_ms: and if that is so for so long.
+        uneven_ms: and if that is so for so long; likewise of members that are more than there are partitions.
         uneven_records: and, where it is work that they lack, if the last commits of all came to so many records.
     """
 

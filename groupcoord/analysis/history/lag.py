@@ -219,6 +219,7 @@ class Evidence(NamedTuple):
         has_owner: whether a member has the partition; None if that is not known.
         is_stuck: a window of looks has shown the same offset while the end grew.
         is_end_older: the end was looked at before the offset was committed.
+        lag_before: records behind when the first commit of the window was made; None if that is not known.
     """
 
     window: Sequence[WindowCommit] = ()
@@ -227,6 +228,7 @@ class Evidence(NamedTuple):
     has_owner: bool | None = None
     is_stuck: bool = False
     is_end_older: bool = False
+    lag_before: int | None = None
 
 
 def lag_status(
@@ -236,8 +238,10 @@ def lag_status(
 
     The first that applies. UNKNOWN: the end is not known. NO_COMMIT: nothing is committed, though there are records.
     LOST: the log begins behind the committed offset. AHEAD: it ends before that. OK: there is no lag. With two commits
-    or more the status is :func:`partition_status`, but OK instead of WARN within :data:`FRESH_MS`. NO_OWNER: no member
-    has the partition. STOP: the offset has never moved. OK within :data:`FRESH_MS`, else BEHIND.
+    or more the status is :func:`partition_status`, but OK instead of WARN within :data:`FRESH_MS`, and WARN instead of
+    OK if the next record has waited for longer than a full window took, in which the lag did not become less. That
+    shows where commits are more frequent than looks at the end. NO_OWNER: no member has the partition. STOP: the offset
+    has never moved. OK within :data:`FRESH_MS`, else BEHIND.
 
     Args:
         committed_offset: the next offset to read; None or negative: none is committed.
@@ -260,12 +264,20 @@ def lag_status(
     is_fresh = lag_ms is not None and lag_ms < FRESH_MS
     if len(seen.window) > 1:
         status = partition_status(seen.window, lag, seen.now_ms, was_at_end=seen.was_at_end)
+        if status is LagStatus.OK and _falls_behind(lag, lag_ms, seen):
+            return LagStatus.WARN
         return LagStatus.OK if status is LagStatus.WARN and is_fresh else status
     if seen.has_owner is False:
         return LagStatus.NO_OWNER
     if seen.is_stuck:
         return LagStatus.STOP
     return LagStatus.OK if is_fresh else LagStatus.BEHIND
+
+
+def _falls_behind(lag: int, lag_ms: int | None, seen: Evidence) -> bool:
+    if lag_ms is None or seen.lag_before is None or len(seen.window) < WINDOW_COMMITS:
+        return False
+    return lag_ms > max(seen.window[-1].at_ms - seen.window[0].at_ms, FRESH_MS) and lag >= seen.lag_before
 
 
 def worst_status(labels: Iterable[str | None]) -> LagStatus:
@@ -320,8 +332,8 @@ def judged(row: Mapping[str, Any]) -> dict[str, Any]:
         row: its ``committed_offset``, ``log_start_offset``, ``end_offset`` and ``lag``; ``commit_timestamp_ms``, if the
             commit has one; ``first`` and ``last``, the looks at its end, and ``before``, the last one at which the next
             record was not there yet, with the one that followed as ``next``: each with ``at_ms`` and ``end_offset``, or
-            None; ``window``, the last commits in order, tombstones among them, or None; ``was_at_end``, ``has_owner``
-            and ``now_ms``, as in :class:`Evidence`; ``at_ms``, when the cluster was asked, and
+            None; ``window``, the last commits in order, tombstones among them, or None; ``was_at_end``, ``has_owner``,
+            ``lag_before`` and ``now_ms``, as in :class:`Evidence`; ``at_ms``, when the cluster was asked, and
             ``record_timestamp_ms``, when the next record was written, or None where that is not known.
     """
     found = time_lag_of(row)
@@ -358,7 +370,7 @@ def _status(row: Mapping[str, Any], lag_ms: int | None) -> dict[str, Any]:
             window.append(WindowCommit(commit["at_ms"], commit["committed_offset"], commit["lag"]))
     committed_ms, at_ms = row.get("commit_timestamp_ms"), row["at_ms"]
     is_end_older = committed_ms is not None and at_ms is not None and committed_ms > at_ms
-    seen = Evidence(window, row["now_ms"], row["was_at_end"], row["has_owner"], is_end_older=is_end_older)
+    seen = Evidence(window, row["now_ms"], row["was_at_end"], row["has_owner"], False, is_end_older, row["lag_before"])
     log = PartitionEnd(row["log_start_offset"], row["end_offset"])
     status = lag_status(row["committed_offset"], log, row["lag"], lag_ms, seen)
     is_complete = row["lag"] is not None and bool(row["window"])

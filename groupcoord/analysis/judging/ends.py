@@ -94,6 +94,21 @@ class Ends:
             return None
         return records_behind(committed_offset, PartitionEnd(None, samples[number - 1]["end_offset"]))
 
+    def lag_between(self, topic: str, partition: int, committed_offset: int, at_ms: int) -> int | None:
+        """Return how far behind an offset was when it was committed, as if records came evenly between two samples.
+
+        None if no sample was before that.
+        """
+        samples = self._samples.get((topic, partition), ())
+        number = bisect_right(samples, at_ms, key=lambda sample: sample["at_ms"])
+        if not number:
+            return None
+        before = samples[number - 1]
+        after = before["next"] or before
+        took_ms = max(after["at_ms"] - before["at_ms"], 1)
+        grown = (after["end_offset"] - before["end_offset"]) * (at_ms - before["at_ms"]) // took_ms
+        return max(int(before["end_offset"] + grown) - committed_offset, 0)
+
 
 def _samples(table: pa.Table) -> dict[tuple[str, int], list[Row]]:
     """Return the last samples of each partition's end, each with the one that followed."""

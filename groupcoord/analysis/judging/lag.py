@@ -59,7 +59,8 @@ def lag(
             judged_ms = now_ms if at_ms is None else at_ms if read_ms is None else min(at_ms, read_ms)
             holder = holders.get(place, _NO_HOLDER)
             row = offset | {name: holder[name] for name in HOLDER}
-            rows.append(_row(row, behind, windows.get(place), judged_ms, next_ms))
+            window = windows.get(place)
+            rows.append(_row(row, behind, window, judged_ms, next_ms, _lag_before(window, ends, place)))
     return rows
 
 
@@ -73,7 +74,21 @@ def _offsets(current_offsets: pa.Table, holders: Mapping[Place, Row]) -> Iterato
         yield dict.fromkeys(OFFSET_COLUMNS) | dict(zip(_KEY, place, strict=True))
 
 
-def _row(offset: Row, behind: Behind, window: list[Row] | None, now_ms: int | None, next_ms: int | None) -> Row:
+def _lag_before(window: list[Row] | None, ends: Ends, place: Place) -> int | None:
+    """Return how far behind a group was at the first commit of a window; None if that is not known."""
+    if not window or window[0]["tombstone"] or window[0]["at_ms"] is None:
+        return None
+    return ends.lag_between(*place[1:], window[0]["committed_offset"], window[0]["at_ms"])
+
+
+def _row(
+    offset: Row,
+    behind: Behind,
+    window: list[Row] | None,
+    now_ms: int | None,
+    next_ms: int | None,
+    lag_before: int | None,
+) -> Row:
     end, committed_offset = behind.end, offset["committed_offset"]
     at_ms, start = end["at_ms"], end["log_start_offset"]
     row = offset | {
@@ -91,6 +106,7 @@ def _row(offset: Row, behind: Behind, window: list[Row] | None, now_ms: int | No
         "before": behind.before,
         "was_at_end": behind.was_at_end,
         "window": window,
+        "lag_before": lag_before,
         "now_ms": now_ms,
         "record_timestamp_ms": next_ms,
     }

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from groupcoord.analysis.folding.commits import CommitFacts
 from groupcoord.analysis.history import GROUP, MEMBER, REBALANCE
-from groupcoord.analysis.history.anomalies import NEVER_COMMITTED, UNEVEN_SHARES, Thresholds
+from groupcoord.analysis.history.anomalies import IDLE_MEMBERS, NEVER_COMMITTED, UNEVEN_SHARES, Thresholds
 from groupcoord.analysis.history.views import SHARE, STREAMS
 from groupcoord.analysis.judging.groups import Histories, Place, began_ms, partition_holders
 from groupcoord.analysis.judging.silences import last_commits, places_of
@@ -146,7 +146,8 @@ def about_shares(
     work = _Work(held.holders, facts, now_ms, limits)
     for shares in held.shares:
         yield from _never_committed(shares, work, now_ms, limits, has_ends=has_ends)
-        yield from _uneven(shares, work, now_ms, limits)
+        uneven = list(_uneven(shares, work, now_ms, limits))
+        yield from uneven or _idle(shares, now_ms, limits)
 
 
 def _never_committed(shares: Shares, work: _Work, now_ms: int, limits: Thresholds, *, has_ends: bool) -> Iterator[Row]:
@@ -181,6 +182,23 @@ def _uneven(shares: Shares, work: _Work, now_ms: int, limits: Thresholds) -> Ite
     )
     times = {"first_ms": since_ms, "last_ms": now_ms, "count": without, "value": now_ms - since_ms}
     yield shares.of | {"kind": UNEVEN_SHARES, "evidence": evidence, **times}
+
+
+def _idle(shares: Shares, now_ms: int, limits: Thresholds) -> Iterator[Row]:
+    """Yield that a group has more members than partitions."""
+    idle = sum(not one.partitions for one in shares.members)
+    partitions = sum(one.partitions for one in shares.members)
+    is_shared = shares.type in (SHARE, STREAMS)  # whose members share partitions, or have copies of tasks
+    if is_shared or not 0 < partitions < len(shares.members) or shares.since_ms is None:
+        return
+    idle_ms = now_ms - shares.since_ms
+    if idle_ms >= limits.uneven_ms:
+        evidence = (
+            f"{idle:,} of {len(shares.members):,} members have had no partition for {idle_ms // MS_PER_S:,} s, "
+            f"there are {partitions:,} for all"
+        )
+        times = {"first_ms": shares.since_ms, "last_ms": now_ms, "count": idle, "value": idle_ms}
+        yield shares.of | {"kind": IDLE_MEMBERS, "evidence": evidence, **times}
 
 
 class _Work:
