@@ -5,7 +5,10 @@ Kafka does this in its request layer (``KafkaApis``) and ``GroupCoordinatorServi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 from attrs import evolve, frozen
@@ -27,12 +30,13 @@ from groupcoord.core.front.refusals import (
 from groupcoord.core.front.routing import Coordinators, find_coordinator
 from groupcoord.core.front.share_groups import (
     DESCRIBED_SHARE_GROUPS,
+    complete_description,
     readable_alteration,
     readable_deletion,
     readable_description,
     refuse_malformed_share_heartbeat,
 )
-from groupcoord.core.front.split_requests import PartOfDescription, SplitRequests
+from groupcoord.core.front.split_requests import Part, SplitRequests
 from groupcoord.core.front.streams_groups import (
     DESCRIBED_STREAMS_GROUPS,
     answer_description_update,
@@ -360,14 +364,14 @@ class RequestRouter:
                 error_code = permissions.group_error(wanted.group_id, Operation.DESCRIBE)
             is_allowed = error_code is ErrorCode.NONE
             groups.append(None if is_allowed else DescribedShareGroupOffsets(wanted.group_id, (), error_code))
-        whole = self._split_requests.description(token, groups)
-        if not whole.missing:
-            self._effects.reply(token, DescribeShareGroupOffsetsResponse(tuple(filter(None, groups))))
-        for place, wanted in enumerate(request.groups):
-            if groups[place] is None:
-                allowed, refused = readable_description(wanted, permissions)
-                part = PartOfDescription(whole, place, refused, permissions)
-                self._to_group(DescribeOneShareGroup(*allowed), part, permissions, now_ms)
+        if None not in groups:
+            self._effects.reply(token, _described(groups))
+            return
+        gather = self._split_requests.gather(token, groups, _described)
+        for place, wanted in [each for each in enumerate(request.groups) if groups[each[0]] is None]:
+            allowed, refused = readable_description(wanted, permissions)
+            part = Part(gather, place, partial(complete_description, refused, permissions))
+            self._to_group(DescribeOneShareGroup(*allowed), part, permissions, now_ms)
 
     def _alter_share_offsets(
         self, request: AlterShareGroupOffsets, token: Token, permissions: Permissions | None, now_ms: int
@@ -505,7 +509,7 @@ class RequestRouter:
         self._effects.reply(token, ListGroupsResponse(ErrorCode.NONE, tuple(groups)))
 
     def _delete(self, request: DeleteGroups, token: Token, permissions: Permissions | None, now_ms: int) -> None:
-        results: list[DeletedGroup] = []
+        refused: list[DeletedGroup] = []
         served: dict[Partition, list[str]] = {}
         for group_id in dict.fromkeys(request.group_ids):
             partition = self._partition_of(group_id, Operation.DELETE, permissions)
@@ -513,12 +517,14 @@ class RequestRouter:
                 assert group_id is not None
                 served.setdefault(partition, []).append(group_id)
             else:
-                results.append(DeletedGroup(group_id or "", partition))
+                refused.append(DeletedGroup(group_id or "", partition))
         if not served:
-            self._effects.reply(token, DeleteGroupsResponse(tuple(results)))
-        deletion = self._split_requests.deletion(token, results, len(served))
-        for partition, group_ids in served.items():
-            partition.administration.delete_groups(group_ids, deletion, now_ms)
+            self._effects.reply(token, DeleteGroupsResponse(tuple(refused)))
+            return
+        gather = self._split_requests.gather(token, [refused, *[None] * len(served)], _deleted)
+        for place, (partition, group_ids) in enumerate(served.items(), 1):
+            part = Part(gather, place, attrgetter("results"))
+            partition.administration.delete_groups(group_ids, part, now_ms)
 
     def _find_coordinators(
         self, request: FindCoordinator, token: Token, permissions: Permissions | None, now_ms: int
@@ -557,6 +563,14 @@ def _may_commit_in_transaction(permissions: Permissions, request: TxnOffsetCommi
     if not permissions.on_transactional_id(request.transactional_id, Operation.WRITE):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     return permissions.group_error(request.group_id, Operation.READ)
+
+
+def _deleted(results: Sequence[Iterable[DeletedGroup]]) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(tuple(chain.from_iterable(results)))
+
+
+def _described(groups: Sequence[Any]) -> DescribeShareGroupOffsetsResponse:
+    return DescribeShareGroupOffsetsResponse(tuple(groups))
 
 
 def _find_error(request: FindCoordinator, key: str, permissions: Permissions) -> ErrorCode:

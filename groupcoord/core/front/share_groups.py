@@ -29,6 +29,7 @@ from groupcoord.core.messages import (
     ShareGroupToDescribe,
     ShareOffsetResult,
 )
+from groupcoord.core.messages.share_groups import DescribeOneShareGroupResponse
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 
@@ -103,10 +104,14 @@ def readable_description(
     return wanted._replace(topics=tuple(allowed)), tuple(refused)
 
 
-def hide_offsets(group: DescribedShareGroupOffsets, permissions: Permissions) -> DescribedShareGroupOffsets:
-    """Return where a group stands in topics that the asker may DESCRIBE."""
-    shown = [topic for topic in group.topics if permissions.on_topic(topic.topic_name, Operation.DESCRIBE)]
-    return group._replace(topics=tuple(shown))
+def complete_description(
+    refused: tuple[DescribedShareTopic, ...], permissions: Permissions | None, response: DescribeOneShareGroupResponse
+) -> DescribedShareGroupOffsets:
+    """Return where a group stands in topics that the client may DESCRIBE, with the refusals of the others."""
+    topics = response.group.topics
+    if permissions is not None:
+        topics = tuple([topic for topic in topics if permissions.on_topic(topic.topic_name, Operation.DESCRIBE)])
+    return response.group._replace(topics=topics + refused)
 
 
 def readable_alteration(
