@@ -9,7 +9,6 @@ import pytest
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.transactions.listings import answer_list_transactions
-from groupcoord.broker.transactions.markers import answer_write_txn_markers
 from groupcoord.broker.work import do_whole
 from groupcoord.storage.partition_log import PartitionLog
 from groupcoord.wire.broker_messages import Produce, ProducedPartition, ProducePartition, ProduceTopic
@@ -133,16 +132,9 @@ def test_markers_from_outside(world: World) -> None:
 
     def write(epoch: int, coordinator_epoch: int = 0) -> str:
         marker = MarkerToWrite(producer_id, epoch, True, (TopicPartitions("t", (0,)),), coordinator_epoch)
-        broker = world.broker
-        response = do_whole(
-            answer_write_txn_markers(
-                WriteTxnMarkers((marker,)),
-                FakeConnection(),
-                broker.coordinator,
-                broker.data,
-            )
-        )
-        assert response is not None
+        connection = FakeConnection()
+        world.broker.handle(connection, WriteTxnMarkers((marker,)))  # type: ignore[arg-type]
+        (response,) = connection.answers
         return response.markers[0].topics[0].partitions[0].error_code.name
 
     assert [write(3), write(2), write(3), write(4, 5), write(4, 4)] == [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import struct
 from pathlib import Path
 
 import pytest
@@ -12,15 +13,18 @@ from groupcoord import Config, LogRecord, LogStoreError, ManualClock, Ticket
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.transactions.coordinator import RETRY_MS
-from groupcoord.broker.transactions.markers import answer_write_txn_markers
-from groupcoord.broker.work import do_whole
 from groupcoord.core.records import ZERO_UUID, OffsetCommitRecord, Record, TransactionMarker
 from groupcoord.errors import ErrorCode
 from groupcoord.host.opening import open_producer_ids, open_topic_directory
 from groupcoord.storage.segment_store import SegmentLogStore
 from groupcoord.wire.cluster_messages import TopicPartitions
 from groupcoord.wire.transaction_messages import MarkerToWrite, WriteTxnMarkers
+from tests.broker.data_world import FakeConnection
+from tests.broker.driving import drain, feed
 from tests.broker.transaction_world import CHECK_INTERVAL_MS, Client, World
+from tests.wire.kio_client import read_response, request_frame
+
+WRITE_TXN_MARKERS = 27
 
 
 @pytest.fixture
@@ -150,17 +154,9 @@ def test_an_end_that_can_not_be_noted(world: World, client: Client, caplog: pyte
 
 
 def write(client: Client, *markers: MarkerToWrite) -> list[tuple[int, list[tuple[str | None, int, str]]]]:
-    response = do_whole(
-        answer_write_txn_markers(
-            WriteTxnMarkers(markers),
-            client,
-            client.broker.coordinator,
-            client.broker.data,
-        )
-    )
-    client.broker.deliver_replies()
-    if response is None:
-        (response,) = client.answers
+    connection = FakeConnection()
+    client.broker.handle(connection, WriteTxnMarkers(markers))  # type: ignore[arg-type]
+    (response,) = connection.answers
     return [
         (marker.producer_id, [(t.name, index, error.name) for t in marker.topics for index, error in t.partitions])
         for marker in response.markers
@@ -189,6 +185,24 @@ def test_markers_from_outside(client: Client) -> None:
         )
     ]
     assert client.committed() == (10, "NONE")
+
+
+def test_markers_wait_for_the_log(world: World, client: Client) -> None:
+    """The answer comes when the group coordinator's log has the marker."""
+    producer_id, epoch = client.start()
+    client.commit((producer_id, epoch), adds_group=True)
+    index = client.broker.coordinator.partition_of("g")
+    topics = [{"name": "__consumer_offsets", "partition_indexes": [index]}]
+    marker = {"producer_id": producer_id, "producer_epoch": epoch, "transaction_result": True, "coordinator_epoch": 0}
+    frame = request_frame(WRITE_TXN_MARKERS, 1, {"markers": [marker | {"topics": topics}]})
+    connection = client.broker.connect("/127.0.0.1")
+    world.store.is_late = True
+    feed(connection, struct.pack(">i", len(frame)) + frame)
+    assert drain(connection) == b""
+    world.acknowledge(client)
+    client.broker.handle_waiting()
+    (written,) = read_response(WRITE_TXN_MARKERS, 1, drain(connection))["markers"]
+    assert written["topics"][0]["partitions"] == [{"partition_index": index, "error_code": 0}]
 
 
 def test_markers_of_nobody(client: Client) -> None:

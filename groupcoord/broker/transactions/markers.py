@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
-from attrs import define, field
+from attrs import define
 
 from groupcoord.broker.records.topic_data import TopicData
-from groupcoord.broker.work import Token, Work
-from groupcoord.coordinator import GroupCoordinator
+from groupcoord.broker.work import Answer, Token, Work
 from groupcoord.core.front.authorization import Principal
 from groupcoord.core.messages import CompleteTransaction, PartitionResult, TopicResult
 from groupcoord.core.records import OFFSETS_TOPIC, ZERO_UUID, TransactionMarker
@@ -48,84 +47,67 @@ class MarkerToken:
         self.on_answer(response.error_code)
 
 
-Results = list[tuple[str, list[PartitionResult]]]
-"""The results of one marker by topic."""
-
-
-@define(eq=False)
-class _Request:
-    """A request of which ``missing`` partitions have not answered yet."""
-
-    token: Token
-    markers: list[tuple[int, Results]] = field(factory=list)
-    missing: int = 0
-
-    def response(self) -> WriteTxnMarkersResponse:
-        """Return the answer; what names no partition is left out of it."""
-        return WriteTxnMarkersResponse(
-            tuple(
-                WrittenMarker(
-                    producer_id, tuple(TopicResult(name, ZERO_UUID, tuple(found)) for name, found in topics if found)
-                )
-                for producer_id, topics in self.markers
-                if any(found for _, found in topics)
-            )
-        )
-
-    def taker(self, found: list[PartitionResult], place: int) -> Callable[[ErrorCode], None]:
-        """Return what notes the answer to one marker, and answers the request with the last."""
-
-        def take(error_code: ErrorCode) -> None:
-            found[place] = found[place]._replace(error_code=error_code)
-            self.missing -= 1
-            if not self.missing:
-                self.token.answer(self.response())
-
-        return take
+Found = list[tuple[str, list[tuple[int, ErrorCode | Answer]]]]
+"""By topic and partition what came of one marker, or what the group coordinator answers to it."""
 
 
 def answer_write_txn_markers(
-    request: WriteTxnMarkers,
-    token: Token,
-    coordinator: GroupCoordinator,
-    data: TopicData,
-) -> Work[WriteTxnMarkersResponse | None]:
+    request: WriteTxnMarkers, submit: Callable[[CompleteTransaction, Token], None], data: TopicData
+) -> Work[WriteTxnMarkersResponse]:
     """Write markers to the log partitions of offsets and to the logs of other topics.
 
     Args:
         request: which.
-        token: who asks for it.
-        coordinator: has the log partitions of offsets.
-        data: has the others.
-
-    Returns:
-        The answer, or None: then ``token`` gets it when the group coordinator's replies are delivered.
+        submit: has the group coordinator complete a transaction in a log partition of offsets.
+        data: has the logs of other topics.
     """
-    pending = _Request(token)
-    submissions: list[tuple[CompleteTransaction, Callable[[ErrorCode], None]]] = []
+    markers: list[tuple[int, Found]] = []
+    submissions: list[tuple[CompleteTransaction, Answer]] = []
     for marker in request.markers:
-        if pending.markers:
+        if markers:
             yield None
-        results: Results = []
-        pending.markers.append((marker.producer_id, results))
+        topics: Found = []
+        markers.append((marker.producer_id, topics))
         for name, indexes in marker.topics:
-            if results:
+            if topics:
                 yield None
-            found: list[PartitionResult] = []
-            results.append((name, found))
+            found: list[tuple[int, ErrorCode | Answer]] = []
+            topics.append((name, found))
             for index in indexes:
                 if found:
                     yield None
                 error_code = _error(marker, index, data.topics.partition_count(name) or 0)
-                if error_code is ErrorCode.NONE and name != OFFSETS_TOPIC:
-                    error_code = data.append_marker(name, index, _record(marker))
-                found.append(PartitionResult(index, error_code))
-                if error_code is ErrorCode.NONE and name == OFFSETS_TOPIC:
-                    submissions.append((_completion(index, marker), pending.taker(found, len(found) - 1)))
-    pending.missing = len(submissions)
-    for completion, take in submissions:
-        coordinator.submit(completion, MarkerToken(take))
-    return None if submissions else pending.response()
+                if error_code is not ErrorCode.NONE:
+                    found.append((index, error_code))
+                elif name == OFFSETS_TOPIC:
+                    answer = Answer()
+                    submissions.append((_completion(index, marker), answer))
+                    found.append((index, answer))
+                else:
+                    found.append((index, data.append_marker(name, index, _record(marker))))
+    for completion, answer in submissions:
+        submit(completion, answer)
+    for _, answer in submissions:
+        if not answer.is_done:
+            yield answer
+    return WriteTxnMarkersResponse(
+        tuple([_written(producer_id, topics) for producer_id, topics in markers if any(found for _, found in topics)])
+    )
+
+
+def _written(producer_id: int, topics: Found) -> WrittenMarker:
+    """Return what came of one marker; a topic without partitions is left out."""
+    results = [
+        TopicResult(name, ZERO_UUID, tuple([PartitionResult(index, _error_code(found)) for index, found in partitions]))
+        for name, partitions in topics
+        if partitions
+    ]
+    return WrittenMarker(producer_id, tuple(results))
+
+
+def _error_code(found: ErrorCode | Answer) -> ErrorCode:
+    error_code: ErrorCode = found.response.error_code if isinstance(found, Answer) else found
+    return error_code
 
 
 def _completion(index: int, marker: MarkerToWrite) -> CompleteTransaction:

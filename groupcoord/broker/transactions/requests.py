@@ -12,10 +12,17 @@ from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.transactions.coordinator import TransactionCoordinator
 from groupcoord.broker.transactions.listings import answer_describe_producers, answer_list_transactions
 from groupcoord.broker.transactions.markers import answer_write_txn_markers
-from groupcoord.broker.work import Work, each, each_long
+from groupcoord.broker.work import Token, Work, each, each_long
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.front.authorization import Operation, Permissions
-from groupcoord.core.messages import CoordinatorType, FindCoordinator, PartitionResult, TopicResult, TxnOffsetCommit
+from groupcoord.core.messages import (
+    CompleteTransaction,
+    CoordinatorType,
+    FindCoordinator,
+    PartitionResult,
+    TopicResult,
+    TxnOffsetCommit,
+)
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import WireResponse
@@ -134,13 +141,16 @@ class TransactionRequests:
         """Write the ends of transactions, as another coordinator asks for."""
         permissions = self._permissions_of(connection)
         if permissions.on_cluster(Operation.ALTER) or permissions.on_cluster(Operation.CLUSTER_ACTION):
-            written = yield from answer_write_txn_markers(request, connection, self._coordinator, self._data)
-            return self._delivered(written)
+            return (yield from answer_write_txn_markers(request, self._submit, self._data))
 
         def refuse(marker: MarkerToWrite) -> Work[WrittenMarker]:
             return WrittenMarker(marker.producer_id, (yield from results_of(marker.topics, CLUSTER_DENIED)))
 
         return WriteTxnMarkersResponse((yield from each_long(request.markers, refuse)))
+
+    def _submit(self, request: CompleteTransaction, token: Token) -> None:
+        self._coordinator.submit(request, token)
+        deliver_replies(self._coordinator)
 
     @answers(TxnOffsetCommit)
     def commit_offsets(self, connection: Connection, request: TxnOffsetCommit) -> WireResponse | None:
