@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from groupcoord.config.files import parse_json, read_text
 from groupcoord.errors import GroupcoordError
 from groupcoord.storage.log_directory import sync_path
 from groupcoord.storage.whole_files import replace_file
@@ -98,7 +99,7 @@ class _Folder:
         path = self._directory / name
         if self._is_secret:
             self._shut_out_others(path)
-        return path.read_text(encoding="utf-8")
+        return read_text(path)
 
     def write(self, name: str, text: str, seen: object) -> object:
         """See :class:`Documents`; the disk has all of it, or still the old one."""
@@ -194,7 +195,7 @@ class JsonFile:
 
     def _content(self, documents: Documents) -> dict[str, Any]:
         try:
-            content: dict[str, Any] = json.loads(documents.read(self._name))
+            content: dict[str, Any] = parse_json(documents.read(self._name))
         except OSError as error:
             raise self._error_type(f"cannot be read: {error.strerror}") from error
         except ValueError as error:

@@ -17,7 +17,7 @@ from groupcoord.cli.dump_json import record_lines
 from groupcoord.cli.dump_reading import OUTPUT_BYTES, Reading, open_reading
 from groupcoord.cli.dump_selection import Selection, SelectionError, parse_kinds, parse_time, parse_types
 from groupcoord.cli.dump_table import Row, pages, table_rows
-from groupcoord.cli.messages import complain
+from groupcoord.cli.messages import complain, escape_json
 from groupcoord.cli.replica_logs import as_files
 from groupcoord.core.interpreter import collector_paused
 from groupcoord.core.records import OFFSETS_TOPIC
@@ -203,11 +203,11 @@ def _print_lines(made: _Lines) -> int:
                 waiting += lines
                 size += size_bytes
                 if size >= OUTPUT_BYTES:
-                    output.write(("\n".join(waiting) + "\n").encode())
+                    output.write(("\n".join(map(escape_json, waiting)) + "\n").encode())
                     waiting.clear()
                     size = 0
     if waiting:
-        output.write(("\n".join(waiting) + "\n").encode())
+        output.write(("\n".join(map(escape_json, waiting)) + "\n").encode())
     output.flush()
     return count
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from groupcoord.config.files import open_file
 from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.records.range_checksums import ReadAt
 from groupcoord.records.salvage import Damage, SoundBatch, salvage_batches
@@ -101,7 +102,7 @@ def read_segment(segment: Segment) -> Iterator[SoundBatch | Damage]:
 
 @contextmanager
 def _reader(path: Path) -> Iterator[ReadAt]:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = open_file(path, os.O_RDONLY)
 
     def read_at(position: int, size: int) -> bytes:
         parts: list[bytes] = []

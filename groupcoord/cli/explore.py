@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -12,6 +11,7 @@ import typer
 from attrs import asdict
 
 from groupcoord.cli.messages import complain, say
+from groupcoord.config.files import parse_json, parse_toml, read_text
 
 if TYPE_CHECKING:
     from groupcoord.testing.exploring.exploration import Exploration, Level, Violation
@@ -118,8 +118,8 @@ def _scope(what: str | None, protocol: str, dynamic: int, static: int, faults: s
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_text("utf-8")
-        found: Any = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        text = read_text(path)
+        found: Any = parse_json(text) if path.suffix == ".json" else parse_toml(text)
     except OSError as error:
         _give_up(f"{path} can't be read: {error.strerror}")
     except ValueError as error:

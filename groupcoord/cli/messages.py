@@ -6,6 +6,7 @@ direction of text, or look like a line of its own.
 
 from __future__ import annotations
 
+import json
 import logging
 
 import typer
@@ -16,6 +17,11 @@ from groupcoord.analysis.report.text import escape
 def escape_lines(text: str) -> str:
     """Return text with escapes for what is not printable, but for the ends of its lines."""
     return text if text.isprintable() else "\n".join(map(escape, text.split("\n")))
+
+
+def escape_json(line: str) -> str:
+    """Return a line of JSON with its own escapes for what is not printable."""
+    return line if line.isprintable() else "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in line)
 
 
 def say(text: str, *, is_error: bool = False) -> None:

@@ -14,6 +14,7 @@ import typer
 from attrs import evolve, frozen
 
 from groupcoord.cli.messages import complain, say
+from groupcoord.config.files import read_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -156,7 +157,7 @@ def _load(path: Path, settings: list[str]) -> list[Scenario]:
     except ScenarioError as error:
         _give_up(f"--set: {error}")
     try:
-        text = path.read_text("utf-8")
+        text = read_text(path)
     except OSError as error:
         _give_up(f"{path} can't be read: {error.strerror}")
     except UnicodeDecodeError:

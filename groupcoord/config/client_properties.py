@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, NoReturn
 from attrs import field, fields, frozen
 
 from groupcoord.config.config import key_of, suggestion
+from groupcoord.config.files import read_text
 from groupcoord.config.pem import load_identity
 from groupcoord.errors import ConfigError
 
@@ -282,7 +283,7 @@ def read_properties(path: str | Path) -> dict[str, str]:
     import javaproperties
 
     try:
-        values: dict[str, str] = javaproperties.loads(Path(path).read_text("utf-8"))
+        values: dict[str, str] = javaproperties.loads(read_text(path))
     except OSError as error:
         raise ConfigError(f"{path} can't be read: {error.strerror}") from None
     except ValueError as error:  # also of bytes that are no text

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from attrs import frozen
 
+from groupcoord.config.files import parse_json, read_text
 from groupcoord.errors import GroupcoordError
 
 FAILED = "failed"
@@ -44,11 +44,11 @@ def load_run(path: Path) -> dict[str, Any]:
         RunFileError: the file can't be read, or holds something else.
     """
     try:
-        found = json.loads(path.read_text("utf-8"))
+        found = parse_json(read_text(path))
         _by_name(found)
     except OSError as error:
         raise RunFileError(f"{path} can't be read: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise RunFileError(f"{path} is not what groupcoord conformance --json printed") from None
     return dict(found)
 

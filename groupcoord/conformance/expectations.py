@@ -8,6 +8,7 @@ from pathlib import Path
 
 from attrs import evolve, frozen
 
+from groupcoord.config.files import read_text
 from groupcoord.conformance.report import Outcome, Report, Verdict
 from groupcoord.conformance.transcript import Transcript
 from groupcoord.errors import GroupcoordError
@@ -35,7 +36,7 @@ class Expectations:
             ExpectationsError: the file can't be read, or a line matches no transcript.
         """
         try:
-            lines = path.read_text("utf-8").splitlines()
+            lines = read_text(path).splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise ExpectationsError(f"{path} can't be read: {getattr(error, 'strerror', None) or error}") from None
         names = [str(transcript) for transcript in transcripts]

@@ -12,12 +12,12 @@ import subprocess
 import tempfile
 import threading
 import time
-import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+from groupcoord.config.files import parse_toml, read_text
 from groupcoord.conformance.free_ports import FreePorts
 from groupcoord.conformance.sockets import SocketServer, SocketStream
 from groupcoord.conformance.targets import WALL_TIME, ConnectionClosedError, Settings, TargetError, Tolerance
@@ -98,7 +98,7 @@ class LaunchTarget:
             ValueError: the file can't be read, or what is in it or in the command isn't as it should be.
         """
         try:
-            words_for = tomllib.loads(table.read_text("utf-8"))
+            words_for = parse_toml(read_text(table))
         except (OSError, ValueError) as error:
             raise ValueError(f"{table} can't be read: {getattr(error, 'strerror', None) or error}") from None
         for key, words in words_for.items():

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from attrs import frozen
 
+from groupcoord.config.files import read_text
 from groupcoord.conformance import entities
 from groupcoord.conformance.entities import Plain
 from groupcoord.conformance.matching import substitute, variable_kind
@@ -189,7 +190,7 @@ def _files(paths: Iterable[str | Path]) -> Iterator[Path]:
 
 def _read(path: Path) -> Transcript:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except FileNotFoundError:
         raise TranscriptError(f"{path}: no such file") from None
     except (OSError, UnicodeDecodeError) as error:

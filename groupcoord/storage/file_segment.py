@@ -17,6 +17,7 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812
 from typing import NoReturn
 
+from groupcoord.config.files import read_file
 from groupcoord.core.records import NO_TIMESTAMP
 from groupcoord.records.batches import BATCH_HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC_V2, Batch, InvalidBatchError
 from groupcoord.storage.cleaned_transactions import AbortedTransaction
@@ -142,8 +143,8 @@ class FileSegment(Segment):
         if None in indexes:
             raise ValueError(f"{found.path} has no indexes")
         segment = cls(folder, base_offset, files, memory)
-        offsets = MemoryEntries(OFFSET_ENTRY, Path(segment._beside(_OFFSET_SUFFIX)).read_bytes())
-        times = MemoryEntries(TIME_ENTRY, Path(segment._beside(_TIME_SUFFIX)).read_bytes())
+        offsets = MemoryEntries(OFFSET_ENTRY, read_file(segment._beside(_OFFSET_SUFFIX)))
+        times = MemoryEntries(TIME_ENTRY, read_file(segment._beside(_TIME_SUFFIX)))
         memory.take(len(offsets.data) + len(times.data))
         segment._taken_bytes = len(offsets.data) + len(times.data)
         for batch in found.headers():

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 from uuid import UUID, uuid4
 
+from groupcoord.config.files import read_text
 from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.storage.file_names import SEGMENT_SUFFIX
 from groupcoord.storage.whole_files import replace_file
@@ -91,7 +92,7 @@ def find_topic_id(directory: Path) -> UUID:
 def read_topic_id(folder: Path) -> UUID | None:
     """Return the topic id that the metadata file of a partition names; None if there is none."""
     try:
-        text = (folder / PARTITION_METADATA_FILE).read_text("ascii")
+        text = read_text(folder / PARTITION_METADATA_FILE, "ascii")
     except (OSError, UnicodeDecodeError):
         return None
     match = _TOPIC_ID_LINE.search(text)
@@ -143,7 +144,7 @@ def read_leader_epochs(folder: Path) -> list[tuple[int, int]]:
     path = folder / LEADER_EPOCH_FILE
     if not path.exists():
         return []
-    lines = path.read_text("ascii").split("\n")
+    lines = read_text(path, "ascii").split("\n")
     if lines[0] != "0" or len(lines) < 2:
         raise ValueError(f"{path}: not a leader epoch checkpoint of version 0")
     numbers = [line.split(" ") for line in lines[2 : 2 + int(lines[1])]]
@@ -157,7 +158,7 @@ def read_leader_epochs(folder: Path) -> list[tuple[int, int]]:
 def read_offset_checkpoint(path: Path) -> dict[tuple[str, int], int]:
     """Return the offset of each topic and partition in one of Kafka's offset checkpoint files, if there is one."""
     try:
-        matches = _CHECKPOINT_LINE.findall(path.read_text("ascii"))
+        matches = _CHECKPOINT_LINE.findall(read_text(path, "ascii"))
     except (OSError, UnicodeDecodeError):
         return {}
     return {(topic, int(partition)): int(offset) for topic, partition, offset in matches}

@@ -15,6 +15,7 @@ from struct import error as StructError  # noqa: N812
 
 from crc32c import crc32c
 
+from groupcoord.config.files import read_file
 from groupcoord.storage.producer_states import ProducerEntry
 from groupcoord.storage.whole_files import replace_file
 
@@ -56,7 +57,7 @@ def read_snapshot(folder: Path, offset: int) -> Iterator[ProducerEntry]:
         BadSnapshotError: it isn't whole.
         OSError: it can't be read.
     """
-    data = snapshot_path(folder, offset).read_bytes()
+    data = read_file(snapshot_path(folder, offset))
     try:
         version, crc = _HEADER.unpack_from(data)
         covered = data[_HEADER.size :]

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from operator import ge
 from pathlib import Path
 
+from groupcoord.config.files import open_file
 from groupcoord.log_store import LogRecord
 from groupcoord.records.batches import (
     BATCH_HEADER_BYTES,
@@ -84,7 +85,7 @@ def read_batches(
     next_offset = 0
     if base_offset is not None:
         next_offset, end_offset = base_offset, min(end_offset, offsets_end(base_offset))
-    with open(path, "rb", buffering=0) as file:
+    with open(path, "rb", buffering=0, opener=open_file) as file:
         if end is None:
             end = os.fstat(file.fileno()).st_size
         position = 0
@@ -281,7 +282,7 @@ def _holds_batch(path: Path, position: int) -> bool:
 
     A batch that is sound but whose offsets go back counts as well, since no interrupted write leaves one.
     """
-    with open(path, "rb", buffering=0) as file:
+    with open(path, "rb", buffering=0, opener=open_file) as file:
         descriptor = file.fileno()
         size_bytes = os.fstat(descriptor).st_size
         return find_batch(lambda start, size: _read_at(descriptor, size, start), position, size_bytes) < size_bytes
@@ -293,7 +294,7 @@ def _may_be_torn(path: Path, base_offset: int) -> bool:
     A process that dies leaves the beginning of that batch, a machine perhaps zeros in the place of what it had not
     written to the disk yet. Anything else is somebody else's file, or one whose beginning was overwritten.
     """
-    with open(path, "rb") as file:
+    with open(path, "rb", opener=open_file) as file:
         head = file.read(DISK_SECTOR_BYTES)
     if not any(head):
         return True

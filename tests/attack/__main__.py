@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.attack import clocks, connections, disk, followers
+from tests.attack import clocks, connections, disk, followers, operators
 from tests.attack.amplify import PATIENCE_S, amplifications, amplify
 from tests.attack.batches import HOSTILE, send_hostile
 from tests.attack.flood import FLOODS, flood
@@ -105,6 +105,9 @@ KINDS: dict[str, Kind] = {
     "connections": _connections,
     "descriptors": _simple(
         "descriptors", {"no descriptor left": connections.descriptors, "idle pages": connections.idle_pages}
+    ),
+    "operators": _simple(
+        "operators", {"settings": operators.settings, "names": operators.names, "files": operators.files}
     ),
     "control": _simple("control", {"years pass": connections.years_pass}),
     "disk": _simple(

@@ -51,7 +51,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "aio": ("coordinator", "log_store", "errors", *EMBEDDED),
     "laws": ("coordinator", "core", "errors", "log_store"),
     "storage": (
-        *("records", "log_store", "errors", "config.settings"),
+        *("records", "log_store", "errors", "config.settings", "config.files"),
         "core.records",  # compaction tells records apart by what they are
         "core.interpreter",  # some named tuples are made for each batch
     ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
@@ -11,6 +10,7 @@ from typing import Any
 from urllib.request import urlopen
 
 from groupcoord.broker.security.oauthbearer import Bearer, ClaimChecks, InvalidTokenError, ValidateToken
+from groupcoord.config.files import parse_json
 from groupcoord.errors import ConfigError
 
 SIGNED = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
@@ -85,7 +85,7 @@ def _fetch(url: str) -> dict[str | None, Any]:
     if len(content) > JWKS_BYTES_MAX:
         raise ValueError(f"more than {JWKS_BYTES_MAX} bytes")
     try:
-        keys = jwt.PyJWKSet.from_dict(json.loads(content)).keys
+        keys = jwt.PyJWKSet.from_dict(parse_json(content.decode())).keys
     except (jwt.PyJWTError, AttributeError) as error:
         raise ValueError(f"is no set of keys: {error}") from None
     return {key.key_id: key for key in keys}

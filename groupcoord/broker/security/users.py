@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
+from groupcoord.config.files import read_text
 from groupcoord.errors import ConfigError
 
 _KEY_BYTES = 32
@@ -44,7 +45,7 @@ def read_users(file_name: str) -> dict[str, str]:
         return {}
     path = Path(file_name)
     try:
-        lines = path.read_text("utf-8").splitlines()
+        lines = read_text(path).splitlines()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
         raise ConfigError(f"setting 'sasl.users.file': {path}: {reason}") from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
@@ -13,6 +12,7 @@ from attrs import evolve, frozen
 from groupcoord.assignors import Assignor, choose_assignors
 from groupcoord.cluster.slot_store import SNAPSHOT_BYTES_MIN
 from groupcoord.config import Config
+from groupcoord.config.files import parse_toml
 from groupcoord.config.group_settings import bounds_of
 from groupcoord.errors import ConfigError
 from groupcoord.member import MemberConfig
@@ -78,8 +78,8 @@ def load_toml(text: str) -> dict[str, Any]:
         ScenarioError: it is none.
     """
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        return parse_toml(text)
+    except ValueError as error:
         raise ScenarioError(f"this is not TOML: {error}") from error
 
 

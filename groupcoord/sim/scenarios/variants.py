@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 from attrs import evolve
 
+from groupcoord.config.files import parse_toml
 from groupcoord.sim.scenarios.file import Scenario, load_toml, scenario_of
 from groupcoord.sim.scenarios.table_reader import ScenarioError, TableReader, flattened
 from groupcoord.sim.scenarios.toml_lines import line_numbers
@@ -73,8 +73,8 @@ def read_setting(text: str) -> tuple[str, Any]:
     if not equals or not key:
         raise ScenarioError(f"must be KEY=VALUE, such as groups.billing.members=5, not {text!r}")
     try:
-        return key, tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+        return key, parse_toml(f"value = {value}")["value"]
+    except ValueError:
         return key, value
 
 

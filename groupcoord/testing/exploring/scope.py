@@ -4,13 +4,14 @@ that come with groupcoord, by name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from attrs import field, fields, fields_dict, frozen
 
 from groupcoord.config import Config, MigrationPolicy
+from groupcoord.config.settings import INT32_MAX
 from groupcoord.errors import ConfigError
 from groupcoord.testing.consumers import PARTITIONS, TOPIC, ClassicConsumer, Consumer
 from groupcoord.testing.exploring.words import WORDS, HistoryError, Step
@@ -18,6 +19,8 @@ from groupcoord.testing.history import CONSUMERS
 from groupcoord.testing.modern_members import ModernMember, StreamsMember
 
 __all__ = ["Process", "Scope", "Trace"]
+
+PARTITIONS_MAX = 1_000
 
 WORDS_TO_EXPLORE = ("commit", "leave", "die", "time", "refuse", "crash", "move")
 
@@ -90,10 +93,15 @@ class Process:
         if isinstance(consumer, StreamsMember):
             own["process_id"] = self.name
         options = {**own, **self.options}
-        for name, value in options.items():
+        for name, given in options.items():
             if name not in fields_dict(type(consumer)):
                 raise HistoryError(f"process {self.name}: a {self.protocol} consumer has no {name!r}")
-            setattr(consumer, name, tuple(value) if isinstance(value, list) else value)
+            value = tuple(given) if isinstance(given, list) else given
+            usual = getattr(consumer, name)
+            kinds = (str, type(None)) if usual is None else (type(usual),)
+            if type(value) not in kinds or (isinstance(value, int) and value < 0):
+                raise HistoryError(f"process {self.name}: {name} can't be {given!r}")
+            setattr(consumer, name, value)
         return consumer
 
 
@@ -152,9 +160,15 @@ class Scope:
             table: as :meth:`table` gives one, or as TOML or JSON has it; what it leaves out is as in ``Scope()``.
 
         Raises:
-            HistoryError: it names what there is not.
+            HistoryError: it names what there is not, or something is of another type.
         """
+        if not isinstance(table, Mapping):
+            raise HistoryError(f"a scope is a table, not {table!r}")
         values = dict(table)
+        for name, value in values.items():
+            what, is_one = _KINDS.get(name, ("", lambda _: True))
+            if not is_one(value):
+                raise HistoryError(f"{name} must be {what}, not {value!r}")
         processes = values.pop("processes", None)
         if processes is not None:
             values["processes"] = tuple(_process(name, dict(options)) for name, options in processes.items())
@@ -230,8 +244,40 @@ def steps_of(lines: Iterable[str]) -> tuple[Step, ...]:
     return tuple(Step.of(text) for line in lines for text in line.split(","))
 
 
+def _is_between(value: object, least: int, most: int) -> bool:
+    return type(value) is int and least <= value <= most
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
+
+
+def _are_tables(value: object) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(options, Mapping) for options in value.values())
+
+
+def _are_topics(value: object) -> bool:
+    return isinstance(value, Mapping) and all(_is_between(count, 1, PARTITIONS_MAX) for count in value.values())
+
+
+_KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "processes": ("a table of tables", _are_tables),
+    "log_is_late": ("true or false", lambda value: isinstance(value, bool)),
+    "settings": ("a table", lambda value: isinstance(value, Mapping)),
+    "topics": (f"a table of numbers from 1 to {PARTITIONS_MAX}", _are_topics),
+    "group_id": ("text", lambda value: isinstance(value, str)),
+    "step_ms": (f"a number from 1 to {INT32_MAX}", lambda value: _is_between(value, 1, INT32_MAX)),
+    "words": ("a list of texts", _are_names),
+    "also": ("a list of texts", _are_names),
+}
+"""What each value of a scope is, in words, and what tells whether it is one."""
+
+
 def _process(name: str, options: dict[str, Any]) -> Process:
-    return Process(name, options.pop("protocol", "classic"), options.pop("instance_id", None), options)
+    protocol, instance_id = options.pop("protocol", "classic"), options.pop("instance_id", None)
+    if not isinstance(protocol, str) or not isinstance(instance_id, str | None):
+        raise HistoryError(f"process {name}: protocol and instance_id are texts")
+    return Process(name, protocol, instance_id, options)
 
 
 def _given(**values: Any) -> dict[str, Any]:

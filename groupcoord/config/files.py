@@ -1,0 +1,72 @@
+"""Files that are read whole, without waiting for the writer of a FIFO, and parsed as JSON or TOML."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+import tomllib
+from pathlib import Path
+from typing import Any
+
+
+def open_file(path: str | os.PathLike[str], flags: int) -> int:
+    """Open a file as ``os.open`` does, but no FIFO, whose writer may never come. An ``opener`` for :func:`open`.
+
+    What a shell passes as ``<(command)`` is below ``/dev`` and has a writer.
+
+    Raises:
+        OSError: it can't be opened, or is a FIFO.
+    """
+    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+    if stat.S_ISFIFO(os.fstat(descriptor).st_mode) and not os.fspath(path).startswith("/dev/"):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is a FIFO, not a file", os.fspath(path))
+    os.set_blocking(descriptor, True)
+    return descriptor
+
+
+def read_file(path: str | Path) -> bytes:
+    """Return what a file holds.
+
+    Raises:
+        OSError: it can't be read.
+    """
+    with open(path, "rb", opener=open_file) as file:
+        return file.read()
+
+
+def read_text(path: str | Path, encoding: str = "utf-8") -> str:
+    """Return the text that a file holds, with one kind of line ends.
+
+    Raises:
+        OSError: it can't be read.
+        ValueError: it is not in this encoding.
+    """
+    with open(path, encoding=encoding, opener=open_file) as file:
+        return file.read()
+
+
+def parse_json(text: str) -> Any:
+    """Return the value of a text in JSON.
+
+    Raises:
+        ValueError: it is none, or nested too deeply.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Return the table of a text in TOML.
+
+    Raises:
+        ValueError: it is none, or nested too deeply.
+    """
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
