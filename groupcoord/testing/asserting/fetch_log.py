@@ -121,6 +121,11 @@ class FetchLog:
             if len(self._assigned_at) > ENTRIES_MAX:
                 del self._assigned_at[next(iter(self._assigned_at))]
 
+    def session(self, connection: int) -> frozenset[Place]:
+        """Return the partitions of the fetch session of a connection."""
+        fetching = self._connections.get(connection)
+        return frozenset() if fetching is None else frozenset(fetching.session)
+
     def closed(self, connection: int) -> None:
         """Forget a connection."""
         self._connections.pop(connection, None)

@@ -8,6 +8,7 @@ from typing import Any, cast
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.connection import Connection, ConnectionT, Interceptor
 from groupcoord.core.front.authorization import Principal
+from groupcoord.testing.asserting.fetch_log import Place
 from groupcoord.testing.asserting.requests import RequestLog
 from groupcoord.wire import RequestHeader, WireResponse
 
@@ -28,6 +29,11 @@ class ObservedConnection(Connection):
         self._number = self._log.new_connection()
         self.listener = ""
         self._request_number: int | None = None
+
+    @property
+    def fetch_session(self) -> frozenset[Place]:
+        """The partitions of the connection's fetch session, which its fetches need not name."""
+        return self._log.fetches.session(self._number)
 
     def note(self, header: RequestHeader, request: object) -> None:
         """Keep the request that has come."""

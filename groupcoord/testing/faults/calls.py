@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from enum import Enum
 from typing import Any
+from uuid import UUID
 
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.topics.registry import TopicRegistry
@@ -14,7 +15,10 @@ from groupcoord.core.front.authorization import Principal
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.testing.faults.error_answers import refuse
+from groupcoord.testing.faults.partition_errors import Place, merge, named_partitions, refused, without
 from groupcoord.wire import RequestHeader, WireResponse
+from groupcoord.wire.broker_messages import Fetch
+from groupcoord.wire.share_messages import ShareFetch
 
 
 class Outcome(Enum):
@@ -52,7 +56,13 @@ class Call:
     """
 
     def __init__(
-        self, connection: Connection, header: RequestHeader, request: Any, topics: TopicRegistry, node_id: int
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        request: Any,
+        topics: TopicRegistry,
+        node_id: int,
+        session: Iterable[Place] = (),
     ) -> None:
         self.api = type(request).__name__
         self.version = header.api_version
@@ -66,6 +76,8 @@ class Call:
         self.error_code = ErrorCode.NONE
         self.delay_ms = 0
         self.is_held = False
+        self.failed: list[WireResponse] = []
+        self._session = session
         self._request = copy(request)  # readers of bytes give one object to many requests that are alike
         self._response: WireResponse | None = None
         self._topics = topics
@@ -103,7 +115,7 @@ class Call:
     @property
     def topics(self) -> tuple[str, ...]:
         """The topics that the request names, those too that it names by id."""
-        return tuple(dict.fromkeys(self._topic_names()))
+        return tuple(dict.fromkeys([*self._topic_names(), *(self._name_of(topic) for topic, _ in self._session)]))
 
     def _topic_names(self) -> Iterator[str]:
         for holder in (self._request, *getattr(self._request, "groups", ())):
@@ -112,6 +124,19 @@ class Call:
                 known = self._topics.get_by_id(getattr(topic, "topic_id", ZERO_UUID))
                 if name is not None or known is not None:
                     yield str(name) if known is None else known.name
+
+    @property
+    def partitions(self) -> tuple[tuple[str, int], ...]:
+        """The partitions that the request names, or its fetch session has, by topic name and number."""
+        return tuple((self._name_of(topic), index) for topic, index in self._places)
+
+    @property
+    def _places(self) -> list[Place]:
+        return list(dict.fromkeys([*named_partitions(self._request), *self._session]))
+
+    def _name_of(self, topic: str | UUID) -> str:
+        known = self._topics.get_by_id(topic) if isinstance(topic, UUID) else None
+        return str(topic) if known is None else known.name
 
     # ------------------------------------------------------------ what is to be done
 
@@ -134,6 +159,23 @@ class Call:
         else:
             self.error_code = error_code
             self.outcome = Outcome.REFUSED
+
+    def fail_partitions(self, error_code: ErrorCode, chosen: Callable[[str, int], bool]) -> None:
+        """Answer with an error at some partitions. The others are handled, unless there are none.
+
+        Args:
+            error_code: the error.
+            chosen: tells by topic name and number which partitions fail.
+        """
+        places = [place for place in self._places if chosen(self._name_of(place[0]), place[1])]
+        failed = refused(self._request, places, error_code)
+        if self._response is not None:
+            self.response = merge(self._response, failed)
+        elif len(places) == len(self._places) and not isinstance(self._request, Fetch | ShareFetch):
+            self.answer(failed)
+        else:
+            self.request = without(self._request, lambda topic, index: (topic, index) in places)
+            self.failed.append(failed)
 
     def drop(self) -> None:
         """Never answer. As a broker answers in order, nothing that comes on this connection is answered any more."""

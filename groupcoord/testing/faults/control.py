@@ -20,7 +20,7 @@ from groupcoord.testing.asserting.words import did_you_mean
 from groupcoord.testing.faults.calls import Call
 from groupcoord.testing.faults.log_faults import LogFaults, append_error
 from groupcoord.testing.faults.rules import Rule, Rules
-from groupcoord.testing.faults.words import Where, error_named
+from groupcoord.testing.faults.words import Where, error_named, partition_chooser
 from groupcoord.testing.share_words import AcquiredRange, SharedRecords, acquired, expire_locks, progress, release
 
 LONGEST_ADVANCE_MS = 3_653 * 24 * 3_600_000
@@ -146,6 +146,9 @@ class Control:
     ) -> Rule:
         """Answer the next requests of an API with an error, at every entry where the answer has entries.
 
+        With ``partition`` in ``where`` these partitions alone fail, of ``topic`` if that is given, too; the others are
+        handled.
+
         They have no effect, unless ``after`` says that only the answer shall tell so.
 
         Raises:
@@ -153,9 +156,15 @@ class Control:
         """
         code = error_named(error)
         effect = f"fails with {code.name}"
-        return self._add(
-            Rule(api, lambda call: call.fail(code), where=where, times=times, after=after, node=node, effect=effect)
-        )
+        chosen = partition_chooser(where)
+
+        def action(call: Call) -> None:
+            if chosen is None:
+                call.fail(code)
+            else:
+                call.fail_partitions(code, chosen)
+
+        return self._add(Rule(api, action, where=where, times=times, after=after, node=node, effect=effect))
 
     def delay(
         self,

@@ -12,12 +12,16 @@ from attrs import evolve
 
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.connection import Connection
+from groupcoord.core.share_partition.acknowledging import Acknowledgement, AcknowledgeType
+from groupcoord.core.share_state.records import SharePartitionKey
 from groupcoord.errors import GroupcoordError
 from groupcoord.testing.faults.calls import Call, Outcome
 from groupcoord.testing.faults.error_answers import refuse_topics
+from groupcoord.testing.faults.partition_errors import merge
 from groupcoord.testing.faults.words import Where, api_named, describe_where, matcher
 from groupcoord.wire import Answered, RequestHeader, WireResponse
-from groupcoord.wire.broker_messages import Metadata, MetadataResponse, Produce
+from groupcoord.wire.broker_messages import Fetch, Metadata, MetadataResponse, Produce
+from groupcoord.wire.share_messages import ShareFetch, ShareFetchResponse
 
 Action = Callable[[Call], None]
 
@@ -224,7 +228,8 @@ class RuleFollower:
         rules = self._rules.of(header.api_key)
         if not rules or type(request) is Answered:
             return False
-        call = Call(connection, header, request, self._broker.topics, self._broker.node.node_id)
+        session = getattr(connection, "fetch_session", ()) if isinstance(request, Fetch | ShareFetch) else ()
+        call = Call(connection, header, request, self._broker.topics, self._broker.node.node_id, session)
         call.steps_left.extend(partial(self._apply, rule, call) for rule in rules if not rule.after)
         later = [rule for rule in rules if rule.after]
         if later:
@@ -256,9 +261,36 @@ class RuleFollower:
         if self._is_taken(call):
             return
         if call.response is None:
+            if call.failed:
+                call.connection.on_answer = partial(self._merge, call, call.connection.on_answer)
             call.connection.go_on(call.request)
         else:
             call.connection.answer(call.response)
+
+    def _merge(self, call: Call, then: Callable[[WireResponse], bool] | None, response: WireResponse) -> bool:
+        """Put the errors of single partitions into an answer before it leaves."""
+        for failed in call.failed:
+            if isinstance(response, ShareFetchResponse) and isinstance(failed, ShareFetchResponse):
+                self._release(call.request, response, failed)
+            response = merge(response, failed)
+        if then is None or not then(response):
+            call.connection.answer(response)
+        return True
+
+    def _release(self, request: ShareFetch, response: ShareFetchResponse, failed: ShareFetchResponse) -> None:
+        """Give back what a member has acquired of partitions that fail: it is not told of these records."""
+        places = {(topic.topic_id, p.partition_index) for topic in failed.responses for p in topic.partitions}
+        partitions = self._broker.share_requests.partitions
+        for topic in response.responses:
+            for partition in topic.partitions:
+                key = SharePartitionKey(request.group_id or "", topic.topic_id, partition.partition_index)
+                led = partitions.known(key) if (topic.topic_id, partition.partition_index) in places else None
+                if led is not None and partition.acquired_records:
+                    given_back = [
+                        Acknowledgement(run.first_offset, run.last_offset, (AcknowledgeType.RELEASE,))
+                        for run in partition.acquired_records
+                    ]
+                    partitions.acknowledge(led, request.member_id or "", given_back, lambda error_code: None)
 
     def _answered(self, call: Call, rules: list[Rule], response: WireResponse) -> bool:
         """Apply the rules for answers; tell whether the answer comes later, changed or never."""

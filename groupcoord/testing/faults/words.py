@@ -8,6 +8,7 @@ from groupcoord.errors import ErrorCode, UnknownNameError
 from groupcoord.testing.asserting.words import did_you_mean
 from groupcoord.testing.faults.calls import Call
 from groupcoord.testing.faults.error_answers import request_types
+from groupcoord.testing.faults.partition_errors import NAMING_PARTITIONS
 from groupcoord.wire.api import Api
 from groupcoord.wire.registry import APIS
 
@@ -21,6 +22,7 @@ APIS_BY_NAME: Mapping[str, Api] = {api.name: api for api in APIS.values()}
 
 OF_THE_CALL = ("version", "client_id", "client_host", "principal", "node_id")
 NAMED_BY_REQUESTS = {"group_id": "group_ids", "topic": "topics"}
+PARTITION = "partition"
 
 
 _ERRORS_BY_NUMBER: Mapping[int, ErrorCode] = {int(code): code for code in ErrorCode}
@@ -80,13 +82,39 @@ def matcher(api: str, where: Where | None) -> Callable[[Call], object]:
         return lambda call: True
     if callable(where):
         return where
-    fields = _request_fields(api)
+    fields = (*_request_fields(api), *((PARTITION,) if names_partitions(api) else ()))
     for name in where:
         if name not in fields and name not in OF_THE_CALL and name not in NAMED_BY_REQUESTS:
             known = dict.fromkeys((*OF_THE_CALL, *NAMED_BY_REQUESTS, *fields))
             raise UnknownNameError(f"requests of {api} have no {name!r}; they have {', '.join(known)}")
     wanted = dict(where)
+    chosen = partition_chooser(where)
+    if chosen is not None:
+        wanted.pop(PARTITION)
+        return lambda call: (
+            any(chosen(*place) for place in call.partitions)
+            and all(_has(call, name, value) for name, value in wanted.items())
+        )
     return lambda call: all(_has(call, name, value) for name, value in wanted.items())
+
+
+def names_partitions(api: str) -> bool:
+    """Return True if single partitions of requests of an API can fail."""
+    return issubclass(request_types()[api], NAMING_PARTITIONS)
+
+
+def partition_chooser(where: Where | None) -> Callable[[str, int], bool] | None:
+    """Return what tells by topic and number which partitions are meant; None if whole requests are.
+
+    Raises:
+        TypeError: the partition is no number.
+    """
+    if where is None or callable(where) or PARTITION not in where:
+        return None
+    index, topic = where[PARTITION], where.get("topic")
+    if not isinstance(index, int) or isinstance(index, bool):
+        raise TypeError(f"partition must be a number, not {index!r}")
+    return lambda name, number: number == index and topic in (None, name)
 
 
 def _request_fields(api: str) -> tuple[str, ...]:
