@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.attack import connections, disk, followers
+from tests.attack import connections, disk, followers, operators
 from tests.attack.amplify import Amplification, amplify
 from tests.attack.batches import HOSTILE, send_hostile
 from tests.attack.flood import FLOODS, Flood, flood
@@ -144,9 +144,9 @@ def test_too_many_connections() -> None:
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("attack", [connections.idle_pages, connections.years_pass])
-def test_ports_of_pages(attack: Callable[[Siege, str], Result]) -> None:
-    """Idle connections to the metrics take nothing from clients, and time that passes by control from nobody."""
+@pytest.mark.parametrize("attack", [connections.idle_pages, connections.years_pass, operators.names])
+def test_what_operators_see_and_open(attack: Callable[[Siege, str], Result]) -> None:
+    """Idle connections to the metrics and years that pass take nothing from clients; names steer no terminal."""
     assert not attack(SIEGE, "again").faults
 
 

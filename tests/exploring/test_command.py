@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from groupcoord import cli
 from tests.command import run_command
 from tests.mutants.museum import mutant_named
 from tests.mutants.plant import plant
@@ -80,3 +81,34 @@ def test_wrong_use(words: tuple[str, ...], why: str) -> None:
     done = explore(*words)
     assert done.status == 2
     assert why in done.error
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "processes = 3",
+        "processes.a = 3",
+        "processes.a.protocol = 3",
+        "processes.a.rebalance_timeout_ms = 'x'",
+        "processes.a.rebalance_timeout_ms = -1",
+        "log_is_late = 'no'",
+        "settings = 3",
+        "topics.t = -1",
+        "topics.t = 3000000",
+        "group_id = 3",
+        "step_ms = -1",
+        "step_ms = true",
+        "words = 'crash'",
+        "also = [1]",
+    ],
+)
+def test_values_of_another_type_are_refused(line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 2 and a line that names the value."""
+    path = tmp_path / "scope.toml"
+    path.write_text(line)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["explore", str(path), "--depth", "1"])
+    told = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert told.startswith("groupcoord explore: ")
+    assert line.split(".")[0].split(" =")[0] in told or "process a: " in told
