@@ -409,7 +409,7 @@ FAILED = "The update failed for all features since the following feature had an 
             "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe "
             "downgrade.",
         ),
-        ("transaction.version", 0, 2, "The level of this feature stays 2 here."),
+        ("eligible.leader.replicas.version", 0, 2, "The level of this feature stays 1 here."),
     ],
 )
 @pytest.mark.parametrize("version", [1, 2])

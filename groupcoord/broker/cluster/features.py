@@ -34,6 +34,8 @@ class Feature(NamedTuple):
         lowest: the lowest that is supported.
         is_finalized: the cluster says that it uses it: all but ``kraft.version`` at 0.
         protocol: the kind of groups that it is about.
+        api_keys: the APIs that come with it.
+        is_for_clients: its level changes what clients do, not what this server does.
     """
 
     name: str
@@ -42,11 +44,12 @@ class Feature(NamedTuple):
     is_finalized: bool = True
     protocol: RebalanceProtocol | None = None
     api_keys: tuple[int, ...] = ()
+    is_for_clients: bool = False
 
     @property
     def can_change(self) -> bool:
-        """True if its level decides nothing but whether requests of a kind of groups are served."""
-        return self.protocol is not None
+        """True if its level decides at most whether requests of a kind of groups are served."""
+        return self.protocol is not None or self.is_for_clients
 
     @property
     def is_served(self) -> bool:
@@ -65,8 +68,9 @@ FEATURES = (
         "share.version", 2, protocol=RebalanceProtocol.SHARE, api_keys=(76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92)
     ),
     Feature("streams.version", 1, protocol=RebalanceProtocol.STREAMS, api_keys=(88, 89, 93)),
-    # Producers that know it raise their epoch with each transaction, and add groups by committing offsets (KIP-890).
-    Feature("transaction.version", 2),
+    # At 2 producers raise their epoch with each transaction, and add partitions by producing and groups by committing
+    # (KIP-890). Below that they send AddPartitionsToTxn and AddOffsetsToTxn, in older versions of all requests.
+    Feature("transaction.version", 2, is_for_clients=True),
     # All replicas are in sync, so none is left to be elected in need (KIP-966).
     Feature("eligible.leader.replicas.version", 1),
 )
@@ -77,7 +81,7 @@ class FeatureFileError(DataFileError):
 
 
 class Features:
-    """The levels that the cluster uses, kept in a file: those of kinds of groups can be changed.
+    """The levels that the cluster uses, kept in a file: those of kinds of groups and of transactions can be changed.
 
     Args:
         place: where ``features.json`` lies or will lie; None keeps them in memory.
@@ -148,9 +152,7 @@ class Features:
 def answer_update_features(
     request: UpdateFeatures, features: Features, node_id: int, permissions: Permissions = UNRESTRICTED
 ) -> Work[UpdateFeaturesResponse]:
-    """Change the levels of kinds of groups, and let others have the level that they have: all that is asked for, or
-    nothing.
-    """
+    """Change levels that can change, and accept the present level of the others: all that is asked for, or nothing."""
     if not permissions.on_cluster(Operation.ALTER):
         return UpdateFeaturesResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED)
     changing = {feature.name for feature in FEATURES if feature.can_change}
