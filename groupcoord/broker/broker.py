@@ -36,7 +36,7 @@ from groupcoord.broker.share.dead_letters import DeadLetters
 from groupcoord.broker.share.group_host import ServerShareHost
 from groupcoord.broker.share.requests import ShareRequests
 from groupcoord.broker.share.state_requests import ShareStateRequests
-from groupcoord.broker.topics.internal import ensure_internal_topic
+from groupcoord.broker.topics.internal import LateCreations, ensure_internal_topic
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.topics.requests import TopicRequests
 from groupcoord.broker.transactions.coordinator import TransactionCoordinator
@@ -168,6 +168,9 @@ class Broker:
         self._notices = Notices(self.topics, now_s)
         self._topic_requests = self._make_topic_requests()
         self._ensure_offsets_topic()
+        self._internal_topics = LateCreations(
+            self.topics, clock.now_ms, self._create_internal_topics, lambda answer: self.coordinator.found_out(answer)
+        )
         self.coordinator = GroupCoordinator(
             config=config,
             clock=clock,
@@ -175,7 +178,7 @@ class Broker:
             topics=self.topics,
             regexes=TopicMatcher(self.topics, authorize),
             **self.group_configs.for_coordinator(),
-            create_internal_topics=self._create_internal_topics,
+            create_internal_topics=self._internal_topics.ask,
             share=ServerShareHost(self.group_configs, self._share, self.data.whole, self._share_answered),
             node=node,
             **self.nodes.owners(),
@@ -284,7 +287,7 @@ class Broker:
         self._login_requests = LoginRequests(self.security, self._permissions, self.wake_earlier)
         self._timed: tuple[Timed, ...] = (
             *(self._data_requests, self.data, self._share, self.share_requests),
-            *(self.transactions, self._login_requests.refusals),
+            *(self.transactions, self._login_requests.refusals, self._internal_topics),
         )
         self._cluster_requests = ClusterRequests(
             self.data, self.nodes, self._node_for, self._permissions, self._administered
@@ -380,7 +383,7 @@ class Broker:
         Cheap to ask for each request.
         """
         advances = self.coordinator.timer_advances + self._data_requests.waits.count + self.share_requests.advances
-        advances += self._share.persister.pauses.count
+        advances += self._share.persister.pauses.count + self._internal_topics.count
         transactions_ms = self.transactions.next_deadline_ms()
         if advances == self._seen_advances and transactions_ms == self._seen_transactions_ms:
             return False

@@ -17,8 +17,10 @@ from groupcoord.core.questions import (
 from groupcoord.core.share.host import ShareHost
 from groupcoord.core.topics import RegexResolver
 
-CreateTopics = Callable[[CreateInternalTopics], Mapping[str, str]]
-"""Creates topics that a streams group needs, and returns by name why it could not create some. It must not raise."""
+CreateTopics = Callable[[CreateInternalTopics], Mapping[str, str] | None]
+"""Creates topics that a streams group needs, and returns by name why it could not create some. It must not raise.
+
+None: it creates them later, and then calls :meth:`~groupcoord.coordinator.GroupCoordinator.found_out`."""
 
 
 def create_no_topics(question: CreateInternalTopics) -> Mapping[str, str]:
@@ -59,5 +61,6 @@ class Host:
         topics = {regex: tuple(matching(regex, question.principal)) for regex in question.regexes}
         return ResolvedRegexes(question, topics)
 
-    def _create(self, question: CreateInternalTopics) -> InternalTopicsCreated:
-        return InternalTopicsCreated(question, self._create_topics(question))
+    def _create(self, question: CreateInternalTopics) -> InternalTopicsCreated | None:
+        errors = self._create_topics(question)
+        return None if errors is None else InternalTopicsCreated(question, errors)

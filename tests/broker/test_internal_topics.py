@@ -6,6 +6,7 @@ import pytest
 
 from groupcoord import GroupCoordinator, ManualClock, MemoryLogStore
 from groupcoord.broker.broker import Broker
+from groupcoord.broker.topics.internal import CREATION_MS
 from groupcoord.config import Config
 from groupcoord.core.front.authorization import Operation, Resource, ResourceType
 from groupcoord.core.questions import CreateInternalTopics, InternalTopic, InternalTopicsCreated
@@ -79,3 +80,21 @@ def test_topics_are_made_for_the_member() -> None:
 def test_a_coordinator_without_a_host_makes_none() -> None:
     """Its program has to make the topics; members are told so."""
     assert asked(GroupCoordinator(), CHANGELOG) == {CHANGELOG.name: "this coordinator creates no topics"}
+
+
+def test_a_topic_that_was_deleted_comes_back_a_moment_later() -> None:
+    """Meanwhile it is asked for once, as of Kafka's controller; what is wrong with it is reported afterwards."""
+    clock = ManualClock(0)
+    server = Broker(config=Config(), clock=clock, log_store=MemoryLogStore())
+    asked(server.coordinator, CHANGELOG)
+    with server.topics.edit() as edit:
+        edit.delete(CHANGELOG.name)
+    assert server.coordinator._host.answer(CreateInternalTopics(0, "app", (CHANGELOG,), "User:app")) is None
+    assert server.may_wake_earlier()
+    clock.advance(CREATION_MS - 1)
+    server.tick()
+    assert server.topics.get(CHANGELOG.name) is None
+    clock.advance(1)
+    assert server.next_deadline_ms() == clock.now_ms()
+    server.tick()
+    assert server.topics.get(CHANGELOG.name) is not None

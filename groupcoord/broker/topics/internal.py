@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable, Mapping
 from uuid import UUID
 
 from groupcoord.broker.configs.definitions import NO_CONFIGS, Configs
-from groupcoord.broker.topics.registry import Topic, TopicEdit
+from groupcoord.broker.topics.registry import Topic, TopicEdit, TopicRegistry
 from groupcoord.config import Config
+from groupcoord.core.questions import CreateInternalTopics, InternalTopicsCreated
 from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.core.topic_names import SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 
@@ -16,6 +19,55 @@ KEPT_TOPICS = {
     SHARE_STATE_TOPIC: "the states of share groups",
 }
 """What is in them. They are neither deleted nor extended: their number of partitions says in which something is."""
+
+
+CREATION_MS = 50
+"""A real broker on an idle machine has a topic some 20 to 60 ms after it has asked the controller for it."""
+
+
+class LateCreations:
+    """Internal topics of streams groups that were deleted, and come back a moment after a heartbeat has missed them.
+
+    As with Kafka, whose controller creates them, heartbeats in between report them as missing, too. New topics are
+    created at once.
+
+    Args:
+        topics: the topics.
+        now_ms: returns the time.
+        create: creates topics, and returns by name why it could not create some.
+        created: takes the result of what was created later.
+
+    Attributes:
+        count: how many requests there were.
+    """
+
+    def __init__(
+        self,
+        topics: TopicRegistry,
+        now_ms: Callable[[], int],
+        create: Callable[[CreateInternalTopics], Mapping[str, str]],
+        created: Callable[[InternalTopicsCreated], None],
+    ) -> None:
+        self.count = 0
+        self._topics, self._now_ms = topics, now_ms
+        self._create, self._created = create, created
+        self._asked: deque[tuple[int, CreateInternalTopics]] = deque()
+
+    def ask(self, question: CreateInternalTopics) -> Mapping[str, str] | None:
+        """Create topics, and return by name why some could not be created; None if they are created later."""
+        if not any(topic.name in self._topics.deleted for topic in question.topics):
+            return self._create(question)
+        self.count += 1
+        self._asked.append((self._now_ms() + CREATION_MS, question))
+        return None
+
+    def next_deadline_ms(self) -> int | None:
+        return self._asked[0][0] if self._asked else None
+
+    def tick(self, now_ms: int) -> None:
+        while self._asked and self._asked[0][0] <= now_ms:
+            question = self._asked.popleft()[1]
+            self._created(InternalTopicsCreated(question, self._create(question)))
 
 
 def ensure_internal_topic(edit: TopicEdit, name: str, config: Config, topic_id: UUID | None = None) -> Topic:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,9 @@ TOO_MANY_PARTITIONS = "Excessively large number of partitions per request."
 TOO_MANY_ADDITIONAL_PARTITIONS = "Excessively large number of additional partitions per request."
 
 FILE_NAME = "topics.json"
+
+DELETED_MAX = 1_000
+"""Of so many deleted topics the names are remembered."""
 
 
 Replicas = Mapping[int, tuple[int, ...]]
@@ -229,6 +233,7 @@ class TopicRegistry:
     Attributes:
         directory: where they are kept, if that is on the disk.
         file: of these.
+        deleted: names of the topics that were deleted last.
     """
 
     def __init__(self, place: Place | None = None, *, new_id: Callable[[], UUID] = uuid4) -> None:
@@ -236,6 +241,7 @@ class TopicRegistry:
         self.directory = place if isinstance(place, Path) else None
         self.file = JsonFile(place, FILE_NAME, "a list of topics", TopicFileError)
         self._topics: dict[str, Topic] = {}
+        self.deleted: deque[str] = deque(maxlen=DELETED_MAX)
         self._by_id: dict[UUID, Topic] = {}
         self._cluster_id: UUID | None = None
         kept = self.file.read(_parsed)
@@ -299,6 +305,7 @@ class TopicRegistry:
         yield edit
         if not dry_run and edit.topics != self._topics:
             self.file.write(partial(self._content, edit.topics))
+            self.deleted.extend(name for name in self._topics if name not in edit.topics)
             self._set(edit.topics)
 
     def ensure(self, name: str, partition_count: int) -> None:
