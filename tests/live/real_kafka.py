@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -190,12 +191,19 @@ def commit_offsets(bootstrap: str, topic: str, groups: Sequence[str], rounds: in
     settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "enable.auto.commit": False}
     consumers = [Consumer({**settings, "group.id": group}) for group in groups]
     for consumer in consumers:
-        consumer.committed([TopicPartition(topic, 0)], timeout=60)
+        wait_until(partial(_has_coordinator, consumer, topic), "a group has no coordinator")
     for number in range(rounds):
         for consumer in consumers:
             consumer.commit(offsets=[TopicPartition(topic, p, number) for p in range(4)], asynchronous=False)
     for consumer in consumers:
         consumer.close()
+
+
+def _has_coordinator(consumer: Consumer, topic: str) -> bool:
+    with suppress(KafkaException):
+        consumer.committed([TopicPartition(topic, 0)], timeout=10)
+        return True
+    return False
 
 
 @contextmanager
