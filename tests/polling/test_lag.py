@@ -125,11 +125,19 @@ def test_a_group_is_as_bad_as_its_worst_partition() -> None:
     assert idle.described is not None
     members = (*idle.described.members, idle.described.members[0] | {"member_id": "n", "member_assignment": b""})
     idle = evolve(idle, described=idle.described._replace(members=members))
-    look = snapshot(0, 10, group("g", {0: 10, 1: 3, 2: 4}, owned=(0,)), idle, group("new", {}))
+    look = snapshot(
+        0,
+        10,
+        group("g", {0: 10, 1: 3, 2: 4}, owned=(0,)),
+        idle,
+        group("new", {}),
+        evolve(group("hid", {}), offsets=None),
+    )
     found = group_lags(look, LagWatch(lambda row: None).take(look))
 
     assert [(one.group_id, one.status, one.lag, one.members, one.wrong) for one in found] == [
         ("g", "NO OWNER", 13, 1, "Records of orders-1 and 1 more partition wait, and no member has the partition"),
+        ("hid", "UNKNOWN", None, 1, "Its offsets are not known"),
         ("idle", "OK", 0, 2, "1 of 2 members have no partition"),
         ("new", "OK", None, 1, "Nothing is committed"),
     ]

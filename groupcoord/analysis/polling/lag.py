@@ -105,15 +105,17 @@ def group_lags(snapshot: Snapshot, lags: Iterable[PartitionLag], group_ids: Coll
 
 
 def _group_lag(group: GroupSnapshot, rows: Sequence[PartitionLag]) -> GroupLag:
-    status = worst_status(one.status for one in rows)
+    status = worst_status(one.status for one in rows) if group.offsets is not None else LagStatus.UNKNOWN
     known = [one.lag for one in rows if one.lag is not None]
     ages = [one.lag_ms for one in rows if one.lag_ms is not None]
     told = []
-    if status.sentence:
+    if group.offsets is None:
+        told.append("its offsets are not known")
+    elif status.sentence:
         worst, *others = (one for one in rows if one.status == status.label)
         more = f" and {len(others):,} more {'partition' if len(others) == 1 else 'partitions'}" if others else ""
         told.append(status.sentence.format(f"{worst.topic}-{worst.topic_partition}{more}"))
-    if not rows and group.offsets is not None:
+    elif not rows:
         told.append("nothing is committed")
     members = None if group.described is None else len(group.described.members)
     idle = _idle_members(group)
