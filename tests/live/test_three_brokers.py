@@ -139,7 +139,8 @@ def test_ends_are_told_while_a_broker_is_gone(brokers: ThreeBrokers) -> None:
 
 def test_a_partition_that_lives_on_a_dead_broker_alone_is_unknown(brokers: ThreeBrokers) -> None:
     """It has no leader until that broker is back; the table of lag shows the others of its topic meanwhile."""
-    AdminClient({"bootstrap.servers": brokers.bootstrap}).create_topics([NewTopic("alone", 3, 1)])["alone"].result(60)
+    admin = AdminClient({"bootstrap.servers": brokers.bootstrap})
+    admin.create_topics([NewTopic("alone", 3, 1)])["alone"].result(60)
     consumer = Consumer({"bootstrap.servers": brokers.bootstrap, "group.id": "alone", "enable.auto.commit": False})
     consumer.commit(offsets=[TopicPartition("alone", number, 0) for number in range(3)], asynchronous=False)
     consumer.close()
