@@ -57,6 +57,7 @@ from groupcoord.wire.cluster_messages import (
     TopicPartitions,
     TopicToReassign,
 )
+from groupcoord.wire.share_messages import ShareFetch, ShareFetchPartition, ShareFetchTopic
 from groupcoord.wire.transaction_messages import (
     AddOffsetsToTxn,
     AddPartitionsToTxn,
@@ -165,6 +166,18 @@ def test_the_others_say_who_leads(server: ServerThread) -> None:
     assert listed.topics[0].partitions[0].error_code is elsewhere
     assert ended.topics[0].partitions[0].error_code is elsewhere
     assert ask(server, 1, produce()).topics[0].partitions[0].error_code is ErrorCode.NONE
+
+
+def test_share_consumers_learn_who_leads(server: ServerThread) -> None:
+    """A node that does not lead a partition names the leader, its epoch and its address to a share consumer."""
+    topic_id = next(topic.topic_id for topic in ask(server, 1, Metadata(None)).topics if topic.name == "orders")
+    server.move_leader("orders", 0, to=3)
+    topics = (ShareFetchTopic(topic_id, (ShareFetchPartition(0),)),)
+    answer = ask(server, 2, ShareFetch("g", "m", 0, 5_000, 1, 1_000, 10, 10, topics))
+    partition = answer.responses[0].partitions[0]
+    assert (partition.error_code, partition.current_leader) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, (3, 1))
+    (endpoint,) = answer.node_endpoints
+    assert (endpoint.node_id, f"{endpoint.host}:{endpoint.port}") == (3, server.bootstrap.split(",")[2])
 
 
 def test_a_leader_moves_with_a_new_epoch(server: ServerThread) -> None:

@@ -200,7 +200,9 @@ class StreamsMembership(ModernMembership[StreamsGroup, StreamsDraft]):
             )
             found.append(StreamsStatus(StreamsStatusCode.STALE_TOPOLOGY, detail))
         if step.is_delayed:
-            detail = "Assignment delayed due to the configured initial rebalance delay or assignment interval."
+            waits = group.timer(TimerKind.ASSIGNMENT_DELAY, "").deadline_ms is not None
+            reason = "initial rebalance delay" if waits else "assignment interval"
+            detail = f"Assignment delayed due to the configured {reason}."
             found.append(StreamsStatus(StreamsStatusCode.ASSIGNMENT_DELAYED, detail))
         problem = step.configured.problem
         if problem is not None:

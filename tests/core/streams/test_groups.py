@@ -104,6 +104,8 @@ def test_a_new_group_waits_for_more_members(topics: Topics) -> None:
     threads = Threads(driver)
     first = threads.join("a")
     assert (statuses(first), answered(first).member_epoch) == ([StreamsStatusCode.ASSIGNMENT_DELAYED], 1)
+    (status,) = answered(first).status
+    assert status.detail == "Assignment delayed due to the configured initial rebalance delay."
     threads.join("b")
     driver.advance(3_000)
     assert [active(threads.beat("a", 1)), active(threads.beat("b", 1))] == [{"0": (0, 2)}, {"0": (1, 3)}]
