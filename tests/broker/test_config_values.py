@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from groupcoord import Config, ManualClock
-from groupcoord.broker.configs.altering import answer_incremental_alter_configs
+from groupcoord.broker.configs.altering import alter_configs
 from groupcoord.broker.configs.brokers import BROKER_DEFINITIONS, BrokerConfigs
 from groupcoord.broker.configs.client_metrics import CLIENT_METRICS_DEFINITIONS, ClientMetrics
 from groupcoord.broker.configs.definitions import TOPIC_DEFINITIONS, Definitions
@@ -60,7 +60,7 @@ def is_taken(resources: Resources, kind: str, key: str, text: str) -> bool:
     """Set a setting, and tell whether that was answered with NONE."""
     resource_type, name, _ = KINDS[kind]
     change = ResourceToAlter(resource_type, name, (ConfigToAlter(key, text, AlterConfigOp.SET),))
-    (result,) = answer_incremental_alter_configs(IncrementalAlterConfigs((change,)), resources).responses
+    (result,) = alter_configs(IncrementalAlterConfigs((change,)), resources)
     assert result.error_code in (ErrorCode.NONE, ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST)
     return result.error_code is ErrorCode.NONE
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
-from groupcoord.broker.configs.altering import answer_alter_configs, answer_incremental_alter_configs
+from groupcoord.broker.configs.altering import alter_configs, repeated_resources
 from groupcoord.broker.configs.brokers import BROKER_DEFINITIONS, DYNAMIC, BrokerConfigs
 from groupcoord.broker.configs.client_metrics import ClientMetrics
 from groupcoord.broker.configs.definitions import TOPIC_DEFINITIONS
@@ -90,8 +90,9 @@ def alter(
 ) -> list[str]:
     wanted = tuple(ResourceToAlter(kind, name, (config,)) for kind, name, config in changes)
     request = IncrementalAlterConfigs(wanted)
-    response = answer_incremental_alter_configs(request, resources, permissions or Permissions(None, None))
-    return [altered.error_code.name for altered in response.responses]
+    repeated = do_whole(repeated_resources(wanted))
+    altered = alter_configs(request, resources, repeated, permissions or Permissions(None, None))
+    return [result.error_code.name for result in altered]
 
 
 # ---------------------------------------------------------------- what there is
@@ -207,7 +208,7 @@ def test_changing_needs_a_permission_for_each_thing(resources: Resources) -> Non
     changes = [(A_TOPIC, "orders", null), (A_GROUP, "hidden", null), (A_BROKER, "1", null), (A_TOPIC, "a b", bad)]
     assert alter(resources, *changes, permissions=permissions) == ["INVALID_REQUEST"] * 3 + ["INVALID_TOPIC_EXCEPTION"]
     request = AlterConfigs((ResourceToAlter(A_GROUP, "hidden", ()), ResourceToAlter(A_GROUP, "g", ())))
-    replaced = answer_alter_configs(request, resources, permissions).responses
+    replaced = alter_configs(request, resources, permissions=permissions)
     assert [altered.error_code.name for altered in replaced] == ["GROUP_AUTHORIZATION_FAILED", "NONE"]
 
 

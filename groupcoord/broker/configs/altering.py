@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 from groupcoord.broker.configs.brokers import BROKER_DEFINITIONS, checked_broker_configs
@@ -24,22 +24,33 @@ from groupcoord.broker.configs.group_definitions import GROUP_DEFINITIONS, check
 from groupcoord.broker.configs.kept import KeptConfigs
 from groupcoord.broker.configs.resources import ResourceError, Resources, check_permission, is_known_type
 from groupcoord.broker.topics.registry import TopicError, check_topic_name
+from groupcoord.broker.work import Work, portions
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ConfigError, ErrorCode
 from groupcoord.wire.config_messages import (
     AlterConfigOp,
     AlterConfigs,
-    AlterConfigsResponse,
     AlteredResource,
     ConfigResourceType,
     ConfigToAlter,
     ConfigType,
     IncrementalAlterConfigs,
-    IncrementalAlterConfigsResponse,
     ResourceToAlter,
 )
 
 logger = logging.getLogger("groupcoord.host")
+
+
+RESOURCES_AT_ONCE = 250
+"""Resources whose settings are changed in one step."""
+ENTRIES_COMPARED = 1_000
+"""Entries of a request that are compared with each other in one step."""
+
+CONFIGS_MAX = 1_000
+"""Configs that one resource may be given, many more than any has."""
+
+ResourceKey = tuple[int, str]
+"""A resource type and the name of a resource."""
 
 
 class _Altered(NamedTuple):
@@ -49,30 +60,38 @@ class _Altered(NamedTuple):
     configs: Configs
 
 
-def answer_incremental_alter_configs(
-    request: IncrementalAlterConfigs, resources: Resources, permissions: Permissions = UNRESTRICTED
-) -> IncrementalAlterConfigsResponse:
-    """Change some settings of each thing that is named, all of a thing's or none."""
-    return IncrementalAlterConfigsResponse(_alter(request, resources, permissions))
+def repeated_resources(resources: Sequence[ResourceToAlter]) -> Work[frozenset[ResourceKey]]:
+    """Return the resources that a request names more than once."""
+    seen: set[ResourceKey] = set()
+    repeated: set[ResourceKey] = set()
+    for number, some in enumerate(portions(resources, ENTRIES_COMPARED)):
+        if number:
+            yield None
+        for resource_type, name, _ in some:
+            (repeated if (resource_type, name) in seen else seen).add((resource_type, name))
+    return frozenset(repeated)
 
 
-def answer_alter_configs(
-    request: AlterConfigs, resources: Resources, permissions: Permissions = UNRESTRICTED
-) -> AlterConfigsResponse:
-    """Replace all settings of each thing that is named, all of a thing's or none."""
-    return AlterConfigsResponse(_alter(request, resources, permissions))
-
-
-def _alter(
-    request: IncrementalAlterConfigs | AlterConfigs, resources: Resources, permissions: Permissions
+def alter_configs(
+    request: IncrementalAlterConfigs | AlterConfigs,
+    resources: Resources,
+    repeated: Set[ResourceKey] = frozenset(),
+    permissions: Permissions = UNRESTRICTED,
 ) -> tuple[AlteredResource, ...]:
-    times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    """Change or replace the settings of each resource that is named, all of a resource's or none.
+
+    Args:
+        request: the resources, perhaps a portion of those that a client has named.
+        resources: everything that has settings.
+        repeated: those that the client has named more than once.
+        permissions: of the client.
+    """
     replaces = isinstance(request, AlterConfigs)
     results: list[AlteredResource | _Altered] = []
     for resource in request.resources:
         resource_type, name, _ = resource
         try:
-            if times[resource_type, name] > 1:
+            if (resource_type, name) in repeated:
                 raise ResourceError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             _check_form(resource)
             if resource_type not in _OF_THIS_BROKER:
@@ -140,6 +159,8 @@ def _check_form(resource: ResourceToAlter) -> None:
     """Refuse what can't be meant, whoever asks."""
     if not is_known_type(resource.resource_type):
         raise ResourceError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
+    if len(resource.configs) > CONFIGS_MAX:
+        raise ResourceError(ErrorCode.INVALID_REQUEST, f"A resource has no more than {CONFIGS_MAX} configs.")
     if len({config.name for config in resource.configs}) < len(resource.configs):
         raise ResourceError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     kept = [config for config in resource.configs if config.config_operation != AlterConfigOp.DELETE]

@@ -55,6 +55,9 @@ class FreeText(Text):
     config_type: ConfigType = ConfigType.STRING
 
 
+_CONFIG_FIELDS = frozenset(fields_dict(Config))
+
+
 class Layer(NamedTuple):
     """Settings of a broker, and where they come from."""
 
@@ -99,7 +102,7 @@ class Definition:
         key = self.broker_key
         synonyms = [ConfigSynonym(key, layer.configs[key], layer.source) for layer in layers if key in layer.configs]
         attribute = key.replace(".", "_")
-        value = getattr(config, attribute) if attribute in fields_dict(Config) else self.default
+        value = getattr(config, attribute) if attribute in _CONFIG_FIELDS else self.default
         if value != self.default:
             synonyms.append(ConfigSynonym(key, self.kind.text(value), ConfigSource.STATIC_BROKER))
         held = synonyms[0].value if synonyms else usual

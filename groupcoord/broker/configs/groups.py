@@ -73,8 +73,13 @@ class GroupConfigs(KeptConfigs):
         return {"consumer_group_settings": self.settings_of, "streams_group_settings": self.streams_settings_of}
 
     def _set(self, own: dict[str, Configs]) -> None:
+        before = self._own
         super()._set(own)
-        config, groups = self._config, own.items()
-        self._settings = {group_id: consumer_group_settings(configs, config) for group_id, configs in groups}
-        self._share_settings = {group_id: share_group_settings(configs, config) for group_id, configs in groups}
-        self._streams_settings = {group_id: streams_group_settings(configs, config) for group_id, configs in groups}
+        for group_id in before.keys() - own.keys():
+            for settings in (self._settings, self._share_settings, self._streams_settings):
+                settings.pop(group_id)
+        for group_id, configs in own.items():
+            if before.get(group_id) is not configs:
+                self._settings[group_id] = consumer_group_settings(configs, self._config)
+                self._share_settings[group_id] = share_group_settings(configs, self._config)
+                self._streams_settings[group_id] = streams_group_settings(configs, self._config)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 from uuid import UUID
 
@@ -28,6 +28,7 @@ from groupcoord.broker.topics.registry import (
     TopicRegistry,
     check_replicas,
 )
+from groupcoord.broker.work import Work, portions
 from groupcoord.config import Config
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.core.records import ZERO_UUID
@@ -56,6 +57,12 @@ DEFAULT = -1
 METADATA_TOPIC = "__cluster_metadata"
 TOPIC_DENIED = "Topic authorization failed."
 
+TOPICS_AT_ONCE = 250
+"""Topics that are created, changed or deleted in one step."""
+DUPLICATES_KEPT = 4
+ENTRIES_GROUPED = 1_000
+"""Entries of a request that are compared with each other in one step."""
+
 
 def answer_create_topics(
     request: CreateTopics,
@@ -64,13 +71,18 @@ def answer_create_topics(
     config: Config,
     permissions: Permissions = UNRESTRICTED,
     layers: tuple[Layer, ...] = (),
+    total: int | None = None,
 ) -> CreateTopicsResponse:
-    """Create topics. A name that comes twice is refused, with one entry for all; as in Kafka, refusals come last."""
+    """Create topics. A name that comes twice is refused, with one entry for all; as in Kafka, refusals come last.
+
+    ``total`` is the number of partitions of all topics, where these are a portion of a larger request.
+    """
     asked = Counter(topic.name for topic in request.topics)
     refusals = _creation_refusals(asked, permissions)
     distinct = {topic.name: topic for topic in request.topics}
     counts = {name: _partition_count(topic, config.num_partitions) for name, topic in distinct.items()}
-    total = sum(max(counts[name], 0) for name in distinct if name not in refusals)
+    if total is None:
+        total = sum(max(counts[name], 0) for name in distinct if name not in refusals)
 
     def create(edit: TopicEdit, topic: CreatableTopic) -> CreatedTopic:
         if topic.name in refusals:
@@ -109,9 +121,16 @@ def _creation_refusals(asked: Counter[str], permissions: Permissions) -> dict[st
 
 
 def answer_create_partitions(
-    request: CreatePartitions, topics: TopicRegistry, leadership: Leadership, permissions: Permissions = UNRESTRICTED
+    request: CreatePartitions,
+    topics: TopicRegistry,
+    leadership: Leadership,
+    permissions: Permissions = UNRESTRICTED,
+    total: int | None = None,
 ) -> CreatePartitionsResponse:
-    """Add partitions to topics. A name that comes twice is refused, with one entry for all; refusals come first."""
+    """Add partitions to topics. A name that comes twice is refused, with one entry for all; refusals come first.
+
+    ``total`` is the number of new partitions of all topics, where these are a portion of a larger request.
+    """
     asked = Counter(topic.name for topic in request.topics)
     refusals = {}
     for name, times in asked.items():
@@ -120,11 +139,9 @@ def answer_create_partitions(
         elif not permissions.on_topic(name, Operation.ALTER):
             refusals[name] = TopicError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
     distinct = {topic.name: topic for topic in request.topics}
-    total = sum(
-        max(topic.count - (topics.partition_count(topic.name) or topic.count), 0)
-        for topic in distinct.values()
-        if topic.name not in refusals
-    )
+    if total is None:
+        wanted = (topic for topic in distinct.values() if topic.name not in refusals)
+        total = sum(_added_count(topic, topics) for topic in wanted)
 
     def extend(edit: TopicEdit, topic: CreatePartitionsTopic) -> CreatedPartitions:
         if topic.name in refusals:
@@ -147,6 +164,52 @@ def answer_create_partitions(
 
     ordered = sorted(distinct.values(), key=lambda topic: topic.name not in refusals)
     return CreatePartitionsResponse(_change(topics, ordered, extend, refused, dry_run=request.validate_only))
+
+
+def _added_count(topic: CreatePartitionsTopic, topics: TopicRegistry) -> int:
+    return max(topic.count - (topics.partition_count(topic.name) or topic.count), 0)
+
+
+def count_new_partitions(
+    groups: Sequence[Sequence[CreatableTopic]], default_partition_count: int, permissions: Permissions
+) -> Work[int]:
+    """Return how many partitions CreateTopics adds for topics, grouped by name."""
+    total = 0
+    for number, some in enumerate(portions(groups, TOPICS_AT_ONCE)):
+        if number:
+            yield None
+        refusals = _creation_refusals(Counter(topic.name for group in some for topic in group), permissions)
+        wanted = (group[-1] for group in some if group[0].name not in refusals)
+        total += sum(max(_partition_count(topic, default_partition_count), 0) for topic in wanted)
+    return total
+
+
+def count_added_partitions(
+    groups: Sequence[Sequence[CreatePartitionsTopic]], topics: TopicRegistry, permissions: Permissions
+) -> Work[int]:
+    """Return how many partitions CreatePartitions adds to topics, grouped by name."""
+    total = 0
+    for number, some in enumerate(portions(groups, TOPICS_AT_ONCE)):
+        if number:
+            yield None
+        single = (topic for topic, *others in some if not others)
+        total += sum(
+            _added_count(topic, topics) for topic in single if permissions.on_topic(topic.name, Operation.ALTER)
+        )
+    return total
+
+
+def group_topics(topics: Sequence[Wanted], key_of: Callable[[Wanted], Hashable]) -> Work[list[list[Wanted]]]:
+    """Group the topics of a request by their keys; of many with one key some are kept, enough to be duplicates."""
+    groups: dict[Hashable, list[Wanted]] = {}
+    for number, some in enumerate(portions(topics, ENTRIES_GROUPED)):
+        if number:
+            yield None
+        for topic in some:
+            same = groups.setdefault(key_of(topic), [])
+            if len(same) < DUPLICATES_KEPT:
+                same.append(topic)
+    return list(groups.values())
 
 
 def answer_delete_topics(

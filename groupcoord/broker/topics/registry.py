@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+from collections import Counter
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
@@ -87,8 +88,9 @@ def check_replicas(broker_ids: tuple[int, ...], node_ids: Collection[int]) -> No
         TopicError: INVALID_REPLICA_ASSIGNMENT.
     """
     reason = None
-    strangers = sorted(broker_id for broker_id in broker_ids if broker_id not in node_ids)
-    repeated = [broker_id for broker_id in broker_ids if broker_ids.count(broker_id) > 1]
+    times = Counter(broker_ids)
+    strangers = sorted(broker_id for broker_id in times if broker_id not in node_ids)
+    repeated = [broker_id for broker_id, count in times.items() if count > 1]
     if not broker_ids:
         reason = "an empty replica list."
     elif strangers:

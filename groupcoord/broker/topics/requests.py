@@ -3,35 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from uuid import UUID
+
+from attrs import evolve
 
 from groupcoord.broker.answering import answers
 from groupcoord.broker.cluster.metadata import answer_metadata, topics_to_create
 from groupcoord.broker.cluster.nodes import Nodes
-from groupcoord.broker.configs.altering import altered_topics, answer_alter_configs, answer_incremental_alter_configs
+from groupcoord.broker.configs.altering import RESOURCES_AT_ONCE, alter_configs, altered_topics, repeated_resources
 from groupcoord.broker.configs.describing import answer_describe_configs, answer_list_config_resources
 from groupcoord.broker.configs.resources import Resources
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.notices import Notices
 from groupcoord.broker.records.topic_data import TopicData
-from groupcoord.broker.topics.changes import answer_create_partitions, answer_create_topics, answer_delete_topics
+from groupcoord.broker.topics.changes import (
+    TOPICS_AT_ONCE,
+    answer_create_partitions,
+    answer_create_topics,
+    answer_delete_topics,
+    count_added_partitions,
+    count_new_partitions,
+    group_topics,
+)
 from groupcoord.broker.topics.registry import Topic
-from groupcoord.broker.work import Work
+from groupcoord.broker.work import Work, portions
 from groupcoord.config import Config
 from groupcoord.core.front.authorization import UNRESTRICTED, Permissions
 from groupcoord.core.questions import CreateInternalTopics
+from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import WireResponse
 from groupcoord.wire.broker_messages import (
     CreatableTopic,
     CreatableTopicConfig,
+    CreatedPartitions,
     CreatedTopic,
     CreatePartitions,
+    CreatePartitionsResponse,
     CreateTopics,
     CreateTopicsResponse,
+    DeletedTopic,
     DeleteTopics,
+    DeleteTopicsResponse,
     Metadata,
+    TopicReference,
 )
-from groupcoord.wire.config_messages import AlterConfigs, DescribeConfigs, IncrementalAlterConfigs, ListConfigResources
+from groupcoord.wire.config_messages import (
+    AlterConfigs,
+    AlterConfigsResponse,
+    AlteredResource,
+    DescribeConfigs,
+    IncrementalAlterConfigs,
+    IncrementalAlterConfigsResponse,
+    ListConfigResources,
+)
 
 
 class TopicRequests:
@@ -92,12 +118,26 @@ class TopicRequests:
         return response
 
     @answers(CreateTopics)
-    def create_topics(self, connection: Connection, request: CreateTopics) -> WireResponse | None:
-        """Make topics."""
+    def create_topics(self, connection: Connection, request: CreateTopics) -> Work[WireResponse | None]:
+        """Create topics, many of them in portions."""
+        permissions = self._permissions_of(connection)
+        if len(request.topics) <= TOPICS_AT_ONCE:
+            return self._create_topics(request, permissions)
+        groups = yield from group_topics(request.topics, lambda topic: topic.name)
+        total = yield from count_new_partitions(groups, self._config.num_partitions, permissions)
+        created: list[CreatedTopic] = []
+        for some in portions(groups, TOPICS_AT_ONCE):
+            yield None
+            portion = evolve(request, topics=tuple(chain.from_iterable(some)))
+            created += self._create_topics(portion, permissions, total).topics
+        return CreateTopicsResponse(tuple(created))
+
+    def _create_topics(
+        self, request: CreateTopics, permissions: Permissions, total: int | None = None
+    ) -> CreateTopicsResponse:
         before = self._present([topic.name for topic in request.topics if topic.configs])
-        leadership, permissions = self._nodes.leadership, self._permissions_of(connection)
-        layers = self._resources.layers
-        response = answer_create_topics(request, self._topics, leadership, self._config, permissions, layers)
+        leadership, layers = self._nodes.leadership, self._resources.layers
+        response = answer_create_topics(request, self._topics, leadership, self._config, permissions, layers, total)
         if not request.validate_only:
             self._tell_created(response)
             self._notices.topics_changed(before)
@@ -169,17 +209,48 @@ class TopicRequests:
             self._nodes.topics_created(created)
 
     @answers(CreatePartitions)
-    def create_partitions(self, connection: Connection, request: CreatePartitions) -> WireResponse | None:
-        """Let topics grow."""
-        leadership, permissions = self._nodes.leadership, self._permissions_of(connection)
-        response = answer_create_partitions(request, self._topics, leadership, permissions)
+    def create_partitions(self, connection: Connection, request: CreatePartitions) -> Work[WireResponse | None]:
+        """Add partitions to topics, to many of them in portions."""
+        permissions = self._permissions_of(connection)
+        if len(request.topics) <= TOPICS_AT_ONCE:
+            return self._create_partitions(request, permissions)
+        groups = yield from group_topics(request.topics, lambda topic: topic.name)
+        total = yield from count_added_partitions(groups, self._topics, permissions)
+        results: list[CreatedPartitions] = []
+        for some in portions(groups, TOPICS_AT_ONCE):
+            yield None
+            portion = evolve(request, topics=tuple(chain.from_iterable(some)))
+            results += self._create_partitions(portion, permissions, total).results
+        return CreatePartitionsResponse(tuple(results))
+
+    def _create_partitions(
+        self, request: CreatePartitions, permissions: Permissions, total: int | None = None
+    ) -> CreatePartitionsResponse:
+        response = answer_create_partitions(request, self._topics, self._nodes.leadership, permissions, total)
         self._nodes.topics_changed([topic.name for topic in request.topics])
         return response
 
     @answers(DeleteTopics)
-    def delete_topics(self, connection: Connection, request: DeleteTopics) -> WireResponse | None:
-        """Delete topics, and what they hold."""
-        response, gone = answer_delete_topics(request, self._topics, self._permissions_of(connection))
+    def delete_topics(self, connection: Connection, request: DeleteTopics) -> Work[WireResponse | None]:
+        """Delete topics and what they hold, many of them in portions."""
+        permissions = self._permissions_of(connection)
+        if len(request.topics) <= TOPICS_AT_ONCE:
+            return self._delete_topics(request, permissions)
+        groups = yield from group_topics(request.topics, self._topic_meant)
+        deleted: list[DeletedTopic] = []
+        for some in portions(groups, TOPICS_AT_ONCE):
+            yield None
+            portion = evolve(request, topics=tuple(chain.from_iterable(some)))
+            deleted += self._delete_topics(portion, permissions).responses
+        return DeleteTopicsResponse(tuple(deleted))
+
+    def _topic_meant(self, reference: TopicReference) -> UUID | TopicReference:
+        """Return the id of the topic that is named or meant by its id; else the reference itself."""
+        named = None if reference.name is None else self._topics.topic_id(reference.name)
+        return named or (reference.topic_id if reference.topic_id != ZERO_UUID else reference)
+
+    def _delete_topics(self, request: DeleteTopics, permissions: Permissions) -> DeleteTopicsResponse:
+        response, gone = answer_delete_topics(request, self._topics, permissions)
         for topic in gone:
             self._nodes.topic_deleted(topic)
             self._data.delete(topic)
@@ -193,22 +264,31 @@ class TopicRequests:
         return answer_describe_configs(request, self._resources, self._permissions_of(connection))
 
     @answers(IncrementalAlterConfigs)
-    def alter_some_configs(self, connection: Connection, request: IncrementalAlterConfigs) -> WireResponse | None:
+    def alter_some_configs(self, connection: Connection, request: IncrementalAlterConfigs) -> Work[WireResponse | None]:
         """Change settings, and leave those that are not named."""
-        before = self._present(altered_topics(request))
-        response = answer_incremental_alter_configs(request, self._resources, self._permissions_of(connection))
-        self._apply_broker_configs()
-        self._notices.topics_changed(before)
-        return response
+        return IncrementalAlterConfigsResponse((yield from self._alter(connection, request)))
 
     @answers(AlterConfigs)
-    def alter_configs(self, connection: Connection, request: AlterConfigs) -> WireResponse | None:
+    def alter_configs(self, connection: Connection, request: AlterConfigs) -> Work[WireResponse | None]:
         """Change settings, and reset those that are not named."""
-        before = self._present(altered_topics(request))
-        response = answer_alter_configs(request, self._resources, self._permissions_of(connection))
+        return AlterConfigsResponse((yield from self._alter(connection, request)))
+
+    def _alter(
+        self, connection: Connection, request: IncrementalAlterConfigs | AlterConfigs
+    ) -> Work[tuple[AlteredResource, ...]]:
+        """Change settings of a portion of the resources after the other."""
+        permissions = self._permissions_of(connection)
+        results: list[AlteredResource] = []
+        repeated = yield from repeated_resources(request.resources)
+        for number, some in enumerate(portions(request.resources, RESOURCES_AT_ONCE)):
+            if number:
+                yield None
+            portion = evolve(request, resources=tuple(some))
+            before = self._present(altered_topics(portion))
+            results += alter_configs(portion, self._resources, repeated, permissions)
+            self._notices.topics_changed(before)
         self._apply_broker_configs()
-        self._notices.topics_changed(before)
-        return response
+        return tuple(results)
 
     @answers(ListConfigResources)
     def list_config_resources(self, connection: Connection, request: ListConfigResources) -> WireResponse | None:

@@ -38,8 +38,11 @@ class KnownTopics:
         """Return those of these topics that exist and have an id, by name."""
         found = {}
         for name in names:
-            topic_id, partition_count = self.resolver.topic_id(name), self.resolver.partition_count(name)
-            if topic_id is not None and topic_id.int and partition_count is not None:
+            topic_id = self.resolver.topic_id(name)
+            if topic_id is None or not topic_id.int:
+                continue
+            partition_count = self.resolver.partition_count(name)
+            if partition_count is not None:
                 topic = self._known.get(name)
                 if topic is None or topic.topic_id != topic_id or topic.partition_count != partition_count:
                     topic = self._known[name] = Topic(name, topic_id, partition_count)

@@ -151,10 +151,8 @@ def draft_deletion(
 
 def forgotten(response: DeleteShareGroupOffsetsResponse, error_codes: ErrorCodes) -> DeleteShareGroupOffsetsResponse:
     """Return the answer with what the share coordinator has said: of each topic its first error."""
-    topics = [
-        topic._replace(error_code=_error_of(topic.topic_id, error_codes) or topic.error_code)
-        for topic in response.responses
-    ]
+    errors = _errors_of_topics(error_codes)
+    topics = [topic._replace(error_code=errors.get(topic.topic_id, topic.error_code)) for topic in response.responses]
     return evolve(response, responses=tuple(topics))
 
 
@@ -209,8 +207,14 @@ def first_error(error_codes: ErrorCodes) -> ErrorCode:
 def deleted_topics(error_codes: ErrorCodes) -> set[UUID]:
     """Return the topics of which nothing is left."""
     topic_ids = {topic_id for topic_id, _ in error_codes}
-    return {topic_id for topic_id in topic_ids if _error_of(topic_id, error_codes) is ErrorCode.NONE}
+    errors = _errors_of_topics(error_codes)
+    return {topic_id for topic_id in topic_ids if topic_id not in errors}
 
 
-def _error_of(topic_id: UUID, error_codes: ErrorCodes) -> ErrorCode:
-    return first_error({place: code for place, code in error_codes.items() if place[0] == topic_id})
+def _errors_of_topics(error_codes: ErrorCodes) -> dict[UUID, ErrorCode]:
+    """Return the first error of each topic that has one."""
+    errors: dict[UUID, ErrorCode] = {}
+    for (topic_id, _), error_code in error_codes.items():
+        if error_code is not ErrorCode.NONE:
+            errors.setdefault(topic_id, error_code)
+    return errors
