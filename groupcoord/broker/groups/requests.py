@@ -142,13 +142,13 @@ class GroupRequests:
     @answers(FindCoordinator)
     def find_coordinators(self, connection: Connection, request: FindCoordinator) -> Work[WireResponse | None]:
         """Tell who coordinates groups, at the address for clients of the listener that the connection came by."""
-        refused = self._prepare(connection, request)
-        if refused is not None:
-            return refused
+        if self._prepare(connection, evolve(request, keys=())) is not None:
+            return self._prepare(connection, request)
         nodes = connection.nodes
 
         def find(key: str) -> Work[FoundCoordinator]:
             asked = request if len(request.keys) == 1 else evolve(request, keys=(key,))
+            self._prepare(connection, asked)
             found: FoundCoordinator = (yield from self._ask(connection, asked)).coordinators[0]
             if nodes is None or found.node == NO_NODE:
                 return found

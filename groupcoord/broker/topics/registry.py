@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
-from collections import Counter
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
