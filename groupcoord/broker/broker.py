@@ -8,11 +8,13 @@ Group and offset requests go to the :class:`~groupcoord.GroupCoordinator`, trans
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from time import perf_counter
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from groupcoord.broker.answering import Handler, answers, table_of
+from groupcoord.broker.bounds import decode_bounded, handled_in_portions
 from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.cluster.metadata import answer_api_versions
 from groupcoord.broker.cluster.nodes import Nodes, deliver_replies
@@ -21,7 +23,7 @@ from groupcoord.broker.cluster.shared_documents import SharedDocument, SharedDoc
 from groupcoord.broker.configs.administered import Administered
 from groupcoord.broker.configs.groups import GroupConfigs
 from groupcoord.broker.configs.resources import Resources
-from groupcoord.broker.connection import Connection, ConnectionT, Interceptor
+from groupcoord.broker.connection import Connection, ConnectionT, DecodeLarge, Interceptor
 from groupcoord.broker.groups.requests import GroupRequests
 from groupcoord.broker.notices import Notices
 from groupcoord.broker.records.current_leaders import CurrentLeaders
@@ -118,6 +120,7 @@ class Broker:
         dirty: connections with output, for :meth:`take_dirty`.
         share_requests: the sessions of share consumers, and the share-partitions that are led.
         turns: connections whose requests wait to be handled, for :meth:`run_turn`.
+        decode_large: decodes a large request, and refuses one that holds more entries than can be handled in one step.
         start_job: does what depends on nothing that the broker holds, or has it done and then says so in the broker's
             thread; at once if it is left as it is.
         interceptor: looks at requests before they are handled, and at answers; None: nobody does.
@@ -179,7 +182,7 @@ class Broker:
             regexes=TopicMatcher(self.topics, authorize),
             **self.group_configs.for_coordinator(),
             create_internal_topics=self._internal_topics.ask,
-            share=ServerShareHost(self.group_configs, self._share, self.data.whole, self._share_answered),
+            share=ServerShareHost(self.group_configs, self._share, self.data.whole, self._share_answered, self.turns),
             node=node,
             **self.nodes.owners(),
             new_member_id=new_member_id,
@@ -194,6 +197,7 @@ class Broker:
         self._owns_storage = nodes is None
         self.transactions = self.nodes.transactions or self._own_transactions()
         self._handlers = self._make_handlers()
+        self.decode_large: DecodeLarge = partial(decode_bounded, handled_in_portions(self._handlers))
         self.deliver_replies()
 
     @property

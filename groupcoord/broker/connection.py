@@ -21,11 +21,13 @@ from groupcoord.core.messages import Node
 from groupcoord.wire import (
     ProtocolError,
     RequestHeader,
+    WireRequest,
     WireResponse,
     decode_request,
     encode_response,
     encode_response_parts,
 )
+from groupcoord.wire.api import Answered
 from groupcoord.wire.broker_messages import FetchResponse
 from groupcoord.wire.produce import names_few
 
@@ -50,6 +52,10 @@ OUTPUT_PORTION_BYTES = 256 * 1024
 
 OUTPUT_LIMIT_BYTES = 1024 * 1024
 """No further request is handled while this many bytes of answers have not been taken."""
+
+
+DecodeLarge = Callable[[bytes, str], tuple[RequestHeader, WireRequest, Answered | None]]
+"""Decodes the frame of a client at a host; returns the request's refusal as well, if it is too large to be handled."""
 
 
 class Interceptor(Timed, Protocol):
@@ -86,6 +92,7 @@ class RequestHandler(Protocol):
         now_s: the stopwatch.
         start_job: does a job, or has it done by somebody else, and then says that it is done.
         interceptor: looks at requests before they are handled; None: nobody does.
+        decode_large: decodes a request, and returns its refusal as well if it is too large to be handled.
     """
 
     dirty: list[Connection]
@@ -93,6 +100,7 @@ class RequestHandler(Protocol):
     turns: Turns
     now_s: Callable[[], float]
     start_job: Callable[[Job], None]
+    decode_large: DecodeLarge
 
     def handle(self, connection: Connection, request: Any) -> None:
         """Answer a request, now or later."""
@@ -499,11 +507,12 @@ class Connection:
         self._wait_for_turn()
 
     def _read_large(self, frame: bytes) -> Work[None]:
-        self._header, request = yield from run_in_executor(decode_request, frame, self.client_host)
+        decode = self._broker.decode_large
+        self._header, request, refusal = yield from run_in_executor(decode, frame, self.client_host)
         self._is_long = True
         broker = self._broker
         if broker.interceptor is None or not broker.interceptor.takes(self, self._header, request):
-            broker.handle(self, request)
+            broker.handle(self, refusal or request)
 
     def _write_long(self, header: RequestHeader, response: WireResponse) -> Work[None]:
         parts = yield from run_in_executor(encode_response_parts, header, response)

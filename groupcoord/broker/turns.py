@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from groupcoord.broker.work import Work
+
 TURN_S = 0.004
 """How long requests are handled before answers leave and sockets are looked at again."""
 
@@ -183,3 +185,32 @@ class Turns:
                 eldest, eldest_s = level, who.queued_at_s
         if eldest is not levels[0]:
             levels[0].insert(1, eldest.popleft())
+
+
+class Background:
+    """Work that no connection waits for, done in turns as requests are.
+
+    Args:
+        turns: where it waits for its turns.
+        work: the work; it raises nothing, and has no jobs.
+    """
+
+    def __init__(self, turns: Turns, work: Work[None]) -> None:
+        self.cost_s = self.cost_at_s = self.queued_at_s = 0.0
+        self.is_queued = False
+        self._turns = turns
+        self._work = work
+
+    def begin(self) -> None:
+        """Have the work begin at its first turn."""
+        self._turns.add(self)
+
+    def take_turn(self) -> bool:
+        """Work until time is up, or until something has to be waited for."""
+        for awaited in self._work:
+            if awaited is not None and not awaited.is_done:
+                awaited.on_done = self.begin
+                return False
+            if self._turns.is_time_up():
+                return True
+        return False

@@ -7,8 +7,8 @@ leads such a partition asks it (:mod:`groupcoord.core.messages.share_state`), an
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from itertools import groupby, islice
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar, cast
 from uuid import UUID
@@ -177,8 +177,9 @@ class ShareCoordinator(Appending[StatePartition]):
             return
         may_ask = is_own or Permissions(self._authorize, principal).on_cluster(Operation.CLUSTER_ACTION)
         gathering = _Gathering(token, type(request), {topic.topic_id: {} for topic in request.topics}, 1)
-        for topic in request.topics:
-            for entry in topic.partitions:
+        topics: Sequence[Any] = request.topics
+        for topic, _ in groupby(topics):
+            for entry, _ in groupby(topic.partitions):  # done twice in a row it is the same as done once
                 key = SharePartitionKey(request.group_id, topic.topic_id, entry.partition)
                 question = StateQuestion(key, entry, request.RESULT, (gathering, topic.topic_id))
                 gathering.missing_count += 1

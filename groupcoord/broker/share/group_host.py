@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+from attrs import evolve
+
+from groupcoord.broker.bounds import holds_more
 from groupcoord.broker.configs.groups import GroupConfigs
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.share.coordination import ShareCoordination
+from groupcoord.broker.share.state_requests import ENTRIES_AT_ONCE
+from groupcoord.broker.turns import Background, Turns
+from groupcoord.broker.work import Answer, Work, portions
 from groupcoord.config.group_settings import ShareGroupSettings
-from groupcoord.core.messages.share_state import ShareStateResponse
+from groupcoord.core.messages.share_state import ShareStateRequest, ShareStateResponse
 from groupcoord.core.questions import AskShareCoordinator, ShareCoordinatorAnswered
 from groupcoord.core.share.host import AwaitedAnswer, LoneShareHost, known_ends
+from groupcoord.core.share_state.partition import AnyResult
+from groupcoord.core.share_state.requests import TopicIdPartition, answer_of, results_of
 from groupcoord.storage.errors import FailedLogError
+
+PARTITIONS_AT_ONCE = 500
+"""A question about no more share-partitions is answered at once."""
 
 TakeAnswer = Callable[[ShareCoordinatorAnswered], None]
 """Takes what the share coordinator could not tell at once."""
@@ -27,6 +39,7 @@ class ServerShareHost:
         share: the share coordinator of all nodes.
         data: what topics hold, of all nodes together.
         take: takes answers that come late.
+        turns: where work on many share-partitions takes its turns.
     """
 
     def __init__(
@@ -35,11 +48,13 @@ class ServerShareHost:
         share: ShareCoordination,
         data: TopicData,
         take: TakeAnswer,
+        turns: Turns,
     ) -> None:
         self._configs = configs
         self._share = share
         self._data = data
         self._take = take
+        self._turns = turns
         self._alone = LoneShareHost(share.config)
 
     def settings_of(self, group_id: str) -> ShareGroupSettings:
@@ -47,7 +62,7 @@ class ServerShareHost:
         return self._configs.share_settings_of(group_id)
 
     def ask(self, question: AskShareCoordinator) -> ShareCoordinatorAnswered | None:
-        """Ask the share coordinator; the answer is nearly always there at once."""
+        """Ask the share coordinator; the answer is there at once unless the question is about many partitions."""
         if not self._share.is_possible:
             return self._alone.ask(question)
         awaited = AwaitedAnswer(question, self._take)
@@ -56,8 +71,26 @@ class ServerShareHost:
             ends = known_ends(question.ends_wanted(response), self._latest_offset)
             awaited.found_out(ShareCoordinatorAnswered(question, response, ends))
 
-        self._share.persister.ask(question.request, answered)
+        if holds_more(question.request, PARTITIONS_AT_ONCE):
+            Background(self._turns, self._ask_in_portions(question.request, answered)).begin()
+        else:
+            self._share.persister.ask(question.request, answered)
         return awaited.now_or_late()
+
+    def _ask_in_portions(
+        self, request: ShareStateRequest, answered: Callable[[ShareStateResponse], None]
+    ) -> Work[None]:
+        """Ask the share coordinator about some partitions at a time, and pass on the whole answer."""
+        whole: Any = request
+        results: dict[TopicIdPartition, AnyResult] = {}
+        for topic in whole.topics:
+            for some in portions(topic.partitions, ENTRIES_AT_ONCE):
+                answer = Answer()
+                portion = evolve(whole, topics=(topic._replace(partitions=tuple(some)),))
+                self._share.persister.ask(portion, answer.answer)
+                yield None if answer.is_done else answer
+                results |= results_of(answer.response)
+        answered(answer_of(request, results))
 
     def _latest_offset(self, name: str, index: int) -> int | None:
         """Return where a partition ends; None if it does not exist, or its files can't be used."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from groupcoord.broker.answering import answers
+from groupcoord.broker.bounds import holds_more
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.share.coordination import ShareCoordination
 from groupcoord.broker.work import Answer, Work
@@ -22,8 +23,8 @@ from groupcoord.wire import WireResponse
 if TYPE_CHECKING:
     from groupcoord.coordinator.share_coordinator import ShareCoordinator
 
-PARTITIONS_AT_ONCE = 50
-"""A request that names no more share-partitions is answered in one go."""
+ENTRIES_AT_ONCE = 50
+"""A request of no more share-partitions and batches of states is answered in one step."""
 
 
 class ShareStateRequests:
@@ -50,7 +51,7 @@ class ShareStateRequests:
         coordinator = self._share.coordinator
         if coordinator is None:
             return request.refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if sum(len(topic.partitions) for topic in request.topics) > PARTITIONS_AT_ONCE:
+        if holds_more(request, ENTRIES_AT_ONCE):
             return self._answer_in_steps(coordinator, request, connection)
         coordinator.submit(request, connection, connection.principal)
         self._share.deliver_replies()

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from attrs import define
 
 from groupcoord.broker.records.topic_data import TopicData
-from groupcoord.broker.work import Answer, Token, Work
+from groupcoord.broker.work import Answer, Token, Work, each_long
 from groupcoord.core.front.authorization import Principal
 from groupcoord.core.messages import CompleteTransaction, PartitionResult, TopicResult
 from groupcoord.core.records import OFFSETS_TOPIC, ZERO_UUID, TransactionMarker
@@ -87,21 +87,24 @@ def answer_write_txn_markers(
                     found.append((index, data.append_marker(name, index, _record(marker))))
     for completion, answer in submissions:
         submit(completion, answer)
+        yield None
     for _, answer in submissions:
         if not answer.is_done:
             yield answer
-    return WriteTxnMarkersResponse(
-        tuple([_written(producer_id, topics) for producer_id, topics in markers if any(found for _, found in topics)])
-    )
+    named = [marker for marker in markers if any(found for _, found in marker[1])]
+    return WriteTxnMarkersResponse((yield from each_long(named, _written)))
 
 
-def _written(producer_id: int, topics: Found) -> WrittenMarker:
+def _written(marker: tuple[int, Found]) -> Work[WrittenMarker]:
     """Return what came of one marker; a topic without partitions is left out."""
-    results = [
-        TopicResult(name, ZERO_UUID, tuple([PartitionResult(index, _error_code(found)) for index, found in partitions]))
-        for name, partitions in topics
-        if partitions
-    ]
+    producer_id, topics = marker
+    results: list[TopicResult] = []
+    for name, partitions in topics:
+        if results:
+            yield None
+        if partitions:
+            found = [PartitionResult(index, _error_code(result)) for index, result in partitions]
+            results.append(TopicResult(name, ZERO_UUID, tuple(found)))
     return WrittenMarker(producer_id, tuple(results))
 
 

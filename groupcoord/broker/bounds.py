@@ -1,0 +1,98 @@
+"""Bounds on requests that are handled in one step: the number of entries that their arrays may hold.
+
+A handler that returns :data:`~groupcoord.broker.work.Work` lets others have their turn between entries, and takes any
+number of them. Every other request is refused if its arrays hold more entries than can be handled while everybody
+waits. Entries of nested arrays count, and so do duplicates. Kafka has no such bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+from typing import Any
+
+from groupcoord.broker.answering import Handler
+from groupcoord.core.columns import OffsetColumns
+from groupcoord.core.messages import (
+    ConsumerGroupHeartbeat,
+    OffsetCommit,
+    StreamsGroupHeartbeat,
+    SyncGroup,
+    TxnOffsetCommit,
+)
+from groupcoord.errors import ErrorCode
+from groupcoord.wire import RequestHeader, WireRequest, decode_request
+from groupcoord.wire.api import Answered
+from groupcoord.wire.share_messages import ShareAcknowledge, ShareFetch
+
+ENTRIES_AT_ONCE = 10_000
+"""Entries that a request may hold which is handled in one step, unless :data:`ENTRIES_MAX` has another number."""
+
+ENTRIES_MAX: Mapping[type, int] = {
+    # Kafka's log refuses so many offsets, too: their records are larger than message.max.bytes.
+    OffsetCommit: 25_000,
+    TxnOffsetCommit: 25_000,
+    ConsumerGroupHeartbeat: 20_000,
+    StreamsGroupHeartbeat: 25_000,
+    SyncGroup: 100_000,
+    ShareFetch: 100_000,
+    ShareAcknowledge: 100_000,
+}
+
+_ERRORS = dict.fromkeys((OffsetCommit, TxnOffsetCommit), ErrorCode.UNKNOWN_SERVER_ERROR)
+"""Errors other than INVALID_REQUEST: that of an append that is too large."""
+
+
+def handled_in_portions(handlers: Mapping[type, Handler]) -> frozenset[type]:
+    """Return the requests whose handlers let others have their turn, at least where they hold many entries."""
+    return frozenset(request for request, handler in handlers.items() if "Work[" in handler.__annotations__["return"])
+
+
+def entry_limit(request: type, in_portions: Set[type]) -> int | None:
+    """Return how many entries requests of a type may hold; None if they are handled in portions."""
+    return None if request in in_portions else ENTRIES_MAX.get(request, ENTRIES_AT_ONCE)
+
+
+def decode_bounded(
+    in_portions: Set[type], frame: bytes, client_host: str
+) -> tuple[RequestHeader, WireRequest, Answered | None]:
+    """Decode a request, and return its refusal as well if it holds too many entries.
+
+    Args:
+        in_portions: the types of requests that may hold any number.
+        frame: the request, without its size.
+        client_host: where it comes from.
+    """
+    header, request = decode_request(frame, client_host)
+    limit = entry_limit(type(request), in_portions)
+    if limit is None or isinstance(request, Answered) or not holds_more(request, limit):
+        return header, request, None
+    error_code = _ERRORS.get(type(request), ErrorCode.INVALID_REQUEST)
+    bounded: Any = request  # Metadata, which has no refusal, is handled in portions
+    return header, request, Answered(bounded.refused(error_code))
+
+
+def holds_more(request: Any, limit: int) -> bool:
+    """Return whether the arrays of a request hold more entries than this, at any depth."""
+    count = 0
+    for array in _arrays_in(request):
+        count += len(array)
+        if count > limit:
+            return True
+    return False
+
+
+def _arrays_in(value: Any) -> Iterator[Any]:
+    waiting = [value]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, OffsetColumns):
+            yield value[0]
+        elif type(value) in (tuple, list):
+            yield value
+            if value and not isinstance(value[0], (str, int, bytes)):
+                waiting += value
+        elif isinstance(value, tuple):  # a named tuple
+            waiting += (each for each in value if not isinstance(each, (str, int, bytes)))
+        elif hasattr(value, "__attrs_attrs__"):
+            fields = (getattr(value, each.name) for each in value.__attrs_attrs__)
+            waiting += (each for each in fields if not isinstance(each, (str, int, bytes)))
