@@ -16,6 +16,7 @@ from pathlib import Path
 from tests.attack import clocks, connections, disk, followers, operators
 from tests.attack.amplify import PATIENCE_S, amplifications, amplify
 from tests.attack.batches import HOSTILE, send_hostile
+from tests.attack.counts import API_KEYS, attack_acls, attack_counts
 from tests.attack.flood import FLOODS, flood
 from tests.attack.fuzz import ROUND_FRAMES, fuzz
 from tests.attack.logins import attack_logins
@@ -42,6 +43,16 @@ def _amplify(siege: Siege, options: argparse.Namespace) -> Iterator[Result]:
         if _is_wanted(case.name, options):
             replay = f"{PROGRAM} amplify --request-mib {options.request_mib:g} --case {case.name!r}"
             yield amplify(siege.ended_by_signal(), case, replay, options.patience_s)
+
+
+def _counts(siege: Siege, options: argparse.Namespace) -> Iterator[Result]:
+    for api_key in API_KEYS:
+        if options.case in (None, str(api_key)):
+            yield attack_counts(siege, api_key, f"{PROGRAM} counts --case {api_key}")
+
+
+def _acls(siege: Siege, options: argparse.Namespace) -> Iterator[Result]:
+    yield attack_acls(siege, f"{PROGRAM} acls")
 
 
 def _batches(siege: Siege, options: argparse.Namespace) -> Iterator[Result]:
@@ -99,6 +110,8 @@ Kind = Callable[[Siege, argparse.Namespace], Iterator[Result]]
 KINDS: dict[str, Kind] = {
     "fuzz": _fuzz,
     "amplify": _amplify,
+    "counts": _counts,
+    "acls": _acls,
     "batches": _batches,
     "flood": _flood,
     "sharing": _sharing,
