@@ -28,7 +28,7 @@ def test_its_tests_pass(tmp_path: Path) -> None:
 
     assert status == 0, output
     assert f"{count} passed" in output
-    assert count == 5
+    assert count == 6
 
 
 def test_ten_lines_are_about_ten() -> None:

@@ -55,11 +55,11 @@ def test_code_runs_as_printed() -> None:
 def test_the_fixtures_examples_pass(tmp_path: Path) -> None:
     """The tests with a real client run under pytest, away from this checkout's settings."""
     pytest.importorskip("confluent_kafka")
-    tests = [block.code for block in blocks(PAGE, "python") if "(groupcoord_server):" in block.code]
-    assert len(tests) == 6
+    tests = [block.code for block in blocks(PAGE, "python") if "(groupcoord_server" in block.code]
+    assert len(tests) == 7
     path = tmp_path / "test_page.py"
     path.write_text("\n\n".join(tests), "utf-8")
     status, output = run_pytest(path, cwd=tmp_path)
 
     assert status == 0, output
-    assert "6 passed" in output
+    assert "7 passed" in output
