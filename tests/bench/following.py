@@ -61,13 +61,20 @@ class GrowingLog:
             file.flush()
         return written
 
+    def close(self) -> None:
+        """Close the files."""
+        for file in self._files:
+            file.close()
 
-def _write(log: GrowingLog, asked: Connection) -> None:
-    """Let the log grow by the records and seconds that come through a pipe; send back how many records that were."""
+
+def _write(folder: Path, groups: int, partitions: int, asked: Connection) -> None:
+    """Let a log grow by the records and seconds that come through a pipe; send back how many records that were."""
+    log = GrowingLog(folder, groups, partitions)
     while (wanted := asked.recv()) is not None:
         records, seconds = wanted
         log.now_ms += round(seconds * _MS_PER_S)
         asked.send(log.grow(records))
+    log.close()
 
 
 class CpuClock:
@@ -88,7 +95,7 @@ class CpuClock:
 def measure(folder: Path, rate: int, seconds: float, groups: int, partitions: int) -> dict[str, float]:
     """Follow a log that holds one commit of each group at first and grows by a rate; return figures by name."""
     here, there = Pipe()
-    writer = Process(target=_write, args=(GrowingLog(folder / "log", groups, partitions), there), daemon=True)
+    writer = Process(target=_write, args=(folder / "log", groups, partitions, there), daemon=True)
     writer.start()
 
     def grow(records: int, seconds: float) -> int:
@@ -122,6 +129,8 @@ def measure(folder: Path, rate: int, seconds: float, groups: int, partitions: in
     following.run(is_stopped, tell)
     here.send(None)
     writer.join()
+    here.close()
+    there.close()
     elapsed_s = updates[-1] - first_s
     figures |= {
         "seconds": elapsed_s,

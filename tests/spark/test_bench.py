@@ -13,6 +13,7 @@ from groupcoord.analysis.columns.chunks import RowSettings
 from groupcoord.analysis.columns.files import cut, find_segments
 from groupcoord.analysis.columns.tasks import rows_of_files
 
+from ..bench import following
 from ..bench.spark_decode import measure
 from ..bench.spark_logs import write_log
 from ..bench.spark_memory import largest_worker, write_hot_log
@@ -47,6 +48,17 @@ def test_large_logs_are_valid(large_log: Path) -> None:
         ("read", None, None, None),
     }
     assert kinds["record", 1, None, None] > 0.99 * RECORDS
+
+
+@pytest.mark.ci
+def test_following_keeps_up(tmp_path: Path) -> None:
+    """All that the other process has written is read, at looks of 10 s on the CPU's clock."""
+    found = following.measure(tmp_path, 1_000, 25.0, 20, 3)
+
+    assert 25 < found["seconds"] < 60
+    assert found["records"] >= 1_000 * 20
+    # With each record of a group come its markers and accounts of what was read.
+    assert found["rows"] >= found["first records"] + found["records"]
 
 
 def test_logs_are_the_same_for_the_same_arguments(large_log: Path, tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def test_nothing_that_a_run_leaves_has_a_secret(tmp_path: Path) -> None:
         assert not run.wait(), run.said[-20:]
     left = [path for folder in (out, events) for path in folder.rglob("*") if path.is_file()]
 
-    assert [path for path in left if events in path.parents and b"groupcoord-end-offsets" in path.read_bytes()]
+    assert [path for path in left if events in path.parents and b"MapInArrow" in path.read_bytes()]
     assert not [path for path in left if SECRET.encode() in path.read_bytes()]
     assert SECRET not in "".join(run.said)
 
