@@ -207,7 +207,7 @@ def test_a_group_that_may_be_described(rules: Rules) -> None:
     """It is told as it is, with what is allowed on it."""
     group = described("open", targets=("open",))
     shown = with_operations(DESCRIBED_CONSUMER_GROUPS.hide(group, Permissions(rules, "User:bob")), 3_400)
-    assert shown == evolve(group, authorized_operations=3_400)
+    assert shown == group._replace(authorized_operations=3_400)
 
 
 # ---------------------------------------------------------------- settings of groups

@@ -178,8 +178,8 @@ def test_a_consumer_group_comes_to_life() -> None:
     assert described_consumer_group(driver) == found
     driver.sleep(1)
     driver.restart()
-    assert described_consumer_group(driver) == evolve(
-        found, group_state="Empty", group_epoch=8, assignment_epoch=8, members=()
+    assert described_consumer_group(driver) == found._replace(
+        group_state="Empty", group_epoch=8, assignment_epoch=8, members=()
     )
 
 

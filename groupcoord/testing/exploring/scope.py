@@ -54,6 +54,10 @@ SETTINGS: Mapping[str, Any] = MappingProxyType(
 """What holds unless a scope says otherwise: little is enough, nothing expires, and no append is given up."""
 
 
+OPTIONAL = {"gives_back": (int, type(None))}
+"""Types of options whose default is None, where these are no texts."""
+
+
 @frozen
 class Process:
     """A process that runs one consumer after the other.
@@ -98,7 +102,7 @@ class Process:
                 raise HistoryError(f"process {self.name}: a {self.protocol} consumer has no {name!r}")
             value = tuple(given) if isinstance(given, list) else given
             usual = getattr(consumer, name)
-            kinds = (str, type(None)) if usual is None else (type(usual),)
+            kinds = OPTIONAL.get(name, (str, type(None))) if usual is None else (type(usual),)
             if type(value) not in kinds or (isinstance(value, int) and value < 0):
                 raise HistoryError(f"process {self.name}: {name} can't be {given!r}")
             setattr(consumer, name, value)

@@ -7,7 +7,6 @@ from copy import copy
 from random import Random
 
 import pytest
-from attrs import evolve
 
 from groupcoord import GroupCoordinator, MemoryLogStore
 from groupcoord.core.records import GroupTombstone
@@ -52,7 +51,7 @@ def seen(coordinator: GroupCoordinator) -> Seen:
     group = partition.groups.get("group")
     members = tuple(sorted(described.members, key=lambda member: member.member_id))
     facts = group.state.facts() if isinstance(group, StreamsGroup) else None
-    return coordinator.call(ListGroups()).groups, evolve(described, members=members), facts
+    return coordinator.call(ListGroups()).groups, described._replace(members=members), facts
 
 
 def loaded(driver: Driver, records: Sequence[LogRecord]) -> Seen:
