@@ -2,27 +2,44 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from itertools import islice, starmap
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from groupcoord.analysis.columns.errors import PipelineError
+from groupcoord.analysis.report.text import escape
+from groupcoord.cli import dump_records
 from groupcoord.cli.cluster_options import BootstrapServer, CommandConfig, Topic, given_address
-from groupcoord.cli.dump_files import PathError
-from groupcoord.cli.dump_json import record_lines
-from groupcoord.cli.dump_reading import OUTPUT_BYTES, Reading, open_reading
-from groupcoord.cli.dump_selection import Selection, SelectionError, parse_kinds, parse_time, parse_types
-from groupcoord.cli.dump_table import Row, pages, table_rows
-from groupcoord.cli.messages import complain, escape_json
+from groupcoord.cli.dump_input import DumpError, Parts, open_cluster, open_files, progress_of
+from groupcoord.cli.dump_records import (
+    CONTROL,
+    EPOCH,
+    Filters,
+    Row,
+    encode_json,
+    selected_records,
+    selected_share_states,
+)
+from groupcoord.cli.messages import complain, escape_json, escape_lines
 from groupcoord.cli.replica_logs import as_files
 from groupcoord.core.interpreter import collector_paused
 from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.core.topic_names import SHARE_STATE_TOPIC
+from groupcoord.records.describe import SHARE_SNAPSHOT, SHARE_UPDATE, UNKNOWN
+from groupcoord.records.schemas import RecordType
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
+PAGE_ROWS = 200
+TYPE_NAMES = (*(record_type.name for record_type in RecordType), SHARE_SNAPSHOT, SHARE_UPDATE, CONTROL, UNKNOWN)
 DAMAGED, USAGE_ERROR = 1, 2
 
 
@@ -88,29 +105,39 @@ def dump(
     there is nothing to read.
     """
     try:
-        selection = Selection(
+        filters = Filters(
             frozenset(group or ()),
-            (parse_kinds if history else parse_types)(record_type or ()),
+            _parse_kinds(record_type or ()) if history else frozenset(map(_parse_type, record_type or ())),
             frozenset(partition or ()),
-            parse_time("--since", since),
-            parse_time("--until", until),
+            _parse_time("--since", since),
+            _parse_time("--until", until),
         )
         address = given_address(bootstrap_server, command_config)
-        reading = open_reading([Path(path) for path in as_files(paths or [], context)], address, topic, selection)
-    except (PathError, SelectionError, PipelineError) as error:
+        files = [Path(path) for path in as_files(paths or [], context)]
+        if (address is not None) == bool(files):
+            raise DumpError("give either paths or a cluster, by --bootstrap-server or --command-config")
+        if address is not None:
+            source = open_cluster(address, topic, filters.partitions)
+        else:
+            source = open_files(files, topic, filters.partitions, by_partition=history)
+    except (DumpError, PipelineError) as error:
         _give_up(str(error))
     chosen = _format(output_format, topic, history=history)
-    printed = _print(chosen, reading, selection, topic, raw=raw, history=history)
-    _end(reading, selection, printed)
-
-
-def _end(reading: Reading, selection: Selection, printed: int) -> None:
-    """Exit with what went wrong."""
-    if reading.is_damaged:
+    printed = 0
+    try:
+        with progress_of(source.size_bytes) as progress:
+            for note in source.notes:
+                progress.show(note)
+            made = _made(chosen, source.read(progress), filters, topic, raw=raw, history=history)
+            printed = (_print_table if chosen is Format.table else _print_lines)(made)
+    except BrokenPipeError:
+        # The reader wants no more; the interpreter must not try to flush at its exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if progress.is_damaged:
         raise typer.Exit(DAMAGED)
-    if selection.group_ids and not printed:
-        told = " or ".join(sorted(selection.group_ids))
-        _give_up(f"nothing {'of what is asked for ' if selection.has_more else ''}is about group {told}", DAMAGED)
+    if filters.group_ids and not printed:
+        asked = "" if filters == Filters(filters.group_ids) else "of what is asked for "
+        _give_up(f"nothing {asked}is about group {' or '.join(sorted(filters.group_ids))}", DAMAGED)
 
 
 def _format(given: Format | None, topic: str, *, history: bool) -> Format:
@@ -124,24 +151,23 @@ def _format(given: Format | None, topic: str, *, history: bool) -> Format:
     return given or (Format.text if history else Format.json)
 
 
-def _print(chosen: Format, reading: Reading, selection: Selection, topic: str, *, raw: bool, history: bool) -> int:
-    """Print what is selected; return how many lines or rows there were."""
-    rows, lines = (_history_rows, _history_lines) if history else (_record_rows, _record_lines)
-    if topic == SHARE_STATE_TOPIC:
-        lines = _share_partition_lines if history else _share_state_lines
-    printed = 0
-
-    def print_all() -> None:
-        nonlocal printed
+def _made(chosen: Format, parts: Parts, filters: Filters, topic: str, *, raw: bool, history: bool) -> Iterator[Any]:
+    """Return the rows of a table, or the lines of another format."""
+    if not history:
+        if topic == SHARE_STATE_TOPIC:
+            return map(encode_json, selected_share_states(parts, filters))
+        records = selected_records(parts, filters, raw=raw and chosen is Format.json)
         if chosen is Format.table:
-            printed = _print_table(rows(reading, selection))
-        elif chosen is Format.text:
-            printed = _print_lines(_story_lines(reading, selection))
-        else:
-            printed = _print_lines(lines(reading, selection, raw))
+            return starmap(dump_records.table_row, records)
+        return (encode_json(record) for _, record in records)
+    from groupcoord.cli import dump_history
 
-    reading.run(print_all)
-    return printed
+    if topic == SHARE_STATE_TOPIC:
+        return map(encode_json, dump_history.share_partitions(parts, filters))
+    rows = dump_history.histories(parts, filters)
+    if chosen is Format.json:
+        return (encode_json(dump_history.described(row, raw=raw)) for row in rows)
+    return map(dump_history.table_row, rows) if chosen is Format.table else dump_history.story_lines(rows)
 
 
 def _give_up(message: str, status: int = USAGE_ERROR) -> NoReturn:
@@ -149,94 +175,93 @@ def _give_up(message: str, status: int = USAGE_ERROR) -> NoReturn:
     raise typer.Exit(status)
 
 
-_Lines = Iterator[tuple[list[str], int]]
-"""Lines that belong together, and how many bytes of a log they tell, about."""
-
-
-def _record_lines(reading: Reading, selection: Selection, raw: bool) -> _Lines:
-    for partition, sound in reading.batches():
-        yield record_lines(partition, sound, selection, raw=raw), sound.batch.size_bytes
-
-
-def _share_state_lines(reading: Reading, selection: Selection, raw: bool) -> _Lines:
-    from groupcoord.cli.dump_share_state import ShareStateLines
-
-    maker = ShareStateLines(selection)
-    for partition, sound in reading.batches():
-        yield maker.lines(partition, sound), sound.batch.size_bytes
-
-
-def _share_partition_lines(reading: Reading, selection: Selection, raw: bool) -> _Lines:
-    from groupcoord.cli.dump_share_state import share_partition_lines
-
-    for partition, files in reading.files():
-        lines = share_partition_lines(partition, files, selection)
-        yield lines, sum(map(len, lines))
-
-
-def _history_lines(reading: Reading, selection: Selection, raw: bool) -> _Lines:
-    from groupcoord.cli.dump_history import histories, json_line
-
-    for partition, files in reading.files():
-        for row in histories(partition, files, selection):
-            line = json_line(row, raw=raw)
-            yield [line], len(line)
-
-
-def _story_lines(reading: Reading, selection: Selection) -> _Lines:
-    from groupcoord.cli.dump_history import histories, story_lines
-
-    for partition, files in reading.files():
-        for lines in story_lines(histories(partition, files, selection)):
-            yield lines, sum(map(len, lines))
-
-
-def _print_lines(made: _Lines) -> int:
+def _print_lines(lines: Iterable[str]) -> int:
     """Print lines; return how many there were."""
     output = sys.stdout.buffer
-    waiting: list[str] = []
-    size = count = 0
+    count = 0
     with collector_paused():
-        for lines, size_bytes in made:
-            if lines:
-                count += len(lines)
-                waiting += lines
-                size += size_bytes
-                if size >= OUTPUT_BYTES:
-                    output.write(("\n".join(map(escape_json, waiting)) + "\n").encode())
-                    waiting.clear()
-                    size = 0
-    if waiting:
-        output.write(("\n".join(map(escape_json, waiting)) + "\n").encode())
+        for line in lines:
+            output.write(f"{escape_json(line)}\n".encode())
+            count += 1
     output.flush()
     return count
-
-
-def _record_rows(reading: Reading, selection: Selection) -> Iterator[Row]:
-    for partition, sound in reading.batches():
-        yield from table_rows(partition, sound, selection)
-
-
-def _history_rows(reading: Reading, selection: Selection) -> Iterator[Row]:
-    from groupcoord.cli.dump_history import histories, table_row
-
-    for partition, files in reading.files():
-        yield from map(table_row, histories(partition, files, selection))
 
 
 def _print_table(rows: Iterable[Row]) -> int:
     """Print rows; return how many there were."""
     from groupcoord.cli.console import open_console
 
-    count = 0
-
-    def counted() -> Iterator[Row]:
-        nonlocal count
-        for row in rows:
-            count += 1
-            yield row
-
     console = open_console()
-    for page in pages(counted(), console.width if console.is_terminal else None):
+    count = 0
+    for page in pages(rows, console.width if console.is_terminal else None):
+        count += page.row_count
         console.print(page)
     return count
+
+
+def pages(rows: Iterable[Row], width: int | None) -> Iterator[Table]:
+    """Yield tables of at most ``PAGE_ROWS`` rows, so that memory is bounded; the first has titles.
+
+    ``width`` is that of the terminal; None leaves long lines unfolded.
+    """
+    rows = iter(rows)
+    is_first = True
+    while (page := list(islice(rows, PAGE_ROWS))) or is_first:
+        yield _page(page, width, is_first)
+        is_first = False
+
+
+def _page(rows: list[Row], width: int | None, is_first: bool) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, width=width, show_header=is_first, pad_edge=False)
+    unfolded: dict[str, Any] = {"no_wrap": True}
+    folded: dict[str, Any] = {"overflow": "fold"}
+    for title, chars in {"P": 3, "Offset": 9, "Time (UTC)": 23, "Type": 15}.items():
+        layout = {"min_width": chars, **unfolded} if width is None else {"width": chars, **folded}
+        table.add_column(title, justify="right" if chars < 10 else "left", **layout)
+    for title, least, ratio in (("Group", 12, 1), ("Content", None, 3)):
+        layout = {"min_width": least, **unfolded} if width is None else {"ratio": ratio, **folded}
+        table.add_column(title, **layout)
+    for row in rows:
+        *fields, content = row
+        table.add_row(*(Text(escape(field)) for field in fields), Text(escape_lines(content)))
+    return table
+
+
+def _parse_type(word: str) -> str:
+    """Return the name of a record type given by number, or by Kafka's name in any case, with ``-`` or ``_``."""
+    name = word.strip().upper().replace("-", "_")
+    if name.isdecimal() and int(name) in {int(record_type) for record_type in RecordType}:
+        return RecordType(int(name)).name
+    if name not in TYPE_NAMES:
+        known = ", ".join(other.lower().replace("_", "-") for other in TYPE_NAMES)
+        raise DumpError(f"--type {word!r} is no record type; there are {known}, or their numbers")
+    return name
+
+
+def _parse_kinds(words: Iterable[str]) -> frozenset[str]:
+    """Return kinds of rows of a history."""
+    from groupcoord.analysis.history import KINDS
+
+    kinds = frozenset(word.strip().lower() for word in words)
+    for kind in sorted(kinds.difference(KINDS)):
+        raise DumpError(f"--type {kind!r} is no kind of row of a history; there are {', '.join(KINDS)}")
+    return kinds
+
+
+def _parse_time(option: str, word: str | None) -> int | None:
+    """Return a time in milliseconds since the Unix epoch, from that number or from ISO 8601 (UTC by default)."""
+    if word is None:
+        return None
+    if word.removeprefix("-").isdecimal():
+        return int(word)
+    try:
+        moment = datetime.fromisoformat(word)
+    except ValueError:
+        raise DumpError(
+            f"{option} {word!r} is no time; write 2026-01-31, 2026-01-31T12:00:00Z or milliseconds since 1970"
+        ) from None
+    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - EPOCH) // timedelta(milliseconds=1)

@@ -1,11 +1,11 @@
-"""``groupcoord dump --history``: the histories of groups as text, as JSON lines, or as rows of a table."""
+"""Histories of groups as ``groupcoord dump --history`` prints them: as text, JSON lines, or rows of a table."""
 
 from __future__ import annotations
 
-import json
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from groupcoord.analysis.history import (
@@ -21,85 +21,79 @@ from groupcoord.analysis.history import (
     HistoryRow,
     LogHistory,
 )
+from groupcoord.analysis.history.share_partitions import SHARE_PARTITION, SharePartitions
 from groupcoord.analysis.report.text import escape
-from groupcoord.cli.dump_selection import Selection
-from groupcoord.cli.dump_table import Row, time_text, topic_text
-from groupcoord.records.salvage import SoundBatch
+from groupcoord.cli.dump_input import Parts
+from groupcoord.cli.dump_records import Filters, Row, time_text, topic_text
+from groupcoord.core.records import OpaqueRecord
+from groupcoord.records.share_state import decode_share_state
 
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
+def histories(parts: Parts, filters: Filters) -> Iterator[HistoryRow]:
+    """Yield the selected rows, group by group. Parts of the same log partition must follow each other.
 
-def histories(
-    log_partition: int | None, files: Iterable[Iterable[SoundBatch]], selection: Selection
-) -> Iterator[HistoryRow]:
-    """Yield the wanted rows of a log partition, group by group.
-
-    Args:
-        log_partition: its number, if it is known.
-        files: the batches of each of its files, in the order of the log.
-        selection: what is wanted. What lies before the times asked for is read all the same: it tells who was there.
+    Records before the selected times are read as well, since later rows depend on them.
     """
-    history = LogHistory(log_partition, group_ids=selection.group_ids or None)
-    for file in files:
-        history.begin_file()
-        for sound in file:
-            history.add(sound)
-    for row in history.rows():
-        if selection.has_type(row.kind) and selection.has_time(row.log_timestamp_ms):
-            yield row
+    for log_partition, files in groupby(parts, itemgetter(0)):
+        history = LogHistory(log_partition, group_ids=filters.group_ids or None)
+        for _, batches in files:
+            history.begin_file()
+            for sound in batches:
+                history.add(sound)
+        for row in history.rows():
+            if filters.pass_type(row.kind) and filters.pass_time(row.log_timestamp_ms):
+                yield row
 
 
-def json_line(row: HistoryRow, *, raw: bool = False) -> str:
-    """Return a row as JSON: the columns of the pipeline's table of its kind, and what it is.
+def share_partitions(parts: Parts, filters: Filters) -> Iterator[dict[str, Any]]:
+    """Yield the selected share-partitions of ``__share_group_state`` for JSON."""
+    for log_partition, files in groupby(parts, itemgetter(0)):
+        found = SharePartitions(log_partition)
+        records = (record for _, batches in files for sound in batches for record in sound.records)
+        for offset, timestamp_ms, key, value in records:
+            decoded = decode_share_state(key or b"", value)
+            if not isinstance(decoded, OpaqueRecord):
+                found.add(offset, timestamp_ms, decoded)
+        for row in found.rows() if filters.pass_type(SHARE_PARTITION) else ():
+            if filters.pass_group(row["group_id"]) and filters.pass_time(row["last_ms"]):
+                yield {"kind": SHARE_PARTITION, **row}
 
-    Args:
-        row: the row.
-        raw: leave the bytes of a member's subscription there, in base 64.
-    """
+
+def described(row: HistoryRow, *, raw: bool = False) -> dict[str, Any]:
+    """Return a row for JSON; ``raw`` leaves the bytes of a member's subscription there, in base 64."""
     place = {"kind": row.kind, "group_id": row.group_id, "log_partition": row.log_partition}
     values = dict(row.values)
     if row.kind == MEMBER:
         values["subscription"] = _subscription(values["subscription"], raw=raw)
-    told = {"log_offset": row.log_offset, "log_timestamp_ms": row.log_timestamp_ms}
-    return _encode(place | values | told)
+    return place | values | {"log_offset": row.log_offset, "log_timestamp_ms": row.log_timestamp_ms}
 
 
 def _subscription(subscription: dict[str, Any], *, raw: bool) -> dict[str, Any]:
-    """Return a subscription without its bytes, or with them in base 64."""
     data, user_data = subscription["raw"], subscription["user_data"]
-    told = {name: value for name, value in subscription.items() if name != "raw"}
-    told["user_data"] = None if user_data is None else user_data.hex()
-    return told | {"raw": None if data is None else b64encode(data).decode("ascii")} if raw else told
+    shown = {name: value for name, value in subscription.items() if name != "raw"}
+    shown["user_data"] = None if user_data is None else user_data.hex()
+    return shown | {"raw": None if data is None else b64encode(data).decode("ascii")} if raw else shown
 
 
-def story_lines(rows: Iterable[HistoryRow]) -> Iterator[list[str]]:
-    """Yield what happened to groups as text: a line for each group, and below it those of its rows.
-
-    Args:
-        rows: group by group, each in the order of the log.
-    """
+def story_lines(rows: Iterable[HistoryRow]) -> Iterator[str]:
+    """Yield a line for each group, and below it the lines of its rows; the rows come group by group."""
     for (log_partition, group_id), some in groupby(rows, lambda row: (row.log_partition, row.group_id)):
         place = "" if log_partition is None else f", log partition {log_partition}"
-        yield [escape(f"group {group_id}{place}")]
+        yield escape(f"group {group_id}{place}")
         for row in some:
-            at = "" if row.log_timestamp_ms is None else time_text(row.log_timestamp_ms)
             first, *more = _TEXTS[row.kind](row.values).split("\n")
-            yield [
-                f"  {at:{_TIME_LENGTH}}  {escape(_PREFIXES.get(row.kind, f'{row.kind} ') + first)}",
-                *(f"  {'':{_TIME_LENGTH}}    {escape(one)}" for one in more),
-            ]
+            yield f"  {_time(row):{_TIME_LENGTH}}  {escape(_PREFIXES.get(row.kind, f'{row.kind} ') + first)}"
+            for line in more:
+                yield f"  {'':{_TIME_LENGTH}}    {escape(line)}"
 
 
 def table_row(row: HistoryRow) -> Row:
-    """Return a row for the eye."""
-    return Row(
-        "" if row.log_partition is None else str(row.log_partition),
-        str(row.log_offset),
-        "" if row.log_timestamp_ms is None else time_text(row.log_timestamp_ms),
-        row.kind,
-        row.group_id,
-        _TEXTS[row.kind](row.values),
-    )
+    partition = "" if row.log_partition is None else str(row.log_partition)
+    return Row(partition, str(row.log_offset), _time(row), row.kind, row.group_id, _TEXTS[row.kind](row.values))
+
+
+def _time(row: HistoryRow) -> str:
+    return "" if row.log_timestamp_ms is None else time_text(row.log_timestamp_ms)
 
 
 def _generation_text(values: dict[str, Any]) -> str:
@@ -110,15 +104,15 @@ def _generation_text(values: dict[str, Any]) -> str:
 
 
 def _member_text(values: dict[str, Any]) -> str:
-    name = values["member_id"] + (f" ({values['instance_id']})" if values["instance_id"] else "")
     leads = " leads," if values["is_leader"] else ""
     subscription = values["subscription"]
     topics = subscription["topics"]
     wanted = [*(topics or ()), *([f"/{subscription['topic_regex']}/"] if subscription["topic_regex"] else ())]
     told = "what can't be read" if topics is None and not wanted else " ".join(wanted) or "nothing"
     number = "generation" if values["member_epoch"] is None else "epoch"
+    client = f"client {values['client_id']} at {values['client_host']}"
     return (
-        f"{name}:{leads} {number} {values['generation']}, client {values['client_id']} at {values['client_host']}, "
+        f"{_member_name(values)}:{leads} {number} {values['generation']}, {client}, "
         f"subscribes to {told}; has {_partitions(values['assignment'])}"
     )
 
@@ -151,10 +145,9 @@ def _epoch_text(values: dict[str, Any]) -> str:
 
 
 def _membership_text(values: dict[str, Any]) -> str:
-    name = values["member_id"] + (f" ({values['instance_id']})" if values["instance_id"] else "")
     began = "there before" if values["began_ms"] is None else f"{values['began']} at {time_text(values['began_ms'])}"
     ended = "is a member" if values["end"] is None else f"{values['end']} at {time_text(values['ended_ms'])}"
-    told = f"{name}, client {values['client_id']}: {began}, {ended}"
+    told = f"{_member_name(values)}, client {values['client_id']}: {began}, {ended}"
     return told if values["evidence"] is None else f"{told}\n{values['evidence']}"
 
 
@@ -186,6 +179,10 @@ def _group_text(values: dict[str, Any]) -> str:
 
 def _members(count: int) -> str:
     return f"{count} member{'' if count == 1 else 's'}"
+
+
+def _member_name(values: dict[str, Any]) -> str:
+    return str(values["member_id"]) + (f" ({values['instance_id']})" if values["instance_id"] else "")
 
 
 _TEXTS: dict[str, Callable[[dict[str, Any]], str]] = {

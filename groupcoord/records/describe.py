@@ -21,11 +21,20 @@ from groupcoord.core.consumer_protocol import (
     read_assignment,
     read_subscription,
 )
+from groupcoord.core.share_state.records import (
+    UNKNOWN_COUNT,
+    SharePartitionKey,
+    ShareSnapshot,
+    ShareTombstone,
+    ShareUpdate,
+)
 from groupcoord.records.schemas import RecordType
-from groupcoord.records.structures import UNKNOWN_TAGS, Values
+from groupcoord.records.share_state import SNAPSHOT_TYPE, UPDATE_TYPE, decode_share_state
+from groupcoord.records.structures import UNKNOWN_TAGS, Values, uuid_text
 from groupcoord.records.typed import parse_key, parse_value
 
 UNKNOWN = "UNKNOWN"
+SHARE_SNAPSHOT, SHARE_UPDATE = "SHARE_SNAPSHOT", "SHARE_UPDATE"
 
 CONTROL_NAMES = {
     0: "ABORT",
@@ -88,6 +97,40 @@ def describe_control(key: bytes | None, value: bytes | None) -> dict[str, Any]:
     return described
 
 
+def describe_share_state(key: bytes, value: bytes | None) -> dict[str, Any]:
+    """Return ``{"recordType": …, "key": …, "value": …}`` for a record of ``__share_group_state`` (KIP-932)."""
+    record = decode_share_state(key, value)
+    data: dict[str, Any]
+    match record:
+        case ShareTombstone():
+            return {"recordType": SHARE_SNAPSHOT, "key": _share_key(SNAPSHOT_TYPE, record.key), "value": None}
+        case ShareSnapshot():
+            name, record_type = SHARE_SNAPSHOT, SNAPSHOT_TYPE
+            data = {
+                "snapshotEpoch": record.snapshot_epoch,
+                "stateEpoch": record.state_epoch,
+                "leaderEpoch": record.leader_epoch,
+                "startOffset": record.start_offset,
+                "createTimestamp": record.create_time_ms,
+                "writeTimestamp": record.write_time_ms,
+            }
+        case ShareUpdate():
+            name, record_type = SHARE_UPDATE, UPDATE_TYPE
+            data = {
+                "snapshotEpoch": record.snapshot_epoch,
+                "leaderEpoch": record.leader_epoch,
+                "startOffset": record.start_offset,
+            }
+        case _:
+            undecoded = None if value is None else {"bytes": value.hex()}
+            return {"recordType": UNKNOWN, "key": {"bytes": key.hex()}, "value": undecoded}
+    names = ("firstOffset", "lastOffset", "deliveryState", "deliveryCount")
+    data["stateBatches"] = [dict(zip(names, batch, strict=True)) for batch in record.state_batches]
+    if record.delivery_complete_count != UNKNOWN_COUNT:
+        data["deliveryCompleteCount"] = record.delivery_complete_count
+    return {"recordType": name, "key": _share_key(record_type, record.key), "value": {"version": 0, "data": data}}
+
+
 def describe_subscription(data: bytes) -> dict[str, Any] | str:
     """Return a member's subscription in the consumer protocol, or its bytes in hexadecimal if it can't be read."""
     return _describe_protocol(read_subscription, data)
@@ -120,6 +163,11 @@ def _undescribed(number: str, data: bytes | None) -> dict[str, Any] | None:
     if len(data) < 2:
         return {"hex": data.hex()}
     return {number: int.from_bytes(data[:2], "big", signed=True), "hex": data.hex()}
+
+
+def _share_key(record_type: int, key: SharePartitionKey) -> dict[str, Any]:
+    data = {"groupId": key.group_id, "topicId": uuid_text(key.topic_id.bytes), "partition": key.partition}
+    return {"type": record_type, "data": data}
 
 
 def _base64(data: bytes) -> str:

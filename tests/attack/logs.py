@@ -7,7 +7,6 @@ only a torn tail may be cut, and that is logged. The order of calls makes no dif
 from __future__ import annotations
 
 import contextlib
-import io
 import logging
 import random
 import shutil
@@ -18,11 +17,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import typer
-
 from groupcoord import Config, GroupCoordinator, ManualClock
-from groupcoord.cli.dump import dump
-from groupcoord.cli.dump_files import find_segments, read_segment
+from groupcoord.cli.dump_input import find_segments, read_segment
 from groupcoord.coordinator import LoadError
 from groupcoord.core.records import OffsetCommitRecord
 from groupcoord.errors import GroupcoordError
@@ -32,6 +28,7 @@ from groupcoord.records.salvage import Damage
 from groupcoord.storage.segment_store import SegmentLogStore
 from tests.attack.mutated_logs import TIME_MS, LogMutator, MutableLog, plausible_records
 from tests.attack.report import Result, one_line
+from tests.command import run_command
 
 TIMEOUT_S = 30
 LINE_MAX = 1_000
@@ -242,19 +239,14 @@ def _check_going_on(directory: Path, record_count: int) -> None:
 
 def _check_dump(directory: Path) -> None:
     """``groupcoord dump`` prints what there is, and reports what is not."""
-    output, errors = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
-    status = 0
     try:
-        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
-            dump([directory])
-    except typer.Exit as end:
-        status = end.exit_code
+        done = run_command("dump", directory)
     except Exception as error:
         raise LogFaultError(f"dump: {type(error).__name__}: {error}") from error
-    if status not in (0, 1, 2) or "Traceback" in errors.getvalue():
-        raise LogFaultError(f"dump: exit status {status}, {one_line(errors.getvalue())}")
-    if status and not errors.getvalue():
-        raise LogFaultError(f"dump: exit status {status}, and no reason")
+    if done.status not in (0, 1, 2) or "Traceback" in done.error:
+        raise LogFaultError(f"dump: exit status {done.status}, {one_line(done.error)}")
+    if done.status and not done.error:
+        raise LogFaultError(f"dump: exit status {done.status}, and no reason")
 
 
 @contextlib.contextmanager

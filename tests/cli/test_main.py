@@ -22,7 +22,7 @@ from rich.text import Text
 import groupcoord
 from groupcoord import cli
 from groupcoord.cli import console, messages, progress
-from groupcoord.cli.dump_table import pages
+from groupcoord.cli.dump import pages
 
 LONG = ", ".join(["a group id that is longer than any terminal is wide"] * 6)
 

@@ -1,28 +1,63 @@
-"""Records as a table for the eye: one row each, in pages, so that memory stays bounded."""
+"""Records that ``groupcoord dump`` prints: filters, JSON lines in the shape of Kafka's formatters, and table rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import json
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from groupcoord.analysis.report.text import escape
-from groupcoord.cli.dump_json import selected_records
-from groupcoord.cli.dump_selection import Selection
-from groupcoord.cli.messages import escape_lines
+from attrs import frozen
+
+from groupcoord.cli.dump_input import Parts
+from groupcoord.records.describe import (
+    control_name,
+    describe_control,
+    describe_record,
+    describe_share_state,
+    record_name,
+)
 from groupcoord.records.salvage import SoundBatch
 from groupcoord.records.schemas import RecordType
+from groupcoord.records.typed import group_id_of
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-PAGE_ROWS = 200
+CONTROL = "CONTROL"
 OFFSET_TYPES = (RecordType.LEGACY_OFFSET_COMMIT, RecordType.OFFSET_COMMIT)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
+encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+@frozen
+class Filters:
+    """The filters of the command line; an empty or missing one passes everything.
+
+    Attributes:
+        types: names of record types, or of the kinds of rows of a history.
+        since_ms, until_ms: times from the one to before the other, in milliseconds since the Unix epoch.
+    """
+
+    group_ids: frozenset[str] = frozenset()
+    types: frozenset[str] = frozenset()
+    partitions: frozenset[int] = frozenset()
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+    def pass_type(self, name: str) -> bool:
+        return not self.types or name in self.types
+
+    def pass_group(self, group_id: str | None) -> bool:
+        return not self.group_ids or group_id in self.group_ids
+
+    def pass_time(self, timestamp_ms: int | None) -> bool:
+        since_ms, until_ms = self.since_ms, self.until_ms
+        if timestamp_ms is None:
+            return since_ms is None and until_ms is None
+        return (since_ms is None or timestamp_ms >= since_ms) and (until_ms is None or timestamp_ms < until_ms)
+
 
 class Row(NamedTuple):
-    """What the table says about one record."""
+    """A row of the table."""
 
     partition: str
     offset: str
@@ -32,19 +67,63 @@ class Row(NamedTuple):
     content: str
 
 
-def table_rows(partition: int | None, sound: SoundBatch, selection: Selection) -> Iterator[Row]:
-    """Yield a row for each selected record of a batch."""
-    batch = sound.batch
-    producer = f" [producer {batch.producer_id}, epoch {batch.producer_epoch}]" if batch.is_transactional else ""
-    for record in selected_records(sound, selection):
-        yield Row(
-            "" if partition is None else str(partition),
-            str(record.offset),
-            time_text(record.timestamp_ms),
-            record.record_type.lower().replace("_", "-"),
-            record.group_id or "",
-            _content(record.key, record.value) + producer,
-        )
+def selected_records(
+    parts: Parts, filters: Filters, *, raw: bool = False
+) -> Iterator[tuple[str | None, dict[str, Any]]]:
+    """Yield the selected records for JSON, each with the group that it is about; ``raw`` leaves bytes in base 64."""
+    for partition, sound in _batches(parts):
+        batch = sound.batch
+        for offset, timestamp_ms, key, value in sound.records:
+            name = control_name(key) if batch.is_control else record_name(key)
+            if not (filters.pass_time(timestamp_ms) and filters.pass_type(CONTROL if batch.is_control else name)):
+                continue
+            described = describe_control(key, value) if batch.is_control else describe_record(key, value, raw=raw)
+            fields = None if batch.is_control or described["key"] is None else described["key"].get("data")
+            group_id = None if fields is None else group_id_of(fields)
+            if filters.pass_group(group_id):
+                yield (
+                    group_id,
+                    {
+                        "partition": partition,
+                        "offset": offset,
+                        "timestamp": timestamp_ms,
+                        "producerId": batch.producer_id,
+                        "producerEpoch": batch.producer_epoch,
+                        "isTransactional": batch.is_transactional,
+                        "isControl": batch.is_control,
+                        "recordType": name,
+                        **described,
+                    },
+                )
+
+
+def selected_share_states(parts: Parts, filters: Filters) -> Iterator[dict[str, Any]]:
+    """Yield the selected records of ``__share_group_state`` for JSON."""
+    for partition, sound in _batches(parts):
+        for offset, timestamp_ms, key, value in sound.records:
+            if not filters.pass_time(timestamp_ms):
+                continue
+            described = describe_share_state(key or b"", value)
+            group_id = described["key"].get("data", {}).get("groupId")
+            if filters.pass_type(described["recordType"]) and filters.pass_group(group_id):
+                yield {"partition": partition, "offset": offset, "timestamp": timestamp_ms, **described}
+
+
+def _batches(parts: Parts) -> Iterator[tuple[int | None, SoundBatch]]:
+    return ((partition, sound) for partition, batches in parts for sound in batches)
+
+
+def table_row(group_id: str | None, record: dict[str, Any]) -> Row:
+    """Return the row of the table for a record that :func:`selected_records` describes."""
+    producer = f" [producer {record['producerId']}, epoch {record['producerEpoch']}]"
+    return Row(
+        "" if record["partition"] is None else str(record["partition"]),
+        str(record["offset"]),
+        time_text(record["timestamp"]),
+        record["recordType"].lower().replace("_", "-"),
+        group_id or "",
+        _content(record["key"], record["value"]) + (producer if record["isTransactional"] else ""),
+    )
 
 
 def time_text(timestamp_ms: int) -> str:
@@ -60,31 +139,20 @@ def _content(key: dict[str, Any] | None, value: dict[str, Any] | None) -> str:
     if key is None or fields is None:
         return f"key {_brief(key)}, value {_brief(value)}"
     record_type = key.get("type")
+    text_of = _VALUE_TEXTS.get(record_type, _pairs)
+    others = {name: content for name, content in fields.items() if name not in ("group", "groupId")}
     if record_type is None:
         subject = ""
     elif record_type in OFFSET_TYPES:
         subject = f"{fields['topic']}-{fields['partition']}"
-    elif record_type in _CONSUMER_GROUP_TEXTS:
-        subject = " ".join(content for name, content in fields.items() if name != "groupId")
     else:
-        subject = _pairs({name: content for name, content in fields.items() if name not in ("group", "groupId")})
+        subject = _pairs(others) if text_of is _pairs else " ".join(others.values())
     if value is None:
-        text = "deleted"
-    elif "data" not in value:
-        text = _brief(value)
-    elif record_type == RecordType.GROUP_METADATA:
-        text = _group_text(value["data"])
-    elif record_type in OFFSET_TYPES:
-        text = _offset_text(value["data"])
-    elif record_type in _CONSUMER_GROUP_TEXTS:
-        text = _CONSUMER_GROUP_TEXTS[record_type](value["data"])
-    else:
-        text = _pairs(value["data"])
-    return f"{subject} {text}".lstrip()
+        return f"{subject} deleted".lstrip()
+    return f"{subject} {text_of(value['data']) if 'data' in value else _brief(value)}".lstrip()
 
 
 def _offset_text(data: dict[str, Any]) -> str:
-    """Return a committed offset, and what is not always the same: the time is in another column, the id says little."""
     parts = [f"at {data['offset']}"]
     if data.get("leaderEpoch", -1) != -1:
         parts.append(f"leader epoch {data['leaderEpoch']}")
@@ -96,7 +164,6 @@ def _offset_text(data: dict[str, Any]) -> str:
 
 
 def _group_text(data: dict[str, Any]) -> str:
-    """Return a classic group's generation, a line for each member below it."""
     generation = f"{data['protocolType'] or 'no protocol type'}, generation {data['generation']}"
     chosen = f", {data['protocol']}" if data["protocol"] else ""
     members = data["members"]
@@ -110,7 +177,6 @@ def _group_text(data: dict[str, Any]) -> str:
 
 
 def _protocol_text(described: dict[str, Any] | str) -> str:
-    """Return a subscription or an assignment: topics, ``topic[partitions]``, whatever else there is."""
     if isinstance(described, str):
         return described or "empty"
     data = dict(described["data"])
@@ -145,7 +211,6 @@ def _topics_text(data: dict[str, Any]) -> str:
 
 
 def _member_text(data: dict[str, Any]) -> str:
-    """Return what a member of a consumer group told of itself."""
     parts = [f"({data['instanceId']})"] if data["instanceId"] else []
     parts.append(f"client {data['clientId']} at {data['clientHost']}, subscription")
     parts += data["subscribedTopicNames"]
@@ -170,12 +235,7 @@ def _target_epoch_text(data: dict[str, Any]) -> str:
     return f"epoch {data['assignmentEpoch']}{made}"
 
 
-def _target_text(data: dict[str, Any]) -> str:
-    return f"target {_partitions_text(data['topicPartitions'])}"
-
-
 def _current_text(data: dict[str, Any]) -> str:
-    """Return what a member of a consumer group has: its epoch and the one before, its state, its partitions."""
     state = _MEMBER_STATES.get(data["state"], f"state {data['state']}")
     revoked = data["partitionsPendingRevocation"]
     text = f"epoch {data['memberEpoch']} after {data['previousMemberEpoch']}, {state}, has "
@@ -193,12 +253,17 @@ def _expression_text(data: dict[str, Any]) -> str:
 
 
 _MEMBER_STATES = {0: "STABLE", 1: "UNREVOKED_PARTITIONS", 2: "UNRELEASED_PARTITIONS"}
-_CONSUMER_GROUP_TEXTS: dict[int, Callable[[dict[str, Any]], str]] = {
+_VALUE_TEXTS: dict[int | None, Callable[[dict[str, Any]], str]] = {
+    RecordType.LEGACY_OFFSET_COMMIT: _offset_text,
+    RecordType.OFFSET_COMMIT: _offset_text,
+    RecordType.GROUP_METADATA: _group_text,
     RecordType.CONSUMER_GROUP_METADATA: _epoch_text,
     RecordType.CONSUMER_GROUP_PARTITION_METADATA: _topics_text,
     RecordType.CONSUMER_GROUP_MEMBER_METADATA: _member_text,
     RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA: _target_epoch_text,
-    RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER: _target_text,
+    RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER: (
+        lambda data: f"target {_partitions_text(data['topicPartitions'])}"
+    ),
     RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT: _current_text,
     RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION: _expression_text,
 }
@@ -209,7 +274,6 @@ def _pairs(data: dict[str, Any]) -> str:
 
 
 def _brief(content: Any) -> str:
-    """Return a value in few characters: only names, numbers and brackets."""
     if isinstance(content, dict):
         return "{" + _pairs(content) + "}"
     if isinstance(content, list):
@@ -217,44 +281,3 @@ def _brief(content: Any) -> str:
     if content is None:
         return "null"
     return content or '""' if isinstance(content, str) else str(content)
-
-
-def pages(rows: Iterable[Row], width: int | None) -> Iterator[Table]:
-    """Yield tables of at most ``PAGE_ROWS`` rows; the first has titles.
-
-    Args:
-        rows: what they show.
-        width: how many columns each takes, all of them laid out alike; None: as many as its longest line, unfolded.
-    """
-    page: list[Row] = []
-    is_first = True
-    for row in rows:
-        page.append(row)
-        if len(page) == PAGE_ROWS:
-            yield _page(page, width, is_first)
-            page, is_first = [], False
-    if page or is_first:
-        yield _page(page, width, is_first)
-
-
-def _page(rows: list[Row], width: int | None, is_first: bool) -> Table:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, width=width, show_header=is_first, pad_edge=False)
-    titles = {"P": 3, "Offset": 9, "Time (UTC)": 23, "Type": 15}
-    if width is None:
-        for title, least in titles.items():
-            table.add_column(title, min_width=least, justify="right" if least < 10 else "left", no_wrap=True)
-        table.add_column("Group", min_width=12, no_wrap=True)
-        table.add_column("Content", no_wrap=True)
-    else:
-        for title, exact in titles.items():
-            table.add_column(title, width=exact, justify="right" if exact < 10 else "left", overflow="fold")
-        table.add_column("Group", ratio=1, overflow="fold")
-        table.add_column("Content", ratio=3, overflow="fold")
-    for row in rows:
-        *fields, content = row
-        table.add_row(*(Text(escape(field)) for field in fields), Text(escape_lines(content)))
-    return table
