@@ -133,6 +133,7 @@ def dump(
     except BrokenPipeError:
         # The reader wants no more; the interpreter must not try to flush at its exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(DAMAGED if progress.is_damaged else 0) from None
     if progress.is_damaged:
         raise typer.Exit(DAMAGED)
     if filters.group_ids and not printed:

@@ -288,14 +288,15 @@ def test_a_file_that_can_not_be_read(data_directory: Path) -> None:
     assert len(done.output.splitlines()) == 6
 
 
-def test_a_broken_pipe_is_quiet(tmp_path: Path) -> None:
-    """A reader that has seen enough gets no complaint."""
+@pytest.mark.parametrize("words", [(), ("--group", "g1")])
+def test_a_broken_pipe_is_quiet(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """A reader that closes the pipe early causes no error, also if records of one group are selected."""
     path = tmp_path / "0.log"
     path.write_bytes(b"".join(batch(offset, *[COMMIT] * 50) for offset in range(0, 5_000, 50)))
     read_end, write_end = os.pipe()
     os.close(read_end)
     process = subprocess.Popen(
-        [sys.executable, "-c", "from groupcoord.cli import main; main()", "dump", str(path)],
+        [sys.executable, "-c", "from groupcoord.cli import main; main()", "dump", str(path), *words],
         stdout=write_end,
         stderr=subprocess.PIPE,
     )
