@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import islice, starmap
@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from groupcoord.analysis.columns.errors import PipelineError
+from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.report.text import escape
 from groupcoord.cli import dump_records
 from groupcoord.cli.cluster_options import BootstrapServer, CommandConfig, Topic, given_address
-from groupcoord.cli.dump_input import DumpError, Parts, open_cluster, open_files, progress_of
+from groupcoord.cli.dump_input import DumpError, DumpInput, Parts, open_cluster, open_files, progress_of
 from groupcoord.cli.dump_records import (
     CONTROL,
     EPOCH,
@@ -105,40 +106,52 @@ def dump(
     there is nothing to read.
     """
     try:
-        filters = Filters(
-            frozenset(group or ()),
-            _parse_kinds(record_type or ()) if history else frozenset(map(_parse_type, record_type or ())),
-            frozenset(partition or ()),
-            _parse_time("--since", since),
-            _parse_time("--until", until),
-        )
+        types = (_parse_kinds if history else _parse_types)(record_type or ())
+        times = _parse_time("--since", since), _parse_time("--until", until)
+        filters = Filters(frozenset(group or ()), types, frozenset(partition or ()), *times)
         address = given_address(bootstrap_server, command_config)
-        files = [Path(path) for path in as_files(paths or [], context)]
-        if (address is not None) == bool(files):
-            raise DumpError("give either paths or a cluster, by --bootstrap-server or --command-config")
-        if address is not None:
-            source = open_cluster(address, topic, filters.partitions)
-        else:
-            source = open_files(files, topic, filters.partitions, by_partition=history)
+        source = _open(as_files(paths or [], context), address, topic, filters, history=history)
     except (DumpError, PipelineError) as error:
         _give_up(str(error))
     chosen = _format(output_format, topic, history=history)
-    printed = 0
-    try:
-        with progress_of(source.size_bytes) as progress:
-            for note in source.notes:
-                progress.show(note)
-            made = _made(chosen, source.read(progress), filters, topic, raw=raw, history=history)
-            printed = (_print_table if chosen is Format.table else _print_lines)(made)
-    except BrokenPipeError:
-        # The reader wants no more; the interpreter must not try to flush at its exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(DAMAGED if progress.is_damaged else 0) from None
-    if progress.is_damaged:
-        raise typer.Exit(DAMAGED)
-    if filters.group_ids and not printed:
+
+    def made(parts: Parts) -> Iterator[Any]:
+        return _made(chosen, parts, filters, topic, raw=raw, history=history)
+
+    count = _print(source, made, _print_table if chosen is Format.table else _print_lines)
+    if filters.group_ids and not count:
         asked = "" if filters == Filters(filters.group_ids) else "of what is asked for "
         _give_up(f"nothing {asked}is about group {' or '.join(sorted(filters.group_ids))}", DAMAGED)
+
+
+def _open(
+    paths: list[str], address: ClusterAddress | None, topic: str, filters: Filters, *, history: bool
+) -> DumpInput:
+    if (address is not None) == bool(paths):
+        raise DumpError("give either paths or a cluster, by --bootstrap-server or --command-config")
+    if address is not None:
+        return open_cluster(address, topic, filters.partitions)
+    return open_files(map(Path, paths), topic, filters.partitions, by_partition=history)
+
+
+def _print(source: DumpInput, made: Callable[[Parts], Iterator[Any]], print_all: Callable[[Iterator[Any]], int]) -> int:
+    """Print what is made of the input; return how many lines or rows there were.
+
+    Raises:
+        Exit: something could not be read, or the reader of the output has closed it.
+    """
+    with progress_of(source.size_bytes) as progress:
+        try:
+            for note in source.notes:
+                progress.show(note)
+            count = print_all(made(source.read(progress)))
+        except BrokenPipeError:
+            # The interpreter must not try to flush at its exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(DAMAGED if progress.is_damaged else 0) from None
+    if progress.is_damaged:
+        raise typer.Exit(DAMAGED)
+    return count
 
 
 def _format(given: Format | None, topic: str, *, history: bool) -> Format:
@@ -230,6 +243,10 @@ def _page(rows: list[Row], width: int | None, is_first: bool) -> Table:
         *fields, content = row
         table.add_row(*(Text(escape(field)) for field in fields), Text(escape_lines(content)))
     return table
+
+
+def _parse_types(words: Iterable[str]) -> frozenset[str]:
+    return frozenset(map(_parse_type, words))
 
 
 def _parse_type(word: str) -> str:
