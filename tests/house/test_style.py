@@ -26,7 +26,7 @@ PRAGMA = re.compile(r"\s*# (?:noqa|type: ignore)\b.*$")
 """Notes to the linters; as for these, they don't count for the length of a line."""
 
 TOP_LEVEL = {
-    *("groupcoord", "spark_sources", "tests", "examples", "docs", ".ci"),
+    *("groupcoord", "tests", "examples", "docs", ".ci"),
     *("README.md", "CHANGELOG.md", "LICENSE", "pyproject.toml", ".gitignore"),
 }
 """All that lies at the top of the checkout, besides git's own and what .gitignore names."""

@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 
-with suppress(ImportError):  # of what groupcoord's extra for Spark brings: without it sessions go on without the format
+with suppress(ImportError):  # without the extra `spark` sessions work, without this format
     from groupcoord.spark.source import LogDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]
