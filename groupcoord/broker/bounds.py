@@ -8,6 +8,7 @@ waits. Entries of nested arrays count, and so do duplicates. Kafka has no such b
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
+from itertools import accumulate
 from typing import Any
 
 from groupcoord.broker.answering import Handler
@@ -73,15 +74,12 @@ def decode_bounded(
 
 def holds_more(request: Any, limit: int) -> bool:
     """Return whether the arrays of a request hold more entries than this, at any depth."""
-    count = 0
-    for array in _arrays_in(request):
-        count += len(array)
-        if count > limit:
-            return True
-    return False
+    counts = accumulate(len(array) for array in arrays_of(request))
+    return any(count > limit for count in counts)
 
 
-def _arrays_in(value: Any) -> Iterator[Any]:
+def arrays_of(value: Any) -> Iterator[Any]:
+    """Yield the arrays of a request, at any depth; those of one array of columns once."""
     waiting = [value]
     while waiting:
         value = waiting.pop()

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from attrs import define
 
 from groupcoord.broker.records.topic_data import TopicData
-from groupcoord.broker.work import Answer, Token, Work, each_long
+from groupcoord.broker.work import Answer, Token, Work, each, each_long
 from groupcoord.core.front.authorization import Principal
 from groupcoord.core.messages import CompleteTransaction, PartitionResult, TopicResult
 from groupcoord.core.records import OFFSETS_TOPIC, ZERO_UUID, TransactionMarker
@@ -103,8 +103,8 @@ def _written(marker: tuple[int, Found]) -> Work[WrittenMarker]:
         if results:
             yield None
         if partitions:
-            found = [PartitionResult(index, _error_code(result)) for index, result in partitions]
-            results.append(TopicResult(name, ZERO_UUID, tuple(found)))
+            found = yield from each(partitions, lambda named: PartitionResult(named[0], _error_code(named[1])))
+            results.append(TopicResult(name, ZERO_UUID, found))
     return WrittenMarker(producer_id, tuple(results))
 
 
