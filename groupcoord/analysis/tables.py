@@ -50,6 +50,7 @@ TABLES: Mapping[str, Columns] = {
     "revocations": group_tables.REVOCATIONS,
     "groups": group_tables.GROUPS,
     "anomalies": group_tables.ANOMALIES,
+    "offset_expiry": group_tables.OFFSET_EXPIRY,
     "stale_groups": group_tables.STALE_GROUPS,
     "share_partitions": group_tables.SHARE_PARTITIONS,
     "differences": group_tables.DIFFERENCES,

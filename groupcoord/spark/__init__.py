@@ -19,7 +19,7 @@ as nothing shuffles them.
 from groupcoord.analysis.columns.errors import InputError, PipelineError
 from groupcoord.analysis.history.anomalies import Thresholds
 from groupcoord.analysis.live.errors import ClusterError
-from groupcoord.spark.anomalies import anomalies, stale_groups
+from groupcoord.spark.anomalies import anomalies, offset_expiry, stale_groups
 from groupcoord.spark.cluster_reading import read_cluster, read_cluster_stream, read_end_offsets
 from groupcoord.spark.folding import history
 from groupcoord.spark.groups import epochs, generations, groups, members, memberships, moves, rebalances, revocations
@@ -53,6 +53,7 @@ __all__ = [
     "members",
     "memberships",
     "moves",
+    "offset_expiry",
     "partition_load",
     "read_cluster",
     "read_cluster_stream",

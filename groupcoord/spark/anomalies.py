@@ -12,19 +12,18 @@ from pyspark.sql import DataFrame
 from groupcoord.analysis.columns.tables import CURRENT_OFFSETS, arrow_schema
 from groupcoord.analysis.history.anomalies import OFFSETS_RETENTION_MINUTES, Thresholds
 from groupcoord.analysis.history.rows import DUPLICATE, GROUP, MEMBER, MEMBERSHIP, REBALANCE, REVOCATION
+from groupcoord.analysis.judging import stale
 from groupcoord.analysis.judging.anomalies import about_groups
 from groupcoord.analysis.judging.groups import groups
 from groupcoord.analysis.judging.shares import assigned
 from groupcoord.analysis.judging.silences import about_offsets
-from groupcoord.analysis.judging.stale import OFFSET_COLUMNS
-from groupcoord.analysis.judging.stale import stale_groups as expiring
 from groupcoord.spark.groups import History, history_of
 from groupcoord.spark.lag import known_commits, known_end_offsets, known_ends, known_holders, packed_holders
 from groupcoord.spark.packing import BY_GROUP, BY_PARTITION, Bucket, Row, judged, packed, packed_blobs
-from groupcoord.spark.schemas import ANOMALIES, STALE_GROUPS
+from groupcoord.spark.schemas import ANOMALIES, OFFSET_EXPIRY, STALE_GROUPS
 from groupcoord.spark.tables import BUSY, CURRENT, LAST, REWOUND, current_offsets, facts_of, last_moment
 
-_CURRENT = pa.schema([arrow_schema(CURRENT_OFFSETS).field(name) for name in OFFSET_COLUMNS])
+_CURRENT = pa.schema([arrow_schema(CURRENT_OFFSETS).field(name) for name in stale.OFFSET_COLUMNS])
 _JUDGED = (GROUP, MEMBER, REBALANCE, DUPLICATE, REVOCATION, MEMBERSHIP)
 
 
@@ -104,15 +103,47 @@ def stale_groups(
         now_ms: the moment to judge from; the last timestamp of the records if left out.
         offsets_retention_minutes: ``offsets.retention.minutes`` of the brokers.
     """
+    tables = _packed_offsets(records, history, commits, offsets)
+
+    def tell(bucket: Bucket) -> list[Row]:
+        described, expiry = _expiry(bucket, offsets_retention_minutes)
+        return stale.stale_groups(described, expiry, known_commits(bucket), bucket.now_ms)
+
+    return judged(tables, _now(records, now_ms), tell, STALE_GROUPS)
+
+
+def offset_expiry(
+    records: DataFrame,
+    *,
+    history: DataFrame | History | None = None,
+    commits: DataFrame | None = None,
+    offsets: DataFrame | None = None,
+    offsets_retention_minutes: int = OFFSETS_RETENTION_MINUTES,
+) -> DataFrame:
+    """Return when each current offset expires (:data:`groupcoord.spark.schemas.OFFSET_EXPIRY`).
+
+    The rules are those of :func:`groupcoord.analysis.judging.stale.offset_expiry`. The arguments are those of
+    :func:`stale_groups`.
+    """
+
+    def tell(bucket: Bucket) -> list[Row]:
+        return _expiry(bucket, offsets_retention_minutes)[1]
+
+    return judged(_packed_offsets(records, history, commits, offsets), None, tell, OFFSET_EXPIRY)
+
+
+def _packed_offsets(
+    records: DataFrame, history: DataFrame | History | None, commits: DataFrame | None, offsets: DataFrame | None
+) -> list[DataFrame]:
     facts = facts_of(records if commits is None else commits)
     current = current_offsets(records if commits is None else commits) if offsets is None else offsets
     of_groups = history_of(records if history is None else history).rows(GROUP)
     tables = [packed(GROUP, of_groups, BY_GROUP), packed(CURRENT, current.select(*_CURRENT.names), BY_GROUP)]
-    tables.append(packed_blobs(facts, [LAST], BY_GROUP))
+    return [*tables, packed_blobs(facts, [LAST], BY_GROUP)]
 
-    def tell(bucket: Bucket) -> list[Row]:
-        kept, facts = bucket.table(CURRENT, _CURRENT), known_commits(bucket)
-        described = groups({GROUP: bucket.rows(GROUP)}, kept)
-        return expiring(described, kept, facts, bucket.now_ms, offsets_retention_minutes)
 
-    return judged(tables, _now(records, now_ms), tell, STALE_GROUPS)
+def _expiry(bucket: Bucket, offsets_retention_minutes: int) -> tuple[list[Row], list[Row]]:
+    """Return rows of the tables ``groups`` and ``offset_expiry``."""
+    kept = bucket.table(CURRENT, _CURRENT)
+    described = groups({GROUP: bucket.rows(GROUP)}, kept)
+    return described, stale.offset_expiry(described, kept, known_commits(bucket), offsets_retention_minutes)

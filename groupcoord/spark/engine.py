@@ -17,7 +17,7 @@ from groupcoord.analysis.history.anomalies import OFFSETS_RETENTION_MINUTES
 from groupcoord.analysis.running.pipeline import Moment
 from groupcoord.analysis.running.sources import ClusterSource
 from groupcoord.analysis.tables import TABLES_OF_KINDS, TableFiles
-from groupcoord.spark.anomalies import anomalies, stale_groups
+from groupcoord.spark.anomalies import anomalies, offset_expiry, stale_groups
 from groupcoord.spark.decoding import Folders, write_records
 from groupcoord.spark.folding import FACTS, OFFSETS, UNPACKED, WRITTEN, write_fold
 from groupcoord.spark.groups import History, groups
@@ -125,6 +125,13 @@ class SparkEngine:
                 "groups": groups(records, history=history, offsets=current),
                 "anomalies": anomalies(
                     records, history=history, commits=folded.facts, end_offsets=ends, now_ms=moment.now_ms
+                ),
+                "offset_expiry": offset_expiry(
+                    records,
+                    history=history,
+                    commits=folded.facts,
+                    offsets=current,
+                    offsets_retention_minutes=kept_minutes,
                 ),
                 "stale_groups": stale_groups(
                     records,

@@ -57,6 +57,7 @@ MEMBERSHIPS = declared(group_tables.MEMBERSHIPS)
 MOVES = declared(group_tables.MOVES)
 REVOCATIONS = declared(group_tables.REVOCATIONS)
 ANOMALIES = declared(group_tables.ANOMALIES)
+OFFSET_EXPIRY = declared(group_tables.OFFSET_EXPIRY)
 STALE_GROUPS = declared(group_tables.STALE_GROUPS)
 DIFFERENCES = declared(group_tables.DIFFERENCES)
 

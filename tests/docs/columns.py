@@ -48,7 +48,7 @@ WITHOUT_TYPES: Mapping[str, Mapping[str, Columns]] = {
         name: getattr(group_tables, name.upper())
         for name in (
             *("groups", "generations", "members", "rebalances", "epochs", "memberships", "moves", "revocations"),
-            *("anomalies", "stale_groups", "share_partitions"),
+            *("anomalies", "offset_expiry", "stale_groups", "share_partitions"),
         )
     }
     | {"verify": group_tables.DIFFERENCES}

@@ -16,7 +16,7 @@ from groupcoord.analysis.judging.ends import Ends
 from groupcoord.analysis.judging.groups import groups, partition_holders
 from groupcoord.analysis.judging.lag import lag
 from groupcoord.analysis.judging.shares import assigned
-from groupcoord.analysis.judging.stale import stale_groups
+from groupcoord.analysis.judging.stale import offset_expiry, stale_groups
 
 from .troubled import Known, fold_log, write_troubled
 
@@ -118,7 +118,8 @@ def test_stale_groups(troubled: Known) -> None:
     """
     described = groups(troubled.histories, troubled.current)
     names = ("expiring_offsets", "expired_offsets", "next_expiry_ms", "group_expiry_ms", "idle_ms")
-    rows = stale_groups(described, troubled.current, troubled.facts, 655_000, 1)
+    offsets = offset_expiry(described, troubled.current, troubled.facts, 1)
+    rows = stale_groups(described, offsets, troubled.facts, 655_000)
 
     assert {row["group_id"]: tuple(row[name] for name in names) for row in rows} == {
         "busy": (1, 1, 650_006, 650_006, 64_994),
@@ -126,6 +127,21 @@ def test_stale_groups(troubled: Known) -> None:
         "emptied": (1, 1, 590_000, 590_000, 125_000),
         "live": (1, 1, 560_007, None, 154_993),
         "simple": (1, 0, 700_000, 700_000, 154_992),
+    }
+
+
+def test_offset_expiry(troubled: Known) -> None:
+    """Each current offset has a row; one that is in use, or in an open transaction, has no time to expire."""
+    described = groups(troubled.histories, troubled.current)
+    rows = offset_expiry(described, troubled.current, troubled.facts, 1)
+    found = {(row["group_id"], row["topic"]): row["expires_ms"] for row in rows}
+
+    assert len(rows) == troubled.current.num_rows
+    assert found == {
+        **{("stormy", "t"): None, ("double", "t"): None, ("quiet", "t"): None, ("open", "t"): None},
+        **{("live", "t"): None, ("live", "former"): 560_007},
+        **{("busy", "t"): 650_006, ("last", "t"): 660_000, ("simple", "t"): 700_000},
+        ("emptied", "t"): 590_000,
     }
 
 

@@ -26,7 +26,7 @@ from ..history.consumer_story import CREW, crew, write_story
 
 TABLES = (
     *("records", "read_counts", "corrupt", "partition_load", "commits", "current_offsets", "generations", "members"),
-    *("rebalances", "groups", "anomalies", "stale_groups", "lag", "differences"),
+    *("rebalances", "groups", "anomalies", "offset_expiry", "stale_groups", "lag", "differences"),
     *("epochs", "memberships", "moves", "revocations"),
 )
 LOST_BYTES = 7

@@ -63,6 +63,7 @@ def test_tables_have_their_declared_schemas(troubled: tuple[DataFrame, DataFrame
         "MOVES": pipeline.moves(history),
         "REVOCATIONS": pipeline.revocations(history),
         "ANOMALIES": pipeline.anomalies(records, history=history),
+        "OFFSET_EXPIRY": pipeline.offset_expiry(records, history=history),
         "STALE_GROUPS": pipeline.stale_groups(records, history=history),
         "DIFFERENCES": pipeline.verify(records, history=history),
     }

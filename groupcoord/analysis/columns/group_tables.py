@@ -266,6 +266,17 @@ STALE_GROUPS: Columns = (
 )
 """Groups that lose offsets if nobody uses them, by the rules of KIP-211; checks of retention come some minutes late."""
 
+OFFSET_EXPIRY: Columns = (
+    Column("group_id", _STRING, "the group"),
+    Column("topic", _STRING, "the topic"),
+    Column("topic_partition", _INT, "the topic's partition"),
+    Column("committed_offset", _LONG, "the next offset to read"),
+    Column("commit_timestamp_ms", _LONG, "when it was committed"),
+    Column("expires_ms", _LONG, "when it expires if nothing changes; null: it does not, such as one in use"),
+    Column("log_partition", _INT, "where the record lies"),
+)
+"""One row for each current offset, by the rules of KIP-211; checks of retention come some minutes late."""
+
 SHARE_PARTITIONS: Columns = (
     Column("group_id", _STRING, "the group"),
     Column("topic", _STRING, "its name; null if the log of groups does not tell it"),

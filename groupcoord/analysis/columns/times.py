@@ -18,7 +18,7 @@ MOMENTS = frozenset(
         *("log_timestamp_ms", "commit_timestamp_ms", "expire_timestamp_ms", "state_timestamp_ms", "last_commit_ms"),
         *("first_timestamp_ms", "last_timestamp_ms", "first_ms", "last_ms", "next_expiry_ms", "group_expiry_ms"),
         *("started_after_ms", "started_ms", "target_ms", "ended_ms", "began_ms", "away_ms", "asked_ms"),
-        *("decided_ms", "released_ms", "assigned_ms", "at_ms", "polled_ms"),
+        *("decided_ms", "released_ms", "assigned_ms", "at_ms", "polled_ms", "expires_ms"),
     )
 )
 """The columns that are points in time."""

@@ -15,54 +15,70 @@ from groupcoord.core.offsets.retention import MS_PER_MINUTE
 
 Row = dict[str, Any]
 
-OFFSET_COLUMNS = ("group_id", "topic", "topic_partition", "commit_timestamp_ms", "expire_timestamp_ms")
+OFFSET_COLUMNS = (
+    *("group_id", "topic", "topic_partition", "committed_offset", "commit_timestamp_ms", "expire_timestamp_ms"),
+    "log_partition",
+)
 """The columns of current offsets that are needed."""
 
+_SHOWN = tuple(name for name in OFFSET_COLUMNS if name != "expire_timestamp_ms")
+_PLACE = ("group_id", "topic", "topic_partition")
 _EMPTY = "Empty"
 
 
-def stale_groups(
+def offset_expiry(
     groups: Iterable[Row],
     current_offsets: pa.Table,
     facts: CommitFacts,
-    now_ms: int | None,
     offsets_retention_minutes: int = OFFSETS_RETENTION_MINUTES,
 ) -> list[Row]:
-    """Return groups whose offsets expire if nobody uses them
-    (:data:`groupcoord.analysis.columns.group_tables.STALE_GROUPS`).
+    """Return when each current offset expires (:data:`groupcoord.analysis.columns.group_tables.OFFSET_EXPIRY`).
 
     The rules are Kafka's (KIP-211, and ``isSubscribedToTopic`` of each type of group). An offset's age counts from its
     commit; in a classic group that became empty from then. Offsets of topics that a live group subscribes to don't
     expire, nor do those of a live group whose subscriptions a coordinator can't read. An offset that carries its own
-    expiry keeps to it. An empty group goes with its last offset.
+    expiry keeps to it. An offset that an open transaction will replace doesn't expire.
 
     Args:
         groups: rows of the table of this name.
         current_offsets: the table of this name.
         facts: of their commits.
-        now_ms: the moment to judge from, in milliseconds since 1970; None: there is nothing to judge.
         offsets_retention_minutes: how long offsets are kept that nobody uses.
     """
-    pending: dict[str, set[tuple[str, int]]] = {}
-    for row in facts.open().select(OFFSET_COLUMNS[:3]).to_pylist():
-        pending.setdefault(row["group_id"], set()).add((row["topic"], row["topic_partition"]))
-    offsets: dict[str, list[Row]] = {}
-    for row in current_offsets.select(OFFSET_COLUMNS).to_pylist():
-        offsets.setdefault(row["group_id"], []).append(row)
+    by_id = {group["group_id"]: group for group in groups}
+    pending = {tuple(row.values()) for row in facts.open().select(_PLACE).to_pylist()}
     retention_ms = offsets_retention_minutes * MS_PER_MINUTE
     found = []
-    for group in groups:
-        held = pending.get(group["group_id"], set())
-        # Offsets of open transactions keep those that they will replace, and the group.
-        expiring_ms = [
-            expiry_ms
-            for row in offsets.get(group["group_id"], ())
-            if (row["topic"], row["topic_partition"]) not in held
-            and (expiry_ms := _expiry_ms(group, row, retention_ms)) is not None
-        ]
-        if expiring_ms:
-            found.append(_row(group, expiring_ms, bool(held), now_ms))
+    for row in current_offsets.select(OFFSET_COLUMNS).to_pylist():
+        group = by_id.get(row["group_id"])
+        is_pending = tuple(row[name] for name in _PLACE) in pending
+        expires_ms = None if group is None or is_pending else _expiry_ms(group, row, retention_ms)
+        found.append({name: row[name] for name in _SHOWN} | {"expires_ms": expires_ms})
     return found
+
+
+def stale_groups(groups: Iterable[Row], offsets: Iterable[Row], facts: CommitFacts, now_ms: int | None) -> list[Row]:
+    """Return groups whose offsets expire if nobody uses them
+    (:data:`groupcoord.analysis.columns.group_tables.STALE_GROUPS`).
+
+    An empty group goes with its last offset, unless an open transaction has offsets of it.
+
+    Args:
+        groups: rows of the table of this name.
+        offsets: what :func:`offset_expiry` returns for them.
+        facts: of their commits.
+        now_ms: the moment to judge from, in milliseconds since 1970; None: there is nothing to judge.
+    """
+    pending = set(facts.open()["group_id"].to_pylist())
+    expiring: dict[str, list[int]] = {}
+    for row in offsets:
+        if row["expires_ms"] is not None:
+            expiring.setdefault(row["group_id"], []).append(row["expires_ms"])
+    return [
+        _row(group, expiring[group["group_id"]], group["group_id"] in pending, now_ms)
+        for group in groups
+        if group["group_id"] in expiring
+    ]
 
 
 def _row(group: Row, expiring_ms: list[int], is_pending: bool, now_ms: int | None) -> Row:

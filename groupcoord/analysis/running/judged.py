@@ -18,7 +18,7 @@ from groupcoord.analysis.judging.ends import Ends
 from groupcoord.analysis.judging.groups import Histories, groups
 from groupcoord.analysis.judging.lag import lag
 from groupcoord.analysis.judging.shares import Assigned, assigned
-from groupcoord.analysis.judging.stale import stale_groups
+from groupcoord.analysis.judging.stale import offset_expiry, stale_groups
 from groupcoord.analysis.tables import TableFiles
 
 JUDGED = (GROUP, REBALANCE, DUPLICATE, REVOCATION, MEMBERSHIP)
@@ -82,13 +82,15 @@ def write_groups(
     known: Sequence[Known], ends: Ends | None, files: TableFiles, now_ms: int | None, retention_minutes: int | None
 ) -> None:
     """Write the groups, what is wrong with them, and what they lose for want of use."""
-    with files.growing(["groups", "anomalies", "stale_groups"]) as add:
+    with files.growing(["groups", "anomalies", "offset_expiry", "stale_groups"]) as add:
         for one in known:
             described = groups(one.histories, one.current)
             kept_minutes = retention_minutes or OFFSETS_RETENTION_MINUTES
             add("groups", described)
             add("anomalies", anomalies(one.histories, one.facts, one.held, ends, now_ms))
-            add("stale_groups", stale_groups(described, one.current, one.facts, now_ms, kept_minutes))
+            expiry = offset_expiry(described, one.current, one.facts, kept_minutes)
+            add("offset_expiry", expiry)
+            add("stale_groups", stale_groups(described, expiry, one.facts, now_ms))
 
 
 def write_lag(
