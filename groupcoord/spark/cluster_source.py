@@ -91,7 +91,7 @@ class ClusterStreamReader(RecordStreamReader):
     """Reads a topic as it grows. Its offset has the topic's id, and the next offset of each log partition."""
 
     def __init__(self, options: ClusterOptions) -> None:
-        self._options, self._settings = options, options.settings
+        self._options: ClusterOptions = options
         self._last: dict[int, int] | None = None
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -156,7 +156,7 @@ class ClusterDataSource(DataSource):
     Options: ``bootstrap.servers``, ``command.config`` (the path of a file of properties, on every machine), settings of
     a client with ``kafka.`` before their names, ``topic`` (a copy of ``__consumer_offsets`` by another name),
     ``partitions`` (numbers with commas between them), ``columns`` (names with commas between them), ``raw_bytes``,
-    ``split_bytes``, and for streams ``max_offsets``.
+    ``split_bytes``, ``timestamps`` (true adds a timestamp to each point in time), and for streams ``max_offsets``.
     """
 
     @classmethod

@@ -13,7 +13,9 @@ from pyspark.sql.types import StructType
 from groupcoord.analysis.columns.chunks import RowSettings
 from groupcoord.analysis.columns.options import chosen_columns, flag, number, words
 from groupcoord.analysis.columns.tasks import RecordTask
+from groupcoord.analysis.columns.times import with_times
 from groupcoord.spark.schemas import RECORDS
+from groupcoord.spark.times import schema_with_times
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
@@ -27,7 +29,7 @@ else:
 
 
 SPLIT_BYTES_MIN = 65_536
-ROW_OPTIONS = ("columns", "raw_bytes", "split_bytes", "partitions")
+ROW_OPTIONS = ("columns", "raw_bytes", "split_bytes", "partitions", "timestamps")
 
 
 def row_options(
@@ -52,6 +54,7 @@ class RecordOptions(ABC):
 
     Attributes:
         settings: what rows are to hold.
+        timestamps: whether to add a timestamp to each point in time.
         split_bytes: how much one task reads, about.
         partitions: only these log partitions; all if empty.
         micro_batch_max: how much of each log partition a micro-batch reads, about; None: all there is.
@@ -64,6 +67,7 @@ class RecordOptions(ABC):
         self.settings = RowSettings(
             chosen_columns(given.get("columns", "")), flag("raw_bytes", given.get("raw_bytes", ""))
         )
+        self.timestamps = flag("timestamps", given.get("timestamps", ""))
         self.split_bytes = number("split_bytes", given.get("split_bytes", str(split_bytes)), SPLIT_BYTES_MIN)
         self.partitions = frozenset(number("partitions", name, 0) for name in words(given.get("partitions", "")))
         told = given.get(bound, "")
@@ -71,7 +75,13 @@ class RecordOptions(ABC):
 
     def schema(self) -> StructType:
         """Return the columns that are wanted."""
-        return StructType([RECORDS[name] for name in self.settings.columns])
+        schema = StructType([RECORDS[name] for name in self.settings.columns])
+        return schema_with_times(schema) if self.timestamps else schema
+
+    def rows(self, task: RecordTask) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one task."""
+        rows = task.rows(self.settings)
+        return map(with_times, rows) if self.timestamps else rows
 
     @abstractmethod
     def tasks(self) -> Sequence[RecordTask]:
@@ -89,15 +99,13 @@ class RecordReader(DataSourceReader):
         return [InputPartition(task) for task in self._options.tasks()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one task."""
-        found: Iterator[pa.RecordBatch] = partition.value.rows(self._options.settings)
-        return found
+        return self._options.rows(partition.value)
 
 
 class RecordStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads what grows."""
 
-    _settings: RowSettings
+    _options: RecordOptions
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return where a stream without a checkpoint starts: before everything."""
@@ -112,6 +120,5 @@ class RecordStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [InputPartition(task) for task in self.tasks_between(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one task."""
         if partition.value is not None:  # as it is in Spark's own, where there are none
-            yield from partition.value.rows(self._settings)
+            yield from self._options.rows(partition.value)

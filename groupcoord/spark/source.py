@@ -69,7 +69,7 @@ class LogStreamReader(RecordStreamReader):
     """Reads logs as they grow. Its offset has a ``tailing.Cursor`` for each log partition."""
 
     def __init__(self, options: LogOptions) -> None:
-        self._options, self._settings = options, options.settings
+        self._options: LogOptions = options
         self._folders = Folders()
         # The logs as they were when the stream was told to stop at their end, until that end is known.
         self._of_then: dict[str, Log] | None = None
@@ -145,7 +145,8 @@ class LogDataSource(DataSource):
 
     Options: ``path`` (what ``load()`` is given) or ``paths`` (a JSON array), ``columns`` (names with commas between
     them; Spark can't tell a Python source which it needs), ``raw_bytes``, ``split_bytes``, ``partitions`` (numbers with
-    commas between them), ``storage_options`` (a JSON object for fsspec).
+    commas between them), ``storage_options`` (a JSON object for fsspec), ``timestamps`` (true adds a timestamp to each
+    point in time).
     """
 
     @classmethod

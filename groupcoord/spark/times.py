@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import LongType
+from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
 from groupcoord.analysis.columns.times import LATEST_MS, MOMENTS, time_name
+
+
+def schema_with_times(schema: StructType) -> StructType:
+    """Return a schema with a timestamp behind each point in time."""
+    fields: list[StructField] = []
+    for field in schema:
+        fields.append(field)
+        if field.name in MOMENTS:
+            fields.append(StructField(time_name(field.name), TimestampType()))
+    return StructType(fields)
 
 
 def with_times(table: DataFrame) -> DataFrame:

@@ -138,9 +138,15 @@ def test_offset_expiry(troubled: Known) -> None:
 
     assert len(rows) == troubled.current.num_rows
     assert found == {
-        **{("stormy", "t"): None, ("double", "t"): None, ("quiet", "t"): None, ("open", "t"): None},
-        **{("live", "t"): None, ("live", "former"): 560_007},
-        **{("busy", "t"): 650_006, ("last", "t"): 660_000, ("simple", "t"): 700_000},
+        ("stormy", "t"): None,
+        ("double", "t"): None,
+        ("quiet", "t"): None,
+        ("open", "t"): None,
+        ("live", "t"): None,
+        ("live", "former"): 560_007,
+        ("busy", "t"): 650_006,
+        ("last", "t"): 660_000,
+        ("simple", "t"): 700_000,
         ("emptied", "t"): 590_000,
     }
 

@@ -50,6 +50,23 @@ def test_small_ranges_give_the_same_rows(spark: SparkSession, broker_log: Path, 
     pieces.unpersist()
 
 
+def test_timestamps(spark: SparkSession, broker_log: Path) -> None:
+    """The option adds to rows, and to those of a stream, what ``with_times`` adds to a table; others have none."""
+    columns = "kind,log_offset,log_timestamp_ms,commit_timestamp_ms"
+    expected = pipeline.with_times(pipeline.read_log(spark, broker_log, partitions=[6], columns=columns.split(",")))
+    options = {"timestamps": "true", "columns": columns, "partitions": "6"}
+    read = spark.read.format("groupcoord").options(**options).load(str(broker_log))
+    stream = spark.readStream.format("groupcoord").options(**options).load(str(broker_log))
+
+    assert "log_timestamp_utc" in read.columns
+    assert read.schema == stream.schema
+    assert read.columns == expected.columns
+    assert same(read, expected)
+    query = stream.writeStream.format("memory").queryName("timestamps").trigger(availableNow=True).start()
+    query.awaitTermination()
+    assert same(spark.table("timestamps").where("kind = 'record'"), expected.where("kind = 'record'"))
+
+
 def test_a_pattern_a_folder_and_a_file_are_paths(spark: SparkSession, broker_log: Path) -> None:
     """Everything that stands for segments is read, log partitions that are not asked for are not."""
     folder = broker_log / "__consumer_offsets-6"
