@@ -197,7 +197,7 @@ def test_a_broker_that_is_killed_is_read_on_when_it_is_back(
 
 def ask(cluster: KafkaCluster, api_key: int, versions: tuple[int, int], body: dict[str, Any]) -> Any:
     """Return the answer to a request that the pipeline never sends."""
-    return cluster._ask(cluster._any_broker(), Request(api_key, versions, lambda version: body)).values
+    return cluster._ask_any(Request(api_key, versions, lambda version: body)).values
 
 
 def limit(cluster: KafkaCluster, bytes_per_s: float | None) -> None:
