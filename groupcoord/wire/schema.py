@@ -378,9 +378,11 @@ def _read_tagged_fields(
 
 
 def _array_writer(write_element: Writer, flexible: bool) -> Writer:
+    null, empty = (b"\x00", b"\x01") if flexible else (b"\xff\xff\xff\xff", b"\x00\x00\x00\x00")
+
     def write(elements: Sequence[Any] | None) -> bytes:
-        if elements is None:
-            return b"\x00" if flexible else b"\xff\xff\xff\xff"
+        if not elements:
+            return null if elements is None else empty
         length = primitives.write_uvarint(len(elements) + 1) if flexible else INT32.pack(len(elements))
         return length + b"".join([write_element(element) for element in elements])
 
