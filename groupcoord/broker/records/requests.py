@@ -12,9 +12,9 @@ from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.records.administration import answer_delete_records, answer_offset_for_leader_epoch
 from groupcoord.broker.records.current_leaders import CurrentLeaders
-from groupcoord.broker.records.fetch_sessions import FetchContext, FetchSessions
+from groupcoord.broker.records.fetch_sessions import FetchSessions
 from groupcoord.broker.records.fetch_waits import FetchWait, FetchWaits
-from groupcoord.broker.records.fetching import FetchResult, answer_unexpected, is_expected, plan_fetch, read
+from groupcoord.broker.records.fetching import answer_unexpected, is_expected, plan_fetch, read
 from groupcoord.broker.records.list_offsets import answer_list_offsets
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.work import Work
@@ -121,19 +121,16 @@ class DataRequests:
             return FetchResponse(context)
         plan = yield from plan_fetch(request, context.targets, self._data, self._permissions_of(connection))
         result = yield from read(plan)
-        if not result.waits:
-            return (yield from self._respond(context, result, connection))
-        has_read = any(fetched.records for _, fetched in result.fetched)
-        deadline_ms = self._data.clock.now_ms() + request.max_wait_ms
-        wait = FetchWait(connection, context, plan, None if has_read else result.fetched, deadline_ms, self._end_wait)
-        self.waits.add(wait)
-        if (yield from wait.watch()):
-            return None
-        self.waits.remove(connection)
-        return (yield from self._respond(context, (yield from read(plan)), connection))
-
-    def _respond(self, context: FetchContext, result: FetchResult, connection: Connection) -> Work[FetchResponse]:
-        """Return the answer; with the current leaders if a partition has failed."""
+        if result.waits:
+            has_read = any(fetched.records for _, fetched in result.fetched)
+            first = None if has_read else result.fetched
+            deadline_ms = self._data.clock.now_ms() + request.max_wait_ms
+            wait = FetchWait(connection, context, plan, first, deadline_ms, self._end_wait)
+            self.waits.add(wait)
+            if (yield from wait.watch()):
+                return None
+            self.waits.remove(connection)
+            result = yield from read(plan)
         response = yield from context.respond(result.fetched)
         return self._leaders.add_to_fetch(response, connection.nodes) if result.has_failed else response
 
@@ -151,9 +148,11 @@ class DataRequests:
         if wait.has_moved:
             permissions = self._permissions_of(wait.connection)
             plan = yield from plan_fetch(plan.request, wait.context.targets, self._data, permissions)
+        has_failed = False
         if fetched is None or wait.has_changed:
-            return (yield from self._respond(wait.context, (yield from read(plan)), wait.connection))
-        return (yield from wait.context.respond(fetched))
+            fetched, _, has_failed = yield from read(plan)
+        response = yield from wait.context.respond(fetched)
+        return self._leaders.add_to_fetch(response, wait.connection.nodes) if has_failed else response
 
     def next_deadline_ms(self) -> int | None:
         """Return when the time of the first Fetch is up; None if none waits."""
