@@ -245,8 +245,8 @@ SHARE_LEADER_MUTANTS = (
     Mutant(
         "a leader of before goes on sharing",
         "../broker/share/leading.py",
-        "return (self._data.log(topic, index), self._data.leader_epoch(topic, index)) == (led.log, led.leader_epoch)",
-        "return self._data.log(topic, index) is led.log",
+        "return self._data.log_with_epoch(led.topic, led.key.partition) == (led.log, led.leader_epoch)",
+        "return self._data.log(led.topic, led.key.partition) is led.log",
     ),
     Mutant(
         "who is fenced goes on sharing",

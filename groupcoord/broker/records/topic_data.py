@@ -104,6 +104,15 @@ class TopicData:
             return offsets.log(partition_index)
         return self.all_logs.log(topic, partition_index) if self._is_logged(topic) else None
 
+    def log_with_epoch(self, topic: Topic, partition_index: int) -> tuple[PartitionLog | None, int]:
+        """Return what :meth:`log` returns, and the epoch of the partition's leader.
+
+        Raises:
+            FailedLogError: its files can't be used.
+        """
+        log = self.log(topic, partition_index)
+        return log, LEADER_EPOCH if log is None else log.leader_epoch
+
     def existing_logs(self, topic: Topic) -> list[int]:
         """Return the partitions of a topic that have a log, or files of one.
 

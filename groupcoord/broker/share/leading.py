@@ -143,17 +143,17 @@ class SharePartitions:
     def lead(self, key: SharePartitionKey, topic: Topic) -> LedPartition | ErrorCode:
         """Return a share-partition of a partition that exists; it may not know its records yet."""
         try:
-            log = self._data.log(topic, key.partition)
+            log, leader_epoch = self._data.log_with_epoch(topic, key.partition)
         except FailedLogError as error:
             self._drop_key(key)
             return error.error_code
         if log is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         led = self._led.get(key)
-        if led is not None and led.log is log and led.leader_epoch == self._data.leader_epoch(topic, key.partition):
+        if led is not None and led.log is log and led.leader_epoch == leader_epoch:
             return led
         self._drop_key(key)
-        led = LedPartition(key, topic, log, self._data.leader_epoch(topic, key.partition))
+        led = LedPartition(key, topic, log, leader_epoch)
         self._led[key] = led
         keys = self._watched.setdefault(log, {})
         if not keys:
@@ -180,11 +180,10 @@ class SharePartitions:
 
     def _is_current(self, led: LedPartition) -> bool:
         """Tell whether this broker still leads a share-partition, as it did when it was read."""
-        topic, index = led.topic, led.key.partition
         if led.log.is_closed:
             return False
         try:
-            return (self._data.log(topic, index), self._data.leader_epoch(topic, index)) == (led.log, led.leader_epoch)
+            return self._data.log_with_epoch(led.topic, led.key.partition) == (led.log, led.leader_epoch)
         except FailedLogError:
             return False
 

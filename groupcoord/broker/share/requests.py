@@ -13,6 +13,7 @@ release does not always end a wait (the records come after ``max_wait_ms``); her
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
 
@@ -107,6 +108,7 @@ class _Fetching:
         request: the request.
         permissions: the permissions of the client.
         deadline_ms: when its wait ends.
+        has_paused: other requests were handled since its share-partitions were looked up.
         outcomes: the answer by partition, in the order in which they are read.
     """
 
@@ -114,6 +116,7 @@ class _Fetching:
     request: ShareFetch
     permissions: Permissions
     deadline_ms: int
+    has_paused: bool = False
     outcomes: dict[SharedPartition, _Outcome] = field(factory=dict)
 
 
@@ -244,8 +247,7 @@ class ShareRequests:
                 yield from self._read_or_wait(fetching)
         for partition, result in acknowledged.items():
             fetching.outcomes.setdefault(partition, _Outcome()).acknowledged = result
-        response = self._respond(fetching)
-        return response if self._leaders is None else self._leaders.add_to_share_fetch(response, connection.nodes)
+        return self._respond(fetching, connection)
 
     def _update(self, session: ShareSession, request: ShareFetch) -> None:
         for topic in request.topics:
@@ -271,6 +273,7 @@ class ShareRequests:
                 awaited = self._wait(fetching.deadline_ms)
                 for each in led.values():
                     each.waiting[awaited.come] = None
+                fetching.has_paused = True
                 yield awaited
                 _unwatch(led.values(), awaited)
         finally:
@@ -284,6 +287,7 @@ class ShareRequests:
         led: dict[SharedPartition, LedPartition] = {}
         for number, partition in enumerate(session.rotated(fetching.request.share_session_epoch), 1):
             if number % PORTION == 0:
+                fetching.has_paused = True
                 yield None
             found = self._lead(partition, fetching)
             if isinstance(found, LedPartition):
@@ -298,7 +302,7 @@ class ShareRequests:
         """Return the share-partitions that can still be read. The others are reported, or left out of the answer."""
         readable = {}
         for partition, each in led.items():
-            if self.partitions.is_usable(each):
+            if self.partitions.is_usable(each) if fetching.has_paused else each.error_code is ErrorCode.NONE:
                 readable[partition] = each
                 fetching.outcomes[partition] = _Outcome()
             elif each.records is None and has_waited:  # its state could not be read
@@ -375,8 +379,9 @@ class ShareRequests:
                 break
         return has_read or has_failed
 
-    def _respond(self, fetching: _Fetching) -> ShareFetchResponse:
+    def _respond(self, fetching: _Fetching, connection: Connection) -> ShareFetchResponse:
         session = fetching.session
+        has_failed = False
         topics: dict[Any, list[SharePartitionData]] = {}
         for partition, outcome in fetching.outcomes.items():
             is_told = (
@@ -389,6 +394,7 @@ class ShareRequests:
                 session.due.discard(partition)
             else:
                 session.due.add(partition)
+                has_failed = True
             if is_told:
                 acknowledged = outcome.acknowledged or _ACKNOWLEDGED
                 topics.setdefault(partition.topic_id, []).append(
@@ -402,11 +408,11 @@ class ShareRequests:
                     )
                 )
         lock_ms = self._settings_of(session.group_id).record_lock_duration_ms
-        return ShareFetchResponse(
-            ErrorCode.NONE,
-            lock_ms,
-            tuple(ShareTopicData(topic_id, tuple(found)) for topic_id, found in topics.items()),
-        )
+        responses = tuple([ShareTopicData(topic_id, tuple(found)) for topic_id, found in topics.items()])
+        response = ShareFetchResponse(ErrorCode.NONE, lock_ms, responses)
+        if has_failed and self._leaders is not None:
+            return self._leaders.add_to_share_fetch(response, connection.nodes)
+        return response
 
     # ------------------------------------------------------------ ShareAcknowledge
 
@@ -433,12 +439,16 @@ class ShareRequests:
         if request.share_session_epoch == FINAL_EPOCH:
             self._end(session)
         topics: dict[Any, list[ShareAcknowledgedPartition]] = {}
+        has_failed = False
         for partition, result in acknowledged.items():
+            has_failed = has_failed or result is not _ACKNOWLEDGED
             topics.setdefault(partition.topic_id, []).append(ShareAcknowledgedPartition(partition.partition, *result))
         lock_ms = self._settings_of(session.group_id).record_lock_duration_ms
-        results = tuple(ShareAcknowledgedTopic(topic_id, tuple(found)) for topic_id, found in topics.items())
+        results = tuple([ShareAcknowledgedTopic(topic_id, tuple(found)) for topic_id, found in topics.items()])
         response = ShareAcknowledgeResponse(ErrorCode.NONE, lock_ms, results)
-        return response if self._leaders is None else self._leaders.add_to_share_acknowledge(response, connection.nodes)
+        if has_failed and self._leaders is not None:
+            return self._leaders.add_to_share_acknowledge(response, connection.nodes)
+        return response
 
     def _acknowledge_all(
         self, session: ShareSession, request: ShareFetch | ShareAcknowledge, permissions: Permissions
@@ -449,7 +459,8 @@ class ShareRequests:
         all_there: _Awaited | None = None
 
         def done(partition: SharedPartition, error_code: ErrorCode, message: str | None = None) -> None:
-            results[partition] = _Acknowledged(error_code, message)
+            is_done = error_code is ErrorCode.NONE
+            results[partition] = _ACKNOWLEDGED if is_done else _Acknowledged(error_code, message)
             missing.discard(partition)
             if not missing and all_there is not None:
                 all_there.come()
@@ -486,7 +497,7 @@ class ShareRequests:
         if led is None:
             done(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOT_HOSTED)
         else:
-            self.partitions.acknowledge(led, session.member_id, batches, lambda error_code: done(partition, error_code))
+            self.partitions.acknowledge(led, session.member_id, batches, partial(done, partition))
 
 
 def _refusal(request: ShareFetch | ShareAcknowledge, permissions: Permissions) -> ErrorCode:

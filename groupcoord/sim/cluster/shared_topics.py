@@ -246,6 +246,8 @@ class HeardData(TopicData):
             raise NotLeaderError
         return super().log(topic, partition_index)
 
+    def log_with_epoch(self, topic: Topic, partition_index: int) -> tuple[PartitionLog | None, int]:
+        return self.log(topic, partition_index), self.leader_epoch(topic, partition_index)
+
     def leader_epoch(self, topic: Topic, partition_index: int) -> int:
-        """See :class:`~groupcoord.broker.records.topic_data.TopicData`."""
         return self._epoch_of(self._shared.log_partition_of(topic, partition_index)) or 0
