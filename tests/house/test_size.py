@@ -1,0 +1,54 @@
+"""Size of the code: the most lines of code, files and words that the package and its tests may have.
+
+The bounds are what there is. They are lowered with each change that takes something away; a change that raises one
+gives the reason in its commit.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+
+import pytest
+
+from .sources import Source, sources
+
+BOUNDS = {
+    "groupcoord": {"code": 76_972, "files": 816, "words": 209_490},
+    "tests": {"code": 74_408, "files": 705, "words": 115_187},
+}
+"""Lines that are not blank, comment, docstring or import; Python files; words of docstrings and comments."""
+
+
+def code_lines(source: Source) -> int:
+    """Return the number of lines that are neither blank nor comment, docstring or import."""
+    lines = source.text.splitlines()
+    other = {n for n, line in enumerate(lines, 1) if not line.strip() or line.lstrip().startswith("#")}
+    for node in source.nodes:
+        if is_docstring(node) or isinstance(node, ast.Import | ast.ImportFrom):
+            assert isinstance(node, ast.stmt)
+            other |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return len(lines) - len(other)
+
+
+def words(source: Source) -> int:
+    """Return the number of words in docstrings and comments."""
+    texts = [node.value.value for node in source.nodes if is_docstring(node)]  # type: ignore[attr-defined]
+    tokens = tokenize.generate_tokens(io.StringIO(source.text).readline)
+    comments = sum(len(token.string.split()) - 1 for token in tokens if token.type == tokenize.COMMENT)
+    return sum(len(text.split()) for text in texts) + comments
+
+
+def is_docstring(node: ast.AST) -> bool:
+    """Return whether a node is a string that stands alone, as docstrings do."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+@pytest.mark.parametrize("folder", BOUNDS)
+def test_size(folder: str) -> None:
+    """Neither code nor files nor words have become more than the bounds say."""
+    found = [source for source in sources() if source.name.startswith(f"{folder}/")]
+    sizes = {"code": sum(map(code_lines, found)), "files": len(found), "words": sum(map(words, found))}
+
+    assert all(sizes[kind] <= most for kind, most in BOUNDS[folder].items()), sizes
