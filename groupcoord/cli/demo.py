@@ -264,12 +264,11 @@ class Story:
 
     def _share_work(self) -> None:
         self._begin("Three consumers share the work")
-        self._produce()
         for name in CONSUMERS:
             self._consumers.append(Consumer(self._directory, self._running.bootstrap, name))
             self._working.append(self._consumers[-1])
         self._wait_for_owners()
-        self._wait_for_commits()
+        self._produce_and_wait_for_commits()
         self._confirm(f"Each of the {PARTITION_COUNT} partitions of “{TOPIC}” has exactly one owner, and all commit.")
 
     def _kill_consumer(self) -> None:
@@ -281,13 +280,12 @@ class Story:
         self.show(f"   kill -9 {dead.pid}: {dead.name} can't say goodbye. It owned partitions {owned}.")
         self.show(f"   Its session expires {SESSION_TIMEOUT_MS / 1000:g} s after its last heartbeat …")
         took_s = self._wait_for_owners()
-        self._wait_for_commits()
+        self._produce_and_wait_for_commits()
         self._confirm(f"After {took_s:.1f} s the others own all partitions, and commit.")
 
     def _kill_server(self) -> None:
         self._begin("The server dies")
-        self._produce()
-        self._wait_for_commits()
+        self._produce_and_wait_for_commits()
         self._member_ids = self._describe_group()[1]
         self.show(f"   kill -9 {self._running.pid}, then a start on the same port and data directory.")
         self._running.kill()
@@ -380,8 +378,9 @@ class Story:
             self.show(f"   {consumer.name} (process {consumer.pid}) owns partitions {owned}")
         return took_s
 
-    def _wait_for_commits(self) -> None:
+    def _produce_and_wait_for_commits(self) -> None:
         before = {consumer.name: sum(consumer.acknowledged.values()) for consumer in self._working}
+        self._produce()
 
         def have_committed() -> bool:
             self._check_alive()

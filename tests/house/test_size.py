@@ -15,8 +15,8 @@ import pytest
 from .sources import Source, sources
 
 BOUNDS = {
-    "groupcoord": {"code": 76_972, "files": 816, "words": 209_490},
-    "tests": {"code": 74_408, "files": 705, "words": 115_187},
+    "groupcoord": {"code": 76_971, "files": 816, "words": 209_490},
+    "tests": {"code": 74_410, "files": 705, "words": 115_187},
 }
 """Lines that are not blank, comment, docstring or import; Python files; words of docstrings and comments."""
 
