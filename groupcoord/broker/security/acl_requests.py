@@ -6,7 +6,7 @@ Sources: ``AclApis``, ``AclControlManager`` of Apache Kafka 4.4, as recorded.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from groupcoord.broker.answering import answers
 from groupcoord.broker.connection import Connection
@@ -18,6 +18,7 @@ from groupcoord.wire.acl_messages import (
     ANY,
     Acl,
     AclFilter,
+    AclRequest,
     AclResult,
     AclsOfResource,
     CreateAcls,
@@ -75,14 +76,14 @@ class AclRequests:
         self._permissions_of = permissions_of
 
     @answers(CreateAcls, DescribeAcls, DeleteAcls)
-    def answer(self, connection: Connection, request: Any) -> WireResponse | Work[WireResponse | None] | None:
+    def answer(self, connection: Connection, request: AclRequest) -> WireResponse | Work[WireResponse | None] | None:
         """Create, describe or delete ACLs."""
         acls = self._acls
         operation = Operation.DESCRIBE if isinstance(request, DescribeAcls) else Operation.ALTER
         if acls is None:
-            return _refused(request, *(NO_AUTHORIZER_HERE if operation is Operation.DESCRIBE else NO_AUTHORIZER))
+            return request.refused(*(NO_AUTHORIZER_HERE if operation is Operation.DESCRIBE else NO_AUTHORIZER))
         if not self._permissions_of(connection).on_cluster(operation):
-            return _refused(request, *NOT_ALLOWED)
+            return request.refused(*NOT_ALLOWED)
         match request:
             case CreateAcls():
                 return _create(request, acls)
@@ -102,7 +103,7 @@ def _create(request: CreateAcls, acls: Acls) -> Work[WireResponse | None]:
         if number:
             yield None
         if any(map(_is_filter, portion)):
-            return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR, None)
+            return request.refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
         checked = list(map(_checked, portion))
         results += checked
         pairs = zip(portion, checked, strict=True)
@@ -128,13 +129,13 @@ def _delete(request: DeleteAcls, acls: Acls) -> Work[WireResponse | None]:
             deleted |= dict.fromkeys(found[wanted].matching_acls)
         match_count += len(found[wanted].matching_acls)
         if len(deleted) > CHANGED_ACLS_MAX:
-            return _refused(request, *TOO_MANY_DELETIONS)
+            return request.refused(*TOO_MANY_DELETIONS)
         if match_count > MATCHES_MAX:
-            return _refused(request, *TOO_MANY_MATCHES)
+            return request.refused(*TOO_MANY_MATCHES)
     try:
         acls.change((), deleted)
     except OSError:
-        return _refused(request, *NOT_WRITTEN)
+        return request.refused(*NOT_WRITTEN)
     return DeleteAclsResponse(tuple(found[wanted] for wanted in request.filters))
 
 
@@ -177,12 +178,3 @@ def _checked_by_controller(acl: Acl) -> AclResult:
 
 def _invalid(message: str) -> AclResult:
     return AclResult(ErrorCode.INVALID_REQUEST, message)
-
-
-def _refused(request: Any, error_code: ErrorCode, message: str | None) -> WireResponse:
-    match request:
-        case CreateAcls():
-            return CreateAclsResponse((AclResult(error_code, message),) * len(request.creations))
-        case DeleteAcls():
-            return DeleteAclsResponse((DeletedAcls((), error_code, message),) * len(request.filters))
-    return DescribeAclsResponse((), error_code, message)
