@@ -10,8 +10,7 @@ import pytest
 
 from groupcoord import cli
 from tests.command import run_command
-from tests.mutants.museum import mutant_named
-from tests.mutants.plant import plant
+from tests.plants import plant
 
 explore = partial(run_command, "explore")
 
@@ -29,7 +28,7 @@ def test_a_scope_that_closes() -> None:
 
 def test_a_bug_is_told_kept_and_played_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The shortest history is printed, drawn, and kept in a file that replays; then the status is 1."""
-    plant(monkeypatch, mutant_named("KAFKA-10284"))
+    plant(monkeypatch, "KAFKA-10284")
     page = tmp_path / "page.html"
 
     scope = ("--static", "1", "--faults", "die", "--depth", "4")

@@ -17,8 +17,7 @@ from groupcoord.testing.exploring.scope import NAMED, Process, Scope, Trace, ste
 from groupcoord.testing.exploring.stage import LOG_PARTITION, Stage
 from groupcoord.testing.exploring.turns import Turns
 from groupcoord.testing.exploring.words import HistoryError, Step
-from tests.mutants.museum import mutant_named
-from tests.mutants.plant import plant
+from tests.plants import plant
 from tests.tables import as_one_test
 
 ALL_WORDS = ("commit", "leave", "die", "time", "refuse", "crash", "move")
@@ -151,7 +150,7 @@ def test_no_state_is_missed(scope: Scope, depth: int) -> None:
 
 def test_the_shortest_history_breaks_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted bug is found, and the history that is told breaks the same law when it is played by itself."""
-    plant(monkeypatch, mutant_named("KAFKA-10284"))
+    plant(monkeypatch, "KAFKA-10284")
 
     (violation,) = explore(one("classic", "i1", QUIET_WORDS), max_depth=4).violations
 
@@ -164,7 +163,7 @@ def test_the_shortest_history_breaks_the_law(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_memory_that_is_known_beside_another_log(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step breaks a law also where it leads to what memory was before, and the log alone is another one."""
-    plant(monkeypatch, mutant_named("KAFKA-5247"))
+    plant(monkeypatch, "KAFKA-5247")
     scope = Scope((Process("s1", instance_id="i1"),), words=("commit", "txn"))
 
     (violation,) = explore(scope, max_depth=6).violations
@@ -175,7 +174,7 @@ def test_memory_that_is_known_beside_another_log(monkeypatch: pytest.MonkeyPatch
 
 def test_who_is_told_while_a_known_log_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is answered when a log partition goes away counts, also if what comes of its log was seen before."""
-    plant(monkeypatch, mutant_named("KAFKA-20634"))
+    plant(monkeypatch, "KAFKA-20634")
     scope = Scope((Process("s1", instance_id="i1"),), log_is_late=True, words=("commit", "move"))
 
     laws = {violation.broken.law for violation in explore(scope, max_depth=7).violations}
@@ -197,7 +196,7 @@ def test_steps_that_are_given_as_they_stand() -> None:
 
 def test_one_broken_law_can_be_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """The search ends with the first law that is broken, where that is asked for: other histories are not looked at."""
-    plant(monkeypatch, mutant_named("KAFKA-10284"))
+    plant(monkeypatch, "KAFKA-10284")
     scope = one("classic", "i1", QUIET_WORDS)
 
     whole, short = (explore(scope, max_depth=6, stops_when_broken=stops) for stops in (False, True))

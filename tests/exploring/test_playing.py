@@ -18,8 +18,7 @@ from groupcoord.testing.exploring.playing import BrokenLaw, Played, play
 from groupcoord.testing.exploring.scope import Scope, Trace, steps_of
 from groupcoord.testing.exploring.stage import Stage
 from groupcoord.testing.exploring.words import WORDS, HistoryError, Step
-from tests.mutants.museum import mutant_named
-from tests.mutants.plant import plant
+from tests.plants import plant
 from tests.tables import as_one_test
 
 STATIC = """
@@ -163,7 +162,7 @@ def test_the_bug_breaks_a_law(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = Trace.of(tomllib.loads(STATIC))
 
     assert play(trace).broken is None
-    plant(monkeypatch, mutant_named("KAFKA-10284"))
+    plant(monkeypatch, "KAFKA-10284")
     broken = play(trace).broken
 
     assert broken is not None

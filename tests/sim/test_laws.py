@@ -28,8 +28,7 @@ from groupcoord.sim import (
 from groupcoord.sim.actors.stage import Claim
 from groupcoord.sim.cluster.log import ClusterLog
 from groupcoord.sim.laws.run_laws import RunLaws
-from tests.mutants.museum import mutant_named
-from tests.mutants.plant import plant
+from tests.plants import plant
 
 from .worlds import MEMBER, small_world
 
@@ -157,7 +156,7 @@ def test_a_bug_that_kafka_has_had(monkeypatch: pytest.MonkeyPatch, name: str) ->
     """What happens to these groups keeps all laws; with the bug it breaks the law that was made for it."""
     options, broken = WORLDS_OF_HISTORIC_BUGS[name]
     World(1, options).run()
-    plant(monkeypatch, mutant_named(name))
+    plant(monkeypatch, name)
 
     with pytest.raises(LawBrokenError, match=broken):
         World(1, options).run()
