@@ -1,7 +1,8 @@
-"""What all tests share: random ones make the same choices each time, so that a change alone can break them.
+"""Configuration of the whole suite: Hypothesis profiles, seeds, options, the order of tests.
 
-Nor does it matter how long an example takes, which depends on what else the machine does. Who only wants to know
-whether something fails takes the profile ``unshrunk``.
+Random tests make the same choices in each run, so that only a change of the code breaks them.
+``GROUPCOORD_SEED=random`` or a number draws others, under the profile ``chance``.
+The profile ``unshrunk`` reports failures unshrunk. No profile has a deadline, since other work slows examples.
 
 The rest saves time: a third of what the workers do before the first test, and half of what it takes to start a server.
 """
@@ -22,16 +23,16 @@ from hypothesis import Phase, settings
 from hypothesis.internal.conjecture import providers
 from xdist.scheduler import LoadFileScheduling
 
-from .samples import Sample, sample_random_tests
+from .samples import IS_SEEDED, SEED, VARIABLE, Sample, sample_random_tests
 from .tables import Choice
 
 LONG = ("spark", "crash", "attack", "clients", "host/test_serve", "examples", "laws", "sim", "docs", "bench", "member")
 """What takes long comes first, so that no worker is left with it alone at the end; the longest begins."""
 
 settings.register_profile("steady", derandomize=True, deadline=None)
-settings.register_profile("chance", derandomize=False, deadline=None)
+settings.register_profile("chance", derandomize=False, deadline=None, database=None)
 settings.register_profile("unshrunk", derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
-settings.load_profile("steady")
+settings.load_profile("chance" if IS_SEEDED else "steady")
 
 # Hypothesis would read all modules that are loaded for numbers and words to try: seconds in each worker, and then
 # what is tried depends on which files of tests are run beside. No setting, profile or hook of Hypothesis 6.170 turns
@@ -51,12 +52,15 @@ def chooses_ci(config: pytest.Config) -> bool:
     return not chosen or Expression.compile(chosen).evaluate(lambda name, **_: name == "ci")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Take signals as in the foreground, and keep bytecode, where none may lie beside the sources, in a folder.
+    """Apply options and the seed, restore default signal handlers, and keep bytecode in a temporary folder if need be.
 
     Background jobs of a shell ignore SIGINT, and those of nohup SIGHUP: so would all processes that tests interrupt.
     Without bytecode each of these hundreds of processes would compile all that it imports.
     """
+    if IS_SEEDED and config.getoption("hypothesis_seed") is None:
+        config.option.hypothesis_seed = str(SEED)
     Choice.part = config.getoption("--case")
     Sample.is_whole = config.getoption("--whole") or bool(Choice.part) or chooses_ci(config)
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
@@ -67,6 +71,22 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(folder.cleanup)
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         os.environ["PYTHONPYCACHEPREFIX"] = folder.name
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Print the seed, which ``-q`` would drop from pytest's header."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if IS_SEEDED and reporter is not None and not hasattr(session.config, "workerinput"):
+        reporter.write_line(f"{VARIABLE}={SEED}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the seed to the report of a failure."""
+    report = yield
+    if IS_SEEDED and report.failed:
+        report.sections.append(("seed", f"repeat with {VARIABLE}={SEED}"))
+    return report
 
 
 class FilesAndSpark(LoadFileScheduling):

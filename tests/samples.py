@@ -1,12 +1,16 @@
-"""How much is looked at by tests that take long: a fifth by default, and all of it where CI takes its time.
+"""Sample sizes and seeds of the suite's random tests.
 
-``.ci/run`` runs such a test twice: with what takes longer it has the mark ``ci`` as well, and there tries everything.
-Random tests are such tests by themselves; others have the mark ``sampled`` and take their cases from :func:`portion`.
-``pytest --whole`` tries everything, whatever is run.
+A long test tries a fifth of its cases by default, and all of them in ``.ci/run``, which selects it by the mark ``ci``.
+Hypothesis tests are sampled by themselves; others have the mark ``sampled`` and take their cases from :func:`portion`.
+``pytest --whole`` tries everything.
+
+All random tests draw from ``SEED``: the environment variable ``GROUPCOORD_SEED``, a number or ``random``; 0 if unset.
 """
 
 from __future__ import annotations
 
+import os
+import random
 from collections.abc import Sequence
 from typing import TypeVar
 from unittest import TestCase
@@ -15,6 +19,13 @@ import pytest
 from hypothesis import is_hypothesis_test, settings
 
 T = TypeVar("T")
+
+VARIABLE = "GROUPCOORD_SEED"
+if os.environ.get(VARIABLE) == "random":
+    os.environ[VARIABLE] = str(random.SystemRandom().randrange(1, 10**9))  # pytest's workers inherit it
+IS_SEEDED = VARIABLE in os.environ
+SEED = int(os.environ.get(VARIABLE, 0))
+"""First seed of every random test; Hypothesis is derandomized unless the variable is set."""
 
 PARTS = 5
 """A sample is one of so many parts."""
@@ -29,6 +40,11 @@ class Sample:
     """What this run of pytest looks at: ``is_whole`` if it is asked to try everything."""
 
     is_whole = False
+
+
+def seeds(count: int) -> range:
+    """Return the seeds of a test that tries ``count`` random cases: ``SEED`` and those after it."""
+    return range(SEED, SEED + count)
 
 
 def portion(whole: Sequence[T]) -> Sequence[T]:

@@ -1,7 +1,8 @@
-"""Of what takes long a fifth is tried by default, and everything where somebody asks for it."""
+"""Sample sizes and seeds: a fifth of long tests by default, everything in CI, other seeds with ``GROUPCOORD_SEED``."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import chooses_ci
-from tests.samples import Sample, examples, portion
+from tests.pytest_runs import run_pytest
+from tests.samples import VARIABLE, Sample, examples, portion
 
 EXAMPLES = 50
 
@@ -42,3 +44,45 @@ def test_what_ci_chooses_is_whole(
     """Whoever chooses what is marked ``ci``, or everything, tries all of it."""
     monkeypatch.setattr(pytestconfig.option, "markexpr", chosen)
     assert chooses_ci(pytestconfig) == is_whole
+
+
+RANDOM_TESTS = """
+import pytest
+from hypothesis import given, strategies as st
+from tests.samples import seeds
+
+@pytest.mark.parametrize("seed", seeds(2))
+@given(number=st.integers())
+def test_draws(seed, number):
+    with open("drawn", "a") as file:
+        print(seed, number, file=file)
+
+def test_fails():
+    raise AssertionError
+"""
+
+
+def test_seeds_come_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without a seed each run draws the same; a seed is printed, with each failure too, and draws the same again."""
+    test, drawn_file = tmp_path / "test_draws.py", tmp_path / "drawn"
+    test.write_text(RANDOM_TESTS)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    drawn: dict[str, str] = {}
+
+    def run(seed: str) -> str:
+        drawn_file.write_text("")
+        monkeypatch.setenv(VARIABLE, seed) if seed else monkeypatch.delenv(VARIABLE, raising=False)
+        _, printed = run_pytest(test, "-p", "tests.conftest", "-n", "0", cwd=tmp_path)
+        now = drawn_file.read_text()
+        assert drawn.setdefault(seed, now) == now
+        assert "1 failed, 2 passed" in printed
+        return printed
+
+    assert VARIABLE not in run("") + run("")
+    for _ in range(2):
+        printed = run("77")
+        assert printed.startswith(f"{VARIABLE}=77\n")
+        assert f"repeat with {VARIABLE}=77" in printed
+    assert f"{VARIABLE}=random" not in run("random")
+    assert {cases.split()[0] for cases in drawn.values()} >= {"0", "77"}
+    assert len({frozenset(line.split()[1] for line in cases.splitlines()) for cases in drawn.values()}) == 3

@@ -20,6 +20,7 @@ from tests.attack.logs import (
     write_log,
 )
 from tests.attack.mutated_logs import LogMutator, MutableLog, PieceOfLog, plausible_records
+from tests.samples import seeds
 
 SAMPLE = 40
 POOL = plausible_records()
@@ -43,7 +44,7 @@ def test_a_sample_of_mutated_logs() -> None:
     assert result.inputs["refused"] > SAMPLE / 20
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_valid_logs_are_loaded_whole(tmp_path: Path, seed: int) -> None:
     """Every record of a log that nobody has changed is loaded."""
     log = valid_log(seed)

@@ -11,9 +11,10 @@ from tests.beside_kafka.oracle import Oracle
 from tests.beside_kafka.share_story import ShareStory
 from tests.beside_kafka.story import RandomStory
 from tests.beside_kafka.streams_story import StreamsStory
+from tests.samples import SEED
 
 COMMAND = os.environ.get("KAFKA_ORACLE")
-FIRST, COUNT = map(int, os.environ.get("ORACLE_SEEDS", "0:100").split(":"))
+FIRST, COUNT = map(int, os.environ.get("ORACLE_SEEDS", f"{SEED}:100").split(":"))
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from tests.crash.harness import Harness
 from tests.crash.producers import OffsetsInTransactions, Seen
 from tests.crash.record_clients import RecordsInTransactions, WrittenPromises
 from tests.crash.record_requests import Fetched
+from tests.samples import SEED
 
 KILLS_ALWAYS, KILLS_IN_CI = 10, 90
 
@@ -20,12 +20,11 @@ KILLS_ALWAYS, KILLS_IN_CI = 10, 90
 @pytest.mark.parametrize("kills", [KILLS_ALWAYS, pytest.param(KILLS_IN_CI, marks=pytest.mark.ci)])
 def test_nothing_acknowledged_is_lost(tmp_path: Path, kills: int) -> None:
     """After each kill every acknowledged commit, generation and record is there."""
-    seed = random.SystemRandom().randrange(2**32)
-    harness = Harness(tmp_path, seed)
+    harness = Harness(tmp_path, SEED)
     try:
         harness.run(kills)
     except Exception as error:
-        error.add_note(f"kill {harness.kill_count}; again: python -m tests.crash --kills {kills} --seed {seed}")
+        error.add_note(f"kill {harness.kill_count}; again: python -m tests.crash --kills {kills} --seed {SEED}")
         raise
     finally:
         harness.close()

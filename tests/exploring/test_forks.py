@@ -21,9 +21,10 @@ from groupcoord.messages import DeleteGroups, OffsetCommit, Request, TopicToComm
 from groupcoord.testing.exploring.scope import Process, Scope, steps_of
 from groupcoord.testing.exploring.stage import Stage
 from groupcoord.testing.exploring.words import Step
+from tests.samples import seeds
 from tests.tables import as_one_test
 
-SEEDS = 3
+SEEDS = seeds(3)
 SAMPLED = 12
 PROTOCOLS = {
     "classic": ("classic", "classic"),
@@ -90,7 +91,7 @@ def mutable_parts(coordinator: GroupCoordinator) -> dict[int, Any]:
 @pytest.mark.parametrize("kind", PROTOCOLS)
 def test_a_fork_goes_on_as_its_origin_does(kind: str) -> None:
     """A fork answers every step as its origin would have; and whatever it does, the origin stays as it was."""
-    for seed in range(SEEDS):
+    for seed in SEEDS:
         scope = a_scope(kind, is_late=seed % 2 == 0)
         stage, forked = Stage(scope), Stage(scope)
         kept: list[tuple[GroupCoordinator, bytes]] = []
@@ -112,7 +113,7 @@ def test_a_fork_goes_on_as_its_origin_does(kind: str) -> None:
 @pytest.mark.parametrize("kind", PROTOCOLS)
 def test_nothing_is_shared_that_changes(kind: str) -> None:
     """No list, mapping or object that can change is both a fork's and its origin's, but requests and records."""
-    for seed in range(SEEDS):
+    for seed in SEEDS:
         stage = Stage(a_scope(kind))
         for step in steps_by_chance(seed, 40):
             stage.do(step)
@@ -126,7 +127,7 @@ def test_nothing_is_shared_that_changes(kind: str) -> None:
 @pytest.mark.parametrize("kind", PROTOCOLS)
 def test_what_was_handed_over_stays_as_it_was(kind: str) -> None:
     """A state that was handed over, and not copied, can be gone back to as often as is wanted."""
-    for seed in range(SEEDS):
+    for seed in SEEDS:
         stage = Stage(a_scope(kind))
         for step in steps_by_chance(seed, 40):
             stage.do(step)
@@ -171,7 +172,7 @@ def test_equal_fingerprints_have_equal_successors(kind: str) -> None:
     """What comes of two states with one fingerprint is the same, whatever way led to them."""
     met: dict[bytes, tuple[GroupCoordinator, list[Request]]] = {}
     again = 0
-    for seed in range(SEEDS):
+    for seed in SEEDS:
         stage = Stage(a_scope(kind, is_late=False))
         for step in steps_by_chance(seed, 30):
             stage.do(step)

@@ -20,6 +20,7 @@ from groupcoord.analysis.history.ownership import SWAP
 from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.core.events import Cause, Event, MemberRemoved, MemberReplaced, RebalanceStarted
 from groupcoord.records.structures import uuid_text
+from tests.samples import seeds
 from tests.tables import as_one_test
 
 from .consumer_story import CREW, NEVER_MS, Story, write_story
@@ -84,7 +85,7 @@ def pairs(topics: list[Row]) -> set[tuple[str, int]]:
 
 
 @as_one_test
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_random_stories(seed: int, tmp_path: Path) -> None:
     """The history ends where the coordinator is, and its rows fit together."""
     rows, group, events = history_of(seed, tmp_path)

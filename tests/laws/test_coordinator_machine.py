@@ -117,7 +117,7 @@ class FullMachine(Actions, CoordinatorMachine):
 
 
 TestCoordinatorMachine = FullMachine.TestCase
-TestCoordinatorMachine.settings = settings(max_examples=250, stateful_step_count=50, deadline=None, derandomize=True)
+TestCoordinatorMachine.settings = settings(max_examples=250, stateful_step_count=50)
 
 
 @pytest.mark.slow

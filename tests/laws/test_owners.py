@@ -324,7 +324,7 @@ class OwnersMachine(RuleBasedStateMachine):
 
 
 TestOwners = OwnersMachine.TestCase
-TestOwners.settings = settings(max_examples=40, stateful_step_count=15, deadline=None, derandomize=True)
+TestOwners.settings = settings(max_examples=40, stateful_step_count=15)
 
 
 @pytest.mark.slow

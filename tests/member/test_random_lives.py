@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from groupcoord.testing.member_life import MemberLife
+from tests.samples import seeds
 from tests.tables import as_one_test
 
 ROOT = Path(__file__).parents[2]
@@ -17,7 +18,7 @@ LIVES, STEPS = 150, 300
 
 
 @as_one_test
-@pytest.mark.parametrize("seed", range(LIVES))
+@pytest.mark.parametrize("seed", seeds(LIVES))
 def test_a_random_life(seed: int) -> None:
     """Through errors, nonsense, lost connections and pauses it keeps its rules; once all is well, it gets its share."""
     MemberLife(seed).live(STEPS)
@@ -26,6 +27,7 @@ def test_a_random_life(seed: int) -> None:
 STORIES = f"""
 import hashlib
 from groupcoord.testing.member_life import MemberLife
+from tests.samples import seeds
 
 digest = hashlib.sha256()
 for seed in range(10):

@@ -23,6 +23,7 @@ from groupcoord.analysis.running.sources import ClusterSource, LogSource
 from groupcoord.analysis.running.tails import LogTail
 from groupcoord.cli import USAGE_ERROR
 from groupcoord.clock import ManualClock
+from tests.samples import SEED
 
 from ..cli.interrupted import interrupted
 from ..command import analyze
@@ -53,7 +54,7 @@ def whole_log(broker_log: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return folder
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.ci)])
+@pytest.mark.parametrize("seed", [SEED, pytest.param(SEED + 1, marks=pytest.mark.ci)])
 def test_tables_are_those_of_one_reading(whole_log: Path, tmp_path: Path, seed: int) -> None:
     """A log that grows by any bytes, batches and transactions that are cut among them."""
     growing, draw = Growing(whole_log, tmp_path / "data"), random.Random(seed)

@@ -35,6 +35,7 @@ from groupcoord.sim.cluster.leading import Replicated
 from groupcoord.sim.cluster.replicas import OPERATION_MS, Result, SharedSlots
 from groupcoord.sim.kernel.scheduler import WORLD_RANK
 from groupcoord.sim.scenarios.swarm import swarm_options
+from tests.samples import seeds
 from tests.tables import as_one_test
 
 from .worlds import MEMBER, small_world
@@ -211,7 +212,7 @@ def test_an_engine_that_is_slow_to_answer_is_asked_once_at_a_time(monkeypatch: p
 
 @pytest.mark.ci
 @as_one_test
-@pytest.mark.parametrize("seed", [seed for seed in range(40) if swarm_options(seed).cluster.replicas is not None])
+@pytest.mark.parametrize("seed", [seed for seed in seeds(40) if swarm_options(seed).cluster.replicas is not None])
 def test_small_fleets_of_replicas_keep_every_law(seed: int) -> None:
     """Worlds of the swarm whose nodes are replicas."""
     run = run_seed(seed, swarm_options(seed))

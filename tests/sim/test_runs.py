@@ -42,7 +42,7 @@ from groupcoord.sim.actors.applications import Application
 from groupcoord.sim.actors.foreign_records import FOREIGN
 from groupcoord.sim.kernel.scheduler import WORLD_RANK
 from groupcoord.sim.scenarios.faults import ConsumerFault
-from tests.samples import portion, sampled
+from tests.samples import SEED, portion, sampled, seeds
 from tests.subclasses import subclasses
 from tests.tables import as_one_test
 
@@ -178,7 +178,7 @@ def test_a_node_that_leads_again_must_have_heard_so() -> None:
 
 
 @sampled
-@pytest.mark.parametrize("seed", portion([106, 104, 105, 108]))
+@pytest.mark.parametrize("seed", portion([SEED + number for number in (106, 104, 105, 108)]))
 def test_small_fleets_tell_the_same_with_and_without_fast_forwarding(seed: int) -> None:
     """The lines of worlds with all faults on are the same, one by one."""
     options = swarm_options(seed)
@@ -221,7 +221,7 @@ def test_the_hash_seed_does_not_matter() -> None:
 
 @sampled
 @as_one_test
-@pytest.mark.parametrize("seed", portion(range(10)))
+@pytest.mark.parametrize("seed", portion(seeds(10)))
 def test_small_fleets_keep_every_law(seed: int) -> None:
     """Worlds with all faults on keep the laws and come to rest."""
     run = run_seed(seed, swarm_options(seed))
@@ -230,7 +230,7 @@ def test_small_fleets_keep_every_law(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(20_000, 21_000, 50))
+@pytest.mark.parametrize("first", range(SEED + 20_000, SEED + 21_000, 50))
 def test_many_small_fleets_keep_every_law(first: int) -> None:
     """The same for a thousand more."""
     for seed in range(first, first + 50):

@@ -17,6 +17,7 @@ from groupcoord.sim.reports.comparison import Comparison
 from groupcoord.sim.reports.comparison_page import format_verdict
 from groupcoord.sim.reports.runs import FleetReport, Run, run_seed
 from groupcoord.sim.scenarios.file import parse_scenario
+from tests.samples import seeds
 
 LOCK_MS = 5_000
 
@@ -115,7 +116,7 @@ def test_locks_that_are_renewed() -> None:
     assert figures(run(long + "renews = true"))["redeliveries"] == (0,)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_laws_hold_while_nodes_die(seed: int) -> None:
     """Nothing is lost and nothing accepted comes again, though nodes crash, leaders move and messages are lost."""
     trouble = "crash_percent = 5\nvanish_percent = 50\nrelease_percent = 10\n"

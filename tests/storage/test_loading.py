@@ -23,6 +23,7 @@ from groupcoord.core.records import (
 from groupcoord.log_store import LoadedCommits
 from groupcoord.storage import loading
 from groupcoord.storage.segment_store import SegmentLogStore
+from tests.samples import seeds
 from tests.storage.storage_logs import append
 from tests.tables import as_one_test
 
@@ -128,7 +129,7 @@ def test_the_last_record_of_a_consumer_group_stays(tmp_path: Path) -> None:
     assert found == [(1, target), (2, epochs[1]), (3, plain(0, 1)), (6, epochs[4])]
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_any_lives_of_consumer_groups_load_to_the_same_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
@@ -155,7 +156,7 @@ def test_any_lives_of_consumer_groups_load_to_the_same_state(
 
 
 @pytest.mark.parametrize("keys_max", [1, 4, 50_000])
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_any_mixture_loads_to_the_same_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys_max: int, seed: int
 ) -> None:

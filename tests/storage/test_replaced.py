@@ -11,6 +11,7 @@ from groupcoord.core.records import GroupTombstone, OffsetCommitRecord, OffsetTo
 from groupcoord.log_store import LogRecord
 from groupcoord.storage.replaced import replaced_offsets
 from groupcoord.testing import log_store_contract
+from tests.samples import seeds
 from tests.tables import as_one_test
 
 COMMIT, ABORT = TransactionMarker(7, 0, committed=True), TransactionMarker(7, 0, committed=False)
@@ -50,7 +51,7 @@ def test_rules(records: list[Record], expected: list[int]) -> None:
 
 
 @as_one_test
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_random_histories(seed: int) -> None:
     """However far the deletion has come, it and whatever is appended later load to the state of the whole log."""
     source = random.Random(seed)

@@ -18,6 +18,7 @@ from groupcoord.storage.compaction import CompactionSettings
 from groupcoord.storage.segment_store import SegmentLogStore
 from groupcoord.testing.faulty_store import Answer
 from groupcoord.testing.log_store_contract import check_log_store
+from tests.samples import seeds
 from tests.tables import as_one_test
 
 
@@ -43,7 +44,7 @@ def test_the_segment_store(paths: Iterator[Path], segment_bytes: int) -> None:
         store.close()
         return open_store(store.directory)
 
-    for seed in range(3):
+    for seed in seeds(3):
         check_log_store(lambda: open_store(next(paths)), reopen=reopen, seed=seed)
 
 

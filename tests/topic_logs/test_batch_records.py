@@ -15,6 +15,7 @@ from groupcoord.storage.errors import RefusedBatchError
 from groupcoord.storage.log_settings import TopicLogSettings
 from groupcoord.storage.produced_batch import check_produced, read_produced
 from groupcoord.storage.record_times import first_since
+from tests.samples import seeds
 from tests.topic_logs.batches import NOW_MS, claiming
 
 COUNT_MAX = 2**31 - 1
@@ -66,7 +67,7 @@ def test_a_log_from_elsewhere_may_claim_anything() -> None:
 
 
 @pytest.mark.parametrize("kind", [bytes, memoryview])
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_sizes_lead_from_the_first_record_to_the_end(kind: Callable[[bytes], bytes], seed: int) -> None:
     """Records of any size are taken; one more or less isn't, nor a byte more or less at the end."""
     chance = random.Random(seed)
@@ -97,7 +98,7 @@ def test_sizes_of_many_records() -> None:
 
 def test_batches_of_every_kind_of_field() -> None:
     """What the package itself writes is taken: nulls, headers' absence, times and keys of all lengths."""
-    for seed in range(30):
+    for seed in seeds(30):
         chance = random.Random(seed)
         times_ms = accumulate(chance.choices((0, 1, 70, 10_000, 2**40), k=30))
         some: list[tuple[bytes | None, bytes | None, int]] = [

@@ -25,6 +25,7 @@ from groupcoord.storage.partition_log import PartitionLog
 from groupcoord.storage.produced_batch import read_produced
 from groupcoord.storage.topic_logs import TopicLogs
 from groupcoord.testing.log_bytes import encode_any_batch
+from tests.samples import seeds
 from tests.storage.dying_disk import DyingDisk, PowerFailure
 from tests.tables import as_one_test
 from tests.topic_logs.batches import NOW_MS, TOPIC, claiming, encoded, find_time
@@ -164,7 +165,7 @@ def check_reads(world: World) -> None:
             assert found.offset <= first.offset
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_the_last_value_of_each_key_stays(world: World, seed: int) -> None:
     """However the passes fall between the writes: whoever reads from the start sees the same state as without them."""
     chance = random.Random(seed)

@@ -16,13 +16,14 @@ import pytest
 
 from groupcoord.core.java.hashing import hash_bucket, uuid_hash
 from tests.member.assignors.recorded import has_overfull_bucket
+from tests.samples import SEED
 from tests.storage.real_broker import java, needs_kafka
 
 from .random_groups import ASSIGNORS, Story
 from .recorded import Record, expected_shape, group_of, kafka_uuid, shape_of, without_order
 
 PROGRAM = Path(__file__).with_name("ConsumerAssignors.java")
-SEEDS = range(*map(int, os.environ.get("ASSIGNOR_SEEDS", "0:500").split(":")))
+SEEDS = range(*map(int, os.environ.get("ASSIGNOR_SEEDS", f"{SEED}:{SEED + 500}").split(":")))
 
 pytestmark = [pytest.mark.slow, *needs_kafka]
 

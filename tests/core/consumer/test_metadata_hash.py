@@ -35,7 +35,7 @@ def test_golden_values_of_groups() -> None:
     assert metadata_hash({}) == 0
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100)
 @given(
     name=st.text(min_size=1, max_size=5),
     topic_id=st.uuids(),

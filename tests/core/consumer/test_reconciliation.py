@@ -18,7 +18,7 @@ from .recorded import Record, records
 
 Numbers = dict[UUID, list[int]]
 
-calm = settings(max_examples=200, deadline=None, derandomize=True)
+calm = settings(max_examples=200)
 
 A, B, C = (UUID(int=number) for number in (1, 2, 3))
 

@@ -211,7 +211,7 @@ def test_when_subscriptions_are_equal(
 names = st.lists(st.sampled_from(["t", "u", "AaBB", "BBAa", "AaAa", "topic-10", "é"]), unique=True)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100)
 @given(given_names=names, matched=names, data=st.data())
 def test_the_order_of_names_is_no_history(given_names: list[str], matched: list[str], data: st.DataObject) -> None:
     """However they are told, the names of a subscription come once each, in the same order."""
@@ -224,7 +224,7 @@ def test_the_order_of_names_is_no_history(given_names: list[str], matched: list[
     assert set(subscribed_names(given_names, "not resolved", {})) == set(given_names)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_only_members_that_differ_are_written(data: st.DataObject) -> None:
     """What is written, laid over what was there, is what the assignor said; the rest was so before."""

@@ -24,6 +24,7 @@ from groupcoord.messages import (
 from groupcoord.testing.topics import Topics
 from tests.core.driver import Driver
 from tests.core.streams.members import COUNTS, SETTINGS, Threads
+from tests.samples import seeds
 
 Seen = tuple[tuple[ListedGroup, ...], DescribedStreamsGroup, object]
 """All groups as they are listed, the streams group as it is described, and all facts about it."""
@@ -89,7 +90,7 @@ def act(threads: Threads, chance: Random) -> None:
         threads.beat(member_id, member.member_epoch, runs if kind == "give back" else None, instance_id=instance_id)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_any_legal_compaction_loads_to_the_same_group(seed: int) -> None:
     """Members come and go, tasks move, the group ends and begins again: whatever is left of the log says it all."""
     chance = Random(seed)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from groupcoord.member.assignors import ASSIGNORS
+from tests.samples import SEED
 from tests.storage.real_broker import java, needs_kafka
 
 from .random_groups import Story
@@ -21,7 +22,7 @@ from .recorded import expected_shape, has_overfull_bucket
 from .test_recorded import answer
 
 PROGRAM = Path(__file__).with_name("Assignors.java")
-SEEDS = range(*map(int, os.environ.get("ASSIGNOR_SEEDS", "0:500").split(":")))
+SEEDS = range(*map(int, os.environ.get("ASSIGNOR_SEEDS", f"{SEED}:{SEED + 500}").split(":")))
 
 pytestmark = [pytest.mark.slow, *needs_kafka]
 

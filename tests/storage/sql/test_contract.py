@@ -116,4 +116,4 @@ class SqliteMachine(CoordinatorMachine):
 class TestSqliteMachine(SqliteMachine.TestCase):  # type: ignore[name-defined,misc]
     """A few lives."""
 
-    settings = settings(max_examples=15, stateful_step_count=20, deadline=None, derandomize=True)
+    settings = settings(max_examples=15, stateful_step_count=20)
