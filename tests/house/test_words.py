@@ -1,0 +1,86 @@
+"""Plain words in docstrings, comments and pages: the most findings there may be of each kind.
+
+The bounds are what there is. They are lowered with each text that is rewritten, and never raised.
+docs/contributing.md states the rules.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections import Counter
+from collections.abc import Iterator
+
+from .sources import ROOT, package_sources
+
+OPENING = re.compile(
+    r"(What|Who|Whom|Whose|Whoever|Whatever|Where|How|Which|Whether|Let|Have|Those|That|Such|See|Tell|Say|It)\b"
+)
+"""First words of a docstring that has no noun phrase or verb to search for."""
+
+DIALECT = re.compile(
+    r"\b(told|tells?|said|says?|asked|asker|nobody|somebody|anybody|whoever|whomever|whom|whose|whatever|besides|anew"
+    r"|elsewhere|beside|had better|so many|so much|put out|the eye|comes? to (?:its|his|her) turn|of (?:its|one's) own"
+    r"|in words|for ever|is there no more|no more than that|others' |goes? on|is about to|how-manieth)\b",
+    re.IGNORECASE,
+)
+"""Words that stand in the place of a technical term: a request fails with an error, a field holds, a timer expires."""
+
+SENTENCE_WORDS_MAX = 30
+BOUNDS = {"openings": 1_719, "see": 199, "long sentences": 38, "words of dialect": 3_993}
+PAGE_BOUNDS = {"words of dialect": 1_059}
+
+
+def docstrings(tree: ast.Module) -> Iterator[str]:
+    """Yield the docstrings of a module, its classes and functions, and those below attributes."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.value.value.strip()
+
+
+def comments(text: str) -> Iterator[str]:
+    """Yield the comments, without those for linters and lines that divide."""
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT and not re.match(r"#\s*(noqa|type:|pragma|-+)", token.string):
+            yield token.string.lstrip("# ").strip()
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Yield the sentences before the sections of a docstring, with code as one word."""
+    text = re.sub(r"``[^`]*``|`[^`]*`|:\w+:`[^`]*`", "X", text)
+    text = re.split(r"\n\s*(?:Args|Attributes|Returns|Raises|Yields|Examples?):", text)[0]
+    for block in re.split(r"\n\s*\n|\n\s*[-*|] ", text):
+        yield from re.split(r"(?<=[.!?:;])\s+", " ".join(block.split()))
+
+
+def findings(text: str) -> Counter[str]:
+    """Count what is not plain in a docstring or comment."""
+    found = Counter({"words of dialect": len(DIALECT.findall(text))})
+    if text.startswith("See ") and len(text.split()) < 12:
+        found["see"] += 1
+    elif OPENING.match(text):
+        found["openings"] += 1
+    found["long sentences"] += sum(len(sentence.split()) > SENTENCE_WORDS_MAX for sentence in sentences(text))
+    return found
+
+
+def test_docstrings_and_comments_are_plain() -> None:
+    """The package has no more findings than the bounds allow."""
+    total: Counter[str] = Counter()
+    for source in package_sources():
+        for text in (*docstrings(source.tree), *comments(source.text)):
+            total += findings(text)
+
+    assert all(total[kind] <= most for kind, most in BOUNDS.items()), total
+
+
+def test_pages_are_plain() -> None:
+    """README.md, CHANGELOG.md and the pages under docs have no more words of dialect than the bound allows."""
+    total = 0
+    for path in (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))):
+        text = re.sub(r"```.*?```", "", path.read_text("utf-8"), flags=re.DOTALL)
+        total += len(DIALECT.findall(re.sub(r"`[^`\n]*`|\]\([^)]*\)", " ", text)))
+
+    assert total <= PAGE_BOUNDS["words of dialect"], total
