@@ -134,10 +134,9 @@ def _show(console: Console, shown: Exhibit, *, as_json: bool) -> None:
             for line in textwrap.wrap(text, WIDTH):
                 console.print(f"  {line}")
     if shown.plant is not None:
-        console.print(f"\nThe same bug in groupcoord/{shown.plant.file}", style="bold")
-        for sign, text, style in (("-", shown.plant.old, "red"), ("+", shown.plant.new, "green")):
-            for line in text.splitlines():
-                console.print(f"  {sign}{line}", style=style)
+        console.print(f"\nThe same bug in groupcoord/{shown.plant.file}: {shown.plant.qualified_name}", style="bold")
+        for line in shown.plant.source.splitlines():
+            console.print(f"  {line}", style="green", soft_wrap=True)
 
 
 def _hunt(console: Console, chosen: list[Exhibit], searchers: list[str], cpu_s: float, *, as_json: bool) -> None:

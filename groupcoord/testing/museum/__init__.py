@@ -5,8 +5,8 @@
     play_of(exhibit("KAFKA-16147"), is_planted=True).law
     hunt_for(exhibit("KAFKA-16147"), "machine", cpu_s=60)
 
-Each exhibit that has a place here has a *plant*: the same bug as a small change of this package. It is put into a
-process of its own while that imports the module, so nothing is written and nothing else is touched.
+Each exhibit that has a place here has a *plant*: the same bug as the replacement of one function of this package. It
+is made in a process of its own, so nothing is written and nothing else is touched.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One task of the museum in a process of its own: ``python -m groupcoord.testing.museum TASK ID SHIPPING|PLANTED …``.
 
-The bug is planted before anything else of the package is imported. The outcome is a line of JSON.
+The outcome is a line of JSON.
 """
 
 from __future__ import annotations

@@ -21,32 +21,31 @@ class UnknownExhibitError(GroupcoordError, LookupError):
 
 @frozen
 class Plant:
-    """The bug as a change of this package: in ``file``, ``old`` stands once and becomes ``new``.
+    """A bug as the replacement of one function or method of this package.
 
     Attributes:
-        file: named from the folder of the package, with slashes.
-        old: what stands there.
-        new: what the bug makes of it.
+        target: the module within the package and the qualified name of the function, with a colon between.
+        source: the function with the bug. It sees the globals of the target's module. If it has a keyword-only
+            parameter ``original``, that is the function without the bug.
     """
 
-    file: str
-    old: str
-    new: str
+    target: str
+    source: str
 
     @property
     def module(self) -> str:
-        """The dotted name of the module that is changed."""
-        return "groupcoord." + self.file.removesuffix(".py").replace("/", ".")
+        """The dotted name of the target's module."""
+        return f"groupcoord.{self.target.partition(':')[0]}"
 
-    def apply(self, source: str) -> str:
-        """Return the source of the module with the bug in it.
+    @property
+    def qualified_name(self) -> str:
+        """The name of the target in its module, with its class."""
+        return self.target.partition(":")[2]
 
-        Raises:
-            ValueError: what it changes doesn't stand there exactly once.
-        """
-        if (count := source.count(self.old)) != 1:
-            raise ValueError(f"what the bug changes stands {count} times in {self.file}")
-        return source.replace(self.old, self.new)
+    @property
+    def file(self) -> str:
+        """The file of the target's module, from the folder of the package, with slashes."""
+        return self.target.partition(":")[0].replace(".", "/") + ".py"
 
 
 @frozen

@@ -1,59 +1,68 @@
-"""Puts a bug into this process: its module is changed while it is imported, and no file is written."""
+"""Replacement of one function of this package by one with a bug, in this process."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
-from importlib.util import spec_from_file_location
-from types import CodeType, ModuleType
+import inspect
+from importlib import import_module
+from types import FunctionType
+from typing import Any
 
+from groupcoord.errors import GroupcoordError
 from groupcoord.testing.museum.exhibit import Plant
 
-
-class _PlantedLoader(SourceFileLoader):
-    """Loads one module with the bug in it."""
-
-    def __init__(self, plant: Plant, path: str) -> None:
-        super().__init__(plant.module, path)
-        self._plant = plant
-
-    def get_code(self, fullname: str) -> CodeType:
-        """Compile the changed source; what is kept compiled beside it is the module without the bug."""
-        path = self.get_filename(fullname)
-        source = self.get_data(path).decode("utf-8")
-        code: CodeType = self.source_to_code(self._plant.apply(source).encode(), path)
-        return code
+_ORIGINAL = "original"
 
 
-class _PlantingFinder(MetaPathFinder):
-    """Finds the module of a plant before Python does."""
-
-    def __init__(self, plant: Plant) -> None:
-        self._plant = plant
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """Return how to load the plant's module; None for every other one."""
-        if fullname != self._plant.module:
-            return None
-        found = PathFinder.find_spec(fullname, path, target)
-        assert found is not None
-        assert found.origin is not None
-        return spec_from_file_location(fullname, found.origin, loader=_PlantedLoader(self._plant, found.origin))
+class PlantError(GroupcoordError):
+    """A plant does not fit the package: its target does not exist, or has other parameters."""
 
 
 def plant(bug: Plant) -> None:
-    """Let the module of a bug have it, for as long as this process lives.
-
-    Args:
-        bug: what to change.
+    """Replace the target of a plant for as long as this process lives.
 
     Raises:
-        RuntimeError: the module is imported already.
+        PlantError: if the plant does not fit the package.
     """
-    if bug.module in sys.modules:
-        raise RuntimeError(f"{bug.module} is imported already: bugs are planted in a process of their own")
-    sys.meta_path.insert(0, _PlantingFinder(bug))
+    function, changes = changes_of(bug)
+    for attribute, value in changes.items():
+        setattr(function, attribute, value)
+
+
+def changes_of(bug: Plant) -> tuple[FunctionType, dict[str, Any]]:
+    """Return the target of a plant and the attributes that give it the bug.
+
+    The function object stays the same, so that the bug is also met through names that other modules have imported.
+
+    Raises:
+        PlantError: if the plant does not fit the package.
+    """
+    function = _target(bug)
+    original = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
+    original.__kwdefaults__ = function.__kwdefaults__
+    namespace = dict(function.__globals__)
+    exec(compile(bug.source, f"<{bug.target}>", "exec"), namespace)
+    replacement = namespace[function.__name__]
+    parameters = [name for name in inspect.signature(replacement).parameters if name != _ORIGINAL]
+    if parameters != (expected := list(inspect.signature(function).parameters)):
+        raise PlantError(f"{bug.target} has the parameters {expected}, and its replacement {parameters}")
+    wraps = _ORIGINAL in inspect.signature(replacement).parameters
+    return function, {
+        "__code__": replacement.__code__,
+        "__defaults__": replacement.__defaults__,
+        "__kwdefaults__": {**(replacement.__kwdefaults__ or {}), **({_ORIGINAL: original} if wraps else {})} or None,
+    }
+
+
+def _target(bug: Plant) -> FunctionType:
+    try:
+        owner: Any = import_module(bug.module)
+    except ModuleNotFoundError as error:
+        raise PlantError(f"the target of a plant does not exist any more: there is no module {bug.module}") from error
+    for name in bug.qualified_name.split("."):
+        if name not in vars(owner):
+            raise PlantError(f"the target of a plant does not exist any more: {bug.target} ({owner!r} has no {name})")
+        owner = vars(owner)[name]
+    function = owner.fget if isinstance(owner, property) else getattr(owner, "__func__", owner)
+    if not isinstance(function, FunctionType):
+        raise PlantError(f"{bug.target} is no function or method")
+    return function

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import builtins
+import dis
+from collections.abc import Iterator
+from types import CodeType
+
 import pytest
 
 from groupcoord.cli import main
 from groupcoord.testing.exploring.playing import play
 from groupcoord.testing.exploring.scope import Trace
 from groupcoord.testing.museum import Exhibit, UnknownExhibitError, exhibit, exhibits, hunt_for, play_of
+from groupcoord.testing.museum.exhibit import Plant
+from groupcoord.testing.museum.planting import PlantError, changes_of, plant
 from tests.tables import as_one_test
 
 PLAYED = [shown for shown in exhibits() if shown.play is not None]
+PLANTED = [shown for shown in exhibits() if shown.plant is not None]
 PLANTED_MIN, PLAYED_MIN = 45, 40
 SAMPLE = ("KAFKA-10284", "redpanda-17673")
 
@@ -28,10 +36,43 @@ def test_every_exhibit_is_told(shown: Exhibit) -> None:
 
 def test_there_are_enough() -> None:
     """As many as were asked for have their bug in this package, and a short history; each has its own number and id."""
-    assert sum(shown.plant is not None for shown in exhibits()) >= PLANTED_MIN
+    assert len(PLANTED) >= PLANTED_MIN
     assert len(PLAYED) >= PLAYED_MIN
     assert [shown.number for shown in exhibits()] == list(range(1, len(exhibits()) + 1))
     assert len({shown.id.lower() for shown in exhibits()}) == len(exhibits())
+
+
+def global_names(code: CodeType) -> Iterator[str]:
+    """Yield the names of globals that a function uses, with those of the functions inside it."""
+    yield from (found.argval for found in dis.get_instructions(code) if found.opname == "LOAD_GLOBAL")
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from global_names(constant)
+
+
+@as_one_test
+@pytest.mark.parametrize("shown", PLANTED, ids=lambda shown: shown.id)
+def test_a_plant_fits(shown: Exhibit) -> None:
+    """The target exists, its replacement has the same parameters, and uses names that the target's module has."""
+    assert shown.plant is not None
+    function, changes = changes_of(shown.plant)
+    assert set(global_names(changes["__code__"])) <= function.__globals__.keys() | vars(builtins).keys()
+
+
+@pytest.mark.parametrize(
+    ("target", "source", "message"),
+    [
+        ("core.gone:retire", "", r"does not exist any more: there is no module groupcoord\.core\.gone"),
+        ("errors:ErrorCode.retire", "", r"does not exist any more: errors:ErrorCode\.retire .* has no retire"),
+        ("errors:ErrorCode", "", "errors:ErrorCode is no function or method"),
+        ("laws:require", "def require(holds): ...", r"has the parameters \[.+\], and its replacement \['holds'\]"),
+    ],
+    ids=["no module", "no method", "a class", "other parameters"],
+)
+def test_a_plant_that_does_not_fit(target: str, source: str, message: str) -> None:
+    """A plant whose target has moved or changed fails with a message that names the target."""
+    with pytest.raises(PlantError, match=message):
+        plant(Plant(target, source))
 
 
 def test_an_exhibit_is_found_by_its_reports() -> None:
