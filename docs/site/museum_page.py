@@ -50,7 +50,7 @@ def _section(one: Exhibit) -> str:
         f"- The law: {one.law}.",
     ]
     if one.plant is not None:
-        lines.append(f"- The plant: `groupcoord/{one.plant.file}`.")
+        lines.append(f"- The plant: `{one.plant.target}`.")
     else:
         lines.append(f"- Not in this package: {one.absent}.")
     if one.play is not None:

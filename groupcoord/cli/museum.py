@@ -134,7 +134,7 @@ def _show(console: Console, shown: Exhibit, *, as_json: bool) -> None:
             for line in textwrap.wrap(text, WIDTH):
                 console.print(f"  {line}")
     if shown.plant is not None:
-        console.print(f"\nThe same bug in groupcoord/{shown.plant.file}: {shown.plant.qualified_name}", style="bold")
+        console.print(f"\nThe same bug in {shown.plant.target}", style="bold")
         for line in shown.plant.source.splitlines():
             console.print(f"  {line}", style="green", soft_wrap=True)
 

@@ -21,31 +21,23 @@ class UnknownExhibitError(GroupcoordError, LookupError):
 
 @frozen
 class Plant:
-    """A bug as the replacement of one function or method of this package.
+    """A bug as the replacement of one function of this package.
 
     Attributes:
-        target: the module within the package and the qualified name of the function, with a colon between.
-        source: the function with the bug. It sees the globals of the target's module. If it has a keyword-only
-            parameter ``original``, that is the function without the bug.
+        module: the dotted name of its module.
+        function: the qualified name of the function or method.
+        source: the function with the bug. It sees the globals of the module. A keyword-only parameter ``original``
+            receives the function without the bug.
     """
 
-    target: str
+    module: str
+    function: str
     source: str
 
     @property
-    def module(self) -> str:
-        """The dotted name of the target's module."""
-        return f"groupcoord.{self.target.partition(':')[0]}"
-
-    @property
-    def qualified_name(self) -> str:
-        """The name of the target in its module, with its class."""
-        return self.target.partition(":")[2]
-
-    @property
-    def file(self) -> str:
-        """The file of the target's module, from the folder of the package, with slashes."""
-        return self.target.partition(":")[0].replace(".", "/") + ".py"
+    def target(self) -> str:
+        """The dotted name of the function that is replaced."""
+        return f"{self.module}.{self.function}"
 
 
 @frozen

@@ -10,19 +10,13 @@ from typing import Any
 from groupcoord.errors import GroupcoordError
 from groupcoord.testing.museum.exhibit import Plant
 
-_ORIGINAL = "original"
-
 
 class PlantError(GroupcoordError):
-    """A plant does not fit the package: its target does not exist, or has other parameters."""
+    """A plant whose target does not exist, or has other parameters."""
 
 
 def plant(bug: Plant) -> None:
-    """Replace the target of a plant for as long as this process lives.
-
-    Raises:
-        PlantError: if the plant does not fit the package.
-    """
+    """Replace the target of a plant for as long as this process lives."""
     function, changes = changes_of(bug)
     for attribute, value in changes.items():
         setattr(function, attribute, value)
@@ -31,7 +25,7 @@ def plant(bug: Plant) -> None:
 def changes_of(bug: Plant) -> tuple[FunctionType, dict[str, Any]]:
     """Return the target of a plant and the attributes that give it the bug.
 
-    The function object stays the same, so that the bug is also met through names that other modules have imported.
+    The function object stays the same, so that names that other modules have imported meet the bug as well.
 
     Raises:
         PlantError: if the plant does not fit the package.
@@ -41,28 +35,24 @@ def changes_of(bug: Plant) -> tuple[FunctionType, dict[str, Any]]:
     original.__kwdefaults__ = function.__kwdefaults__
     namespace = dict(function.__globals__)
     exec(compile(bug.source, f"<{bug.target}>", "exec"), namespace)
-    replacement = namespace[function.__name__]
-    parameters = [name for name in inspect.signature(replacement).parameters if name != _ORIGINAL]
-    if parameters != (expected := list(inspect.signature(function).parameters)):
-        raise PlantError(f"{bug.target} has the parameters {expected}, and its replacement {parameters}")
-    wraps = _ORIGINAL in inspect.signature(replacement).parameters
-    return function, {
-        "__code__": replacement.__code__,
-        "__defaults__": replacement.__defaults__,
-        "__kwdefaults__": {**(replacement.__kwdefaults__ or {}), **({_ORIGINAL: original} if wraps else {})} or None,
-    }
+    planted = namespace[function.__name__]
+    defaults = dict(planted.__kwdefaults__ or {})
+    parameters, expected = list(inspect.signature(planted).parameters), list(inspect.signature(function).parameters)
+    if "original" in parameters:
+        parameters.remove("original")
+        defaults["original"] = original
+    if parameters != expected:
+        raise PlantError(f"{bug.target} takes {expected}, its replacement {parameters}")
+    return function, {"__code__": planted.__code__, "__defaults__": planted.__defaults__, "__kwdefaults__": defaults}
 
 
 def _target(bug: Plant) -> FunctionType:
     try:
-        owner: Any = import_module(bug.module)
-    except ModuleNotFoundError as error:
-        raise PlantError(f"the target of a plant does not exist any more: there is no module {bug.module}") from error
-    for name in bug.qualified_name.split("."):
-        if name not in vars(owner):
-            raise PlantError(f"the target of a plant does not exist any more: {bug.target} ({owner!r} has no {name})")
-        owner = vars(owner)[name]
-    function = owner.fget if isinstance(owner, property) else getattr(owner, "__func__", owner)
-    if not isinstance(function, FunctionType):
-        raise PlantError(f"{bug.target} is no function or method")
-    return function
+        found: Any = import_module(bug.module)
+        for name in bug.function.split("."):
+            found = vars(found)[name]
+    except (ModuleNotFoundError, KeyError) as error:
+        raise PlantError(f"{bug.target} does not exist (any more), so its bug can't be planted") from error
+    if not isinstance(found, FunctionType):
+        raise PlantError(f"{bug.target} is not a function")
+    return found

@@ -60,19 +60,19 @@ def test_a_plant_fits(shown: Exhibit) -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "source", "message"),
+    ("module", "function", "source", "message"),
     [
-        ("core.gone:retire", "", r"does not exist any more: there is no module groupcoord\.core\.gone"),
-        ("errors:ErrorCode.retire", "", r"does not exist any more: errors:ErrorCode\.retire .* has no retire"),
-        ("errors:ErrorCode", "", "errors:ErrorCode is no function or method"),
-        ("laws:require", "def require(holds): ...", r"has the parameters \[.+\], and its replacement \['holds'\]"),
+        ("groupcoord.gone", "retire", "", r"groupcoord\.gone\.retire does not exist \(any more\)"),
+        ("groupcoord.errors", "ErrorCode.retire", "", r"groupcoord\.errors\.ErrorCode\.retire does not exist"),
+        ("groupcoord.errors", "ErrorCode", "", "groupcoord.errors.ErrorCode is not a function"),
+        ("groupcoord.laws", "require", "def require(holds): ...", r"takes \[.+\], its replacement \['holds'\]"),
     ],
     ids=["no module", "no method", "a class", "other parameters"],
 )
-def test_a_plant_that_does_not_fit(target: str, source: str, message: str) -> None:
+def test_a_plant_that_does_not_fit(module: str, function: str, source: str, message: str) -> None:
     """A plant whose target has moved or changed fails with a message that names the target."""
     with pytest.raises(PlantError, match=message):
-        plant(Plant(target, source))
+        plant(Plant(module, function, source))
 
 
 def test_an_exhibit_is_found_by_its_reports() -> None:
