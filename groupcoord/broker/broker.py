@@ -48,7 +48,7 @@ from groupcoord.broker.transactions.requests import TransactionRequests
 from groupcoord.broker.turns import Turns
 from groupcoord.broker.work import Job, Timed, Token, Work, do_in_place
 from groupcoord.clock import Clock
-from groupcoord.config import Config, RebalanceProtocol
+from groupcoord.config import Config, GroupType
 from groupcoord.config.group_settings import served_protocols
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.coordinator.random_ids import random_member_id, random_uuid
@@ -318,7 +318,7 @@ class Broker:
                 transaction_requests.prepare if has_transactions else refuse_to_find,
             ),
         )
-        if RebalanceProtocol.CONSUMER not in served_protocols(self.config):
+        if GroupType.CONSUMER not in served_protocols(self.config):
             table[ConsumerGroupHeartbeat] = self._refuse_consumer_protocol
         if self._shared_documents is not None:
             self._shared_documents.retry_conflicts(table, self.reload_shared)

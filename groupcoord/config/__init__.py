@@ -2,10 +2,9 @@
 
 from groupcoord.config.config import (
     ASSIGNOR_CLASSES,
-    SERVED_PROTOCOLS,
     Config,
+    GroupType,
     MigrationPolicy,
-    RebalanceProtocol,
     key_of,
     kind_of,
     read_properties,
@@ -14,10 +13,9 @@ from groupcoord.config.config import (
 
 __all__ = [
     "ASSIGNOR_CLASSES",
-    "SERVED_PROTOCOLS",
     "Config",
+    "GroupType",
     "MigrationPolicy",
-    "RebalanceProtocol",
     "key_of",
     "kind_of",
     "read_properties",

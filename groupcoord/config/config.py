@@ -44,17 +44,13 @@ _BOUNDED = MappingProxyType(
 """By kind, the settings that groups may have of their own between bounds that the broker has as well."""
 
 
-class RebalanceProtocol(StrEnum):
-    """What a group may be made of: members that assign among themselves, or one of the newer kinds."""
+class GroupType(StrEnum):
+    """The types of groups, as in Kafka's ``Group.GroupType``: values of ``group.coordinator.rebalance.protocols``."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
     SHARE = "share"
     STREAMS = "streams"
-
-
-SERVED_PROTOCOLS = frozenset(RebalanceProtocol)
-"""The protocols of the groups that there are. Another may stand in a configuration; its requests are refused."""
 
 
 class MigrationPolicy(StrEnum):
@@ -104,9 +100,9 @@ class Config:
     group_initial_rebalance_delay_ms: int = _setting(3_000)
     group_max_size: int = _setting(INT32_MAX, at_least=1)
     # KIP-848 groups
-    group_coordinator_rebalance_protocols: tuple[RebalanceProtocol, ...] = _of_kind(
-        (RebalanceProtocol.CLASSIC, RebalanceProtocol.CONSUMER, RebalanceProtocol.STREAMS),
-        Names(tuple(RebalanceProtocol)),
+    group_coordinator_rebalance_protocols: tuple[GroupType, ...] = _of_kind(
+        (GroupType.CLASSIC, GroupType.CONSUMER, GroupType.STREAMS),
+        Names(tuple(GroupType)),
     )
     group_consumer_session_timeout_ms: int = _setting(45_000, at_least=1)
     group_consumer_min_session_timeout_ms: int = _setting(45_000, at_least=1)
@@ -220,7 +216,7 @@ class Config:
     def __attrs_post_init__(self) -> None:
         for attribute in fields(Config):
             kind_of(attribute.name).check(key_of(attribute.name), getattr(self, attribute.name))
-        if RebalanceProtocol.CLASSIC not in self.group_coordinator_rebalance_protocols:
+        if GroupType.CLASSIC not in self.group_coordinator_rebalance_protocols:
             raise ConfigError("setting 'group.coordinator.rebalance.protocols' can't leave out 'classic'")
         for kind, names in _BOUNDED.items():
             for name in names:

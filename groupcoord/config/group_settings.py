@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from attrs import frozen
 
-from groupcoord.config.config import SERVED_PROTOCOLS, Config, RebalanceProtocol
+from groupcoord.config.config import Config, GroupType
 from groupcoord.config.settings import INT64_MAX
 
 _OF_ALL = ("session_timeout_ms", "heartbeat_interval_ms", "assignment_interval_ms")
@@ -55,13 +55,12 @@ def _clamped(value: int, lowest: int | None, highest: int | None) -> int:
     return value if highest is None else min(value, highest)
 
 
-def served_protocols(config: Config) -> frozenset[RebalanceProtocol]:
+def served_protocols(config: Config) -> frozenset[GroupType]:
     """Return the kinds of groups whose requests are served (``group.coordinator.rebalance.protocols``).
 
     Share groups are always served, as the feature ``share.version`` says and not that setting (Kafka 4.2).
     """
-    configured = {*config.group_coordinator_rebalance_protocols, RebalanceProtocol.SHARE}
-    return SERVED_PROTOCOLS.intersection(configured)
+    return frozenset((*config.group_coordinator_rebalance_protocols, GroupType.SHARE))
 
 
 class ConsumerGroupSettings(NamedTuple):

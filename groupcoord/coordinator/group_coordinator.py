@@ -12,7 +12,7 @@ from uuid import UUID
 
 from groupcoord.assignors import TaskAssignor, choose_assignors, choose_share_assignors, choose_task_assignors
 from groupcoord.clock import Clock, SystemClock
-from groupcoord.config import Config, RebalanceProtocol
+from groupcoord.config import Config, GroupType
 from groupcoord.config.group_settings import SettingsOfConsumerGroup, SettingsOfStreamsGroup
 from groupcoord.coordinator.appending import Appending
 from groupcoord.coordinator.forking import Forkable
@@ -22,7 +22,7 @@ from groupcoord.coordinator.random_ids import random_member_id, random_uuid
 from groupcoord.core.consumer.assignors import Assignor
 from groupcoord.core.effects import Effects
 from groupcoord.core.environments import Environments
-from groupcoord.core.events import AppendFailures, Counters, Event
+from groupcoord.core.events import AppendFailures, Cause, Counters, Event
 from groupcoord.core.front.authorization import Authorize, Principal
 from groupcoord.core.front.partition_table import PartitionStatus, PartitionTable
 from groupcoord.core.front.request_router import RequestRouter, VerifyTransaction
@@ -36,7 +36,7 @@ from groupcoord.core.questions import Found
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.core.replies import Reply, Token
 from groupcoord.core.share.host import LoneShareHost, ShareHost
-from groupcoord.core.timers import SESSIONS, Timer, TimerQueue
+from groupcoord.core.timers import Timer, TimerQueue
 from groupcoord.core.topics import AnyTopic, NoRegexes, RegexResolver, TopicResolver
 from groupcoord.errors import ErrorCode, OwnershipLostError
 from groupcoord.log_store import (
@@ -191,7 +191,7 @@ class GroupCoordinator(Appending[Partition], Forkable):
     def node(self, node: Node) -> None:
         self._cluster.node = node
 
-    def serve(self, protocols: frozenset[RebalanceProtocol]) -> None:
+    def serve(self, protocols: frozenset[GroupType]) -> None:
         """Serve requests of these kinds of groups from now on, and no others; groups that there are go on."""
         self._router.serve(protocols)
 
@@ -472,7 +472,7 @@ class GroupCoordinator(Appending[Partition], Forkable):
         """
         for timer in self._timers.armed():
             key = timer.key
-            if key.kind in SESSIONS and (key.group_id, key.member_id) == (group_id, member_id):
+            if key.kind.cause is Cause.SESSION_EXPIRY and (key.group_id, key.member_id) == (group_id, member_id):
                 partition, now_ms = self._partitions.active[key.partition], self.clock.now_ms()
                 assert partition is not None
                 self._timers.cancel(timer)

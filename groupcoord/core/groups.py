@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Protocol
 
-from groupcoord.config import Config
+from groupcoord.config import Config, GroupType
 from groupcoord.core.hard_state import RecordsOfGroup
 from groupcoord.core.messages import GroupToFetch, ListedGroup, OffsetCommit, TopicToCommit, TxnOffsetCommit
 from groupcoord.core.records import CommitKind, Record
@@ -129,6 +129,6 @@ def check_group_size(member_count: int, max_size: int) -> ErrorCode:
     return ErrorCode.NONE if member_count <= max_size else ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
-def why_not_found(group: Group | None, group_id: str, kind: str) -> str:
-    """Say in Kafka's words why there is no group of a kind: there is none of this id, or it is of another kind."""
-    return f"Group {group_id} not found." if group is None else f"Group {group_id} is not a {kind} group."
+def why_not_found(group: Group | None, group_id: str, group_type: GroupType) -> str:
+    """Return Kafka's message for a group id without a group of a type."""
+    return f"Group {group_id} not found." if group is None else f"Group {group_id} is not a {group_type} group."

@@ -32,10 +32,6 @@ MAX_TRIGGERS = 16
 """A rebalance that is started over again and again remembers its first reasons only."""
 
 
-CAUSES_OF_REMOVAL = frozenset((Cause.LEAVE, Cause.SESSION_EXPIRY, Cause.REBALANCE_TIMEOUT, Cause.SYNC_TIMEOUT))
-"""Kafka's ``consumer-group-rebalance-count`` does not count epochs that begin since somebody is gone."""
-
-
 class OpenRebalance(NamedTuple):
     """A rebalance under way: when and in which generation it started, and why."""
 
@@ -170,7 +166,7 @@ class Observer:
             event = make_event(group_id, now_ms, *facts)
             if isinstance(event, MemberRemoved):
                 self.counters.session_expirations += event.cause is Cause.SESSION_EXPIRY
-            elif isinstance(event, RebalanceStarted) and event.trigger.cause not in CAUSES_OF_REMOVAL:
+            elif isinstance(event, RebalanceStarted) and not event.trigger.cause.is_removal:
                 self.counters.count_rebalance(group_type)
             if self.events is not None:
                 self.events.append(event)

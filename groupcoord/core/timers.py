@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from sortedcontainers import SortedDict
 
+from groupcoord.core.events import Cause
 from groupcoord.core.interpreter import plain_members
 from groupcoord.errors import InvariantError
 
@@ -21,27 +22,35 @@ NEVER_MS = 2**63 - 1
 
 @plain_members
 class TimerKind(Enum):
-    """What timers are for. The table of :class:`~groupcoord.core.partition.Partition` says who goes on."""
+    """What timers are for. The table of :class:`~groupcoord.core.partition.Partition` has their handlers.
 
-    SESSION = "session"
+    Attributes:
+        cause: why a member is removed when its timer of this kind expires; None if no member is.
+    """
+
+    def __init__(self, label: str, cause: Cause | None = None) -> None:
+        self._value_ = label
+        self.cause = cause
+
+    SESSION = "session", Cause.SESSION_EXPIRY
     """A member of a classic group, or an id that was handed out, was silent for too long."""
-    JOIN = "join"
+    JOIN = "join", Cause.REBALANCE_TIMEOUT
     """The time to join a classic group's next generation is over."""
-    SYNC = "sync"
+    SYNC = "sync", Cause.SYNC_TIMEOUT
     """The time to sync in a classic group's generation is over."""
-    CONSUMER_SESSION = "consumer session"
+    CONSUMER_SESSION = "consumer session", Cause.SESSION_EXPIRY
     """A member of a consumer group was silent for too long."""
-    REVOCATION = "revocation"
+    REVOCATION = "revocation", Cause.REBALANCE_TIMEOUT
     """A member of a consumer group has not given back in time what it had to."""
-    MEMBER_JOIN = "member join"
+    MEMBER_JOIN = "member join", Cause.REBALANCE_TIMEOUT
     """A classic member of a consumer group has not joined again in time."""
-    MEMBER_SYNC = "member sync"
+    MEMBER_SYNC = "member sync", Cause.SYNC_TIMEOUT
     """A classic member of a consumer group has not synced in time."""
-    SHARE_SESSION = "share session"
+    SHARE_SESSION = "share session", Cause.SESSION_EXPIRY
     """A member of a share group was silent for too long."""
-    STREAMS_SESSION = "streams session"
+    STREAMS_SESSION = "streams session", Cause.SESSION_EXPIRY
     """A member of a streams group was silent for too long."""
-    TASK_REVOCATION = "task revocation"
+    TASK_REVOCATION = "task revocation", Cause.REBALANCE_TIMEOUT
     """A member of a streams group has not given back in time the tasks that it had to."""
     ASSIGNMENT_DELAY = "assignment delay"
     """The first members of a streams group have waited long enough for others: tasks are assigned."""
@@ -49,10 +58,6 @@ class TimerKind(Enum):
     """An append may be overdue."""
     EXPIRY = "expiry"
     """Offsets and groups are looked through for what nobody uses any more."""
-
-
-SESSIONS = (TimerKind.SESSION, TimerKind.CONSUMER_SESSION, TimerKind.SHARE_SESSION, TimerKind.STREAMS_SESSION)
-"""When members are put out that were silent for too long, in groups of all kinds."""
 
 
 class TimerKey(NamedTuple):

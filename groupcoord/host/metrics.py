@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from groupcoord.config import GroupType
 from groupcoord.coordinator import ConsumerGroupState, GroupCoordinator, GroupState, PartitionStatus
 from groupcoord.core.share.group import ShareGroupState
 from groupcoord.core.streams.group import StreamsGroupState
@@ -18,13 +19,13 @@ from groupcoord.host.http import HttpRequest, HttpResponse, HttpServer
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PREFIX = "kafka_server_group_coordinator_metrics_"
-STATES: Mapping[str, type[Enum]] = {
-    "classic": GroupState,
-    "consumer": ConsumerGroupState,
-    "share": ShareGroupState,
-    "streams": StreamsGroupState,
+STATES: Mapping[GroupType, type[Enum]] = {
+    GroupType.CLASSIC: GroupState,
+    GroupType.CONSUMER: ConsumerGroupState,
+    GroupType.SHARE: ShareGroupState,
+    GroupType.STREAMS: StreamsGroupState,
 }
-"""By kind, as ListGroups names it: the states of its groups."""
+"""The states of groups of each type."""
 
 
 class CoordinatorCollector(Collector):
@@ -63,7 +64,7 @@ def _totals(coordinator: GroupCoordinator) -> Iterator[Metric]:
                 getattr(counters, f"{kind}_group_rebalances"),
             )
             for kind in STATES
-            if kind != "classic"
+            if kind is not GroupType.CLASSIC
         ),
         ("offset_commit_count", "Committed offsets, one for each partition", counters.offset_commits),
         ("offset_expiration_count", "Offsets removed by retention", counters.offset_expirations),
@@ -78,9 +79,9 @@ def _totals(coordinator: GroupCoordinator) -> Iterator[Metric]:
 def _gauges(coordinator: GroupCoordinator) -> Iterator[Metric]:
     indexes = range(coordinator.config.offsets_topic_num_partitions)
     partitions = [partition for index in indexes if (partition := coordinator.partition(index)) is not None]
-    states: dict[str, Counter[str]] = {kind: Counter() for kind in STATES}
+    states: dict[GroupType, Counter[str]] = {kind: Counter() for kind in STATES}
     for group in [group.listed() for partition in partitions for group in partition.groups.values()]:
-        states[group.group_type][group.group_state] += 1
+        states[GroupType(group.group_type)][group.group_state] += 1
     by_protocol = GaugeMetricFamily(PREFIX + "group_count", "Groups by protocol", labels=["protocol"])
     for protocol, counts in states.items():
         by_protocol.add_metric([protocol], counts.total())

@@ -18,7 +18,7 @@ from groupcoord.broker.topics.registry import TopicError, TopicRegistry
 from groupcoord.broker.transactions.none import API_KEYS as NO_TRANSACTION_KEYS
 from groupcoord.broker.transactions.producer_ids import ProducerIds
 from groupcoord.clock import Clock
-from groupcoord.config import Config, RebalanceProtocol
+from groupcoord.config import Config, GroupType
 from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.core.topic_names import TRANSACTIONS_TOPIC
 from groupcoord.host.descriptors import descriptor_limit
@@ -195,7 +195,7 @@ def open_cluster_storage(
     from groupcoord.cluster.slot_store import SlotStore
 
     administered = Administered(place)
-    administered.features.left_out = frozenset((RebalanceProtocol.SHARE,))
+    administered.features.left_out = frozenset((GroupType.SHARE,))
     administered.features.left_out_keys = NO_TRANSACTION_KEYS
     config = evolve(config, records_enable=False)
     data = TopicData(config, clock, topics)

@@ -19,7 +19,7 @@ from groupcoord.broker.configs.administered import Administered
 from groupcoord.broker.configs.brokers import BrokerConfigFileError, BrokerConfigs
 from groupcoord.broker.configs.client_metrics import ClientMetrics, ClientMetricsFileError
 from groupcoord.broker.work import do_whole
-from groupcoord.config import RebalanceProtocol
+from groupcoord.config import GroupType
 from groupcoord.core.front.authorization import CLUSTER, Permissions
 from groupcoord.wire.quota_messages import AlterClientQuotas, DescribeClientQuotas
 from tests.broker.driving import drain, feed
@@ -462,7 +462,7 @@ def test_levels_of_features_are_kept(tmp_path: Path) -> None:
     features.change({"group.version": 0})
     again = Features(tmp_path)
     assert again.epoch == 1
-    assert RebalanceProtocol.CONSUMER not in again.served_protocols(Config())
+    assert GroupType.CONSUMER not in again.served_protocols(Config())
     (tmp_path / "features.json").write_text('{"version": 1, "epoch": 1, "levels": {"group.version": "low"}}')
     with pytest.raises(FeatureFileError, match="levels of features"):
         Features(tmp_path)

@@ -9,7 +9,7 @@ import pytest
 from attrs import evolve
 
 from groupcoord import Config, ErrorCode, GroupCoordinator, ManualClock, Operation, ResourceType
-from groupcoord.config import RebalanceProtocol
+from groupcoord.config import GroupType
 from groupcoord.config.group_settings import ConsumerGroupSettings
 from groupcoord.core.front.authorization import Permissions
 from groupcoord.core.front.consumer_groups import DESCRIBED_CONSUMER_GROUPS
@@ -54,7 +54,7 @@ def coordinator(rules: Rules) -> GroupCoordinator:
 
 def test_what_the_configuration_leaves_out_is_not_supported(rules: Rules) -> None:
     """UNSUPPORTED_VERSION without a message comes before permissions and form, for each group that is named."""
-    config = Config(group_coordinator_rebalance_protocols=(RebalanceProtocol.CLASSIC,))
+    config = Config(group_coordinator_rebalance_protocols=(GroupType.CLASSIC,))
     classic = GroupCoordinator(config=config, authorize=rules)
     classic.load_all()
     rules.deny(Operation.READ, ResourceType.GROUP, "g")

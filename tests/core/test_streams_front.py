@@ -8,7 +8,7 @@ import pytest
 from attrs import evolve
 
 from groupcoord import Config, ErrorCode, GroupCoordinator, ManualClock
-from groupcoord.config import RebalanceProtocol
+from groupcoord.config import GroupType
 from groupcoord.core.front.authorization import Operation, ResourceType
 from groupcoord.core.front.streams_groups import TOPOLOGY_VALUES_MAX
 from groupcoord.messages import (
@@ -72,7 +72,7 @@ def coordinator(rules: Rules) -> GroupCoordinator:
 
 def test_what_is_switched_off_is_not_supported(rules: Rules) -> None:
     """UNSUPPORTED_VERSION without a message comes before permissions and form, for each group that is named."""
-    config = Config(group_coordinator_rebalance_protocols=(RebalanceProtocol.CLASSIC,))
+    config = Config(group_coordinator_rebalance_protocols=(GroupType.CLASSIC,))
     classic = GroupCoordinator(config=config, authorize=rules)
     classic.load_all()
     rules.deny(Operation.READ, ResourceType.GROUP, "g")
@@ -89,7 +89,7 @@ def test_groups_go_on_after_they_were_switched_off(coordinator: GroupCoordinator
     """While the feature is at 0, requests are refused and members stay; then they go on as if nothing had been."""
     served = coordinator._router.served_protocols
     assert coordinator.call(JOIN).member_epoch == 2
-    coordinator.serve(served - {RebalanceProtocol.STREAMS})
+    coordinator.serve(served - {GroupType.STREAMS})
     assert coordinator.call(evolve(JOIN, **STAY, **NO_TASKS)).error_code is ErrorCode.UNSUPPORTED_VERSION
     coordinator.serve(served)
     assert coordinator.call(evolve(JOIN, **{**STAY, **NO_TASKS, "member_epoch": 2})).member_epoch == 2

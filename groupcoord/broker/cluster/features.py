@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from groupcoord.broker.json_file import DataFileError, JsonFile, Place
 from groupcoord.broker.work import Work
-from groupcoord.config import SERVED_PROTOCOLS, Config, RebalanceProtocol
+from groupcoord.config import Config, GroupType
 from groupcoord.config.group_settings import served_protocols
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode
@@ -42,7 +42,7 @@ class Feature(NamedTuple):
     level: int
     lowest: int = 0
     is_finalized: bool = True
-    protocol: RebalanceProtocol | None = None
+    protocol: GroupType | None = None
     api_keys: tuple[int, ...] = ()
     is_for_clients: bool = False
 
@@ -51,23 +51,16 @@ class Feature(NamedTuple):
         """True if its level decides at most whether requests of a kind of groups are served."""
         return self.protocol is not None or self.is_for_clients
 
-    @property
-    def is_served(self) -> bool:
-        """True unless it is about groups of a kind that isn't served."""
-        return self.protocol is None or self.protocol in SERVED_PROTOCOLS
-
 
 FEATURES = (
-    Feature("group.version", 1, protocol=RebalanceProtocol.CONSUMER, api_keys=(68, 69)),
+    Feature("group.version", 1, protocol=GroupType.CONSUMER, api_keys=(68, 69)),
     # Voters are as they are: the level in use is 0, which is not said.
     Feature("kraft.version", 1, is_finalized=False),
     # 3.3-IV3 to 4.4-IV2. There is no log of metadata: this tells clients how new the broker is.
     Feature("metadata.version", 33, lowest=7),
     # Share groups, with queues for records that are given up (KIP-1191).
-    Feature(
-        "share.version", 2, protocol=RebalanceProtocol.SHARE, api_keys=(76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92)
-    ),
-    Feature("streams.version", 1, protocol=RebalanceProtocol.STREAMS, api_keys=(88, 89, 93)),
+    Feature("share.version", 2, protocol=GroupType.SHARE, api_keys=(76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92)),
+    Feature("streams.version", 1, protocol=GroupType.STREAMS, api_keys=(88, 89, 93)),
     # At 2 producers raise their epoch with each transaction, and add partitions by producing and groups by committing
     # (KIP-890). Below that they send AddPartitionsToTxn and AddOffsetsToTxn, in older versions of all requests.
     Feature("transaction.version", 2, is_for_clients=True),
@@ -96,7 +89,7 @@ class Features:
     """
 
     def __init__(self, place: Place | None = None) -> None:
-        self.left_out: frozenset[RebalanceProtocol] = frozenset()
+        self.left_out: frozenset[GroupType] = frozenset()
         self.left_out_keys: frozenset[int] = frozenset()
         self.epoch = 0
         self._levels: dict[str, int] = {}
@@ -129,7 +122,7 @@ class Features:
 
     def serves(self, feature: Feature) -> bool:
         """Tell whether there is a feature here."""
-        return feature.is_served and feature.protocol not in self.left_out
+        return feature.protocol not in self.left_out
 
     def change(self, levels: Mapping[str, int]) -> None:
         """Use other levels from now on.
@@ -143,7 +136,7 @@ class Features:
             self._file.write(lambda: {"epoch": epoch, "levels": changed})
             self._set(epoch, changed)
 
-    def served_protocols(self, config: Config) -> frozenset[RebalanceProtocol]:
+    def served_protocols(self, config: Config) -> frozenset[GroupType]:
         """Return the kinds of groups whose requests are served: neither settings nor features leave them out."""
         off = {feature.protocol for feature in FEATURES if self.level_of(feature) == 0}
         return served_protocols(config).difference(off)

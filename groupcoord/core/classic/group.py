@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import cast
 
-from groupcoord.config import Config
+from groupcoord.config import Config, GroupType
 from groupcoord.core.classic.member import MemberMetadata, Parked
 from groupcoord.core.classic.states import GroupState, check_transition
 from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
@@ -38,7 +38,6 @@ from groupcoord.core.timers import Timer, TimerKey, TimerKind, TimerQueue
 from groupcoord.errors import NO_ERROR, ErrorCode, InvariantError
 
 BEFORE_ALL_APPENDS = -1
-CLASSIC_GROUP_TYPE = "classic"
 
 
 class GroupMetadata:
@@ -385,7 +384,7 @@ class GroupMetadata:
 
     def listed(self) -> ListedGroup:
         """Return the group as ListGroups shows it."""
-        return ListedGroup(self.group_id, self.protocol_type or "", self.state.value, CLASSIC_GROUP_TYPE)
+        return ListedGroup(self.group_id, self.protocol_type or "", self.state.value, GroupType.CLASSIC.value)
 
     def described(self) -> DescribedGroup:
         """Return the group as DescribeGroups shows it: metadata and protocol in Stable only."""

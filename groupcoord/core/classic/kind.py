@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from groupcoord.config import GroupType
 from groupcoord.core.administration import AllInGroups
 from groupcoord.core.classic.continuations import WhenAssigned, WhenCreated, WhenEmptied, WhenReplaced
 from groupcoord.core.classic.group import GroupMetadata
@@ -72,7 +73,7 @@ class ClassicGroups(AllInGroups):
         group = self._context.visible(group_id)
         if isinstance(group, GroupMetadata):
             return group.described()
-        error_message = why_not_found(group, group_id, "classic")
+        error_message = why_not_found(group, group_id, GroupType.CLASSIC)
         return DescribedGroup(group_id, ErrorCode.GROUP_ID_NOT_FOUND, error_message, GroupState.DEAD.value)
 
     def begin_rebalance(self, group: Group, now_ms: int) -> bool:

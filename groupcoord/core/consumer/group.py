@@ -7,7 +7,7 @@ from enum import Enum
 from typing import cast
 from uuid import UUID
 
-from groupcoord.config import Config
+from groupcoord.config import Config, GroupType
 from groupcoord.core.consumer.environment import ConsumerGroupEnvironment
 from groupcoord.core.consumer.state import ConsumerMember, ConsumerState
 from groupcoord.core.consumer.votes import preferred_assignor
@@ -41,7 +41,7 @@ class ConsumerGroup(CommittingGroup[ConsumerState]):
         is_resolving: the host was asked to match regular expressions, and has not answered.
     """
 
-    TYPE = "consumer"
+    TYPE = GroupType.CONSUMER
     STATE = ConsumerState
     SESSION = TimerKind.CONSUMER_SESSION
     REVOCATION = TimerKind.REVOCATION

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from types import MappingProxyType
 from typing import Any
 
 from attrs import define
@@ -42,7 +41,6 @@ from groupcoord.core.modern.membership import ModernMembership, WhenDrafted
 from groupcoord.core.modern.refusal import RefusedError
 from groupcoord.core.questions import ResolvedRegexes
 from groupcoord.core.replies import Token
-from groupcoord.core.timers import TimerKind
 from groupcoord.errors import ErrorCode
 
 
@@ -58,14 +56,6 @@ class ConsumerMembership(ModernMembership[ConsumerGroup, ConsumerDraft]):
     DRAFT = ConsumerDraft
     WHEN_DRAFTED = WhenConsumerGroupDrafted
     HEARTBEAT = ConsumerGroupHeartbeat
-    FENCING_CAUSES = MappingProxyType(
-        {
-            TimerKind.CONSUMER_SESSION: Cause.SESSION_EXPIRY,
-            TimerKind.REVOCATION: Cause.REBALANCE_TIMEOUT,
-            TimerKind.MEMBER_JOIN: Cause.REBALANCE_TIMEOUT,
-            TimerKind.MEMBER_SYNC: Cause.SYNC_TIMEOUT,
-        }
-    )
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from groupcoord.config import Config, RebalanceProtocol
+from groupcoord.config import Config, GroupType
 from groupcoord.config.group_settings import served_protocols
 from groupcoord.core.effects import Effects
 from groupcoord.core.front.authorization import OPERATIONS_ON_A_GROUP, Authorize, Operation, Permissions, Principal
@@ -203,7 +203,7 @@ class RequestRouter:
         }
         self.serve(served_protocols(config))
 
-    def serve(self, protocols: frozenset[RebalanceProtocol]) -> None:
+    def serve(self, protocols: frozenset[GroupType]) -> None:
         """Serve the requests of these kinds of groups from now on, and no others.
 
         Whatever has begun goes on: groups keep their members, as long as these keep their sessions.
@@ -536,17 +536,17 @@ class RequestRouter:
         self._effects.reply(token, FindCoordinatorResponse(tuple(coordinators)))
 
 
-OF_PROTOCOLS: dict[type[Request], RebalanceProtocol] = {
-    ConsumerGroupHeartbeat: RebalanceProtocol.CONSUMER,
-    ConsumerGroupDescribe: RebalanceProtocol.CONSUMER,
-    ShareGroupHeartbeat: RebalanceProtocol.SHARE,
-    ShareGroupDescribe: RebalanceProtocol.SHARE,
-    DescribeShareGroupOffsets: RebalanceProtocol.SHARE,
-    AlterShareGroupOffsets: RebalanceProtocol.SHARE,
-    DeleteShareGroupOffsets: RebalanceProtocol.SHARE,
-    StreamsGroupHeartbeat: RebalanceProtocol.STREAMS,
-    StreamsGroupDescribe: RebalanceProtocol.STREAMS,
-    StreamsGroupTopologyDescriptionUpdate: RebalanceProtocol.STREAMS,
+OF_PROTOCOLS: dict[type[Request], GroupType] = {
+    ConsumerGroupHeartbeat: GroupType.CONSUMER,
+    ConsumerGroupDescribe: GroupType.CONSUMER,
+    ShareGroupHeartbeat: GroupType.SHARE,
+    ShareGroupDescribe: GroupType.SHARE,
+    DescribeShareGroupOffsets: GroupType.SHARE,
+    AlterShareGroupOffsets: GroupType.SHARE,
+    DeleteShareGroupOffsets: GroupType.SHARE,
+    StreamsGroupHeartbeat: GroupType.STREAMS,
+    StreamsGroupDescribe: GroupType.STREAMS,
+    StreamsGroupTopologyDescriptionUpdate: GroupType.STREAMS,
 }
 """Requests that fail with UNSUPPORTED_VERSION where their kind of groups is not served."""
 

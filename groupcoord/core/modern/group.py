@@ -10,6 +10,7 @@ from uuid import UUID
 
 from attrs import frozen
 
+from groupcoord.config import GroupType
 from groupcoord.core.hard_state import RecordsOfGroup
 from groupcoord.core.messages import DescribedPartitions, ListedGroup
 from groupcoord.core.modern.draft import Draft, StateT
@@ -66,7 +67,7 @@ class ModernGroup(ABC, Generic[StateT]):
         revoking_epochs: member id → its epoch when it was last told to give something back.
     """
 
-    TYPE: ClassVar[str]
+    TYPE: ClassVar[GroupType]
     """How ListGroups names this kind (KIP-848)."""
     STATE: ClassVar[type[Any]]
     """The class of its state."""
@@ -178,7 +179,7 @@ class ModernGroup(ABC, Generic[StateT]):
 
     def listed(self) -> ListedGroup:
         """Return the group as ListGroups shows it: these kinds are called like the protocols that they speak."""
-        return ListedGroup(self.group_id, self.TYPE, self.group_state.value, self.TYPE)
+        return ListedGroup(self.group_id, self.TYPE.value, self.group_state.value, self.TYPE.value)
 
     def end(self, now_ms: int) -> None:
         """The group is gone from this coordinator."""

@@ -8,7 +8,7 @@ durable.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from attrs import astuple, define
@@ -27,7 +27,7 @@ from groupcoord.core.modern.member_timers import GroupT, MemberTimers
 from groupcoord.core.modern.refusal import RefusedError
 from groupcoord.core.replies import Reply, Token, Waiting
 from groupcoord.core.sizes import says_more
-from groupcoord.core.timers import TimerKey, TimerKind
+from groupcoord.core.timers import TimerKey
 from groupcoord.errors import ErrorCode
 
 RECORDS_PER_WRITE_MAX = 1_000
@@ -67,7 +67,6 @@ class ModernMembership(ABC, Generic[GroupT, DraftT]):
     DRAFT: ClassVar[type[Any]]
     WHEN_DRAFTED: ClassVar[type[WhenDrafted]]
     HEARTBEAT: ClassVar[type[Any]]
-    FENCING_CAUSES: ClassVar[Mapping[TimerKind, Cause]]
 
     def __init__(
         self,
@@ -331,7 +330,8 @@ class ModernMembership(ABC, Generic[GroupT, DraftT]):
             return
         has_moved_on = member.member_epoch != group.revoking_epochs.get(key.member_id)
         if key.kind is not group.REVOCATION or not has_moved_on:
-            self.remove_members(draft, (key.member_id,), self.FENCING_CAUSES[key.kind], now_ms)
+            assert key.kind.cause is not None
+            self.remove_members(draft, (key.member_id,), key.kind.cause, now_ms)
             group.fencing.append(key)
 
     def begin_rebalance(self, group: Any, now_ms: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import ClassVar
 
-from groupcoord.config import Config
+from groupcoord.config import Config, GroupType
 from groupcoord.core.messages import (
     DescribedPartitions,
     DescribedShareGroup,
@@ -41,7 +41,7 @@ class ShareGroup(ModernGroup[ShareState]):
         state_partitions_ms: when it was last written, or loaded, for which partitions there are states.
     """
 
-    TYPE = "share"
+    TYPE = GroupType.SHARE
     STATE = ShareState
     SESSION = TimerKind.SHARE_SESSION
     MEMBER_TIMERS = (TimerKind.SHARE_SESSION,)

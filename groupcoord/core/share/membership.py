@@ -7,7 +7,6 @@ answered after that.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -54,7 +53,6 @@ from groupcoord.core.share.offsets import (
 from groupcoord.core.share.records import ShareGroupStatePartitionMetadataRecord
 from groupcoord.core.share.state import ShareMember
 from groupcoord.core.share.state_partitions import StatePartitions
-from groupcoord.core.timers import TimerKind
 from groupcoord.errors import ErrorCode
 
 FOREVER_MS = 2**63 - 1
@@ -98,7 +96,6 @@ class ShareMembership(ModernMembership[ShareGroup, ShareDraft]):
     DRAFT = ShareDraft
     WHEN_DRAFTED = WhenShareGroupDrafted
     HEARTBEAT = ShareGroupHeartbeat
-    FENCING_CAUSES = MappingProxyType({TimerKind.SHARE_SESSION: Cause.SESSION_EXPIRY})
 
     def __init__(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 
-from groupcoord.config import Config
+from groupcoord.config import Config, GroupType
 from groupcoord.core.messages import (
     DescribedStreamsGroup,
     DescribedStreamsMember,
@@ -44,7 +44,7 @@ class StreamsGroup(CommittingGroup[StreamsState]):
         memory: what it knows that a restart forgets.
     """
 
-    TYPE = "streams"
+    TYPE = GroupType.STREAMS
     STATE = StreamsState
     SESSION = TimerKind.STREAMS_SESSION
     REVOCATION = TimerKind.TASK_REVOCATION

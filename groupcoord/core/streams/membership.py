@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from types import MappingProxyType
 
 from attrs import define
 
@@ -52,12 +51,6 @@ class StreamsMembership(ModernMembership[StreamsGroup, StreamsDraft]):
     DRAFT = StreamsDraft
     WHEN_DRAFTED = WhenStreamsGroupDrafted
     HEARTBEAT = StreamsGroupHeartbeat
-    FENCING_CAUSES = MappingProxyType(
-        {
-            TimerKind.STREAMS_SESSION: Cause.SESSION_EXPIRY,
-            TimerKind.TASK_REVOCATION: Cause.REBALANCE_TIMEOUT,
-        }
-    )
 
     def __init__(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from groupcoord.config import GroupType
 from groupcoord.coordinator import ConsumerGroupState, GroupState
 from groupcoord.core.consumer_protocol import TopicPartition, decode_assignment
 from groupcoord.core.share.group import ShareGroupState
@@ -13,11 +14,11 @@ from groupcoord.laws import require
 from groupcoord.messages import DeleteGroupsResponse, DescribedGroup, ListGroupsResponse
 
 STATES = {state.value for state in GroupState if state is not GroupState.DEAD}
-STATES_BY_TYPE = {
-    "classic": STATES,
-    "consumer": {state.value for state in ConsumerGroupState if state is not ConsumerGroupState.DEAD},
-    "share": {state.value for state in ShareGroupState if state is not ShareGroupState.DEAD},
-    "streams": {state.value for state in StreamsGroupState if state is not StreamsGroupState.DEAD},
+STATES_BY_TYPE: dict[str, set[str]] = {
+    GroupType.CLASSIC: STATES,
+    GroupType.CONSUMER: {state.value for state in ConsumerGroupState if state is not ConsumerGroupState.DEAD},
+    GroupType.SHARE: {state.value for state in ShareGroupState if state is not ShareGroupState.DEAD},
+    GroupType.STREAMS: {state.value for state in StreamsGroupState if state is not StreamsGroupState.DEAD},
 }
 
 IsKnown = Callable[[str], bool | None]
