@@ -26,8 +26,8 @@ PRAGMA = re.compile(r"\s*# (?:noqa|type: ignore)\b.*$")
 """Notes to the linters; as for these, they don't count for the length of a line."""
 
 TOP_LEVEL = {
-    *("groupcoord", "tests", "examples", "docs", ".ci"),
-    *("README.md", "CHANGELOG.md", "LICENSE", "pyproject.toml", ".gitignore"),
+    *("groupcoord", "tests", "examples", "docs", ".ci", ".github"),
+    *("README.md", "CHANGELOG.md", "SECURITY.md", "LICENSE", "pyproject.toml", ".gitignore"),
 }
 """All that lies at the top of the checkout, besides git's own and what .gitignore names."""
 
