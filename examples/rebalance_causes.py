@@ -12,7 +12,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from groupcoord.analysis.history import REBALANCE, LogHistory
+from groupcoord.analysis.fold.history import REBALANCE, LogHistory
 from groupcoord.records.salvage import SoundBatch, salvage_batches
 
 

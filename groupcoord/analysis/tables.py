@@ -8,13 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from groupcoord.analysis.columns import group_tables, tables
-from groupcoord.analysis.columns.commits import WRITTEN_COMMITS
-from groupcoord.analysis.columns.parquet import TableFile, folder_name
-from groupcoord.analysis.columns.results import ResultDirectory
-from groupcoord.analysis.columns.schema import COLUMNS
-from groupcoord.analysis.columns.tables import Columns, arrow_schema
-from groupcoord.analysis.history import EPOCH, GENERATION, MEMBER, MEMBERSHIP, MOVE, REBALANCE, REVOCATION
+from groupcoord.analysis.decode import group_tables, tables
+from groupcoord.analysis.decode.commits import WRITTEN_COMMITS
+from groupcoord.analysis.decode.parquet import TableFile, folder_name
+from groupcoord.analysis.decode.results import ResultDirectory
+from groupcoord.analysis.decode.schema import COLUMNS
+from groupcoord.analysis.decode.tables import Columns, arrow_schema
+from groupcoord.analysis.fold.history import EPOCH, GENERATION, MEMBER, MEMBERSHIP, MOVE, REBALANCE, REVOCATION
 
 Row = dict[str, Any]
 

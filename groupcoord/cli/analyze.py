@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from groupcoord.analysis.live.settings import ClusterAddress
-    from groupcoord.analysis.report.model import Report
-    from groupcoord.analysis.running.sources import Source
+    from groupcoord.analysis.pipeline.sources import Source
+    from groupcoord.analysis.report.data.model import Report
 
 FAILED, USAGE_ERROR = 1, 2
 POLL_S = 0.5
@@ -289,7 +289,7 @@ class _Source:
 
     def open(self) -> Source:
         """Return it as the pipeline knows it."""
-        from groupcoord.analysis.running.sources import ClusterSource, LogSource
+        from groupcoord.analysis.pipeline.sources import ClusterSource, LogSource
 
         if self.address is None:
             return LogSource(self.partitions, self.end_offsets, self.paths)
@@ -328,7 +328,7 @@ _EXTRAS = {Engine.SPARK: "groupcoord[serve,spark]", Engine.LOCAL: "groupcoord[se
 @contextmanager
 def _errors_in_words(engine: Engine) -> Iterator[None]:
     """Tell what goes wrong in one line, and exit; that a package is missing too, so they are imported inside."""
-    from groupcoord.analysis.columns.errors import PipelineError, RunFailedError
+    from groupcoord.analysis.decode.errors import PipelineError, RunFailedError
 
     try:
         yield
@@ -345,8 +345,8 @@ def _errors_in_words(engine: Engine) -> Iterator[None]:
 def _analyze_here(source: _Source, out: str, *, verifies: bool) -> Report:
     """Do everything in this process."""
     with _errors_in_words(Engine.LOCAL):
-        from groupcoord.analysis.running.local_engine import LocalEngine
-        from groupcoord.analysis.running.pipeline import Pipeline
+        from groupcoord.analysis.pipeline.batch import Pipeline
+        from groupcoord.analysis.pipeline.local_engine import LocalEngine
 
         engine = LocalEngine()
         pipeline = Pipeline(engine, source.open(), out, verifies=verifies)
@@ -357,7 +357,7 @@ def _analyze_here(source: _Source, out: str, *, verifies: bool) -> Report:
 def _analyze(work: _Work, *, verifies: bool) -> Report:
     """Do everything; what can go wrong without Spark goes wrong before it starts."""
     with _errors_in_words(Engine.SPARK):
-        from groupcoord.analysis.running.pipeline import Pipeline
+        from groupcoord.analysis.pipeline.batch import Pipeline
         from groupcoord.spark.engine import SparkEngine
         from groupcoord.spark.running import end_java, one_run
 
@@ -374,7 +374,7 @@ def _analyze(work: _Work, *, verifies: bool) -> Report:
 def _follow(source: _Source, out: str, interval_s: float, metrics: str | None) -> None:
     """Keep tables and page up to date until a signal comes."""
     with _errors_in_words(Engine.LOCAL):
-        from groupcoord.analysis.running.following import LocalFollowing
+        from groupcoord.analysis.pipeline.following import LocalFollowing
         from groupcoord.cli.analyze_follow import run_following
 
         following = LocalFollowing(source.open(), out, interval_s=interval_s)
@@ -387,7 +387,7 @@ def _poll(address: ClusterAddress | None, out: str, interval_s: float | None, me
     if address is None:
         _give_up("--poll asks a cluster: name it by --bootstrap-server or --command-config, and no paths")
     with _errors_in_words(Engine.LOCAL):
-        from groupcoord.analysis.running.polling import Polling
+        from groupcoord.analysis.poll.polling import Polling
         from groupcoord.cli.analyze_poll import run_polling
 
         polling = Polling(address, out)
@@ -453,7 +453,7 @@ class _Watch:
 
 def _print_result(report: Report, out: str) -> None:
     """Print what matters most, and where the rest is."""
-    from groupcoord.analysis.figures.page import PAGE
+    from groupcoord.analysis.report.writer import PAGE
     from groupcoord.cli.console import open_console
 
     console = open_console()
@@ -475,7 +475,7 @@ def _print_worst(console: Console, report: Report) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from groupcoord.analysis.report.standing import BAD
+    from groupcoord.analysis.report.data.group_status import BAD
     from groupcoord.analysis.report.text import clipped, escape, format_number
     from groupcoord.cli.console import NAME_LENGTH_MAX
 

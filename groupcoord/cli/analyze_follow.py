@@ -10,8 +10,8 @@ from groupcoord.cli.interrupts import AtTheFirstSignal, StopRequest
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from groupcoord.analysis.running.following import LocalFollowing, Progress
-    from groupcoord.analysis.running.metrics import GroupCollector
+    from groupcoord.analysis.pipeline.following import LocalFollowing, Progress
+    from groupcoord.analysis.pipeline.metrics import GroupCollector
 
 
 def run_following(following: LocalFollowing, out: str, collector: GroupCollector | None = None) -> None:

@@ -10,8 +10,8 @@ from groupcoord.cli.interrupts import AtTheFirstSignal, StopRequest
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from groupcoord.analysis.running.metrics import GroupCollector
-    from groupcoord.analysis.running.polling import Polled, Polling
+    from groupcoord.analysis.pipeline.metrics import GroupCollector
+    from groupcoord.analysis.poll.polling import Polled, Polling
 
 PROBLEMS_SHOWN_MAX = 10
 """So many of the things that a poll does not tell are printed."""
@@ -29,7 +29,7 @@ def run_polling(polling: Polling, out: str, interval_s: float | None, collector:
     Raises:
         PipelineError: the cluster does not answer, or refuses the log-in.
     """
-    from groupcoord.analysis.figures.page import PAGE
+    from groupcoord.analysis.report.writer import PAGE
     from groupcoord.cli.console import open_console
 
     console = open_console()

@@ -12,7 +12,7 @@ from groupcoord.analysis.live.settings import ClusterAddress, cluster_address
 from groupcoord.cli.messages import complain, say
 
 if TYPE_CHECKING:
-    from groupcoord.analysis.running.metrics import GroupCollector
+    from groupcoord.analysis.pipeline.metrics import GroupCollector
 
 USAGE_ERROR = 2
 LOOPBACK, PORT_MAX = "127.0.0.1", 65_535
@@ -63,7 +63,7 @@ def served_metrics(
         raise typer.Exit(USAGE_ERROR)
 
     try:
-        from groupcoord.analysis.running.metrics import GroupCollector, served
+        from groupcoord.analysis.pipeline.metrics import GroupCollector, served
     except ModuleNotFoundError as error:
         give_up(f"{error.name} is not installed; try: pip install 'groupcoord[serve,local]'")
     host, _, port = address.rpartition(":")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from groupcoord.analysis.columns.errors import PipelineError
+from groupcoord.analysis.decode.errors import PipelineError
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.report.text import escape
 from groupcoord.cli import dump_records
@@ -262,7 +262,7 @@ def _parse_type(word: str) -> str:
 
 def _parse_kinds(words: Iterable[str]) -> frozenset[str]:
     """Return kinds of rows of a history."""
-    from groupcoord.analysis.history import KINDS
+    from groupcoord.analysis.fold.history import KINDS
 
     kinds = frozenset(word.strip().lower() for word in words)
     for kind in sorted(kinds.difference(KINDS)):

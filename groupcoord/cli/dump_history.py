@@ -8,7 +8,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from groupcoord.analysis.history import (
+from groupcoord.analysis.fold.history import (
     DUPLICATE,
     EPOCH,
     GENERATION,
@@ -21,7 +21,7 @@ from groupcoord.analysis.history import (
     HistoryRow,
     LogHistory,
 )
-from groupcoord.analysis.history.share_partitions import SHARE_PARTITION, SharePartitions
+from groupcoord.analysis.fold.history.share_partitions import SHARE_PARTITION, SharePartitions
 from groupcoord.analysis.report.text import escape
 from groupcoord.cli.dump_input import Parts
 from groupcoord.cli.dump_records import Filters, Row, time_text, topic_text

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from groupcoord.analysis.live.settings import ClusterAddress
     from groupcoord.analysis.live.snapshots import Snapshot
-    from groupcoord.analysis.polling.lag import GroupLag, PartitionLag
+    from groupcoord.analysis.poll.lag import GroupLag, PartitionLag
     from groupcoord.cli.interrupts import StopRequest
 
 FAILED = 1
@@ -100,8 +100,8 @@ def lag(
         with served_metrics("lag", lambda: _cluster_name(address), metrics) as collector, AtTheFirstSignal(stop.ask):
             for look in _looks(address, shown.group_ids, stop, interval):
                 if collector is not None:
-                    from groupcoord.analysis.polling.rows import group_rows
-                    from groupcoord.analysis.running.shown import Figures
+                    from groupcoord.analysis.pipeline.metric_values import Figures
+                    from groupcoord.analysis.poll.rows import group_rows
 
                     rows = [asdict(one) for one in look.lags]
                     collector.show(Figures(look.snapshot.at_ms, lag=rows, groups=list(group_rows(look.snapshot))))
@@ -123,8 +123,8 @@ def _looks(
     from groupcoord.analysis.live.record_times import BACKOFF_MS, WAIT_MS, next_record_ms
     from groupcoord.analysis.live.retries import Patience
     from groupcoord.analysis.live.snapshots import take_snapshot
-    from groupcoord.analysis.polling.lag import LagWatch, group_lags, problems_of, unknown_groups
-    from groupcoord.analysis.polling.views import topics_of
+    from groupcoord.analysis.poll.lag import LagWatch, group_lags, problems_of, unknown_groups
+    from groupcoord.analysis.poll.views import topics_of
     from groupcoord.clock import SystemClock
     from groupcoord.core.consumer_protocol import TopicPartition
 
@@ -159,7 +159,7 @@ def _cluster_name(address: ClusterAddress) -> str:
 @contextmanager
 def _errors_in_words() -> Iterator[None]:
     """Print what goes wrong as one line, and exit."""
-    from groupcoord.analysis.columns.errors import InputError, PipelineError
+    from groupcoord.analysis.decode.errors import InputError, PipelineError
 
     try:
         yield
@@ -256,7 +256,7 @@ def _partition_table(lags: list[PartitionLag]) -> RenderableType:
 def _status(label: str) -> Text:
     from rich.text import Text
 
-    from groupcoord.analysis.history.lag import LagStatus
+    from groupcoord.analysis.rules.lag_status import LagStatus
 
     styles = {LagStatus.ERR: "bold red", LagStatus.WARN: "yellow"}
     return Text(label, style=styles.get(LagStatus.of(label).of_group, ""))

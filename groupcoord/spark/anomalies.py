@@ -1,5 +1,5 @@
 """What is wrong with groups, and which lose their offsets for want of use, by the functions of
-:mod:`groupcoord.analysis.judging`.
+:mod:`groupcoord.analysis.rules`.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from groupcoord.analysis.columns.tables import CURRENT_OFFSETS, arrow_schema
-from groupcoord.analysis.history.anomalies import OFFSETS_RETENTION_MINUTES, Thresholds
-from groupcoord.analysis.history.rows import DUPLICATE, GROUP, MEMBER, MEMBERSHIP, REBALANCE, REVOCATION
-from groupcoord.analysis.judging import stale
-from groupcoord.analysis.judging.anomalies import about_groups
-from groupcoord.analysis.judging.groups import groups
-from groupcoord.analysis.judging.shares import assigned
-from groupcoord.analysis.judging.silences import about_offsets
+from groupcoord.analysis.decode.tables import CURRENT_OFFSETS, arrow_schema
+from groupcoord.analysis.fold.history.rows import DUPLICATE, GROUP, MEMBER, MEMBERSHIP, REBALANCE, REVOCATION
+from groupcoord.analysis.rules import stale
+from groupcoord.analysis.rules.anomalies import about_groups
+from groupcoord.analysis.rules.assignment_balance import assigned
+from groupcoord.analysis.rules.groups import groups
+from groupcoord.analysis.rules.silences import about_offsets
+from groupcoord.analysis.rules.thresholds import OFFSETS_RETENTION_MINUTES, Thresholds
 from groupcoord.spark.groups import History, history_of
 from groupcoord.spark.lag import known_commits, known_end_offsets, known_ends, known_holders, packed_holders
 from groupcoord.spark.packing import BY_GROUP, BY_PARTITION, Bucket, Row, judged, packed, packed_blobs
@@ -39,7 +39,7 @@ def anomalies(
 ) -> DataFrame:
     """Return what is wrong with groups (:data:`groupcoord.spark.schemas.ANOMALIES`).
 
-    The rules are those of :func:`groupcoord.analysis.judging.anomalies.anomalies`.
+    The rules are those of :func:`groupcoord.analysis.rules.anomalies.anomalies`.
 
     Args:
         records: the table of records.
@@ -93,7 +93,7 @@ def stale_groups(
 ) -> DataFrame:
     """Return groups whose offsets expire if nobody uses them (:data:`groupcoord.spark.schemas.STALE_GROUPS`).
 
-    The rules are those of :func:`groupcoord.analysis.judging.stale.stale_groups`.
+    The rules are those of :func:`groupcoord.analysis.rules.stale.stale_groups`.
 
     Args:
         records: the table of records.
@@ -122,7 +122,7 @@ def offset_expiry(
 ) -> DataFrame:
     """Return when each current offset expires (:data:`groupcoord.spark.schemas.OFFSET_EXPIRY`).
 
-    The rules are those of :func:`groupcoord.analysis.judging.stale.offset_expiry`. The arguments are those of
+    The rules are those of :func:`groupcoord.analysis.rules.stale.offset_expiry`. The arguments are those of
     :func:`stale_groups`.
     """
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from groupcoord.analysis.columns.errors import InputError
-from groupcoord.analysis.columns.options import known_options
+from groupcoord.analysis.decode.errors import InputError
+from groupcoord.analysis.decode.options import known_options
 from groupcoord.analysis.live.offset_ranges import SPLIT_BYTES, TopicEnds
 from groupcoord.analysis.live.settings import BOOTSTRAP_SERVERS, ClusterAddress
 from groupcoord.analysis.live.tasks import ClusterTask, check_same, check_topic, cluster_tasks, ends_now, tasks_between

@@ -18,14 +18,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-from groupcoord.analysis.columns.chunks import RowSettings
-from groupcoord.analysis.columns.commits import Written, write_run
-from groupcoord.analysis.columns.parquet import WRITTEN_COLUMNS, TableFile, folder_name
-from groupcoord.analysis.columns.results import whole_file
-from groupcoord.analysis.columns.tables import READ_COUNTS, arrow_schema
-from groupcoord.analysis.columns.tasks import RecordTask
-from groupcoord.analysis.folding.load import KEYS, summed_counts
-from groupcoord.analysis.folding.records import RANGES, Accounts
+from groupcoord.analysis.decode.chunks import RowSettings
+from groupcoord.analysis.decode.commits import Written, write_run
+from groupcoord.analysis.decode.parquet import WRITTEN_COLUMNS, TableFile, folder_name
+from groupcoord.analysis.decode.results import whole_file
+from groupcoord.analysis.decode.tables import READ_COUNTS, arrow_schema
+from groupcoord.analysis.decode.tasks import RecordTask
+from groupcoord.analysis.fold.load import KEYS, summed_counts
+from groupcoord.analysis.fold.records import RANGES, Accounts
 from groupcoord.spark.output import task_attempt
 from groupcoord.spark.packing import blob_of, table_of
 
@@ -41,8 +41,8 @@ class WrittenLogs(NamedTuple):
 
     Attributes:
         written: how much was written.
-        read_counts: :data:`groupcoord.analysis.columns.tables.READ_COUNTS`.
-        ranges: :data:`groupcoord.analysis.folding.records.RANGES`.
+        read_counts: :data:`groupcoord.analysis.decode.tables.READ_COUNTS`.
+        ranges: :data:`groupcoord.analysis.fold.records.RANGES`.
     """
 
     written: Written
@@ -58,7 +58,7 @@ class Folders:
         file_system: the folders are in it.
         records: of the table of records.
         commits: of :data:`groupcoord.spark.schemas.COMMITS`, for those outside of transactions.
-        keys: of :data:`groupcoord.analysis.folding.load.KEYS`.
+        keys: of :data:`groupcoord.analysis.fold.load.KEYS`.
     """
 
     file_system: AbstractFileSystem

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from groupcoord.analysis.columns.options import json_value
+from groupcoord.analysis.decode.options import json_value
 from groupcoord.analysis.live.connection import connection
 from groupcoord.analysis.live.end_offsets import list_ends
 from groupcoord.clock import SystemClock

@@ -9,13 +9,13 @@ from attrs import frozen
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from groupcoord.analysis.columns.commits import Written
-from groupcoord.analysis.columns.tasks import RecordTask
-from groupcoord.analysis.figures.page import ANOMALIES, LAG
-from groupcoord.analysis.folding.records import corrupt
-from groupcoord.analysis.history.anomalies import OFFSETS_RETENTION_MINUTES
-from groupcoord.analysis.running.pipeline import Moment
-from groupcoord.analysis.running.sources import ClusterSource
+from groupcoord.analysis.decode.commits import Written
+from groupcoord.analysis.decode.tasks import RecordTask
+from groupcoord.analysis.fold.records import corrupt
+from groupcoord.analysis.pipeline.batch import Moment
+from groupcoord.analysis.pipeline.sources import ClusterSource
+from groupcoord.analysis.report.writer import ANOMALIES, LAG
+from groupcoord.analysis.rules.thresholds import OFFSETS_RETENTION_MINUTES
 from groupcoord.analysis.tables import TABLES_OF_KINDS, TableFiles
 from groupcoord.spark.anomalies import anomalies, offset_expiry, stale_groups
 from groupcoord.spark.decoding import Folders, write_records
@@ -64,7 +64,7 @@ class SparkFolded:
 
 
 class SparkEngine:
-    """Does the work of a :class:`groupcoord.analysis.running.pipeline.Pipeline` on Spark.
+    """Does the work of a :class:`groupcoord.analysis.pipeline.batch.Pipeline` on Spark.
 
     Each table is written once and read back, so that nothing is decoded twice.
 

@@ -12,8 +12,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
-from groupcoord.analysis.history.rows import EPOCH, GENERATION, GROUP, MEMBER, MEMBERSHIP, MOVE, REBALANCE, REVOCATION
-from groupcoord.analysis.judging import groups as judging
+from groupcoord.analysis.fold.history.rows import (
+    EPOCH,
+    GENERATION,
+    GROUP,
+    MEMBER,
+    MEMBERSHIP,
+    MOVE,
+    REBALANCE,
+    REVOCATION,
+)
+from groupcoord.analysis.rules import groups as judging
 from groupcoord.spark.folding import history
 from groupcoord.spark.packing import BY_GROUP, Bucket, Row, judged, packed
 from groupcoord.spark.schemas import (
@@ -51,7 +60,7 @@ rebalances = _of_kind(
     "rebalances",
     REBALANCE,
     REBALANCES,
-    "the rebalances, each with the cause that :mod:`groupcoord.analysis.history.causes` infers, and how surely",
+    "the rebalances, each with the cause that :mod:`groupcoord.analysis.fold.history.causes` infers, and how surely",
 )
 epochs = _of_kind("epochs", EPOCH, EPOCHS, "every change of an epoch in consumer, share and streams groups")
 memberships = _of_kind(

@@ -1,4 +1,4 @@
-"""How far groups are behind, in records and in time, by :func:`groupcoord.analysis.judging.lag.lag`."""
+"""How far groups are behind, in records and in time, by :func:`groupcoord.analysis.rules.lag.lag`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BooleanType, IntegerType, LongType, StructField, StructType
 
-from groupcoord.analysis.columns.tables import CURRENT_OFFSETS, END_OFFSETS, arrow_schema
-from groupcoord.analysis.folding.commits import LAST_COMMITS, MINUTES, REWINDS, CommitFacts
-from groupcoord.analysis.history.rows import GROUP, HOLDER, MEMBER
-from groupcoord.analysis.history.views import STREAMS
-from groupcoord.analysis.judging import lag as rules
-from groupcoord.analysis.judging.ends import Ends
-from groupcoord.analysis.judging.groups import Place, partition_holders
+from groupcoord.analysis.decode.tables import CURRENT_OFFSETS, END_OFFSETS, arrow_schema
+from groupcoord.analysis.fold.commits import LAST_COMMITS, MINUTES, REWINDS, CommitFacts
+from groupcoord.analysis.fold.history.rows import GROUP, HOLDER, MEMBER
+from groupcoord.analysis.fold.history.views import STREAMS
+from groupcoord.analysis.rules import lag as rules
+from groupcoord.analysis.rules.ends import Ends
+from groupcoord.analysis.rules.groups import Place, partition_holders
 from groupcoord.spark.groups import History, history_of
 from groupcoord.spark.packing import BY_GROUP, BY_PARTITION, Bucket, Row, judged, packed, packed_blobs
 from groupcoord.spark.schemas import LAG
@@ -47,7 +47,7 @@ def lag(
 ) -> DataFrame:
     """Return how far groups are behind, and how well they keep up (:data:`groupcoord.spark.schemas.LAG`).
 
-    The rules for ``status`` and ``lag_ms`` are in :mod:`groupcoord.analysis.history.lag`.
+    The rules for ``status`` and ``lag_ms`` are in :mod:`groupcoord.analysis.rules.lag_status`.
 
     Args:
         offsets: what :func:`groupcoord.spark.current_offsets` gives.

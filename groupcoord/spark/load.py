@@ -8,12 +8,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from groupcoord.analysis.folding import load
-from groupcoord.analysis.folding.load import COUNTED_COLUMNS, KEYS, LoadFold, summed_keys
+from groupcoord.analysis.fold import load
+from groupcoord.analysis.fold.load import COUNTED_COLUMNS, KEYS, LoadFold, summed_keys
 from groupcoord.spark.schemas import PARTITION_LOAD, of_arrow
 
 KEY_COLUMNS = of_arrow(KEYS)
-"""Counts of records by key: :data:`groupcoord.analysis.folding.load.KEYS`."""
+"""Counts of records by key: :data:`groupcoord.analysis.fold.load.KEYS`."""
 
 
 def partition_load(records: DataFrame) -> DataFrame:

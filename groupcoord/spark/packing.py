@@ -1,4 +1,4 @@
-"""What is known of groups, gathered bucket by bucket for the functions of :mod:`groupcoord.analysis.judging`.
+"""What is known of groups, gathered bucket by bucket for the functions of :mod:`groupcoord.analysis.rules`.
 
 Tables of any columns go through one shuffle: each is cut by bucket where it is, and what belongs together is one blob
 of Arrow's. A bucket is of groups, or of topics' partitions.
@@ -22,7 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
-from groupcoord.analysis.folding.arrow import Int64s, integers
+from groupcoord.analysis.fold.arrow import Int64s, integers
 
 Row = dict[str, Any]
 

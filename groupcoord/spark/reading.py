@@ -14,10 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import LongType, TimestampType
 
-from groupcoord.analysis.columns.errors import InputError
-from groupcoord.analysis.columns.files import SPLIT_BYTES
-from groupcoord.analysis.columns.messages import accounts_of_messages, rows_of_messages
-from groupcoord.analysis.running.sources import absolute
+from groupcoord.analysis.decode.errors import InputError
+from groupcoord.analysis.decode.files import SPLIT_BYTES
+from groupcoord.analysis.decode.messages import accounts_of_messages, rows_of_messages
+from groupcoord.analysis.pipeline.sources import absolute
 from groupcoord.spark.record_sources import row_options
 from groupcoord.spark.schemas import MESSAGES, RECORDS
 from groupcoord.spark.sessions import register

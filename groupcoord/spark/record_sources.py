@@ -10,10 +10,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from groupcoord.analysis.columns.chunks import RowSettings
-from groupcoord.analysis.columns.options import chosen_columns, flag, number, words
-from groupcoord.analysis.columns.tasks import RecordTask
-from groupcoord.analysis.columns.times import with_times
+from groupcoord.analysis.decode.chunks import RowSettings
+from groupcoord.analysis.decode.options import chosen_columns, flag, number, words
+from groupcoord.analysis.decode.tasks import RecordTask
+from groupcoord.analysis.decode.times import with_times
 from groupcoord.spark.schemas import RECORDS
 from groupcoord.spark.times import schema_with_times
 

@@ -1,10 +1,10 @@
-"""Spark's schemas of all tables, made from the columns that ``groupcoord.analysis.columns`` declares.
+"""Spark's schemas of all tables, made from the columns that ``groupcoord.analysis.decode`` declares.
 
 Every table is made of one, :data:`RECORDS`, which :func:`groupcoord.spark.read_log` reads from segment files and
 :func:`groupcoord.spark.from_messages` makes from any DataFrame of keys and values. Functions on it select their rows
 by ``kind`` and ``record_type``, and what they need by name, so that columns may be added. What the columns mean is
-their comment, and stands in :mod:`groupcoord.analysis.columns.schema`, :mod:`groupcoord.analysis.columns.tables` and
-:mod:`groupcoord.analysis.columns.group_tables`.
+their comment, and stands in :mod:`groupcoord.analysis.decode.schema`, :mod:`groupcoord.analysis.decode.tables` and
+:mod:`groupcoord.analysis.decode.group_tables`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, StringType, StructField, StructType
 
-from groupcoord.analysis.columns import group_tables, tables
-from groupcoord.analysis.columns.schema import COLUMNS, Column
+from groupcoord.analysis.decode import group_tables, tables
+from groupcoord.analysis.decode.schema import COLUMNS, Column
 
 _INT, _LONG, _STRING = IntegerType(), LongType(), StringType()
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from groupcoord.analysis.columns.files import SPLIT_BYTES, FileSet, cut_ranges, find_segments
-from groupcoord.analysis.columns.folders import Folders
-from groupcoord.analysis.columns.options import json_value, known_options
-from groupcoord.analysis.columns.tailing import (
+from groupcoord.analysis.decode.files import SPLIT_BYTES, FileSet, cut_ranges, find_segments
+from groupcoord.analysis.decode.folders import Folders
+from groupcoord.analysis.decode.options import json_value, known_options
+from groupcoord.analysis.decode.tailing import (
     Cursor,
     Cursors,
     Log,
@@ -24,7 +24,7 @@ from groupcoord.analysis.columns.tailing import (
     ranges_to_read,
     to_json,
 )
-from groupcoord.analysis.columns.tasks import LogTask, log_tasks
+from groupcoord.analysis.decode.tasks import LogTask, log_tasks
 from groupcoord.spark.record_sources import ROW_OPTIONS, RecordOptions, RecordReader, RecordStreamReader
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class LogOptions(RecordOptions):
         self.storage_options: dict[str, Any] = json_value("storage_options", given.get("storage_options", "{}"), dict)
 
     def find_segments(self, *, may_be_empty: bool = False, folders: Folders | None = None) -> list[FileSet]:
-        """Return the files that the paths stand for; see :func:`groupcoord.analysis.columns.files.find_segments`."""
+        """Return the files that the paths stand for; see :func:`groupcoord.analysis.decode.files.find_segments`."""
         return find_segments(
             self.paths,
             storage_options=self.storage_options,

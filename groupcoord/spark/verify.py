@@ -1,6 +1,6 @@
 """The coordinator itself loads each group's records, and its answers are held against the tables.
 
-A task holds one group's state and one Arrow batch, however hot the group (:mod:`groupcoord.analysis.folding.replay`).
+A task holds one group's state and one Arrow batch, however hot the group (:mod:`groupcoord.analysis.fold.replay`).
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from groupcoord.analysis.columns.schema import KIND_CONTROL, KIND_RECORD
-from groupcoord.analysis.columns.tables import CURRENT_OFFSETS, arrow_schema
-from groupcoord.analysis.folding import replay as replaying
-from groupcoord.analysis.folding.replay import NO_PARTITION, REPLAYED, replay_batches
-from groupcoord.analysis.history.rows import GENERATION, GROUP, MEMBER
-from groupcoord.analysis.judging.differences import differences, group_answers, offset_answers, unknown_groups
+from groupcoord.analysis.decode.schema import KIND_CONTROL, KIND_RECORD
+from groupcoord.analysis.decode.tables import CURRENT_OFFSETS, arrow_schema
+from groupcoord.analysis.fold import replay as replaying
+from groupcoord.analysis.fold.history.rows import GENERATION, GROUP, MEMBER
+from groupcoord.analysis.fold.replay import NO_PARTITION, REPLAYED, replay_batches
+from groupcoord.analysis.rules.differences import differences, group_answers, offset_answers, unknown_groups
 from groupcoord.spark.groups import History, history_of
 from groupcoord.spark.packing import BY_GROUP, Bucket, Row, judged, packed
 from groupcoord.spark.schemas import DIFFERENCES, declared
@@ -35,7 +35,7 @@ def verify(
 ) -> DataFrame:
     """Return where the tables differ from the coordinator (:data:`groupcoord.spark.schemas.DIFFERENCES`).
 
-    Nothing, that is, unless something is wrong. What is compared :mod:`groupcoord.analysis.judging.differences` says.
+    Nothing, that is, unless something is wrong. What is compared :mod:`groupcoord.analysis.rules.differences` says.
 
     Args:
         records: the table of records.

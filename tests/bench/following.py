@@ -20,7 +20,7 @@ from pathlib import Path
 from random import Random
 from typing import BinaryIO
 
-from groupcoord.analysis.running.following import LocalFollowing, Progress
+from groupcoord.analysis.pipeline.following import LocalFollowing, Progress
 
 from .spark_logs import STARTED_MS, Group
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
-from groupcoord.analysis.running.pipeline import Pipeline
+from groupcoord.analysis.pipeline.batch import Pipeline
 from groupcoord.spark.engine import SparkEngine
 from groupcoord.spark.running import one_run
 

@@ -18,8 +18,8 @@ from groupcoord.core.consumer_protocol import (
     encode_subscription,
 )
 from groupcoord.core.records import GroupMetadataRecord, GroupTombstone, MemberRecord, OffsetCommitRecord, Record
+from tests.analysis.fold.history.consumer_story import crew, write_story
 from tests.command import dump
-from tests.history.consumer_story import crew, write_story
 from tests.tables import as_one_test
 
 from .test_dump import batch

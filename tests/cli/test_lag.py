@@ -14,7 +14,7 @@ from attrs import evolve
 from groupcoord import cli
 from groupcoord.messages import OffsetCommit, OffsetToCommit, TopicToCommit
 from groupcoord.testing import ProducerRecord, ServerThread
-from tests.running.metrics_shown import shown
+from tests.analysis.pipeline.metrics_shown import shown
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.analysis.fold.history.broker_log import unpack_broker_log
 from tests.clients.fleet import PARTITION_COUNT, TOPIC, serving
-from tests.history.broker_log import unpack_broker_log
 from tests.pytest_runs import WITHOUT_HYPOTHESIS, run_pytest
 from tests.samples import portion, sampled
 

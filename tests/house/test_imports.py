@@ -113,20 +113,46 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("storage", "records.batches", "wire.share_messages"),
     ),
     "analysis": (),
-    "analysis.columns": (
+    "analysis.decode": (
         *("records", "core.records", "errors"),
         "storage",  # how segment files and their folders are named
     ),
-    "analysis.history": (
+    "analysis.fold": (
+        *("analysis.decode", "records", "errors", "clock"),
+        *("analysis.rules.thresholds", "analysis.rules.lag_status"),  # over which windows commits are counted
+        # what coordinators make of a log, to be held against tables
+        *("coordinator", "log_store", "config", "core"),
+    ),
+    "analysis.fold.history": (
         *("records", "core.records", "errors"),
         # how consumers write subscriptions and assignments, which the group's record only carries
         "core.consumer_protocol",
         "core.consumer.votes",  # which assignor most members ask for
         "core.share_state",  # what a share coordinator makes of its log
     ),
-    "analysis.report": ("analysis.history.causes",),  # colours and words for each cause
+    "analysis.rules": (
+        "analysis.fold",
+        "analysis.report.text",  # how evidence writes durations
+        *("core.offsets.retention", "core.consumer_protocol"),  # by which rules offsets expire
+    ),
+    "analysis.rules.thresholds": ("analysis.rules.lag_status",),
+    "analysis.rules.lag_status": (),
+    "analysis.report": (
+        *("analysis.decode", "analysis.tables"),
+        "analysis.rules",  # labels and order of what is wrong
+        "analysis.fold.history",  # colours and words for each cause
+        "clock",  # a page says when it was made
+    ),
+    "analysis.report.html": (
+        "analysis.report.text",
+        "analysis.report.data.model",
+        "analysis.report.data.group_status",
+        "analysis.fold.history.causes",
+    ),
+    "analysis.report.data.model": ("analysis.report.data.group_status",),
+    "analysis.report.data.group_status": (),
     "analysis.live": (
-        "analysis.columns",  # the same rows as of files
+        "analysis.decode",  # the same rows as of files
         "analysis.report.durations",
         *("records", "errors"),
         "config",  # how clients reach a cluster and log in
@@ -135,33 +161,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "core.records",  # of these only what stands for "no id"
         "core.consumer_protocol",  # what one partition of a topic is called
     ),
-    "analysis.figures": (
-        *("analysis.columns", "analysis.tables", "analysis.history", "analysis.report"),
-        "clock",  # a page says when it was made
-    ),
-    "analysis.polling": (
-        *(
-            "analysis.live",
-            "analysis.figures",
-            "analysis.history",
-            "analysis.report",
-        ),  # from snapshots to the same rows as from logs
+    "analysis.poll": (
+        *("analysis", "clock"),  # from snapshots to the same rows as from logs
         "core.consumer_protocol",
         "records",  # of these only how ids of topics are written
         "wire",  # of these only what the fields of an answer are
     ),
-    "analysis.folding": (
-        *("analysis.columns", "analysis.history", "records", "errors", "clock"),
-        # what coordinators make of a log, to be held against tables
-        *("coordinator", "log_store", "config", "core"),
-    ),
-    "analysis.judging": (
-        *("analysis.folding", "analysis.history"),
-        "analysis.report.text",  # how evidence writes durations
-        *("core.offsets.retention", "core.consumer_protocol"),  # by which rules offsets expire
-    ),
-    "analysis.running": ("analysis", "errors", "clock", "core.topic_names"),
-    "analysis.running.metrics": ("analysis", "clock"),
+    "analysis.pipeline": ("analysis", "errors", "clock", "core.topic_names"),
+    "analysis.pipeline.metrics": ("analysis", "clock"),
     "testing": (EVERYTHING,),
     "conformance": (EVERYTHING,),
     "cli": (EVERYTHING,),
@@ -191,16 +198,21 @@ MAY_REQUIRE: dict[str, frozenset[str]] = {
     "coordinator": BASE_REQUIREMENTS,
     "aio": BASE_REQUIREMENTS,
     "laws": BASE_REQUIREMENTS,
-    "analysis.history": BASE_REQUIREMENTS,
-    "analysis.report": BASE_REQUIREMENTS,
-    "analysis.polling": BASE_REQUIREMENTS,
+    "analysis.fold.history": BASE_REQUIREMENTS,
+    "analysis.rules.thresholds": BASE_REQUIREMENTS,
+    "analysis.rules.lag_status": BASE_REQUIREMENTS,
+    "analysis.report.text": BASE_REQUIREMENTS,
+    "analysis.report.html": BASE_REQUIREMENTS,
+    "analysis.report.data.model": BASE_REQUIREMENTS,
+    "analysis.report.data.group_status": BASE_REQUIREMENTS,
+    "analysis.report": frozenset({"attrs", "pyarrow"}),
     "analysis.live": frozenset({"attrs", "pyarrow"}),
-    "analysis.figures": frozenset({"attrs", "pyarrow"}),
-    "analysis.columns": frozenset({"attrs", "numpy", "pyarrow", "fsspec", "crc32c"}),
-    "analysis.folding": frozenset({"attrs", "numpy", "pyarrow", "fsspec"}),
-    "analysis.judging": frozenset({"attrs", "numpy", "pyarrow"}),
-    "analysis.running": frozenset({"attrs", "pyarrow", "fsspec"}),
-    "analysis.running.metrics": frozenset({"prometheus_client"}),  # who polls as a library needs none
+    "analysis.decode": frozenset({"attrs", "numpy", "pyarrow", "fsspec", "crc32c"}),
+    "analysis.fold": frozenset({"attrs", "numpy", "pyarrow", "fsspec"}),
+    "analysis.rules": frozenset({"attrs", "numpy", "pyarrow"}),
+    "analysis.poll": frozenset({"attrs", "pyarrow"}),
+    "analysis.pipeline": frozenset({"attrs", "pyarrow", "fsspec"}),
+    "analysis.pipeline.metrics": frozenset({"prometheus_client"}),  # who polls as a library needs none
     "__init__": BASE_REQUIREMENTS,
 }
 """What the base install is made of imports no other package than these, nor does what tells histories and makes
@@ -395,7 +407,7 @@ NOT_AT_THE_START = frozenset(
         "pyspark",
         "rich",
         "groupcoord.testing.faults",
-        "groupcoord.analysis.history",
+        "groupcoord.analysis.fold.history",
         "groupcoord.analysis.live",
         "groupcoord.member",
         "groupcoord.sim",

@@ -24,9 +24,9 @@ import pytest
 from confluent_kafka import Consumer, ElectionType, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, PartitionMetadata
 
-from groupcoord.analysis.columns.chunks import RowSettings
-from groupcoord.analysis.columns.files import cut, find_segments
-from groupcoord.analysis.columns.tasks import rows_of_files
+from groupcoord.analysis.decode.chunks import RowSettings
+from groupcoord.analysis.decode.files import cut, find_segments
+from groupcoord.analysis.decode.tasks import rows_of_files
 from groupcoord.core.records import OFFSETS_TOPIC
 
 from .test_reading import Rows

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from groupcoord.testing import ServerThread
 
-from ..history.broker_log import unpack_broker_log
+from ..analysis.fold.history.broker_log import unpack_broker_log
 
 TOPIC = "recorded"
 PARTITIONS = (1, 2, 3, 4, 6, 7)

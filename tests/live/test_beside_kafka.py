@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
 )
 from cryptography.hazmat.primitives import serialization
 
-from groupcoord.analysis.columns.chunks import RowSettings
+from groupcoord.analysis.decode.chunks import RowSettings
 from groupcoord.analysis.live import fetching
 from groupcoord.analysis.live.broker_settings import offsets_retention_minutes
 from groupcoord.analysis.live.client import KafkaCluster

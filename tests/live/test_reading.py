@@ -16,10 +16,10 @@ from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient
 
-from groupcoord.analysis.columns.chunks import RowSettings
-from groupcoord.analysis.columns.errors import InputError
-from groupcoord.analysis.columns.files import cut, find_segments
-from groupcoord.analysis.columns.tasks import rows_of_files
+from groupcoord.analysis.decode.chunks import RowSettings
+from groupcoord.analysis.decode.errors import InputError
+from groupcoord.analysis.decode.files import cut, find_segments
+from groupcoord.analysis.decode.tasks import rows_of_files
 from groupcoord.analysis.live import fetching, offset_ranges
 from groupcoord.analysis.live.client import KafkaCluster
 from groupcoord.analysis.live.cluster import FetchedBytes
@@ -30,7 +30,7 @@ from groupcoord.analysis.live.offset_ranges import OffsetRange, plan, topic_ends
 from groupcoord.analysis.live.retries import SETTLE_MS, Patience
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.live.tasks import ends_now, rows_of_offsets
-from groupcoord.analysis.running.tails import ClusterTail
+from groupcoord.analysis.pipeline.tailing import ClusterTail
 from groupcoord.broker.cluster.leadership import NOBODY
 from groupcoord.client import Answer
 from groupcoord.core.consumer_protocol import TopicPartition

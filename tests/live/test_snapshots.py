@@ -23,8 +23,8 @@ from groupcoord.analysis.live.errors import TransientClusterError
 from groupcoord.analysis.live.retries import Patience
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.live.snapshots import GONE, Problem, Snapshot, take_snapshot
-from groupcoord.analysis.polling.lag import LagWatch
-from groupcoord.analysis.polling.views import topics_of
+from groupcoord.analysis.poll.lag import LagWatch
+from groupcoord.analysis.poll.views import topics_of
 from groupcoord.conformance.client import Client
 from groupcoord.conformance.sockets import SocketServer
 from groupcoord.testing import ServerThread

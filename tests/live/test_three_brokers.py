@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from groupcoord.analysis.columns.chunks import RowSettings
+from groupcoord.analysis.decode.chunks import RowSettings
 from groupcoord.analysis.live import fetching
 from groupcoord.analysis.live.cluster import LiveCluster
 from groupcoord.analysis.live.connection import connection
@@ -19,8 +19,8 @@ from groupcoord.analysis.live.retries import Patience
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.live.snapshots import take_snapshot
 from groupcoord.analysis.live.tasks import rows_of_offsets
-from groupcoord.analysis.polling.lag import LagWatch
-from groupcoord.analysis.polling.views import topics_of
+from groupcoord.analysis.poll.lag import LagWatch
+from groupcoord.analysis.poll.views import topics_of
 from groupcoord.core.records import OFFSETS_TOPIC
 
 from .real_kafka import ThreeBrokers, commit_offsets, committing, needs_kafka, wait_until

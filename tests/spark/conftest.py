@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import groupcoord.spark
 
-from ..running.conftest import broker_log, broker_truth
+from ..analysis.conftest import broker_log, broker_truth
 
 __all__ = ["broker_log", "broker_records", "broker_truth", "spark"]
 

@@ -12,17 +12,17 @@ from pyspark.sql import DataFrame, SparkSession
 
 import groupcoord.spark as pipeline
 import groupcoord.spark.running
-from groupcoord.analysis.report.model import ANOMALIES_OF_GROUP_MAX
-from groupcoord.analysis.report.standing import SEVERITIES
-from groupcoord.analysis.running.pipeline import Pipeline
+from groupcoord.analysis.pipeline.batch import Pipeline
+from groupcoord.analysis.report.data.group_status import SEVERITIES
+from groupcoord.analysis.report.data.model import ANOMALIES_OF_GROUP_MAX
 from groupcoord.cli import USAGE_ERROR
 from groupcoord.cli.analyze import _Watch
 from groupcoord.spark.engine import SparkEngine
 from groupcoord.spark.java import JavaNotFoundError
 from groupcoord.spark.running import SparkFailedError, one_run
 
+from ..analysis.fold.history.consumer_story import CREW, crew, write_story
 from ..command import Run, analyze
-from ..history.consumer_story import CREW, crew, write_story
 
 TABLES = (
     *("records", "read_counts", "corrupt", "partition_load", "commits", "current_offsets", "generations", "members"),

@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import groupcoord.spark as pipeline
-from groupcoord.analysis.columns.chunks import RowSettings
-from groupcoord.analysis.columns.files import cut, find_segments
-from groupcoord.analysis.columns.tasks import rows_of_files
+from groupcoord.analysis.decode.chunks import RowSettings
+from groupcoord.analysis.decode.files import cut, find_segments
+from groupcoord.analysis.decode.tasks import rows_of_files
 
 from ..bench import following
 from ..bench.spark_decode import measure

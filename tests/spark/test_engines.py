@@ -16,22 +16,22 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 import groupcoord.spark as pipeline
-from groupcoord.analysis.columns.commits import ABORTED, COMMITTED, OPEN
-from groupcoord.analysis.columns.times import with_times
-from groupcoord.analysis.folding.transactions import Markers, commits, is_marker
-from groupcoord.analysis.report.model import summary
-from groupcoord.analysis.running.local_engine import LocalEngine
-from groupcoord.analysis.running.pipeline import Pipeline
+from groupcoord.analysis.decode.commits import ABORTED, COMMITTED, OPEN
+from groupcoord.analysis.decode.times import with_times
+from groupcoord.analysis.fold.transactions import Markers, commits, is_marker
+from groupcoord.analysis.pipeline.batch import Pipeline
+from groupcoord.analysis.pipeline.local_engine import LocalEngine
+from groupcoord.analysis.report.data.model import summary
 from groupcoord.clock import ManualClock
 from groupcoord.spark.engine import SparkEngine
 
+from ..analysis.fold.grouped_rows import all_records
+from ..analysis.fold.history.consumer_story import Story, crew, moving, write_story
+from ..analysis.fold.small_log import Log as SmallLog
+from ..analysis.fold.small_log import commit
+from ..analysis.pipeline.written import columns_of, read_table, sorted_rows, table_names, written_columns
+from ..analysis.rules.troubled import Log, write_troubled
 from ..bench.spark_logs import write_log
-from ..folding.grouped_rows import all_records
-from ..folding.small_log import Log as SmallLog
-from ..folding.small_log import commit
-from ..history.consumer_story import Story, crew, moving, write_story
-from ..judging.troubled import Log, write_troubled
-from ..running.written import columns_of, read_table, sorted_rows, table_names, written_columns
 
 KINDS = {
     *("offset rewind", "commits stopped", "stalled", "commit storm", "rebalance storm", "flapping member"),

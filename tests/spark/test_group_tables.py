@@ -16,10 +16,10 @@ from groupcoord.core.records import OffsetCommitRecord
 from groupcoord.spark import schemas
 from groupcoord.spark.folding import complete_from
 
+from ..analysis.fold.history.consumer_story import CREW, crew, moving, write_story
+from ..analysis.fold.history.whole_logs import rows_of_logs
+from ..analysis.rules.troubled import Log, write_troubled
 from ..bench.spark_logs import write_log
-from ..history.consumer_story import CREW, crew, moving, write_story
-from ..history.whole_logs import rows_of_logs
-from ..judging.troubled import Log, write_troubled
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo, Filter
 from pyspark.sql.types import StructType
 
 import groupcoord.spark as pipeline
-from groupcoord.analysis.running.pipeline import Pipeline
+from groupcoord.analysis.pipeline.batch import Pipeline
 from groupcoord.core.records import OffsetCommitRecord
 from groupcoord.log_store import LogRecord, Ticket
 from groupcoord.spark.engine import SparkEngine

@@ -15,14 +15,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 import groupcoord.spark as pipeline
-from groupcoord.analysis.columns.files import find_segments
-from groupcoord.analysis.columns.tailing import LogChangedError, advance, logs_of, ranges_between
+from groupcoord.analysis.decode.files import find_segments
+from groupcoord.analysis.decode.tailing import LogChangedError, advance, logs_of, ranges_between
 from groupcoord.core.records import OffsetCommitRecord
 from groupcoord.records.batches import iter_batches
 from groupcoord.spark.source import LogOptions, LogStreamReader
 
+from ..analysis.fold.small_log import GROUP, TOPIC
 from ..docs.markdown import DOCS, blocks
-from ..folding.small_log import GROUP, TOPIC
 from .programs import Process
 
 

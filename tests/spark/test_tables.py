@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
 import groupcoord.spark as pipeline
-from groupcoord.analysis.columns.times import LATEST_MS, with_times
+from groupcoord.analysis.decode.times import LATEST_MS, with_times
 from groupcoord.cli import main
 from groupcoord.core.records import OffsetTombstone
 from groupcoord.spark.schemas import (
@@ -28,7 +28,7 @@ from groupcoord.spark.schemas import (
     RECORDS,
 )
 
-from ..folding.small_log import GROUP, TOPIC, Log, commit
+from ..analysis.fold.small_log import GROUP, TOPIC, Log, commit
 
 
 def rows(table: DataFrame) -> list[dict[str, Any]]:

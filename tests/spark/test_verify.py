@@ -11,14 +11,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 import groupcoord.spark as pipeline
-from groupcoord.analysis.columns.schema import RECORDS
-from groupcoord.analysis.folding.replay import RECORDS_FIELD, replay_batches
+from groupcoord.analysis.decode.schema import RECORDS
+from groupcoord.analysis.fold.replay import RECORDS_FIELD, replay_batches
 from groupcoord.coordinator import LoadError
 from groupcoord.core.records import OffsetCommitRecord, OffsetTombstone
 from groupcoord.spark.verify import replay
 
-from ..folding.small_log import GROUP, TOPIC, Log
-from ..folding.small_log import commit as commit_record
+from ..analysis.fold.small_log import GROUP, TOPIC, Log
+from ..analysis.fold.small_log import commit as commit_record
 
 SCHEMA = RECORDS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from groupcoord.analysis.columns.errors import InputError
+from groupcoord.analysis.decode.errors import InputError
 from groupcoord.analysis.live.cluster import LiveCluster
 from groupcoord.analysis.live.retries import Patience
 from groupcoord.analysis.live.settings import ClusterAddress

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from groupcoord.analysis.columns.errors import InputError, PipelineError
+from groupcoord.analysis.decode.errors import InputError, PipelineError
 from groupcoord.errors import ErrorCode
 
 

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from attrs import evolve, frozen
 
-from groupcoord.analysis.columns.errors import InputError
+from groupcoord.analysis.decode.errors import InputError
 from groupcoord.analysis.live.cluster import NO_BROKER, LiveCluster, LogEnd, OffsetOutOfRangeError, TopicMetadata
 from groupcoord.analysis.live.errors import check_error
 from groupcoord.analysis.live.retries import Patience

@@ -27,7 +27,7 @@ _BATCH = 1
 
 
 def record_times(address: ClusterAddress, behind: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return when the next records were written (:data:`groupcoord.analysis.columns.tables.RECORD_TIMES`), where that
+    """Return when the next records were written (:data:`groupcoord.analysis.decode.tables.RECORD_TIMES`), where that
     is told.
 
     Args:

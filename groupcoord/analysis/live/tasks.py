@@ -11,10 +11,10 @@ from itertools import groupby
 
 import pyarrow as pa
 
-from groupcoord.analysis.columns.chunks import Origin, RowSettings
-from groupcoord.analysis.columns.errors import InputError
-from groupcoord.analysis.columns.ranges import ByteRange, RangeReader, one_row
-from groupcoord.analysis.columns.schema import KIND_CORRUPT
+from groupcoord.analysis.decode.chunks import Origin, RowSettings
+from groupcoord.analysis.decode.errors import InputError
+from groupcoord.analysis.decode.ranges import ByteRange, RangeReader, one_row
+from groupcoord.analysis.decode.schema import KIND_CORRUPT
 from groupcoord.analysis.live.cluster import LiveCluster
 from groupcoord.analysis.live.connection import connection
 from groupcoord.analysis.live.errors import LogCutError

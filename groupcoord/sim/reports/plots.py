@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
-from groupcoord.analysis.report import svg
 from groupcoord.analysis.report.durations import format_duration
-from groupcoord.analysis.report.html import EMPTY, Html, element
-from groupcoord.analysis.report.layout import paragraph
+from groupcoord.analysis.report.html import svg
+from groupcoord.analysis.report.html.elements import EMPTY, Html, element
+from groupcoord.analysis.report.html.layout import paragraph
 from groupcoord.sim.reports.axes import ticks
 from groupcoord.sim.reports.measures import Bin, Measure, histogram
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from attrs import frozen
 
-from groupcoord.analysis.report import svg
 from groupcoord.analysis.report.durations import format_duration
-from groupcoord.analysis.report.html import EMPTY, Html, element, joined
-from groupcoord.analysis.report.layout import legend, soft
-from groupcoord.analysis.report.style import OWNER_COLOURS
+from groupcoord.analysis.report.html import svg
+from groupcoord.analysis.report.html.elements import EMPTY, Html, element, joined
+from groupcoord.analysis.report.html.layout import legend, soft
+from groupcoord.analysis.report.html.style import OWNER_COLOURS
 from groupcoord.analysis.report.text import counted
 from groupcoord.sim.reports.axes import ticks
 from groupcoord.sim.world import START_MS, World

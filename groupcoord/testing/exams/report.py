@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from groupcoord.analysis.report.html import Html, element, joined
-from groupcoord.analysis.report.layout import Section, page, paragraph, pill, soft, table
+from groupcoord.analysis.report.html.elements import Html, element, joined
+from groupcoord.analysis.report.html.layout import Section, page, paragraph, pill, soft, table
 from groupcoord.conformance.junit import Case, to_junit
 from groupcoord.testing.exams.examination import Result
 from groupcoord.testing.exams.laws import Breach, Event, Verdict

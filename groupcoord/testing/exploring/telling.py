@@ -8,8 +8,8 @@ from typing import Any
 
 from attrs import frozen
 
-from groupcoord.analysis.report.html import Html, element
-from groupcoord.analysis.report.svg import label, line, picture, titled
+from groupcoord.analysis.report.html.elements import Html, element
+from groupcoord.analysis.report.html.svg import label, line, picture, titled
 from groupcoord.analysis.report.text import counted
 from groupcoord.laws import errors_in, served_partitions
 from groupcoord.testing.consumers import Consumer

@@ -1,0 +1,288 @@
+"""Reading a byte range of a segment file: its sound batches as rows, and an account of every byte.
+
+A range owns the batches that start in it, and what is damaged up to the next sound batch; the last batch may reach into
+the next range. So ranges can be cut at any byte, and read by different machines, without an index: each finds its first
+batch by CRCs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+from attrs import frozen
+
+from groupcoord.analysis.decode.chunks import Origin, RowSettings, batch_rows, sound_rows
+from groupcoord.analysis.decode.framing import Bools
+from groupcoord.analysis.decode.headers import Batches, given_batches, plain_batches
+from groupcoord.analysis.decode.schema import KIND_CORRUPT, KIND_READ, RECORDS
+from groupcoord.records.batches import Batch, CorruptBatchError, InvalidBatchError, TruncatedBatchError, iter_batches
+from groupcoord.records.range_checksums import ReadAt
+from groupcoord.records.salvage import Damage, SoundBatch, salvage_batches
+
+CHUNK_BYTES = 4_194_304
+"""How much of a file to hold at a time."""
+
+LOOK_BACK_BYTES = 1_048_576
+"""How far before a range the search for its first batch begins: the size of the largest batches that brokers take."""
+
+SEARCH_BYTES = 16_384
+"""How much to read at a time where only the next sound batch is wanted."""
+
+SALVAGED_BATCHES_MAX = 4_096
+"""How many batches to hold at a time once a range turned out to be damaged."""
+
+
+@frozen
+class ByteRange:
+    """Bytes of a file.
+
+    Attributes:
+        start: the first; ``end`` is the first behind it.
+        file_bytes: how long the file was when it was found.
+        is_boundary: a batch was read up to ``start``: what is damaged there belongs to this range.
+        end_offset: batches from this offset of the log on belong to others, and so does what is cut short at the end,
+            as brokers cut what they send; None: a file, which is read to its last byte.
+    """
+
+    start: int
+    end: int
+    file_bytes: int
+    is_boundary: bool = False
+    end_offset: int | None = None
+
+
+def range_rows(
+    read_at: ReadAt, byte_range: ByteRange, origin: Origin, settings: RowSettings, *, chunk_bytes: int = CHUNK_BYTES
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a range: records in order of the log, what is corrupt among them, the account at the end.
+
+    Args:
+        read_at: gives the bytes of the file.
+        byte_range: what to read.
+        origin: of the file.
+        settings: what to make.
+        chunk_bytes: how much to hold at a time; a larger batch is held whole.
+    """
+    return RangeReader(read_at, byte_range, origin, settings, chunk_bytes=chunk_bytes).rows()
+
+
+class RangeReader:
+    """Reads one range, and keeps account of it. The arguments are those of :func:`range_rows`.
+
+    Attributes:
+        next_offset: of the log, behind the last batch that was read; None: none was.
+    """
+
+    def __init__(
+        self,
+        read_at: ReadAt,
+        byte_range: ByteRange,
+        origin: Origin,
+        settings: RowSettings,
+        *,
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> None:
+        self._read_at = read_at
+        self._range = byte_range
+        self._origin = origin
+        self._settings = settings
+        self._chunk_bytes = chunk_bytes
+        self._file_bytes = byte_range.file_bytes
+        self._end = 0
+        self._batch_count = 0
+        self._first_offset: int | None = None
+        self._complete_from = 0
+        self.next_offset: int | None = None
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """Yield them, as :func:`range_rows` says."""
+        start = position = self._range.start
+        if start and not self._range.is_boundary:
+            start = position = self._first_sound(start)
+        if position >= self._range.end:
+            yield from self._end_of_range(start)  # what lies here belongs to the range before
+            return
+        wanted = self._chunk_bytes
+        is_over = False
+        error: InvalidBatchError | None = None
+        while error is None and position < min(self._range.end, self._file_bytes):
+            chunk = self._read(position, wanted)
+            wanted = self._chunk_bytes
+            batches, error = self._walk(chunk, position)
+            if self._range.end_offset is not None:
+                mine = batches.part(0, int(np.searchsorted(batches.base_offset, self._range.end_offset)))
+                is_over = len(mine) < len(batches) or self._is_cut_short(error)
+                batches, error = mine, None if is_over else error
+            try:
+                yield from batch_rows(batches, self._origin, self._settings)
+            except CorruptBatchError as caught:
+                error, is_over = caught, False
+                batches = batches.part(0, int(np.searchsorted(batches.position, caught.position)))
+            yield from self._account_for(batches)
+            end = batches.end if len(batches) else position
+            if isinstance(error, TruncatedBatchError) and position + len(chunk) < self._file_bytes:
+                # Only the chunk has ended, not the file: read on, and more at a time if one batch is larger.
+                if end > position:
+                    error = None
+                elif error.size_bytes <= self._file_bytes - position:
+                    wanted, error = error.size_bytes, None
+            position = end
+            if is_over:
+                break
+        self._end = position
+        if not is_over:
+            # Nobody else tells of what is damaged where the next range starts, so look at what lies there.
+            yield from self._salvage(position, SEARCH_BYTES if error is None else self._chunk_bytes)
+        yield from self._end_of_range(start)
+
+    def _end_of_range(self, start: int) -> Iterator[pa.RecordBatch]:
+        """Yield the account, and what is missing of the file."""
+        lost = max(self._file_bytes, self._range.start)
+        if lost < self._range.end:
+            reason = "the file is shorter than it was when it was found"
+            yield self._corrupt(lost, self._range.end - lost, reason, None)
+        if self._end > start or not self._range.file_bytes:
+            yield self._read_row(start, self._end)
+
+    # ------------------------------------------------------------ finding batches
+
+    def _is_cut_short(self, error: InvalidBatchError | None) -> bool:
+        """Tell whether nothing is wrong but that a broker cut the last batch short, as it may."""
+        return isinstance(error, TruncatedBatchError) and error.position > self._range.start
+
+    def _is_of_others(self, found: SoundBatch | Damage) -> bool:
+        """Tell whether what lies from here on is read by somebody else: the next range, or a fetch of what follows."""
+        if isinstance(found, SoundBatch):
+            last = self._range.end_offset
+            return found.batch.position >= self._range.end or (last is not None and found.batch.base_offset >= last)
+        return self._range.end_offset is not None and found.end_offset is None and self._batch_count > 0
+
+    def _read(self, position: int, size: int) -> bytes:
+        size = min(size, self._file_bytes - position)
+        chunk = self._read_at(position, size)
+        if len(chunk) < size:
+            self._file_bytes = position + len(chunk)  # somebody has cut the file meanwhile
+        return chunk
+
+    def _found_from(self, position: int, chunk_bytes: int) -> Iterator[SoundBatch | Damage]:
+        """Yield what lies in the file from ``position`` on, as a careful reader finds it."""
+        size = self._file_bytes - position
+        return salvage_batches(
+            lambda start, count: self._read_at(position + start, count), size, chunk_bytes=chunk_bytes
+        )
+
+    def _first_sound(self, position: int) -> int:
+        """Return where the first sound batch from ``position`` on starts, or where the file ends.
+
+        Bytes inside of a batch may look like one: a message in a compressed one of old formats, or what a client made
+        up. So the search begins before; from the first true batch that it meets, it goes from one to the next.
+        """
+        start = max(position - LOOK_BACK_BYTES, 0)
+        for found in self._found_from(start, LOOK_BACK_BYTES + SEARCH_BYTES):
+            if isinstance(found, SoundBatch) and start + found.batch.position >= position:
+                return start + found.batch.position
+        return self._file_bytes
+
+    def _salvage(self, start: int, chunk_bytes: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of all up to the first sound batch of the next range, and move the end of this one there."""
+        waiting: list[SoundBatch] = []
+        for found in self._found_from(start, chunk_bytes):
+            if isinstance(found, SoundBatch):
+                found.batch.position += start
+            if self._is_of_others(found):
+                break
+            if isinstance(found, SoundBatch):
+                waiting.append(found)
+                self._end = found.batch.position + found.batch.size_bytes
+                if len(waiting) < SALVAGED_BATCHES_MAX:
+                    continue
+            yield from self._salvaged_rows(waiting)
+            waiting = []
+            if isinstance(found, Damage):
+                self._end = start + found.position + found.size_bytes
+                yield self._corrupt(start + found.position, found.size_bytes, found.reason, found.end_offset)
+        yield from self._salvaged_rows(waiting)
+
+    def _salvaged_rows(self, sound: list[SoundBatch]) -> Iterator[pa.RecordBatch]:
+        yield from sound_rows(sound, self._origin, self._settings)
+        yield from self._account_for(given_batches([found.batch for found in sound]))
+
+    def _walk(self, chunk: bytes, position: int) -> tuple[Batches, InvalidBatchError | None]:
+        """Return batches that a chunk starts with and that this range owns, and what is wrong behind them.
+
+        There is one at least, or an error. Without an error the next call tells what lies behind them.
+        """
+        plain = plain_batches(chunk, position, self._range.end)
+        if len(plain):
+            return plain, None
+        found: list[Batch] = []
+        try:
+            for batch in iter_batches(chunk, base_position=position):
+                if batch.position >= self._range.end:
+                    break
+                found.append(batch)
+        except InvalidBatchError as error:
+            if error.position < self._range.end:
+                return given_batches(found, chunk, position), error
+        return given_batches(found, chunk, position), None
+
+    # ------------------------------------------------------------ rows that are no records
+
+    def _account_for(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        """Count sound batches, and tell where their offsets go back, which they never do in a sound log."""
+        if not len(batches):
+            return
+        if self.next_offset is None:
+            self._first_offset = self.next_offset = int(batches.base_offset[0])
+            self._complete_from = self._first_offset
+        base_offset = batches.base_offset
+        expected = np.concatenate(([self.next_offset], batches.next_offset[:-1]))
+        for number in np.flatnonzero(base_offset < expected).tolist():
+            self.next_offset = int(expected[number])
+            reason = f"offsets go back: {base_offset[number]} after {expected[number] - 1}"
+            yield self._corrupt(int(batches.position[number]), 0, reason, int(base_offset[number]))
+        self._note_gaps(batches, base_offset > expected)
+        self.next_offset = int(batches.next_offset[-1])
+        self._batch_count += len(batches)
+
+    def _note_gaps(self, batches: Batches, is_behind_gap: Bools) -> None:
+        """Note from where on no offset is missing: neither between batches, nor in one that compaction made smaller."""
+        has_gap = batches.record_count != batches.last_offset_delta + 1
+        for offsets, is_gap in ((batches.base_offset, is_behind_gap), (batches.next_offset, has_gap)):
+            if is_gap.any():
+                self._complete_from = max(self._complete_from, int(offsets[is_gap].max()))
+
+    def _corrupt(self, position: int, size_bytes: int, reason: str, end_offset: int | None) -> pa.RecordBatch:
+        return self._row(
+            kind=KIND_CORRUPT,
+            log_offset=self.next_offset,
+            position=position,
+            size_bytes=size_bytes,
+            problem=reason,
+            end_offset=end_offset,
+        )
+
+    def _read_row(self, start: int, end: int) -> pa.RecordBatch:
+        return self._row(
+            kind=KIND_READ,
+            log_offset=self._first_offset,
+            position=start,
+            size_bytes=end - start,
+            end_offset=self.next_offset,
+            batch_count=self._batch_count,
+            complete_from=None if self._first_offset is None else self._complete_from,
+        )
+
+    def _row(self, **values: str | int | None) -> pa.RecordBatch:
+        values |= {"file": self._origin.file, "log_partition": self._origin.log_partition}
+        return one_row(values, self._settings)
+
+
+def one_row(values: Mapping[str, str | int | None], settings: RowSettings) -> pa.RecordBatch:
+    """Return a row of ``schema.RECORDS`` that is no record; what is not given is null."""
+    schema = pa.schema([RECORDS.field(name) for name in settings.columns])
+    return pa.RecordBatch.from_arrays(
+        [pa.array([values.get(field.name)], field.type) for field in schema], schema=schema
+    )

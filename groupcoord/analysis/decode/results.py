@@ -1,0 +1,168 @@
+"""Where results go: a directory of this machine, or a URL that fsspec understands."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from socket import gethostname
+from typing import BinaryIO
+
+import pyarrow as pa
+from fsspec import AbstractFileSystem
+from fsspec.core import url_to_fs
+from fsspec.implementations.local import LocalFileSystem
+
+from groupcoord.analysis.decode.errors import InputError
+from groupcoord.analysis.decode.files import refusals_told
+from groupcoord.analysis.decode.parquet import TableFile
+from groupcoord.storage.directory_lock import LOCK_FILE, DirectoryLock
+from groupcoord.storage.errors import DirectoryLockedError, LogDirectoryError
+
+HOLDER_MAX = 500
+"""So many characters of what a lock's file says who holds it are told."""
+
+
+_SHOWS_WHOLE_FILES = frozenset({"s3", "s3a"})
+"""Protocols of object stores whose files in fsspec are not seen before they are complete, and can be given up."""
+
+
+@contextmanager
+def whole_file(file_system: AbstractFileSystem, path: str, attempt: int = 0) -> Iterator[BinaryIO]:
+    """Give a file to write. It is there under its name when it is whole, whichever attempt that was.
+
+    An attempt that fails leaves nothing. Object stores, which copy what is renamed, are told when a file is complete.
+
+    Args:
+        file_system: where.
+        path: its name.
+        attempt: tells this one from others that may write the same file at the same time.
+    """
+    if not _SHOWS_WHOLE_FILES.isdisjoint(_protocols(file_system)):
+        yield from _completed_file(file_system, path)
+        return
+    folder, _, name = path.rpartition("/")
+    file_system.makedirs(folder, exist_ok=True)
+    hidden = f"{folder}/.{name}.{attempt}"
+    try:
+        with file_system.open(hidden, "wb") as file:
+            yield file
+    except BaseException:
+        with suppress(FileNotFoundError):
+            file_system.rm_file(hidden)
+        raise
+    file_system.mv(hidden, path)
+
+
+def _completed_file(file_system: AbstractFileSystem, path: str) -> Iterator[BinaryIO]:
+    file = file_system.open(path, "wb", autocommit=False)
+    try:
+        yield file
+        file.close()
+    except BaseException:
+        with suppress(Exception):
+            file.close()  # otherwise it would be closed when it is forgotten, and so be completed
+        file.discard()
+        raise
+    file.commit()
+
+
+def _protocols(file_system: AbstractFileSystem) -> tuple[str, ...]:
+    return (file_system.protocol,) if isinstance(file_system.protocol, str) else tuple(file_system.protocol)
+
+
+class ResultDirectory:
+    """An empty directory for tables and reports: of this machine, or a URL that fsspec understands.
+
+    Args:
+        where: its path or URL.
+        goes_on: the name of something in it that shows that it need not be empty, since an earlier run made it.
+
+    Attributes:
+        name: as it was given.
+        is_local: it is one of this machine.
+
+    Raises:
+        InputError: it is a file or not empty, it can't be made, or nothing may be written there.
+    """
+
+    def __init__(self, where: str | os.PathLike[str], *, goes_on: str | None = None) -> None:
+        self.name = os.fspath(where)
+        with refusals_told(self.name):
+            self._file_system, self._root = url_to_fs(self.name)
+            self.is_local = isinstance(self._file_system, LocalFileSystem)
+            if self._file_system.exists(self._root):
+                if not self._file_system.isdir(self._root):
+                    raise InputError(f"{self.name} is a file; --out names a directory")
+                if self._file_system.ls(self._root, detail=False) and not (goes_on and self.has(goes_on)):
+                    raise InputError(f"{self.name} is not empty")
+                if self.is_local and not os.access(self._root, os.W_OK | os.X_OK):
+                    raise PermissionError
+            self._make()
+
+    def _make(self) -> None:
+        try:
+            self._file_system.makedirs(self._root, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            raise InputError(f"{self.name} can't be made: a part of the path is a file") from None
+
+    def place(self, name: str) -> tuple[AbstractFileSystem, str]:
+        """Return where fsspec finds something in it: the file system and the path there."""
+        return self._file_system, self._at(name)
+
+    @contextmanager
+    def new_table_file(self, name: str, schema: pa.Schema) -> Iterator[TableFile]:
+        """Give a Parquet file to write, which has its name once it is whole; Spark passes over names with a dot."""
+        with whole_file(self._file_system, self._at(name)) as file:
+            table = TableFile(file, schema)
+            try:
+                yield table
+            finally:
+                table.close()
+
+    def replace_text(self, name: str, text: str) -> None:
+        """Write a file of UTF-8 text so that others see it whole or not at all; what UTF-8 can't hold is replaced."""
+        place = self._at(name)
+        self._file_system.makedirs(place.rpartition("/")[0], exist_ok=True)
+        self._file_system.pipe_file(f"{place}.new", text.encode("utf-8", "replace"))
+        self._file_system.mv(f"{place}.new", place)
+
+    def has(self, name: str) -> bool:
+        """Tell whether there is something by this name."""
+        return bool(self._file_system.exists(self._at(name)))
+
+    def remove(self, name: str) -> None:
+        """Remove a file, or a folder with all that is in it."""
+        self._file_system.rm(self._at(name), recursive=True)
+
+    @contextmanager
+    def locked(self, folder: str, deed: str) -> Iterator[None]:
+        """Keep other processes off as long as the context lasts, unless the directory is a URL of another machine's.
+
+        Args:
+            folder: what is locked in the directory; it is made if need be.
+            deed: what this process does meanwhile, for the message that others get: "… does something".
+
+        Raises:
+            InputError: another one has locked it, or it can't be locked.
+        """
+        if not self.is_local:
+            yield
+            return
+        place = Path(self._at(folder))
+        try:
+            lock = DirectoryLock(place, against_brokers=False)
+        except DirectoryLockedError:
+            with open(place / LOCK_FILE, encoding="utf-8", errors="replace") as file:
+                raise InputError(f"{self.name} is in use: {file.read(HOLDER_MAX)}") from None
+        except LogDirectoryError as error:
+            raise InputError(f"{place}: {error.reason}") from error
+        try:
+            lock.note(f"process {os.getpid()} on {gethostname()} {deed}")
+            yield
+        finally:
+            lock.close()
+
+    def _at(self, name: str) -> str:
+        return f"{self._root.rstrip('/')}/{name}"

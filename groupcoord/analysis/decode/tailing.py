@@ -1,0 +1,259 @@
+"""Following logs that grow: how far a stream has read each log partition, and what there is to read behind that.
+
+A cursor names a file, a position in it where a batch ends, and the next offset of the log. The offset is the truth:
+where compaction replaced or deletion removed the file, reading goes on at the next offset that exists. Only the last
+file of a log is walked to its last whole batch, since what lies behind that may be half written; all others are
+complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from attrs import frozen
+from fsspec import AbstractFileSystem
+from fsspec.implementations.local import LocalFileSystem
+
+from groupcoord.analysis.decode.errors import PipelineError
+from groupcoord.analysis.decode.files import FileRange, FileSet, is_unchanged, reader_of
+from groupcoord.analysis.decode.folders import SegmentFile, name_of, partition_of
+from groupcoord.analysis.decode.ranges import ByteRange
+from groupcoord.records.batches import Batch, InvalidBatchError, TruncatedBatchError, iter_batches
+from groupcoord.records.range_checksums import ReadAt
+from groupcoord.records.salvage import find_batch
+
+CHUNK_BYTES = 4_194_304
+"""How much of a file to hold at a time."""
+
+
+class LogChangedError(PipelineError):
+    """A file was replaced or deleted while it was read. Who looks at the logs again finds what is there instead."""
+
+
+@contextmanager
+def changes_told() -> Iterator[None]:
+    """Tell apart that a file has gone since the logs were looked at.
+
+    Raises:
+        LogChangedError: it has.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise LogChangedError(f"{error.filename or error} was deleted while it was read; start again") from error
+
+
+def check_unchanged(file_system: AbstractFileSystem, ranges: Iterable[FileRange]) -> None:
+    """Make sure that what was read is what had been found before.
+
+    Raises:
+        LogChangedError: a file is not the one any more.
+    """
+    for segment, _ in ranges:
+        if segment.unread is None and not is_unchanged(file_system, segment):
+            raise LogChangedError(f"{segment.name} was replaced or deleted while it was read; start again")
+
+
+class Cursor(NamedTuple):
+    """How far one log was read.
+
+    Attributes:
+        file: the name of the file in the log's folder.
+        position: up to where it was read, in bytes; a batch ends there.
+        next_offset: of the log: everything below was read.
+        batch_position: where the last batch that was read starts in the file: if it is there no more, the file is
+            another one.
+    """
+
+    file: str
+    position: int
+    next_offset: int
+    batch_position: int
+
+    def is_at(self, end: Cursor) -> bool:
+        """Tell whether the log was read up to another cursor at least."""
+        return self.next_offset >= end.next_offset
+
+
+Cursors = dict[str, Cursor]
+"""By folder, with the protocol of its file system."""
+
+
+@frozen
+class Log:
+    """The segment files of one folder, in order of their offsets."""
+
+    file_system: AbstractFileSystem
+    segments: tuple[SegmentFile, ...]
+
+
+def logs_of(found: Iterable[FileSet]) -> dict[str, Log]:
+    """Return the logs that files belong to, by folder. What a compaction is about to put in place is left out."""
+    folders: dict[str, tuple[AbstractFileSystem, dict[str, SegmentFile]]] = {}
+    for files in found:
+        for segment in files.segments:
+            if segment.unread is None:
+                folder = segment.name.rpartition("/")[0]
+                folders.setdefault(folder, (files.file_system, {}))[1][segment.path] = segment
+    return {
+        folder: Log(file_system, tuple(sorted(segments.values(), key=_order)))
+        for folder, (file_system, segments) in sorted(folders.items())
+    }
+
+
+def to_json(cursors: Mapping[str, Cursor]) -> dict[str, Any]:
+    """Return cursors as Spark keeps them in its checkpoint."""
+    return {folder: cursor._asdict() for folder, cursor in sorted(cursors.items())}
+
+
+def from_json(value: Mapping[str, Any]) -> Cursors:
+    """Return what :func:`to_json` was given."""
+    return {folder: Cursor(**cursor) for folder, cursor in value.items()}
+
+
+def advance(log: Log, cursor: Cursor | None, bytes_max: int | None = None) -> Cursor:
+    """Return how far a log can be read now.
+
+    Args:
+        log: as it is now.
+        cursor: how far it was read; None: not at all.
+        bytes_max: read no more than this at a time, but one batch at least; None: all there is.
+    """
+    index, position = _locate(log, cursor)
+    last = len(log.segments) - 1
+    room = bytes_max
+    if room is None:
+        index, position = (index, position) if index == last else (last, 0)
+    else:
+        while index < last and log.segments[index].size_bytes - position <= room:
+            room -= log.segments[index].size_bytes - position
+            index, position = index + 1, 0
+    segment = log.segments[index]
+    walked = _walk(log, segment, position, room)
+    if index < last and not walked.is_cut:
+        # The rest of a file that is complete is damaged; the next one begins without it.
+        index, segment, walked = index + 1, log.segments[index + 1], walked._replace(position=0, batch_position=0)
+    next_offset = max(0 if cursor is None else cursor.next_offset, _base_offset(segment), walked.next_offset)
+    batch_position = walked.batch_position
+    if cursor is not None and walked.position == cursor.position and name_of(segment.path) == cursor.file:
+        batch_position = cursor.batch_position
+    return Cursor(name_of(segment.path), walked.position, next_offset, batch_position)
+
+
+def ranges_between(log: Log, start: Cursor | None, end: Cursor) -> Iterator[FileRange]:
+    """Yield the byte ranges between two cursors, as the log's files are now."""
+    first, position = _locate(log, start)
+    last, last_position = _locate(log, end)
+    for index in range(first, last + 1):
+        segment = log.segments[index]
+        range_end = last_position if index == last else segment.size_bytes
+        range_start = position if index == first else 0
+        if range_start < range_end:
+            yield FileRange(segment, ByteRange(range_start, range_end, range_end, is_boundary=True))
+
+
+def ranges_to_read(
+    logs: Mapping[str, Log], before: Mapping[str, Cursor], after: Mapping[str, Cursor]
+) -> dict[AbstractFileSystem, list[FileRange]]:
+    """Return the byte ranges between the cursors of all logs, as their files are now."""
+    found: dict[AbstractFileSystem, list[FileRange]] = {}
+    for folder, cursor in after.items():
+        start = before.get(folder)
+        if cursor == start:
+            continue
+        if folder in logs:
+            ranges = found.setdefault(logs[folder].file_system, [])
+            ranges += ranges_between(logs[folder], start, cursor)
+        else:
+            gone = SegmentFile(folder, folder, partition_of(folder), 0, "the log is gone")
+            found.setdefault(LocalFileSystem(), []).append(FileRange(gone, ByteRange(0, 0, 0)))
+    return found
+
+
+def _base_offset(segment: SegmentFile) -> int:
+    """Return the offset that a segment's name tells; 0 if it tells none."""
+    stem = name_of(segment.path).partition(".")[0]
+    return int(stem) if stem.isdecimal() else 0
+
+
+def _order(segment: SegmentFile) -> tuple[int, str]:
+    return _base_offset(segment), segment.path
+
+
+def _locate(log: Log, cursor: Cursor | None) -> tuple[int, int]:
+    """Return the number of the file and the position in it where reading goes on."""
+    if cursor is None:
+        return 0, 0
+    for index, segment in enumerate(log.segments):
+        if name_of(segment.path) == cursor.file and _is_there(log, segment, cursor):
+            return index, cursor.position
+    below = [index for index, segment in enumerate(log.segments) if _base_offset(segment) <= cursor.next_offset]
+    if not below:
+        return 0, 0
+    return below[-1], _walk(log, log.segments[below[-1]], 0, None, below=cursor.next_offset).position
+
+
+def _is_there(log: Log, segment: SegmentFile, cursor: Cursor) -> bool:
+    """Tell whether the file still has the batch that was read last where it was."""
+    if cursor.position == 0:
+        return True
+    start = cursor.batch_position
+    last = reader_of(log.file_system, segment)(start, cursor.position - start)
+    try:
+        return [batch.next_offset for batch in iter_batches(last)] == [cursor.next_offset]
+    except InvalidBatchError:
+        return False
+
+
+class _Walked(NamedTuple):
+    """How far a file was walked: to where, the offset there (0: not known), the last batch, if the walk was cut."""
+
+    position: int
+    next_offset: int
+    batch_position: int
+    is_cut: bool
+
+
+def _walk(log: Log, segment: SegmentFile, position: int, room: int | None, *, below: int | None = None) -> _Walked:
+    """Walk over the whole batches of a file.
+
+    Args:
+        log: the segment's.
+        segment: the file.
+        position: where to start.
+        room: stop behind so many bytes, about; None: at the end.
+        below: stop at the first batch that reaches this offset.
+    """
+    walked = _Walked(position, 0, 0, is_cut=False)
+    limit = segment.size_bytes if room is None else position + max(room, 1)
+    for batch in _batches(reader_of(log.file_system, segment), position, segment.size_bytes):
+        if (below is not None and batch.next_offset > below) or walked.position >= limit:
+            return walked._replace(is_cut=True)
+        walked = _Walked(batch.position + batch.size_bytes, batch.next_offset, batch.position, is_cut=False)
+    return walked
+
+
+def _batches(read_at: ReadAt, position: int, size: int) -> Iterator[Batch]:
+    """Yield the sound batches from ``position`` on."""
+    wanted = CHUNK_BYTES
+    while position < size:
+        chunk = read_at(position, min(wanted, size - position))
+        wanted = CHUNK_BYTES
+        end, error = position, None
+        try:
+            for batch in iter_batches(chunk, base_position=position):
+                yield batch
+                end = batch.position + batch.size_bytes
+        except InvalidBatchError as caught:
+            error = caught
+        if isinstance(error, TruncatedBatchError) and position + len(chunk) < size:
+            if end == position and error.size_bytes <= size - position:
+                wanted = error.size_bytes
+                continue
+            if end > position:
+                error = None
+        position = end if error is None else find_batch(read_at, end + 1, size)
+        if not chunk:
+            return

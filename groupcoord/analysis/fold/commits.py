@@ -1,0 +1,242 @@
+"""The fold of committed offsets: of each partition its last commits and how it went back, of groups their busy minutes.
+
+Commits come in the order of the log, as many at a time as there are. What is kept is a few rows for each partition, so
+memory is that of the keys and of what came last, however long the log.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import frozen
+
+from groupcoord.analysis.decode.commits import OPEN
+from groupcoord.analysis.decode.tables import COMMITS, CURRENT_OFFSETS, arrow_schema
+from groupcoord.analysis.fold.arrow import Bools, Int64s, Runs, flags, integers, key_codes, last_rows
+from groupcoord.analysis.rules.lag_status import WINDOW_COMMITS
+from groupcoord.analysis.rules.thresholds import Thresholds
+from groupcoord.core.offsets.retention import MS_PER_MINUTE
+
+GROUP = ("log_partition", "group_id")
+PARTITION = (*GROUP, "topic", "topic_partition")
+"""What is kept is kept for each of these."""
+
+ROWS_MIN = 262_144
+"""So many commits are gathered at least before they are folded."""
+
+LATE_MINUTES = 5
+"""So far behind the newest commit of its group one may lie and still count among those of its minute."""
+
+_INT, _LONG, _STRING = pa.int32(), pa.int64(), pa.string()
+_OF_GROUP = [("log_partition", _INT), ("group_id", _STRING)]
+_OF_PARTITION = [*_OF_GROUP, ("topic", _STRING), ("topic_partition", _INT)]
+_NOT_KEPT = ("producer_id", "size_bytes")
+
+LAST_COMMITS = pa.schema([column for column in arrow_schema(COMMITS) if column.name not in _NOT_KEPT])
+"""The last commits and tombstones of each partition, in order."""
+
+REWINDS = pa.schema(
+    [*_OF_PARTITION, *((name, _LONG) for name in ("count", "first_ms", "last_ms", "by", "log_offset", "to"))]
+)
+"""How often a partition's committed offset went back, when, and the furthest: by how much, where, and to what."""
+
+MINUTES = pa.schema(
+    [*_OF_GROUP, *((name, _LONG) for name in ("minute", "commits", "partitions", "first_ms", "last_ms"))]
+)
+"""Minutes in which a group committed often: how often, and of how many partitions."""
+
+_BY_MINUTE = pa.schema([*_OF_PARTITION, *((name, _LONG) for name in ("minute", "commits", "first_ms", "last_ms"))])
+
+
+@frozen
+class CommitFacts:
+    """What a fold knows of commits.
+
+    Attributes:
+        last: :data:`LAST_COMMITS`: of each partition the last ones, the last ones that count, and the last open one.
+        rewinds: :data:`REWINDS`.
+        minutes: :data:`MINUTES`.
+        are_samples: these are no commits but what snapshots have shown, which see of commits no more than new offsets.
+    """
+
+    last: pa.Table
+    rewinds: pa.Table
+    minutes: pa.Table
+    are_samples: bool = False
+
+    def counted(self) -> pa.Table:
+        """Return the last commits that count: all but those of open transactions."""
+        return self.last.filter(pc.invert(_is_open(self.last)))
+
+    def open(self) -> pa.Table:
+        """Return the last commit in an open transaction of each partition that has one, and others."""
+        return self.last.filter(_is_open(self.last))
+
+    def current_offsets(self) -> pa.Table:
+        """Return what a coordinator would answer after loading the log.
+
+        Of each group, topic and partition the commit that lies last in the log counts, whenever its transaction was
+        committed, unless a tombstone follows: :data:`groupcoord.analysis.decode.tables.CURRENT_OFFSETS`.
+        """
+        last = last_rows(self.counted(), PARTITION)
+        return last.filter(pc.invert(last["tombstone"])).select(arrow_schema(CURRENT_OFFSETS).names)
+
+
+class CommitFold:
+    """Folds commits of any groups, each partition's in the order of the log.
+
+    Args:
+        limits: how many of the last commits are looked at, and what is too often.
+        rows_min: so many commits are gathered at least before they are folded.
+    """
+
+    def __init__(self, limits: Thresholds | None = None, rows_min: int = ROWS_MIN) -> None:
+        self._limits = limits or Thresholds()
+        self._rows_min = rows_min
+        self._waiting: list[pa.Table] = []
+        self._waiting_rows = 0
+        self._facts = CommitFacts(LAST_COMMITS.empty_table(), REWINDS.empty_table(), MINUTES.empty_table())
+        self._by_minute = _BY_MINUTE.empty_table()
+
+    def add(self, commits: pa.Table) -> None:
+        """Take commits and tombstones: :data:`groupcoord.analysis.decode.tables.COMMITS`."""
+        self._waiting.append(commits.select(LAST_COMMITS.names))
+        self._waiting_rows += commits.num_rows
+        if self._waiting_rows >= max(self._rows_min, self._facts.last.num_rows):
+            self._fold()
+
+    def facts(self) -> CommitFacts:
+        """Return what is known at the end of the log."""
+        self._fold()
+        minutes = pa.concat_tables([self._facts.minutes, self._busy(self._by_minute)])
+        return CommitFacts(self._facts.last, self._facts.rewinds, _together(minutes))
+
+    def facts_with(self, commits: pa.Table) -> CommitFacts:
+        """Return what would be known if the log ended with some commits more; they are not taken."""
+        self._fold()
+        ahead = CommitFold(self._limits, self._rows_min)
+        ahead._facts, ahead._by_minute = self._facts, self._by_minute
+        ahead.add(commits)
+        return ahead.facts()
+
+    def _fold(self) -> None:
+        if not self._waiting_rows:
+            return
+        old = self._facts.last
+        rows = pa.concat_tables([old, *self._waiting]).combine_chunks()
+        self._waiting, self._waiting_rows = [], 0
+        runs = Runs(rows, PARTITION, is_sorted=True)
+        is_new = runs.order >= old.num_rows
+        went_back = _Rows(rows, runs).went_back(is_new)
+        rewinds = self._facts.rewinds
+        if went_back.num_rows:
+            rewinds = _most(pa.concat_tables([rewinds, went_back]).combine_chunks())
+        minutes = self._take_minutes(rows.slice(old.num_rows))
+        kept = pa.array(runs.order[_is_kept(rows, runs, self._limits.window_commits)])
+        self._facts = CommitFacts(rows.take(kept).combine_chunks(), rewinds, minutes)
+
+    def _take_minutes(self, rows: pa.Table) -> pa.Table:
+        """Count new commits by minute, and return all busy minutes that are over."""
+        rows = rows.filter(pc.invert(rows["tombstone"]))
+        minute = pa.array(integers(rows["log_timestamp_ms"]) // MS_PER_MINUTE)
+        new = rows.select([*PARTITION, "log_timestamp_ms"]).append_column("minute", minute)
+        counted = new.group_by([*PARTITION, "minute"]).aggregate(
+            [([], "count_all"), ("log_timestamp_ms", "min"), ("log_timestamp_ms", "max")]
+        )
+        names = {"count_all": "commits", "log_timestamp_ms_min": "first_ms", "log_timestamp_ms_max": "last_ms"}
+        counted = counted.rename_columns(names).select(_BY_MINUTE.names).cast(_BY_MINUTE)
+        together = pa.concat_tables([self._by_minute, counted]).group_by([*PARTITION, "minute"])
+        summed = together.aggregate([("commits", "sum"), ("first_ms", "min"), ("last_ms", "max")])
+        names = {"commits_sum": "commits", "first_ms_min": "first_ms", "last_ms_max": "last_ms"}
+        summed = summed.rename_columns(names).select(_BY_MINUTE.names)
+        is_over = pa.array(_is_over(summed))
+        self._by_minute = summed.filter(pc.invert(is_over)).combine_chunks()
+        return pa.concat_tables([self._facts.minutes, self._busy(summed.filter(is_over))])
+
+    def _busy(self, by_minute: pa.Table) -> pa.Table:
+        """Return the minutes in which groups committed often."""
+        found = by_minute.group_by([*GROUP, "minute"]).aggregate(
+            [("commits", "sum"), ([], "count_all"), ("first_ms", "min"), ("last_ms", "max")]
+        )
+        names = {"commits_sum": "commits", "count_all": "partitions", "first_ms_min": "first_ms"}
+        found = found.rename_columns(names | {"last_ms_max": "last_ms"}).select(MINUTES.names).cast(MINUTES)
+        return found.filter(pc.greater(found["commits"], self._limits.storm_commits))
+
+
+def _is_open(rows: pa.Table) -> pa.ChunkedArray:
+    return pc.fill_null(pc.equal(rows["transaction"], OPEN), False)
+
+
+def _is_kept(rows: pa.Table, runs: Runs, window_commits: int) -> Bools:
+    """Return which places of runs are needed to go on from."""
+    is_open = flags(_is_open(rows))[runs.order]
+    is_kept = runs.from_end() <= max(window_commits, WINDOW_COMMITS)
+    if is_open.any():
+        is_kept |= ~is_open & (runs.from_end(~is_open) <= WINDOW_COMMITS)
+        is_kept |= is_open & (runs.from_end(is_open) == 1)
+    return is_kept
+
+
+def _is_over(by_minute: pa.Table) -> Bools:
+    """Return which minutes lie so far behind the newest of their group that nothing is added to them."""
+    minute, group = integers(by_minute["minute"]), key_codes(by_minute, GROUP)
+    _, of_group = np.unique(group, return_inverse=True)
+    newest = np.full(int(of_group.max(initial=-1)) + 1, np.iinfo(np.int64).min)
+    np.maximum.at(newest, of_group, minute)
+    return np.asarray(minute < newest[of_group] - LATE_MINUTES, np.bool_)
+
+
+def _together(minutes: pa.Table) -> pa.Table:
+    """Return minutes that were counted in several pieces as one."""
+    found = minutes.group_by([*GROUP, "minute"]).aggregate(
+        [("commits", "sum"), ("partitions", "max"), ("first_ms", "min"), ("last_ms", "max")]
+    )
+    return found.rename_columns(MINUTES.names).cast(MINUTES)
+
+
+class _Rows:
+    """Rows of commits in runs of partitions."""
+
+    def __init__(self, rows: pa.Table, runs: Runs) -> None:
+        self._rows = rows
+        self._runs = runs
+
+    def went_back(self, is_new: Bools) -> pa.Table:
+        """Return where an offset is lower than the one before it; a tombstone between starts anew."""
+        rows, runs = self._rows, self._runs
+        offsets = integers(rows["committed_offset"])[runs.order]
+        is_valid = flags(pc.is_valid(rows["committed_offset"]))[runs.order]
+        is_back = np.zeros(len(offsets), np.bool_)
+        is_back[1:] = ~runs.is_first[1:] & is_valid[1:] & is_valid[:-1] & (offsets[1:] < offsets[:-1])
+        back = np.flatnonzero(is_back & is_new)
+        found = rows.select([*PARTITION, "log_timestamp_ms", "log_offset", "committed_offset"])
+        found = found.take(pa.array(runs.order[back]))
+        figures: dict[str, Int64s] = {
+            "count": np.ones(len(back), np.int64),
+            "first_ms": integers(found["log_timestamp_ms"]),
+            "last_ms": integers(found["log_timestamp_ms"]),
+            "by": offsets[back - 1] - offsets[back] if len(back) else offsets[:0],
+            "log_offset": integers(found["log_offset"]),
+            "to": integers(found["committed_offset"]),
+        }
+        keys = {name: found[name] for name in PARTITION}
+        return pa.table(keys | {name: pa.array(values) for name, values in figures.items()}, REWINDS)
+
+
+def _most(rewinds: pa.Table) -> pa.Table:
+    """Return one row for each partition, with the furthest that it went back."""
+    figures = [integers(rewinds[name]) for name in ("to", "log_offset", "by")]
+    order = np.lexsort((*figures, key_codes(rewinds, PARTITION)))
+    sorted_rows = rewinds.take(pa.array(order))
+    runs = Runs(sorted_rows, PARTITION, is_sorted=True)
+    best = sorted_rows.take(pa.array(runs.last_rows()))
+    of_run = {name: integers(sorted_rows[name])[runs.order] for name in ("count", "first_ms", "last_ms")}
+    told = {
+        "count": np.add.reduceat(of_run["count"], runs.starts),
+        "first_ms": np.minimum.reduceat(of_run["first_ms"], runs.starts),
+        "last_ms": np.maximum.reduceat(of_run["last_ms"], runs.starts),
+    }
+    for name, values in told.items():
+        best = best.set_column(best.schema.get_field_index(name), name, pa.array(values))
+    return best.cast(REWINDS)

@@ -1,0 +1,408 @@
+"""Why a group rebalanced, inferred from what it looked like before and after.
+
+The log holds neither heartbeats nor requests. What it holds proves some causes and leaves others open, so that each
+answer carries its confidence: 1 for what the records prove, 0 for :data:`UNKNOWN`, and between them for the likelier of
+what is possible. The rules follow Kafka's own conditions for a rebalance (``GroupMetadataManager``; KIP-345 for static
+members, KIP-429 for cooperative ones, KIP-848 for epochs).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from attrs import define, field, frozen
+
+from groupcoord.analysis.fold.history.embedded import TopicPartition
+from groupcoord.analysis.fold.history.views import CLASSIC, CONSUMER, LEFT_MEMBER_EPOCH, GroupView, MemberView
+
+JOIN = "join"
+LEAVE = "leave"
+EXPIRY_OR_LEAVE = "expiry or leave"
+SESSION_EXPIRY = "session expiry"
+REBALANCE_TIMEOUT = "rebalance time-out"
+METADATA_CHANGE = "metadata change"
+TOPIC_CHANGE = "topic change"
+REGEX_CHANGE = "regular expression change"
+ASSIGNOR_CHANGE = "assignor change"
+LEADER_REJOIN = "leader rejoin"
+STATIC_REPLACE = "static replace"
+COORDINATOR_MOVE = "coordinator move"
+UNKNOWN = "unknown"
+CAUSES = (
+    *(JOIN, LEAVE, EXPIRY_OR_LEAVE, SESSION_EXPIRY, REBALANCE_TIMEOUT, METADATA_CHANGE, TOPIC_CHANGE, REGEX_CHANGE),
+    *(ASSIGNOR_CHANGE, LEADER_REJOIN, STATIC_REPLACE, COORDINATOR_MOVE, UNKNOWN),
+)
+
+CONVERSION = "conversion"
+"""How a member of a consumer group ends with its group, which became a classic one. Others end by a cause."""
+
+SHORTEST_SESSION_MS = 5_000
+"""Kafka's default heartbeat interval: who was there less than this ago hardly missed a session (KIP-848)."""
+
+TIMER_SLACK_MS = 1_000
+"""So much later than its moment a broker's timer may fence a member: it is as busy as it is."""
+
+_PROVEN, _LIKELY, _PLAUSIBLE, _ONE_OF_SEVERAL = 1.0, 0.9, 0.8, 0.5
+
+LastCommits = dict[TopicPartition, tuple[int, int]]
+"""By partition: where its last commit lies in the log, and when that was."""
+
+Note = tuple[str, str]
+"""A reason for an epoch beyond members: its cause, and what it is in words."""
+
+
+@frozen
+class Surroundings:
+    """What is known besides the two views.
+
+    Attributes:
+        ended_ms: when the members that are gone were gone at the latest.
+        ended_offset: the record that shows it.
+        last_commits: of the group.
+        session_timeout_ms: of members whose records don't tell it; None if it is not known.
+        is_complete: every record between the two views was seen, so that compaction hides nothing.
+        moved_coordinator: a new leader of the log partition wrote the later view.
+        is_unbroken: the later view is of the next generation, or ``is_complete``.
+        notes: what else changed, each a reason of its own for a new epoch.
+    """
+
+    ended_ms: int
+    ended_offset: int
+    last_commits: LastCommits
+    session_timeout_ms: int | None = None
+    is_complete: bool = True
+    moved_coordinator: bool = False
+    is_unbroken: bool = True
+    notes: tuple[Note, ...] = ()
+
+
+@frozen
+class Departure:
+    """How a member ended.
+
+    Attributes:
+        end: :data:`LEAVE`, :data:`EXPIRY_OR_LEAVE` or another cause, or :data:`CONVERSION`.
+        confidence: that it is right, from 0 to 1.
+        evidence: in words.
+    """
+
+    end: str
+    confidence: float
+    evidence: str
+
+
+@define
+class Explanation:
+    """Why, how sure that is, who came and went.
+
+    Attributes:
+        cause: the first of ``causes``.
+        causes: all that took part; one of :data:`CAUSES` each.
+        confidence: that ``cause`` is right, from 0 to 1.
+        joined: members that are new.
+        left: members that are gone.
+        partitions_moved: partitions that have another owner than before, or none.
+        evidence: in words.
+        departures: by member id, how each member that is gone ended.
+    """
+
+    cause: str
+    causes: list[str]
+    confidence: float
+    joined: list[MemberView]
+    left: list[MemberView]
+    partitions_moved: int
+    evidence: list[str]
+    departures: dict[str, Departure] = field(factory=dict)
+
+    def row(self) -> dict[str, Any]:
+        """Return what ``rebalances`` tells of it: the cells of a row by the names of columns."""
+        return {
+            "cause": self.cause,
+            "causes": self.causes,
+            "confidence": self.confidence,
+            "joined": [member.member_id for member in self.joined],
+            "left": [member.member_id for member in self.left],
+            "joined_clients": [member.client_id for member in self.joined],
+            "left_clients": [member.client_id for member in self.left],
+            "partitions_moved": self.partitions_moved,
+            "evidence": "; ".join(self.evidence),
+        }
+
+
+def explain(before: GroupView, after: GroupView, around: Surroundings) -> Explanation:
+    """Infer why ``before`` became ``after``.
+
+    Args:
+        before: the group's view before the rebalance.
+        after: its view after it.
+        around: what else is known.
+    """
+    joined = [member for member in after.members.values() if member.member_id not in before.members]
+    left = [member for member in before.members.values() if member.member_id not in after.members]
+    explanation = Explanation(UNKNOWN, [], 0.0, joined, left, partitions_moved(before, after), [])
+    replaced = {member.identity for member in left} & {member.identity for member in joined}
+    came = [member for member in joined if member.identity not in replaced]
+    went = [member for member in left if member.identity not in replaced]
+    found: list[tuple[str, float]] = []
+    if came:
+        found.append((JOIN, _PROVEN))
+        explanation.evidence.append(f"{_names(came)} joined")
+    if went:
+        found.append(_departure(before, went, around, explanation))
+        # A client that left and is back under another id left first.
+        clients = {(member.client_id, member.client_host) for member in went}
+        if came and found[-1][0] == LEAVE and all((m.client_id, m.client_host) in clients for m in came):
+            found.reverse()
+    if replaced:
+        found.append((STATIC_REPLACE, _PROVEN))
+        names = ", ".join(sorted(replaced))
+        explanation.evidence.append(f"{names} came back under a new member id")
+        for member in left:
+            if member.identity in replaced:
+                told = f"{member.identity} came back under a new member id"
+                explanation.departures[member.member_id] = Departure(STATIC_REPLACE, _PROVEN, told)
+    changed = _changed_metadata(before, after)
+    if not (came or went) and before.protocol != after.protocol and before.group_type == after.group_type == CLASSIC:
+        changed.append(f"the protocol is {after.protocol}, before {before.protocol}")
+    if changed:
+        found.append((METADATA_CHANGE, _PROVEN))
+        explanation.evidence += changed
+    _take_notes(around.notes, found, explanation)
+    votes = _changed_votes(before, after)
+    # A vote that changes the outcome begins an epoch of its own; others change nothing, and begin none.
+    if votes and not found:
+        found.append((ASSIGNOR_CHANGE, _PROVEN))
+        explanation.evidence += votes
+    if not found and after.group_type == CONSUMER and _is_tied(after):
+        found.append((ASSIGNOR_CHANGE, _PLAUSIBLE))
+        explanation.evidence.append(
+            "as many members ask for one assignor as for another, and it may change at any time"
+        )
+    if not found and after.members and after.group_type == CLASSIC:
+        found = _without_change(before, after, around, explanation)
+    _conclude(explanation, found, before, after, around)
+    return explanation
+
+
+def explain_difference(before: GroupView, after: GroupView) -> Explanation:
+    """Infer why a group differs from what it was some time ago, of which nothing else is known.
+
+    Nothing is proven: members may have come and gone in between, and whoever is gone may have left or expired.
+
+    Args:
+        before: the group's view at one moment.
+        after: its view at a later one.
+    """
+    joined = [member for member in after.members.values() if member.member_id not in before.members]
+    left = [member for member in before.members.values() if member.member_id not in after.members]
+    replaced = {member.identity for member in left} & {member.identity for member in joined}
+    changed, votes = _changed_metadata(before, after), _changed_votes(before, after)
+    if CONSUMER not in (before.group_type, after.group_type) and before.protocol and after.protocol != before.protocol:
+        changed += [f"the protocol is {after.protocol}, before {before.protocol}"] if after.protocol else []
+    came, went = (_names(one for one in some if one.identity not in replaced) for some in (joined, left))
+    found = [
+        (cause, told)
+        for cause, told in (
+            (JOIN, came and f"{came} joined"),
+            (EXPIRY_OR_LEAVE, went and f"{went} left or expired"),
+            (STATIC_REPLACE, replaced and f"{', '.join(sorted(replaced))} came back under a new member id"),
+            (METADATA_CHANGE, "; ".join(changed)),
+            (ASSIGNOR_CHANGE, "; ".join(votes)),
+        )
+        if told
+    ]
+    causes = [cause for cause, _ in found] or [UNKNOWN]
+    evidence = [told for _, told in found] or ["members and subscriptions are as before"]
+    missing = after.generation - before.generation - 1 if before.group_type == after.group_type else 0
+    if missing > 0:
+        evidence.append(f"{missing} epochs between the two were not seen")
+    confidence = 0.0 if not found else _LIKELY if len(found) == 1 and missing <= 0 else _ONE_OF_SEVERAL
+    return Explanation(causes[0], causes, confidence, joined, left, partitions_moved(before, after), evidence)
+
+
+def _take_notes(notes: tuple[Note, ...], found: list[tuple[str, float]], explanation: Explanation) -> None:
+    """Let what else changed explain what members don't, and tell of patterns in any case."""
+    resolved = [note for note in notes if note[0] == REGEX_CHANGE]
+    # Topics that match a pattern for the first time are new to the group as well.
+    told = resolved or ([] if found else notes)
+    if not found:
+        found += [(cause, _LIKELY) for cause in dict.fromkeys(cause for cause, _ in told)]
+    explanation.evidence += [text for _, text in told]
+
+
+def _conclude(
+    explanation: Explanation,
+    found: list[tuple[str, float]],
+    before: GroupView,
+    after: GroupView,
+    around: Surroundings,
+) -> None:
+    """Choose the cause, and say what may be hidden."""
+    explanation.causes = [cause for cause, _ in found] or [UNKNOWN]
+    explanation.cause = explanation.causes[0]
+    explanation.confidence = found[0][1] if found else 0.0
+    if len(found) > 1:
+        explanation.confidence = min(explanation.confidence, _ONE_OF_SEVERAL)
+        explanation.evidence.append("the log does not tell which came first")
+    if not found:
+        explanation.evidence.append("members, subscriptions and protocol are as before")
+    missing = after.generation - before.generation - 1
+    if missing > 0 and around.is_complete:
+        explanation.evidence.append(f"{missing} rebalances before it were never completed")
+    elif missing > 0:
+        explanation.cause, explanation.causes, explanation.confidence = UNKNOWN, [UNKNOWN], 0.0
+        explanation.evidence.insert(0, f"{missing} generations before it are not in the log, by compaction; in all")
+
+
+def partitions_moved(before: GroupView, after: GroupView) -> int:
+    """Return how many partitions have another owner than before, or have lost theirs."""
+    owners = after.owners()
+    return sum(owners.get(partition) != owner for partition, owner in before.owners().items())
+
+
+def _departure(
+    before: GroupView, went: list[MemberView], around: Surroundings, explanation: Explanation
+) -> tuple[str, float]:
+    """Return the cause if these members are gone: what is true of all of them."""
+    for member in went:
+        departure = explanation.departures[member.member_id] = _departure_of(before, member, around)
+        explanation.evidence.append(departure.evidence)
+    departures = [explanation.departures[member.member_id] for member in went]
+    surest = min(departure.confidence for departure in departures)
+    ends = {departure.end for departure in departures}
+    if len(ends) == 1 and EXPIRY_OR_LEAVE not in ends:
+        return ends.pop(), surest
+    # Some left for sure and others perhaps: what holds for all of them is the weaker.
+    return EXPIRY_OR_LEAVE, _PROVEN
+
+
+def _departure_of(before: GroupView, member: MemberView, around: Surroundings) -> Departure:
+    """Tell how a member ended that is gone, and what shows it.
+
+    It can't have expired if less time passed since it was last seen than its session takes, and a rebalance waits for
+    it. Its own sign of life is a record that needed its request; a commit of one of its partitions nearly is.
+    """
+    silent_ms = around.ended_ms - member.alive_ms
+    if member.epoch == LEFT_MEMBER_EPOCH:
+        told = f"{member.name} left for a while {silent_ms} ms before, and did not come back within its session"
+        return Departure(SESSION_EXPIRY, _PROVEN, told)
+    if member.revoking_ms is not None and is_rebalance_timeout(member, around.ended_ms):
+        told = (
+            f"{member.name} was fenced: {around.ended_ms - member.revoking_ms} ms after it was told to, it had not "
+            f"given up {len(member.pending)} partitions, for which it has {member.rebalance_timeout_ms} ms"
+        )
+        return Departure(REBALANCE_TIMEOUT, _LIKELY, told)
+    session_timeout_ms = member.session_timeout_ms
+    is_told = session_timeout_ms is not None or around.session_timeout_ms is not None
+    if session_timeout_ms is None:
+        session_timeout_ms = around.session_timeout_ms or SHORTEST_SESSION_MS
+    limit_ms = session_timeout_ms
+    # A rebalance of the consumer protocol waits for those alone that have something to give up: see above.
+    if member.rebalance_timeout_ms >= 0 and (before.group_type == CLASSIC or member.session_timeout_ms is not None):
+        limit_ms = min(limit_ms, member.rebalance_timeout_ms)
+    commit_ms = _last_commit(before, member, around)
+    confidence, sign = _PROVEN, "known to be there"
+    if silent_ms >= limit_ms and commit_ms is not None and around.ended_ms - commit_ms < silent_ms:
+        silent_ms, confidence, sign = max(around.ended_ms - commit_ms, 0), _LIKELY, "seen by a commit of its partitions"
+    if not is_told:
+        confidence = min(confidence, _PLAUSIBLE)
+    session = f"its session of {session_timeout_ms} ms" if is_told else f"any session ({limit_ms} ms)"
+    if silent_ms < limit_ms:
+        told = f"{member.name} left: {sign} {silent_ms} ms before, less than {session}"
+        return Departure(LEAVE, confidence, told)
+    return Departure(EXPIRY_OR_LEAVE, _PROVEN, f"{member.name} left or expired: {sign} {silent_ms} ms before")
+
+
+def is_rebalance_timeout(member: MemberView, ended_ms: int) -> bool:
+    """Tell whether a member was gone just when its time to give partitions up was over.
+
+    Members that use the classic protocol have other timers (KIP-848, ``ConsumerGroupRebalanceTimeout``).
+    """
+    if member.revoking_ms is None or member.rebalance_timeout_ms < 0 or member.session_timeout_ms is not None:
+        return False
+    late_ms = ended_ms - member.revoking_ms - member.rebalance_timeout_ms
+    return 0 <= late_ms <= TIMER_SLACK_MS
+
+
+def _last_commit(before: GroupView, member: MemberView, around: Surroundings) -> int | None:
+    if not around.is_unbroken:
+        return None  # somebody else may have had its partitions in a generation that the log does not hold any more
+    found = [around.last_commits[partition] for partition in member.held if partition in around.last_commits]
+    since = max(before.log_offset, member.held_since)
+    return max((at_ms for log_offset, at_ms in found if since < log_offset < around.ended_offset), default=None)
+
+
+def _changed_metadata(before: GroupView, after: GroupView) -> list[str]:
+    """Say what members that stayed changed about themselves, other than what every rejoin changes."""
+    old = {member.identity: member for member in before.members.values()}
+    told = []
+    for member in after.members.values():
+        was = old.get(member.identity)
+        if was is None:
+            continue
+        if None not in (was.topics, member.topics) and was.topics != member.topics:
+            told.append(f"{member.name} subscribes to {_list(member.topics)}, before to {_list(was.topics)}")
+        if was.topic_regex != member.topic_regex:
+            told.append(f"{member.name} subscribes to the pattern {member.topic_regex!r}, before {was.topic_regex!r}")
+        # Racks came with version 3 of the subscription: a client that tells none may be the same as before.
+        if was.rack_id and member.rack_id and was.rack_id != member.rack_id:
+            told.append(f"{member.name} is in rack {member.rack_id}, before in {was.rack_id}")
+    return told
+
+
+def _changed_votes(before: GroupView, after: GroupView) -> list[str]:
+    """Say which members that stayed ask for another assignor of the coordinator."""
+    old = {member.identity: member.assignor for member in before.members.values()}
+    return [
+        f"{member.name} asks for assignor {member.assignor or 'none'}, before for {old[member.identity] or 'none'}"
+        for member in after.members.values()
+        if before.group_type == after.group_type and old.get(member.identity, member.assignor) != member.assignor
+    ]
+
+
+def _is_tied(group: GroupView) -> bool:
+    """Tell whether two assignors have the most votes. Kafka 4.4 then begins an epoch with each heartbeat."""
+    votes = Counter(member.assignor for member in group.members.values() if member.assignor is not None)
+    most = [count for _, count in votes.most_common(2)]
+    return len(most) == 2 and most[0] == most[1]
+
+
+def _without_change(
+    before: GroupView, after: GroupView, around: Surroundings, explanation: Explanation
+) -> list[tuple[str, float]]:
+    """Explain a generation with the same members and subscriptions."""
+    revoked = {m.member_id: len(m.owned - m.assigned) for m in before.members.values() if m.owned - m.assigned}
+    if revoked:
+        names = _names(before.members[member_id] for member_id in revoked)
+        explanation.evidence.append(
+            f"{names} had {sum(revoked.values())} partitions to give up, and rejoined without them: "
+            "the second step of a cooperative rebalance"
+        )
+        # A leader's join counts as such whatever it says; only another's new metadata does as a change.
+        return [(LEADER_REJOIN if list(revoked) == [before.leader] else METADATA_CHANGE, _LIKELY)]
+    grown = sorted(after.owners().keys() - before.owners().keys())
+    if grown and before.owners() and not revoked:
+        topics = sorted({topic for topic, _ in grown})
+        explanation.evidence.append(f"{len(grown)} partitions of {_list(topics)} are new, which the leader noticed")
+        return [(LEADER_REJOIN, _PLAUSIBLE)]
+    if after.protocol_type != "consumer":
+        changed = [m for m in after.members.values() if m.metadata != before.members[m.member_id].metadata]
+        if changed:
+            explanation.evidence.append(f"{_names(changed)} rejoined with other metadata")
+            only_leader = [m.member_id for m in changed] == [before.leader]
+            return [(LEADER_REJOIN if only_leader else METADATA_CHANGE, _PLAUSIBLE)]
+    if around.moved_coordinator:
+        explanation.evidence.append("another broker, or the same after a restart, coordinates the group since then")
+        return [(COORDINATOR_MOVE, _PLAUSIBLE)]
+    return []
+
+
+def _names(members: Iterable[MemberView]) -> str:
+    return ", ".join(member.name for member in members)
+
+
+def _list(names: Iterable[str] | None) -> str:
+    return ", ".join(sorted(names or ())) or "nothing"

@@ -1,0 +1,440 @@
+"""Groups whose members' epochs are records: consumer (KIP-848), share (KIP-932) and streams groups (KIP-1071)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+from attrs import define, evolve, field
+
+from groupcoord.analysis.fold.history.causes import METADATA_CHANGE, REGEX_CHANGE, TOPIC_CHANGE, Note
+from groupcoord.analysis.fold.history.embedded import NO_PARTITIONS, TopicPartition, TopicPartitions
+from groupcoord.analysis.fold.history.views import CONSUMER, SHARE, STREAMS, GroupView, MemberView
+from groupcoord.core.consumer.votes import preferred_assignor
+from groupcoord.records.schemas import RecordType
+from groupcoord.records.structures import Values
+from groupcoord.records.typed import TypedRecord
+
+EMPTY, NOT_READY, ASSIGNING, RECONCILING, STABLE = "Empty", "NotReady", "Assigning", "Reconciling", "Stable"
+"""States of such groups, as Kafka names them."""
+
+NO_TIMEOUT = -1
+
+
+class Kip848Types(NamedTuple):
+    """The record types of one kind of group.
+
+    Attributes:
+        group_type: what Kafka calls the kind.
+        group: the group's own record, with its epoch.
+        member: what a member told.
+        target_epoch: the epoch of the target assignment.
+        target: what a member is to have.
+        current: what a member has.
+        others: records whose change is a reason for a new epoch.
+        first_epoch: of a group and its target assignment before there are records of them (Kafka 4.4).
+        stable, unrevoked: states of members, by their numbers in the records: one that has what it is to have in its
+            epoch, and one that was told to give something up.
+        states: what Kafka calls them all.
+    """
+
+    group_type: str
+    group: RecordType
+    member: RecordType
+    target_epoch: RecordType
+    target: RecordType
+    current: RecordType
+    others: tuple[RecordType, ...]
+    first_epoch: int = 0
+    stable: int = 0
+    unrevoked: int = 1
+    states: tuple[tuple[int, str], ...] = ((0, "Stable"),)
+
+
+_KINDS = (
+    Kip848Types(
+        CONSUMER,
+        RecordType.CONSUMER_GROUP_METADATA,
+        RecordType.CONSUMER_GROUP_MEMBER_METADATA,
+        RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA,
+        RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
+        RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
+        (RecordType.CONSUMER_GROUP_PARTITION_METADATA, RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION),
+        first_epoch=1,
+        states=((0, "Stable"), (1, "UnrevokedPartitions"), (2, "UnreleasedPartitions")),
+    ),
+    Kip848Types(
+        SHARE,
+        RecordType.SHARE_GROUP_METADATA,
+        RecordType.SHARE_GROUP_MEMBER_METADATA,
+        RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA,
+        RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER,
+        RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT,
+        (RecordType.SHARE_GROUP_STATE_PARTITION_METADATA,),
+    ),
+    Kip848Types(
+        STREAMS,
+        RecordType.STREAMS_GROUP_METADATA,
+        RecordType.STREAMS_GROUP_MEMBER_METADATA,
+        RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA,
+        RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER,
+        RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT,
+        (RecordType.STREAMS_GROUP_TOPOLOGY,),
+        first_epoch=1,
+        stable=1,
+        unrevoked=2,
+        states=((1, "Stable"), (2, "UnrevokedTasks"), (3, "UnreleasedTasks")),
+    ),
+)
+_KIND_OF = {number: types for types in _KINDS for number in (*types[1:6], *types.others)}
+MODERN_TYPES = frozenset(_KIND_OF)
+"""Every record type of such groups."""
+
+_WHY: dict[RecordType, Note] = {
+    RecordType.CONSUMER_GROUP_PARTITION_METADATA: (TOPIC_CHANGE, "partitions of its topics changed"),
+    RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION: (REGEX_CHANGE, "other topics match a regular expression"),
+    RecordType.STREAMS_GROUP_TOPOLOGY: (METADATA_CHANGE, "the topology changed"),
+}
+_OTHER_TOPICS = (TOPIC_CHANGE, "the topics that it subscribes to changed, or how many partitions they have")
+
+
+def types_of(record_type: RecordType) -> Kip848Types:
+    """Return the kind of group that a record type belongs to."""
+    return _KIND_OF[record_type]
+
+
+def types_named(group_type: str) -> Kip848Types:
+    """Return the record types of the kind of group that Kafka calls so."""
+    return next(types for types in _KINDS if types.group_type == group_type)
+
+
+@define
+class EpochGroup:
+    """What a load would know of such a group, and what it looked like when its epoch began.
+
+    Topics are ids here, in Kafka's text form: their names may be learned later than what members have of them.
+
+    Attributes:
+        types: its kind.
+        epoch: of the group.
+        assignment_epoch: of the target assignment.
+        last_view: the group when its epoch began; None before the first one.
+        newcomers: members that had no epoch before this one: they joined in it.
+        duplicates: partitions that a member got while another had them, with both; whoever reads it clears it.
+    """
+
+    types: Kip848Types
+    epoch: int = 0
+    assignment_epoch: int = 0
+    last_view: GroupView | None = None
+    newcomers: dict[str, None] = field(factory=dict)
+    duplicates: list[tuple[TopicPartition, list[str]]] = field(factory=list)
+    _members: dict[str, MemberView] = field(factory=dict)
+    _target: dict[str, TopicPartitions] = field(factory=dict)
+    _held: dict[str, TopicPartitions] = field(factory=dict)
+    _owners: dict[TopicPartition, str] = field(factory=dict)
+    _unconverged: dict[str, None] = field(factory=dict)
+    _states: dict[str, int] = field(factory=dict)
+    _gone: dict[str, MemberView] = field(factory=dict)
+    _hash: int = 0
+    _others: dict[str, Values] = field(factory=dict)
+    # With when they were written: what an epoch is for is written with it.
+    _notes: list[tuple[Note, int]] = field(factory=list)
+    _topology_epochs: tuple[int | None, int] = (None, -1)
+    _inherited: dict[str, MemberView] = field(factory=dict)
+    _inherited_ms: int = -1
+
+    # ------------------------------------------------------------ input
+
+    def inherit(self, view: GroupView, timestamp_ms: int) -> None:
+        """The group was a classic one until now: what is written at this moment is no sign that a member lives."""
+        self._inherited, self._inherited_ms = view.members, timestamp_ms
+
+    def apply(self, log_offset: int, timestamp_ms: int, record: TypedRecord) -> tuple[str | None, str | None]:
+        """Take any record but the group's own.
+
+        Returns:
+            The ids of a static member that was replaced and of the one that stands for it; None otherwise.
+        """
+        member_id = record.key.get("memberId", "")
+        types, values = self.types, record.value
+        if record.type is types.member:
+            return self._member(member_id, values, timestamp_ms)
+        if record.type is types.current:
+            self._set_current(member_id, values, log_offset, timestamp_ms)
+        elif record.type is types.target:
+            if values is not None:
+                self._target[member_id] = partitions_of(values, "topicPartitions", "activeTasks")
+            elif member_id in self._target:
+                self._keep(member_id)
+                del self._target[member_id]
+        elif record.type is types.target_epoch:
+            self.assignment_epoch = -1 if values is None else values["assignmentEpoch"]
+            self._find_unconverged()
+        else:
+            self._other(record, timestamp_ms)
+        return None, None
+
+    def changes(self, value: Values, timestamp_ms: int) -> tuple[Note, ...]:
+        """Return reasons for the epoch that the group's new record begins, beyond members and subscriptions."""
+        new_hash = value.get("metadataHash", 0)
+        notes = list(dict.fromkeys(note for note, noted_ms in self._notes if noted_ms == timestamp_ms))
+        if self._hash and new_hash and self._hash != new_hash:
+            notes.append(_OTHER_TOPICS)
+        self._hash = new_hash
+        self._notes.clear()
+        return tuple(notes)
+
+    def begin_epoch(self, log_offset: int, timestamp_ms: int, value: Values) -> GroupView:
+        """Take the group's own record, and return the group as its epoch begins."""
+        self.epoch = value["epoch"]
+        if self.types.group_type == STREAMS:
+            self._topology_epochs = (self._topology_epochs[0], value.get("validatedTopologyEpoch", -1))
+        self._gone.clear()
+        self.newcomers.clear()
+        members = {member_id: evolve(member) for member_id, member in self._members.items()}
+        self.last_view = GroupView(
+            self.types.group_type,
+            self.epoch,
+            self.types.group_type.lower(),
+            None,
+            None,
+            members,
+            timestamp_ms,
+            log_offset,
+            timestamp_ms,
+        )
+        return self.last_view
+
+    def _member(self, member_id: str, values: Values | None, timestamp_ms: int) -> tuple[str | None, str | None]:
+        if values is None:
+            self._keep(member_id)
+            self._own(member_id, NO_PARTITIONS, NO_PARTITIONS)
+            self._members.pop(member_id, None)
+            self._unconverged.pop(member_id, None)
+            self._states.pop(member_id, None)
+            return None, None
+        known = self._members.get(member_id)
+        classic = values.get("classicMemberMetadata") or {}
+        names = values.get("subscribedTopicNames")
+        member = evolve(
+            _bare_member(member_id, timestamp_ms) if known is None else known,
+            instance_id=values.get("instanceId"),
+            client_id=values["clientId"],
+            client_host=values["clientHost"],
+            rebalance_timeout_ms=values.get("rebalanceTimeoutMs", NO_TIMEOUT),
+            session_timeout_ms=classic.get("sessionTimeoutMs"),
+            topics=None if names is None else frozenset(names),
+            topic_regex=values.get("subscribedTopicRegex") or None,
+            rack_id=values.get("rackId"),
+            alive_ms=self._alive_ms(member_id, timestamp_ms),
+            assignor=values.get("serverAssignor"),
+        )
+        self._members[member_id] = member
+        self._find_unconverged_member(member_id)
+        replaced = self._replaced_by(member) if known is None else None
+        return (replaced, member_id) if replaced is not None else (None, None)
+
+    def _alive_ms(self, member_id: str, timestamp_ms: int) -> int:
+        if timestamp_ms == self._inherited_ms and member_id in self._inherited:
+            return self._inherited[member_id].alive_ms
+        return timestamp_ms
+
+    def _replaced_by(self, member: MemberView) -> str | None:
+        """Return the id that a static member had in this epoch until now."""
+        if member.instance_id is None or self.last_view is None:
+            return None
+        for member_id, was in self.last_view.members.items():
+            if was.instance_id == member.instance_id and member_id not in self._members:
+                return member_id
+        return None
+
+    def _set_current(self, member_id: str, values: Values | None, log_offset: int, timestamp_ms: int) -> None:
+        if values is None:
+            self._keep(member_id)
+            self._own(member_id, NO_PARTITIONS, NO_PARTITIONS)
+            return
+        member = self._members.get(member_id)
+        if member is None:
+            member = self._members[member_id] = _bare_member(member_id, timestamp_ms)
+        member.epoch = values["memberEpoch"]
+        if values["previousMemberEpoch"] == 0 and member.epoch == self.epoch:
+            self.newcomers[member_id] = None
+        member.alive_ms = self._alive_ms(member_id, timestamp_ms)
+        assigned = partitions_of(values, "assignedPartitions", "activeTasks")
+        # A client has what it is to give up until it says that it has.
+        pending = partitions_of(values, "partitionsPendingRevocation", "activeTasksPendingRevocation")
+        member.held, member.held_since, member.pending = assigned, log_offset, pending
+        member.standby, member.warmup = (partitions_of(values, "", name) for name in ("standbyTasks", "warmupTasks"))
+        member.revoking_ms = timestamp_ms if values["state"] == self.types.unrevoked else None
+        self._states[member_id] = values["state"]
+        self._own(member_id, assigned, pending)
+        self._find_unconverged_member(member_id)
+
+    def _own(self, member_id: str, assigned: TopicPartitions, pending: TopicPartitions) -> None:
+        """Note who has which partitions, and where two members have the same at a time (but share groups may)."""
+        had, has = self._held.pop(member_id, NO_PARTITIONS), assigned | pending
+        for partition in had - has:
+            if self._owners.get(partition) == member_id:
+                del self._owners[partition]
+        if has:
+            self._held[member_id] = has
+            for partition in sorted(has - had):
+                owner = self._owners.setdefault(partition, member_id)
+                if owner != member_id and self.types.group_type != SHARE:
+                    self.duplicates.append((partition, [owner, member_id]))
+
+    def _keep(self, member_id: str) -> None:
+        """Remember until the next epoch what a member that goes had, and when it was last there."""
+        member = self._members.get(member_id)
+        if member is not None and member_id not in self._gone:
+            self._gone[member_id] = evolve(member, assigned=self._target.get(member_id, member.held))
+
+    def _other(self, record: TypedRecord, timestamp_ms: int) -> None:
+        if record.type is RecordType.STREAMS_GROUP_TOPOLOGY:
+            epoch = None if record.value is None else record.value["epoch"]
+            self._topology_epochs = (epoch, self._topology_epochs[1])
+        why = _WHY.get(record.type)
+        if why is None:
+            return
+        key = f"{record.type:d} {record.key.get('regularExpression', '')}"
+        if record.value is None:
+            self._others.pop(key, None)
+            return
+        told = {name: told for name, told in record.value.items() if name not in ("version", "timestamp")}
+        is_news = record.type is RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION or key in self._others
+        if is_news and self._others.get(key) != told:
+            self._notes.append((why, timestamp_ms))
+        self._others[key] = told
+
+    # ------------------------------------------------------------ what it looks like
+
+    def view(self) -> GroupView:
+        """Return the group as it is now."""
+        members = {
+            member_id: evolve(member, assigned=self._target.get(member_id, NO_PARTITIONS))
+            for member_id, member in self._members.items()
+        }
+        if self.last_view is None:
+            kind = self.types.group_type
+            return GroupView(kind, self.epoch, kind.lower(), None, None, members, -1, -1, -1)
+        return evolve(self.last_view, members=members)
+
+    def closing_view(self) -> GroupView | None:
+        """Return the group as its epoch ends: the members it began with, what they were to have, when they lived."""
+        if self.last_view is None:
+            return None
+        members = {}
+        for member_id, member in self.last_view.members.items():
+            now = self._members.get(member_id) or self._gone.get(member_id) or member
+            had = self._gone[member_id].assigned if member_id in self._gone else self._target.get(member_id)
+            members[member_id] = evolve(
+                member,
+                assigned=had or NO_PARTITIONS,
+                held=now.held,
+                held_since=now.held_since,
+                alive_ms=now.alive_ms,
+                epoch=now.epoch,
+                pending=now.pending,
+                standby=now.standby,
+                warmup=now.warmup,
+                revoking_ms=now.revoking_ms,
+            )
+        return evolve(self.last_view, members=members)
+
+    def subscribed_topics(self) -> list[str] | None:
+        """Return the topics that protect their offsets from expiry; None if they are not known."""
+        topics: set[str] = set()
+        for member in self._members.values():
+            if member.topics is None:
+                return None
+            topics |= member.topics
+            if member.topic_regex is not None:
+                resolved = self._others.get(f"{RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION:d} {member.topic_regex}")
+                if resolved is None:
+                    return None
+                topics |= set(resolved["topics"])
+        return sorted(topics)
+
+    def member(self, member_id: str) -> MemberView:
+        """Return a copy of a member as it is now."""
+        return evolve(self._members[member_id])
+
+    def assignor(self) -> str | None:
+        """Return the assignor that most members ask for; None if they leave that to the brokers."""
+        votes = Counter(member.assignor for member in self._members.values())
+        return preferred_assignor({name: count for name, count in votes.items() if name is not None})
+
+    def settle_replacement(self, old_id: str, new_id: str) -> tuple[MemberView, MemberView]:
+        """Let a static member's new id stand for its old one in the epoch's view; return both members."""
+        assert self.last_view is not None
+        old, new = self.last_view.members[old_id], evolve(self._members[new_id])
+        self.last_view.members = {
+            (new_id if member_id == old_id else member_id): (new if member_id == old_id else member)
+            for member_id, member in self.last_view.members.items()
+        }
+        return old, new
+
+    def is_converged(self) -> bool:
+        """Tell whether every member has what the target assignment of this epoch gives it."""
+        return self.epoch <= self.assignment_epoch and not self._unconverged
+
+    def state(self) -> str:
+        """Return the state that a load finds the group in."""
+        if not self._members:
+            return EMPTY
+        if self.types.group_type == SHARE:
+            return STABLE
+        if self.types.group_type == STREAMS and self._topology_epochs[0] != self._topology_epochs[1]:
+            return NOT_READY
+        if self.epoch > self.assignment_epoch:
+            return ASSIGNING
+        return RECONCILING if self._unconverged else STABLE
+
+    def _find_unconverged(self) -> None:
+        self._unconverged.clear()
+        for member_id in self._members:
+            self._find_unconverged_member(member_id)
+
+    def _find_unconverged_member(self, member_id: str) -> None:
+        member = self._members[member_id]
+        state = self._states.get(member_id, self.types.stable)
+        if member.epoch == self.assignment_epoch and state == self.types.stable:
+            self._unconverged.pop(member_id, None)
+        else:
+            self._unconverged[member_id] = None
+
+
+def _bare_member(member_id: str, alive_ms: int) -> MemberView:
+    """Return a member of which only its assignment is known: compaction may leave that before the rest."""
+    return MemberView(
+        member_id=member_id,
+        instance_id=None,
+        client_id="",
+        client_host="",
+        rebalance_timeout_ms=NO_TIMEOUT,
+        session_timeout_ms=None,
+        topics=None,
+        topic_regex=None,
+        rack_id=None,
+        owned=NO_PARTITIONS,
+        owned_generation=-1,
+        user_data=None,
+        assigned=NO_PARTITIONS,
+        held=NO_PARTITIONS,
+        held_since=-1,
+        metadata=b"",
+        epoch=-1,
+        alive_ms=alive_ms,
+    )
+
+
+def partitions_of(values: Values, name: str, tasks_name: str) -> TopicPartitions:
+    """Return partitions, by the ids of their topics, or tasks, by their subtopology."""
+    if tasks_name in values:
+        return frozenset(
+            (entry["subtopologyId"], partition) for entry in values[tasks_name] for partition in entry["partitions"]
+        )
+    return frozenset(
+        (entry["topicId"], partition) for entry in values.get(name, ()) for partition in entry["partitions"]
+    )

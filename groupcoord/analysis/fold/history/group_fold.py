@@ -1,0 +1,578 @@
+"""The history of one group, folded from its records in the log's order: generations, members, rebalances, its state.
+
+:class:`GroupFold` takes one record after the other, keeps what the group looks like, and gives rows of the tables as
+soon as they are certain. A fold can be pickled at any point and goes on as if nothing had
+happened. Its memory is that of the group's members and partitions, however long the log.
+"""
+
+from __future__ import annotations
+
+from attrs import define, evolve, field
+
+from groupcoord.analysis.fold.history.causes import (
+    STATIC_REPLACE,
+    UNKNOWN,
+    Explanation,
+    LastCommits,
+    Note,
+    Surroundings,
+    explain,
+)
+from groupcoord.analysis.fold.history.embedded import TopicPartition, TopicPartitions
+from groupcoord.analysis.fold.history.epochs import MODERN_TYPES, EpochGroup, Kip848Types, types_of
+from groupcoord.analysis.fold.history.rows import (
+    DUPLICATE,
+    GENERATION,
+    GROUP,
+    MEMBER,
+    REBALANCE,
+    Row,
+    member_row,
+    named,
+    of_tasks,
+    subscribed,
+)
+from groupcoord.analysis.fold.history.trace import GroupTrace
+from groupcoord.analysis.fold.history.views import CLASSIC, CONSUMER, STREAMS, GroupView, MemberView, classic_view
+from groupcoord.errors import GroupcoordError
+from groupcoord.records.schemas import RecordType
+from groupcoord.records.structures import Values
+from groupcoord.records.typed import TypedRecord
+
+UPGRADE, DOWNGRADE = "upgrade", "downgrade"
+"""A classic group becomes a consumer group, and the other way round."""
+
+_STABLE, _EMPTY = "Stable", "Empty"
+_NOTHING_BEFORE = "nothing before it is in the log, by compaction"
+
+
+class LogOrderError(GroupcoordError, ValueError):
+    """The records of a group did not come in the order of the log."""
+
+
+@define
+class FoldOptions:
+    """What the log does not tell.
+
+    Attributes:
+        session_timeout_ms: ``group.consumer.session.timeout.ms`` of the broker, for members of KIP-848 groups; None if
+            it is not known.
+        complete_from: from this offset of the log partition on compaction has removed nothing.
+    """
+
+    session_timeout_ms: int | None = None
+    complete_from: int = 0
+
+
+@define
+class OpenRebalance:
+    """A rebalance of a KIP-848 group that the next epoch, or the end of the log, completes.
+
+    Attributes:
+        before: the group before it; None if it is not known.
+        began: the group as its epoch began.
+        notes: what else changed.
+        moved: another coordinator wrote it.
+        commits: the last ones of members that are gone; later ones of the same partitions are not theirs.
+        ended_ms: when every member had what it was to have; None: not yet.
+    """
+
+    before: GroupView | None
+    began: GroupView
+    notes: tuple[Note, ...]
+    moved: bool
+    commits: LastCommits
+    ended_ms: int | None = None
+
+
+@define
+class GroupFold:
+    """Folds the records of one group.
+
+    Attributes:
+        group_id: the group.
+        log_partition: where its records lie.
+        options: what the log does not tell.
+        last_offset: of the record that came last.
+    """
+
+    group_id: str
+    log_partition: int | None = None
+    options: FoldOptions = field(factory=FoldOptions)
+    last_offset: int = -1
+    _rows: list[tuple[str, Row]] = field(factory=list)
+    _commits: LastCommits = field(factory=dict)
+    _exists: bool = False
+    _view: GroupView | None = None
+    _modern: EpochGroup | None = None
+    _open: OpenRebalance | None = None
+    _converted: GroupView | None = None
+    _topics: dict[str, str] = field(factory=dict)
+    _leader_epoch: int | None = None
+    _moved: bool = False
+    _is_first: bool = True
+    _trace: GroupTrace | None = None
+    # What was removed last: a group's type, and where and when that was written.
+    _removed: tuple[str, int, int] | None = None
+    _conversion: str | None = None
+
+    # ------------------------------------------------------------ input
+
+    def name_topic(self, topic_id: str, topic: str) -> None:
+        """Learn the name of a topic: assignments of KIP-848 groups have ids, in Kafka's text form, alone."""
+        self._topics[topic_id] = topic
+
+    @property
+    def topic_names(self) -> dict[str, str]:
+        """The names that it learned, by the topics' ids."""
+        return self._topics
+
+    def exists(self, log_offset: int) -> None:
+        """Learn that the group has committed something since its last record; the last commit is enough."""
+        self.last_offset = max(self.last_offset, log_offset)
+        self._exists = True
+
+    def committed(self, log_offset: int, timestamp_ms: int, topic: str, partition: int) -> None:
+        """Take a committed offset that is no tombstone.
+
+        Of those between two of the group's records the last of each partition is enough, and their order is free.
+        """
+        self.exists(log_offset)
+        self._commits[topic, partition] = max(
+            (log_offset, timestamp_ms), self._commits.get((topic, partition), (-1, -1))
+        )
+
+    def apply(
+        self, log_offset: int, timestamp_ms: int, record: TypedRecord, partition_leader_epoch: int | None = None
+    ) -> None:
+        """Take a record of the group or of a member, tombstones too.
+
+        Args:
+            log_offset: where it lies.
+            timestamp_ms: when it was written.
+            record: types 2 to 23; committed offsets are passed over.
+            partition_leader_epoch: of its batch; None if it is not known.
+
+        Raises:
+            LogOrderError: the record before lies at the same offset or behind it.
+        """
+        self._advance(log_offset)
+        if partition_leader_epoch is not None:
+            self._moved = self._moved or self._leader_epoch not in (None, partition_leader_epoch)
+            self._leader_epoch = partition_leader_epoch
+        if record.type is RecordType.GROUP_METADATA:
+            if record.value is None:
+                self._bury_classic(timestamp_ms)
+            else:
+                self._classic(classic_view(record.value, log_offset, timestamp_ms))
+        elif record.type in MODERN_TYPES:
+            self._apply_modern(log_offset, timestamp_ms, record)
+
+    def finish(self) -> None:
+        """The log ends here: give the rows that were still open, and the group as a load would find it."""
+        self._complete_open(self.last_offset)
+        if self._modern is not None:
+            self._member_rows(self._modern.view())
+        if self._converted is not None:
+            self._unfinished_conversion(self._converted)
+        self._end_trace()
+        row = self.state()
+        if row is not None:
+            self._rows.append((GROUP, row))
+
+    def take_rows(self) -> list[tuple[str, Row]]:
+        """Return the rows that became certain since the last call, each with its kind."""
+        rows, self._rows = self._rows, []
+        return rows
+
+    def state(self) -> Row | None:
+        """Return the group as a coordinator that loads the log would describe it; None if there is none."""
+        if self._modern is not None:
+            view = evolve(self._modern.view(), protocol=self._modern.assignor())
+            state = self._modern.state()
+        elif self._view is not None:
+            view = self._view
+            state = _STABLE if view.members else _EMPTY
+        elif self._exists:
+            view, state = None, _EMPTY
+        else:
+            return None
+        return {
+            "type": CLASSIC if view is None else view.group_type,
+            "state": state,
+            "generation_or_epoch": 0 if view is None else view.generation,
+            "member_count": 0 if view is None else len(view.members),
+            "protocol_type": ("" if view is None else view.protocol_type) or "",
+            "protocol": None if view is None or state == _EMPTY else view.protocol,
+            "assignment_epoch": None if self._modern is None else self._modern.assignment_epoch,
+            "state_timestamp_ms": None if view is None else view.at_ms,
+            "subscribed_topics": subscribed(view) if self._modern is None else self._modern.subscribed_topics(),
+        }
+
+    def _advance(self, log_offset: int) -> None:
+        if log_offset <= self.last_offset:
+            raise LogOrderError(
+                f"group {self.group_id!r}: the record at offset {log_offset} comes after that at {self.last_offset}"
+            )
+        self.last_offset = log_offset
+
+    # ------------------------------------------------------------ classic groups
+
+    def _classic(self, view: GroupView) -> None:
+        self._complete_open(view.log_offset)
+        converted, self._converted, self._modern = self._converted, None, None
+        self._exists = True
+        self._note_conversion(CONSUMER, DOWNGRADE, view.log_offset, view.log_timestamp_ms)
+        if converted is not None and self._trace is not None:
+            self._trace.convert(view.members)
+            self._take_trace()
+        self._generation_row(view)
+        self._member_rows(view)
+        for partition, member_ids in view.duplicate_owners().items():
+            self._duplicate_row(view.generation, partition, member_ids, view.log_offset, view.log_timestamp_ms)
+        before = None if self._view is None else self._named(self._view)
+        if converted is not None and converted.generation == view.generation:
+            # The group changed its type and nothing else yet: the members that stay rejoin after this.
+            named = self._named(converted)
+            self._view = evolve(named, group_type=CLASSIC, members=_renewed(named, view), log_offset=view.log_offset)
+            self._converted = converted
+            return
+        self._view = view
+        if before is None or view.generation < before.generation:
+            self._first_view(view, before)
+        elif view.generation == before.generation:
+            self._replaced(before, view)
+        else:
+            self._rebalance_row(before, view, self._around(before, view))
+        self._moved = False
+        # What was committed before a view says nothing of how its members end.
+        self._commits.clear()
+
+    def _around(
+        self,
+        before: GroupView,
+        after: GroupView,
+        notes: tuple[Note, ...] = (),
+        commits: LastCommits | None = None,
+    ) -> Surroundings:
+        is_complete = before.log_offset >= self.options.complete_from
+        return Surroundings(
+            after.at_ms,
+            after.log_offset,
+            self._commits if commits is None else commits,
+            self.options.session_timeout_ms,
+            is_complete,
+            self._moved,
+            is_complete or after.generation <= before.generation + 1,
+            notes,
+        )
+
+    def _first_view(self, view: GroupView, before: GroupView | None) -> None:
+        """Take the first view of a group, or of one that was deleted and came back."""
+        is_new = self._is_new(view) or (before is not None and view.generation <= 1)
+        self._is_first = False
+        if not view.members and view.generation == 0:
+            return
+        if is_new:
+            empty = evolve(view, generation=0, members={}, protocol=None, leader=None)
+            self._rebalance_row(empty, view, evolve(self._around(empty, view), is_complete=True))
+            self._rows[-1][1]["started_after_ms"] = None
+            return
+        why = _NOTHING_BEFORE
+        if before is not None:
+            why = f"generation {before.generation} came before: the group was deleted since, or records are missing"
+        explanation = Explanation(UNKNOWN, [UNKNOWN], 0.0, [], [], 0, [why])
+        row = self._row(None, view, explanation)
+        self._rows.append((REBALANCE, row | {"started_after_ms": None, "ended_ms": _ended_ms(view)}))
+
+    def _is_new(self, view: GroupView) -> bool:
+        """Tell whether the group was created right before this view: compaction can't hide an earlier generation."""
+        return not self._is_first or self.options.complete_from == 0 or view.generation <= 1
+
+    def _replaced(self, before: GroupView, view: GroupView) -> None:
+        """Take a second record of a generation: a static member came back under another id (KIP-345)."""
+        for member in view.members.values():
+            was = before.members.get(member.member_id)
+            member.alive_ms = view.log_timestamp_ms if was is None else was.alive_ms
+        if view.members.keys() == before.members.keys():
+            return
+        around = evolve(self._around(before, view), ended_ms=view.log_timestamp_ms, is_complete=True)
+        explanation = explain(before, view, around)
+        row = self._row(before, view, explanation)
+        self._rows.append((REBALANCE, row | {"started_ms": view.log_timestamp_ms, "ended_ms": view.log_timestamp_ms}))
+
+    def _bury_classic(self, timestamp_ms: int) -> None:
+        """Take the tombstone of a classic group: it was deleted, or, while it had members, became a consumer group."""
+        self._complete_open(self.last_offset)
+        if self._view is not None and self._view.members and self._modern is None:
+            self._converted = self._view
+        self._view, self._modern, self._exists, self._is_first = None, None, False, False
+        self._removed = CLASSIC, self.last_offset, timestamp_ms
+
+    def _note_conversion(self, old_type: str, conversion: str, log_offset: int, timestamp_ms: int) -> None:
+        """Note that a group begins where one of another type was removed in the same batch: its next row says so."""
+        if self._removed == (old_type, log_offset - 1, timestamp_ms):
+            self._conversion = conversion
+
+    # ------------------------------------------------------------ KIP-848, KIP-932 and KIP-1071
+
+    def _apply_modern(self, log_offset: int, timestamp_ms: int, record: TypedRecord) -> None:
+        types = types_of(record.type)
+        if self._modern is None or self._modern.types != types:
+            if record.value is None:
+                return
+            if self._modern is not None:
+                # A group of another type was here: compaction took the records that said it was gone.
+                self._close_epoch(self._modern, log_offset)
+            self._modern = EpochGroup(types, types.first_epoch, types.first_epoch)
+            if self._converted is not None:
+                self._modern.inherit(self._converted, timestamp_ms)
+            self._begin_trace(types, log_offset, timestamp_ms)
+            self._exists, self._view = True, None
+        modern = self._modern
+        if record.type is types.group:
+            self._epoch(modern, log_offset, timestamp_ms, record.value)
+            return
+        if record.type is RecordType.SHARE_GROUP_STATE_PARTITION_METADATA and record.value is not None:
+            for info in record.value["initializedTopics"]:
+                self.name_topic(info["topicId"], info["topicName"])
+        old_id, new_id = modern.apply(log_offset, timestamp_ms, record)
+        if self._trace is not None:
+            self._trace.complete_from = self.options.complete_from
+            self._trace.apply(log_offset, timestamp_ms, record, modern)
+        if old_id is not None and new_id is not None:
+            if self._trace is not None:
+                self._trace.replace(old_id, new_id)
+            self._modern_replaced(modern, old_id, new_id, log_offset, timestamp_ms)
+        for (topic, number), member_ids in modern.duplicates:
+            partition = self._topics.get(topic, topic), number
+            self._duplicate_row(modern.epoch, partition, member_ids, log_offset, timestamp_ms)
+        modern.duplicates.clear()
+        self._take_trace()
+        if self._open is not None and self._open.ended_ms is None and modern.is_converged():
+            self._open.ended_ms = timestamp_ms
+
+    def _begin_trace(self, types: Kip848Types, log_offset: int, timestamp_ms: int) -> None:
+        self._end_trace()
+        self._trace = GroupTrace(types)
+        if types.group_type == CONSUMER:
+            self._note_conversion(CLASSIC, UPGRADE, log_offset, timestamp_ms)
+            if (was := self._converted) is not None:
+                self._trace = GroupTrace(types, frozenset(was.members), was.generation)
+
+    def _take_trace(self) -> None:
+        if self._trace is not None:
+            is_of_tasks = self._trace.types.group_type == STREAMS
+            for kind, row in self._trace.take_rows():
+                self._rows.append((kind, of_tasks(row) if is_of_tasks else named(row, self._topics)))
+
+    def _end_trace(self) -> None:
+        if self._trace is not None:
+            self._trace.end()
+            self._take_trace()
+        self._trace = None
+
+    def _epoch(self, modern: EpochGroup, log_offset: int, timestamp_ms: int, value: Values | None) -> None:
+        """Take the group's own record: a new epoch, or its end."""
+        if value is None:
+            # Groups are deleted when they are empty. With members, the last KIP-848 member left a group of others.
+            last = self._close_epoch(modern, log_offset)
+            self._converted = last if last is not None and last.members else None
+            self._modern, self._view, self._exists, self._is_first = None, None, False, False
+            self._removed = modern.types.group_type, log_offset, timestamp_ms
+            if self._trace is not None:
+                self._trace.close()
+                self._take_trace()
+            return
+        before, notes = modern.closing_view(), modern.changes(value, timestamp_ms)
+        self._complete_open(log_offset)
+        if before is not None:
+            self._member_rows(before)
+        view = modern.begin_epoch(log_offset, timestamp_ms, value)
+        if self._trace is not None:
+            self._trace.begin_epoch(log_offset, timestamp_ms, modern)
+            self._take_trace()
+        converted, self._converted = self._converted, None
+        commits, self._commits = self._commits, {}
+        if converted is not None and converted.generation == view.generation:
+            return
+        if before is None:
+            before = converted
+        if before is None:
+            self._first_epoch(view)
+        elif before.generation != view.generation:
+            ended_ms = timestamp_ms if not view.members else None
+            gone = [member for member in self._named(before).members.values() if member.member_id not in view.members]
+            of_gone = {partition: commits[partition] for member in gone for partition in member.held & commits.keys()}
+            self._open = OpenRebalance(before, view, notes, self._moved, of_gone, ended_ms)
+            self._moved = False
+
+    def _close_epoch(self, modern: EpochGroup, log_offset: int) -> GroupView | None:
+        """Give the rows of the epoch that is the last, and return the group as it ends; None: there was no epoch."""
+        last = modern.closing_view()
+        self._complete_open(log_offset)
+        if last is not None:
+            self._member_rows(last)
+        return last
+
+    def _first_epoch(self, view: GroupView) -> None:
+        is_new, self._is_first = self._is_new(view), False
+        if view.members or not is_new:
+            before = evolve(view, generation=0, members={}, protocol=None) if is_new else None
+            self._open = OpenRebalance(before, view, (), False, {}, None if view.members else view.log_timestamp_ms)
+
+    def _modern_replaced(
+        self, modern: EpochGroup, old_id: str, new_id: str, log_offset: int, timestamp_ms: int
+    ) -> None:
+        """Tell that a static member came back under another id, which needs no new epoch."""
+        self._complete_open(log_offset)
+        before = modern.last_view
+        assert before is not None
+        old, new = modern.settle_replacement(old_id, new_id)
+        row = self._row(
+            before,
+            evolve(before, log_offset=log_offset, log_timestamp_ms=timestamp_ms),
+            Explanation(
+                STATIC_REPLACE,
+                [STATIC_REPLACE],
+                1.0,
+                [new],
+                [old],
+                0,
+                [f"{new.identity} came back under a new member id"],
+            ),
+        )
+        self._rows.append((REBALANCE, row | {"started_ms": timestamp_ms, "ended_ms": timestamp_ms}))
+
+    def _complete_open(self, log_offset: int) -> None:
+        """Give the row of the rebalance that the next epoch, or the end of the log, completes."""
+        opened, self._open = self._open, None
+        if opened is None:
+            return
+        assert self._modern is not None
+        after = self._modern.closing_view()
+        assert after is not None
+        after = self._named(after)
+        before = None if opened.before is None else self._named(opened.before)
+        if before is None:
+            newcomers = self._modern.newcomers
+            stayed = {member_id: m for member_id, m in after.members.items() if member_id not in newcomers}
+            before = evolve(after, generation=after.generation - 1, members=stayed)
+        elif before.generation == 0:
+            # The first epoch is 1 or 2: none is missing before it.
+            before = evolve(before, generation=after.generation - 1)
+        around = self._around(before, opened.began, opened.notes, opened.commits)
+        around = evolve(around, moved_coordinator=opened.moved)
+        explanation = explain(before, after, around)
+        if opened.before is None:
+            explanation.evidence = [*(explanation.evidence if explanation.joined else ()), _NOTHING_BEFORE]
+        if opened.ended_ms is None:
+            explanation.evidence.append("not every member came to this epoch")
+        row = self._row(before, after, explanation)
+        target_ms = None if self._trace is None else self._trace.target_ms
+        row |= {"started_ms": opened.began.log_timestamp_ms, "target_ms": target_ms, "ended_ms": opened.ended_ms}
+        if opened.before is None or opened.before.generation == 0:
+            row |= {"from_generation": None if opened.before is None else 0, "started_after_ms": None}
+        self._rows.append((REBALANCE, row))
+
+    # ------------------------------------------------------------ rows
+
+    def _unfinished_conversion(self, before: GroupView) -> None:
+        """The group became classic and had to rebalance, which the log does not show any more."""
+        before = self._named(before)
+        after = evolve(before, members={i: m for i, m in before.members.items() if i in self._member_ids()})
+        explanation = explain(before, after, self._around(before, evolve(after, log_offset=self.last_offset)))
+        explanation.evidence.append("the rebalance that follows is not in the log yet")
+        self._rows.append((REBALANCE, self._row(before, after, explanation) | {"type": CLASSIC}))
+
+    def _member_ids(self) -> frozenset[str]:
+        return frozenset() if self._view is None else frozenset(self._view.members)
+
+    def _rebalance_row(self, before: GroupView, after: GroupView, around: Surroundings) -> None:
+        explanation = explain(before, after, around)
+        row = self._row(before, after, explanation)
+        self._rows.append((REBALANCE, row | {"started_ms": after.at_ms, "ended_ms": _ended_ms(after)}))
+
+    def _row(self, before: GroupView | None, after: GroupView, explanation: Explanation) -> Row:
+        """Return the row of a rebalance."""
+        if self._trace is not None:
+            self._trace.settle(explanation.departures, after.log_offset)
+            self._take_trace()
+        from_generation = None if before is None else before.generation
+        conversion, self._conversion = self._conversion, None
+        return {
+            "type": after.group_type,
+            "from_generation": from_generation,
+            "to_generation": after.generation,
+            "conversion": conversion,
+            "started_after_ms": None if before is None else before.log_timestamp_ms,
+            "started_ms": None,
+            "target_ms": None,
+            "ended_ms": None,
+            **explanation.row(),
+            "member_count": len(after.members),
+            "missing_generations": 0 if before is None else max(after.generation - before.generation - 1, 0),
+            "log_offset": after.log_offset,
+        }
+
+    def _generation_row(self, view: GroupView) -> None:
+        self._rows.append(
+            (
+                GENERATION,
+                {
+                    "generation": view.generation,
+                    "protocol_type": view.protocol_type,
+                    "protocol": view.protocol,
+                    "leader": view.leader,
+                    "member_count": len(view.members),
+                    "state_timestamp_ms": view.at_ms,
+                    "log_offset": view.log_offset,
+                    "log_timestamp_ms": view.log_timestamp_ms,
+                },
+            )
+        )
+
+    def _duplicate_row(
+        self, generation: int, partition: TopicPartition, member_ids: list[str], log_offset: int, timestamp_ms: int
+    ) -> None:
+        row = {
+            "generation": generation,
+            "topic": partition[0],
+            "topic_partition": partition[1],
+            "member_ids": member_ids,
+            "log_offset": log_offset,
+            "log_timestamp_ms": timestamp_ms,
+        }
+        self._rows.append((DUPLICATE, row))
+
+    def _named(self, view: GroupView) -> GroupView:
+        """Return a view with topics by name, as far as their names are known."""
+        if view.group_type in (CLASSIC, STREAMS) or not self._topics:
+            return view
+        members = {
+            member_id: evolve(member, assigned=self._names(member.assigned), held=self._names(member.held))
+            for member_id, member in view.members.items()
+        }
+        return evolve(view, members=members)
+
+    def _names(self, partitions: TopicPartitions) -> TopicPartitions:
+        return frozenset((self._topics.get(topic, topic), partition) for topic, partition in partitions)
+
+    def _member_rows(self, view: GroupView) -> None:
+        for member in view.members.values():
+            self._rows.append((MEMBER, member_row(view, member, self._topics)))
+
+
+def _ended_ms(view: GroupView) -> int:
+    """Return when a classic rebalance was over: at the latest when its record was written."""
+    return view.log_timestamp_ms if view.log_timestamp_ms >= 0 else view.at_ms
+
+
+def _renewed(before: GroupView, view: GroupView) -> dict[str, MemberView]:
+    """Return the members of a group that was just converted, with the names of topics that the new record has."""
+    return {
+        member_id: evolve(member, assigned=view.members[member_id].assigned or member.assigned)
+        if member_id in view.members
+        else member
+        for member_id, member in before.members.items()
+    }

@@ -1,0 +1,315 @@
+"""Which partitions of a consumer group, or tasks of a streams group, move, why and how: planned by an assignor, given
+up, taken over (KIP-848, KIP-1071).
+
+Three kinds of records tell it: target assignments, with the epoch that makes them count, and what each member has. A
+partition is without an owner from when one member gave it up until another has it; while a group has no members
+nothing counts as that. Topics are ids here, since their names may be learned later.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from attrs import define, field
+
+from groupcoord.analysis.fold.history.causes import REBALANCE_TIMEOUT, is_rebalance_timeout
+from groupcoord.analysis.fold.history.embedded import NO_PARTITIONS, TopicPartition, TopicPartitions
+from groupcoord.analysis.fold.history.rows import Row
+from groupcoord.analysis.fold.history.views import MemberView, by_topic
+
+UNASSIGNED, OWNER_GONE, SUBSCRIPTION = "unassigned", "owner gone", "subscription"
+TOPIC_GONE, BALANCE, SWAP = "topic gone", "balance", "swap"
+REASONS = (UNASSIGNED, OWNER_GONE, SUBSCRIPTION, TOPIC_GONE, BALANCE, SWAP)
+"""Why partitions move. Nobody was to have it; its owner is no member any more; its owner, or who might have it now,
+subscribes to something else; nobody is to have it, since its topic is gone; its owner had more than its share; or its
+owner got another one in its place that the new owner might have had: that one was not necessary."""
+
+GIVEN_UP, GONE = "given up", "gone"
+"""How revocations end besides :data:`groupcoord.analysis.fold.history.causes.REBALANCE_TIMEOUT`."""
+
+Subscriptions = Mapping[str, MemberView]
+
+
+@define
+class Move:
+    """A partition that is to have another owner.
+
+    Attributes:
+        epoch: of the target assignment.
+        assignor: that most members asked for; None if that was left to the brokers.
+        from_member: who was to have it before; None: nobody.
+        to_member: who is to have it; None: nobody.
+        reason: one of :data:`REASONS`.
+        decided_ms: when the target assignment was written.
+        released_ms: when its owner had given it up.
+        log_offset: of the record that makes the target assignment count.
+        had_copy: who is to have the task kept a copy of its state then; None: it is no task.
+    """
+
+    epoch: int
+    assignor: str | None
+    from_member: str | None
+    to_member: str | None
+    reason: str
+    decided_ms: int
+    released_ms: int | None
+    log_offset: int
+    had_copy: bool | None = None
+
+
+@define
+class Revocation:
+    """What a member was told to give up.
+
+    Attributes:
+        member: as it was told.
+        epoch: its epoch then.
+        asked_ms: when it was told.
+        log_offset: of the record that says so.
+        ended_ms: when it was no member any more; None: it still is.
+    """
+
+    member: MemberView
+    epoch: int
+    asked_ms: int
+    log_offset: int
+    ended_ms: int | None = None
+
+
+@define
+class Ownership:
+    """Who is to have and who has the partitions of one consumer group.
+
+    Attributes:
+        moves: rows of those that are over; whoever reads them clears them.
+        revocations: likewise.
+    """
+
+    moves: list[Row] = field(factory=list)
+    revocations: list[Row] = field(factory=list)
+    _targets: dict[str, TopicPartitions] = field(factory=dict)
+    _planned: dict[TopicPartition, str] = field(factory=dict)
+    # Of partitions whose plan was touched since the last target assignment: who was to have them by that.
+    _before: dict[TopicPartition, str | None] = field(factory=dict)
+    # What members subscribed to when the last target assignment was made.
+    _subscriptions: dict[str, tuple[frozenset[str] | None, str | None]] = field(factory=dict)
+    _held: dict[str, TopicPartitions] = field(factory=dict)
+    _free_since_ms: dict[TopicPartition, int] = field(factory=dict)
+    _under_way: dict[TopicPartition, Move] = field(factory=dict)
+    _asked: dict[str, Revocation] = field(factory=dict)
+
+    # ------------------------------------------------------------ plans
+
+    def plan(self, member_id: str, partitions: TopicPartitions) -> None:
+        """Take what a member is to have; nothing if it is gone."""
+        had = self._targets.pop(member_id, NO_PARTITIONS)
+        if partitions:
+            self._targets[member_id] = partitions
+        for partition in had - partitions:
+            if self._planned.get(partition) == member_id:
+                self._before.setdefault(partition, member_id)
+                del self._planned[partition]
+        for partition in partitions - had:
+            self._before.setdefault(partition, self._planned.get(partition))
+            self._planned[partition] = member_id
+
+    def adopt(self, members: Subscriptions) -> None:
+        """Take the plans as those that held before: what led to them is not in the log, or moved nothing."""
+        self._before.clear()
+        self._note_subscriptions(members)
+
+    def decide(
+        self,
+        epoch: int,
+        assignor: str | None,
+        members: Subscriptions,
+        at_ms: int,
+        log_offset: int,
+        *,
+        is_of_tasks: bool = False,
+    ) -> None:
+        """Take the plans as a target assignment.
+
+        Args:
+            epoch: that it is for.
+            assignor: that members asked for.
+            members: those that there are, as they subscribe.
+            at_ms: when it was written.
+            log_offset: of its record.
+            is_of_tasks: it is one of a streams group's tasks.
+        """
+        changed = sorted(partition for partition, was in self._before.items() if self._planned.get(partition) != was)
+        received = Counter(self._planned[partition] for partition in changed if partition in self._planned)
+        for partition in changed:
+            was, will = self._before[partition], self._planned.get(partition)
+            self._give_up_on(partition)
+            reason = self._reason(was, will, members, received)
+            free_ms = self._free_since_ms.get(partition)
+            had_copy = _has_copy(members.get(will or ""), partition) if is_of_tasks else None
+            move = Move(epoch, assignor, was, will, reason, at_ms, free_ms, log_offset, had_copy)
+            if will is not None and partition in self._held.get(will, NO_PARTITIONS):
+                self._done(partition, move, at_ms)
+            elif will is None and not (was and partition in self._held.get(was, NO_PARTITIONS)):
+                self._done(partition, move, None)
+            else:
+                self._under_way[partition] = move
+        self._before.clear()
+        self._note_subscriptions(members)
+
+    def _reason(self, was: str | None, will: str | None, members: Subscriptions, received: Counter[str]) -> str:
+        if was is None:
+            return UNASSIGNED
+        owner = members.get(was)
+        if owner is None:
+            return OWNER_GONE
+        if self._subscriptions.get(was) != _subscription(owner):
+            return SUBSCRIPTION
+        if will is None:
+            return TOPIC_GONE
+        taker = members.get(will)
+        if taker is not None and received[was] and _subscription(taker) == _subscription(owner):
+            received[was] -= 1
+            return SWAP
+        is_new = will not in self._subscriptions
+        if taker is not None and not is_new and self._subscriptions[will] != _subscription(taker):
+            return SUBSCRIPTION
+        return BALANCE
+
+    def _note_subscriptions(self, members: Subscriptions) -> None:
+        self._subscriptions = {member_id: _subscription(member) for member_id, member in members.items()}
+
+    # ------------------------------------------------------------ what members have
+
+    def has(self, member: MemberView, log_offset: int, at_ms: int) -> None:
+        """Take what a member has, and what it is to give up of that."""
+        member_id = member.member_id
+        self._set_held(member_id, member.held | member.pending, at_ms)
+        for partition in sorted(member.held):
+            move = self._under_way.get(partition)
+            if move is not None and move.to_member == member_id:
+                del self._under_way[partition]
+                self._done(partition, move, at_ms)
+            self._free_since_ms.pop(partition, None)
+        asked = self._asked.get(member_id)
+        if asked is not None and asked.member.pending != member.pending:
+            self._revoked(member_id, GIVEN_UP, at_ms)
+        elif asked is not None:
+            asked.member = member
+        if member.pending and member_id not in self._asked:
+            self._asked[member_id] = Revocation(member, member.epoch, at_ms, log_offset)
+
+    def loses_all(self, member_id: str, at_ms: int) -> None:
+        """Take the tombstone of what a member has."""
+        self._set_held(member_id, NO_PARTITIONS, at_ms)
+        if member_id in self._asked:
+            self._asked[member_id].ended_ms = at_ms
+
+    def replace(self, old_id: str, new_id: str) -> None:
+        """Let a static member's new id stand for its old one: what it was to have and to give up moves with it."""
+        for partition, member_id in self._before.items():
+            if member_id == old_id:
+                self._before[partition] = new_id
+        for move in self._under_way.values():
+            if move.to_member == old_id:
+                move.to_member = new_id
+            if move.from_member == old_id:
+                move.from_member = new_id
+        if old_id in self._subscriptions:
+            self._subscriptions[new_id] = self._subscriptions.pop(old_id)
+        asked = self._asked.pop(old_id, None)
+        if asked is not None:
+            asked.ended_ms = None
+            self._asked[new_id] = asked
+
+    def begin_epoch(self, is_empty: bool) -> None:
+        """Take a new epoch of the group: members that are gone by now don't come back under another id."""
+        for member_id, asked in list(self._asked.items()):
+            if asked.ended_ms is not None:
+                is_fenced = is_rebalance_timeout(asked.member, asked.ended_ms)
+                self._revoked(member_id, REBALANCE_TIMEOUT if is_fenced else GONE, asked.ended_ms)
+        if is_empty:
+            self.end()
+
+    def end(self) -> None:
+        """Take the end of the group, of its last member, or of the log: what is still under way stays so."""
+        for partition in sorted(self._under_way):
+            self._give_up_on(partition)
+        for member_id in list(self._asked):
+            self._revoked(member_id, None, None)
+        self._before.clear()
+        self._free_since_ms.clear()
+
+    def _set_held(self, member_id: str, has: TopicPartitions, at_ms: int) -> None:
+        had = self._held.pop(member_id, NO_PARTITIONS)
+        if has:
+            self._held[member_id] = has
+        for partition in sorted(had - has):
+            self._free_since_ms[partition] = at_ms
+            move = self._under_way.get(partition)
+            if move is not None:
+                move.released_ms = at_ms
+                if move.to_member is None:
+                    del self._under_way[partition]
+                    self._done(partition, move, None)
+
+    # ------------------------------------------------------------ rows
+
+    def _give_up_on(self, partition: TopicPartition) -> None:
+        """Tell of a move that another one overtook, or the end of the log."""
+        move = self._under_way.pop(partition, None)
+        if move is not None:
+            self._done(partition, move, None)
+
+    def _done(self, partition: TopicPartition, move: Move, assigned_ms: int | None) -> None:
+        free_since_ms = self._free_since_ms.get(partition)
+        unowned_ms = None if assigned_ms is None or free_since_ms is None else assigned_ms - free_since_ms
+        self.moves.append(
+            {
+                "epoch": move.epoch,
+                "assignor": move.assignor,
+                "topic": None,
+                "topic_id": partition[0],
+                "topic_partition": partition[1],
+                "from_member": move.from_member,
+                "to_member": move.to_member,
+                "reason": move.reason,
+                "is_necessary": move.reason != SWAP,
+                "decided_ms": move.decided_ms,
+                "released_ms": move.released_ms,
+                "assigned_ms": assigned_ms,
+                "unowned_ms": unowned_ms,
+                "had_copy": move.had_copy,
+                "log_offset": move.log_offset,
+            }
+        )
+
+    def _revoked(self, member_id: str, end: str | None, ended_ms: int | None) -> None:
+        asked = self._asked.pop(member_id)
+        self.revocations.append(
+            {
+                "member_id": member_id,
+                "instance_id": asked.member.instance_id,
+                "client_id": asked.member.client_id,
+                "member_epoch": asked.epoch,
+                "partitions": [
+                    {"topic": None, "topic_id": topic_id, "partitions": found}
+                    for topic_id, found in by_topic(asked.member.pending)
+                ],
+                "partition_count": len(asked.member.pending),
+                "rebalance_timeout_ms": asked.member.rebalance_timeout_ms,
+                "asked_ms": asked.asked_ms,
+                "ended_ms": ended_ms,
+                "took_ms": None if ended_ms is None else ended_ms - asked.asked_ms,
+                "end": end,
+                "log_offset": asked.log_offset,
+            }
+        )
+
+
+def _has_copy(member: MemberView | None, task: TopicPartition) -> bool:
+    return member is not None and (task in member.standby or task in member.warmup)
+
+
+def _subscription(member: MemberView) -> tuple[frozenset[str] | None, str | None]:
+    return member.topics, member.topic_regex

@@ -1,0 +1,321 @@
+"""The coordinator itself loads each group's records, and says what it makes of them.
+
+A :class:`groupcoord.GroupCoordinator` for each group reads them from a log store that streams them in the log's order,
+so that one group's state and one Arrow batch are held at a time, however hot the group. What is told is what the
+coordinator answers to DescribeGroups, ConsumerGroupDescribe and OffsetFetch, and what answers leave out: the generation
+of a classic group, and the partitions of a consumer group, which descriptions name by topics that a log does not tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import chain, islice
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import pyarrow as pa
+
+from groupcoord.analysis.decode.schema import KIND_CONTROL, Column
+from groupcoord.analysis.decode.tables import arrow_schema
+from groupcoord.analysis.fold.history.embedded import NO_PARTITIONS, decode_partitions
+from groupcoord.analysis.fold.history.views import by_topic
+from groupcoord.clock import ManualClock
+from groupcoord.config import Config
+from groupcoord.coordinator import GroupCoordinator
+from groupcoord.core.classic.group import GroupMetadata
+from groupcoord.core.columns import offset_columns
+from groupcoord.core.consumer.group import ConsumerGroup
+from groupcoord.core.consumer.votes import preferred_assignor
+from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE
+from groupcoord.core.kinds import as_classic_group, as_consumer_group
+from groupcoord.core.messages import ConsumerGroupDescribe, DescribeGroups, GroupToFetch, OffsetFetch
+from groupcoord.core.records import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    ZERO_UUID,
+    CommitRecords,
+    CommittedTopic,
+    OffsetCommitRecord,
+    OffsetTombstone,
+    Record,
+    TransactionMarker,
+    topic_of_record,
+)
+from groupcoord.errors import ErrorCode
+from groupcoord.log_store import LoadedCommits, LogRecord, NotLeaderError, StorageError, Ticket
+from groupcoord.records.codec import decode_record
+from groupcoord.records.structures import uuid_text
+
+REPLAYED = (
+    *("log_offset", "kind", "control_type", "tombstone", "topic", "topic_partition", "committed_offset"),
+    *("leader_epoch", "metadata", "commit_timestamp_ms", "expire_timestamp_ms", "topic_id"),
+    *("producer_id", "producer_epoch", "is_transactional", "key", "value"),
+)
+"""The columns of the table of records that are needed, besides the log partition and the group."""
+
+ROWS_MAX = 4_096
+"""How many answers are gathered for one Arrow batch."""
+
+RECORDS_FIELD = "records"
+"""The field that says how many records were replayed."""
+
+NO_PARTITION = -1
+"""Stands for a log partition that is not known."""
+
+_ONE_PARTITION = Config(offsets_topic_num_partitions=1)
+_SAME_IN_A_RUN = ("topic", "commit_timestamp_ms", "expire_timestamp_ms", "topic_id")
+
+ANSWERS = (
+    Column("log_partition", pa.int32(), "where the group's records lie"),
+    Column("group_id", pa.string(), "the group"),
+    Column("topic", pa.string(), "of an offset; null: about the group"),
+    Column("topic_partition", pa.int32(), "goes with topic"),
+    Column("field", pa.string(), "what is told"),
+    Column("text", pa.string(), "what the coordinator answers"),
+    Column("number", pa.int64(), "how many records were replayed, for the field records"),
+)
+"""What coordinators answer: one row for each field of a group or an offset."""
+
+
+class _Key(NamedTuple):
+    log_partition: int
+    group_id: str
+
+
+class ReplayedLog:
+    """A log store with the records of one group, which come as they are read; nothing can be written.
+
+    Attributes:
+        record_count: how many records were read.
+    """
+
+    def __init__(self, entries: Iterable[LogRecord | LoadedCommits]) -> None:
+        self._entries = entries
+        self.record_count = 0
+
+    def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int:
+        """Refuse.
+
+        Raises:
+            NotLeaderError: always.
+        """
+        raise NotLeaderError
+
+    def read(self, partition: int) -> Iterator[LogRecord]:
+        """Refuse: coordinators load by :meth:`read_last` where there is one.
+
+        Raises:
+            StorageError: always.
+        """
+        raise StorageError("these records can only be read by read_last")
+
+    def read_last(self, partition: int) -> Iterator[LogRecord | LoadedCommits]:
+        """Return the records in the log's order, several commits that lie side by side as one."""
+        for entry in self._entries:
+            self.record_count += len(entry.record) if isinstance(entry, LoadedCommits) else 1
+            yield entry
+
+
+def replay_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Load each group's records into a coordinator, and yield its answers.
+
+    Args:
+        batches: rows sorted by log partition, group and offset.
+    """
+    schema = arrow_schema(ANSWERS)
+    runs = _Runs(batches)
+    for key in runs:
+        answers = _answers(key, ReplayedLog(runs.entries(key)))
+        while some := list(islice(answers, ROWS_MAX)):
+            yield pa.RecordBatch.from_pylist(some, schema)
+
+
+def _answers(key: _Key, log: ReplayedLog) -> Iterator[dict[str, Any]]:
+    """Yield what a coordinator that loads a group's records says of it."""
+    coordinator = GroupCoordinator(config=_ONE_PARTITION, clock=ManualClock(0), log_store=log)
+    coordinator.load(0)
+    place = {"log_partition": key.log_partition, "group_id": key.group_id}
+    yield place | {"field": RECORDS_FIELD, "number": log.record_count}
+    for field, text in _description(coordinator, key.group_id).items():
+        yield place | {"field": field, "text": text}
+    (fetched,) = coordinator.call(OffsetFetch((GroupToFetch(key.group_id),))).groups
+    for topic in fetched.topics:
+        for offset in topic.partitions:
+            text = f"{offset.committed_offset}|{offset.committed_leader_epoch}|{offset.metadata}"
+            where = {"topic": topic.name, "topic_partition": offset.partition_index}
+            yield place | where | {"field": "offset", "text": text}
+
+
+class _Runs:
+    """Cuts sorted batches where the group changes: iterate over keys, and over the entries of each."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+        self._batches = chain.from_iterable(map(_by_group, batches))
+        self._next: tuple[_Key, pa.RecordBatch] | None = next(self._batches, None)
+
+    def __iter__(self) -> Iterator[_Key]:
+        """Yield the group that comes now, and the next one once its entries were taken."""
+        while self._next is not None:
+            yield self._next[0]
+
+    def entries(self, key: _Key) -> Iterator[LogRecord | LoadedCommits]:
+        """Yield the records of the group that comes now."""
+        last_offset: int | None = None
+        while self._next is not None and self._next[0] == key:
+            batch = self._next[1]
+            yield from _entries(key.group_id, batch, last_offset)
+            last_offset = batch.column("log_offset")[-1].as_py()
+            self._next = next(self._batches, None)
+
+
+def _by_group(batch: pa.RecordBatch) -> Iterator[tuple[_Key, pa.RecordBatch]]:
+    """Yield the parts of a batch that belong to one group each."""
+    partitions, group_ids = batch.column("log_partition").to_pylist(), batch.column("group_id").to_pylist()
+    start = 0
+    for end in range(1, batch.num_rows + 1):
+        is_end = end == batch.num_rows
+        if is_end or group_ids[end] != group_ids[start] or partitions[end] != partitions[start]:
+            yield _Key(partitions[start], group_ids[start]), batch.slice(start, end - start)
+            start = end
+
+
+def _entries(group_id: str, batch: pa.RecordBatch, last_offset: int | None) -> Iterator[LogRecord | LoadedCommits]:
+    """Yield the records of one group's rows; plain commits that lie side by side and are alike together."""
+    columns: dict[str, list[Any]] = {name: batch.column(name).to_pylist() for name in REPLAYED}
+    offsets, topics = columns["log_offset"], columns["topic"]
+    is_plain = [
+        topic is not None and not tombstone and not transactional and expiry == -1 and key is None
+        for topic, tombstone, transactional, expiry, key in zip(
+            topics,
+            columns["tombstone"],
+            columns["is_transactional"],
+            columns["expire_timestamp_ms"],
+            columns["key"],
+            strict=True,
+        )
+    ]
+    alike = list(zip(*[columns[name] for name in _SAME_IN_A_RUN], strict=True))
+    start, count = 0, len(offsets)
+    while start < count:
+        end = start + 1
+        if offsets[start] == (offsets[start - 1] if start else last_offset):
+            start = end  # a damaged log, or a copy of one, may hold a record twice
+            continue
+        if is_plain[start]:
+            first = alike[start]
+            while end < count and is_plain[end] and offsets[end] == offsets[end - 1] + 1 and alike[end] == first:
+                end += 1
+        if end - start > 1:
+            kind, _ = topic_of_record(_commit(group_id, columns, start))
+            names = ("topic_partition", "committed_offset", "leader_epoch", "metadata")
+            topic = CommittedTopic(kind, offset_columns(*[columns[name][start:end] for name in names]))
+            yield LoadedCommits(offsets[start], CommitRecords((topic,)))
+        else:
+            yield LogRecord(_record(group_id, columns, start), -1, offsets[start])
+        start = end
+
+
+def _record(group_id: str, columns: dict[str, list[Any]], row: int) -> Record:
+    producer_id, producer_epoch = columns["producer_id"][row], columns["producer_epoch"][row]
+    if columns["kind"][row] == KIND_CONTROL:
+        return TransactionMarker(producer_id, producer_epoch, columns["control_type"][row] == 1)
+    key = columns["key"][row]
+    if columns["topic"][row] is None:
+        return decode_record(key or b"", columns["value"][row], producer_id, producer_epoch)
+    if columns["tombstone"][row]:
+        return OffsetTombstone(group_id, columns["topic"][row], columns["topic_partition"][row])
+    return _commit(group_id, columns, row)
+
+
+@lru_cache(1_024)
+def _uuid(raw: bytes) -> UUID:
+    return UUID(bytes=raw)
+
+
+def _commit(group_id: str, columns: dict[str, list[Any]], row: int) -> OffsetCommitRecord:
+    topic_id = columns["topic_id"][row]
+    is_transactional = columns["is_transactional"][row]
+    return OffsetCommitRecord(
+        group_id,
+        columns["topic"][row],
+        columns["topic_partition"][row],
+        columns["committed_offset"][row],
+        columns["leader_epoch"][row],
+        columns["metadata"][row],
+        columns["commit_timestamp_ms"][row],
+        columns["expire_timestamp_ms"][row],
+        ZERO_UUID if topic_id is None else _uuid(topic_id),
+        columns["producer_id"][row] if is_transactional else NO_PRODUCER_ID,
+        columns["producer_epoch"][row] if is_transactional else NO_PRODUCER_EPOCH,
+    )
+
+
+def _description(coordinator: GroupCoordinator, group_id: str) -> dict[str, str]:
+    """Return what a coordinator says of a group and its members, by field; nothing if it does not know the group."""
+    partition = coordinator.partition(0)
+    assert partition is not None
+    group = partition.groups.get(group_id)
+    classic, modern = as_classic_group(group), as_consumer_group(group)
+    if modern is not None:
+        return _consumer_description(coordinator, modern)
+    return {} if classic is None else _classic_description(coordinator, classic)
+
+
+def _classic_description(coordinator: GroupCoordinator, group: GroupMetadata) -> dict[str, str]:
+    (described,) = coordinator.call(DescribeGroups((group.group_id,))).groups
+    if described.error_code is not ErrorCode.NONE:
+        return {}
+    told = {
+        "state": described.group_state,
+        "protocol type": described.protocol_type,
+        "protocol": described.protocol_data,
+        "generation": str(group.generation_id),
+    }
+    is_consumer = described.protocol_type == CONSUMER_PROTOCOL_TYPE
+    for member in described.members:
+        assigned = decode_partitions(member.member_assignment) if is_consumer else NO_PARTITIONS
+        partitions = ";".join(f"{topic}:{','.join(map(str, found))}" for topic, found in by_topic(assigned))
+        parts = (member.group_instance_id or "", member.client_id, member.client_host, partitions)
+        told[f"member {member.member_id}"] = "|".join(parts)
+    return told
+
+
+def _consumer_description(coordinator: GroupCoordinator, group: ConsumerGroup) -> dict[str, str]:
+    (described,) = coordinator.call(ConsumerGroupDescribe((group.group_id,))).groups
+    state = group.state
+    told = {
+        "state": described.group_state,
+        "protocol type": CONSUMER_PROTOCOL_TYPE,
+        "protocol": preferred_assignor(state.votes) or "",
+        "generation": str(described.group_epoch),
+        "assignment epoch": str(described.assignment_epoch),
+    }
+    for member_id, member in state.members.items():
+        metadata, assignment, classic = member.metadata, member.assignment, member.metadata.classic_member_metadata
+        parts = (
+            metadata.instance_id or "",
+            metadata.client_id,
+            metadata.client_host,
+            "" if classic is None else str(classic.session_timeout_ms),
+            str(metadata.rebalance_timeout_ms),
+            metadata.server_assignor or "",
+            str(assignment.member_epoch),
+            ",".join(sorted(metadata.subscribed_topic_names)),
+            member.regex,
+            metadata.rack_id or "",
+            *map(_told, (assignment.assigned, assignment.pending_revocation, state.targets.get(member_id, {}))),
+        )
+        told[f"member {member_id}"] = "|".join(parts)
+    return told
+
+
+def _told(partitions: Mapping[UUID, Iterable[int]]) -> str:
+    """Return partitions by the ids of their topics as text."""
+    return ";".join(
+        sorted(
+            f"{uuid_text(topic.bytes)}:{','.join(map(str, sorted(found)))}"
+            for topic, found in partitions.items()
+            if found
+        )
+    )

@@ -1,0 +1,166 @@
+"""Pipeline from a log to tables, page and figures: what ``groupcoord analyze`` runs, whatever engine does the work."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Sequence
+from functools import cached_property
+from typing import Any, Protocol, TypeVar, Unpack
+
+import pyarrow as pa
+from attrs import frozen
+
+from groupcoord.analysis.decode.commits import Written
+from groupcoord.analysis.decode.errors import RunFailedError, first_line
+from groupcoord.analysis.decode.results import ResultDirectory
+from groupcoord.analysis.decode.tasks import RecordTask
+from groupcoord.analysis.pipeline.runs import Paths, Run, RunOptions
+from groupcoord.analysis.pipeline.sources import Source
+from groupcoord.analysis.report.data.finished import FinishedTables
+from groupcoord.analysis.report.data.model import Report
+from groupcoord.analysis.report.writer import ANOMALIES, HISTORY, LAG, READ, REPORT, VERIFY, steps
+from groupcoord.analysis.rules.ends import Ends
+from groupcoord.analysis.tables import END_OFFSETS_TABLE, TableFiles
+
+
+class Decoded(Protocol):
+    """The result of an engine's first step."""
+
+    @property
+    def written(self) -> Written:
+        """The counts of what was written."""
+
+
+class Folded(Protocol):
+    """The result of an engine's second step: the histories of groups, and the facts of their commits."""
+
+    def topics(self) -> Collection[str]:
+        """Return the topics that groups have committed or that members have."""
+
+
+@frozen
+class Moment:
+    """The time to judge groups from, and the ends of topics then.
+
+    Attributes:
+        source: the input.
+        end_offsets: :data:`groupcoord.analysis.decode.tables.END_OFFSETS`, or ``LIVE_END_OFFSETS``; None if unknown.
+        now_ms: the last timestamp of the records, in milliseconds since 1970; None without records.
+        read_ms: when the log was read, if a cluster was asked for the ends later.
+        retention_minutes: ``offsets.retention.minutes`` of the brokers; None if unknown.
+    """
+
+    source: Source
+    end_offsets: pa.Table | None
+    now_ms: int | None
+    read_ms: int
+    retention_minutes: int | None
+
+    @cached_property
+    def ends(self) -> Ends | None:
+        """The ends of topics by partition."""
+        return None if self.end_offsets is None else Ends(self.end_offsets)
+
+
+D = TypeVar("D", bound=Decoded)
+F = TypeVar("F", bound=Folded)
+
+
+class Engine(Protocol[D, F]):
+    """The three steps of a pipeline, each of which writes its tables.
+
+    Attributes:
+        tasks: the number of tasks of the present step that are done, and of all of them; (0, 0) if unknown.
+    """
+
+    @property
+    def tasks(self) -> tuple[int, int]: ...
+
+    def open(self, out: str | os.PathLike[str]) -> ResultDirectory:
+        """Return the directory for the results, where the engine can write."""
+
+    def decode(self, tasks: Sequence[RecordTask], files: TableFiles) -> D:
+        """Write the records, the commits outside of transactions, and the counts of what was read."""
+
+    def fold(self, decoded: D, files: TableFiles, *, verifies: bool) -> F:
+        """Write the histories of groups, current offsets, and the commits of transactions.
+
+        Args:
+            decoded: the result of :meth:`decode`.
+            files: writes tables.
+            verifies: the step ``VERIFY`` follows.
+        """
+
+    def judge(self, step: str, folded: F, moment: Moment, files: TableFiles) -> None:
+        """Write the tables of one step: ``ANOMALIES``, ``LAG`` or ``VERIFY``."""
+
+    def close(self) -> None:
+        """Remove intermediate files."""
+
+
+class Pipeline(Run):
+    """One run over some logs into one directory.
+
+    Args:
+        engine: does the work.
+        paths: as for :class:`groupcoord.analysis.pipeline.runs.Run`, as those that are not named here.
+        out: see there.
+        verifies: load the log into coordinators too, and compare.
+
+    Attributes:
+        steps: the names of the steps of ``run``, in order.
+
+    Raises:
+        InputError: see there.
+    """
+
+    def __init__(
+        self,
+        engine: Engine[Any, Any],
+        paths: Paths,
+        out: str | os.PathLike[str],
+        *,
+        verifies: bool = False,
+        **options: Unpack[RunOptions],
+    ) -> None:
+        self._engine = engine
+        super().__init__(paths, out, **options)
+        self._verifies = verifies
+        self.steps = steps(has_ends=self._source.has_ends, verifies=verifies)
+
+    def _open(self, out: str | os.PathLike[str]) -> ResultDirectory:
+        return self._engine.open(out)
+
+    def run(self, begin: Callable[[str], None] = lambda step: None) -> Report:
+        """Write the tables, the page and its figures, and return these.
+
+        Args:
+            begin: called with the name of each step when it begins.
+
+        Raises:
+            InputError: the engine can't write to the directory.
+            RunFailedError: a file can't be read or written.
+        """
+        try:
+            return self._run(begin)
+        except OSError as error:
+            raise RunFailedError(f"the analysis failed: {first_line(error)}") from error
+
+    def _run(self, begin: Callable[[str], None]) -> Report:
+        engine, files = self._engine, TableFiles(self._results)
+        begin(READ)
+        read_ms = self._clock.now_ms()
+        decoded = engine.decode(self._source.tasks(), files)
+        begin(HISTORY)
+        folded = engine.fold(decoded, files, verifies=self._verifies)
+        ends = self._source.read_ends(folded.topics() if self._source.asks_for_ends else ())
+        if ends is not None and self._source.asks_for_ends:
+            files.write(END_OFFSETS_TABLE, ends)
+        now_ms = decoded.written.last_timestamp_ms
+        moment = Moment(self._source, ends, now_ms, read_ms, self._retention_minutes)
+        for step in (ANOMALIES, *[LAG] * (ends is not None), *[VERIFY] * self._verifies):
+            begin(step)
+            engine.judge(step, folded, moment, files)
+        engine.close()
+        begin(REPORT)
+        return self._write_page(FinishedTables(self._results, files.counts))

@@ -1,0 +1,268 @@
+"""Incremental analysis of logs that grow: what ``groupcoord analyze --follow`` runs.
+
+Groups are kept in memory and folded on by new records; the tables made of them are written again as a whole. Memory
+holds the groups and the last :data:`HISTORY_ROWS_MAX` rows of each history table. A run begins by reading all that the
+logs hold, as a coordinator does, so it needs no checkpoint.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Unpack
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import field, frozen
+
+from groupcoord.analysis.decode.chunks import RowSettings
+from groupcoord.analysis.decode.errors import RunFailedError, first_line
+from groupcoord.analysis.decode.parquet import WRITTEN_COLUMNS
+from groupcoord.analysis.decode.schema import KIND_CORRUPT
+from groupcoord.analysis.decode.tables import COMMITS, arrow_schema
+from groupcoord.analysis.fold.carrying import CarriedLog
+from groupcoord.analysis.fold.commits import LAST_COMMITS, MINUTES, REWINDS, CommitFacts
+from groupcoord.analysis.fold.history import KINDS, REBALANCE, Row
+from groupcoord.analysis.fold.load import LoadFold, partition_load
+from groupcoord.analysis.fold.records import RANGES, corrupt, of_partition
+from groupcoord.analysis.pipeline.runs import Paths, Run, RunOptions
+from groupcoord.analysis.pipeline.tables import (
+    HISTORY_ROWS_MAX,
+    EndOffsetSamples,
+    Known,
+    topics_of,
+    write_groups,
+    write_lag,
+)
+from groupcoord.analysis.pipeline.tailing import attempted
+from groupcoord.analysis.report.data.finished import FinishedTables
+from groupcoord.analysis.report.data.model import Report
+from groupcoord.analysis.rules.ends import Ends, behind_ends
+from groupcoord.analysis.tables import END_OFFSETS_TABLE, TABLES_OF_KINDS, TableFiles
+
+INTERVAL_S = 10.0
+
+REPORT_SHARE = 4
+"""After tables and page, updates go on without them for this many times as long as they took: a fifth of all."""
+
+
+@frozen
+class Progress:
+    """How far the logs were read, and which tables were written.
+
+    Attributes:
+        update: the number of the last update.
+        rows: how many rows of the table of records there are.
+        report: the page's content, if the page was written.
+        seen_ms: when the input was looked at, in milliseconds since 1970.
+        is_look: only the ends of topics were looked at.
+        tables: the tables that were written, if any were.
+        earlier: rebalances that are in no table any more, by group and cause.
+        leaderless: log partitions that were not read, since they have no leader.
+    """
+
+    update: int
+    rows: int
+    report: Report | None
+    seen_ms: int
+    is_look: bool = False
+    tables: FinishedTables | None = None
+    earlier: Mapping[tuple[str, str], int] = field(factory=dict)
+    leaderless: Sequence[str] = ()
+
+
+class _Read:
+    """What is counted of an update; it is begun again where files change meanwhile."""
+
+    def __init__(self) -> None:
+        self.load = LoadFold()
+        self.damaged: list[pa.Table] = []
+        self.rows = 0
+
+    def add(self, rows: pa.Table) -> None:
+        """Count some rows of the table of records."""
+        self.load.add(rows)
+        self.rows += rows.num_rows
+        damaged = rows.filter(pc.equal(rows["kind"], KIND_CORRUPT)).select(RANGES.names)
+        if damaged.num_rows:
+            self.damaged.append(damaged)
+
+
+class LocalFollowing(Run):
+    """Keeps tables and page up to date as the logs grow; the tables of an earlier run in the directory are removed.
+
+    Args:
+        paths: as for :class:`groupcoord.analysis.pipeline.runs.Run`, as those that are not named here.
+        out: see there; or the directory of an earlier run.
+        interval_s: seconds from the end of an update to the next look at the logs.
+
+    Raises:
+        InputError: see there; or another process uses the directory.
+    """
+
+    _goes_on = "following"
+
+    def __init__(
+        self,
+        paths: Paths,
+        out: str | os.PathLike[str],
+        *,
+        interval_s: float = INTERVAL_S,
+        **options: Unpack[RunOptions],
+    ) -> None:
+        super().__init__(paths, out, **options)
+        self._interval_s = interval_s
+        with self._lock():
+            pass  # refuses at once, and not when it runs
+
+    @property
+    def cluster_name(self) -> str:
+        """The id of the cluster that is followed; empty for files."""
+        return self._source.cluster_name
+
+    def run(self, is_stopped: Callable[[float], bool], tell: Callable[[Progress], None]) -> Report | None:
+        """Update tables and page until stopped, and return the page's content; None if there is no page.
+
+        An update that has begun is completed.
+
+        Args:
+            is_stopped: waits a number of seconds, or until this is to stop, and returns whether it is.
+            tell: called after each update.
+
+        Raises:
+            InputError: another process follows logs into the directory now.
+            RunFailedError: a file can't be read or written.
+        """
+        try:
+            with self._lock():
+                if self._results.has("tables"):
+                    self._results.remove("tables")
+                self._begin()
+                return self._follow(is_stopped, tell)
+        except OSError as error:
+            raise RunFailedError(f"following the logs failed: {first_line(error)}") from error
+
+    def _lock(self) -> AbstractContextManager[None]:
+        """Return the lock that keeps other processes from following into the same directory."""
+        return self._results.locked(self._goes_on, "follows logs into it")
+
+    def _follow(self, is_stopped: Callable[[float], bool], tell: Callable[[Progress], None]) -> Report | None:
+        report: Report | None = None
+        last, reported, next_ms = -1, -1, 0
+        while True:
+            seen_ms = self._clock.now_ms()
+            attempted(self._read)
+            is_new, is_behind = self._number > last, self._number > reported
+            last = self._number
+            made, tables, started_ms = None, None, self._clock.now_ms()
+            is_look = not is_behind and self._source.asks_for_ends and last >= 0
+            if (is_behind or is_look) and started_ms >= next_ms:
+                tables = self._write(seen_ms)  # all is judged by the time of the look, too
+                if is_behind:
+                    made = report = self._write_page(tables)
+                    reported = last
+                ended_ms = self._clock.now_ms()
+                next_ms = ended_ms + REPORT_SHARE * (ended_ms - started_ms)
+            if is_new or tables is not None:
+                only_ends = made is None and not is_new
+                leaderless = self._tail.leaderless
+                tell(Progress(last, self._row_count, made, seen_ms, only_ends, tables, self._gone, leaderless))
+            if is_stopped(self._interval_s):
+                break
+        return self._write_page(self._write(seen_ms)) if last > reported else report
+
+    def _begin(self) -> None:
+        self._tail, self._number = self._source.tail(), -1
+        self._logs: dict[int | None, CarriedLog] = {}
+        self._told: dict[str, deque[Row]] = {kind: deque(maxlen=HISTORY_ROWS_MAX) for kind in KINDS}
+        self._load = LoadFold()
+        self._corrupt: deque[pa.Table] = deque(maxlen=HISTORY_ROWS_MAX)
+        self._samples = EndOffsetSamples()
+        self._row_count = 0
+        self._gone: Counter[tuple[str, str]] = Counter()
+
+    # ------------------------------------------------------------ folding
+
+    def _read(self) -> None:
+        """Fold what there is behind what was taken, as far as it was not folded before, and take it."""
+        read = _Read()
+        for task in self._tail.look():
+            runs = [
+                (number, pa.concat_tables(tables))
+                for number, batches in task.runs(RowSettings(WRITTEN_COLUMNS))
+                if (tables := [of_partition(batch, number) for batch in batches])
+            ]
+            self._tail.check(task)
+            for number, rows in runs:
+                read.add(rows)
+                for kind, row in self._logs.setdefault(number, CarriedLog(number)).add(rows):
+                    kept = self._told[kind]
+                    if kind == REBALANCE and len(kept) == kept.maxlen:
+                        self._gone[kept[0]["group_id"], kept[0]["cause"]] += 1
+                    kept.append(row)
+        self._tail.take()
+        self._load.take(read.load)
+        self._corrupt.extend(read.damaged)
+        self._row_count += read.rows
+        self._number += read.rows > 0
+
+    # ------------------------------------------------------------ tables
+
+    def _write(self, read_ms: int) -> FinishedTables:
+        """Write the tables.
+
+        Args:
+            read_ms: when the logs were looked at, in milliseconds since 1970.
+        """
+        files = TableFiles(self._results)
+        rows = {kind: self._named(some) for kind, some in self._told.items()}
+        for log in self._logs.values():
+            for kind, row in log.ends():
+                rows[kind].append(row)
+        for kind, name in TABLES_OF_KINDS.items():
+            files.write_rows(name, rows[kind])
+        times_ms = [log.last_timestamp_ms for log in self._logs.values()]
+        last_ms = max((one for one in times_ms if one is not None), default=None)
+        now_ms = self._source.judged_at_ms(last_ms, read_ms)
+        known = Known.of(self._facts(), rows)
+        files.write("current_offsets", known.current)
+        files.write("commits", _as_commits(known.facts))
+        files.write("read_counts", self._load.read_counts())
+        files.write("corrupt", corrupt(pa.concat_tables([RANGES.empty_table(), *self._corrupt])))
+        files.write_rows("partition_load", partition_load(self._load.keys()))
+        ends = self._ends(known, files)
+        write_groups([known], ends, files, now_ms, self._retention_minutes)
+        if ends is not None:
+            times = self._source.read_times(behind_ends([known.current], ends))
+            write_lag([known], ends, times, files, now_ms, read_ms)
+        return FinishedTables(self._results, files.counts)
+
+    def _named(self, rows: Iterable[Row]) -> list[Row]:
+        """Return rows with the names of topics that are known by now."""
+        return [self._logs[row["log_partition"]].named(row) for row in rows]
+
+    def _facts(self) -> CommitFacts:
+        """Return what is known of the commits of all log partitions."""
+        found = [log.facts() for log in self._logs.values()]
+        nothing = CommitFacts(LAST_COMMITS.empty_table(), REWINDS.empty_table(), MINUTES.empty_table())
+        tables = zip(*((one.last, one.rewinds, one.minutes) for one in (nothing, *found)), strict=True)
+        return CommitFacts(*(pa.concat_tables(some).combine_chunks() for some in tables))
+
+    def _ends(self, known: Known, files: TableFiles) -> Ends | None:
+        """Return where the committed topics end now, as far as a cluster has told of that so far."""
+        told = self._source.read_ends(topics_of([known]))
+        if told is None or "at_ms" not in told.column_names:
+            return None if told is None else Ends(told)
+        ends = self._samples.take(told)
+        files.write(END_OFFSETS_TABLE, self._samples.table())
+        return ends
+
+
+def _as_commits(facts: CommitFacts) -> pa.Table:
+    """Return the last commits as rows of the table of commits."""
+    columns = arrow_schema(COMMITS)
+    count, told = facts.last.num_rows, LAST_COMMITS.names
+    found = {one.name: facts.last[one.name] if one.name in told else pa.nulls(count, one.type) for one in columns}
+    return pa.table(found, columns)

@@ -1,0 +1,136 @@
+"""All that a page says of an analysis, gathered from its finished tables."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import version
+
+from groupcoord.analysis.fold.history.views import CLASSIC
+from groupcoord.analysis.report.data import consumers, findings, groups
+from groupcoord.analysis.report.data.assignments import members_now, shares
+from groupcoord.analysis.report.data.commits import COLUMNS_OF_GROUPS, CommitsOfGroups, count_commits
+from groupcoord.analysis.report.data.finished import FinishedTables
+from groupcoord.analysis.report.data.model import (
+    ANOMALIES_MAX,
+    ANOMALIES_OF_GROUP_MAX,
+    GROUPS_MAX,
+    TROUBLED_MAX,
+    GroupRow,
+    GroupStory,
+    Overview,
+    Report,
+    Verification,
+)
+from groupcoord.analysis.report.data.rebalances import RebalanceFigures, count_rebalances
+from groupcoord.analysis.report.data.rows import load_totals, partition_rows, report_title
+from groupcoord.analysis.report.data.standings import standings
+from groupcoord.analysis.report.data.values import Row, by_group
+from groupcoord.analysis.rules.thresholds import OFFSETS_RETENTION_MINUTES
+from groupcoord.clock import Clock
+
+_COUNTED = ("group_id", "cause", "confidence", "started_ms", "ended_ms", "joined", "left", "partitions_moved")
+"""What is counted of rebalances."""
+
+
+def gather_report(
+    tables: FinishedTables, inputs: Sequence[str], clock: Clock, retention_minutes: int | None = None
+) -> Report:
+    """Return what the page says.
+
+    Args:
+        tables: all of an analysis; ``lag`` if it is known where topics end, ``differences`` if it was verified.
+        inputs: what was read, for people.
+        clock: says when this is.
+        retention_minutes: how long brokers say that offsets are kept that nobody uses, if they do.
+    """
+    rebalances, of_groups = count_rebalances(tables.rows("rebalances", _COUNTED))
+    anomalies, described = list(tables.rows("anomalies")), list(tables.rows("groups"))
+    commits = count_commits(tables.batches("commits", ("group_id", "tombstone", "commit_timestamp_ms")))
+    found = Counter[str](row["group_id"] for row in anomalies if row["group_id"] is not None)
+    states, load = groups.state_counts(described), list(tables.rows("partition_load"))
+    lag = list(tables.rows("lag")) if tables.has("lag") else None
+    stands = standings(anomalies, lag or ())
+    rows = groups.group_rows(described, of_groups, found, commits, standings=stands)
+    lines = rebalances.time_lines()
+    overview = _overview(tables.counts, load, sum(row.members for row in states), rebalances)
+    ranks = {row.group_id: rank for rank, row in enumerate(rows)}
+    worst = [row for row in rows[:TROUBLED_MAX] if not row.standing.is_fine]
+    return Report(
+        title=report_title(inputs),
+        inputs=tuple(inputs),
+        made_ms=clock.now_ms(),
+        version=version("groupcoord"),
+        overview=overview,
+        states=states,
+        causes=rebalances.causes(),
+        rebalances=lines and lines[0],
+        churn=lines and lines[1],
+        churning=groups.most_churning(rows),
+        consumer_groups=consumers.consumer_rows(*map(tables.rows, ("epochs", "memberships", "moves", "revocations"))),
+        assignors=consumers.assignor_rows(tables.rows("moves")),
+        slow_members=consumers.slow_rows(tables.rows("revocations")),
+        share_groups=findings.share_group_rows(tables.rows("share_partitions")),
+        groups=tuple(rows[:GROUPS_MAX]),
+        severities=groups.severities(rows),
+        troubled=_stories(tables, worst, overview, anomalies, lag or ()),
+        partitions=partition_rows(load),
+        anomaly_counts=findings.anomaly_counts(anomalies),
+        anomalies=tuple(findings.anomaly_rows(anomalies, ANOMALIES_OF_GROUP_MAX, ANOMALIES_MAX, ranks)),
+        stale_count=tables.counts["stale_groups"],
+        stale=findings.stale_rows(tables.rows("stale_groups")),
+        retention_minutes=retention_minutes or OFFSETS_RETENTION_MINUTES,
+        is_retention_told=retention_minutes is not None,
+        lag=None if lag is None else findings.lag_rows(lag),
+        statuses=findings.status_counts(lag or ()),
+        read=findings.read_rows(tables.rows("read_counts")),
+        corrupt=findings.corrupt_rows(tables.rows("corrupt")),
+        verification=_verification(tables),
+        tables=tables.counts,
+    )
+
+
+def _overview(counts: Mapping[str, int], load: Sequence[Row], members: int, rebalances: RebalanceFigures) -> Overview:
+    return Overview(
+        **load_totals(load),
+        groups=counts["groups"],
+        members=members,
+        current_offsets=counts["current_offsets"],
+        rebalances=rebalances.count,
+        anomalies=counts["anomalies"],
+        corrupt_ranges=counts["corrupt"],
+    )
+
+
+def _stories(
+    tables: FinishedTables,
+    troubled: Sequence[GroupRow],
+    overview: Overview,
+    anomalies: Sequence[Row],
+    lag: Iterable[Row],
+) -> tuple[GroupStory, ...]:
+    names = {row.group_id for row in troubled}
+    if not names:
+        return ()
+    of_epochs = {row.group_id for row in troubled if row.type != CLASSIC}
+    commits = CommitsOfGroups(overview.first_timestamp_ms, overview.last_timestamp_ms)
+    for batch in tables.batches("commits", COLUMNS_OF_GROUPS, names):
+        commits.add(batch)
+    generations = {row.group_id: row.generation for row in troubled if row.members and row.generation is not None}
+    members = members_now(tables.batches("members", groups=generations.keys()), generations)
+    behind = by_group(row for row in lag if row["group_id"] in names)
+    return groups.stories(
+        troubled,
+        tables.rows("rebalances", groups=names),
+        [row for row in anomalies if row["group_id"] in names],
+        commits,
+        consumers.epoch_lines(tables.rows("epochs", groups=of_epochs), of_epochs) if of_epochs else {},
+        {name: shares(members.get(name, ()), commits.places(name), behind.get(name, ())) for name in sorted(names)},
+    )
+
+
+def _verification(tables: FinishedTables) -> Verification | None:
+    if not tables.has("differences"):
+        return None
+    differences = findings.difference_rows(tables.rows("differences"))
+    return Verification(tables.counts["groups"], tables.counts["differences"], differences)

@@ -1,0 +1,368 @@
+"""The sections of an analysis, each made of the whole report; nothing where there is nothing to tell."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from groupcoord.analysis.fold.history.causes import CAUSES
+from groupcoord.analysis.report.data.model import (
+    STATES,
+    AnomalyCount,
+    AnomalyRow,
+    CauseCount,
+    CorruptRange,
+    GroupRow,
+    LagRow,
+    PartitionRow,
+    ReadCount,
+    Report,
+    StaleRow,
+    StateCount,
+    StatusCount,
+)
+from groupcoord.analysis.report.html.elements import EMPTY, Html, element, joined, name, text
+from groupcoord.analysis.report.html.layout import (
+    Columns,
+    key,
+    legend,
+    listing,
+    paragraph,
+    pill,
+    soft,
+    table,
+    table_of,
+)
+from groupcoord.analysis.report.html.pictures import (
+    cause_class,
+    cause_time_line,
+    churn_time_line,
+    in_order,
+    load_columns,
+    state_bar,
+    state_class,
+)
+from groupcoord.analysis.report.text import (
+    counted,
+    format_limit,
+    format_number,
+    format_share,
+    format_size,
+    format_span,
+    format_time,
+    noun,
+)
+
+MS_PER_MINUTE = 60_000
+
+
+def card_id(place: int) -> str:
+    """Return where links to the story of a troubled group lead."""
+    return f"group-{place}"
+
+
+def group_name(group_id: str | None, report: Report) -> Html:
+    """Return the name of a group; of one whose story is told, it leads there."""
+    places = (place for place, story in enumerate(report.troubled, 1) if story.row.group_id == group_id)
+    place = next(places, None)
+    return name(group_id) if place is None else element("a", name(group_id), href=f"#{card_id(place)}")
+
+
+def _first_of(shown: int, total: int, what: str) -> str:
+    return f"The first {shown:,} of {total:,} {what}; all are in the tables." if shown < total else ""
+
+
+def states(report: Report) -> Html:
+    """Return how many groups are in which state."""
+    if not report.states:
+        return EMPTY
+    counts: Counter[str] = Counter()
+    for row in report.states:
+        counts[row.state] += row.groups
+    colours = legend((f"{state} {counts[state]:,}", state_class(state)) for state in in_order(counts, STATES))
+    columns: Columns[StateCount] = (
+        ("type", lambda row: text(row.type)),
+        ("state", lambda row: text(row.state)),
+        ("#groups", lambda row: format_number(row.groups)),
+        ("#members", lambda row: format_number(row.members)),
+    )
+    return joined((state_bar(counts), colours, table_of(report.states, columns)))
+
+
+def rebalances(report: Report) -> Html:
+    """Return when rebalances were and why."""
+    if report.rebalances is None and not report.causes:
+        shows = "The log shows" if report.polls is None else "Polls show"
+        return paragraph(f"{shows} no rebalance.") if "rebalances" in report.tables else EMPTY
+    parts = []
+    if report.rebalances is not None:
+        names = in_order((one for one in report.rebalances.series if report.rebalances.total(one)), CAUSES)
+        parts += [
+            soft(f"When they ended; a column is {format_limit(report.rebalances.width_ms)}."),
+            cause_time_line(report.rebalances),
+            legend((cause, cause_class(cause)) for cause in names),
+        ]
+    columns: Columns[CauseCount] = (
+        ("@cause", lambda row: joined((key(cause_class(row.cause)), text(row.cause)))),
+        ("#rebalances", lambda row: format_number(row.rebalances)),
+        ("#groups", lambda row: format_number(row.groups)),
+        ("#proven", lambda row: format_number(row.proven)),
+        ("#mean confidence", lambda row: format_share(row.confidence)),
+        ("#median time", lambda row: format_span(row.median_ms)),
+        ("#longest time", lambda row: format_span(row.longest_ms)),
+    )
+    told = (
+        "Proven are causes that the records leave no doubt about. Times are what the log shows: of a classic group "
+        "from the last join to the assignments, of another type from the new epoch until all members had come to it."
+    )
+    if report.polls is not None:
+        told = (
+            "A poll shows what came of it, so nothing is proven, and several between two polls are one. Times are from "
+            "the first poll that saw it under way to the one that saw it over, if there was one."
+        )
+    return joined((*parts, table_of(report.causes, columns), soft(told)))
+
+
+def churn(report: Report) -> Html:
+    """Return who joined and left, and how often."""
+    if report.churn is None:
+        return EMPTY
+    joined_count, left_count = report.churn.total("joined"), report.churn.total("left")
+    columns: Columns[GroupRow] = (
+        ("group", lambda row: group_name(row.group_id, report)),
+        ("#joined", lambda row: format_number(row.joined)),
+        ("#left", lambda row: format_number(row.left)),
+        ("#members now", lambda row: format_number(row.members)),
+        ("#partitions moved", lambda row: format_number(row.partitions_moved)),
+        ("#rebalances", lambda row: format_number(row.rebalances)),
+    )
+    width = element("span", f"A column is {format_limit(report.churn.width_ms)}.", class_="soft")
+    told = f"{counted(joined_count, 'member')} joined and {left_count:,} left, by expiry or on their own. "
+    return joined(
+        (
+            paragraph(told, width),
+            churn_time_line(report.churn),
+            legend((("joined", "joined"), ("left", "left"))),
+            table_of(report.churning, columns, "The groups with the most churn") if report.churning else EMPTY,
+        )
+    )
+
+
+def anomalies(report: Report) -> Html:
+    """Return what stands out, by kind and one by one."""
+    if not report.anomaly_counts:
+        return paragraph("None was found.") if "anomalies" in report.tables else EMPTY
+    columns_of_counts: Columns[AnomalyCount] = (
+        ("@anomaly", lambda row: pill(row.kind, row.severity)),
+        ("Burrow's status", lambda row: text(row.status)),
+        ("#found", lambda row: format_number(row.count)),
+        ("#groups", lambda row: format_number(row.groups)),
+        ("@first", lambda row: format_time(row.first_ms)),
+        ("@last", lambda row: format_time(row.last_ms)),
+    )
+    columns: Columns[AnomalyRow] = (
+        ("@from", lambda row: format_time(row.first_ms)),
+        ("group", lambda row: group_name(row.group_id, report)),
+        ("@anomaly", lambda row: text(row.kind)),
+        ("of", lambda row: text(row.subject)),
+        ("#times", lambda row: format_number(row.count)),
+        ("~what was seen", lambda row: text(row.evidence)),
+    )
+    kinds = table_of(report.anomaly_counts, columns_of_counts)
+    found = table_of(report.anomalies, columns, "The worst groups first")
+    return joined((kinds, found, soft(_first_of(len(report.anomalies), report.overview.anomalies, "anomalies"))))
+
+
+def stale(report: Report) -> Html:
+    """Return which groups lose offsets, and when."""
+    if not report.stale_count:
+        return EMPTY
+    columns: Columns[StaleRow] = (
+        ("@next expiry", lambda row: format_time(row.next_ms)),
+        ("group", lambda row: group_name(row.group_id, report)),
+        ("state", lambda row: text(row.state)),
+        ("#offsets", lambda row: format_number(row.offsets)),
+        ("#expiring", lambda row: format_number(row.expiring)),
+        ("#due", lambda row: format_number(row.expired)),
+        ("@last commit", lambda row: format_time(row.last_commit_ms)),
+        ("@group goes", lambda row: format_time(row.group_ms)),
+    )
+    kept = format_limit(report.retention_minutes * MS_PER_MINUTE)
+    source = "as the cluster says" if report.is_retention_told else "Kafka's default"
+    told = (
+        f"{counted(report.stale_count, 'group')} will lose offsets by a retention of {kept}, {source}, if nobody uses "
+        f"{noun(report.stale_count, 'it', 'them')}; the soonest first."
+    )
+    return joined(
+        (
+            paragraph(told),
+            table_of(report.stale, columns),
+            soft(_first_of(len(report.stale), report.stale_count, "groups")),
+        )
+    )
+
+
+def lag(report: Report) -> Html:
+    """Return how far groups are behind."""
+    if report.lag is None:
+        return EMPTY
+    if not report.lag:
+        return paragraph("No group is behind in the topics whose ends were given.")
+    columns: Columns[LagRow] = (
+        ("group", lambda row: group_name(row.group_id, report)),
+        ("topic", lambda row: name(row.topic)),
+        ("#partitions", lambda row: format_number(row.partitions)),
+        ("#records behind", lambda row: format_number(row.lag)),
+        ("#worst partition", lambda row: format_number(row.worst)),
+        ("#next record's age", lambda row: format_span(row.lag_ms)),
+        ("@worst status", lambda row: pill(row.status, row.severity)),
+    )
+    columns_of_statuses: Columns[StatusCount] = (
+        ("@Burrow's status", lambda row: pill(row.status, row.severity)),
+        ("#partitions", lambda row: format_number(row.partitions)),
+        ("#groups", lambda row: format_number(row.groups)),
+    )
+    of_statuses = table_of(report.statuses, columns_of_statuses) if report.statuses else EMPTY
+    return joined((of_statuses, table_of(report.lag, columns)))
+
+
+def load(report: Report) -> Html:
+    """Return how full the log partitions are, and of what."""
+    rows = report.partitions
+    if not rows:
+        return EMPTY
+    columns: Columns[PartitionRow] = (
+        ("#log partition", lambda row: format_number(row.log_partition)),
+        ("#records", lambda row: format_number(row.records)),
+        ("#commits", lambda row: format_number(row.commits)),
+        ("#of groups", lambda row: format_number(row.group_records)),
+        ("#tombstones", lambda row: format_number(row.tombstones)),
+        ("#size", lambda row: format_size(row.size_bytes)),
+        ("#groups", lambda row: format_number(row.groups)),
+        ("hottest group", lambda row: group_name(row.hottest_group, report)),
+        ("#its share", lambda row: format_share(row.hottest_group_share)),
+        ("#compaction saves", lambda row: format_size(row.superseded_bytes)),
+    )
+    colours = legend((("the partition's hottest group", "hot"), ("all others", "load")))
+    return joined(
+        (
+            _load_words(report),
+            load_columns(rows),
+            colours,
+            table_of(sorted(rows, key=lambda row: (-row.records, row.log_partition or 0)), columns),
+        )
+    )
+
+
+def _load_words(report: Report) -> Html:
+    rows = report.partitions
+    records = [row.records for row in rows]
+    mean = sum(records) / len(records)
+    saved, total = sum(row.superseded_bytes for row in rows), sum(row.size_bytes for row in rows)
+    hottest = max(rows, key=lambda row: row.records * (row.hottest_group_share or 0.0))
+    words: list[str] = []
+    if mean and len(rows) > 1:
+        words.append(f"The fullest log partition holds {max(records) / mean:.1f} times the mean.")
+    if hottest.hottest_group is not None:
+        share = f"{format_share(hottest.hottest_group_share)} of log partition {format_number(hottest.log_partition)}."
+        words.append(joined(("The hottest group, ", group_name(hottest.hottest_group, report), f", wrote {share}")))
+    if total:
+        words.append(
+            f"Compaction would save {format_size(saved)} of {format_size(total)} ({format_share(saved / total)})."
+        )
+    return element("p", joined(words, " "))
+
+
+def groups(report: Report) -> Html:
+    """Return every group, the most troubled first."""
+    if not report.groups:
+        return EMPTY
+    head = (
+        *("group", "@", "#behind", "#points", "type", "@state", "#generation", "#members", "#rebalances"),
+        *("#joined / left", "#anomalies", "#commits", "@last commit"),
+    )
+    note = _first_of(len(report.groups), report.overview.groups, "groups")
+    rows = [_group_cells(row, report) for row in report.groups]
+    return joined((soft("The worst first. ", note), table(head, rows)))
+
+
+def _group_cells(row: GroupRow, report: Report) -> tuple[str, ...]:
+    state = "gone" if row.state is None else text(row.state)
+    return (
+        group_name(row.group_id, report),
+        pill(row.standing.word, row.standing.severity),
+        format_number(row.standing.lag),
+        format_number(row.trouble),
+        text(row.type or "-"),
+        state,
+        format_number(row.generation),
+        format_number(row.members),
+        format_number(row.rebalances),
+        f"{row.joined:,} / {row.left:,}",
+        format_number(row.anomalies),
+        format_number(row.commits),
+        format_time(row.last_commit_ms),
+    )
+
+
+def polls(report: Report) -> Html:
+    """Return how often groups were asked for, and what they did not tell."""
+    polled = report.polls
+    if polled is None:
+        return EMPTY
+    told = (
+        f"The cluster was asked {counted(polled.count, 'time')} for its groups; its log was not read. Commits are "
+        "offsets that were others than at the poll before, so there may have been more."
+    )
+    parts = [paragraph(told)]
+    if polled.problem_count:
+        parts += [element("h3", "What the last poll does not tell"), listing(text(one) for one in polled.problems)]
+        parts.append(soft(_first_of(len(polled.problems), polled.problem_count, "things that are not told")))
+    return joined((*parts, _tables(report)))
+
+
+def read(report: Report) -> Html:
+    """Return what the files hold, what was passed over and why."""
+    if report.polls is not None:
+        return EMPTY
+    told = "Everything in the files is counted here once: records by type, and what was passed over with the reason."
+    columns: Columns[ReadCount] = (
+        ("what", lambda row: text(row.what)),
+        ("problem", lambda row: text(row.problem)),
+        ("#count", lambda row: format_number(row.count)),
+        ("#size", lambda row: format_size(row.size_bytes)),
+    )
+    parts = [paragraph(told), table_of(report.read, columns)]
+    if report.corrupt:
+        parts += _corrupt(report)
+    return joined((*parts, _tables(report)))
+
+
+def _tables(report: Report) -> Html:
+    """Return which tables there are."""
+    if not report.tables:
+        return EMPTY
+    told = joined((joined((name(table_name), f" {count:,}")) for table_name, count in report.tables.items()), ", ")
+    where = element("code", "tables/")
+    return soft("Tables beside this page, under ", where, ", with their rows: ", told, ".")
+
+
+def _corrupt(report: Report) -> list[Html]:
+    columns: Columns[CorruptRange] = (
+        ("file", lambda row: text(row.file)),
+        ("#position", lambda row: format_number(row.position)),
+        ("#bytes", lambda row: format_number(row.size_bytes)),
+        ("what is wrong", lambda row: text(row.reason)),
+        ("offsets that may be lost", _lost),
+    )
+    note = _first_of(len(report.corrupt), report.overview.corrupt_ranges, "corrupt ranges")
+    return [element("h3", "Bytes that could not be read"), table_of(report.corrupt, columns), soft(note)]
+
+
+def _lost(row: CorruptRange) -> str:
+    if row.first_offset is None:
+        return "-" if row.end_offset is None else f"before {row.end_offset:,}"
+    if row.end_offset is None:
+        return f"from {row.first_offset:,} on"
+    if row.end_offset <= row.first_offset:
+        return "none"
+    return f"{row.first_offset:,} to {row.end_offset - 1:,}"

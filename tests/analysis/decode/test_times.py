@@ -1,0 +1,89 @@
+"""Timestamps beside the milliseconds that tables hold."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import chain
+
+import pyarrow as pa
+import pytest
+
+from groupcoord.analysis.decode.tables import arrow_schema
+from groupcoord.analysis.decode.times import (
+    DURATIONS,
+    LATEST_MS,
+    MOMENTS,
+    TIMESTAMP,
+    schema_with_times,
+    time_name,
+    with_times,
+)
+from groupcoord.analysis.poll.polling import APPENDED, REPLACED
+from groupcoord.analysis.tables import TABLES
+from tests.tables import as_one_test
+
+from ...docs.markdown import DOCS
+
+TOLD = {**TABLES, **{name: columns for name, columns in APPENDED.items() if name not in TABLES}}
+ALL_TABLES = {**TABLES, **{f"polled {name}": columns for name, columns in (REPLACED | APPENDED).items()}}
+
+
+@as_one_test
+@pytest.mark.parametrize("name", sorted(ALL_TABLES))
+def test_every_number_of_milliseconds_is_a_moment_or_a_duration(name: str) -> None:
+    """Whoever adds a column decides; moments are long, and no timestamp takes the name of another column."""
+    columns = {column.name: column.type for column in ALL_TABLES[name]}
+    told = {column for column in columns if column.endswith("_ms")}
+
+    assert not [column for column in told if (column in MOMENTS) == (column in DURATIONS)]
+    assert all(columns[column] == pa.int64() for column in told & MOMENTS)
+    assert not {time_name(column) for column in told} & columns.keys()
+
+
+def test_the_lists_name_only_what_there_is() -> None:
+    """Each moment and each duration is a column of some table."""
+    assert {column.name for column in chain(*ALL_TABLES.values())} >= MOMENTS | DURATIONS
+
+
+def test_timestamps_stand_behind_their_numbers() -> None:
+    """None, Kafka's -1 and what no calendar holds are null; the rest is the same moment in UTC, to the millisecond."""
+    moments = [0, 1_700_000_000_123, LATEST_MS, None, -1, LATEST_MS + 1, 2**63 - 1, -(2**63)]
+    rows = pa.table({"started_ms": pa.array(moments, pa.int64()), "took_ms": pa.array(range(len(moments)), pa.int64())})
+    found = with_times(rows)
+
+    assert found.schema.names == ["started_ms", "started_utc", "took_ms"]
+    assert found.schema == schema_with_times(rows.schema) == schema_with_times(found.schema)
+    assert found.schema.field("started_utc").type == TIMESTAMP
+    assert found["started_utc"].to_pylist() == [
+        datetime(1970, 1, 1, tzinfo=UTC),
+        datetime(2023, 11, 14, 22, 13, 20, 123_000, tzinfo=UTC),
+        datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC),
+        *[None] * 5,
+    ]
+    assert with_times(found).equals(found)
+
+
+def test_the_page_lists_them() -> None:
+    """Every timestamp is on the page, with the tables that have it."""
+    lines = []
+    for column in dict.fromkeys(column.name for columns in ALL_TABLES.values() for column in columns):
+        if column in MOMENTS:
+            names = [name for name, columns in TOLD.items() if column in [one.name for one in columns]]
+            told = "tables of polls" if column == "polled_ms" else ", ".join(f"`{name}`" for name in names)
+            lines.append(f"| {time_name(column)} | {column} | {told} |")
+
+    found = blocks_of_lines((DOCS / "spark.md").read_text("utf-8"), "| column | of | in |")
+    assert sorted(found) == sorted(lines)
+
+
+def blocks_of_lines(text: str, head: str) -> list[str]:
+    """Return the lines of the table with this head."""
+    rows = text.partition(f"{head}\n")[2].partition("\n\n")[0].splitlines()
+    return rows[1:]
+
+
+def test_batches_are_as_tables() -> None:
+    """Who writes batch by batch gets the same."""
+    batch = pa.RecordBatch.from_pylist([{"at_ms": 5}], arrow_schema([TABLES["end_offsets"][2]]))
+
+    assert with_times(batch).to_pylist() == [{"at_ms": 5, "at_utc": datetime(1970, 1, 1, 0, 0, 0, 5_000, tzinfo=UTC)}]

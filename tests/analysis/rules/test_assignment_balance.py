@@ -1,0 +1,153 @@
+"""Who has what: partitions that are never committed, and members without partitions or work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from groupcoord.analysis.decode.tables import COMMITS, LIVE_END_OFFSETS, arrow_schema
+from groupcoord.analysis.fold.commits import CommitFacts, CommitFold
+from groupcoord.analysis.fold.history import DUPLICATE, GROUP, MEMBER, MEMBERSHIP, REBALANCE, REVOCATION
+from groupcoord.analysis.fold.history.views import CLASSIC, CONSUMER, SHARE
+from groupcoord.analysis.rules.anomalies import anomalies
+from groupcoord.analysis.rules.assignment_balance import assigned
+from groupcoord.analysis.rules.ends import Ends
+from groupcoord.analysis.rules.thresholds import IDLE_MEMBERS, NEVER_COMMITTED, UNEVEN_SHARES, Thresholds
+
+NOW_MS = 2_000_000
+LIMITS = Thresholds(stopped_ms=100_000, uneven_ms=100_000, uneven_records=100)
+NO_COMMITS: dict[int, list[tuple[int, int]]] = {}
+
+
+def told(
+    views: list[tuple[int, dict[str, list[int]]]],
+    commits: dict[int, list[tuple[int, int]]] = NO_COMMITS,
+    ends: Ends | None = None,
+    group_type: str = CLASSIC,
+    topic: str | None = "t",
+) -> list[tuple[Any, ...]]:
+    """Return what is wrong with a group: the kind, partition, first moment, count and evidence of each.
+
+    Args:
+        views: of each generation, from 1 on, when it began, and which partitions each member has.
+        commits: by partition, when what was committed.
+        ends: where topics end.
+        group_type: of the group.
+        topic: what the log calls the topic.
+    """
+    of: dict[str, Any] = {"group_id": "g", "log_partition": 0}
+    found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in (DUPLICATE, MEMBERSHIP, REVOCATION)}
+    found[MEMBER], found[REBALANCE] = [], []
+    for number, (began_ms, members) in enumerate(views, 1):
+        at = of | {"type": group_type, "generation": number, "log_offset": number}
+        for name, partitions in members.items():
+            assignment = [{"topic": topic, "topic_id": "id", "partitions": partitions}] if partitions else []
+            row = at | {"member_id": f"{name}-id", "client_id": name, "client_host": "/h", "assignment": assignment}
+            found[MEMBER].append(row)
+        changes = {"from_generation": number - 1, "to_generation": number, "joined_clients": [], "left_clients": []}
+        found[REBALANCE].append(at | changes | {"started_ms": began_ms, "ended_ms": began_ms})
+    now = {"generation_or_epoch": len(views), "state_timestamp_ms": views[-1][0]}
+    found[GROUP] = [of | {"type": group_type} | now]
+    rows = anomalies(found, committed(commits), assigned(found, LIMITS), ends, NOW_MS, LIMITS)
+    kinds = [row for row in rows if row["kind"] in (NEVER_COMMITTED, UNEVEN_SHARES, IDLE_MEMBERS)]
+    return [
+        (row["kind"], row.get("topic_partition"), row["first_ms"], row["count"], row["evidence"])
+        for row in sorted(kinds, key=lambda row: (row["kind"], row.get("topic_partition") or 0))
+    ]
+
+
+def committed(commits: dict[int, list[tuple[int, int]]]) -> CommitFacts:
+    rows: list[dict[str, Any]] = []
+    for partition, some in commits.items():
+        for at_ms, offset in some:
+            row = {"group_id": "g", "log_partition": 0, "log_offset": 10 + len(rows), "topic": "t", "tombstone": False}
+            row |= {"topic_partition": partition, "committed_offset": offset, "log_timestamp_ms": at_ms}
+            rows.append(row)
+    fold = CommitFold()
+    fold.add(pa.Table.from_pylist(rows, arrow_schema(COMMITS)))
+    return fold.facts()
+
+
+def samples(*rows: tuple[int, int, int, int]) -> Ends:
+    """Return samples of ends: when, partition, start and end."""
+    names = ("at_ms", "topic_partition", "log_start_offset", "end_offset")
+    table = pa.Table.from_pylist(
+        [dict(zip(names, row, strict=True)) | {"topic": "t"} for row in rows], arrow_schema(LIVE_END_OFFSETS)
+    )
+    last_ms = max(row[0] for row in rows)
+    return Ends(table.filter(pa.compute.equal(table["at_ms"], last_ms)), table)
+
+
+def steps(last_ms: int, *offsets: int) -> list[tuple[int, int]]:
+    """Return commits a second apart."""
+    return [(last_ms - 1_000 * number, offset) for number, offset in enumerate(reversed(offsets))][::-1]
+
+
+def test_partitions_that_are_never_committed() -> None:
+    """Those with records that a member has for long, one by one; not one that was empty until now."""
+    views = [(1_000_000, {"a": [0, 1], "b": [2, 3]})]
+    ends = samples(
+        *[(1_990_000, 3, 5, 5)],
+        *[(1_999_000, number, 5 * (number > 0), 9) for number in range(3)],
+        (1_999_000, 3, 5, 6),
+    )
+    commits = {0: steps(NOW_MS, 1, 2, 9)}
+
+    assert told(views, commits, ends) == [
+        ("never committed", 1, 1_000_000, 1, "a has had it for 1,000 s, with 4 records, and no commit ever"),
+        ("never committed", 2, 1_000_000, 1, "b has had it for 1,000 s, with 4 records, and no commit ever"),
+    ]
+    assert told([(1_950_000, views[0][1])], commits, ends) == []
+    assert told(views, commits, ends, SHARE) == []
+
+
+def test_groups_that_never_commit() -> None:
+    """Without ends, and where the log does not name topics, it is told of a group as a whole that never committed."""
+    views = [(1_000_000, {"a": [0, 1], "b": [2]})]
+    evidence = "3 partitions of 2 members for 1,000 s, and no commit ever"
+
+    assert told(views) == [("never committed", None, 1_000_000, 3, evidence)]
+    assert told(views, ends=samples((NOW_MS, 0, 0, 9)), group_type=CONSUMER, topic=None)[0][-1] == evidence
+    assert told(views, {0: steps(NOW_MS, 1)}) == []
+    assert told(views, group_type=SHARE) == []
+    assert told([(1_000_000, {"a": []})]) == []
+
+
+def test_members_without_partitions() -> None:
+    """Told since the first of the generations one after the other that are so; not what can't be shared any better."""
+    fair, uneven = {"a": [0, 1], "b": [2]}, {"a": [0, 1, 2], "b": [], "c": []}
+    commits = {number: steps(NOW_MS, 1, 2, 3) for number in range(4)}
+    views = [(1_000_000, fair), (1_200_000, uneven), (1_950_000, {"a": [0, 1, 2], "b": []})]
+    evidence = "1 of 2 members have had no partitions for 800 s, a has 100 % of all"
+
+    assert told(views, commits) == [("uneven shares", None, 1_200_000, 1, evidence)]
+    assert told(views[:2], commits)[0][3:] == (2, "2 of 3 members have had no partitions for 800 s, a has 100 % of all")
+    assert told([*views, (1_960_000, fair)], commits) == []
+    assert told([(1_950_000, uneven)], commits) == []
+    assert told([(1_000_000, {"a": [0, 1, 2], "b": [2, 3, 1], "c": []})], commits) == []
+
+
+def test_more_members_than_partitions() -> None:
+    """Told of those that have none, since the generation began; members of share groups share partitions."""
+    views = [(1_000_000, {"a": [0], "b": [1], "c": [], "d": []})]
+    commits = {number: steps(NOW_MS, 1, 2, 3) for number in range(2)}
+    evidence = "2 of 4 members have had no partition for 1,000 s, there are 2 for all"
+
+    assert told(views, commits) == [("idle members", None, 1_000_000, 2, evidence)]
+    assert told([(1_950_000, views[0][1])], commits) == []
+    assert told(views, commits, group_type=SHARE) == []
+    assert told([(1_000_000, {"a": [], "b": []})]) == []
+
+
+def test_members_without_work() -> None:
+    """Told since the last of them stood still; not where there is so little to do that it may be chance."""
+    views = [(1_000_000, {"a": [0, 1], "b": [2], "c": [3]})]
+    busy = steps(NOW_MS, *range(0, 1_000, 100))
+    idle = {2: [(1_700_000, 5), (1_900_000, 5)], 3: [(1_800_000, 5), (1_850_000, 9)]}
+    evidence = "2 of 3 members have had no work for 150 s, a has 100 % of all"
+
+    assert told(views, {0: busy, **idle}) == [("uneven shares", None, 1_850_000, 2, evidence)]
+    assert told(views, {0: steps(NOW_MS, 1, 2, 50), **idle}) == []
+    assert told(views, {0: busy, 2: busy, 3: idle[3]}) == []
+    assert told(views, {0: busy, 2: idle[2], 3: steps(NOW_MS, 1, 2, 3)})[0][3] == 1
