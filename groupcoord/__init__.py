@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from groupcoord.config import Config
     from groupcoord.coordinator import GroupCoordinator
     from groupcoord.coordinator.loading import LoadError
-    from groupcoord.core.classic.states import GroupState
-    from groupcoord.core.consumer.group import ConsumerGroupState
-    from groupcoord.core.front.authorization import Operation, Resource, ResourceType
-    from groupcoord.core.front.partition_table import PartitionStatus
+    from groupcoord.core.groups.classic.states import GroupState
+    from groupcoord.core.groups.consumer.group import ConsumerGroupState
     from groupcoord.core.replies import Reply
+    from groupcoord.core.router.authorization import Operation, Resource, ResourceType
+    from groupcoord.core.router.partition_table import PartitionStatus
     from groupcoord.core.topics import TopicResolver
     from groupcoord.errors import (
         ConfigError,
@@ -65,11 +65,11 @@ _MODULES = {
     "Clock": "clock",
     "Config": "config",
     "ConfigError": "errors",
-    "ConsumerGroupState": "core.consumer.group",
+    "ConsumerGroupState": "core.groups.consumer.group",
     "ErrorCode": "errors",
     "GroupcoordError": "errors",
     "GroupCoordinator": "coordinator",
-    "GroupState": "core.classic.states",
+    "GroupState": "core.groups.classic.states",
     "InvariantError": "errors",
     "LoadError": "coordinator.loading",
     "LogRecord": "log_store",
@@ -77,12 +77,12 @@ _MODULES = {
     "LogStoreError": "log_store",
     "ManualClock": "clock",
     "MemoryLogStore": "log_store",
-    "Operation": "core.front.authorization",
+    "Operation": "core.router.authorization",
     "OwnershipLostError": "errors",
-    "PartitionStatus": "core.front.partition_table",
+    "PartitionStatus": "core.router.partition_table",
     "Reply": "core.replies",
-    "Resource": "core.front.authorization",
-    "ResourceType": "core.front.authorization",
+    "Resource": "core.router.authorization",
+    "ResourceType": "core.router.authorization",
     "StoreContractError": "errors",
     "SystemClock": "clock",
     "Ticket": "log_store",

@@ -13,7 +13,8 @@ from typing import Any, Protocol, TypeVar
 
 from attrs import frozen
 
-from groupcoord.core.consumer.assignors import (
+from groupcoord.core.groups.base.topics import Topic
+from groupcoord.core.groups.consumer.assignors import (
     Assignor,
     GroupAssignment,
     GroupSpec,
@@ -24,9 +25,8 @@ from groupcoord.core.consumer.assignors import (
     SubscriptionType,
     UniformAssignor,
 )
-from groupcoord.core.modern.topics import Topic
-from groupcoord.core.share.simple_assignor import SimpleAssignor
-from groupcoord.core.streams.assignors import (
+from groupcoord.core.groups.share.simple_assignor import SimpleAssignor
+from groupcoord.core.groups.streams.assignors import (
     MemberTasks,
     StickyTaskAssignor,
     StreamsGroupSpec,

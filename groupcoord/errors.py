@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from groupcoord.core.interpreter import plain_members
+from groupcoord.core.fast_construct import plain_members
 
 
 @plain_members

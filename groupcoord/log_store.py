@@ -24,7 +24,7 @@ from operator import attrgetter
 from typing import NamedTuple, NoReturn, Protocol, overload, runtime_checkable
 from uuid import UUID
 
-from groupcoord.core.records import (
+from groupcoord.core.log.records import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     CommitRecords,

@@ -15,10 +15,10 @@ from groupcoord.coordinator.loading import LoadError
 from groupcoord.coordinator.share import EmbeddedShare
 from groupcoord.coordinator.share_coordinator import ShareCoordinator
 from groupcoord.core.events import Event
-from groupcoord.core.front.authorization import Principal
 from groupcoord.core.messages import Request, Response
 from groupcoord.core.messages.share_state import ShareStateRequest
 from groupcoord.core.replies import Reply
+from groupcoord.core.router.authorization import Principal
 from groupcoord.errors import OwnershipLostError
 from groupcoord.log_store import AnsweringStore, LogStoreError, Ticket
 

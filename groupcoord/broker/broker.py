@@ -52,10 +52,10 @@ from groupcoord.config import Config, GroupType
 from groupcoord.config.group_settings import served_protocols
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.coordinator.random_ids import random_member_id, random_uuid
-from groupcoord.core.front.authorization import Authorize, Permissions, Principal
+from groupcoord.core.host_queries import CreateInternalTopics, ShareCoordinatorAnswered
+from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.core.messages import ConsumerGroupHeartbeat, Node
-from groupcoord.core.questions import CreateInternalTopics, ShareCoordinatorAnswered
-from groupcoord.core.records import OFFSETS_TOPIC
+from groupcoord.core.router.authorization import Authorize, Permissions, Principal
 from groupcoord.log_store import AbandonableStore, CompactingStore, LogStore, close_store
 from groupcoord.wire import Answered, WireResponse
 from groupcoord.wire.feature_messages import ApiVersions

@@ -16,8 +16,8 @@ from typing import Any, Protocol, TypeVar
 
 from groupcoord.broker.turns import Turns
 from groupcoord.broker.work import Awaited, Job, Timed, Work, run_in_executor
-from groupcoord.core.front.authorization import Principal
 from groupcoord.core.messages import Node
+from groupcoord.core.router.authorization import Principal
 from groupcoord.wire import (
     ProtocolError,
     RequestHeader,

@@ -6,7 +6,7 @@ from typing import Any
 
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.work import Token
-from groupcoord.core.front.authorization import Principal
+from groupcoord.core.router.authorization import Principal
 
 
 class LeasedBroker(Broker):

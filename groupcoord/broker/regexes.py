@@ -11,7 +11,7 @@ from typing import Any
 import re2
 
 from groupcoord.broker.topics.registry import TopicRegistry
-from groupcoord.core.front.authorization import Authorize, Operation, Permissions, Principal
+from groupcoord.core.router.authorization import Authorize, Operation, Permissions, Principal
 
 MEMORY_MAX = 2_097_152
 """So many bytes an expression may take, compiled and with what RE2 notes while it matches; what needs more is none."""

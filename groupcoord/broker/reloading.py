@@ -10,7 +10,7 @@ from groupcoord.broker.append_failures import AppendFailureLog
 from groupcoord.broker.rate_limited_logger import RateLimitedLogger
 from groupcoord.clock import Clock
 from groupcoord.coordinator import GroupCoordinator, LoadError, PartitionStatus
-from groupcoord.core.interpreter import collector_paused
+from groupcoord.core.fast_construct import collector_paused
 from groupcoord.log_store import FailingStore
 
 logger = logging.getLogger("groupcoord.host")

@@ -20,7 +20,7 @@ from groupcoord.cli.cluster_options import BootstrapServer, CommandConfig, Topic
 from groupcoord.cli.interrupts import BeforeTheEnd
 from groupcoord.cli.messages import complain, say
 from groupcoord.cli.replica_logs import as_files, is_of_replicas
-from groupcoord.core.records import OFFSETS_TOPIC
+from groupcoord.core.log.records import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from rich.console import Console

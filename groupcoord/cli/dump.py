@@ -30,8 +30,8 @@ from groupcoord.cli.dump_records import (
 )
 from groupcoord.cli.messages import complain, escape_json, escape_lines
 from groupcoord.cli.replica_logs import as_files
-from groupcoord.core.interpreter import collector_paused
-from groupcoord.core.records import OFFSETS_TOPIC
+from groupcoord.core.fast_construct import collector_paused
+from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.core.topic_names import SHARE_STATE_TOPIC
 from groupcoord.records.describe import SHARE_SNAPSHOT, SHARE_UPDATE, UNKNOWN
 from groupcoord.records.schemas import RecordType

@@ -19,7 +19,7 @@ from groupcoord.analysis.live.retries import Patience
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.cli.messages import complain
 from groupcoord.config.files import open_file
-from groupcoord.core.records import OFFSETS_TOPIC
+from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.records.salvage import Damage, SoundBatch, salvage_batches
 from groupcoord.storage.file_names import OTHER_FILES, PARTITION_FOLDER, SEGMENT_SUFFIX, SWAP_SUFFIX
 from groupcoord.storage.log_directory import found_in_some

@@ -34,7 +34,7 @@ from groupcoord.cli.serve_opening import (
 from groupcoord.clock import Clock, LeapingClock, SystemClock
 from groupcoord.config import Config
 from groupcoord.coordinator import GroupCoordinator, LoadError
-from groupcoord.core.interpreter import collect_garbage_seldom, keep_freed_memory
+from groupcoord.core.fast_construct import collect_garbage_seldom, keep_freed_memory
 from groupcoord.core.messages import Node
 from groupcoord.errors import ConfigError, GroupcoordError
 from groupcoord.host.descriptors import import_modules_of_requests

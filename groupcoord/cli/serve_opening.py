@@ -17,7 +17,7 @@ from groupcoord.broker.topics.internal import ensure_internal_topic
 from groupcoord.broker.topics.registry import TopicError, TopicRegistry
 from groupcoord.clock import Clock
 from groupcoord.config import Config
-from groupcoord.core.records import OFFSETS_TOPIC
+from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.host.opening import (
     Storage,
     open_cluster_storage,

@@ -7,7 +7,7 @@ from pathlib import Path
 from groupcoord.cluster.layout import partition_count_of
 from groupcoord.cluster.slot_log import Slot, SlotLog
 from groupcoord.cluster.slot_messages import contents
-from groupcoord.core.records import OFFSETS_TOPIC
+from groupcoord.core.log.records import OFFSETS_TOPIC
 
 
 async def copy_log(slot_log: SlotLog, folder: Path) -> int:

@@ -12,8 +12,8 @@ from groupcoord.cluster.participant import Participant, ReplicaStatus
 from groupcoord.cluster.slot_log import ConnectedSlotLog, SlotLog
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.events import Event
-from groupcoord.core.front.authorization import Principal
 from groupcoord.core.messages import Request
+from groupcoord.core.router.authorization import Principal
 
 __all__ = ["Replica", "ReplicaStatus"]
 

@@ -29,7 +29,7 @@ from groupcoord.cluster.slot_writer import (
     State,
     Unknown,
 )
-from groupcoord.core.records import NO_PRODUCER_ID, Record
+from groupcoord.core.log.records import NO_PRODUCER_ID, Record
 from groupcoord.log_store import (
     AppendOutcomeUnknownError,
     LoadedCommits,

@@ -3,8 +3,8 @@
 from groupcoord.coordinator.group_coordinator import GroupCoordinator
 from groupcoord.coordinator.loading import LoadError
 from groupcoord.coordinator.random_ids import random_member_id
-from groupcoord.core.classic.states import GroupState
-from groupcoord.core.consumer.group import ConsumerGroupState
-from groupcoord.core.front.partition_table import PartitionStatus
+from groupcoord.core.groups.classic.states import GroupState
+from groupcoord.core.groups.consumer.group import ConsumerGroupState
+from groupcoord.core.router.partition_table import PartitionStatus
 
 __all__ = ["ConsumerGroupState", "GroupCoordinator", "GroupState", "LoadError", "PartitionStatus", "random_member_id"]

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from groupcoord.clock import Clock
-from groupcoord.core.append_queue import Answer, AppendQueue
-from groupcoord.core.front.partition_table import NumberedPartition, PartitionTable
-from groupcoord.core.interpreter import maker
+from groupcoord.core.fast_construct import maker
+from groupcoord.core.log.append_queue import Answer, AppendQueue
+from groupcoord.core.router.partition_table import NumberedPartition, PartitionTable
 from groupcoord.errors import ErrorCode, StoreContractError
 from groupcoord.log_store import LogRecords, LogStore, LogStoreError, Ticket
 

@@ -16,9 +16,9 @@ from sortedcontainers import SortedDict
 
 from groupcoord.core.copies import Memo, copied
 from groupcoord.core.fingerprints import AS_THEY_ARE, Names, fingerprint_of
-from groupcoord.core.front.partition_table import PartitionStatus, PartitionTable
+from groupcoord.core.groups.share.host import LoneShareHost
 from groupcoord.core.partition import Partition
-from groupcoord.core.share.host import LoneShareHost
+from groupcoord.core.router.partition_table import PartitionStatus, PartitionTable
 
 if TYPE_CHECKING:
     from groupcoord.clock import Clock

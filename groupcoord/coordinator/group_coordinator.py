@@ -19,23 +19,23 @@ from groupcoord.coordinator.forking import Forkable
 from groupcoord.coordinator.loading import Loader, load_each
 from groupcoord.coordinator.ownership import ownership_of
 from groupcoord.coordinator.random_ids import random_member_id, random_uuid
-from groupcoord.core.consumer.assignors import Assignor
-from groupcoord.core.effects import Effects
 from groupcoord.core.environments import Environments
 from groupcoord.core.events import AppendFailures, Cause, Counters, Event
-from groupcoord.core.front.authorization import Authorize, Principal
-from groupcoord.core.front.partition_table import PartitionStatus, PartitionTable
-from groupcoord.core.front.request_router import RequestRouter, VerifyTransaction
-from groupcoord.core.front.routing import Coordinators, Owner, ShareOwner, TransactionOwner
-from groupcoord.core.front.split_requests import SplitRequests, original_tokens
+from groupcoord.core.groups.consumer.assignors import Assignor
+from groupcoord.core.groups.share.host import LoneShareHost, ShareHost
 from groupcoord.core.host import CreateTopics, Host, create_no_topics
+from groupcoord.core.host_queries import Found
+from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import Node, Request
 from groupcoord.core.observer import Observer
+from groupcoord.core.outputs import Effects
 from groupcoord.core.partition import Partition
-from groupcoord.core.questions import Found
-from groupcoord.core.records import ZERO_UUID
 from groupcoord.core.replies import Reply, Token
-from groupcoord.core.share.host import LoneShareHost, ShareHost
+from groupcoord.core.router.authorization import Authorize, Principal
+from groupcoord.core.router.partition_table import PartitionStatus, PartitionTable
+from groupcoord.core.router.request_router import RequestRouter, VerifyTransaction
+from groupcoord.core.router.routing import Coordinators, Owner, ShareOwner, TransactionOwner
+from groupcoord.core.router.split_requests import SplitRequests, original_tokens
 from groupcoord.core.timers import Timer, TimerQueue
 from groupcoord.core.topics import AnyTopic, NoRegexes, RegexResolver, TopicResolver
 from groupcoord.errors import ErrorCode, OwnershipLostError

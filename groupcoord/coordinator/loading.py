@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from groupcoord.clock import Clock
 from groupcoord.coordinator.appending import ServedPartition
-from groupcoord.core.front.partition_table import PartitionStatus, PartitionTable
+from groupcoord.core.router.partition_table import PartitionStatus, PartitionTable
 from groupcoord.errors import GroupcoordError
 from groupcoord.log_store import LoadedCommits, LogRecord
 

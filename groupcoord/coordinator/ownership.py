@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from groupcoord.clock import Clock
 from groupcoord.config import Config
-from groupcoord.core.front.refusals import disowned
 from groupcoord.core.replies import Reply
+from groupcoord.core.router.refusals import disowned
 from groupcoord.errors import ConfigError, LogStoreError, OwnershipLostError
 from groupcoord.log_store import LogStore, OwnedStore, SharedStore
 

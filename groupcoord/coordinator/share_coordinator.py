@@ -19,11 +19,11 @@ from groupcoord.clock import Clock, SystemClock
 from groupcoord.config import Config
 from groupcoord.coordinator.appending import Appending
 from groupcoord.coordinator.loading import Loader, load_each
-from groupcoord.core.front.authorization import Authorize, Operation, Permissions, Principal
-from groupcoord.core.front.partition_table import PartitionStatus, PartitionTable
 from groupcoord.core.messages.request import Request
 from groupcoord.core.messages.share_state import ShareStateRequest, StateRequest, state_message
 from groupcoord.core.replies import Token
+from groupcoord.core.router.authorization import Authorize, Operation, Permissions, Principal
+from groupcoord.core.router.partition_table import PartitionStatus, PartitionTable
 from groupcoord.core.share_state.partition import AnyResult, StateOutputs, StatePartition, StateQuestion
 from groupcoord.core.share_state.records import SharePartitionKey
 from groupcoord.core.topics import TopicResolver

@@ -18,9 +18,9 @@ from typing import TypeVar, cast
 from groupcoord.coordinator.answers import resolve, sleep_s, tell_lost
 from groupcoord.coordinator.group_coordinator import GroupCoordinator
 from groupcoord.core.events import Event
-from groupcoord.core.front.authorization import Principal
 from groupcoord.core.messages import Request, Response
 from groupcoord.core.replies import Reply
+from groupcoord.core.router.authorization import Principal
 from groupcoord.errors import OwnershipLostError
 from groupcoord.log_store import AnsweringStore, LogStoreError, Ticket
 

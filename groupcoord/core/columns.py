@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar, overload
 
-from groupcoord.core.interpreter import maker
+from groupcoord.core.fast_construct import maker
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from attrs import frozen
 
-from groupcoord.core.java.hashing import string_sort_key
+from groupcoord.core.javacompat.hashing import string_sort_key
 from groupcoord.errors import GroupcoordError
 
 CONSUMER_PROTOCOL_TYPE = "consumer"

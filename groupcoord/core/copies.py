@@ -17,21 +17,21 @@ from typing import Any
 from sortedcontainers import SortedDict
 
 from groupcoord.config import Config
-from groupcoord.core.consumer.reconciliation import MemberAssignment
-from groupcoord.core.consumer.records import AssignedTopicPartitions
-from groupcoord.core.consumer.state import ConsumerMember
 from groupcoord.core.events import Counters
-from groupcoord.core.modern.environment import GroupEnvironment
-from groupcoord.core.modern.known_topics import KnownTopics
-from groupcoord.core.modern.topics import Topic
+from groupcoord.core.groups.base.environment import GroupEnvironment
+from groupcoord.core.groups.base.known_topics import KnownTopics
+from groupcoord.core.groups.base.topics import Topic
+from groupcoord.core.groups.consumer.reconciliation import MemberAssignment
+from groupcoord.core.groups.consumer.records import AssignedTopicPartitions
+from groupcoord.core.groups.consumer.state import ConsumerMember
+from groupcoord.core.groups.share.state import ShareMember
+from groupcoord.core.groups.share.state_partitions import StatePartitions
+from groupcoord.core.groups.streams.assignors import MemberTasks
+from groupcoord.core.groups.streams.reconciliation import HeldTasks, TaskAssignment
+from groupcoord.core.groups.streams.soft_state import UsedTarget
+from groupcoord.core.groups.streams.state import StreamsMember
+from groupcoord.core.groups.streams.topology import ConfiguredTopology
 from groupcoord.core.observer import OpenRebalance
-from groupcoord.core.share.state import ShareMember
-from groupcoord.core.share.state_partitions import StatePartitions
-from groupcoord.core.streams.assignors import MemberTasks
-from groupcoord.core.streams.memory import UsedTarget
-from groupcoord.core.streams.reconciliation import HeldTasks, TaskAssignment
-from groupcoord.core.streams.state import StreamsMember
-from groupcoord.core.streams.topology import ConfiguredTopology
 from groupcoord.core.timers import Timer, TimerKey
 
 Memo = dict[int, Any]

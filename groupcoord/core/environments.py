@@ -12,13 +12,13 @@ from groupcoord.config.group_settings import (
     SettingsOfStreamsGroup,
     StreamsGroupSettings,
 )
-from groupcoord.core.consumer.environment import ConsumerGroupEnvironment
-from groupcoord.core.modern.assignor import Assignor
-from groupcoord.core.modern.known_topics import KnownTopics
-from groupcoord.core.share.environment import ShareGroupEnvironment
-from groupcoord.core.share.host import ShareHost
-from groupcoord.core.streams.assignors import TaskAssignor
-from groupcoord.core.streams.environment import StreamsGroupEnvironment
+from groupcoord.core.groups.base.assignor import Assignor
+from groupcoord.core.groups.base.known_topics import KnownTopics
+from groupcoord.core.groups.consumer.environment import ConsumerGroupEnvironment
+from groupcoord.core.groups.share.environment import ShareGroupEnvironment
+from groupcoord.core.groups.share.host import ShareHost
+from groupcoord.core.groups.streams.assignors import TaskAssignor
+from groupcoord.core.groups.streams.environment import StreamsGroupEnvironment
 from groupcoord.core.topics import RegexResolver, TopicResolver
 
 

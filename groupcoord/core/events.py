@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from attrs import frozen
 
-from groupcoord.core.modern.topics import TopicPartitions
+from groupcoord.core.groups.base.topics import TopicPartitions
 
 
 class Cause(Enum):

@@ -16,11 +16,11 @@ from typing import Any
 from uuid import UUID
 
 from groupcoord.core.copies import PARTS, attributes_of, values_of
-from groupcoord.core.kinds import as_modern_group
+from groupcoord.core.groups.group_types import as_modern_group
+from groupcoord.core.groups.streams.reconciliation import HeldTasks
+from groupcoord.core.log.records import StreamsGroupTopologyRecord
 from groupcoord.core.offsets.cache import DurableCommit
 from groupcoord.core.partition import Partition
-from groupcoord.core.records import StreamsGroupTopologyRecord
-from groupcoord.core.streams.reconciliation import HeldTasks
 from groupcoord.core.timers import Timer, TimerKey
 
 DIGEST_BYTES = 16

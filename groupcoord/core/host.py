@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from groupcoord.core.questions import (
+from groupcoord.core.groups.share.host import ShareHost
+from groupcoord.core.host_queries import (
     AskShareCoordinator,
     CreateInternalTopics,
     Found,
@@ -14,7 +15,6 @@ from groupcoord.core.questions import (
     ResolvedRegexes,
     ResolveRegexes,
 )
-from groupcoord.core.share.host import ShareHost
 from groupcoord.core.topics import RegexResolver
 
 CreateTopics = Callable[[CreateInternalTopics], Mapping[str, str] | None]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from groupcoord.core.classic.group import GroupMetadata
-from groupcoord.core.classic.member import MemberMetadata
 from groupcoord.core.events import (
     AppendFailures,
     Cause,
@@ -23,10 +21,12 @@ from groupcoord.core.events import (
     RebalanceStarted,
     Trigger,
 )
-from groupcoord.core.groups import Group
-from groupcoord.core.modern.draft import DraftedEvent
-from groupcoord.core.modern.group import ModernGroup
-from groupcoord.core.modern.state import ModernGroupState
+from groupcoord.core.groups.base.draft import DraftedEvent
+from groupcoord.core.groups.base.group import ModernGroup
+from groupcoord.core.groups.base.state import ModernGroupState
+from groupcoord.core.groups.classic.group import GroupMetadata
+from groupcoord.core.groups.classic.member import MemberMetadata
+from groupcoord.core.groups.group import Group
 
 MAX_TRIGGERS = 16
 """A rebalance that is started over again and again remembers its first reasons only."""

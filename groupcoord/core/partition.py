@@ -10,24 +10,24 @@ from attrs import evolve
 
 from groupcoord.config import Config
 from groupcoord.core.administration import Administration, Deletion
-from groupcoord.core.append_errors import for_client, refused
-from groupcoord.core.append_timeouts import AppendTimeouts
-from groupcoord.core.context import Handler, HandlerContext
-from groupcoord.core.creation import Creation
-from groupcoord.core.effects import Append, Continuation, Effects, Outcome
 from groupcoord.core.environments import Environments
 from groupcoord.core.events import Cause
-from groupcoord.core.groups import Group
-from groupcoord.core.hard_state import HardState
-from groupcoord.core.kinds import GroupKinds
+from groupcoord.core.groups.group import Group
+from groupcoord.core.groups.group_types import GroupKinds
+from groupcoord.core.groups.pending_groups import Creation
+from groupcoord.core.handler_context import Handler, HandlerContext
+from groupcoord.core.host_queries import Found
+from groupcoord.core.log.append_errors import for_client, refused
+from groupcoord.core.log.append_timeouts import AppendTimeouts
+from groupcoord.core.log.hard_state import HardState
+from groupcoord.core.log.records import CommitRecords, Record
 from groupcoord.core.messages import OffsetCommit, OffsetDelete, TopicToCommit, TxnOffsetCommit
 from groupcoord.core.messages.request import GroupRequest
 from groupcoord.core.observer import Observer
 from groupcoord.core.offsets.commits import Commits
 from groupcoord.core.offsets.continuations import WhenCommitted, WhenDeleted, WhenWritten
 from groupcoord.core.offsets.retention import Retention
-from groupcoord.core.questions import Found
-from groupcoord.core.records import CommitRecords, Record
+from groupcoord.core.outputs import Append, Continuation, Effects, Outcome
 from groupcoord.core.replies import Token, Waiting
 from groupcoord.core.timers import Timer, TimerKey, TimerKind, TimerQueue
 from groupcoord.errors import ErrorCode, InvariantError

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from sortedcontainers import SortedDict
 
 from groupcoord.core.events import Cause
-from groupcoord.core.interpreter import plain_members
+from groupcoord.core.fast_construct import plain_members
 from groupcoord.errors import InvariantError
 
 NEVER_MS = 2**63 - 1

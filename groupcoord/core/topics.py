@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 from uuid import UUID
 
-from groupcoord.core.records import ZERO_UUID
+from groupcoord.core.log.records import ZERO_UUID
 
 
 class TopicResolver(Protocol):

@@ -13,8 +13,8 @@ from prometheus_client.registry import Collector
 
 from groupcoord.config import GroupType
 from groupcoord.coordinator import ConsumerGroupState, GroupCoordinator, GroupState, PartitionStatus
-from groupcoord.core.share.group import ShareGroupState
-from groupcoord.core.streams.group import StreamsGroupState
+from groupcoord.core.groups.share.group import ShareGroupState
+from groupcoord.core.groups.streams.group import StreamsGroupState
 from groupcoord.host.http import HttpRequest, HttpResponse, HttpServer
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -19,7 +19,7 @@ from groupcoord.broker.transactions.none import API_KEYS as NO_TRANSACTION_KEYS
 from groupcoord.broker.transactions.producer_ids import ProducerIds
 from groupcoord.clock import Clock
 from groupcoord.config import Config, GroupType
-from groupcoord.core.records import OFFSETS_TOPIC
+from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.core.topic_names import TRANSACTIONS_TOPIC
 from groupcoord.host.descriptors import descriptor_limit
 from groupcoord.log_store import AbandonableStore, LogStore, MemoryLogStore, close_store

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from groupcoord.coordinator import GroupCoordinator
-from groupcoord.core.classic.group import GroupMetadata
-from groupcoord.core.consumer.group import ConsumerGroup
-from groupcoord.core.consumer.reconciliation import MemberState
-from groupcoord.core.consumer.records import ConsumerGroupCurrentMemberAssignmentRecord
-from groupcoord.core.kinds import as_classic_group
+from groupcoord.core.groups.classic.group import GroupMetadata
+from groupcoord.core.groups.consumer.group import ConsumerGroup
+from groupcoord.core.groups.consumer.reconciliation import MemberState
+from groupcoord.core.groups.consumer.records import ConsumerGroupCurrentMemberAssignmentRecord
+from groupcoord.core.groups.group_types import as_classic_group
 from groupcoord.core.messages import (
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatResponse,

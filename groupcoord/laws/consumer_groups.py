@@ -11,14 +11,13 @@ from collections.abc import Collection, Iterable
 from uuid import UUID
 
 from groupcoord.coordinator import GroupCoordinator
-from groupcoord.core.consumer.draft import ConsumerDraft
-from groupcoord.core.consumer.group import ConsumerGroup, ConsumerGroupState
-from groupcoord.core.consumer.heartbeat import beat
-from groupcoord.core.consumer.state import ConsumerState
-from groupcoord.core.kinds import as_consumer_group
-from groupcoord.core.messages import ConsumerGroupHeartbeat, DescribeGroups
-from groupcoord.core.modern.refusal import RefusedError
-from groupcoord.core.records import (
+from groupcoord.core.groups.base.refusal import RefusedError
+from groupcoord.core.groups.consumer.draft import ConsumerDraft
+from groupcoord.core.groups.consumer.group import ConsumerGroup, ConsumerGroupState
+from groupcoord.core.groups.consumer.heartbeat import beat
+from groupcoord.core.groups.consumer.state import ConsumerState
+from groupcoord.core.groups.group_types import as_consumer_group
+from groupcoord.core.log.records import (
     CLASSIC_GROUP_KEY,
     CommitRecords,
     ConsumerGroupMetadataRecord,
@@ -31,6 +30,7 @@ from groupcoord.core.records import (
     Record,
     TransactionMarker,
 )
+from groupcoord.core.messages import ConsumerGroupHeartbeat, DescribeGroups
 from groupcoord.laws.coordinator import require
 from groupcoord.laws.epochs import check_sound_epochs
 from groupcoord.log_store import LogStore

@@ -12,7 +12,18 @@ from functools import lru_cache
 from typing import Any
 
 from groupcoord.coordinator import GroupCoordinator, LoadError
-from groupcoord.core.hard_state import HardState, RecordsOfGroup
+from groupcoord.core.log.hard_state import HardState, RecordsOfGroup
+from groupcoord.core.log.records import (
+    CLASSIC_GROUP_KEY,
+    NO_PRODUCER_ID,
+    GroupMetadataRecord,
+    GroupTombstone,
+    OffsetCommitRecord,
+    OffsetTombstone,
+    OpaqueRecord,
+    Record,
+    TransactionMarker,
+)
 from groupcoord.core.messages import (
     ConsumerGroupDescribeResponse,
     DeleteGroupsResponse,
@@ -34,17 +45,6 @@ from groupcoord.core.messages import (
 from groupcoord.core.messages.share_groups import DescribeOneShareGroupResponse
 from groupcoord.core.offsets.cache import OffsetsOfGroup
 from groupcoord.core.partition import Partition
-from groupcoord.core.records import (
-    CLASSIC_GROUP_KEY,
-    NO_PRODUCER_ID,
-    GroupMetadataRecord,
-    GroupTombstone,
-    OffsetCommitRecord,
-    OffsetTombstone,
-    OpaqueRecord,
-    Record,
-    TransactionMarker,
-)
 from groupcoord.errors import ErrorCode, GroupcoordError
 from groupcoord.log_store import LogRecord, LogStore
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from groupcoord.core.modern.state import ModernGroupState
+from groupcoord.core.groups.base.state import ModernGroupState
 from groupcoord.laws.coordinator import require
 
 

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from groupcoord.coordinator import GroupCoordinator
-from groupcoord.core.classic.states import GroupState
 from groupcoord.core.events import Cause
-from groupcoord.core.groups import Group
-from groupcoord.core.kinds import as_classic_group
+from groupcoord.core.groups.classic.states import GroupState
+from groupcoord.core.groups.group import Group
+from groupcoord.core.groups.group_types import as_classic_group
+from groupcoord.core.log.records import NO_TIMESTAMP, GroupTombstone, OffsetTombstone, Record
 from groupcoord.core.offsets.continuations import WhenDeleted
 from groupcoord.core.offsets.retention import MS_PER_MINUTE
 from groupcoord.core.partition import Partition
-from groupcoord.core.records import NO_TIMESTAMP, GroupTombstone, OffsetTombstone, Record
 from groupcoord.laws.coordinator import require, served_partitions
 
 __all__ = ["check_expiry", "check_forgets_topic", "offsets_of_topic"]

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from groupcoord.coordinator import GroupCoordinator
-from groupcoord.core.classic.continuations import WhenAssigned, WhenReplaced
-from groupcoord.core.classic.group import GroupMetadata
-from groupcoord.core.classic.states import GroupState
-from groupcoord.core.consumer.records import ConsumerGroupMemberMetadataRecord
-from groupcoord.core.kinds import as_classic_group
+from groupcoord.core.groups.classic.continuations import WhenAssigned, WhenReplaced
+from groupcoord.core.groups.classic.group import GroupMetadata
+from groupcoord.core.groups.classic.states import GroupState
+from groupcoord.core.groups.consumer.records import ConsumerGroupMemberMetadataRecord
+from groupcoord.core.groups.group_types import as_classic_group
+from groupcoord.core.log.records import GroupMetadataRecord
 from groupcoord.core.partition import Partition
-from groupcoord.core.records import GroupMetadataRecord
 from groupcoord.laws.coordinator import require, served_partitions
 from groupcoord.log_store import LogStore
 

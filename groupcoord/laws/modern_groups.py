@@ -6,17 +6,23 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from groupcoord.coordinator import GroupCoordinator
-from groupcoord.core.consumer.state import ConsumerState
-from groupcoord.core.kinds import as_consumer_group, as_modern_group
-from groupcoord.core.modern.conversion import WhenConverted
-from groupcoord.core.modern.membership import WhenDrafted
-from groupcoord.core.modern.state import ModernGroupState
-from groupcoord.core.record_keys import RecordKey
-from groupcoord.core.records import CLASSIC_GROUP_KEY, ConsumerGroupMetadataRecord, GroupRecord, GroupTombstone, Record
-from groupcoord.core.share.membership import WhenTopicForgotten
-from groupcoord.core.share.state import ShareState
-from groupcoord.core.streams.reconciliation import Task
-from groupcoord.core.streams.state import StreamsMember, StreamsState
+from groupcoord.core.groups.base.conversion import WhenConverted
+from groupcoord.core.groups.base.membership import WhenDrafted
+from groupcoord.core.groups.base.state import ModernGroupState
+from groupcoord.core.groups.consumer.state import ConsumerState
+from groupcoord.core.groups.group_types import as_consumer_group, as_modern_group
+from groupcoord.core.groups.share.membership import WhenTopicForgotten
+from groupcoord.core.groups.share.state import ShareState
+from groupcoord.core.groups.streams.reconciliation import Task
+from groupcoord.core.groups.streams.state import StreamsMember, StreamsState
+from groupcoord.core.log.record_keys import RecordKey
+from groupcoord.core.log.records import (
+    CLASSIC_GROUP_KEY,
+    ConsumerGroupMetadataRecord,
+    GroupRecord,
+    GroupTombstone,
+    Record,
+)
 from groupcoord.laws.consumer_groups import (
     OF_NO_GROUP,
     check_is_no_classic_group,

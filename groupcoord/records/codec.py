@@ -17,7 +17,7 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812
 from typing import Any, get_args
 
-from groupcoord.core.records import (
+from groupcoord.core.log.records import (
     CLASSIC_GROUP_KEY,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,

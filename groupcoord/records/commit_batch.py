@@ -17,8 +17,8 @@ from struct import error as StructError  # noqa: N812
 from typing import Any, NamedTuple
 
 from groupcoord.core.columns import AsciiTexts, OffsetColumns, Widths, encode_each, make_columns
-from groupcoord.core.interpreter import maker
-from groupcoord.core.records import (
+from groupcoord.core.fast_construct import maker
+from groupcoord.core.log.records import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,

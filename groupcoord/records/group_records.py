@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from groupcoord.core.records import GroupRecord, GroupTombstone, RecordKey
+from groupcoord.core.log.records import GroupRecord, GroupTombstone, RecordKey
 from groupcoord.records.primitives import MalformedError
 from groupcoord.records.record_classes import RECORD_CLASSES, read_value, value_writer
 from groupcoord.records.schemas import SCHEMAS, RecordType

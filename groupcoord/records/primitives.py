@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from uuid import UUID
 
-from groupcoord.core.records import ZERO_UUID
+from groupcoord.core.log.records import ZERO_UUID
 
 STRING_BYTES_MAX = 32_767
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from attrs import fields as attributes_of
 
-from groupcoord.core.records import (
+from groupcoord.core.log.records import (
     ConsumerGroupCurrentMemberAssignmentRecord,
     ConsumerGroupMemberMetadataRecord,
     ConsumerGroupMetadataRecord,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
-from groupcoord.core.records import (
+from groupcoord.core.log.records import (
     NO_TIMESTAMP,
     ZERO_UUID,
     AssignedTaskIds,

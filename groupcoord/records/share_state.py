@@ -9,7 +9,7 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812
 from uuid import UUID
 
-from groupcoord.core.records import OpaqueRecord
+from groupcoord.core.log.records import OpaqueRecord
 from groupcoord.core.share_state.records import (
     UNKNOWN_COUNT,
     SharePartitionKey,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from struct import Struct
 
-from groupcoord.core.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, GroupTombstone, OffsetTombstone, Record
+from groupcoord.core.log.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, GroupTombstone, OffsetTombstone, Record
 from groupcoord.records.batches import VARINTS, frame_records, record_starts, varint
 from groupcoord.records.codec import OFFSET_COMMIT_KEY, encode_record, offset_key_names
 from groupcoord.records.primitives import STRING_BYTES_MAX, MalformedError

@@ -1,7 +1,7 @@
 """Records of every known type as values: the fields of Kafka's schemas, byte-exact in both directions.
 
-The coordinator's own records have classes (:mod:`groupcoord.core.records`); this is the general form, for tools that
-read what any broker wrote: consumer, share and streams groups as well.
+The coordinator's own records have classes (:mod:`groupcoord.core.log.records`); this is the general form, for tools
+that read what any broker wrote: consumer, share and streams groups as well.
 """
 
 from __future__ import annotations

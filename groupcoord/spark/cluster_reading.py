@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from groupcoord.analysis.live.offset_ranges import SPLIT_BYTES
 from groupcoord.analysis.live.settings import BOOTSTRAP_SERVERS, ClusterAddress, cluster_address
-from groupcoord.core.records import OFFSETS_TOPIC
+from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.spark.cluster_source import CLUSTER_FORMAT, COMMAND_CONFIG, ClusterOptions
 from groupcoord.spark.end_offsets import END_OFFSETS_FORMAT
 from groupcoord.spark.reading import check_version

@@ -14,7 +14,7 @@ from groupcoord.analysis.live.offset_ranges import SPLIT_BYTES, TopicEnds
 from groupcoord.analysis.live.settings import BOOTSTRAP_SERVERS, ClusterAddress
 from groupcoord.analysis.live.tasks import ClusterTask, check_same, check_topic, cluster_tasks, ends_now, tasks_between
 from groupcoord.config.client_properties import SECRET_KEYS
-from groupcoord.core.records import OFFSETS_TOPIC
+from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.spark.record_sources import ROW_OPTIONS, RecordOptions, RecordReader, RecordStreamReader
 
 if TYPE_CHECKING:

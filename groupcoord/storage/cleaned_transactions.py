@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from groupcoord.core.records import TransactionMarker
+from groupcoord.core.log.records import TransactionMarker
 from groupcoord.records.batches import Batch
 from groupcoord.records.codec import decode_control
 

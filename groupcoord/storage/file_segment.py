@@ -18,7 +18,7 @@ from struct import error as StructError  # noqa: N812
 from typing import NoReturn
 
 from groupcoord.config.files import read_file
-from groupcoord.core.records import NO_TIMESTAMP
+from groupcoord.core.log.records import NO_TIMESTAMP
 from groupcoord.records.batches import BATCH_HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC_V2, Batch, InvalidBatchError
 from groupcoord.storage.cleaned_transactions import AbortedTransaction
 from groupcoord.storage.errors import FailedLogError, LostSegmentError, UnwrittenBatchError

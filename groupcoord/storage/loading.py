@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from groupcoord.core.records import CommitRecords
+from groupcoord.core.log.records import CommitRecords
 from groupcoord.log_store import LoadedCommits, LogRecord
 from groupcoord.records.batches import MAGIC_V2, Batch
 from groupcoord.records.codec import decode_record

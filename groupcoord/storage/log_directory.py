@@ -12,7 +12,7 @@ from typing import TypeVar
 from uuid import UUID, uuid4
 
 from groupcoord.config.files import read_text
-from groupcoord.core.records import OFFSETS_TOPIC
+from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.storage.file_names import SEGMENT_SUFFIX
 from groupcoord.storage.whole_files import replace_file
 

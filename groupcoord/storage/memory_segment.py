@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from struct import Struct
 
-from groupcoord.core.records import NO_TIMESTAMP
+from groupcoord.core.log.records import NO_TIMESTAMP
 from groupcoord.records.batches import LAST_OFFSET_DELTA_POSITION, Batch, iter_batches
 from groupcoord.storage.cleaned_transactions import AbortedTransaction
 from groupcoord.storage.log_memory import BATCH_OVERHEAD_BYTES, LogMemory

@@ -10,8 +10,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from groupcoord.core.interpreter import maker
-from groupcoord.core.records import NO_PRODUCER_ID, NO_TIMESTAMP, TransactionMarker
+from groupcoord.core.fast_construct import maker
+from groupcoord.core.log.records import NO_PRODUCER_ID, NO_TIMESTAMP, TransactionMarker
 from groupcoord.errors import ErrorCode
 from groupcoord.records.batches import TRANSACTIONAL, Batch, encode_batch
 from groupcoord.records.codec import decode_control, encode_record

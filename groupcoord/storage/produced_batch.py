@@ -11,7 +11,7 @@ from struct import Struct
 
 from crc32c import crc32c
 
-from groupcoord.core.records import NO_PRODUCER_ID, NO_TIMESTAMP
+from groupcoord.core.log.records import NO_PRODUCER_ID, NO_TIMESTAMP
 from groupcoord.errors import ErrorCode
 from groupcoord.records.batches import (
     BATCH_HEADER_BYTES,

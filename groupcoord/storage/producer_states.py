@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from attrs import define, field
 
-from groupcoord.core.records import TransactionMarker
+from groupcoord.core.log.records import TransactionMarker
 from groupcoord.errors import ErrorCode
 from groupcoord.storage.cleaned_transactions import AbortedTransaction, LastRecord
 from groupcoord.storage.errors import RefusedBatchError

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from groupcoord.core.records import NO_PRODUCER_ID, TransactionMarker
+from groupcoord.core.log.records import NO_PRODUCER_ID, TransactionMarker
 from groupcoord.log_store import LogRecord
 
 

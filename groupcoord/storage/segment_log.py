@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from groupcoord.config.settings import INT64_MAX
-from groupcoord.core.records import NO_TIMESTAMP
+from groupcoord.core.log.records import NO_TIMESTAMP
 from groupcoord.errors import ErrorCode
 from groupcoord.log_store import StorageError
 from groupcoord.records.batches import TRANSACTIONAL, Batch, InvalidBatchError

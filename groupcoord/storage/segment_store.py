@@ -19,7 +19,7 @@ from types import TracebackType
 from uuid import UUID
 
 from groupcoord.config.settings import INT64_MAX
-from groupcoord.core.records import OFFSETS_TOPIC, CommitRecords, OffsetTombstone, Record
+from groupcoord.core.log.records import OFFSETS_TOPIC, CommitRecords, OffsetTombstone, Record
 from groupcoord.errors import StoreContractError
 from groupcoord.log_store import (
     LoadedCommits,

@@ -13,7 +13,7 @@ from itertools import dropwhile, islice
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from uuid import UUID
 
-from groupcoord.core.records import NO_PRODUCER_ID
+from groupcoord.core.log.records import NO_PRODUCER_ID
 from groupcoord.errors import ErrorCode
 from groupcoord.log_store import LogRecord, LogStore, LogStoreError, PositionedStore
 from groupcoord.storage.errors import FailedLogError, RefusedBatchError

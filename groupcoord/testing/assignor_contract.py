@@ -18,7 +18,7 @@ from uuid import UUID
 from attrs import evolve
 
 from groupcoord.assignors import Assignor, GroupAssignment, GroupSpec, MemberSpec, SubscriptionType, Topic
-from groupcoord.core.java.hashing import hash_map_order
+from groupcoord.core.javacompat.hashing import hash_map_order
 from groupcoord.laws import LawBrokenError, require
 from groupcoord.testing.asserting.words import counted
 

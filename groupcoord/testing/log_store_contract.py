@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
-from groupcoord.core.hard_state import HardState
-from groupcoord.core.records import (
+from groupcoord.core.log.hard_state import HardState
+from groupcoord.core.log.records import (
     CLASSIC_GROUP_KEY,
     AssignedTopicPartitions,
     ConsumerGroupCurrentMemberAssignmentRecord,

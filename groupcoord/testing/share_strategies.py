@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from attrs import evolve
 from hypothesis import strategies as st
 
-from groupcoord.core.java.trimming import is_blank
+from groupcoord.core.javacompat.trimming import is_blank
 from groupcoord.core.messages import (
     AlterShareGroupOffsets,
     DeleteShareGroupOffsets,

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from attrs import define, frozen
 
+from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED
-from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 
 # ---------------------------------------------------------------- DescribeCluster

@@ -18,8 +18,8 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from groupcoord.core.interpreter import maker
-from groupcoord.core.records import ZERO_UUID
+from groupcoord.core.fast_construct import maker
+from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.wire import primitives
 from groupcoord.wire.api import Api, Decoder, Encoder, PartsEncoder, VersionRange
 from groupcoord.wire.broker_messages import (

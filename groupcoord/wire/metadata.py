@@ -5,7 +5,7 @@
 A request that is not allowed to name a topic as it does is answered here, with the error and the text of a broker.
 """
 
-from groupcoord.core.records import ZERO_UUID
+from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.api import Answered
 from groupcoord.wire.broker_messages import Metadata, MetadataResponse, MetadataTopic, TopicReference

@@ -10,8 +10,8 @@ Read and written by hand: with heartbeats these are most of a coordinator's work
 from typing import NamedTuple
 from uuid import UUID
 
+from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import OffsetCommit, TopicToCommit
-from groupcoord.core.records import ZERO_UUID
 from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.offset_columns import ResultsWriter, offsets_reader

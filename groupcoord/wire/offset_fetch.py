@@ -7,6 +7,7 @@ several groups (KIP-709). 9: the member's id and epoch (KIP-848). 10: topics by 
 Read and written by hand, as OffsetCommit is.
 """
 
+from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import (
     FetchedGroup,
     FetchedTopic,
@@ -16,7 +17,6 @@ from groupcoord.core.messages import (
     TopicToFetch,
 )
 from groupcoord.core.messages.fetches import without_offsets
-from groupcoord.core.records import ZERO_UUID
 from groupcoord.wire import primitives
 from groupcoord.wire.api import Api, Decoder, Encoder, PartsEncoder, VersionRange
 from groupcoord.wire.header import RequestHeader

@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
-from groupcoord.core.interpreter import uuid_of
-from groupcoord.core.records import ZERO_UUID
+from groupcoord.core.fast_construct import uuid_of
+from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.wire.errors import ProtocolError
 
 T = TypeVar("T")

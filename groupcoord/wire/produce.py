@@ -16,8 +16,8 @@ import struct
 from functools import lru_cache
 from typing import cast
 
-from groupcoord.core.interpreter import maker
-from groupcoord.core.records import ZERO_UUID
+from groupcoord.core.fast_construct import maker
+from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.wire import primitives
 from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
 from groupcoord.wire.broker_messages import (

@@ -24,7 +24,7 @@ from typing import Any
 
 from attrs import has
 
-from groupcoord.core.records import ZERO_UUID
+from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.wire import primitives
 from groupcoord.wire.errors import ProtocolError
 from groupcoord.wire.primitives import FLOAT64, INT8, INT16, INT32, INT64, UINT16, Reader, Writer

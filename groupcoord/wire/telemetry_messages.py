@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 from uuid import UUID
 
-from groupcoord.core.records import ZERO_UUID
+from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 
 

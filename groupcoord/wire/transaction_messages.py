@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from attrs import define, frozen
 
+from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import TopicResult
 from groupcoord.core.messages.commits import refused_partitions
-from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.cluster_messages import PartitionsOfTopic, TopicPartitions
 

@@ -10,8 +10,8 @@ former (KAFKA-7296).
 
 from collections.abc import Mapping
 
+from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import UNKNOWN_GENERATION_ID, UNKNOWN_MEMBER_ID, TopicToCommit, TxnOffsetCommit
-from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
 from groupcoord.wire.header import RequestHeader

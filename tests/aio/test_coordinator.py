@@ -13,7 +13,7 @@ from attrs import evolve
 from groupcoord import ErrorCode, GroupCoordinator, LoadError, LogRecord, ManualClock, MemoryLogStore, PartitionStatus
 from groupcoord.aio import AsyncCoordinator
 from groupcoord.aio.coordinator import RECORDS_AT_ONCE
-from groupcoord.core.records import OffsetCommitRecord
+from groupcoord.core.log.records import OffsetCommitRecord
 from groupcoord.errors import UnansweredError
 from groupcoord.events import Event, MemberAdded, MemberAssigned, MemberRemoved, RebalanceCompleted, RebalanceStarted
 from groupcoord.log_store import StorageError, Ticket

@@ -11,7 +11,7 @@ from typing import Any
 
 from groupcoord.conformance.client import Client
 from groupcoord.conformance.sockets import SocketServer
-from groupcoord.core.records import OffsetCommitRecord
+from groupcoord.core.log.records import OffsetCommitRecord
 from groupcoord.records.batches import iter_batches
 from groupcoord.records.codec import decode_record
 from tests.attack.report import Result

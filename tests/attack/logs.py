@@ -20,7 +20,7 @@ from typing import NamedTuple
 from groupcoord import Config, GroupCoordinator, ManualClock
 from groupcoord.cli.dump_input import find_segments, read_segment
 from groupcoord.coordinator import LoadError
-from groupcoord.core.records import OffsetCommitRecord
+from groupcoord.core.log.records import OffsetCommitRecord
 from groupcoord.errors import GroupcoordError
 from groupcoord.log_store import LogRecord, LogStoreError, Ticket
 from groupcoord.records.batches import BatchRecord

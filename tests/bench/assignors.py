@@ -21,7 +21,7 @@ from collections.abc import Callable
 from attrs import evolve
 
 from groupcoord.core.consumer_protocol import Subscription, decode_subscription, encode_subscription
-from groupcoord.core.interpreter import collector_paused
+from groupcoord.core.fast_construct import collector_paused
 from groupcoord.member.assignors import ASSIGNORS, Assignor, Cluster, ClusterTopic
 
 ROUNDS = 3

@@ -31,7 +31,7 @@ from groupcoord.broker.broker import Broker
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.conformance.entities import decode_response, encode_request
-from groupcoord.core.interpreter import collect_garbage_seldom
+from groupcoord.core.fast_construct import collect_garbage_seldom
 from groupcoord.storage.segment_store import SegmentLogStore
 
 GROUP, TOPIC, TOPIC_ID = "ramp", "t", UUID(int=0x0123456789ABCDEF0123456789ABCDEF)

@@ -34,8 +34,8 @@ from groupcoord import Config, GroupCoordinator, ManualClock
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.conformance.client import Client
 from groupcoord.conformance.sockets import SocketServer
-from groupcoord.core.interpreter import collector_paused
-from groupcoord.core.records import OffsetCommitRecord
+from groupcoord.core.fast_construct import collector_paused
+from groupcoord.core.log.records import OffsetCommitRecord
 from groupcoord.log_store import LogRecord, Ticket
 from groupcoord.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatResponse
 from groupcoord.storage.segment_store import SegmentLogStore

@@ -24,7 +24,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 import groupcoord.spark
-from groupcoord.core.records import OffsetCommitRecord, OffsetTombstone
+from groupcoord.core.log.records import OffsetCommitRecord, OffsetTombstone
 from groupcoord.records.batches import iter_batches
 from groupcoord.records.codec import decode_record
 from groupcoord.spark.schemas import COMMITS

@@ -18,7 +18,7 @@ from uuid import UUID
 
 from crc32c import crc32c
 
-from groupcoord.core.records import GroupMetadataRecord, MemberRecord, OffsetCommitRecord, TransactionMarker
+from groupcoord.core.log.records import GroupMetadataRecord, MemberRecord, OffsetCommitRecord, TransactionMarker
 from groupcoord.records.batches import encode_batch
 from groupcoord.records.codec import encode_record
 

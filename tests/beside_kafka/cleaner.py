@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from groupcoord.core.records import TransactionMarker
+from groupcoord.core.log.records import TransactionMarker
 from groupcoord.log_store import NO_PRODUCER_ID, LogRecord
 
 

@@ -26,14 +26,14 @@ from groupcoord.config import Config
 from groupcoord.config.group_settings import ShareGroupSettings
 from groupcoord.conformance.entities import encode_request
 from groupcoord.coordinator import GroupCoordinator, GroupState
-from groupcoord.core.classic.group import GroupMetadata
-from groupcoord.core.consumer.group import ConsumerGroup
-from groupcoord.core.modern.assignor import GroupSpec
-from groupcoord.core.modern.state import LEFT_MEMBER_EPOCH
-from groupcoord.core.records import OFFSETS_TOPIC, TransactionMarker
-from groupcoord.core.share.group import ShareGroup
-from groupcoord.core.share.host import LoneShareHost
-from groupcoord.core.streams.group import StreamsGroup
+from groupcoord.core.groups.base.assignor import GroupSpec
+from groupcoord.core.groups.base.state import LEFT_MEMBER_EPOCH
+from groupcoord.core.groups.classic.group import GroupMetadata
+from groupcoord.core.groups.consumer.group import ConsumerGroup
+from groupcoord.core.groups.share.group import ShareGroup
+from groupcoord.core.groups.share.host import LoneShareHost
+from groupcoord.core.groups.streams.group import StreamsGroup
+from groupcoord.core.log.records import OFFSETS_TOPIC, TransactionMarker
 from groupcoord.core.timers import TimerKind
 from groupcoord.log_store import (
     LogRecord,

@@ -16,8 +16,8 @@ from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.transactions.state import Writer
 from groupcoord.broker.work import do_whole
-from groupcoord.core.front.authorization import UNRESTRICTED, Permissions
-from groupcoord.core.records import OFFSETS_TOPIC
+from groupcoord.core.log.records import OFFSETS_TOPIC
+from groupcoord.core.router.authorization import UNRESTRICTED, Permissions
 from groupcoord.records.batches import encode_batch
 from groupcoord.storage.data_directory import DataDirectory
 from groupcoord.wire.broker_messages import (

@@ -20,7 +20,7 @@ from groupcoord.broker.configs.brokers import BrokerConfigFileError, BrokerConfi
 from groupcoord.broker.configs.client_metrics import ClientMetrics, ClientMetricsFileError
 from groupcoord.broker.work import do_whole
 from groupcoord.config import GroupType
-from groupcoord.core.front.authorization import CLUSTER, Permissions
+from groupcoord.core.router.authorization import CLUSTER, Permissions
 from groupcoord.wire.quota_messages import AlterClientQuotas, DescribeClientQuotas
 from tests.broker.driving import drain, feed
 from tests.broker.rules import Rules

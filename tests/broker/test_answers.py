@@ -15,8 +15,8 @@ from groupcoord.broker.topics.changes import answer_create_partitions, answer_cr
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.work import do_whole
 from groupcoord.config import Config
+from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node
-from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.broker_messages import (
     CreatableReplicaAssignment,

@@ -6,8 +6,8 @@ import pytest
 
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
 from groupcoord.broker.broker import Broker
-from groupcoord.core.front.authorization import Operation, Resource
-from groupcoord.core.records import OFFSETS_TOPIC
+from groupcoord.core.log.records import OFFSETS_TOPIC
+from groupcoord.core.router.authorization import Operation, Resource
 from groupcoord.wire.broker_messages import Metadata, TopicReference
 from tests.broker.data_world import FakeConnection
 

@@ -9,6 +9,7 @@ import pytest
 from groupcoord import Config, LogStoreError, ManualClock, MemoryLogStore, PartitionStatus
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.records.fetch_waits import STALE_WAITS_LIMIT
+from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.core.messages import (
     FindCoordinator,
     FindCoordinatorResponse,
@@ -21,7 +22,6 @@ from groupcoord.core.messages import (
     OffsetToCommit,
     TopicToCommit,
 )
-from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.log_store import AppendTimedOutError
 from tests.broker.driving import feed
 from tests.broker.kafka_bytes import correlation_ids, fetch, frame, heartbeat, string

@@ -15,7 +15,7 @@ from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.work import do_whole
 from groupcoord.clock import ManualClock
 from groupcoord.config import Config
-from groupcoord.core.front.authorization import CLUSTER
+from groupcoord.core.router.authorization import CLUSTER
 from groupcoord.wire.cluster_messages import DescribeLogDirs
 from tests.broker.data_world import batch
 from tests.broker.rules import CLUSTER_DENIED, TOPIC, Rules

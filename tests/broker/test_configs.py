@@ -26,8 +26,8 @@ from groupcoord.config.group_settings import (
     StreamsGroupSettings,
     bounds_of,
 )
-from groupcoord.core.front.authorization import CLUSTER, Permissions
-from groupcoord.core.records import OFFSETS_TOPIC
+from groupcoord.core.log.records import OFFSETS_TOPIC
+from groupcoord.core.router.authorization import CLUSTER, Permissions
 from groupcoord.host import Broker, GroupConfigFileError, GroupConfigs, TopicRegistry
 from groupcoord.messages import ConsumerGroupDescribe, ConsumerGroupHeartbeat
 from groupcoord.wire.broker_messages import (

@@ -8,8 +8,8 @@ from groupcoord import GroupCoordinator, ManualClock, MemoryLogStore
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.topics.internal import CREATION_MS
 from groupcoord.config import Config
-from groupcoord.core.front.authorization import Operation, Resource, ResourceType
-from groupcoord.core.questions import CreateInternalTopics, InternalTopic, InternalTopicsCreated
+from groupcoord.core.host_queries import CreateInternalTopics, InternalTopic, InternalTopicsCreated
+from groupcoord.core.router.authorization import Operation, Resource, ResourceType
 
 CHANGELOG = InternalTopic("app-store-changelog", 3, -1, (("cleanup.policy", "compact"),))
 REPARTITION = InternalTopic("app-by-key-repartition", 2, 1)

@@ -18,7 +18,7 @@ from groupcoord.broker.groups.offset_fetches import MANY_OFFSETS, OffsetFetches
 from groupcoord.broker.groups.requests import GroupRequests
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.work import Work, do_whole
-from groupcoord.core.front.authorization import Operation, Principal, Resource
+from groupcoord.core.router.authorization import Operation, Principal, Resource
 from groupcoord.messages import (
     GroupToFetch,
     OffsetCommit,

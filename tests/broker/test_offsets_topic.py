@@ -18,8 +18,8 @@ from groupcoord.broker.topics.descriptions import answer_describe_log_dirs
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.transactions.listings import answer_describe_producers
 from groupcoord.broker.work import do_whole
+from groupcoord.core.log.records import OFFSETS_TOPIC, OffsetCommitRecord
 from groupcoord.core.messages import CompleteTransaction, OffsetCommit, OffsetToCommit, TopicToCommit, TxnOffsetCommit
-from groupcoord.core.records import OFFSETS_TOPIC, OffsetCommitRecord
 from groupcoord.log_store import LogStore
 from groupcoord.records.batches import iter_batches
 from groupcoord.records.codec import decode_record

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from groupcoord import ErrorCode, Operation, Resource
-from groupcoord.core.front.authorization import CLUSTER
+from groupcoord.core.router.authorization import CLUSTER
 from tests.broker.data_world import batch
 from tests.broker.rules import (
     CLUSTER_DENIED,

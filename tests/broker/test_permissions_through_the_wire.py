@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from groupcoord import ErrorCode, Resource, ResourceType
-from groupcoord.core.front.authorization import CLUSTER
+from groupcoord.core.router.authorization import CLUSTER
 from tests.broker.rules import (
     CLUSTER_DENIED,
     GROUP,

@@ -11,7 +11,7 @@ from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.records.producing import NO_DATA
-from groupcoord.core.records import OFFSETS_TOPIC
+from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.wire.broker_messages import Produce, ProducePartition, ProduceTopic
 from tests.broker.data_world import DataWorld
 from tests.broker.driving import feed

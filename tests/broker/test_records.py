@@ -7,8 +7,8 @@ import pytest
 from groupcoord.broker.transactions.listings import answer_describe_producers
 from groupcoord.broker.transactions.state import Writer
 from groupcoord.broker.work import do_whole
-from groupcoord.core.front.authorization import Operation, Permissions, ResourceType
-from groupcoord.core.records import TransactionMarker
+from groupcoord.core.log.records import TransactionMarker
+from groupcoord.core.router.authorization import Operation, Permissions, ResourceType
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.broker_messages import (
     DeleteRecords,

@@ -16,7 +16,7 @@ from groupcoord.broker.topics.descriptions import answer_describe_log_dirs
 from groupcoord.broker.transactions.listings import answer_describe_producers
 from groupcoord.broker.transactions.producer_ids import ProducerIds
 from groupcoord.broker.work import do_whole
-from groupcoord.core.records import TransactionMarker
+from groupcoord.core.log.records import TransactionMarker
 from groupcoord.testing.server import ServerThread
 from groupcoord.wire.broker_messages import (
     DeleteRecords,

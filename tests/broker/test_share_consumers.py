@@ -12,7 +12,7 @@ import pytest
 from attrs import evolve
 
 from groupcoord.broker.share.persister import Persister
-from groupcoord.core.front.authorization import Operation, ResourceType
+from groupcoord.core.log.records import TransactionMarker
 from groupcoord.core.messages.share_state import (
     InitializeShareGroupState,
     InitializeShareGroupStateResponse,
@@ -21,7 +21,7 @@ from groupcoord.core.messages.share_state import (
     StateTopicResult,
     StateTopicToInitialize,
 )
-from groupcoord.core.records import TransactionMarker
+from groupcoord.core.router.authorization import Operation, ResourceType
 from groupcoord.errors import ErrorCode
 from groupcoord.records.batches import encode_batch, iter_batches
 from tests.broker.sharing import ACCEPT, REJECT, RELEASE, RENEW, START_MS, WRITE, SharingWorld

@@ -14,7 +14,7 @@ from groupcoord.broker.cluster.nodes import Nodes
 from groupcoord.broker.records.node_data import NodeData
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
-from groupcoord.core.java.hashing import partition_for
+from groupcoord.core.javacompat.hashing import partition_for
 from groupcoord.core.messages import Node
 from groupcoord.core.messages.share_state import (
     InitializeShareGroupState,

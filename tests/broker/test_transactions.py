@@ -10,8 +10,8 @@ from groupcoord import LogStoreError
 from groupcoord.broker.cluster.metadata import answer_api_versions
 from groupcoord.broker.transactions.coordinator import RETRY_MS
 from groupcoord.broker.transactions.state import LAST_EPOCH
+from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import Node, OffsetToCommit, TopicToCommit, TxnOffsetCommit
-from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.cluster_messages import TopicPartitions
 from groupcoord.wire.feature_messages import ApiVersions, FinalizedFeature

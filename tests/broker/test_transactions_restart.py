@@ -13,7 +13,7 @@ from groupcoord import Config, LogRecord, LogStoreError, ManualClock, Ticket
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.transactions.coordinator import RETRY_MS
-from groupcoord.core.records import ZERO_UUID, OffsetCommitRecord, Record, TransactionMarker
+from groupcoord.core.log.records import ZERO_UUID, OffsetCommitRecord, Record, TransactionMarker
 from groupcoord.errors import ErrorCode
 from groupcoord.host.opening import open_producer_ids, open_topic_directory
 from groupcoord.storage.segment_store import SegmentLogStore

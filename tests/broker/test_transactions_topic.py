@@ -19,8 +19,8 @@ from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.transactions.log import MEMORY_SEGMENT_BYTES, TransactionLogError
 from groupcoord.broker.transactions.producer_ids import NoProducerIdError, ProducerIds, ProducerIdsFileError
 from groupcoord.broker.work import do_whole
-from groupcoord.core.front.authorization import Operation, Principal, Resource, ResourceType
 from groupcoord.core.messages import CoordinatorType, FindCoordinator
+from groupcoord.core.router.authorization import Operation, Principal, Resource, ResourceType
 from groupcoord.core.topic_names import TRANSACTIONS_TOPIC
 from groupcoord.host.opening import open_log_store, open_producer_ids, open_topic_directory
 from groupcoord.records.batches import encode_batch, iter_batches

@@ -17,7 +17,7 @@ from groupcoord import Config, ManualClock, MemoryLogStore
 from groupcoord.broker.broker import Broker, anonymous
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.topics.registry import TopicRegistry
-from groupcoord.core.front.authorization import Authorize
+from groupcoord.core.router.authorization import Authorize
 from tests.broker.driving import drain, feed
 from tests.wire.kio_client import read_response, request_frame
 

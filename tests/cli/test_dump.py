@@ -14,7 +14,7 @@ from uuid import UUID
 
 import pytest
 
-from groupcoord.core.records import (
+from groupcoord.core.log.records import (
     GroupMetadataRecord,
     GroupTombstone,
     MemberRecord,

@@ -17,7 +17,7 @@ from groupcoord.core.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from groupcoord.core.records import GroupMetadataRecord, GroupTombstone, MemberRecord, OffsetCommitRecord, Record
+from groupcoord.core.log.records import GroupMetadataRecord, GroupTombstone, MemberRecord, OffsetCommitRecord, Record
 from tests.analysis.fold.history.consumer_story import crew, write_story
 from tests.command import dump
 from tests.tables import as_one_test

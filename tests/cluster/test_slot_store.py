@@ -8,7 +8,7 @@ from groupcoord.cluster.slot_log import MemorySlotLog
 from groupcoord.cluster.slot_messages import contents
 from groupcoord.cluster.slot_store import BATCH_BYTES_MAX, BATCH_RECORDS_MAX, CHUNK_BYTES_MAX, Gone
 from groupcoord.cluster.slot_writer import UNKNOWN
-from groupcoord.core.records import GroupTombstone, OffsetCommitRecord
+from groupcoord.core.log.records import GroupTombstone, OffsetCommitRecord
 from groupcoord.log_store import AppendOutcomeUnknownError, LogRecord, NotLeaderError, RecordTooLargeError, Ticket
 from groupcoord.records.batches import iter_batches
 from groupcoord.testing import check_log_store

@@ -12,8 +12,8 @@ from uuid import UUID
 from attrs import evolve
 
 from groupcoord import Config, ErrorCode, GroupCoordinator, GroupState, LogStore, MemoryLogStore, TopicResolver
-from groupcoord.core.classic.group import GroupMetadata
-from groupcoord.core.records import ZERO_UUID, Record
+from groupcoord.core.groups.classic.group import GroupMetadata
+from groupcoord.core.log.records import ZERO_UUID, Record
 from groupcoord.laws import check_generations_grow
 from groupcoord.laws.consumer_groups import check_epochs_grow
 from groupcoord.messages import (

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from groupcoord import ErrorCode, GroupState
-from groupcoord.core.records import GroupMetadataRecord
+from groupcoord.core.log.records import GroupMetadataRecord
 from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import (
     CompleteTransaction,

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from groupcoord import Config, ErrorCode, GroupCoordinator, ManualClock, Operation, ResourceType
-from groupcoord.core.front.authorization import CLUSTER
+from groupcoord.core.router.authorization import CLUSTER
 from groupcoord.messages import (
     CoordinatorType,
     DeletedGroup,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from groupcoord import ErrorCode, GroupState
-from groupcoord.core.records import GroupMetadataRecord
+from groupcoord.core.log.records import GroupMetadataRecord
 from groupcoord.messages import JoinGroupResponse
 from tests.core.driver import Driver, Group
 

@@ -9,7 +9,7 @@ import pytest
 
 from groupcoord import Config, GroupCoordinator, LogRecord, ManualClock, MemoryLogStore
 from groupcoord.broker.reloading import Reloading
-from groupcoord.core.interpreter import MANY_OBJECTS, collector_paused
+from groupcoord.core.fast_construct import MANY_OBJECTS, collector_paused
 
 
 @pytest.fixture

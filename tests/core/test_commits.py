@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from groupcoord import ErrorCode, GroupCoordinator, GroupState, ManualClock
-from groupcoord.core.records import GroupMetadataRecord, OffsetCommitRecord
+from groupcoord.core.log.records import GroupMetadataRecord, OffsetCommitRecord
 from groupcoord.log_store import AppendTimedOutError, LogStoreError
 from groupcoord.messages import (
     ListGroups,

@@ -11,9 +11,9 @@ from attrs import evolve
 from groupcoord import Config, ErrorCode, GroupCoordinator, ManualClock, Operation, ResourceType
 from groupcoord.config import GroupType
 from groupcoord.config.group_settings import ConsumerGroupSettings
-from groupcoord.core.front.authorization import Permissions
-from groupcoord.core.front.consumer_groups import DESCRIBED_CONSUMER_GROUPS
-from groupcoord.core.front.descriptions import with_operations
+from groupcoord.core.router.authorization import Permissions
+from groupcoord.core.router.consumer_groups import DESCRIBED_CONSUMER_GROUPS
+from groupcoord.core.router.descriptions import with_operations
 from groupcoord.messages import (
     AUTHORIZED_OPERATIONS_OMITTED,
     ConsumerGroupDescribe,

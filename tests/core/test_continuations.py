@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from groupcoord import ErrorCode
-from groupcoord.core.append_errors import refused
-from groupcoord.core.effects import Continuation
+from groupcoord.core.log.append_errors import refused
+from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import (
     CompleteTransactionResponse,
     DeletedGroup,
@@ -24,7 +24,7 @@ from groupcoord.core.messages import (
     TopicResult,
     TxnOffsetCommitResponse,
 )
-from groupcoord.core.records import ZERO_UUID
+from groupcoord.core.outputs import Continuation
 from groupcoord.core.replies import Reply
 from tests.subclasses import subclasses
 from tests.tables import as_one_test

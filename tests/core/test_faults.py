@@ -267,7 +267,7 @@ def test_defaults() -> None:
 
 def test_the_memory_of_routes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Group ids come from clients; where they belong is remembered for so many only."""
-    monkeypatch.setattr("groupcoord.core.front.partition_table.MAX_CACHED_ROUTES", 3)
+    monkeypatch.setattr("groupcoord.core.router.partition_table.MAX_CACHED_ROUTES", 3)
     coordinator = GroupCoordinator()
     expected = [coordinator.partition_of(str(name)) for name in range(10)]
     assert [coordinator.partition_of(str(name)) for name in range(10)] == expected

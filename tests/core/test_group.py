@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from groupcoord import ErrorCode, GroupState, InvariantError
-from groupcoord.core.classic.group import GroupMetadata
-from groupcoord.core.classic.member import MemberMetadata, Parked
-from groupcoord.core.records import GroupMetadataRecord
+from groupcoord.core.groups.classic.group import GroupMetadata
+from groupcoord.core.groups.classic.member import MemberMetadata, Parked
+from groupcoord.core.log.records import GroupMetadataRecord
 from groupcoord.core.timers import Timer, TimerKey, TimerKind
 from tests.core.driver import protocols_of
 from tests.tables import as_one_test

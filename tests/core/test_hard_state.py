@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord.core.hard_state import HardState
-from groupcoord.core.records import (
+from groupcoord.core.log.hard_state import HardState
+from groupcoord.core.log.records import (
     AssignedTopicPartitions,
     ConsumerGroupCurrentMemberAssignmentRecord,
     ConsumerGroupMemberMetadataRecord,

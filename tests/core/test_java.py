@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord.core.java.hashing import (
+from groupcoord.core.javacompat.hashing import (
     HashTable,
     buckets_for,
     buckets_of_copy,
@@ -23,7 +23,7 @@ from groupcoord.core.java.hashing import (
     uuid_hash,
     uuid_sort_key,
 )
-from groupcoord.core.java.priority_queue import PriorityQueue
+from groupcoord.core.javacompat.priority_queue import PriorityQueue
 from tests.tables import as_one_test
 
 GOLDEN = [

@@ -10,7 +10,7 @@ import pytest
 
 FAULTS = """\
 import resource
-from groupcoord.core.interpreter import keep_freed_memory
+from groupcoord.core.fast_construct import keep_freed_memory
 {keep}
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

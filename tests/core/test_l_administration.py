@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from groupcoord import ErrorCode, GroupCoordinator, GroupState, ManualClock, MemoryLogStore
+from groupcoord.core.log.records import GroupTombstone, OffsetTombstone
 from groupcoord.core.offsets import cache
-from groupcoord.core.records import GroupTombstone, OffsetTombstone
 from groupcoord.messages import (
     CoordinatorType,
     DeletedGroup,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from groupcoord import Config, GroupCoordinator, LogRecord, ManualClock, MemoryLogStore, Ticket
+from groupcoord.core.log.records import GroupTombstone, OffsetTombstone
 from groupcoord.core.offsets import retention
-from groupcoord.core.records import GroupTombstone, OffsetTombstone
 from groupcoord.messages import ListGroups, OffsetCommit, OffsetToCommit, TopicToCommit
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from groupcoord import ErrorCode, GroupState
-from groupcoord.core.records import GroupMetadataRecord, OffsetCommitRecord
+from groupcoord.core.log.records import GroupMetadataRecord, OffsetCommitRecord
 from groupcoord.log_store import LogStoreError, NotEnoughReplicasError, NotLeaderError
 from groupcoord.messages import DeleteGroupsResponse, JoinGroupResponse, LeaveGroupResponse, OffsetDelete
 from tests.core.driver import REBALANCE_MS, SESSION_MS, Driver, Group, protocols_of

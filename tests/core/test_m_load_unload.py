@@ -8,7 +8,7 @@ import pytest
 from attrs import evolve
 
 from groupcoord import ErrorCode, GroupCoordinator, GroupState, LoadError, LogRecord, PartitionStatus, Ticket
-from groupcoord.core.records import (
+from groupcoord.core.log.records import (
     ConsumerGroupMemberMetadataRecord,
     ConsumerGroupMetadataRecord,
     GroupMetadataRecord,

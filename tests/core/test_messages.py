@@ -10,10 +10,10 @@ import pytest
 import groupcoord.messages
 from groupcoord import GroupCoordinator
 from groupcoord.core import messages
-from groupcoord.core.front.request_router import OF_PROTOCOLS
 from groupcoord.core.messages import share_state
 from groupcoord.core.messages.request import GroupRequest, Request
 from groupcoord.core.messages.share_groups import DescribeOneShareGroup, DescribeOneShareGroupResponse
+from groupcoord.core.router.request_router import OF_PROTOCOLS
 from tests.subclasses import subclasses
 from tests.tables import as_one_test
 

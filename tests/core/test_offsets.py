@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from groupcoord import InvariantError
-from groupcoord.core.offsets.cache import OffsetCache
-from groupcoord.core.records import (
+from groupcoord.core.log.records import (
     CommitRecords,
     OffsetCommitRecord,
     OffsetTombstone,
     TransactionMarker,
     topic_of_record,
 )
+from groupcoord.core.offsets.cache import OffsetCache
 from tests.tables import as_one_test
 
 PLAIN, COMMIT, ABORT, TOMBSTONE = "plain", "commit", "abort", "tombstone"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from groupcoord import InvariantError
-from groupcoord.core.records import GroupMetadataRecord
+from groupcoord.core.log.records import GroupMetadataRecord
 from groupcoord.core.timers import Timer, TimerKey, TimerKind
 from tests.core.driver import Driver, Group
 from tests.tables import as_one_test

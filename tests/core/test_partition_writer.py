@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from groupcoord import InvariantError, StoreContractError
-from groupcoord.core.classic.continuations import WhenCreated
-from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.columns import OffsetColumns
-from groupcoord.core.effects import Append, Effects
+from groupcoord.core.groups.classic.continuations import WhenCreated
+from groupcoord.core.groups.classic.group import GroupMetadata
+from groupcoord.core.log.partition_writer import PartitionWriter
+from groupcoord.core.log.records import CommitKind, CommitRecords, CommittedTopic, OffsetCommitRecord
 from groupcoord.core.messages import OffsetCommitResponse
 from groupcoord.core.offsets.continuations import WhenCommitted
-from groupcoord.core.partition_writer import PartitionWriter
-from groupcoord.core.records import CommitKind, CommitRecords, CommittedTopic, OffsetCommitRecord
+from groupcoord.core.outputs import Append, Effects
 from groupcoord.core.replies import Reply
 
 FIRST = 7

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from groupcoord import ErrorCode, GroupState, LogRecord, Ticket
-from groupcoord.core.records import GroupMetadataRecord, GroupTombstone, OffsetCommitRecord
+from groupcoord.core.log.records import GroupMetadataRecord, GroupTombstone, OffsetCommitRecord
 from groupcoord.messages import JoinedMember
 from tests.core.driver import SESSION_MS, START_MS, Driver, Group
 

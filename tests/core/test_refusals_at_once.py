@@ -22,7 +22,7 @@ from groupcoord import (
     StoreContractError,
     Ticket,
 )
-from groupcoord.core.append_queue import AppendQueue
+from groupcoord.core.log.append_queue import AppendQueue
 from groupcoord.errors import (
     AppendTimedOutError,
     LogStoreError,

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from groupcoord import ErrorCode, GroupState
-from groupcoord.core.records import GroupTombstone, OffsetCommitRecord, OffsetTombstone
+from groupcoord.core.log.records import GroupTombstone, OffsetCommitRecord, OffsetTombstone
 from groupcoord.log_store import LogStoreError
 from groupcoord.messages import OffsetToCommit, TopicToCommit, TxnOffsetCommit
 from groupcoord.testing.consumers import subscription

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from groupcoord import ErrorCode, GroupState
-from groupcoord.core.records import OffsetCommitRecord, OffsetTombstone, TransactionMarker
+from groupcoord.core.log.records import OffsetCommitRecord, OffsetTombstone, TransactionMarker
 from groupcoord.log_store import LogStoreError, NotEnoughReplicasError, NotLeaderError
 from groupcoord.messages import (
     CompleteTransaction,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from groupcoord import ErrorCode, GroupState
-from groupcoord.core.records import GroupTombstone
+from groupcoord.core.log.records import GroupTombstone
 from groupcoord.events import Cause, GroupRemoved
 from groupcoord.log_store import NotLeaderError
 from groupcoord.messages import (

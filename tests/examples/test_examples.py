@@ -76,7 +76,7 @@ def test_sqlite_log_store_keeps_the_contract(tmp_path: Path, monkeypatch: pytest
     from sqlite_log_store import SqliteLogStore  # type: ignore[import-not-found]
 
     from groupcoord import LogRecord, Ticket
-    from groupcoord.core.records import OffsetCommitRecord, OffsetTombstone
+    from groupcoord.core.log.records import OffsetCommitRecord, OffsetTombstone
     from groupcoord.log_store import RecordTooLargeError
 
     store = SqliteLogStore(tmp_path / "groups.sqlite")

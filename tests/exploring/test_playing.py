@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.events import Cause
+from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.laws import require
 from groupcoord.log_store import LogRecord, MemoryLogStore, Ticket
 from groupcoord.messages import SyncGroupResponse

@@ -15,23 +15,28 @@ from .sources import Source, check_sources, circles, import_graph, imported_modu
 
 EVERYTHING = "*"
 
-EMBEDDED = ("core.events", "core.front.authorization", "core.messages", "core.replies")
+EMBEDDED = ("core.events", "core.router.authorization", "core.messages", "core.replies")
 """The core's words in the signatures of what programs embed."""
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "clock": (),
-    "errors": ("core.interpreter",),
+    "errors": ("core.fast_construct",),
     "config": ("errors",),
     "core": ("errors", "config"),
     "messages": ("core.messages",),
     "events": ("core.events",),
     "assignors": (
-        *("core.consumer.assignors", "core.modern.topics", "core.share.simple_assignor", "core.streams.assignors"),
+        *(
+            "core.groups.consumer.assignors",
+            "core.groups.base.topics",
+            "core.groups.share.simple_assignor",
+            "core.groups.streams.assignors",
+        ),
         "errors",
     ),
     "records": (
-        *("core.records", "core.share_state", "core.columns"),
-        *("core.consumer_protocol", "core.interpreter", "errors"),
+        *("core.log.records", "core.share_state", "core.columns"),
+        *("core.consumer_protocol", "core.fast_construct", "errors"),
     ),
     "log_store": ("core", "errors", "config", "clock", "records"),
     "coordinator": (
@@ -44,26 +49,26 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "records",
     ),
     "cluster": (
-        *("errors", "log_store", "records", "core.records"),
+        *("errors", "log_store", "records", "core.log.records"),
         *("storage.segments", "storage.loading"),  # how records of batches are read
-        *("aio", "coordinator", "core.messages", "core.events", "core.front.authorization"),  # of a replica
+        *("aio", "coordinator", "core.messages", "core.events", "core.router.authorization"),  # of a replica
     ),
     "aio": ("coordinator", "log_store", "errors", *EMBEDDED),
     "laws": ("coordinator", "core", "errors", "log_store"),
     "storage": (
         *("records", "log_store", "errors", "config.settings", "config.files"),
-        "core.records",  # compaction tells records apart by what they are
-        "core.interpreter",  # some named tuples are made for each batch
+        "core.log.records",  # compaction tells records apart by what they are
+        "core.fast_construct",  # some named tuples are made for each batch
     ),
     "wire": (
-        *("core.messages", "core.interpreter", "errors"),
+        *("core.messages", "core.fast_construct", "errors"),
         "core.columns",  # offsets stay columns on all their way
-        "core.records",  # of these only what stands for "no id"
+        "core.log.records",  # of these only what stands for "no id"
     ),
     "client": ("wire", "config", "errors"),
     "member": (
         *("core.messages", "core.consumer_protocol", "errors"),
-        "core.java",  # assignors walk maps as it does
+        "core.javacompat",  # assignors walk maps as it does
         "config",  # how settings are named and checked
     ),
     "broker": (
@@ -71,24 +76,24 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "records.batches",  # what it writes itself; and what the header of a batch says
         "records.transactions",
         # share groups have their own coordinator
-        *("core.share_state", "core.share.host", "records.share_state"),
+        *("core.share_state", "core.groups.share.host", "records.share_state"),
         "core.share_partition",
         "core.columns",  # offsets stay columns on all their way
         "core.consumer_protocol",  # what one partition of a topic is called
-        "core.front.request_router",  # which requests describe groups of a kind, and in which order they are told
-        "core.java",  # topics are described in its order of names
+        "core.router.request_router",  # which requests describe groups of a kind, and in which order they are told
+        "core.javacompat",  # topics are described in its order of names
         "core.topic_names",
-        "core.interpreter",
+        "core.fast_construct",
         # the vocabulary of what it is given and passes on
-        *("log_store", "core.messages", "core.questions", "core.records", "core.front.authorization", "errors"),
+        *("log_store", "core.messages", "core.host_queries", "core.log.records", "core.router.authorization", "errors"),
     ),
     "host": (
-        *("cluster", "core.front.authorization"),  # of a node that shares its log with others
+        *("cluster", "core.router.authorization"),  # of a node that shares its log with others
         *("broker", "coordinator", "wire", "storage", "clock", "config"),
-        *("core.share.group", "core.streams.group"),  # which states groups can be in
+        *("core.groups.share.group", "core.groups.streams.group"),  # which states groups can be in
         "core.topic_names",
-        "core.interpreter",  # a process of its own may pause the garbage collector; a library may not
-        *("log_store", "core.messages", "core.records", "errors"),
+        "core.fast_construct",  # a process of its own may pause the garbage collector; a library may not
+        *("log_store", "core.messages", "core.log.records", "errors"),
     ),
     "sim": (
         *("cluster", "coordinator", "member", "log_store", "clock", "config", "messages", "events", "errors", "laws"),
@@ -96,10 +101,16 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "assignors",  # whether a scenario names what there is
         "analysis.report",  # how it tells what came of it
         # its laws judge what is inside
-        *("core.records", "core.hard_state", "core.offsets", "core.timers"),
-        *("core.host", "core.questions"),  # topics that applications of Kafka Streams need
-        *("core.groups", "core.kinds", "core.classic", "core.consumer", "core.modern"),
-        *("core.share", "core.streams"),
+        *("core.log.records", "core.log.hard_state", "core.offsets", "core.timers"),
+        *("core.host", "core.host_queries"),  # topics that applications of Kafka Streams need
+        *(
+            "core.groups.group",
+            "core.groups.group_types",
+            "core.groups.classic",
+            "core.groups.consumer",
+            "core.groups.base",
+        ),
+        *("core.groups.share", "core.groups.streams"),
         # records are shared by leaders of partitions, as brokers are
         *(
             "broker.share",
@@ -109,12 +120,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
             "broker.work",
         ),
         *("core.share_partition", "core.share_state"),
-        *("core.messages", "core.front.authorization"),
+        *("core.messages", "core.router.authorization"),
         *("storage", "records.batches", "wire.share_messages"),
     ),
     "analysis": (),
     "analysis.decode": (
-        *("records", "core.records", "errors"),
+        *("records", "core.log.records", "errors"),
         "storage",  # how segment files and their folders are named
     ),
     "analysis.fold": (
@@ -124,10 +135,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("coordinator", "log_store", "config", "core"),
     ),
     "analysis.fold.history": (
-        *("records", "core.records", "errors"),
+        *("records", "core.log.records", "errors"),
         # how consumers write subscriptions and assignments, which the group's record only carries
         "core.consumer_protocol",
-        "core.consumer.votes",  # which assignor most members ask for
+        "core.groups.consumer.votes",  # which assignor most members ask for
         "core.share_state",  # what a share coordinator makes of its log
     ),
     "analysis.rules": (
@@ -158,7 +169,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "config",  # how clients reach a cluster and log in
         "client",
         "wire",  # of these only errors and names of types
-        "core.records",  # of these only what stands for "no id"
+        "core.log.records",  # of these only what stands for "no id"
         "core.consumer_protocol",  # what one partition of a topic is called
     ),
     "analysis.poll": (

@@ -9,17 +9,24 @@ from groupcoord import GroupCoordinator
 
 from .sources import PACKAGE, Source, check_sources, package_sources
 
-HOMES = ("core/classic/", "core/consumer/", "core/modern/", "core/share/", "core/streams/", "core/kinds.py")
+HOMES = (
+    "core/groups/classic/",
+    "core/groups/consumer/",
+    "core/groups/base/",
+    "core/groups/share/",
+    "core/groups/streams/",
+    "core/groups/group_types.py",
+)
 """Who may know: the folders of the kinds, that of what three of them share, and the table."""
 
 FREE_OF_KINDS = (
     "administration",
-    "append_timeouts",
-    "context",
-    "creation",
-    "effects",
-    "groups",
-    "partition_writer",
+    "log/append_timeouts",
+    "handler_context",
+    "groups/pending_groups",
+    "outputs",
+    "groups/group",
+    "log/partition_writer",
     "partition",
 )
 """Modules of the core that serve groups of all kinds, and so import the classes of none."""
@@ -79,7 +86,7 @@ def test_questions_are_found() -> None:
         "group: GroupMetadata\n"
     )
     tree = ast.parse(text)
-    source = Source(PACKAGE / "core" / "context.py", text, tree, tuple(ast.walk(tree)))
+    source = Source(PACKAGE / "core" / "handler_context.py", text, tree, tuple(ast.walk(tree)))
     found = questions_of_kind(source, {"GroupMetadata", "ConsumerGroup"})
     assert sorted(complaint.split()[1] for complaint in found) == ["1", "2", "4", "5"]
 
@@ -87,7 +94,7 @@ def test_questions_are_found() -> None:
 def test_what_serves_all_kinds_names_none() -> None:
     """What serves groups of all kinds imports the group of none, nor its handlers."""
     folders = ("classic", "consumer", "share", "streams")
-    kinds = tuple(f"groupcoord.core.{folder}." for folder in folders)
+    kinds = tuple(f"groupcoord.core.groups.{folder}." for folder in folders)
 
     def complaints(source: Source) -> Iterator[str]:
         yield from (f"imports {name}" for name in sorted(source.imports) if name.startswith(kinds))

@@ -13,7 +13,7 @@ import pytest
 from attrs import evolve
 
 from groupcoord import ErrorCode, LoadError, PartitionStatus
-from groupcoord.core.records import ZERO_UUID
+from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.laws import error_codes
 from groupcoord.log_store import (
     LogStoreError,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from groupcoord import GroupCoordinator, GroupState
-from groupcoord.core.classic.group import GroupMetadata
-from groupcoord.core.consumer.group import ConsumerGroup, ConsumerGroupState
-from groupcoord.core.modern.group import ModernGroup
-from groupcoord.core.share.group import ShareGroup
+from groupcoord.core.groups.base.group import ModernGroup
+from groupcoord.core.groups.classic.group import GroupMetadata
+from groupcoord.core.groups.consumer.group import ConsumerGroup, ConsumerGroupState
+from groupcoord.core.groups.share.group import ShareGroup
 from groupcoord.events import (
     Cause,
     Event,

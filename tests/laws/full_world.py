@@ -10,8 +10,8 @@ from attrs import evolve
 from groupcoord import Config, ErrorCode, GroupCoordinator, LogRecord, LogStore, MemoryLogStore, PartitionStatus, Ticket
 from groupcoord.config import MigrationPolicy
 from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE
-from groupcoord.core.front.authorization import Operation, Resource, ResourceType
-from groupcoord.core.records import OffsetCommitRecord, Record
+from groupcoord.core.log.records import OffsetCommitRecord, Record
+from groupcoord.core.router.authorization import Operation, Resource, ResourceType
 from groupcoord.events import Event
 from groupcoord.laws import error_codes
 from groupcoord.messages import ListGroups, Node, OffsetCommit, Request, Response, TxnOffsetCommit

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from groupcoord import ErrorCode, GroupState
-from groupcoord.core.classic.group import GroupMetadata
+from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.laws import LawBrokenError, served_partitions
 from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import CompleteTransaction, OffsetToCommit, TopicToCommit, TxnOffsetCommit

@@ -11,7 +11,7 @@ from attrs import evolve
 
 from groupcoord import ErrorCode, GroupCoordinator, GroupState, LogRecord, ManualClock, PartitionStatus, Ticket
 from groupcoord.core.columns import OffsetColumns
-from groupcoord.core.records import GroupTombstone, OpaqueRecord
+from groupcoord.core.log.records import GroupTombstone, OpaqueRecord
 from groupcoord.errors import StoreContractError
 from groupcoord.laws import error_codes
 from groupcoord.log_store import NotEnoughReplicasError, StorageError
@@ -335,7 +335,7 @@ def test_more_timers_are_due_than_a_tick_fires(monkeypatch: pytest.MonkeyPatch) 
 def test_more_groups_are_asked_for_than_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where groups belong is remembered for so many of them; the rest is found out anew."""
     scenario = Scenario()
-    monkeypatch.setattr("groupcoord.core.front.partition_table.MAX_CACHED_ROUTES", 10)
+    monkeypatch.setattr("groupcoord.core.router.partition_table.MAX_CACHED_ROUTES", 10)
     for _ in range(2):
         described = scenario.coordinator.call(DescribeGroups(tuple(f"g{number}" for number in range(25))))
         assert len(described.groups) == 25

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from groupcoord.core.streams.reconciliation import HeldTasks, TaskAssignment, TaskState
-from groupcoord.core.streams.records import StreamsGroupMemberMetadataRecord, StreamsGroupMetadataRecord
-from groupcoord.core.streams.state import StreamsState, assignment_record
+from groupcoord.core.groups.streams.reconciliation import HeldTasks, TaskAssignment, TaskState
+from groupcoord.core.groups.streams.records import StreamsGroupMemberMetadataRecord, StreamsGroupMetadataRecord
+from groupcoord.core.groups.streams.state import StreamsState, assignment_record
 from groupcoord.laws import LawBrokenError, check_sound_streams_group
 
 TASK = ("0", 3)

@@ -33,7 +33,7 @@ from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.live.tasks import rows_of_offsets
 from groupcoord.client import Request
 from groupcoord.core.consumer_protocol import TopicPartition as PartitionOfTopic
-from groupcoord.core.records import OFFSETS_TOPIC
+from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.errors import ErrorCode
 
 from .logging_in import PLAIN, SCRAM, address_with

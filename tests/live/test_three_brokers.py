@@ -21,7 +21,7 @@ from groupcoord.analysis.live.snapshots import take_snapshot
 from groupcoord.analysis.live.tasks import rows_of_offsets
 from groupcoord.analysis.poll.lag import LagWatch
 from groupcoord.analysis.poll.views import topics_of
-from groupcoord.core.records import OFFSETS_TOPIC
+from groupcoord.core.log.records import OFFSETS_TOPIC
 
 from .real_kafka import ThreeBrokers, commit_offsets, committing, needs_kafka, wait_until
 from .test_reading import Rows, without_place

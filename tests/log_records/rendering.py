@@ -30,7 +30,7 @@ from groupcoord.conformance import Transcript
 from groupcoord.conformance.entities import Plain
 from groupcoord.conformance.matching import Bindings
 from groupcoord.conformance.transcript import Send
-from groupcoord.core.records import (
+from groupcoord.core.log.records import (
     NO_TIMESTAMP,
     ZERO_UUID,
     GroupMetadataRecord,

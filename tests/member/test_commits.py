@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from groupcoord.core.records import ZERO_UUID
+from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.member import (
     CommitCompleted,

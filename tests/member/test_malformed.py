@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from groupcoord.core.records import ZERO_UUID
+from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.errors import ErrorCode, IllegalTransitionError
 from groupcoord.member import CONSUMER_TRANSITIONS, TRANSITIONS, Failed, MemberState
 from groupcoord.member.classic.membership import MembershipManager

@@ -8,7 +8,7 @@ from uuid import UUID
 from attrs import evolve
 from hypothesis import strategies as st
 
-from groupcoord.core.records import (
+from groupcoord.core.log.records import (
     AssignedTopicPartitions,
     ClassicMemberMetadata,
     ClassicProtocol,

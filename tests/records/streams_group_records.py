@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from groupcoord.core.records import (
+from groupcoord.core.log.records import (
     AssignedTaskIds,
     CopartitionGroup,
     Endpoint,

@@ -11,7 +11,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord.core.records import (
+from groupcoord.core.log.records import (
     GroupMetadataRecord,
     GroupTombstone,
     MemberRecord,
@@ -374,7 +374,7 @@ def test_codec_needs_no_extra() -> None:
         "import sys\n"
         "for name in ('kio', 'crc32c', 'cramjam'): sys.modules[name] = None\n"
         "from groupcoord.log_store import LogRecord\n"
-        "from groupcoord.core.records import GroupTombstone\n"
+        "from groupcoord.core.log.records import GroupTombstone\n"
         "assert LogRecord(GroupTombstone('grp'), 0).key == bytes.fromhex('00020003677270')\n"
     )
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord.core.columns import offset_columns
-from groupcoord.core.records import CommitRecords, CommittedTopic, OffsetCommitRecord, Record, topic_of_record
+from groupcoord.core.log.records import CommitRecords, CommittedTopic, OffsetCommitRecord, Record, topic_of_record
 from groupcoord.records import commit_batch
 from groupcoord.records.batches import Batch, encode_batch, iter_batches
 from groupcoord.records.codec import RecordEncodingError, decode_control, decode_record, encode_record

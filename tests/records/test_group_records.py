@@ -9,7 +9,7 @@ import pytest
 from attrs import evolve
 from hypothesis import given
 
-from groupcoord.core.records import (
+from groupcoord.core.log.records import (
     ConsumerGroupCurrentMemberAssignmentRecord,
     ConsumerGroupMemberMetadataRecord,
     ConsumerGroupMetadataRecord,

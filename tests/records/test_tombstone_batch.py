@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord.core.records import GroupTombstone, OffsetCommitRecord, OffsetTombstone, Record
+from groupcoord.core.log.records import GroupTombstone, OffsetCommitRecord, OffsetTombstone, Record
 from groupcoord.records.batches import encode_batch
 from groupcoord.records.codec import RecordEncodingError, encode_record
 from groupcoord.records.tombstone_batch import encode_tombstone_batch

@@ -6,7 +6,7 @@ from typing import Any
 
 from groupcoord import GroupCoordinator
 from groupcoord.core.host import Host
-from groupcoord.core.questions import Found, Question
+from groupcoord.core.host_queries import Found, Question
 
 
 class AskedHost(Host):

@@ -38,9 +38,9 @@ from attrs import define, field
 
 from groupcoord import ErrorCode, LogStoreError
 from groupcoord.config import MigrationPolicy
-from groupcoord.core.classic.group import GroupMetadata
-from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.core.consumer_protocol import Subscription, TopicPartition, encode_subscription
+from groupcoord.core.groups.classic.group import GroupMetadata
+from groupcoord.core.groups.consumer.group import ConsumerGroup
 from groupcoord.messages import (
     CompleteTransaction,
     DeleteGroups,

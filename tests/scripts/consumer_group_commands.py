@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from groupcoord.core.consumer.group import ConsumerGroup
+from groupcoord.core.groups.consumer.group import ConsumerGroup
 from groupcoord.messages import ConsumerGroupDescribe, ConsumerGroupHeartbeat, TopicPartitions
 from groupcoord.testing.modern_members import Kip848Consumer
 

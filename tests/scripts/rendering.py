@@ -7,8 +7,8 @@ from functools import singledispatch
 from typing import Any
 from uuid import UUID
 
-from groupcoord.core.consumer.reconciliation import MemberState
-from groupcoord.core.records import (
+from groupcoord.core.groups.consumer.reconciliation import MemberState
+from groupcoord.core.log.records import (
     ZERO_UUID,
     ConsumerGroupCurrentMemberAssignmentRecord,
     ConsumerGroupMemberMetadataRecord,

@@ -10,20 +10,20 @@ from attrs import evolve
 
 from groupcoord.config import MigrationPolicy
 from groupcoord.coordinator import ConsumerGroupState
-from groupcoord.core.classic.group import GroupMetadata
-from groupcoord.core.classic.kind import ClassicGroups
-from groupcoord.core.consumer.assignors import GroupAssignment, GroupSpec
-from groupcoord.core.consumer.assignors.uniform import UniformAssignor
-from groupcoord.core.consumer.conversion import Conversion
-from groupcoord.core.consumer.group import ConsumerGroup
-from groupcoord.core.consumer.records import (
+from groupcoord.core.groups.base.known_topics import KnownTopics
+from groupcoord.core.groups.classic.group import GroupMetadata
+from groupcoord.core.groups.classic.kind import ClassicGroups
+from groupcoord.core.groups.consumer.assignors import GroupAssignment, GroupSpec
+from groupcoord.core.groups.consumer.assignors.uniform import UniformAssignor
+from groupcoord.core.groups.consumer.conversion import Conversion
+from groupcoord.core.groups.consumer.group import ConsumerGroup
+from groupcoord.core.groups.consumer.records import (
     ConsumerGroupCurrentMemberAssignmentRecord,
     ConsumerGroupMemberMetadataRecord,
     ConsumerGroupMetadataRecord,
 )
-from groupcoord.core.consumer.state import ConsumerState
-from groupcoord.core.modern.known_topics import KnownTopics
-from groupcoord.core.records import OffsetTombstone
+from groupcoord.core.groups.consumer.state import ConsumerState
+from groupcoord.core.log.records import OffsetTombstone
 from groupcoord.laws.consumer_groups import consumer_group_of
 from groupcoord.log_store import LogRecord, Ticket
 from groupcoord.member.consumer.reconciliation import Reconciliation

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord import Config
-from groupcoord.core.records import GroupTombstone, OffsetCommitRecord
+from groupcoord.core.log.records import GroupTombstone, OffsetCommitRecord
 from groupcoord.log_store import AppendTimedOutError, LogRecords, NotLeaderError, Ticket
 from groupcoord.messages import (
     FindCoordinator,

@@ -6,10 +6,10 @@ import pytest
 from attrs import evolve
 
 from groupcoord import Config, ErrorCode, GroupCoordinator
-from groupcoord.core.classic.membership import Membership
-from groupcoord.core.classic.rebalance import Rebalance
 from groupcoord.core.consumer_protocol import Assignment, TopicPartition
-from groupcoord.core.records import GroupMetadataRecord
+from groupcoord.core.groups.classic.membership import Membership
+from groupcoord.core.groups.classic.rebalance import Rebalance
+from groupcoord.core.log.records import GroupMetadataRecord
 from groupcoord.log_store import LogRecord, Ticket
 from groupcoord.member.assignors.range import RangeAssignor
 from groupcoord.member.topic_metadata import TopicMetadata

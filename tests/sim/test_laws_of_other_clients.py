@@ -9,12 +9,12 @@ import pytest
 
 from groupcoord import Config, ErrorCode
 from groupcoord.core.administration import Administration
+from groupcoord.core.log.records import NO_PRODUCER_ID, CommitRecords, CommittedTopic, TransactionMarker
 from groupcoord.core.messages import DeletedGroup, DeleteGroupsResponse, ListedGroup
 from groupcoord.core.offsets import commits
 from groupcoord.core.offsets.cache import OffsetCache
 from groupcoord.core.offsets.drafting import draft_commit
 from groupcoord.core.offsets.retention import Retention
-from groupcoord.core.records import NO_PRODUCER_ID, CommitRecords, CommittedTopic, TransactionMarker
 from groupcoord.sim import (
     AdminAction,
     Administrator,

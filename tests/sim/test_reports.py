@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from groupcoord import cli
-from groupcoord.core.classic.rebalance import Rebalance
+from groupcoord.core.groups.classic.rebalance import Rebalance
 from groupcoord.member import TopicPartition
 from groupcoord.sim import FleetReport, parse_variants, report_page, run_seed
 from groupcoord.sim.actors.observations import RECORD_INTERVAL_MS, GroupObservations

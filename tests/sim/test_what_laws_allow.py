@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from groupcoord import Config
-from groupcoord.core.consumer.records import (
+from groupcoord.core.groups.consumer.records import (
     ConsumerGroupCurrentMemberAssignmentRecord,
     ConsumerGroupMemberMetadataRecord,
 )
-from groupcoord.core.records import GroupMetadataRecord, GroupTombstone
+from groupcoord.core.log.records import GroupMetadataRecord, GroupTombstone
 from groupcoord.log_store import LogRecord
 from groupcoord.sim import (
     AdminAction,

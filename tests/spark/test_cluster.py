@@ -18,7 +18,7 @@ from groupcoord.analysis.live.errors import LogCutError
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.cli import USAGE_ERROR
 from groupcoord.clock import SystemClock
-from groupcoord.core.records import OffsetCommitRecord
+from groupcoord.core.log.records import OffsetCommitRecord
 from groupcoord.records.codec import encode_record
 from groupcoord.spark.cluster_reading import cluster_options
 from groupcoord.spark.cluster_source import ClusterOptions, ClusterStreamReader

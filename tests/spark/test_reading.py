@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 import groupcoord.spark as pipeline
 from groupcoord.analysis.pipeline.batch import Pipeline
-from groupcoord.core.records import OffsetCommitRecord
+from groupcoord.core.log.records import OffsetCommitRecord
 from groupcoord.log_store import LogRecord, Ticket
 from groupcoord.spark.engine import SparkEngine
 from groupcoord.spark.record_sources import RecordReader

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 import groupcoord.spark as pipeline
 from groupcoord.analysis.decode.files import find_segments
 from groupcoord.analysis.decode.tailing import LogChangedError, advance, logs_of, ranges_between
-from groupcoord.core.records import OffsetCommitRecord
+from groupcoord.core.log.records import OffsetCommitRecord
 from groupcoord.records.batches import iter_batches
 from groupcoord.spark.source import LogOptions, LogStreamReader
 

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 import groupcoord.spark as pipeline
 from groupcoord.analysis.decode.times import LATEST_MS, with_times
 from groupcoord.cli import main
-from groupcoord.core.records import OffsetTombstone
+from groupcoord.core.log.records import OffsetTombstone
 from groupcoord.spark.schemas import (
     COMMITS,
     CORRUPT,

@@ -14,7 +14,7 @@ import groupcoord.spark as pipeline
 from groupcoord.analysis.decode.schema import RECORDS
 from groupcoord.analysis.fold.replay import RECORDS_FIELD, replay_batches
 from groupcoord.coordinator import LoadError
-from groupcoord.core.records import OffsetCommitRecord, OffsetTombstone
+from groupcoord.core.log.records import OffsetCommitRecord, OffsetTombstone
 from groupcoord.spark.verify import replay
 
 from ..analysis.fold.small_log import GROUP, TOPIC, Log

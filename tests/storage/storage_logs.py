@@ -9,7 +9,7 @@ from uuid import UUID
 
 from attrs import evolve
 
-from groupcoord.core.records import OffsetCommitRecord, Record
+from groupcoord.core.log.records import OffsetCommitRecord, Record
 from groupcoord.log_store import LogRecord, Ticket
 from groupcoord.records.batches import iter_batches
 from groupcoord.storage.segment_store import SegmentLogStore

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from groupcoord import Config, GroupCoordinator, LogRecord, ManualClock, Ticket
-from groupcoord.core.records import OpaqueRecord
+from groupcoord.core.log.records import OpaqueRecord
 from groupcoord.messages import DescribeGroups, GroupToFetch, ListGroups, OffsetFetch
 from groupcoord.storage.compaction import CompactionSettings
 from groupcoord.storage.segment_store import SegmentLogStore

@@ -13,7 +13,7 @@ import pytest
 
 from groupcoord import Config, SystemClock
 from groupcoord.broker.broker import Broker
-from groupcoord.core.records import OffsetCommitRecord, OffsetTombstone, Record, TransactionMarker
+from groupcoord.core.log.records import OffsetCommitRecord, OffsetTombstone, Record, TransactionMarker
 from groupcoord.host.server import Server
 from groupcoord.log_store import StorageError
 from groupcoord.records.batches import Batch, Buffer, encode_batch, iter_batches

@@ -14,7 +14,7 @@ import pytest
 from groupcoord import Config, ErrorCode, ManualClock
 from groupcoord.broker.broker import Broker
 from groupcoord.coordinator import LoadError
-from groupcoord.core.front.partition_table import PartitionStatus
+from groupcoord.core.router.partition_table import PartitionStatus
 from groupcoord.messages import (
     GroupToFetch,
     OffsetCommit,

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from groupcoord.core.hard_state import HardState
-from groupcoord.core.records import (
+from groupcoord.core.log.hard_state import HardState
+from groupcoord.core.log.records import (
     ConsumerGroupCurrentMemberAssignmentRecord,
     ConsumerGroupMetadataRecord,
     ConsumerGroupTargetAssignmentMetadataRecord,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
-from groupcoord.core.records import OpaqueRecord, Record
+from groupcoord.core.log.records import OpaqueRecord, Record
 from groupcoord.errors import ErrorCode
 from groupcoord.log_store import LogRecord
 from groupcoord.records.batches import CorruptBatchError, TruncatedBatchError, encode_batch

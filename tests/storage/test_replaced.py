@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from groupcoord.core.hard_state import HardState
-from groupcoord.core.records import GroupTombstone, OffsetCommitRecord, OffsetTombstone, Record, TransactionMarker
+from groupcoord.core.log.hard_state import HardState
+from groupcoord.core.log.records import GroupTombstone, OffsetCommitRecord, OffsetTombstone, Record, TransactionMarker
 from groupcoord.log_store import LogRecord
 from groupcoord.storage.replaced import replaced_offsets
 from groupcoord.testing import log_store_contract

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from groupcoord.core.records import (
+from groupcoord.core.log.records import (
     ConsumerGroupCurrentMemberAssignmentRecord,
     ConsumerGroupMetadataRecord,
     GroupMetadataRecord,
@@ -286,7 +286,7 @@ def test_full_disk(tmp_path: Path) -> None:
     script = textwrap.dedent(
         """
         import resource, sys
-        from groupcoord.core.records import OffsetCommitRecord
+        from groupcoord.core.log.records import OffsetCommitRecord
         from groupcoord.log_store import LogRecord, StorageError, Ticket
         from groupcoord.storage.segment_store import SegmentLogStore
 
@@ -320,7 +320,7 @@ def test_kill_loses_nothing_acknowledged(tmp_path: Path) -> None:
     script = textwrap.dedent(
         """
         import sys
-        from groupcoord.core.records import OffsetCommitRecord
+        from groupcoord.core.log.records import OffsetCommitRecord
         from groupcoord.log_store import LogRecord, Ticket
         from groupcoord.storage.segment_store import SegmentLogStore
 

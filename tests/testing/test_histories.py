@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 from hypothesis.errors import InvalidArgument
 
 from groupcoord import ErrorCode
-from groupcoord.core.consumer.records import ConsumerGroupCurrentMemberAssignmentRecord, ConsumerGroupMetadataRecord
-from groupcoord.core.records import (
+from groupcoord.core.groups.consumer.records import (
+    ConsumerGroupCurrentMemberAssignmentRecord,
+    ConsumerGroupMetadataRecord,
+)
+from groupcoord.core.log.records import (
     CLASSIC_GROUP_KEY,
     GroupMetadataRecord,
     GroupTombstone,

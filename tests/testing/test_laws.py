@@ -6,7 +6,7 @@ import pytest
 from attrs import evolve
 
 from groupcoord import Config, ErrorCode, GroupCoordinator, GroupState, ManualClock
-from groupcoord.core.classic.group import GroupMetadata
+from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.laws import LawBrokenError, check_size
 from groupcoord.messages import JoinGroup, JoinGroupResponse, JoinProtocol, SyncGroup
 

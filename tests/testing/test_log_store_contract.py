@@ -12,7 +12,7 @@ import pytest
 from attrs import evolve
 
 from groupcoord import LogRecord, MemoryLogStore
-from groupcoord.core.records import OffsetCommitRecord, TransactionMarker
+from groupcoord.core.log.records import OffsetCommitRecord, TransactionMarker
 from groupcoord.log_store import LogStoreError, RecordTooLargeError
 from groupcoord.storage.compaction import CompactionSettings
 from groupcoord.storage.segment_store import SegmentLogStore

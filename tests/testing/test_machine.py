@@ -12,7 +12,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from groupcoord import LogRecord, MemoryLogStore, StoreContractError, Ticket
 from groupcoord.config import MigrationPolicy
-from groupcoord.core.records import GroupTombstone, OffsetCommitRecord, OffsetTombstone
+from groupcoord.core.log.records import GroupTombstone, OffsetCommitRecord, OffsetTombstone
 from groupcoord.laws import LawBrokenError
 from groupcoord.log_store import LogStore, LogStoreError, NotEnoughReplicasError
 from groupcoord.messages import OffsetCommit, Request

@@ -11,7 +11,8 @@ import pytest
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.work import do_whole
 from groupcoord.config import Config
-from groupcoord.core.java.hashing import partition_for
+from groupcoord.core.javacompat.hashing import partition_for
+from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import (
     CoordinatorType,
     FindCoordinator,
@@ -22,7 +23,6 @@ from groupcoord.core.messages import (
     OffsetToCommit,
     TopicToCommit,
 )
-from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode, GroupcoordError
 from groupcoord.host.node_servers import NoSuchNodeError
 from groupcoord.testing import ServerThread

@@ -17,7 +17,7 @@ import pytest
 from attrs import evolve
 from crc32c import crc32c
 
-from groupcoord.core.records import TransactionMarker
+from groupcoord.core.log.records import TransactionMarker
 from groupcoord.records.batches import Batch, encode_batch, iter_batches
 from groupcoord.records.compression import Compression
 from groupcoord.storage.log_settings import TopicLogSettings

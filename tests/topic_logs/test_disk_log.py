@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from groupcoord.core.records import TransactionMarker
+from groupcoord.core.log.records import TransactionMarker
 from groupcoord.records.batches import BATCH_HEADER_BYTES, iter_batches
 from groupcoord.storage.errors import FailedLogError, RefusedBatchError
 from groupcoord.storage.file_segment import AHEAD_BYTES_MAX, READ_PLACES_MAX

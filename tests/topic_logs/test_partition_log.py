@@ -7,7 +7,7 @@ import random
 import pytest
 from crc32c import crc32c
 
-from groupcoord.core.records import TransactionMarker
+from groupcoord.core.log.records import TransactionMarker
 from groupcoord.errors import ErrorCode
 from groupcoord.records.batches import iter_batches
 from groupcoord.records.compression import Compression

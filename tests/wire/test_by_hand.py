@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kio.index import load_request_schema
 from kio.serial import entity_writer
 
-from groupcoord.core.records import ZERO_UUID
+from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.wire import ProtocolError, RequestHeader
 from groupcoord.wire.broker_messages import (
     Fetch,

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import (
     DeleteGroups,
     DescribeGroups,
@@ -27,7 +28,6 @@ from groupcoord.core.messages import (
     TopicToCommit,
     TopicToFetch,
 )
-from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import Answered, RequestHeader, decode_request
 from groupcoord.wire.broker_messages import (

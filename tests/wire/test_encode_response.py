@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import (
     NO_NODE,
     DeletedGroup,
@@ -33,7 +34,6 @@ from groupcoord.core.messages import (
     TopicResult,
     TopicToFetch,
 )
-from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import RequestHeader, encode_response
 from groupcoord.wire.broker_messages import (

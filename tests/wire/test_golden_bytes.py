@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import (
     NO_NODE,
     DeletedGroup,
@@ -24,7 +25,6 @@ from groupcoord.core.messages import (
     OffsetFetchResponse,
     SyncGroupResponse,
 )
-from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import RequestHeader, encode_response
 from groupcoord.wire.broker_messages import (

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import (
     OffsetDelete,
     OffsetDeleteResponse,
@@ -19,7 +20,6 @@ from groupcoord.core.messages import (
     TxnOffsetCommit,
     TxnOffsetCommitResponse,
 )
-from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import RequestHeader, decode_request, encode_response
 from groupcoord.wire.cluster_messages import PartitionsOfTopic, TopicPartitions

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from groupcoord.analysis.decode.framing import Bools, Bytes, Int64s, read_varints
-from groupcoord.core.records import ZERO_UUID, OffsetCommitRecord
+from groupcoord.core.log.records import ZERO_UUID, OffsetCommitRecord
 from groupcoord.records.codec import decode_record
 from groupcoord.records.schemas import SCHEMAS, RecordType
 from groupcoord.records.structures import STRING

@@ -23,14 +23,13 @@ from groupcoord.analysis.fold.history.views import by_topic
 from groupcoord.clock import ManualClock
 from groupcoord.config import Config
 from groupcoord.coordinator import GroupCoordinator
-from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.columns import offset_columns
-from groupcoord.core.consumer.group import ConsumerGroup
-from groupcoord.core.consumer.votes import preferred_assignor
 from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE
-from groupcoord.core.kinds import as_classic_group, as_consumer_group
-from groupcoord.core.messages import ConsumerGroupDescribe, DescribeGroups, GroupToFetch, OffsetFetch
-from groupcoord.core.records import (
+from groupcoord.core.groups.classic.group import GroupMetadata
+from groupcoord.core.groups.consumer.group import ConsumerGroup
+from groupcoord.core.groups.consumer.votes import preferred_assignor
+from groupcoord.core.groups.group_types import as_classic_group, as_consumer_group
+from groupcoord.core.log.records import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     ZERO_UUID,
@@ -42,6 +41,7 @@ from groupcoord.core.records import (
     TransactionMarker,
     topic_of_record,
 )
+from groupcoord.core.messages import ConsumerGroupDescribe, DescribeGroups, GroupToFetch, OffsetFetch
 from groupcoord.errors import ErrorCode
 from groupcoord.log_store import LoadedCommits, LogRecord, NotLeaderError, StorageError, Ticket
 from groupcoord.records.codec import decode_record

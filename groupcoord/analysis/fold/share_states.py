@@ -10,7 +10,7 @@ from groupcoord.analysis.decode.chunks import RowSettings
 from groupcoord.analysis.decode.schema import KIND_RECORD
 from groupcoord.analysis.fold.history import Row
 from groupcoord.analysis.fold.history.share_partitions import SharePartitions
-from groupcoord.core.records import OpaqueRecord
+from groupcoord.core.log.records import OpaqueRecord
 from groupcoord.records.share_state import decode_share_state
 
 SHARE_STATE_SETTINGS = RowSettings(("kind", "log_offset", "log_timestamp_ms", "key", "value"), raw_bytes=True)

@@ -53,7 +53,7 @@ from groupcoord.client import (
     Request,
 )
 from groupcoord.core.consumer_protocol import TopicPartition
-from groupcoord.core.records import ZERO_UUID
+from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.errors import ProtocolError
 from groupcoord.wire.schema import Values

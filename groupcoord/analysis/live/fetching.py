@@ -12,7 +12,7 @@ from groupcoord.analysis.live.cluster import FetchedBytes, LiveCluster, LogEnd, 
 from groupcoord.analysis.live.errors import ClusterError, LogCutError, TransientClusterError, check_error
 from groupcoord.analysis.live.offset_ranges import OffsetRange
 from groupcoord.analysis.live.retries import Patience
-from groupcoord.core.records import ZERO_UUID
+from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.records.salvage import Damage, SoundBatch, salvage_batches
 
 FETCH_BYTES = 4_194_304

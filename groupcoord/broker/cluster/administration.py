@@ -14,8 +14,8 @@ from groupcoord.broker.cluster.leadership import NOBODY, Leadership
 from groupcoord.broker.cluster.nodes import Nodes
 from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry, check_replicas
 from groupcoord.broker.work import Work, each, each_long
-from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node
+from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.cluster_messages import (
     AddRaftVoter,

@@ -12,7 +12,7 @@ from groupcoord.broker.json_file import DataFileError, JsonFile, Place
 from groupcoord.broker.work import Work
 from groupcoord.config import Config, GroupType
 from groupcoord.config.group_settings import served_protocols
-from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
+from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.feature_messages import (
     FeatureUpdate,

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
+from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.core.messages import Node
-from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.storage.log_settings import LEADER_EPOCH
 
 NOBODY = -1

@@ -10,9 +10,9 @@ from groupcoord.broker.cluster.features import FEATURES, Features
 from groupcoord.broker.cluster.leadership import NOBODY, Leadership
 from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry, check_topic_name
 from groupcoord.broker.work import Work, each
-from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
+from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node
-from groupcoord.core.records import ZERO_UUID
+from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.core.topic_names import INTERNAL_TOPICS
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import API_VERSIONS

@@ -14,10 +14,10 @@ from groupcoord.broker.transactions.coordinator import TransactionCoordinator
 from groupcoord.clock import Clock
 from groupcoord.config import Config
 from groupcoord.coordinator import GroupCoordinator, LoadError
-from groupcoord.core.front.authorization import Authorize, Principal
-from groupcoord.core.java.hashing import partition_for
+from groupcoord.core.javacompat.hashing import partition_for
+from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.core.messages import CompleteTransaction, Node
-from groupcoord.core.records import OFFSETS_TOPIC
+from groupcoord.core.router.authorization import Authorize, Principal
 from groupcoord.core.topic_names import TRANSACTIONS_TOPIC
 from groupcoord.storage.errors import FailedLogError
 

@@ -13,7 +13,7 @@ from typing import Any
 from groupcoord.broker.json_file import DataFileError, JsonFile, Place
 from groupcoord.broker.work import Work, each
 from groupcoord.config.settings import INT32_MAX, INT64_MAX
-from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
+from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode, GroupcoordError
 from groupcoord.wire.quota_messages import (
     AlterClientQuotas,

@@ -25,8 +25,8 @@ from groupcoord.broker.topics.descriptions import (
     answer_describe_topic_partitions,
 )
 from groupcoord.broker.work import Work
-from groupcoord.core.front.authorization import Permissions
 from groupcoord.core.messages import Node
+from groupcoord.core.router.authorization import Permissions
 from groupcoord.wire import WireResponse
 from groupcoord.wire.cluster_messages import (
     AddRaftVoter,

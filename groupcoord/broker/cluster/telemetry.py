@@ -15,7 +15,7 @@ from groupcoord.broker.configs.client_metrics import USUAL_MS, ClientMetrics
 from groupcoord.broker.connection import Connection
 from groupcoord.clock import Clock
 from groupcoord.config.settings import INT32_MAX
-from groupcoord.core.records import ZERO_UUID
+from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.telemetry_messages import (
     GetTelemetrySubscriptions,

@@ -25,7 +25,7 @@ from groupcoord.broker.configs.kept import KeptConfigs
 from groupcoord.broker.configs.resources import ResourceError, Resources, check_permission, is_known_type
 from groupcoord.broker.topics.registry import TopicError, check_topic_name
 from groupcoord.broker.work import Work, portions
-from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
+from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ConfigError, ErrorCode
 from groupcoord.wire.config_messages import (
     AlterConfigOp,

@@ -7,7 +7,7 @@ from groupcoord.broker.configs.resources import Resource, ResourceError, Resourc
 from groupcoord.broker.topics.registry import Topic, TopicError
 from groupcoord.broker.work import Work, each
 from groupcoord.config import Config
-from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
+from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.broker_messages import CreatedTopicConfig
 from groupcoord.wire.config_messages import (

@@ -22,7 +22,7 @@ from groupcoord.broker.configs.group_definitions import GROUP_DEFINITIONS
 from groupcoord.broker.configs.groups import GroupConfigs
 from groupcoord.broker.topics.registry import TopicRegistry, check_topic_name
 from groupcoord.config import Config
-from groupcoord.core.front.authorization import Operation, Permissions
+from groupcoord.core.router.authorization import Operation, Permissions
 from groupcoord.errors import ErrorCode, GroupcoordError
 from groupcoord.wire.config_messages import ConfigResourceType, ConfigSource
 

@@ -18,8 +18,7 @@ from groupcoord.broker.groups.offset_fetches import MANY_OFFSETS, OffsetFetches,
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.work import Answer, Token, Work, each_long, portions
 from groupcoord.coordinator import GroupCoordinator
-from groupcoord.core.front.authorization import Principal
-from groupcoord.core.front.request_router import DESCRIBED_KINDS
+from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import (
     NO_NODE,
     DeletedGroup,
@@ -49,7 +48,8 @@ from groupcoord.core.messages import (
     TopicResult,
     TopicToDelete,
 )
-from groupcoord.core.records import ZERO_UUID
+from groupcoord.core.router.authorization import Principal
+from groupcoord.core.router.request_router import DESCRIBED_KINDS
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import WireResponse
 

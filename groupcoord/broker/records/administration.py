@@ -8,7 +8,7 @@ from __future__ import annotations
 from groupcoord.broker.records.node_data import log_error
 from groupcoord.broker.records.topic_data import TopicData, check_leader_epoch
 from groupcoord.broker.work import Work, each, each_long
-from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
+from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode
 from groupcoord.storage.errors import FailedLogError, TopicLogError
 from groupcoord.storage.log_settings import NO_LEADER_EPOCH

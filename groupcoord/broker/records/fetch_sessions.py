@@ -16,7 +16,7 @@ from attrs import define
 
 from groupcoord.broker.work import Work, each, portions
 from groupcoord.config.settings import INT32_MAX
-from groupcoord.core.interpreter import maker
+from groupcoord.core.fast_construct import maker
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.broker_messages import Fetch, FetchedPartitionData, FetchedTopicData, FetchPartition, FetchResponse
 

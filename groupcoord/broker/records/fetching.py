@@ -17,8 +17,8 @@ from groupcoord.broker.records.node_data import log_error
 from groupcoord.broker.records.topic_data import READ_COMMITTED, READ_UNCOMMITTED, TopicData, check_leader_epoch
 from groupcoord.broker.topics.registry import Topic
 from groupcoord.broker.work import Work, each, each_long, portions
-from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
-from groupcoord.core.interpreter import maker
+from groupcoord.core.fast_construct import maker
+from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode
 from groupcoord.storage.errors import FailedLogError, TopicLogError
 from groupcoord.storage.log_settings import NO_LEADER_EPOCH

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from groupcoord.broker.records.node_data import log_error
 from groupcoord.broker.records.topic_data import READ_COMMITTED, READ_UNCOMMITTED, TopicData, check_leader_epoch
 from groupcoord.broker.work import Work, each, each_long, portions, run_in_executor
-from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
-from groupcoord.core.records import NO_TIMESTAMP
+from groupcoord.core.log.records import NO_TIMESTAMP
+from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode
 from groupcoord.storage.errors import FailedLogError, TopicLogError
 from groupcoord.wire.broker_messages import (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.records.topic_data import TopicData, check_leader_epoch
 from groupcoord.broker.topics.registry import Topic
-from groupcoord.core.records import TransactionMarker
+from groupcoord.core.log.records import TransactionMarker
 from groupcoord.errors import ErrorCode
 from groupcoord.storage.errors import FailedLogError
 from groupcoord.storage.log_settings import NO_LEADER_EPOCH

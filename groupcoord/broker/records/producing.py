@@ -15,8 +15,8 @@ from groupcoord.broker.topics.registry import Topic
 from groupcoord.broker.transactions.state import Writer
 from groupcoord.broker.work import Work, portions, run_in_executor
 from groupcoord.core.consumer_protocol import TopicPartition
-from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
-from groupcoord.core.interpreter import maker
+from groupcoord.core.fast_construct import maker
+from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode
 from groupcoord.records.batches import CODEC_MASK
 from groupcoord.storage.errors import FailedLogError, RefusedBatchError, TopicLogError

@@ -18,7 +18,7 @@ from groupcoord.broker.records.fetching import answer_unexpected, is_expected, p
 from groupcoord.broker.records.list_offsets import answer_list_offsets
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.work import Work
-from groupcoord.core.front.authorization import Permissions
+from groupcoord.core.router.authorization import Permissions
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import WireResponse
 from groupcoord.wire.broker_messages import (

@@ -23,7 +23,7 @@ from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.clock import Clock
 from groupcoord.config import Config
 from groupcoord.config.settings import INT64_MAX
-from groupcoord.core.records import OFFSETS_TOPIC, TransactionMarker
+from groupcoord.core.log.records import OFFSETS_TOPIC, TransactionMarker
 from groupcoord.errors import ErrorCode
 from groupcoord.log_store import IdentifiedStore, LogStore, SharedStore
 from groupcoord.storage.errors import FailedLogError, TopicLogError

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from groupcoord.broker.answering import answers
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.work import Work, portions
-from groupcoord.core.front.authorization import CLUSTER, Operation, Permissions, ResourceType
+from groupcoord.core.router.authorization import CLUSTER, Operation, Permissions, ResourceType
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import WireResponse
 from groupcoord.wire.acl_messages import (

@@ -20,7 +20,7 @@ from groupcoord.broker.security.scram import (
     credential_of_password,
     credential_of_salted,
 )
-from groupcoord.core.front.authorization import Operation, Permissions
+from groupcoord.core.router.authorization import Operation, Permissions
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.login_messages import (
     AlteredUser,

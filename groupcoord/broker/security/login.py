@@ -16,7 +16,7 @@ from groupcoord.broker.connection import Connection, RequestHandler
 from groupcoord.broker.security.mechanisms import BrokenExchangeError, Exchange, LoginFailedError, Step
 from groupcoord.broker.security.principals import ClientPrincipal
 from groupcoord.broker.security.sasl import Refusal, SaslServer
-from groupcoord.core.front.authorization import Principal
+from groupcoord.core.router.authorization import Principal
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import Answered, ProtocolError, WireResponse, decode_request
 from groupcoord.wire.feature_messages import ApiVersions, ApiVersionsResponse

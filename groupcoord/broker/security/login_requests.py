@@ -10,7 +10,7 @@ from groupcoord.broker.answering import answers
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.security.principals import ANONYMOUS
 from groupcoord.broker.security.sasl import Refusals
-from groupcoord.core.front.authorization import Permissions
+from groupcoord.core.router.authorization import Permissions
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import WireResponse
 from groupcoord.wire.login_messages import (

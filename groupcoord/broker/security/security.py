@@ -13,8 +13,8 @@ from groupcoord.broker.security.principals import ClientPrincipal
 from groupcoord.broker.security.sasl import FailedLogins, Refusals, SaslServer
 from groupcoord.clock import Clock
 from groupcoord.config import key_of
-from groupcoord.core.front.authorization import Authorize, Principal
 from groupcoord.core.messages import Node
+from groupcoord.core.router.authorization import Authorize, Principal
 from groupcoord.errors import ConfigError
 
 if TYPE_CHECKING:

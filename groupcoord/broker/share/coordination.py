@@ -16,9 +16,9 @@ from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.clock import Clock
 from groupcoord.config import Config
 from groupcoord.coordinator.loading import LoadError
-from groupcoord.core.front.authorization import Authorize
 from groupcoord.core.messages import Node
 from groupcoord.core.messages.share_state import ShareStateRequest
+from groupcoord.core.router.authorization import Authorize
 from groupcoord.core.share_state.records import parse_share_partition
 from groupcoord.core.topic_names import SHARE_STATE_TOPIC
 from groupcoord.errors import ErrorCode

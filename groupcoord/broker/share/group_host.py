@@ -15,9 +15,9 @@ from groupcoord.broker.share.state_requests import ENTRIES_AT_ONCE
 from groupcoord.broker.turns import Background, Turns
 from groupcoord.broker.work import Answer, Work, portions
 from groupcoord.config.group_settings import ShareGroupSettings
+from groupcoord.core.groups.share.host import AwaitedAnswer, LoneShareHost, known_ends
+from groupcoord.core.host_queries import AskShareCoordinator, ShareCoordinatorAnswered
 from groupcoord.core.messages.share_state import ShareStateRequest, ShareStateResponse
-from groupcoord.core.questions import AskShareCoordinator, ShareCoordinatorAnswered
-from groupcoord.core.share.host import AwaitedAnswer, LoneShareHost, known_ends
 from groupcoord.core.share_state.partition import AnyResult
 from groupcoord.core.share_state.requests import TopicIdPartition, answer_of, results_of
 from groupcoord.storage.errors import FailedLogError

@@ -30,7 +30,7 @@ from groupcoord.broker.share.reading import NOTHING_READ, ReadRecords, acquirabl
 from groupcoord.broker.share.sessions import SharedPartition, ShareSession, ShareSessions
 from groupcoord.broker.topics.registry import Topic
 from groupcoord.broker.work import PORTION, Answer, Work
-from groupcoord.core.front.authorization import Operation, Permissions
+from groupcoord.core.router.authorization import Operation, Permissions
 from groupcoord.core.share_partition.acknowledging import (
     Acknowledgement,
     RefusedAcknowledgementError,

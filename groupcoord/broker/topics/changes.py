@@ -30,8 +30,8 @@ from groupcoord.broker.topics.registry import (
 )
 from groupcoord.broker.work import Work, portions
 from groupcoord.config import Config
-from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
-from groupcoord.core.records import ZERO_UUID
+from groupcoord.core.log.records import ZERO_UUID
+from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ConfigError, ErrorCode
 from groupcoord.wire.broker_messages import (
     CreatableTopic,

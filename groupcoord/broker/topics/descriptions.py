@@ -13,8 +13,8 @@ from groupcoord.broker.records.node_data import NotLeaderError
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry, check_topic_name
 from groupcoord.broker.work import Work, each, each_long
-from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
-from groupcoord.core.java.hashing import string_sort_key
+from groupcoord.core.javacompat.hashing import string_sort_key
+from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode
 from groupcoord.storage.errors import FailedLogError
 from groupcoord.wire.cluster_messages import (

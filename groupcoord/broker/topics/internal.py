@@ -9,8 +9,8 @@ from uuid import UUID
 from groupcoord.broker.configs.definitions import NO_CONFIGS, Configs
 from groupcoord.broker.topics.registry import Topic, TopicEdit, TopicRegistry
 from groupcoord.config import Config
-from groupcoord.core.questions import CreateInternalTopics, InternalTopicsCreated
-from groupcoord.core.records import OFFSETS_TOPIC
+from groupcoord.core.host_queries import CreateInternalTopics, InternalTopicsCreated
+from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.core.topic_names import SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 
 KEPT_TOPICS = {

@@ -29,9 +29,9 @@ from groupcoord.broker.topics.changes import (
 from groupcoord.broker.topics.registry import Topic
 from groupcoord.broker.work import Work, portions
 from groupcoord.config import Config
-from groupcoord.core.front.authorization import UNRESTRICTED, Permissions
-from groupcoord.core.questions import CreateInternalTopics
-from groupcoord.core.records import ZERO_UUID
+from groupcoord.core.host_queries import CreateInternalTopics
+from groupcoord.core.log.records import ZERO_UUID
+from groupcoord.core.router.authorization import UNRESTRICTED, Permissions
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import WireResponse
 from groupcoord.wire.broker_messages import (

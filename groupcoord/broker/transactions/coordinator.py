@@ -35,9 +35,9 @@ from groupcoord.broker.work import Token, Work, each, each_long
 from groupcoord.clock import Clock
 from groupcoord.config import Config
 from groupcoord.core.consumer_protocol import TopicPartition
-from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions, Principal
+from groupcoord.core.log.records import OFFSETS_TOPIC, ZERO_UUID, TransactionMarker
 from groupcoord.core.messages import CompleteTransaction, PartitionResult, TopicResult, TxnOffsetCommit
-from groupcoord.core.records import OFFSETS_TOPIC, ZERO_UUID, TransactionMarker
+from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions, Principal
 from groupcoord.core.topic_names import INTERNAL_TOPICS, TRANSACTIONS_TOPIC
 from groupcoord.errors import ErrorCode, GroupcoordError
 from groupcoord.wire.cluster_messages import PartitionsOfTopic, TopicPartitions

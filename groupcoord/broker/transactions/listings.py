@@ -13,7 +13,7 @@ from groupcoord.broker.regexes import ExpressionError, compile_expression
 from groupcoord.broker.topics.registry import TopicError, check_topic_name
 from groupcoord.broker.transactions.state import Transaction, TransactionState
 from groupcoord.broker.work import Work, each, each_long
-from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
+from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode
 from groupcoord.storage.errors import FailedLogError
 from groupcoord.wire.transaction_messages import (

@@ -13,9 +13,9 @@ from attrs import define
 
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.work import Answer, Token, Work, each, each_long
-from groupcoord.core.front.authorization import Principal
+from groupcoord.core.log.records import OFFSETS_TOPIC, ZERO_UUID, TransactionMarker
 from groupcoord.core.messages import CompleteTransaction, PartitionResult, TopicResult
-from groupcoord.core.records import OFFSETS_TOPIC, ZERO_UUID, TransactionMarker
+from groupcoord.core.router.authorization import Principal
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.transaction_messages import MarkerToWrite, WriteTxnMarkers, WriteTxnMarkersResponse, WrittenMarker
 

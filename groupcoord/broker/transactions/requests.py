@@ -14,7 +14,7 @@ from groupcoord.broker.transactions.listings import answer_describe_producers, a
 from groupcoord.broker.transactions.markers import answer_write_txn_markers
 from groupcoord.broker.work import Token, Work, each, each_long
 from groupcoord.coordinator import GroupCoordinator
-from groupcoord.core.front.authorization import Operation, Permissions
+from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import (
     CompleteTransaction,
     CoordinatorType,
@@ -23,7 +23,7 @@ from groupcoord.core.messages import (
     TopicResult,
     TxnOffsetCommit,
 )
-from groupcoord.core.records import ZERO_UUID
+from groupcoord.core.router.authorization import Operation, Permissions
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import WireResponse
 from groupcoord.wire.cluster_messages import TopicPartitions

@@ -12,9 +12,9 @@ from attrs import define, field, frozen, setters
 from attrs.validators import instance_of
 
 from groupcoord.core.columns import OffsetColumns, Rows, offset_columns
+from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages.membership import UNKNOWN_GENERATION_ID, UNKNOWN_MEMBER_ID
 from groupcoord.core.messages.request import GroupRequest, Request
-from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 
 

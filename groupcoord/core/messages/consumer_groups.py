@@ -11,9 +11,9 @@ from uuid import UUID
 
 from attrs import define, frozen, setters
 
+from groupcoord.core.groups.base.topics import TopicPartitions as TopicPartitions
 from groupcoord.core.messages.administration import AUTHORIZED_OPERATIONS_OMITTED
 from groupcoord.core.messages.request import GroupRequest, Request, names_field
-from groupcoord.core.modern.topics import TopicPartitions as TopicPartitions
 from groupcoord.errors import ErrorCode
 
 JOIN_GROUP_MEMBER_EPOCH = 0

@@ -10,8 +10,8 @@ from uuid import UUID
 from attrs import define
 
 from groupcoord.core.columns import OffsetColumns, Rows, offset_columns
+from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages.request import Request
-from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 
 

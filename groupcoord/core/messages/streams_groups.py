@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 from attrs import define, frozen, setters
 
+from groupcoord.core.groups.streams.records import CopartitionGroup as CopartitionGroup
+from groupcoord.core.groups.streams.records import Endpoint as Endpoint
+from groupcoord.core.groups.streams.records import KeyValue as KeyValue
+from groupcoord.core.groups.streams.records import Subtopology as Subtopology
+from groupcoord.core.groups.streams.records import TaskIds as TaskIds
+from groupcoord.core.groups.streams.records import TopicInfo as TopicInfo
 from groupcoord.core.messages.administration import AUTHORIZED_OPERATIONS_OMITTED
 from groupcoord.core.messages.request import GroupRequest, Request, names_field
-from groupcoord.core.streams.records import CopartitionGroup as CopartitionGroup
-from groupcoord.core.streams.records import Endpoint as Endpoint
-from groupcoord.core.streams.records import KeyValue as KeyValue
-from groupcoord.core.streams.records import Subtopology as Subtopology
-from groupcoord.core.streams.records import TaskIds as TaskIds
-from groupcoord.core.streams.records import TopicInfo as TopicInfo
 from groupcoord.errors import ErrorCode
 
 

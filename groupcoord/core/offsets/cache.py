@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from uuid import UUID
 
 from groupcoord.core.columns import NO_LEADER_EPOCH, NO_OFFSET, OffsetColumns, offset_columns
-from groupcoord.core.offsets.producers import Producers
-from groupcoord.core.records import (
+from groupcoord.core.log.records import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     ZERO_UUID,
@@ -19,6 +18,7 @@ from groupcoord.core.records import (
     record_at,
     topic_of_record,
 )
+from groupcoord.core.offsets.producers import Producers
 from groupcoord.errors import InvariantError
 
 LoggedCommit = tuple[int, OffsetCommitRecord]

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from groupcoord.core.append_errors import refused
 from groupcoord.core.columns import NO_LEADER_EPOCH, NO_OFFSET
-from groupcoord.core.context import HandlerContext
 from groupcoord.core.events import Cause
-from groupcoord.core.groups import Group
-from groupcoord.core.interpreter import maker
+from groupcoord.core.fast_construct import maker
+from groupcoord.core.groups.group import Group
+from groupcoord.core.handler_context import HandlerContext
+from groupcoord.core.log.append_errors import refused
+from groupcoord.core.log.records import (
+    NO_TIMESTAMP,
+    ZERO_UUID,
+    CommitRecords,
+    CommittedTopic,
+    OffsetTombstone,
+    Record,
+    TransactionMarker,
+)
 from groupcoord.core.messages import (
     CompleteTransaction,
     CompleteTransactionResponse,
@@ -33,15 +42,6 @@ from groupcoord.core.messages.fetches import FetchedOffsets, fetched_offsets
 from groupcoord.core.offsets.cache import fetch_columns
 from groupcoord.core.offsets.continuations import WhenCommitted, WhenWritten
 from groupcoord.core.offsets.drafting import draft_commit
-from groupcoord.core.records import (
-    NO_TIMESTAMP,
-    ZERO_UUID,
-    CommitRecords,
-    CommittedTopic,
-    OffsetTombstone,
-    Record,
-    TransactionMarker,
-)
 from groupcoord.core.replies import Reply, Token
 from groupcoord.errors import NO_ERROR, ErrorCode
 

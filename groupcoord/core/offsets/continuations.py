@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from attrs import define
 
-from groupcoord.core.effects import Continuation
 from groupcoord.core.events import Cause
-from groupcoord.core.groups import Group
-from groupcoord.core.records import OffsetTombstone, Record
+from groupcoord.core.groups.group import Group
+from groupcoord.core.log.records import OffsetTombstone, Record
+from groupcoord.core.outputs import Continuation
 
 
 @define(eq=False)

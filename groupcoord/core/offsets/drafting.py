@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from groupcoord.core.columns import NO_LEADER_EPOCH, AsciiTexts, OffsetColumns
-from groupcoord.core.interpreter import maker
-from groupcoord.core.messages import TopicResult, TopicToCommit
-from groupcoord.core.messages.commits import PartitionResults
-from groupcoord.core.records import (
+from groupcoord.core.fast_construct import maker
+from groupcoord.core.log.records import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
@@ -15,6 +13,8 @@ from groupcoord.core.records import (
     make_commit_kind,
     make_committed_topic,
 )
+from groupcoord.core.messages import TopicResult, TopicToCommit
+from groupcoord.core.messages.commits import PartitionResults
 from groupcoord.errors import ErrorCode
 
 _make_result = maker(TopicResult)

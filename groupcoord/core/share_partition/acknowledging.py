@@ -7,7 +7,7 @@ from enum import IntEnum
 from itertools import groupby
 from typing import NamedTuple
 
-from groupcoord.core.interpreter import plain_members
+from groupcoord.core.fast_construct import plain_members
 from groupcoord.errors import ErrorCode
 
 

@@ -13,8 +13,8 @@ from uuid import UUID
 from attrs import define, evolve
 
 from groupcoord.config import Config
-from groupcoord.core.append_errors import for_client
-from groupcoord.core.append_queue import AppendQueue
+from groupcoord.core.log.append_errors import for_client
+from groupcoord.core.log.append_queue import AppendQueue
 from groupcoord.core.messages.share_state import (
     ReadStateResult,
     StateResult,

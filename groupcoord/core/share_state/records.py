@@ -9,7 +9,7 @@ from uuid import UUID
 
 from attrs import frozen
 
-from groupcoord.core.interpreter import plain_members
+from groupcoord.core.fast_construct import plain_members
 
 NO_START_OFFSET = -1
 """Where a group begins was not decided yet."""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush, heapreplace
 
-from groupcoord.core.java.hashing import hash_bucket, string_hash
+from groupcoord.core.javacompat.hashing import hash_bucket, string_hash
 from groupcoord.member.assignors.base import AssignmentError
 from groupcoord.member.assignors.claims import PartitionNumbers, StickyGroup
 

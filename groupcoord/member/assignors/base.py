@@ -15,7 +15,7 @@ from uuid import UUID
 from attrs import field, frozen
 
 from groupcoord.core.consumer_protocol import Assignment, Subscription
-from groupcoord.core.java.hashing import hash_map_order, string_sort_key
+from groupcoord.core.javacompat.hashing import hash_map_order, string_sort_key
 from groupcoord.errors import GroupcoordError
 
 

@@ -23,7 +23,7 @@ from groupcoord.core.consumer_protocol import (
     read_partitions,
     write_partitions,
 )
-from groupcoord.core.java.hashing import hash_map_order, string_sort_key
+from groupcoord.core.javacompat.hashing import hash_map_order, string_sort_key
 from groupcoord.member.assignors.base import Cluster, ClusterTopic, subscribed_topics
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
 from groupcoord.core.consumer_protocol import Assignment, Subscription, TopicPartition
-from groupcoord.core.java.hashing import hash_map_order, string_sort_key
+from groupcoord.core.javacompat.hashing import hash_map_order, string_sort_key
 from groupcoord.member.assignors.base import (
     Cluster,
     ClusterTopic,

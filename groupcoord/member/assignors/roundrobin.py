@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 
 from groupcoord.core.consumer_protocol import Assignment, Subscription, TopicPartition
-from groupcoord.core.java.hashing import hash_map_order, string_sort_key
+from groupcoord.core.javacompat.hashing import hash_map_order, string_sort_key
 from groupcoord.member.assignors.base import (
     Cluster,
     StatelessAssignor,

@@ -13,7 +13,7 @@ from itertools import chain
 from attrs import define
 
 from groupcoord.core.consumer_protocol import Assignment, Subscription, TopicPartition
-from groupcoord.core.java.hashing import hash_map_order
+from groupcoord.core.javacompat.hashing import hash_map_order
 from groupcoord.member.assignors.balancing import Balancer, FewestFirst, Loads
 from groupcoord.member.assignors.base import AssignmentError, Cluster, are_racks_useful, racks_by_partition
 from groupcoord.member.assignors.claims import Claim, StickyGroup, settle_claims

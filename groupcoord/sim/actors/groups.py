@@ -8,10 +8,10 @@ from uuid import UUID
 
 from groupcoord.config import MigrationPolicy
 from groupcoord.coordinator import GroupState
-from groupcoord.core.consumer.group import ConsumerGroup, ConsumerGroupState
-from groupcoord.core.consumer.state import ConsumerMember
-from groupcoord.core.groups import Group
-from groupcoord.core.kinds import as_classic_group, as_consumer_group
+from groupcoord.core.groups.consumer.group import ConsumerGroup, ConsumerGroupState
+from groupcoord.core.groups.consumer.state import ConsumerMember
+from groupcoord.core.groups.group import Group
+from groupcoord.core.groups.group_types import as_classic_group, as_consumer_group
 from groupcoord.core.timers import TimerKind
 from groupcoord.events import Cause, Event, GroupLoaded, GroupRemoved, RebalanceCompleted, RebalanceStarted
 from groupcoord.member import TopicPartition

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from attrs import frozen
 
-from groupcoord.core.records import GroupMetadataRecord
+from groupcoord.core.log.records import GroupMetadataRecord
 from groupcoord.errors import OwnershipLostError
 from groupcoord.laws import compacted
 from groupcoord.log_store import (

@@ -19,10 +19,10 @@ from groupcoord.broker.topics.registry import Topic
 from groupcoord.broker.work import Job, Token, Work, do_in_place
 from groupcoord.config.group_settings import ShareGroupSettings
 from groupcoord.coordinator.share_coordinator import ShareCoordinator
-from groupcoord.core.front.authorization import Permissions
+from groupcoord.core.groups.share.host import known_ends
+from groupcoord.core.host_queries import AskShareCoordinator, ShareCoordinatorAnswered
 from groupcoord.core.messages.share_state import ShareStateRequest, ShareStateResponse
-from groupcoord.core.questions import AskShareCoordinator, ShareCoordinatorAnswered
-from groupcoord.core.share.host import known_ends
+from groupcoord.core.router.authorization import Permissions
 from groupcoord.core.share_state.records import SharePartitionKey
 from groupcoord.errors import ErrorCode
 from groupcoord.messages import Response
@@ -73,7 +73,7 @@ class _Question:
 class ShareServer:
     """What a node does for share groups, for as long as its process lives.
 
-    It is the surroundings of its group coordinator's share groups (a :class:`~groupcoord.core.share.host.ShareHost`).
+    It is the :class:`~groupcoord.core.groups.share.host.ShareHost` of its group coordinator.
 
     Args:
         node: the node.

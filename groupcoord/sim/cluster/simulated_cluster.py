@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.consumer_protocol import TopicPartition
-from groupcoord.core.groups import Group
-from groupcoord.core.questions import CreateInternalTopics
+from groupcoord.core.groups.group import Group
+from groupcoord.core.host_queries import CreateInternalTopics
 from groupcoord.log_store import LogRecord
 from groupcoord.messages import Node
 from groupcoord.sim.cluster.log import StoreFault

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from groupcoord.config import GroupType
 from groupcoord.coordinator import ConsumerGroupState, GroupState
 from groupcoord.core.consumer_protocol import TopicPartition, decode_assignment
-from groupcoord.core.share.group import ShareGroupState
-from groupcoord.core.streams.group import StreamsGroupState
+from groupcoord.core.groups.share.group import ShareGroupState
+from groupcoord.core.groups.streams.group import StreamsGroupState
 from groupcoord.errors import ErrorCode
 from groupcoord.laws import require
 from groupcoord.messages import DeleteGroupsResponse, DescribedGroup, ListGroupsResponse

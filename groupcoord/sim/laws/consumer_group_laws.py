@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from groupcoord.core.consumer.records import ConsumerGroupCurrentMemberAssignmentRecord
-from groupcoord.core.hard_state import HardState
+from groupcoord.core.groups.consumer.records import ConsumerGroupCurrentMemberAssignmentRecord
+from groupcoord.core.log.hard_state import HardState
 from groupcoord.errors import ErrorCode
 from groupcoord.laws import require
 from groupcoord.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatResponse, DescribedConsumerGroup

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from functools import lru_cache
 from itertools import chain
 
-from groupcoord.core.consumer.records import (
+from groupcoord.core.consumer_protocol import decode_subscription
+from groupcoord.core.groups.consumer.records import (
     ConsumerGroupCurrentMemberAssignmentRecord,
     ConsumerGroupMetadataRecord,
     ConsumerGroupRegularExpressionRecord,
 )
-from groupcoord.core.consumer.state import ConsumerState
-from groupcoord.core.consumer_protocol import decode_subscription
-from groupcoord.core.hard_state import HardState
-from groupcoord.core.records import (
+from groupcoord.core.groups.consumer.state import ConsumerState
+from groupcoord.core.log.hard_state import HardState
+from groupcoord.core.log.records import (
     CLASSIC_GROUP_KEY,
     NO_PRODUCER_ID,
     GroupMetadataRecord,

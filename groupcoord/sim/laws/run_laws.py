@@ -12,9 +12,9 @@ from operator import is_
 from uuid import UUID
 
 from groupcoord.coordinator import GroupCoordinator
-from groupcoord.core.kinds import as_consumer_group, as_modern_group
-from groupcoord.core.modern.state import FIRST_EPOCH
-from groupcoord.core.records import ZERO_UUID, GroupTombstone, OffsetTombstone
+from groupcoord.core.groups.base.state import FIRST_EPOCH
+from groupcoord.core.groups.group_types import as_consumer_group, as_modern_group
+from groupcoord.core.log.records import ZERO_UUID, GroupTombstone, OffsetTombstone
 from groupcoord.errors import ErrorCode
 from groupcoord.events import Cause, Event, GroupLoaded, GroupRemoved, MemberAdded, MemberRemoved, MemberReplaced
 from groupcoord.laws import (

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from uuid import UUID
 
-from groupcoord.core.consumer.assignors import SubscriptionType
-from groupcoord.core.consumer.records import (
+from groupcoord.core.groups.consumer.assignors import SubscriptionType
+from groupcoord.core.groups.consumer.records import (
     ConsumerGroupTargetAssignmentMemberRecord,
     ConsumerGroupTargetAssignmentMetadataRecord,
 )
-from groupcoord.core.consumer.state import ConsumerState
-from groupcoord.core.hard_state import HardState
-from groupcoord.core.records import GroupRecord, GroupTombstone
+from groupcoord.core.groups.consumer.state import ConsumerState
+from groupcoord.core.log.hard_state import HardState
+from groupcoord.core.log.records import GroupRecord, GroupTombstone
 from groupcoord.laws import require
 
 Shares = dict[str, frozenset[tuple[UUID, int]]]

@@ -12,7 +12,7 @@ from groupcoord.broker.broker import Broker
 from groupcoord.broker.topics.changes import answer_create_partitions, answer_create_topics, answer_delete_topics
 from groupcoord.broker.topics.registry import TopicError
 from groupcoord.core.consumer_protocol import TopicPartition
-from groupcoord.core.records import ZERO_UUID
+from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.testing.asserting.differences import (
     Committed,

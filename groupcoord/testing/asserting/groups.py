@@ -9,7 +9,6 @@ from attrs import frozen
 
 from groupcoord.broker.broker import Broker
 from groupcoord.coordinator import GroupCoordinator
-from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.consumer_protocol import (
     CONSUMER_PROTOCOL_TYPE,
     ConsumerProtocolError,
@@ -17,7 +16,8 @@ from groupcoord.core.consumer_protocol import (
     decode_assignment,
     decode_subscription,
 )
-from groupcoord.core.kinds import as_classic_group
+from groupcoord.core.groups.classic.group import GroupMetadata
+from groupcoord.core.groups.group_types import as_classic_group
 from groupcoord.core.messages import (
     ConsumerGroupDescribe,
     DescribedConsumerMember,

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.connection import Connection, ConnectionT, Interceptor
-from groupcoord.core.front.authorization import Principal
+from groupcoord.core.router.authorization import Principal
 from groupcoord.testing.asserting.fetch_log import Place
 from groupcoord.testing.asserting.requests import RequestLog
 from groupcoord.wire import RequestHeader, WireResponse

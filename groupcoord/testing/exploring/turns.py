@@ -16,9 +16,9 @@ from attrs import define, field
 
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.fingerprints import newest_epoch
+from groupcoord.core.log.records import Record
 from groupcoord.core.messages import Response
 from groupcoord.core.offsets.retention import MS_PER_MINUTE
-from groupcoord.core.records import Record
 from groupcoord.errors import ErrorCode
 from groupcoord.laws import (
     check_acknowledged_commits,

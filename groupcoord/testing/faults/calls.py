@@ -11,8 +11,8 @@ from uuid import UUID
 
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.topics.registry import TopicRegistry
-from groupcoord.core.front.authorization import Principal
-from groupcoord.core.records import ZERO_UUID
+from groupcoord.core.log.records import ZERO_UUID
+from groupcoord.core.router.authorization import Principal
 from groupcoord.errors import ErrorCode
 from groupcoord.testing.faults.error_answers import refuse
 from groupcoord.testing.faults.partition_errors import Place, merge, named_partitions, refused, without

@@ -9,8 +9,8 @@ from groupcoord.broker.broker import Broker
 from groupcoord.broker.cluster.nodes import Nodes
 from groupcoord.broker.topics.registry import Topic
 from groupcoord.clock import LeapingClock, ManualClock
-from groupcoord.core.java.hashing import partition_for
-from groupcoord.core.records import OFFSETS_TOPIC
+from groupcoord.core.javacompat.hashing import partition_for
+from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.core.topic_names import TRANSACTIONS_TOPIC
 from groupcoord.errors import ErrorCode, UnknownNameError
 from groupcoord.host.node_servers import NodeServers, NoSuchNodeError

@@ -17,8 +17,8 @@ from groupcoord.broker.security.security import Security
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.clock import Clock
 from groupcoord.config import Config
+from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.core.messages import Node
-from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.host.node_servers import NODES_MAX, NodeServers, bound_socket
 from groupcoord.host.opening import Storage, open_log_store, open_producer_ids, open_topic_directory
 from groupcoord.log_store import close_store

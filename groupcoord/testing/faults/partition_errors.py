@@ -8,8 +8,8 @@ from uuid import UUID
 
 from attrs import evolve
 
+from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import OffsetCommit, OffsetFetch, TopicToCommit
-from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.broker_messages import (
     DeleteRecords,

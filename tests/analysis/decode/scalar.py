@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from groupcoord.analysis.decode.schema import RECORDS
-from groupcoord.core.records import ZERO_UUID, OffsetCommitRecord, OffsetTombstone, OpaqueRecord, TransactionMarker
+from groupcoord.core.log.records import ZERO_UUID, OffsetCommitRecord, OffsetTombstone, OpaqueRecord, TransactionMarker
 from groupcoord.records.batches import Batch
 from groupcoord.records.codec import decode_control, decode_record
 from groupcoord.records.schemas import RecordType

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from groupcoord.analysis.decode.chunks import Origin, RowSettings
 from groupcoord.analysis.decode.ranges import LOOK_BACK_BYTES, ByteRange, range_rows
-from groupcoord.core.records import OffsetCommitRecord
+from groupcoord.core.log.records import OffsetCommitRecord
 from groupcoord.records.batches import encode_batch, iter_batches
 from groupcoord.records.codec import encode_record
 from groupcoord.records.salvage import Damage, SoundBatch, salvage_batches

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from groupcoord.core.records import OffsetCommitRecord, Record, TransactionMarker
+from groupcoord.core.log.records import OffsetCommitRecord, Record, TransactionMarker
 from groupcoord.records.batches import encode_batch
 from groupcoord.records.codec import encode_record
 

@@ -11,7 +11,7 @@ from groupcoord.analysis.decode.chunks import RowSettings
 from groupcoord.analysis.decode.files import find_segments
 from groupcoord.analysis.decode.tasks import log_tasks
 from groupcoord.analysis.fold.load import COUNTED_COLUMNS, LoadFold, partition_load
-from groupcoord.core.records import OffsetCommitRecord, OffsetTombstone
+from groupcoord.core.log.records import OffsetCommitRecord, OffsetTombstone
 from groupcoord.records.codec import encode_record
 
 from .small_log import GROUP, TOPIC, Log, commit

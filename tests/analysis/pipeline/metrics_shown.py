@@ -6,7 +6,7 @@ from urllib.request import urlopen
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from groupcoord.core.records import OffsetCommitRecord
+from groupcoord.core.log.records import OffsetCommitRecord
 from groupcoord.records.codec import encode_record
 from groupcoord.testing import ProducerRecord, ServerThread
 

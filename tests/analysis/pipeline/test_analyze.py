@@ -28,7 +28,7 @@ from groupcoord.analysis.tables import END_OFFSETS_TABLE, TABLES
 from groupcoord.cli import USAGE_ERROR
 from groupcoord.cli import analyze as command
 from groupcoord.clock import ManualClock
-from groupcoord.core.records import (
+from groupcoord.core.log.records import (
     NamedTopicPartitions,
     OffsetCommitRecord,
     ShareGroupCurrentMemberAssignmentRecord,

@@ -25,7 +25,7 @@ from groupcoord.core.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from groupcoord.core.records import GroupMetadataRecord, MemberRecord, OffsetCommitRecord, Record, TransactionMarker
+from groupcoord.core.log.records import GroupMetadataRecord, MemberRecord, OffsetCommitRecord, Record, TransactionMarker
 from groupcoord.records.batches import encode_batch
 from groupcoord.records.codec import encode_record
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from groupcoord.broker.security.acls import AclFileError
-from groupcoord.core.front.authorization import Resource
+from groupcoord.core.router.authorization import Resource
 from tests.broker.security.world import Client, Values, World, conversations, from_json
 from tests.tables import as_one_test
 

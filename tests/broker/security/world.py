@@ -12,7 +12,7 @@ from groupcoord import Config, ManualClock, MemoryLogStore
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.security.security import Security
-from groupcoord.core.front.authorization import Authorize, Operation, Resource
+from groupcoord.core.router.authorization import Authorize, Operation, Resource
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.registry import APIS
 from tests.broker.driving import drain, feed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import evolve
 
 from groupcoord import GroupCoordinator
-from groupcoord.core.consumer.group import ConsumerGroup
+from groupcoord.core.groups.consumer.group import ConsumerGroup
 from groupcoord.laws.consumer_groups import consumer_group_of
 from groupcoord.messages import (
     ConsumerGroupDescribe,

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from groupcoord.core.consumer.assignors import GroupAssignment, GroupSpec, MemberSpec, SubscriptionType
-from groupcoord.core.java.hashing import hash_map_order
-from groupcoord.core.modern.topics import Topic
+from groupcoord.core.groups.base.topics import Topic
+from groupcoord.core.groups.consumer.assignors import GroupAssignment, GroupSpec, MemberSpec, SubscriptionType
+from groupcoord.core.javacompat.hashing import hash_map_order
 
 DATA = Path(__file__).with_name("data")
 Record = dict[str, Any]

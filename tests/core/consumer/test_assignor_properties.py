@@ -10,7 +10,8 @@ from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groupcoord.core.consumer.assignors import (
+from groupcoord.core.groups.base.topics import Topic
+from groupcoord.core.groups.consumer.assignors import (
     Assignor,
     GroupAssignment,
     GroupSpec,
@@ -20,8 +21,7 @@ from groupcoord.core.consumer.assignors import (
     SubscriptionType,
     UniformAssignor,
 )
-from groupcoord.core.java.hashing import hash_map_order
-from groupcoord.core.modern.topics import Topic
+from groupcoord.core.javacompat.hashing import hash_map_order
 
 RANGE, UNIFORM = RangeAssignor(), UniformAssignor()
 Owned = dict[str, set[tuple[UUID, int]]]

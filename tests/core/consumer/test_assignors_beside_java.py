@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from groupcoord.core.java.hashing import hash_bucket, uuid_hash
+from groupcoord.core.javacompat.hashing import hash_bucket, uuid_hash
 from tests.member.assignors.recorded import has_overfull_bucket
 from tests.samples import SEED
 from tests.storage.real_broker import java, needs_kafka

@@ -13,7 +13,7 @@ from groupcoord.core.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from groupcoord.core.records import GroupMetadataRecord, GroupTombstone
+from groupcoord.core.log.records import GroupMetadataRecord, GroupTombstone
 from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatResponse, JoinGroupResponse
 from groupcoord.testing.fleet import Sent

@@ -8,8 +8,6 @@ import pytest
 
 from groupcoord import ErrorCode, GroupState
 from groupcoord.config import MigrationPolicy
-from groupcoord.core.consumer.records import ConsumerGroupRegularExpressionRecord
-from groupcoord.core.consumer.regexes import REFRESH_PAUSE_MS
 from groupcoord.core.consumer_protocol import (
     Assignment,
     Subscription,
@@ -17,8 +15,10 @@ from groupcoord.core.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from groupcoord.core.modern.member_timers import FENCING_RETRY_MS
-from groupcoord.core.records import GroupMetadataRecord
+from groupcoord.core.groups.base.member_timers import FENCING_RETRY_MS
+from groupcoord.core.groups.consumer.records import ConsumerGroupRegularExpressionRecord
+from groupcoord.core.groups.consumer.regexes import REFRESH_PAUSE_MS
+from groupcoord.core.log.records import GroupMetadataRecord
 from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import DeleteGroupsResponse, Heartbeat
 from groupcoord.testing.topics import Topics

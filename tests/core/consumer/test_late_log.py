@@ -6,8 +6,8 @@ import pytest
 
 from groupcoord import ErrorCode
 from groupcoord.core.consumer_protocol import Subscription, encode_subscription
-from groupcoord.core.modern.member_timers import FENCING_RETRY_MS
-from groupcoord.core.records import OffsetCommitRecord
+from groupcoord.core.groups.base.member_timers import FENCING_RETRY_MS
+from groupcoord.core.log.records import OffsetCommitRecord
 from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import DeletedGroup, DeleteGroupsResponse, TopicPartitions
 from groupcoord.testing.fleet import Sent

@@ -11,7 +11,7 @@ from attrs import define, evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groupcoord.core.consumer.reconciliation import MemberAssignment, MemberState, PartitionEpochs, reconcile
+from groupcoord.core.groups.consumer.reconciliation import MemberAssignment, MemberState, PartitionEpochs, reconcile
 from groupcoord.errors import ErrorCode
 
 from .recorded import Record, records

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from groupcoord.core.consumer.assignors import Assignor, RangeAssignor, UniformAssignor
-from groupcoord.core.share.simple_assignor import SimpleAssignor
+from groupcoord.core.groups.consumer.assignors import Assignor, RangeAssignor, UniformAssignor
+from groupcoord.core.groups.share.simple_assignor import SimpleAssignor
 
 from .recorded import Record, Shape, expected_shape, group_of, records, shape_of, without_order
 

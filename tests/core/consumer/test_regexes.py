@@ -6,10 +6,13 @@ from types import SimpleNamespace
 from typing import cast
 
 from groupcoord.config import Config
-from groupcoord.core.consumer.environment import ConsumerGroupEnvironment
-from groupcoord.core.consumer.records import ConsumerGroupMemberMetadataRecord, ConsumerGroupRegularExpressionRecord
-from groupcoord.core.consumer.regexes import REFRESH_PAUSE_MS, needs_resolution
-from groupcoord.core.consumer.state import ConsumerState
+from groupcoord.core.groups.consumer.environment import ConsumerGroupEnvironment
+from groupcoord.core.groups.consumer.records import (
+    ConsumerGroupMemberMetadataRecord,
+    ConsumerGroupRegularExpressionRecord,
+)
+from groupcoord.core.groups.consumer.regexes import REFRESH_PAUSE_MS, needs_resolution
+from groupcoord.core.groups.consumer.state import ConsumerState
 
 MATCHED_MS = 1_700_000_000_000
 

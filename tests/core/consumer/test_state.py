@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord.core.consumer.assignors import SubscriptionType
-from groupcoord.core.consumer.records import (
+from groupcoord.core.groups.base.state import FIRST_EPOCH
+from groupcoord.core.groups.consumer.assignors import SubscriptionType
+from groupcoord.core.groups.consumer.records import (
     AssignedTopicPartitions,
     ClassicMemberMetadata,
     ClassicProtocol,
@@ -25,10 +26,9 @@ from groupcoord.core.consumer.records import (
     ConsumerGroupTargetAssignmentMetadataRecord,
     TopicPartitions,
 )
-from groupcoord.core.consumer.state import ConsumerState
-from groupcoord.core.modern.state import FIRST_EPOCH
-from groupcoord.core.record_keys import RecordKey
-from groupcoord.core.records import GroupTombstone
+from groupcoord.core.groups.consumer.state import ConsumerState
+from groupcoord.core.log.record_keys import RecordKey
+from groupcoord.core.log.records import GroupTombstone
 
 GROUP = "group"
 ORDERS, PAYMENTS = UUID(int=1), UUID(int=2)

@@ -11,7 +11,9 @@ from attrs import evolve, frozen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groupcoord.core.consumer.assignors import (
+from groupcoord.core.groups.base.target import changed_targets, subscription_type
+from groupcoord.core.groups.base.topics import Topic, subscribed_names
+from groupcoord.core.groups.consumer.assignors import (
     Assignor,
     GroupAssignment,
     GroupSpec,
@@ -21,8 +23,6 @@ from groupcoord.core.consumer.assignors import (
     SubscriptionType,
     UniformAssignor,
 )
-from groupcoord.core.modern.target import changed_targets, subscription_type
-from groupcoord.core.modern.topics import Topic, subscribed_names
 from tests.tables import as_one_test
 
 from .recorded import Record, kafka_uuid, records

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from groupcoord import GroupCoordinator
-from groupcoord.core.questions import AskShareCoordinator, ShareCoordinatorAnswered
-from groupcoord.core.share.group import ShareGroup
-from groupcoord.core.share.host import LoneShareHost
+from groupcoord.core.groups.share.group import ShareGroup
+from groupcoord.core.groups.share.host import LoneShareHost
+from groupcoord.core.host_queries import AskShareCoordinator, ShareCoordinatorAnswered
 from groupcoord.errors import ErrorCode
 from groupcoord.messages import (
     AlterShareGroupOffsets,

@@ -7,9 +7,9 @@ import pytest
 from groupcoord import ErrorCode
 from groupcoord.assignors import GroupAssignment, GroupSpec
 from groupcoord.core.consumer_protocol import TopicPartition
+from groupcoord.core.host_queries import ShareCoordinatorAnswered
+from groupcoord.core.log.records import ShareGroupStatePartitionMetadataRecord
 from groupcoord.core.messages.share_state import ReadShareGroupStateSummaryResponse, StateSummary, StateTopicSummary
-from groupcoord.core.questions import ShareCoordinatorAnswered
-from groupcoord.core.records import ShareGroupStatePartitionMetadataRecord
 from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import (
     AlterShareGroupOffsets,

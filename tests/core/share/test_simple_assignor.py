@@ -9,9 +9,9 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord.core.modern.assignor import GroupAssignment, GroupSpec, MemberSpec, SubscriptionType
-from groupcoord.core.modern.topics import Topic
-from groupcoord.core.share.simple_assignor import SimpleAssignor
+from groupcoord.core.groups.base.assignor import GroupAssignment, GroupSpec, MemberSpec, SubscriptionType
+from groupcoord.core.groups.base.topics import Topic
+from groupcoord.core.groups.share.simple_assignor import SimpleAssignor
 
 TOPICS = [UUID(int=number << 64 | 0x5EED) for number in range(1, 4)]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord.core.records import OpaqueRecord
+from groupcoord.core.log.records import OpaqueRecord
 from groupcoord.core.share_state.records import (
     SharePartitionKey,
     ShareSnapshot,

@@ -7,7 +7,7 @@ from typing import Any
 
 from groupcoord import Config, GroupCoordinator
 from groupcoord.config.group_settings import StreamsGroupSettings
-from groupcoord.core.streams.records import Subtopology, TaskIds, TopicInfo
+from groupcoord.core.groups.streams.records import Subtopology, TaskIds, TopicInfo
 from groupcoord.messages import (
     DescribedStreamsGroup,
     StreamsGroupDescribe,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from groupcoord import ErrorCode
-from groupcoord.core.records import GroupTombstone
+from groupcoord.core.log.records import GroupTombstone
 from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import (
     ConsumerGroupHeartbeat,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from groupcoord import ErrorCode
-from groupcoord.core.streams.heartbeat import TASK_OFFSETS_MAX
+from groupcoord.core.groups.streams.heartbeat import TASK_OFFSETS_MAX
 from groupcoord.messages import Endpoint, KeyValue, StreamsStatusCode, TaskOffset
 from groupcoord.testing.topics import Topics
 from tests.core.driver import Driver

@@ -6,9 +6,9 @@ import pytest
 
 from groupcoord import Config, ErrorCode, GroupCoordinator
 from groupcoord.assignors import MemberTasks, StreamsGroupSpec
-from groupcoord.core.modern.membership import STEADY_VALUES_MAX
-from groupcoord.core.questions import CreateInternalTopics
-from groupcoord.core.streams.group import StreamsGroup
+from groupcoord.core.groups.base.membership import STEADY_VALUES_MAX
+from groupcoord.core.groups.streams.group import StreamsGroup
+from groupcoord.core.host_queries import CreateInternalTopics
 from groupcoord.errors import ConfigError
 from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import (

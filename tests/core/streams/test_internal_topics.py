@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from groupcoord.core.questions import CreateInternalTopics, InternalTopic, InternalTopicsCreated
-from groupcoord.core.streams.internal_topics import InternalTopics
+from groupcoord.core.groups.streams.internal_topics import InternalTopics
+from groupcoord.core.host_queries import CreateInternalTopics, InternalTopic, InternalTopicsCreated
 
 INTERVAL_MS = 5_000
 STORE, BY_KEY = InternalTopic("store-changelog", 2, -1), InternalTopic("by-key", 2, -1)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from groupcoord import ErrorCode
-from groupcoord.core.records import GroupTombstone
-from groupcoord.core.streams.records import (
+from groupcoord.core.groups.streams.records import (
     AssignedTaskIds,
     StreamsGroupCurrentMemberAssignmentRecord,
     StreamsGroupTargetAssignmentMetadataRecord,
 )
+from groupcoord.core.log.records import GroupTombstone
 from groupcoord.messages import DeleteGroups, StreamsStatusCode, TaskOffset
 from groupcoord.testing.topics import Topics
 from tests.core.driver import Driver

@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from groupcoord import GroupCoordinator, MemoryLogStore
-from groupcoord.core.records import GroupTombstone
-from groupcoord.core.streams.group import StreamsGroup
+from groupcoord.core.groups.streams.group import StreamsGroup
+from groupcoord.core.log.records import GroupTombstone
 from groupcoord.log_store import LogRecord, Ticket
 from groupcoord.messages import (
     DeleteGroups,

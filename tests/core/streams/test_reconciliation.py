@@ -10,7 +10,14 @@ from typing import Any
 
 from attrs import field, frozen
 
-from groupcoord.core.streams.reconciliation import NO_TASKS, HeldTasks, Task, TaskAssignment, TaskState, reconcile
+from groupcoord.core.groups.streams.reconciliation import (
+    NO_TASKS,
+    HeldTasks,
+    Task,
+    TaskAssignment,
+    TaskState,
+    reconcile,
+)
 from groupcoord.errors import ErrorCode
 
 DATA = Path(__file__).with_name("data")

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from groupcoord.core.java.hashing import hash_map_order
-from groupcoord.core.streams.assignors import (
+from groupcoord.core.groups.streams.assignors import (
     MemberTasks,
     StickyTaskAssignor,
     StreamsGroupSpec,
@@ -17,6 +16,7 @@ from groupcoord.core.streams.assignors import (
     SubtopologySpec,
     Tasks,
 )
+from groupcoord.core.javacompat.hashing import hash_map_order
 
 DATA = Path(__file__).with_name("data")
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from itertools import permutations
 
-from groupcoord.core.records import GroupTombstone
-from groupcoord.core.streams.assignors import MemberTasks
-from groupcoord.core.streams.reconciliation import HeldTasks, TaskAssignment, TaskState
-from groupcoord.core.streams.records import (
+from groupcoord.core.groups.streams.assignors import MemberTasks
+from groupcoord.core.groups.streams.reconciliation import HeldTasks, TaskAssignment, TaskState
+from groupcoord.core.groups.streams.records import (
     AssignedTaskIds,
     KeyValue,
     StreamsGroupCurrentMemberAssignmentRecord,
@@ -19,7 +18,8 @@ from groupcoord.core.streams.records import (
     Subtopology,
     TaskIds,
 )
-from groupcoord.core.streams.state import StreamsState, assignment_of, assignment_record
+from groupcoord.core.groups.streams.state import StreamsState, assignment_of, assignment_record
+from groupcoord.core.log.records import GroupTombstone
 
 MEMBER = StreamsGroupMemberMetadataRecord("g", "m", "i", None, "c", "/h", 1_000, 0, "p")
 ASSIGNMENT = TaskAssignment(

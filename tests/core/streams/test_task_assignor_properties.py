@@ -8,8 +8,7 @@ from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groupcoord.core.java.hashing import hash_map_order
-from groupcoord.core.streams.assignors import (
+from groupcoord.core.groups.streams.assignors import (
     MemberTasks,
     StickyTaskAssignor,
     StreamsGroupSpec,
@@ -17,6 +16,7 @@ from groupcoord.core.streams.assignors import (
     SubtopologySpec,
     Tasks,
 )
+from groupcoord.core.javacompat.hashing import hash_map_order
 
 calm = settings(max_examples=60)
 

@@ -9,21 +9,21 @@ from typing import Any
 
 import pytest
 
-from groupcoord.core.questions import InternalTopic
-from groupcoord.core.streams.records import (
+from groupcoord.core.groups.streams.records import (
     CopartitionGroup,
     KeyValue,
     StreamsGroupTopologyRecord,
     Subtopology,
     TopicInfo,
 )
-from groupcoord.core.streams.topology import (
+from groupcoord.core.groups.streams.topology import (
     TASKS_MAX,
     BrokenTopologyError,
     InvalidTopologyError,
     TopicProblemKind,
     configure,
 )
+from groupcoord.core.host_queries import InternalTopic
 
 DATA = Path(__file__).with_name("data")
 NONE, STREAMS_INVALID_TOPOLOGY, UNKNOWN_SERVER_ERROR = 0, 130, -1

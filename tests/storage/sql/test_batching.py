@@ -10,7 +10,7 @@ from pathlib import Path
 from groupcoord import ErrorCode, GroupCoordinator, LogRecord, PartitionStatus, Ticket
 from groupcoord.aio import AsyncCoordinator
 from groupcoord.coordinator.threads import ThreadSafeCoordinator
-from groupcoord.core.records import GroupTombstone, OffsetCommitRecord, Record
+from groupcoord.core.log.records import GroupTombstone, OffsetCommitRecord, Record
 from groupcoord.log_store import AppendOutcomeUnknownError, LogStoreError, RecordTooLargeError
 from groupcoord.storage.sql import BatchingLogStore, SqliteLogStore
 from groupcoord.storage.sql.store import COMPACTED_RECORDS_MIN

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from groupcoord import LogRecord, Ticket
-from groupcoord.core.records import GroupTombstone
+from groupcoord.core.log.records import GroupTombstone
 from groupcoord.log_store import StorageError
 from groupcoord.storage.sql import PostgresLogStore, SqliteLogStore, SqlLogStore
 
@@ -19,7 +19,7 @@ from .postgres_server import PostgresServer
 PROGRAM = """
 import sys
 from groupcoord import LogRecord, Ticket
-from groupcoord.core.records import GroupTombstone
+from groupcoord.core.log.records import GroupTombstone
 from groupcoord.storage.sql import BatchingLogStore, PostgresLogStore, SqliteLogStore
 
 class Tells:

@@ -13,7 +13,7 @@ import pytest
 
 from groupcoord import GroupCoordinator, LogRecord, PartitionStatus, Ticket
 from groupcoord.aio import AsyncCoordinator
-from groupcoord.core.records import GroupTombstone
+from groupcoord.core.log.records import GroupTombstone
 from groupcoord.errors import ErrorCode
 from groupcoord.log_store import AppendOutcomeUnknownError, StorageError
 from groupcoord.storage.sql import BatchingLogStore, OwnershipLostError, SqliteLogStore, SqlLogStore, sqlite

@@ -10,7 +10,7 @@ from attrs import define, evolve, field
 from groupcoord.analysis.fold.history.causes import METADATA_CHANGE, REGEX_CHANGE, TOPIC_CHANGE, Note
 from groupcoord.analysis.fold.history.embedded import NO_PARTITIONS, TopicPartition, TopicPartitions
 from groupcoord.analysis.fold.history.views import CONSUMER, SHARE, STREAMS, GroupView, MemberView
-from groupcoord.core.consumer.votes import preferred_assignor
+from groupcoord.core.groups.consumer.votes import preferred_assignor
 from groupcoord.records.schemas import RecordType
 from groupcoord.records.structures import Values
 from groupcoord.records.typed import TypedRecord

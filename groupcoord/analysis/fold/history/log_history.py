@@ -28,7 +28,7 @@ from groupcoord.analysis.fold.history.rows import (
     REVOCATION,
     Row,
 )
-from groupcoord.core.records import ZERO_UUID, OffsetCommitRecord
+from groupcoord.core.log.records import ZERO_UUID, OffsetCommitRecord
 from groupcoord.records.batches import Batch
 from groupcoord.records.codec import decode_record
 from groupcoord.records.salvage import SoundBatch

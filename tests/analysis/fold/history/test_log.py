@@ -15,7 +15,7 @@ from groupcoord.core.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from groupcoord.core.records import (
+from groupcoord.core.log.records import (
     GroupMetadataRecord,
     MemberRecord,
     OffsetCommitRecord,

@@ -27,8 +27,8 @@ from groupcoord.analysis.fold.history.causes import (
     UNKNOWN,
 )
 from groupcoord.analysis.fold.history.ownership import SWAP
-from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.core.events import Cause, Event, MemberRemoved, MemberReplaced, RebalanceStarted
+from groupcoord.core.groups.consumer.group import ConsumerGroup
 from groupcoord.records.structures import uuid_text
 from tests.samples import seeds
 from tests.tables import as_one_test

@@ -1,0 +1,191 @@
+"""Whom a request of a group is from: dynamic members by their ids, static ones (KIP-345) by those of their instances.
+
+Sources: ``GroupMetadataManager`` (``getOrMaybe…Member``, ``throwIf…MemberEpochIsInvalid``) of Apache Kafka 4.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from attrs import evolve
+
+from groupcoord.core.events import MemberReplaced
+from groupcoord.core.groups.base.draft import Draft
+from groupcoord.core.groups.base.refusal import RefusedError
+from groupcoord.core.groups.base.state import ModernMember
+from groupcoord.core.messages import JOIN_GROUP_MEMBER_EPOCH
+from groupcoord.errors import ErrorCode
+
+MemberT = TypeVar("MemberT", bound=ModernMember)
+AnyMemberT = TypeVar("AnyMemberT", bound=ModernMember, covariant=True)
+
+
+class StateOfMembers(Protocol[AnyMemberT]):
+    """What a group knows of who is in it."""
+
+    @property
+    def group_id(self) -> str:
+        """The group."""
+
+    @property
+    def members(self) -> Mapping[str, AnyMemberT]:
+        """Member id → member."""
+
+    @property
+    def static_members(self) -> Mapping[str, str]:
+        """Instance id → member id."""
+
+
+def find_member(state: StateOfMembers[MemberT], member_id: str) -> MemberT:
+    """Return a member.
+
+    Raises:
+        RefusedError: UNKNOWN_MEMBER_ID.
+    """
+    member = state.members.get(member_id)
+    if member is None:
+        raise RefusedError(
+            ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {state.group_id}."
+        )
+    return member
+
+
+def find_static_member(state: StateOfMembers[MemberT], instance_id: str, member_id: str) -> MemberT:
+    """Return the static member with an instance id, if it is known under this member id.
+
+    Raises:
+        RefusedError: UNKNOWN_MEMBER_ID for an unknown instance, FENCED_INSTANCE_ID if another member has taken it.
+    """
+    known_id = state.static_members.get(instance_id)
+    if known_id is None:
+        raise RefusedError(
+            ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown in group {state.group_id}."
+        )
+    if known_id != member_id:
+        raise RefusedError(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id} was fenced by member {known_id}.",
+        )
+    return state.members[member_id]
+
+
+def find_sender(state: StateOfMembers[MemberT], member_id: str, instance_id: str | None) -> MemberT:
+    """Return whom a request is from that names a member, and its instance if it is static and says so.
+
+    Raises:
+        RefusedError: it is nobody's, or not this one's.
+    """
+    if instance_id is None:
+        return find_member(state, member_id)
+    return find_static_member(state, instance_id, member_id)
+
+
+def check_epoch(member: MemberT, epoch: int, lost_nothing: Callable[[MemberT], bool]) -> None:
+    """Check the epoch that a member sends.
+
+    One that has not learned of its last change may still send the epoch before, if it has nothing that was taken from
+    it. A member that lost its place in time joins again with epoch 0 and keeps what it has (KAFKA-19233).
+
+    Args:
+        member: the member.
+        epoch: what it sends.
+        lost_nothing: tells whether the member says what it has, and all of that is assigned to it.
+
+    Raises:
+        RefusedError: FENCED_MEMBER_EPOCH.
+    """
+    known_epoch, previous_epoch = member.member_epoch, member.assignment.previous_member_epoch
+    if epoch in (JOIN_GROUP_MEMBER_EPOCH, known_epoch):
+        return
+    if epoch > known_epoch:
+        raise RefusedError(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"The member epoch {epoch} is larger than the one that the coordinator knows ({known_epoch}).",
+        )
+    if epoch != previous_epoch or not lost_nothing(member):
+        raise RefusedError(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"The member epoch {epoch} is smaller than the one that the coordinator knows ({known_epoch}).",
+        )
+
+
+def identify(
+    state: StateOfMembers[MemberT],
+    member_id: str,
+    epoch: int,
+    instance_id: str | None,
+    *,
+    lost_nothing: Callable[[MemberT], bool],
+    may_be_replaced: Callable[[MemberT], bool],
+) -> tuple[MemberT | None, bool]:
+    """Return whom a heartbeat is from, None for a new member, and whether it takes the place of that one.
+
+    Args:
+        state: the group.
+        member_id: under which id it comes.
+        epoch: what it sends; 0 if it joins.
+        instance_id: of a static member; None if it doesn't name any.
+        lost_nothing: see :func:`check_epoch`.
+        may_be_replaced: tells whether a static member leaves its place to who comes with its instance id.
+
+    Raises:
+        RefusedError: it is nobody's, or not this one's.
+    """
+    joins = epoch == JOIN_GROUP_MEMBER_EPOCH
+    if joins and instance_id is None and member_id not in state.members:
+        return None, False
+    if instance_id is None or not joins:
+        member = find_sender(state, member_id, instance_id)
+        check_epoch(member, epoch, lost_nothing)
+        return member, False
+    known_id = state.static_members.get(instance_id)
+    if known_id is None:
+        return state.members.get(member_id), False
+    member = state.members[known_id]
+    if not may_be_replaced(member):
+        raise RefusedError(
+            ErrorCode.UNRELEASED_INSTANCE_ID,
+            f"Static member {member_id} can't join: instance id {instance_id} is owned by member {known_id}.",
+        )
+    return member, True
+
+
+def replace_member(
+    draft: Draft[Any],
+    member: MemberT,
+    member_id: str,
+    *,
+    target: Any,
+    target_record: Callable[[str, str, Any], Any],
+    assignment_record: Callable[[str, str, Any], Any],
+) -> MemberT:
+    """Give a member's place to another id: what it told, target and assignment go with it, its epoch starts at 0.
+
+    Args:
+        draft: the group.
+        member: whoever had the place.
+        member_id: the other id.
+        target: what the member is to have in the end.
+        target_record: makes a record of that, of the group's id and the member's.
+        assignment_record: makes one of what the member has.
+
+    Returns:
+        The member under its new id.
+    """
+    group_id = draft.state.group_id
+    replacement = evolve(
+        member,
+        metadata=evolve(member.metadata, member_id=member_id, raw_value=None),
+        assignment=evolve(
+            member.assignment, member_epoch=JOIN_GROUP_MEMBER_EPOCH, previous_member_epoch=JOIN_GROUP_MEMBER_EPOCH
+        ),
+    )
+    draft.write(
+        *draft.state.member_tombstones(member.member_id),
+        replacement.metadata,
+        target_record(group_id, member_id, target),
+        assignment_record(group_id, member_id, replacement.assignment),
+    )
+    draft.tell(MemberReplaced, member.member_id, member_id, member.metadata.instance_id)
+    return replacement

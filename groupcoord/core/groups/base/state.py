@@ -1,0 +1,294 @@
+"""What the log says of a group of whatever kind whose state is in the log: its records, and what follows from them.
+
+A state changes by records alone, one at a time, in any order that a log or its compaction can leave: so what a live
+group holds and what a load makes of the log is the same.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+from attrs import frozen
+
+from groupcoord.core.groups.base.copy_on_write import Overlay
+from groupcoord.core.log.record_keys import MemberRecord
+from groupcoord.core.log.records import GroupRecord, GroupTombstone
+
+FIRST_EPOCH = 1
+"""The epoch of a group before anything changed (Kafka 4.3)."""
+
+LEFT_MEMBER_EPOCH = -2
+"""The epoch of a static member that has left for a while."""
+
+
+@frozen
+class ModernMember:
+    """A member: what it told of itself, and where its assignment stands. Each kind says which records these are.
+
+    Attributes:
+        metadata: its record of what it told.
+        assignment: what its record of what it has says: epochs, at the least.
+    """
+
+    metadata: Any
+    assignment: Any
+
+    @property
+    def member_id(self) -> str:
+        """Its id."""
+        member_id: str = self.metadata.member_id
+        return member_id
+
+    @property
+    def member_epoch(self) -> int:
+        """Where it stands."""
+        member_epoch: int = self.assignment.member_epoch
+        return member_epoch
+
+    @property
+    def has_left(self) -> bool:
+        """True for a static member that has left and may come back."""
+        return bool(self.assignment.member_epoch == LEFT_MEMBER_EPOCH)
+
+
+MemberT = TypeVar("MemberT", bound=ModernMember)
+TargetT = TypeVar("TargetT")
+
+
+class ModernGroupState(ABC, Generic[MemberT, TargetT]):
+    """The facts about one group. Copy it with :meth:`copy`; values inside are never changed, only replaced.
+
+    A copy keeps its changes to what is large apart, and :meth:`settle` makes them where they belong. So a change costs
+    the same in a large group as in a small one.
+
+    Each kind names in ``LARGE`` the mappings that are as large as the group, and that most changes leave as they are;
+    in ``APPLY`` by class of record, and in ``FORGET`` by its type in the log, what a record and its tombstone do; in
+    ``NO_FACTS`` what no record says; in ``MEMBER`` the class of its members, in ``NEW_ASSIGNMENT`` what one has that
+    nobody gave anything, and in ``RECORDS_OF_MEMBER`` the classes of records of a member, as their tombstones come. It
+    changes what is large after :meth:`_own`, and copies its own attributes in :meth:`_copy_to`.
+
+    Attributes:
+        group_id: the group.
+        epoch: the group's epoch.
+        metadata_hash: stands for the subscribed topics as they were at that epoch.
+        assignment_epoch: the epoch for which the target assignment was made.
+        assignment_timestamp_ms: when that was; 0 if nobody knows.
+        members: member id → member.
+        static_members: instance id → member id.
+        targets: member id → what it is to have in the end.
+        shared: the large ones that are another state's as well: changes to them are kept apart.
+    """
+
+    __slots__ = (
+        "assignment_epoch",
+        "assignment_timestamp_ms",
+        "epoch",
+        "group_id",
+        "members",
+        "metadata_hash",
+        "shared",
+        "static_members",
+        "targets",
+    )
+
+    LARGE: ClassVar[frozenset[str]] = frozenset({"members", "static_members", "targets"})
+    APPLY: ClassVar[Mapping[type, Callable[..., None]]]
+    FORGET: ClassVar[Mapping[int, Callable[..., None]]]
+    NO_FACTS: ClassVar[frozenset[str]] = frozenset({"shared"})
+    MEMBER: ClassVar[Callable[..., Any]]
+    NEW_ASSIGNMENT: ClassVar[Any]
+    RECORDS_OF_MEMBER: ClassVar[tuple[type[MemberRecord], ...]]
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epoch = FIRST_EPOCH
+        self.metadata_hash = 0
+        self.assignment_epoch = FIRST_EPOCH
+        self.assignment_timestamp_ms = 0
+        self.members: MutableMapping[str, MemberT] = {}
+        self.static_members: MutableMapping[str, str] = {}
+        self.targets: MutableMapping[str, TargetT] = {}
+        self.shared: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, group_id: str, records: Iterable[GroupRecord]) -> Self:
+        """Return what these records say, one for each key, in any order."""
+        state = cls(group_id)
+        for record in records:
+            if type(record) in cls.APPLY:  # a damaged log may have those of another kind
+                state.apply(record)
+        return state
+
+    def copy(self) -> Self:
+        """Return a state that can be changed without changing this one."""
+        copy = type(self).__new__(type(self))
+        copy.group_id = self.group_id
+        copy.epoch = self.epoch
+        copy.metadata_hash = self.metadata_hash
+        copy.assignment_epoch = self.assignment_epoch
+        copy.assignment_timestamp_ms = self.assignment_timestamp_ms
+        copy.members = self.members
+        copy.static_members = self.static_members
+        copy.targets = self.targets
+        copy.shared = self.shared = self.LARGE
+        self._copy_to(copy)
+        return copy
+
+    def _copy_to(self, copy: Self) -> None:
+        """Copy the attributes that only this kind has: what is large as it is, other mappings by their entries."""
+
+    def _own(self, name: str) -> None:
+        """Make sure that what is to be changed is this state's alone."""
+        if name in self.shared:
+            setattr(self, name, Overlay(getattr(self, name)))
+            self.shared -= {name}
+
+    def settle(self) -> None:
+        """Make the changes that are kept apart where they belong: the states of which this is a copy are no more."""
+        for name in self.LARGE:
+            mapping = getattr(self, name)
+            while type(mapping) is Overlay:  # quicker than to ask whether it is any kind of one, as mappings do that
+                mapping = mapping.merge()
+                setattr(self, name, mapping)
+
+    def succeed(self, base: Self) -> None:
+        """Keep the changes apart together with those of the state of which this is a copy: that one is no more."""
+        for name in self.LARGE:
+            mapping, below = getattr(self, name), getattr(base, name)
+            if type(below) is Overlay and type(mapping) is Overlay and mapping.below is below:
+                setattr(self, name, mapping.merge())
+
+    # ------------------------------------------------------------ records
+
+    def apply(self, record: Any) -> None:
+        """Take over a record of this kind of group, or the tombstone of one."""
+        if isinstance(record, GroupTombstone):
+            kind, name = record.key
+            self.FORGET[kind](self, name)
+        else:
+            self.APPLY[type(record)](self, record)
+
+    def _apply_group(self, record: Any) -> None:
+        self.epoch, self.metadata_hash = record.epoch, record.metadata_hash
+
+    def _forget_group(self, _: str) -> None:
+        self.epoch, self.metadata_hash = FIRST_EPOCH, 0
+
+    def _apply_target_epoch(self, record: Any) -> None:
+        self.assignment_epoch = record.assignment_epoch
+        self.assignment_timestamp_ms = record.assignment_timestamp_ms
+
+    def _forget_target_epoch(self, _: str) -> None:
+        self.assignment_epoch, self.assignment_timestamp_ms = FIRST_EPOCH, 0
+
+    def _apply_target(self, record: Any) -> None:
+        self._own("targets")
+        self.targets[record.member_id] = self._target_of(record)
+
+    def _forget_target(self, member_id: str) -> None:
+        self._own("targets")
+        self.targets.pop(member_id, None)
+
+    def _apply_member(self, record: Any) -> None:
+        before = self.members.get(record.member_id)
+        self._put(before, self.MEMBER(record, self.NEW_ASSIGNMENT if before is None else before.assignment))
+
+    def _forget_member(self, member_id: str) -> None:
+        before = self.members.get(member_id)
+        if before is not None:
+            has_assignment = before.assignment != self.NEW_ASSIGNMENT
+            self._put(before, self.MEMBER(self.no_metadata(member_id), before.assignment) if has_assignment else None)
+
+    def _apply_assignment(self, record: Any) -> None:
+        before = self.members.get(record.member_id)
+        metadata = self.no_metadata(record.member_id) if before is None else before.metadata
+        self._put(before, self.MEMBER(metadata, self._assignment_of(record)))
+
+    def _forget_assignment(self, member_id: str) -> None:
+        before = self.members.get(member_id)
+        if before is not None:
+            has_metadata = before.metadata != self.no_metadata(member_id)
+            self._put(before, self.MEMBER(before.metadata, self.NEW_ASSIGNMENT) if has_metadata else None)
+
+    @abstractmethod
+    def no_metadata(self, member_id: str) -> Any:
+        """Stand in for a member's record of what it told that is not there, or not yet."""
+
+    def _target_of(self, record: Any) -> Any:
+        """Return what a member is to have by its record."""
+        return dict(record.topic_partitions)
+
+    @abstractmethod
+    def _assignment_of(self, record: Any) -> Any:
+        """Return what a member has by its record."""
+
+    @abstractmethod
+    def tombstones(self) -> list[GroupTombstone]:
+        """Return the tombstones of all that the log may have of the group but its offsets, in Kafka's order."""
+
+    def member_tombstones(self, member_id: str) -> list[GroupTombstone]:
+        """Return the tombstones of a member's records, in Kafka's order."""
+        return [GroupTombstone(self.group_id, record.key_of(member_id)) for record in self.RECORDS_OF_MEMBER]
+
+    # ------------------------------------------------------------ what follows from them
+
+    def _put(self, before: MemberT | None, after: MemberT | None) -> None:
+        """Put a member in the place of what was known of it; None stands for nothing."""
+        self._own("members")
+        if after is not None:
+            self.members[after.member_id] = after
+        elif before is not None:
+            del self.members[before.member_id]
+        if before is None or after is None or before.metadata is not after.metadata:
+            if before is not None:
+                self._count(before, -1)
+            if after is not None:
+                self._count(after, 1)
+        self._reassign(before, after)
+
+    def _count(self, member: MemberT, change: int) -> None:
+        """Count a member in, or out with -1, by what it told of itself."""
+        instance_id = member.metadata.instance_id
+        if instance_id is not None and change > 0:
+            self._own("static_members")
+            self.static_members[instance_id] = member.member_id
+        elif instance_id is not None and self.static_members.get(instance_id) == member.member_id:
+            self._own("static_members")
+            del self.static_members[instance_id]
+
+    def _reassign(self, before: MemberT | None, after: MemberT | None) -> None:
+        """A member has what it has after a change, instead of what it had before."""
+
+    # ------------------------------------------------------------ questions
+
+    @abstractmethod
+    def has_subscribers(self, topic: str) -> bool:
+        """Tell whether anybody subscribes to a topic."""
+
+    def is_target_due(self, interval_ms: int, now_ms: int) -> bool:
+        """Tell whether the target is out of date, and a new one not too soon after the last (KIP-1263).
+
+        Args:
+            interval_ms: the least time between two of them.
+            now_ms: the time.
+        """
+        if self.assignment_epoch >= self.epoch:
+            return False
+        last_ms = self.assignment_timestamp_ms
+        return not (last_ms and interval_ms and now_ms < last_ms + interval_ms)
+
+    def facts(self) -> dict[str, Any]:
+        """Return all of it as plain values that compare equal for equal states."""
+        names = {name for cls in type(self).__mro__ for name in getattr(cls, "__slots__", ())}
+        return {name: getattr(self, name) for name in sorted(names - self.NO_FACTS)}
+
+
+def count(counts: dict[str, int], key: str, change: int) -> None:
+    """Count something in or out; what is not there any more is not counted with 0."""
+    total = counts.get(key, 0) + change
+    if total:
+        counts[key] = total
+    else:
+        del counts[key]

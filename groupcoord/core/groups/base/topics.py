@@ -1,0 +1,64 @@
+"""The topics of a cluster as groups see them, and their partitions; and which of them members subscribe to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+from uuid import UUID
+
+from attrs import frozen
+
+from groupcoord.core.javacompat.hashing import HashTable, buckets_of_copy, string_hash, string_sort_key
+
+
+@frozen
+class Topic:
+    """One topic of the cluster.
+
+    Attributes:
+        name: its name.
+        topic_id: its id; a topic that is made anew under the same name has another.
+        partition_count: how many partitions it has; they are numbered from 0.
+        racks: for each partition the racks of its replicas, as far as they have one; empty if none has.
+    """
+
+    name: str
+    topic_id: UUID
+    partition_count: int
+    racks: tuple[tuple[str, ...], ...] = ()
+
+
+def subscribed_names(
+    names: Collection[str], regular_expression: str | None, resolved: Mapping[str, Collection[str]]
+) -> list[str]:
+    """Return the names of the topics that a member subscribes to, be there such topics or not, each once.
+
+    The order is that in which Kafka walks its sets of them.
+
+    Args:
+        names: those that the member gives.
+        regular_expression: the one that it gives; None or empty if it gives none.
+        resolved: the names that regular expressions stand for. One that is not resolved yet stands for none.
+    """
+    named = _names_in_order(names)
+    matched = _names_in_order(resolved.get(regular_expression, ()) if regular_expression else ())
+    # Kafka walks the larger set first, and that of the expression if both are as large.
+    first, second = (named, matched) if len(named) > len(matched) else (matched, named)
+    return list(dict.fromkeys((*first, *second)))
+
+
+def _names_in_order(names: Collection[str]) -> list[str]:
+    in_record_order = sorted(names, key=string_sort_key)
+    return list(HashTable(string_hash, in_record_order, max(16, buckets_of_copy(len(in_record_order)))))
+
+
+class TopicPartitions(NamedTuple):
+    """Partitions of one topic: in a target assignment, a heartbeat or its answer.
+
+    Attributes:
+        topic_id: the topic.
+        partitions: their numbers, as the assignor gave them.
+    """
+
+    topic_id: UUID
+    partitions: tuple[int, ...]

@@ -1,0 +1,512 @@
+"""One classic group in memory: membership, the vote for a protocol, leadership, and its state."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from typing import cast
+
+from groupcoord.config import Config, GroupType
+from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from groupcoord.core.groups.classic.member import MemberMetadata, Parked
+from groupcoord.core.groups.classic.states import GroupState, check_transition
+from groupcoord.core.groups.group import Group, check_group_size
+from groupcoord.core.javacompat.hashing import hash_map_order
+from groupcoord.core.log.hard_state import RecordsOfGroup
+from groupcoord.core.log.records import (
+    CLASSIC_GROUP_KEY,
+    NO_TIMESTAMP,
+    CommitKind,
+    GroupMetadataRecord,
+    GroupTombstone,
+    Record,
+)
+from groupcoord.core.messages import (
+    DescribedGroup,
+    GroupToFetch,
+    JoinedMember,
+    JoinGroupResponse,
+    JoinProtocol,
+    ListedGroup,
+    OffsetCommit,
+    SyncGroupResponse,
+    TopicToCommit,
+    TxnOffsetCommit,
+)
+from groupcoord.core.replies import Reply, Token, Waiting
+from groupcoord.core.timers import Timer, TimerKey, TimerKind, TimerQueue
+from groupcoord.errors import NO_ERROR, ErrorCode, InvariantError
+
+BEFORE_ALL_APPENDS = -1
+
+
+class GroupMetadata:
+    """Soft state of a group. :meth:`to` is the only way to change its state.
+
+    Attributes:
+        previous_state: the state before the current one; ``Dead`` at first. A rebalance that came from ``Empty`` is
+            the initial one, which waits for company instead of ending when all have joined (KIP-134).
+        state_timestamp_ms: when the current state was entered; None if a load could not tell.
+        pending_members: ids handed out with MEMBER_ID_REQUIRED whose join is awaited, with their timers (KIP-394).
+        pending_sync: members of the current generation that have not synced yet.
+        waiting_joins: how many members have a parked join.
+        subscribed_topics: the topics of the last completed join phase; None if they cannot be known.
+        first_append: the number of the first append that began after the group was made: readers see the group when
+            this or a later one is durable. A group that a load brought is seen from the start.
+        new_member_added: somebody joined during the current delay of the initial rebalance, which extends it.
+        remaining_delay_ms: how much longer the initial rebalance may be extended.
+    """
+
+    may_expire = True
+
+    def __init__(
+        self, group_id: str, partition: int, now_ms: int | None, *, first_append: int = BEFORE_ALL_APPENDS
+    ) -> None:
+        self.group_id = group_id
+        self.state = GroupState.EMPTY
+        self.previous_state = GroupState.DEAD
+        self.state_timestamp_ms = now_ms
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.generation_id = 0
+        self.leader: str | None = None
+        self.members: dict[str, MemberMetadata] = {}
+        self.static_members: dict[str, str] = {}
+        self.pending_members: dict[str, Timer] = {}
+        self.pending_sync: dict[str, None] = {}
+        self.supported_protocols: Counter[str] = Counter()
+        self.waiting_joins = 0
+        self.subscribed_topics: frozenset[str] | None = None
+        self.first_append = first_append
+        self.new_member_added = False
+        self.remaining_delay_ms = 0
+        self.join_timer = Timer(TimerKey(TimerKind.JOIN, partition, group_id))
+        self.sync_timer = Timer(TimerKey(TimerKind.SYNC, partition, group_id))
+
+    @classmethod
+    def from_record(cls, record: GroupMetadataRecord, partition: int) -> GroupMetadata:
+        """Return the group that a load makes of its last record: Stable with members, else Empty."""
+        timestamp = record.state_timestamp_ms
+        group = cls(record.group_id, partition, None if timestamp == NO_TIMESTAMP else timestamp)
+        group.protocol_type = record.protocol_type or None
+        group.protocol_name = record.protocol_name
+        group.generation_id = record.generation_id
+        for member in record.members:
+            rebalance_timeout_ms = member.rebalance_timeout_ms
+            group.add(
+                MemberMetadata(
+                    member.member_id,
+                    group_instance_id=member.group_instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    rebalance_timeout_ms=member.session_timeout_ms
+                    if rebalance_timeout_ms == -1
+                    else rebalance_timeout_ms,
+                    session_timeout_ms=member.session_timeout_ms,
+                    protocols=(JoinProtocol(record.protocol_name or "", member.subscription),),
+                    session_timer=Timer(TimerKey(TimerKind.SESSION, partition, record.group_id, member.member_id)),
+                    assignment=member.assignment,
+                    is_new=False,
+                )
+            )
+        if record.leader in group.members:
+            group.leader = record.leader
+        if group.members:
+            group.state = GroupState.STABLE
+        group.subscribed_topics = group.subscriptions()
+        return group
+
+    # ------------------------------------------------------------ state
+
+    def to(self, state: GroupState, now_ms: int) -> None:
+        """Move to another state.
+
+        Raises:
+            IllegalTransitionError: the transition table does not allow it; nothing was changed.
+        """
+        check_transition(self.state, state)
+        self.previous_state, self.state = self.state, state
+        self.state_timestamp_ms = now_ms
+
+    @property
+    def is_initial_rebalance(self) -> bool:
+        """True while the group waits for its first members (KIP-134)."""
+        return self.state is GroupState.PREPARING_REBALANCE and self.previous_state is GroupState.EMPTY
+
+    @property
+    def all_joined(self) -> bool:
+        """True if every member's join waits and no handed-out id is still awaited."""
+        return len(self.members) == self.waiting_joins and not self.pending_members
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest rebalance time-out among the members; 0 without members."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    # ------------------------------------------------------------ members
+
+    def identify(self, member_id: str, group_instance_id: str | None) -> MemberMetadata | ErrorCode:
+        """Return the member that a request speaks for, or the error that it gets.
+
+        A known member may leave its instance id out; a wrong pair of ids is fenced (KIP-345).
+        """
+        if group_instance_id is not None:
+            owner = self.static_members.get(group_instance_id)
+            if owner is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if owner != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return self.members.get(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def join_error(self, member_id: str, max_size: int) -> ErrorCode:
+        """Return NONE if ``group.max.size`` leaves room for a join with this member id (KIP-389)."""
+        member = self.members.get(member_id)
+        if self.state is GroupState.EMPTY:
+            return ErrorCode.NONE
+        if self.state is GroupState.PREPARING_REBALANCE:
+            is_counted, count = member is not None and member.parked_join is not None, self.waiting_joins
+        else:
+            is_counted, count = member is not None, len(self.members)
+        return ErrorCode.NONE if is_counted else check_group_size(count + 1, max_size)
+
+    def add(self, member: MemberMetadata) -> None:
+        """Take a member in; the first one leads."""
+        self.members[member.member_id] = member
+        if member.group_instance_id is not None:
+            self.static_members[member.group_instance_id] = member.member_id
+        self.supported_protocols.update(name for name, _ in member.protocols)
+        if member.parked_join is not None:
+            self.waiting_joins += 1
+        if self.leader is None:
+            self.leader = member.member_id
+
+    def remove(self, member: MemberMetadata) -> None:
+        """Drop a member; if it led, the member that joined first leads. Its waiting requests are the caller's."""
+        del self.members[member.member_id]
+        if member.group_instance_id is not None:
+            del self.static_members[member.group_instance_id]
+        self._forget_protocols(member)
+        if member.parked_join is not None:
+            self.waiting_joins -= 1
+        self.pending_sync.pop(member.member_id, None)
+        if self.leader == member.member_id:
+            self.leader = next(iter(self.members), None)
+
+    def rename(self, member: MemberMetadata, member_id: str) -> None:
+        """Give a static member another id: it keeps everything, leadership included.
+
+        The old id stays in ``pending_sync``, as in Kafka: the member is still counted as not having synced.
+        """
+        del self.members[member.member_id]
+        if self.leader == member.member_id:
+            self.leader = member_id
+        member.member_id = member_id
+        self.members[member_id] = member
+        assert member.group_instance_id is not None
+        self.static_members[member.group_instance_id] = member_id
+
+    def update(
+        self,
+        member: MemberMetadata,
+        protocols: tuple[JoinProtocol, ...],
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+    ) -> None:
+        """Take over what a rejoin brings."""
+        self._forget_protocols(member)
+        member.protocols = protocols
+        self.supported_protocols.update(name for name, _ in protocols)
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+        member.session_timeout_ms = session_timeout_ms
+
+    def _forget_protocols(self, member: MemberMetadata) -> None:
+        for name, _ in member.protocols:
+            self.supported_protocols[name] -= 1
+            if not self.supported_protocols[name]:
+                del self.supported_protocols[name]
+
+    # ------------------------------------------------------------ waiting requests
+
+    def park_join(self, member: MemberMetadata, join: Parked) -> Parked | None:
+        """Let a member's join wait; return the older one that it replaces."""
+        replaced, member.parked_join = member.parked_join, join
+        if replaced is None:
+            self.waiting_joins += 1
+        return replaced
+
+    def take_join(self, member: MemberMetadata) -> Parked | None:
+        """Return the member's waiting join, which no longer waits."""
+        join, member.parked_join = member.parked_join, None
+        if join is not None:
+            self.waiting_joins -= 1
+        return join
+
+    def parked_tokens(self) -> list[Token]:
+        """Return the tokens of all waiting requests."""
+        parked = [p for m in self.members.values() for p in (m.parked_join, m.parked_sync) if p is not None]
+        return [p.token for p in parked]
+
+    # ------------------------------------------------------------ protocol, leader, generation
+
+    def supports(self, protocol_type: str, protocols: tuple[JoinProtocol, ...]) -> bool:
+        """Tell whether somebody with this type and these protocols could share a generation with all members."""
+        if self.state is GroupState.EMPTY:
+            return bool(protocol_type) and bool(protocols)
+        size = len(self.members)
+        return protocol_type == self.protocol_type and any(
+            self.supported_protocols.get(name, 0) == size for name, _ in protocols
+        )
+
+    def select_protocol(self) -> str | None:
+        """Return the protocol that wins the vote among those that all support, or None if there is no such one.
+
+        A tie goes to the first in the order of a Java ``HashMap``, as in Kafka 4. A name counts as often as members
+        list it, so one that repeats itself can make a candidate of a name that another does not support.
+        """
+        size = len(self.members)
+        candidates = {name for name, count in self.supported_protocols.items() if count == size}
+        if not candidates:
+            return None
+        votes: Counter[str] = Counter()
+        for member in self.members.values():
+            vote = member.vote(candidates)
+            if vote is None:
+                return None
+            votes[vote] += 1
+        most = max(votes.values())
+        return next(name for name in hash_map_order(votes) if votes[name] == most)
+
+    def elect_joined_leader(self) -> bool:
+        """Make sure that the leader is a member whose join waits; return False if there is none."""
+        leader = self.members.get(self.leader) if self.leader is not None else None
+        if leader is not None and leader.parked_join is not None:
+            return True
+        for member in self.members.values():
+            if member.parked_join is not None:
+                self.leader = member.member_id
+                return True
+        return False
+
+    def subscriptions(self) -> frozenset[str] | None:
+        """Return the topics that the members subscribe to under the chosen protocol; None if they cannot be known."""
+        if self.protocol_type != CONSUMER_PROTOCOL_TYPE or self.protocol_name is None:
+            return None if self.members or self.protocol_type != CONSUMER_PROTOCOL_TYPE else frozenset()
+        return subscribed_topics(member.metadata(self.protocol_name) for member in self.members.values())
+
+    def joined_members(self) -> tuple[JoinedMember, ...]:
+        """Return all members as the leader sees them, in the order in which they joined."""
+        return tuple(member.joined(self.protocol_name) for member in self.members.values())
+
+    def to_record(self, assignments: dict[str, bytes]) -> GroupMetadataRecord:
+        """Return what becomes durable of the group, with these assignments (empty for members not named)."""
+        timestamp = self.state_timestamp_ms
+        return GroupMetadataRecord(
+            self.group_id,
+            self.protocol_type or "",
+            self.generation_id,
+            self.protocol_name,
+            self.leader,
+            NO_TIMESTAMP if timestamp is None else timestamp,
+            tuple(
+                member.to_record(self.protocol_name, assignments.get(member_id, b""))
+                for member_id, member in self.members.items()
+            ),
+        )
+
+    # ------------------------------------------------------------ what is asked of any kind of group
+
+    @property
+    def is_empty(self) -> bool:
+        """True without members: also while an id that was handed out is awaited."""
+        return self.state is GroupState.EMPTY
+
+    def commit_error(
+        self, request: OffsetCommit, topics: tuple[TopicToCommit, ...], timers: TimerQueue, now_ms: int
+    ) -> ErrorCode:
+        """Return NONE if the request may commit: a member of this generation, or anybody while the group is empty.
+
+        A member that may is alive, and its session starts anew.
+        """
+        if request.generation_id < 0:
+            if self.state is GroupState.EMPTY:
+                return ErrorCode.NONE
+            if _is_anonymous(request):
+                return ErrorCode.UNKNOWN_MEMBER_ID
+        member = self.identify(request.member_id, request.group_instance_id)
+        if not isinstance(member, MemberMetadata):
+            return member
+        if request.generation_id != self.generation_id:
+            return ErrorCode.ILLEGAL_GENERATION
+        if self.state is GroupState.COMPLETING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        timers.arm(member.session_timer, now_ms + member.session_timeout_ms)
+        return NO_ERROR
+
+    def transactional_commit_error(self, request: TxnOffsetCommit) -> ErrorCode:
+        """Return NONE if the request may commit. Unlike a plain commit, it need not name a member."""
+        if _is_anonymous(request) or (request.generation_id < 0 and self.state is GroupState.EMPTY):
+            return ErrorCode.NONE
+        member = self.identify(request.member_id, request.group_instance_id)
+        if isinstance(member, ErrorCode):
+            return member
+        return ErrorCode.NONE if request.generation_id == self.generation_id else ErrorCode.ILLEGAL_GENERATION
+
+    def fetch_error(self, wanted: GroupToFetch) -> ErrorCode:
+        """Return NONE: everybody may see the offsets, and members are not asked for."""
+        return ErrorCode.NONE
+
+    def offset_deletion_error(self) -> ErrorCode:
+        """Return NONE if offsets may be deleted on request: what members of an unknown type use cannot be known."""
+        if self.state is not GroupState.EMPTY and self.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            return ErrorCode.NON_EMPTY_GROUP
+        return ErrorCode.NONE
+
+    def uses_topic(self, topic: str) -> bool:
+        """Tell whether members used a topic when the last join phase ended; any, if that can't be read."""
+        if self.subscribed_topics is None:
+            return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+        return topic in self.subscribed_topics
+
+    def offset_age_base_ms(self, commit: CommitKind) -> int | None:
+        """Return the moment from which an offset's age counts; None if it must not expire now.
+
+        That is the commit for a group that never had members and for topics that a Stable one doesn't use, and else
+        the moment at which the group fell empty (KIP-211).
+        """
+        if self.protocol_type is None:
+            return commit.commit_timestamp_ms
+        if self.state is GroupState.EMPTY:
+            return commit.commit_timestamp_ms if self.state_timestamp_ms is None else self.state_timestamp_ms
+        topics = self.subscribed_topics
+        if self.protocol_type != CONSUMER_PROTOCOL_TYPE or self.state is not GroupState.STABLE or topics is None:
+            return None
+        return None if commit.topic in topics else commit.commit_timestamp_ms
+
+    def listed(self) -> ListedGroup:
+        """Return the group as ListGroups shows it."""
+        return ListedGroup(self.group_id, self.protocol_type or "", self.state.value, GroupType.CLASSIC.value)
+
+    def described(self) -> DescribedGroup:
+        """Return the group as DescribeGroups shows it: metadata and protocol in Stable only."""
+        shown_protocol = self.protocol_name if self.state is GroupState.STABLE else None
+        return DescribedGroup(
+            self.group_id,
+            group_state=self.state.value,
+            protocol_type=self.protocol_type or "",
+            protocol_data=shown_protocol or "",
+            members=tuple(member.described(shown_protocol) for member in self.members.values()),
+        )
+
+    def tombstones(self) -> list[Record]:
+        """Return the tombstone of the group's one record."""
+        return [GroupTombstone(self.group_id)]
+
+    def end(self, now_ms: int) -> None:
+        """The group is gone from this coordinator, and so are ids that were handed out."""
+        self.pending_members.clear()
+        self.to(GroupState.DEAD, now_ms)
+
+    def take_waiting(self) -> list[Waiting]:
+        """Return no request: those that wait do so for other members, or are held by an append."""
+        return []
+
+    def refuse_waiting(self, error_code: ErrorCode, *, names_members: bool = True) -> list[Reply]:
+        """Return the refusals of every join and every sync that waits, which nobody will answer any more."""
+        replies = []
+        for member in self.members.values():
+            join = self.take_join(member)
+            if join is not None:
+                member_id = member.member_id if names_members else ""
+                replies.append(Reply(join.token, JoinGroupResponse(error_code, member_id)))
+            if member.parked_sync is not None:
+                replies.append(Reply(member.parked_sync.token, SyncGroupResponse(error_code)))
+                member.parked_sync = None
+        return replies
+
+    def topics_changed(self, names: Collection[str]) -> None:
+        """Members look at their topics themselves."""
+
+    def timers(self) -> Iterator[Timer]:
+        """Return all timers of the group, armed or not."""
+        yield self.join_timer
+        yield self.sync_timer
+        yield from self.pending_members.values()
+        yield from (member.session_timer for member in self.members.values())
+
+    def member_ids(self) -> Collection[str]:
+        """Return the ids of all members."""
+        return self.members.keys()
+
+    def counted_size(self) -> int:
+        """Return how many members count for ``group.max.size``: those whose joins wait, or the dynamic ones.
+
+        A static member that has not joined again when a rebalance ends stays in the generation beside as many others
+        as may join.
+        """
+        if self.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
+            return self.waiting_joins
+        return max(self.waiting_joins, len(self.members) - len(self.static_members))
+
+    def max_size(self, config: Config) -> int:
+        """Return ``group.max.size``."""
+        return config.group_max_size
+
+    # ------------------------------------------------------------ checks
+
+    def check_durable(self, records: RecordsOfGroup | None) -> None:
+        """Prove that the log has the generation of a Stable group.
+
+        Raises:
+            InvariantError: it does not.
+        """
+        _, record = (records or {}).get(CLASSIC_GROUP_KEY, (None, None))
+        is_durable = isinstance(record, GroupMetadataRecord) and record.generation_id == self.generation_id
+        if self.state is GroupState.STABLE and not is_durable:
+            raise InvariantError(f"{self!r} is Stable, but the log has {record!r}")
+
+    def check(self) -> None:
+        """Prove the group's invariants.
+
+        Raises:
+            InvariantError: one does not hold.
+        """
+        for rule, holds in self._invariants().items():
+            if not holds:
+                raise InvariantError(f"group {self.group_id!r} in {self.state.value}: {rule}")
+
+    def _invariants(self) -> dict[str, bool]:
+        members = self.members.values()
+        statics = {m.group_instance_id: m.member_id for m in members if m.group_instance_id is not None}
+        counts = Counter(name for m in members for name, _ in m.protocols)
+        is_preparing = self.state is GroupState.PREPARING_REBALANCE
+        is_stable = self.state is GroupState.STABLE
+        return {
+            "a member's key is its id": all(key == m.member_id for key, m in self.members.items()),
+            "static index and members mirror each other": statics == self.static_members,
+            "protocol counts are those of the members": counts == self.supported_protocols,
+            "waiting joins are counted": self.waiting_joins == sum(m.parked_join is not None for m in members),
+            "a pending id is no member": not self.pending_members.keys() & self.members.keys(),
+            "members imply that the group is not empty": not (self.members and self.state is GroupState.EMPTY),
+            "the leader is a member": (self.leader in self.members) if self.members else self.leader is None,
+            "a sync waits only while completing": self.state is GroupState.COMPLETING_REBALANCE
+            or all(m.parked_sync is None for m in members),
+            "the join timer runs only while preparing": is_preparing or self.join_timer.deadline_ms is None,
+            "the sync timer runs only in a generation": not self.pending_sync
+            or self.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE),
+            "the chosen protocol is supported by all": not is_stable
+            or self.supported_protocols.get(self.protocol_name or "", 0) >= len(self.members),
+            "a stable group has members": not is_stable or bool(self.members),
+        }
+
+    def __repr__(self) -> str:
+        return f"GroupMetadata({self.group_id!r}, {self.state.value}, generation_id={self.generation_id})"
+
+
+def classic_groups(groups: dict[str, Group]) -> dict[str, GroupMetadata]:
+    """Return the groups, for those who only meet classic ones: what concerns another kind does not get to them."""
+    return cast(dict[str, GroupMetadata], groups)
+
+
+def _is_anonymous(request: OffsetCommit | TxnOffsetCommit) -> bool:
+    """Tell whether a commit names neither a generation nor a member."""
+    return request.generation_id < 0 and not request.member_id and request.group_instance_id is None

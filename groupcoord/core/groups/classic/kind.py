@@ -1,0 +1,128 @@
+"""Classic groups as a kind of group: who takes what for them, and how a load makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from groupcoord.config import GroupType
+from groupcoord.core.administration import AllInGroups
+from groupcoord.core.events import Cause, Trigger
+from groupcoord.core.groups.classic.continuations import WhenAssigned, WhenCreated, WhenEmptied, WhenReplaced
+from groupcoord.core.groups.classic.group import GroupMetadata
+from groupcoord.core.groups.classic.membership import Membership
+from groupcoord.core.groups.classic.rebalance import CAN_REBALANCE, Rebalance
+from groupcoord.core.groups.classic.states import GroupState
+from groupcoord.core.groups.classic.static_members import StaticMembers
+from groupcoord.core.groups.group import Group, check_group_size, why_not_found
+from groupcoord.core.groups.pending_groups import Creation
+from groupcoord.core.handler_context import Handler, HandlerContext
+from groupcoord.core.log.records import CLASSIC_GROUP_KEY
+from groupcoord.core.messages import (
+    DescribedGroup,
+    DescribeGroups,
+    Heartbeat,
+    JoinGroup,
+    JoinProtocol,
+    LeaveGroup,
+    SyncGroup,
+)
+from groupcoord.core.outputs import Continuation, Outcome
+from groupcoord.core.timers import TimerKind
+from groupcoord.errors import ErrorCode
+
+
+class ClassicGroups(AllInGroups):
+    """Handlers of classic groups; see :class:`~groupcoord.core.groups.group_types.GroupKind`."""
+
+    group_class = GroupMetadata
+    record_types = frozenset({CLASSIC_GROUP_KEY[0]})
+
+    def __init__(self, context: HandlerContext, creation: Creation) -> None:
+        self._context = context
+        self._rebalance = rebalance = Rebalance(context)
+        static_members = StaticMembers(context, rebalance)
+        membership = Membership(context, creation, rebalance, static_members)
+        self.create = membership.create
+        self.join = membership.join
+        self.handlers: dict[type, Handler] = {
+            JoinGroup: membership.join,
+            SyncGroup: membership.sync,
+            Heartbeat: membership.heartbeat,
+            LeaveGroup: membership.leave,
+        }
+        self.guest_handlers: dict[type, Handler] = {}
+        self.repeaters: dict[type, Callable[..., bool]] = {}
+        self.answers: dict[type, Callable[..., None]] = {}
+        self.descriptions: dict[type, Callable[[str], Any]] = {DescribeGroups: self._describe}
+        self.timers = {
+            TimerKind.SESSION: rebalance.on_session_timer,
+            TimerKind.JOIN: rebalance.on_join_timer,
+            TimerKind.SYNC: rebalance.on_sync_timer,
+        }
+        self.outcomes: dict[type[Continuation], Outcome] = {
+            WhenCreated: Outcome(),
+            WhenEmptied: Outcome(),
+            WhenAssigned: Outcome(rebalance.assign, rebalance.fail_assignment, rebalance.fail_assignment),
+            WhenReplaced: Outcome(
+                static_members.on_durable, static_members.on_refusal, overdue=static_members.on_failure
+            ),
+        }
+
+    def _describe(self, group_id: str) -> DescribedGroup:
+        group = self._context.visible(group_id)
+        if isinstance(group, GroupMetadata):
+            return group.described()
+        error_message = why_not_found(group, group_id, GroupType.CLASSIC)
+        return DescribedGroup(group_id, ErrorCode.GROUP_ID_NOT_FOUND, error_message, GroupState.DEAD.value)
+
+    def begin_rebalance(self, group: Group, now_ms: int) -> bool:
+        """Collect joins, as when the group's leader joins again."""
+        assert isinstance(group, GroupMetadata)
+        if group.is_empty or group.state not in CAN_REBALANCE:
+            return False
+        self._rebalance.start(group, Trigger(Cause.LEADER_REJOIN), now_ms)
+        return True
+
+    def load(self, group_id: str, now_ms: int) -> None:
+        """A load is over: make the group of what the log has of it.
+
+        A group that is larger than ``group.max.size`` rebalances, and the first to rejoin stay (KIP-389).
+        """
+        group = self.bring_to_life(group_id, now_ms)
+        self._context.observer.group_loaded(group_id, group.generation_id, len(group.members), now_ms)
+        if check_group_size(len(group.members), self._context.config.group_max_size) is not ErrorCode.NONE:
+            self._rebalance.start(group, Trigger(Cause.LOAD), now_ms)
+
+    def bring_to_life(self, group_id: str, now_ms: int) -> GroupMetadata:
+        """Make the group of what the log has of it. Every member's session starts now."""
+        record = self._context.writer.hard.classic_record(group_id)
+        if record is None:
+            group = GroupMetadata(group_id, self._context.partition, None)
+        else:
+            group = GroupMetadata.from_record(record, self._context.partition)
+        self._context.groups[group_id] = group
+        for member in group.members.values():
+            self._rebalance.renew_session(member, now_ms)
+        return group
+
+    def go_on(
+        self,
+        group: GroupMetadata,
+        protocols: Mapping[str, tuple[JoinProtocol, ...]],
+        trigger: Trigger | None,
+        now_ms: int,
+    ) -> None:
+        """Go on with a group that was of another kind before.
+
+        Args:
+            group: as its record has brought it to life.
+            protocols: what each member supports; the record has only what was chosen.
+            trigger: why it has to rebalance; None if it need not.
+            now_ms: the time.
+        """
+        for member_id, supported in protocols.items():
+            member = group.members[member_id]
+            group.update(member, supported, member.rebalance_timeout_ms, member.session_timeout_ms)
+        if trigger is not None:
+            self._rebalance.start(group, trigger, now_ms)

@@ -1,0 +1,122 @@
+"""One member of a classic group."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from groupcoord.core.log.records import MemberRecord
+from groupcoord.core.messages import DescribedMember, JoinedMember, JoinProtocol
+from groupcoord.core.replies import Token
+from groupcoord.core.timers import Timer
+
+
+class Parked(NamedTuple):
+    """A request that waits for its answer. ``supports_skip_assignment`` matters to joins only (KIP-814)."""
+
+    token: Token
+    supports_skip_assignment: bool = False
+
+
+class MemberMetadata:
+    """What the coordinator knows of a member: who it is, what it supports, what it was given, what it waits for.
+
+    Attributes:
+        protocols: in the member's order of preference.
+        parked_join, parked_sync: its waiting requests; at most one of each.
+        is_new: no generation with this member was completed yet; its first join may wait for five minutes.
+        session_timer: removes the member when it fires.
+    """
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "group_instance_id",
+        "is_new",
+        "member_id",
+        "parked_join",
+        "parked_sync",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+        "session_timer",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        *,
+        group_instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocols: tuple[JoinProtocol, ...],
+        session_timer: Timer,
+        assignment: bytes = b"",
+        is_new: bool = True,
+    ) -> None:
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+        self.protocols = protocols
+        self.session_timer = session_timer
+        self.assignment = assignment
+        self.is_new = is_new
+        self.parked_join: Parked | None = None
+        self.parked_sync: Parked | None = None
+
+    @property
+    def is_static(self) -> bool:
+        """True for a member with an instance id (KIP-345)."""
+        return self.group_instance_id is not None
+
+    @property
+    def keeps_session(self) -> bool:
+        """True while a waiting request proves that the member lives; a new member's first join does not."""
+        return not self.is_new and (self.parked_join is not None or self.parked_sync is not None)
+
+    def metadata(self, protocol_name: str | None) -> bytes:
+        """Return the member's metadata for a protocol; empty if it does not support it."""
+        for name, metadata in self.protocols:
+            if name == protocol_name:
+                return metadata
+        return b""
+
+    def vote(self, candidates: set[str]) -> str | None:
+        """Return the member's first choice among ``candidates``, or None if it supports none of them."""
+        return next((name for name, _ in self.protocols if name in candidates), None)
+
+    def joined(self, protocol_name: str | None) -> JoinedMember:
+        """Return the member as the leader sees it."""
+        return JoinedMember(self.member_id, self.group_instance_id, self.metadata(protocol_name))
+
+    def described(self, protocol_name: str | None) -> DescribedMember:
+        """Return the member as administrators see it; without metadata where ``protocol_name`` is None."""
+        return DescribedMember(
+            self.member_id,
+            self.group_instance_id,
+            self.client_id,
+            self.client_host,
+            b"" if protocol_name is None else self.metadata(protocol_name),
+            self.assignment,
+        )
+
+    def to_record(self, protocol_name: str | None, assignment: bytes) -> MemberRecord:
+        """Return what becomes durable of the member in a generation that uses ``protocol_name``."""
+        return MemberRecord(
+            self.member_id,
+            self.group_instance_id,
+            self.client_id,
+            self.client_host,
+            self.rebalance_timeout_ms,
+            self.session_timeout_ms,
+            self.metadata(protocol_name),
+            assignment,
+        )
+
+    def __repr__(self) -> str:
+        return f"MemberMetadata({self.member_id!r}, group_instance_id={self.group_instance_id!r})"

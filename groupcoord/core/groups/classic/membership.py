@@ -1,0 +1,281 @@
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup: what a request does to a group, checked in Kafka's order."""
+
+from __future__ import annotations
+
+from groupcoord.config import Config
+from groupcoord.core.events import Cause, Trigger
+from groupcoord.core.groups.classic.continuations import WhenAssigned, WhenCreated
+from groupcoord.core.groups.classic.group import GroupMetadata, classic_groups
+from groupcoord.core.groups.classic.member import MemberMetadata, Parked
+from groupcoord.core.groups.classic.rebalance import CAN_REBALANCE, Rebalance
+from groupcoord.core.groups.classic.states import GroupState
+from groupcoord.core.groups.classic.static_members import StaticMembers
+from groupcoord.core.groups.pending_groups import Creation
+from groupcoord.core.handler_context import HandlerContext
+from groupcoord.core.messages import (
+    Heartbeat,
+    HeartbeatResponse,
+    JoinGroup,
+    JoinGroupResponse,
+    LeaveGroup,
+    LeaveGroupResponse,
+    LeavingMember,
+    LeftMember,
+    SyncGroup,
+    SyncGroupResponse,
+)
+from groupcoord.core.outputs import Append
+from groupcoord.core.replies import Reply, Token
+from groupcoord.core.timers import Timer, TimerKey, TimerKind
+from groupcoord.errors import ErrorCode
+
+NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
+"""How long the first join of a member may wait before it is given up (KAFKA-7610); not configurable in Kafka."""
+
+_HEARTBEAT_RESPONSES = {code: HeartbeatResponse(code) for code in ErrorCode}
+
+
+def allows_session_timeout(config: Config, session_timeout_ms: int) -> bool:
+    """Tell whether a join may bring this session time-out; both bounds are allowed."""
+    return config.group_min_session_timeout_ms <= session_timeout_ms <= config.group_max_session_timeout_ms
+
+
+class Membership:
+    """Handles the membership requests of one context."""
+
+    __slots__ = ("_config", "_context", "_creation", "_effects", "_groups", "_rebalance", "_static_members", "_timers")
+
+    def __init__(
+        self, context: HandlerContext, creation: Creation, rebalance: Rebalance, static_members: StaticMembers
+    ) -> None:
+        self._context = context
+        self._config = context.config
+        self._effects = context.effects
+        self._groups = classic_groups(context.groups)
+        self._timers = context.timers
+        self._rebalance = rebalance
+        self._creation = creation
+        self._static_members = static_members
+
+    def create(self, group_id: str, now_ms: int) -> GroupMetadata:
+        """Make an empty group."""
+        group = GroupMetadata(group_id, self._context.partition, now_ms)
+        self._creation.add(group, now_ms)
+        return group
+
+    # ------------------------------------------------------------ JoinGroup
+
+    def join(self, request: JoinGroup, token: Token, now_ms: int) -> None:
+        """Take a join: refuse it, hand out a member id, answer at once, or let it wait for the next generation."""
+        if not request.group_id:
+            self._refuse_join(token, ErrorCode.INVALID_GROUP_ID, request.member_id)
+            return
+        if not allows_session_timeout(self._config, request.session_timeout_ms):
+            self._refuse_join(token, ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
+            return
+        group = self._groups.get(request.group_id)
+        if group is not None:
+            self._join_group(group, request, token, now_ms)
+        elif request.member_id:
+            self._refuse_join(token, ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
+        else:
+            group = self.create(request.group_id, now_ms)
+            # The record of the empty group is written even when the join itself is refused, as Kafka 4 does.
+            record = group.to_record({})
+            self._join_group(group, request, token, now_ms)
+            self._context.writer.begin([record], WhenCreated(group))
+
+    def _join_group(self, group: GroupMetadata, request: JoinGroup, token: Token, now_ms: int) -> None:
+        member_id = request.member_id
+        size_error = group.join_error(member_id, self._config.group_max_size)
+        if size_error is not ErrorCode.NONE:
+            self._forget(group, member_id, now_ms)
+            self._refuse_join(token, size_error)
+        elif not group.supports(request.protocol_type, request.protocols):
+            self._refuse_join(token, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
+        elif not member_id:
+            self._join_new(group, request, token, now_ms)
+        elif member_id in group.pending_members:
+            if request.group_instance_id is not None:
+                self._refuse_join(token, ErrorCode.UNKNOWN_SERVER_ERROR)
+            else:
+                self._add_member(group, member_id, request, token, now_ms)
+        else:
+            member = group.identify(member_id, request.group_instance_id)
+            if isinstance(member, ErrorCode):
+                self._refuse_join(token, member, member_id)
+            else:
+                self._rejoin(group, member, request, token, now_ms)
+
+    def _refuse_join(self, token: Token, error_code: ErrorCode, member_id: str = "") -> None:
+        self._effects.reply(token, JoinGroupResponse(error_code, member_id))
+
+    def _forget(self, group: GroupMetadata, member_id: str, now_ms: int) -> None:
+        """Drop a member or an id without room for it. The join phase is not looked at again, as in Kafka 4."""
+        timer = group.pending_members.pop(member_id, None)
+        if timer is not None:
+            self._timers.cancel(timer)
+        member = group.members.get(member_id)
+        if member is not None:
+            self._rebalance.remove_member(group, member, Cause.GROUP_FULL, now_ms)
+
+    def _join_new(self, group: GroupMetadata, request: JoinGroup, token: Token, now_ms: int) -> None:
+        instance_id = request.group_instance_id
+        member_id = self._context.new_member_id(request.client_id if instance_id is None else instance_id)
+        if instance_id is not None and instance_id in group.static_members:
+            self._static_members.replace(group, member_id, request, token, now_ms)
+        elif instance_id is None and request.requires_known_member_id:
+            timer = Timer(TimerKey(TimerKind.SESSION, self._context.partition, group.group_id, member_id))
+            group.pending_members[member_id] = timer
+            self._timers.arm(timer, now_ms + request.session_timeout_ms)
+            self._refuse_join(token, ErrorCode.MEMBER_ID_REQUIRED, member_id)
+        else:
+            self._add_member(group, member_id, request, token, now_ms)
+
+    def _add_member(self, group: GroupMetadata, member_id: str, request: JoinGroup, token: Token, now_ms: int) -> None:
+        timer = group.pending_members.pop(member_id, None)
+        if timer is None:
+            timer = Timer(TimerKey(TimerKind.SESSION, self._context.partition, group.group_id, member_id))
+        member = MemberMetadata(
+            member_id,
+            group_instance_id=request.group_instance_id,
+            client_id=request.client_id,
+            client_host=request.client_host,
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
+            session_timeout_ms=request.session_timeout_ms,
+            protocols=request.protocols,
+            session_timer=timer,
+        )
+        member.parked_join = Parked(token, request.supports_skip_assignment)
+        if not group.members:
+            group.protocol_type = request.protocol_type
+        group.add(member)
+        if group.is_initial_rebalance:
+            group.new_member_added = True
+        self._timers.arm(timer, now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
+        self._context.observer.member_added(group, member, now_ms)
+        self._rebalance.start_or_complete(group, Trigger(Cause.JOIN, member_id), now_ms)
+
+    def _rejoin(
+        self, group: GroupMetadata, member: MemberMetadata, request: JoinGroup, token: Token, now_ms: int
+    ) -> None:
+        is_unchanged = member.protocols == request.protocols
+        is_leader = group.leader == member.member_id
+        if is_unchanged and (
+            group.state is GroupState.COMPLETING_REBALANCE or (group.state is GroupState.STABLE and not is_leader)
+        ):
+            self._effects.reply(token, self._rebalance.joined_response(group, member))
+            return
+        group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
+        replaced = group.park_join(member, Parked(token, request.supports_skip_assignment))
+        if replaced is not None:
+            self._effects.reply(replaced.token, None)
+        cause = Cause.LEADER_REJOIN if is_unchanged else Cause.METADATA_CHANGE
+        self._rebalance.start_or_complete(group, Trigger(cause, member.member_id), now_ms)
+
+    # ------------------------------------------------------------ SyncGroup
+
+    def sync(self, request: SyncGroup, token: Token, now_ms: int) -> None:
+        """Take a sync: refuse it, answer it from a stable generation, or let it wait for the leader's assignments."""
+        if not request.group_id:
+            self._effects.reply(token, SyncGroupResponse(ErrorCode.INVALID_GROUP_ID))
+            return
+        group = self._groups.get(request.group_id)
+        if group is None:
+            self._effects.reply(token, SyncGroupResponse(ErrorCode.UNKNOWN_MEMBER_ID))
+            return
+        member = group.identify(request.member_id, request.group_instance_id)
+        if isinstance(member, ErrorCode):
+            self._effects.reply(token, SyncGroupResponse(member))
+        elif request.generation_id != group.generation_id:
+            self._effects.reply(token, SyncGroupResponse(ErrorCode.ILLEGAL_GENERATION))
+        elif _differs(request.protocol_type, group.protocol_type) or _differs(
+            request.protocol_name, group.protocol_name
+        ):
+            self._effects.reply(token, SyncGroupResponse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        elif group.state is GroupState.PREPARING_REBALANCE:
+            self._effects.reply(token, SyncGroupResponse(ErrorCode.REBALANCE_IN_PROGRESS))
+        else:
+            self._rebalance.synced(group, member)
+            if group.state is GroupState.STABLE:
+                self._effects.reply(token, self._rebalance.synced_response(group, member))
+            else:
+                self._park_sync(group, member, request, token)
+
+    def _park_sync(self, group: GroupMetadata, member: MemberMetadata, request: SyncGroup, token: Token) -> None:
+        if member.parked_sync is not None:
+            self._effects.reply(member.parked_sync.token, None)
+        member.parked_sync = Parked(token)
+        if group.leader == member.member_id:
+            assignments = dict(request.assignments)
+            written = WhenAssigned(group, group.generation_id, assignments)
+            self._context.writer.begin([group.to_record(assignments)], written)
+
+    # ------------------------------------------------------------ Heartbeat
+
+    def heartbeat(self, request: Heartbeat, token: Token, now_ms: int) -> None:
+        """Take a heartbeat: it renews the session, and says whether a rebalance is under way."""
+        group = self._groups.get(request.group_id or "")
+        if group is None:
+            error_code = ErrorCode.UNKNOWN_MEMBER_ID if request.group_id else ErrorCode.INVALID_GROUP_ID
+        else:
+            member = group.identify(request.member_id, request.group_instance_id)
+            if not isinstance(member, MemberMetadata):
+                error_code = member
+            elif request.generation_id != group.generation_id:
+                error_code = ErrorCode.ILLEGAL_GENERATION
+            else:
+                self._timers.arm(member.session_timer, now_ms + member.session_timeout_ms)
+                is_rebalancing = group.state is GroupState.PREPARING_REBALANCE
+                error_code = ErrorCode.REBALANCE_IN_PROGRESS if is_rebalancing else ErrorCode.NONE
+        self._effects.reply(token, _HEARTBEAT_RESPONSES[error_code])
+
+    # ------------------------------------------------------------ LeaveGroup
+
+    def leave(self, request: LeaveGroup, token: Token, now_ms: int) -> None:
+        """Remove members; each entry has its own result, and one rebalance follows for all of them."""
+        if not request.group_id:
+            self._effects.reply(token, LeaveGroupResponse(ErrorCode.INVALID_GROUP_ID))
+            return
+        group = self._groups.get(request.group_id)
+        left = tuple(
+            LeftMember(
+                entry.member_id,
+                entry.group_instance_id,
+                ErrorCode.UNKNOWN_MEMBER_ID if group is None else self._leave_one(group, entry, now_ms),
+            )
+            for entry in request.members
+        )
+        response = LeaveGroupResponse(ErrorCode.NONE, left)
+        emptied: Append | None = None
+        gone = [entry.member_id for entry in left if entry.error_code is ErrorCode.NONE]
+        if group is not None and gone:
+            emptied = self._after_leave(group, Trigger(Cause.LEAVE, gone[0]), now_ms)
+        if emptied is None:
+            self._effects.reply(token, response)
+        else:
+            emptied.held.append(Reply(token, response))
+
+    def _after_leave(self, group: GroupMetadata, trigger: Trigger, now_ms: int) -> Append | None:
+        # Kafka 4 starts a rebalance also when only an id left that never joined.
+        if group.state in CAN_REBALANCE and group.state is not GroupState.EMPTY:
+            return self._rebalance.start(group, trigger, now_ms)
+        return self._rebalance.complete_if_joined(group, now_ms)
+
+    def _leave_one(self, group: GroupMetadata, entry: LeavingMember, now_ms: int) -> ErrorCode:
+        member_id, instance_id = entry.member_id, entry.group_instance_id
+        if not member_id and instance_id is not None:
+            # An administrator removes a static member by its instance id alone.
+            member_id = group.static_members.get(instance_id, "")
+        elif member_id in group.pending_members:
+            self._timers.cancel(group.pending_members.pop(member_id))
+            return ErrorCode.NONE
+        member = group.identify(member_id, instance_id)
+        if isinstance(member, ErrorCode):
+            return member
+        self._rebalance.remove_member(group, member, Cause.LEAVE, now_ms)
+        return ErrorCode.NONE
+
+
+def _differs(given: str | None, current: str | None) -> bool:
+    return given is not None and current is not None and given != current

@@ -1,0 +1,238 @@
+"""The course of a rebalance: collecting joins, forming a generation, handing out assignments, and the timers of it all.
+
+:mod:`~groupcoord.core.groups.classic.membership` says what a request does to a group; here is what the group then does.
+Kafka's rules: KIP-134 (initial delay), KIP-345 (static members), the pending-sync time-out (KAFKA-12890).
+"""
+
+from __future__ import annotations
+
+from groupcoord.core.events import Cause, Trigger
+from groupcoord.core.groups.classic.continuations import WhenAssigned, WhenEmptied
+from groupcoord.core.groups.classic.group import GroupMetadata, classic_groups
+from groupcoord.core.groups.classic.member import MemberMetadata
+from groupcoord.core.groups.classic.states import GroupState
+from groupcoord.core.handler_context import HandlerContext
+from groupcoord.core.messages import JoinGroupResponse, SyncGroupResponse
+from groupcoord.core.outputs import Append
+from groupcoord.core.timers import TimerKey
+from groupcoord.errors import ErrorCode
+
+CAN_REBALANCE = frozenset({GroupState.EMPTY, GroupState.STABLE, GroupState.COMPLETING_REBALANCE})
+
+
+class Rebalance:
+    """Moves the groups of one log partition through their generations."""
+
+    __slots__ = ("_config", "_effects", "_groups", "_observer", "_timers", "_writer")
+
+    def __init__(self, context: HandlerContext) -> None:
+        self._observer = context.observer
+        self._config = context.config
+        self._effects = context.effects
+        self._groups = classic_groups(context.groups)
+        self._timers = context.timers
+        self._writer = context.writer
+
+    # ------------------------------------------------------------ entering and ending the join phase
+
+    def start_or_complete(self, group: GroupMetadata, trigger: Trigger, now_ms: int) -> Append | None:
+        """After membership changed: start a rebalance, or end the join phase under way if nobody is missing."""
+        if group.state in CAN_REBALANCE:
+            return self.start(group, trigger, now_ms)
+        return self.complete_if_joined(group, now_ms)
+
+    def start(self, group: GroupMetadata, trigger: Trigger, now_ms: int) -> Append | None:
+        """Move to PreparingRebalance and wait for joins.
+
+        From Empty it waits for company (KIP-134); else until all have joined or the longest rebalance time-out is over.
+
+        Returns:
+            The append of the record that the group is Empty, if it came to that at once.
+        """
+        self._observer.rebalance_started(group, trigger, now_ms)
+        if group.state is GroupState.COMPLETING_REBALANCE:
+            self.reset_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
+        self.clear_pending_sync(group)
+        group.to(GroupState.PREPARING_REBALANCE, now_ms)
+        if group.is_initial_rebalance:
+            delay_ms = max(self._config.group_initial_rebalance_delay_ms, 0)
+            group.remaining_delay_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
+            self._timers.arm(group.join_timer, now_ms + delay_ms)
+            return None
+        if group.all_joined:
+            return self.complete_join(group, now_ms)
+        self._timers.arm(group.join_timer, now_ms + max(group.rebalance_timeout_ms, 0))
+        return None
+
+    def complete_if_joined(self, group: GroupMetadata, now_ms: int) -> Append | None:
+        """End the join phase if nobody is missing; the initial rebalance waits for its timer all the same."""
+        if group.state is GroupState.PREPARING_REBALANCE and group.all_joined and not group.is_initial_rebalance:
+            return self.complete_join(group, now_ms)
+        return None
+
+    def on_join_timer(self, key: TimerKey, now_ms: int) -> None:
+        """The time to join is over; the initial rebalance is extended while newcomers keep arriving."""
+        group = self._groups[key.group_id]
+        if group.is_initial_rebalance and group.new_member_added and group.remaining_delay_ms:
+            group.new_member_added = False
+            delay_ms = min(max(self._config.group_initial_rebalance_delay_ms, 0), group.remaining_delay_ms)
+            group.remaining_delay_ms -= delay_ms
+            self._timers.arm(group.join_timer, now_ms + delay_ms)
+        else:
+            self.complete_join(group, now_ms)
+
+    def complete_join(self, group: GroupMetadata, now_ms: int) -> Append | None:
+        """Form the next generation of those who joined, or fall back to Empty.
+
+        Dynamic members that did not join are dropped; static ones stay with their old protocols (KIP-345). If only
+        such static members are left, nobody can lead: the phase is repeated until they return or expire.
+        """
+        self._timers.cancel(group.join_timer)
+        for member in [m for m in group.members.values() if not m.is_static and m.parked_join is None]:
+            self.remove_member(group, member, Cause.REBALANCE_TIMEOUT, now_ms)
+        if not group.elect_joined_leader() and group.members:
+            group.remaining_delay_ms = 0  # Kafka delays it no longer for newcomers, be it the initial one
+            # At least a millisecond: with a time-out of 0 it would repeat for ever while time stands still.
+            self._timers.arm(group.join_timer, now_ms + max(group.rebalance_timeout_ms, 1))
+            return None
+        group.generation_id += 1
+        group.pending_sync.clear()
+        if not group.members:
+            return self._fall_empty(group, now_ms)
+        group.protocol_name = group.select_protocol()
+        if group.protocol_name is None:
+            # A sole member that lists its only protocol twice has none that counts once. Kafka fails inside its
+            # timer here: nobody is answered, and the group stays until a leave or the new member's time-out ends
+            # it.
+            return None
+        group.subscribed_topics = group.subscriptions()
+        group.to(GroupState.COMPLETING_REBALANCE, now_ms)
+        self._answer_joins(group, now_ms)
+        self._timers.arm(group.sync_timer, now_ms + max(group.rebalance_timeout_ms, 0))
+        return None
+
+    def _fall_empty(self, group: GroupMetadata, now_ms: int) -> Append:
+        group.protocol_name = None
+        group.subscribed_topics = group.subscriptions()
+        group.to(GroupState.EMPTY, now_ms)
+        append = self._writer.begin([group.to_record({})], WhenEmptied(group))
+        self._observer.rebalance_completed(group, now_ms)
+        return append
+
+    def _answer_joins(self, group: GroupMetadata, now_ms: int) -> None:
+        for member_id, member in group.members.items():
+            member.is_new = False
+            group.pending_sync[member_id] = None
+            join = group.take_join(member)
+            if join is not None:
+                self._effects.reply(join.token, self.joined_response(group, member))
+            self.renew_session(member, now_ms)
+
+    def joined_response(self, group: GroupMetadata, member: MemberMetadata) -> JoinGroupResponse:
+        """Return a member's answer for the current generation; only the leader sees the members."""
+        return JoinGroupResponse(
+            ErrorCode.NONE,
+            member.member_id,
+            group.generation_id,
+            group.protocol_type,
+            group.protocol_name,
+            group.leader or "",
+            members=group.joined_members() if group.leader == member.member_id else (),
+        )
+
+    # ------------------------------------------------------------ assignments
+
+    def synced_response(self, group: GroupMetadata, member: MemberMetadata) -> SyncGroupResponse:
+        """Return a member's assignment in the current generation."""
+        return SyncGroupResponse(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)
+
+    def assign(self, written: WhenAssigned, now_ms: int) -> None:
+        """The leader's assignments are durable: hand them out, unless the group has moved on meanwhile."""
+        group = written.group
+        if not self._still_waits(written):
+            return
+        for member_id, member in group.members.items():
+            member.assignment = written.assignments.get(member_id, b"")
+            if member.parked_sync is not None:
+                self._effects.reply(member.parked_sync.token, self.synced_response(group, member))
+                member.parked_sync = None
+                self.renew_session(member, now_ms)
+        group.to(GroupState.STABLE, now_ms)
+        self._observer.members_assigned(group, now_ms)
+        self._observer.rebalance_completed(group, now_ms)
+
+    def fail_assignment(self, written: WhenAssigned, error_code: ErrorCode, now_ms: int) -> None:
+        """The leader's assignments could not be written: tell the members and start over."""
+        if self._still_waits(written):
+            self.reset_assignments(written.group, error_code, now_ms)
+            self.start(written.group, Trigger(Cause.ASSIGNMENT_FAILED), now_ms)
+
+    def _still_waits(self, written: WhenAssigned) -> bool:
+        group = written.group
+        return group.state is GroupState.COMPLETING_REBALANCE and group.generation_id == written.generation_id
+
+    def reset_assignments(self, group: GroupMetadata, error_code: ErrorCode, now_ms: int) -> None:
+        """Clear all assignments and refuse the waiting syncs."""
+        for member in group.members.values():
+            member.assignment = b""
+            if member.parked_sync is not None:
+                self._effects.reply(member.parked_sync.token, SyncGroupResponse(error_code))
+                member.parked_sync = None
+                self.renew_session(member, now_ms)
+
+    def clear_pending_sync(self, group: GroupMetadata) -> None:
+        """Nobody's sync is awaited any more."""
+        group.pending_sync.clear()
+        self._timers.cancel(group.sync_timer)
+
+    def synced(self, group: GroupMetadata, member: MemberMetadata) -> None:
+        """A member's sync has come."""
+        group.pending_sync.pop(member.member_id, None)
+        if not group.pending_sync:
+            self._timers.cancel(group.sync_timer)
+
+    def on_sync_timer(self, key: TimerKey, now_ms: int) -> None:
+        """The time to sync is over: members that did not are removed, the leader and static members included."""
+        group = self._groups[key.group_id]
+        late = [group.members[member_id] for member_id in group.pending_sync if member_id in group.members]
+        for member in late:
+            self.remove_member(group, member, Cause.SYNC_TIMEOUT, now_ms)
+        self.start(group, Trigger(Cause.SYNC_TIMEOUT, late[0].member_id if late else ""), now_ms)
+
+    # ------------------------------------------------------------ sessions
+
+    def renew_session(self, member: MemberMetadata, now_ms: int) -> None:
+        """Let the member's session start anew."""
+        self._timers.arm(member.session_timer, now_ms + member.session_timeout_ms)
+
+    def on_session_timer(self, key: TimerKey, now_ms: int) -> None:
+        """A member, or an id that was handed out, was silent for too long."""
+        group, member_id = self._groups[key.group_id], key.member_id
+        if group.pending_members.pop(member_id, None) is None:
+            member = group.members[member_id]
+            if member.keeps_session:
+                if group.state is GroupState.STABLE:
+                    # A replaced static member waits for the log, whose answer starts no session.
+                    self.renew_session(member, now_ms)
+                return
+            self.remove_member(group, member, Cause.SESSION_EXPIRY, now_ms)
+        elif group.state is not GroupState.PREPARING_REBALANCE:
+            return
+        if group.state is not GroupState.PREPARING_REBALANCE:
+            self.start(group, Trigger(Cause.SESSION_EXPIRY, member_id), now_ms)
+        elif group.all_joined:
+            # Unlike every other way to end the join phase, Kafka's expiry does not spare the initial rebalance.
+            self.complete_join(group, now_ms)
+
+    def remove_member(self, group: GroupMetadata, member: MemberMetadata, cause: Cause, now_ms: int) -> None:
+        """Drop a member that left, expired or came too late.
+
+        Its waiting join is UNKNOWN_MEMBER_ID; its waiting sync is never answered, as in Kafka.
+        """
+        self._timers.cancel(member.session_timer)
+        group.remove(member)
+        self._observer.member_removed(group, member, cause, now_ms)
+        if member.parked_join is not None:
+            self._effects.reply(member.parked_join.token, JoinGroupResponse(ErrorCode.UNKNOWN_MEMBER_ID))
+        if member.parked_sync is not None:
+            self._effects.reply(member.parked_sync.token, None)

@@ -1,0 +1,239 @@
+"""Members of a consumer group that still use the classic protocol: their joins, syncs and heartbeats (KIP-848).
+
+They are members as the others are: their requests are turned into what a heartbeat says. Source:
+``GroupMetadataManager`` (``classicGroupJoinToConsumerGroup``, ``classicGroupSyncToConsumerGroup``,
+``classicGroupHeartbeatToConsumerGroup``) of Apache Kafka 4.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+from uuid import UUID
+
+from attrs import evolve, frozen
+
+from groupcoord.config import MigrationPolicy
+from groupcoord.core.consumer_protocol import (
+    CONSUMER_PROTOCOL_TYPE,
+    Assignment,
+    ConsumerProtocolError,
+    Subscription,
+    TopicPartition,
+    decode_subscription,
+    encode_assignment,
+)
+from groupcoord.core.groups.base.member_lookup import find_sender, find_static_member
+from groupcoord.core.groups.base.refusal import RefusedError
+from groupcoord.core.groups.consumer.draft import ConsumerDraft
+from groupcoord.core.groups.consumer.environment import ConsumerGroupEnvironment
+from groupcoord.core.groups.consumer.heartbeat import Step, check_capacity, move_on
+from groupcoord.core.groups.consumer.member_lookup import new_member, replace_member
+from groupcoord.core.groups.consumer.reconciliation import MemberState
+from groupcoord.core.groups.consumer.records import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    ConsumerGroupMemberMetadataRecord,
+)
+from groupcoord.core.groups.consumer.state import ConsumerMember, ConsumerState
+from groupcoord.core.javacompat.hashing import HashTable, uuid_hash, uuid_sort_key
+from groupcoord.core.messages import Heartbeat, JoinGroup, JoinGroupResponse, JoinProtocol, SyncGroup, SyncGroupResponse
+from groupcoord.errors import ErrorCode
+
+P = TypeVar("P")
+
+
+def check_join(state: ConsumerState, request: JoinGroup, environment: ConsumerGroupEnvironment) -> None:
+    """Check whether somebody may join with the classic protocol.
+
+    Raises:
+        RefusedError: the policy or the protocols don't allow it, or the group is full.
+    """
+    if environment.config.group_consumer_migration_policy is MigrationPolicy.DISABLED:
+        raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "The group uses the consumer protocol.")
+    check_capacity(state, request.group_instance_id, request.member_id, environment)
+    if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not _is_supported(state, request.protocols):
+        raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "No protocol is supported by all classic members.")
+
+
+def _is_supported(state: ConsumerState, protocols: tuple[JoinProtocol, ...]) -> bool:
+    """Tell whether all classic members support one of these protocols."""
+    supported = [
+        {protocol.name for protocol in member.metadata.classic_member_metadata.supported_protocols}
+        for member in state.members.values()
+        if member.metadata.classic_member_metadata is not None
+    ]
+    return any(all(name in names for names in supported) for name, _ in protocols)
+
+
+def join(
+    draft: ConsumerDraft,
+    request: JoinGroup,
+    member_id: str,
+    environment: ConsumerGroupEnvironment,
+    *,
+    topics_changed: bool,
+    ends_group: bool,
+    now_ms: int,
+) -> tuple[JoinGroupResponse, Step]:
+    """Take a join of somebody who may join.
+
+    Args:
+        draft: the group; what must be written is added.
+        request: the join.
+        member_id: the member's id, which the request may lack.
+        environment: settings, topics and assignors.
+        topics_changed: topics that the group subscribes to may have changed since they were looked at.
+        ends_group: the group becomes a classic one with this.
+        now_ms: the time.
+
+    Raises:
+        RefusedError: it is not the member that it says, or its subscription can't be read.
+    """
+    member = _resolve(draft, request, member_id)
+    try:
+        subscription = decode_subscription(request.protocols[0].metadata)
+    except ConsumerProtocolError:
+        raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "The subscription can't be read.") from None
+    updated = _update(member.metadata, request, subscription)
+    owned = owned_partitions(subscription.owned_partitions, environment)
+    step = move_on(
+        draft, member, updated, owned, environment, topics_changed=topics_changed, ends_group=ends_group, now_ms=now_ms
+    )
+    response = JoinGroupResponse(
+        ErrorCode.NONE,
+        member_id,
+        step.member.assignment.member_epoch,
+        CONSUMER_PROTOCOL_TYPE,
+        request.protocols[0].name,
+    )
+    return response, step
+
+
+def _resolve(draft: ConsumerDraft, request: JoinGroup, member_id: str) -> ConsumerMember:
+    state, instance_id = draft.state, request.group_instance_id
+    if instance_id is None:
+        return state.members.get(member_id) or new_member(state, member_id)
+    if request.member_id:
+        return find_static_member(state, instance_id, member_id)
+    known_id = state.static_members.get(instance_id)
+    return (
+        new_member(state, member_id) if known_id is None else replace_member(draft, state.members[known_id], member_id)
+    )
+
+
+def _update(
+    metadata: ConsumerGroupMemberMetadataRecord, request: JoinGroup, subscription: Subscription
+) -> ConsumerGroupMemberMetadataRecord:
+    return evolve(
+        metadata,
+        instance_id=metadata.instance_id if request.group_instance_id is None else request.group_instance_id,
+        rack_id=metadata.rack_id if subscription.rack_id is None else subscription.rack_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        subscribed_topic_names=tuple(sorted(set(subscription.topics))),
+        subscribed_topic_regex="",
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        classic_member_metadata=ClassicMemberMetadata(
+            request.session_timeout_ms, tuple(ClassicProtocol(*protocol) for protocol in request.protocols)
+        ),
+        raw_value=None,
+    )
+
+
+def owned_partitions(
+    partitions: Iterable[TopicPartition], environment: ConsumerGroupEnvironment
+) -> dict[UUID, set[int]]:
+    """Return partitions by topic id; those of topics that don't exist are left out."""
+    owned: dict[UUID, set[int]] = {}
+    for topic, partition in partitions:
+        topic_id = environment.topics.topic_id(topic)
+        if topic_id is not None and topic_id.int:
+            owned.setdefault(topic_id, set()).add(partition)
+    return owned
+
+
+@frozen
+class Judgement:
+    """What a classic member is told, from durable state alone.
+
+    Attributes:
+        error_code: NONE if it may go on.
+        must_rejoin: it is told to join again, and has its rebalance time-out for that.
+    """
+
+    error_code: ErrorCode
+    must_rejoin: bool = False
+
+
+def identify(state: ConsumerState, member_id: str, instance_id: str | None) -> ConsumerMember:
+    """Return the member that speaks.
+
+    Raises:
+        RefusedError: UNKNOWN_MEMBER_ID, also for members of the consumer protocol, or FENCED_INSTANCE_ID.
+    """
+    member = find_sender(state, member_id, instance_id)
+    if not member.uses_classic_protocol:
+        raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
+    return member
+
+
+def judge_heartbeat(state: ConsumerState, member: ConsumerMember, request: Heartbeat) -> Judgement:
+    """Tell whether a member may go on: not while it has partitions to give back or to fetch."""
+    assignment = member.assignment
+    if request.generation_id != assignment.member_epoch:
+        return Judgement(ErrorCode.ILLEGAL_GENERATION)
+    must_rejoin = (
+        assignment.member_epoch < state.assignment_epoch
+        or assignment.state is MemberState.UNREVOKED_PARTITIONS
+        or (assignment.state is MemberState.UNRELEASED_PARTITIONS and not _waits_for_others(state, member))
+    )
+    return Judgement(ErrorCode.REBALANCE_IN_PROGRESS if must_rejoin else ErrorCode.NONE, must_rejoin)
+
+
+def _waits_for_others(state: ConsumerState, member: ConsumerMember) -> bool:
+    held = set(member.partitions())
+    return any(
+        (topic_id, partition) not in held and not state.is_free(topic_id, partition)
+        for topic_id, partitions in state.targets.get(member.member_id, {}).items()
+        for partition in partitions
+    )
+
+
+def judge_sync(state: ConsumerState, member: ConsumerMember, request: SyncGroup) -> Judgement:
+    """Tell whether a member may have its assignment."""
+    metadata, assignment = member.metadata.classic_member_metadata, member.assignment
+    assert metadata is not None
+    if request.generation_id != assignment.member_epoch:
+        return Judgement(ErrorCode.ILLEGAL_GENERATION)
+    if (request.protocol_type is not None and request.protocol_type != CONSUMER_PROTOCOL_TYPE) or (
+        request.protocol_name is not None and request.protocol_name != metadata.supported_protocols[0].name
+    ):
+        return Judgement(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if state.assignment_epoch > assignment.member_epoch and assignment.state is not MemberState.UNREVOKED_PARTITIONS:
+        return Judgement(ErrorCode.REBALANCE_IN_PROGRESS, must_rejoin=True)
+    return Judgement(ErrorCode.NONE)
+
+
+def in_hash_order(partitions: Mapping[UUID, P]) -> list[tuple[UUID, P]]:
+    """Return partitions by topic in the order of a Java ``HashMap``, which shows in the bytes of an assignment."""
+    return [
+        (topic_id, partitions[topic_id]) for topic_id in HashTable(uuid_hash, sorted(partitions, key=uuid_sort_key))
+    ]
+
+
+def synced(member: ConsumerMember, environment: ConsumerGroupEnvironment) -> SyncGroupResponse:
+    """Return a member's assignment, in the version in which it subscribed."""
+    metadata = member.metadata.classic_member_metadata
+    assert metadata is not None
+    protocol = metadata.supported_protocols[0]
+    partitions = tuple(
+        TopicPartition(name, partition)
+        for topic_id, epochs in in_hash_order(member.assignment.assigned)
+        if (name := environment.topics.topic_name(topic_id)) is not None
+        for partition in sorted(epochs)
+    )
+    version = int.from_bytes(protocol.metadata[:2], "big")
+    return SyncGroupResponse(
+        ErrorCode.NONE, CONSUMER_PROTOCOL_TYPE, protocol.name, encode_assignment(Assignment(partitions), version)
+    )

@@ -1,0 +1,353 @@
+"""The heartbeat of a member of a consumer group, which does everything: join, stay, subscribe, take and give back.
+
+One pure function of a group's state, in Kafka's order of steps. Source:
+``GroupMetadataManager.consumerGroupHeartbeat`` of Apache Kafka 4.4; KIP-848.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from uuid import UUID
+
+from attrs import frozen
+
+from groupcoord.core.events import Cause, MemberAdded, Trigger
+from groupcoord.core.groups.base.refusal import RefusedError
+from groupcoord.core.groups.base.target import changed_targets
+from groupcoord.core.groups.consumer.assignors import PartitionAssignorError, Partitions, SubscriptionType
+from groupcoord.core.groups.consumer.draft import ConsumerDraft
+from groupcoord.core.groups.consumer.environment import ConsumerGroupEnvironment
+from groupcoord.core.groups.consumer.member_lookup import resolve_member, target_record
+from groupcoord.core.groups.consumer.reconciliation import MemberAssignment, reconcile
+from groupcoord.core.groups.consumer.records import (
+    ConsumerGroupMemberMetadataRecord,
+    ConsumerGroupPartitionMetadataRecord,
+    ConsumerGroupTargetAssignmentMetadataRecord,
+)
+from groupcoord.core.groups.consumer.regexes import RegexChange, change_regex, needs_resolution
+from groupcoord.core.groups.consumer.state import ConsumerMember, ConsumerState, assignment_record
+from groupcoord.core.groups.consumer.votes import preferred_assignor, preferred_assignor_after
+from groupcoord.core.groups.group import check_group_size
+from groupcoord.core.log.records import GroupTombstone
+from groupcoord.core.messages import (
+    JOIN_GROUP_MEMBER_EPOCH,
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from groupcoord.errors import ErrorCode
+
+
+@frozen
+class Step:
+    """What a member's request came to.
+
+    Attributes:
+        member: the member as it is when the draft's records are durable.
+        looked_at_topics: the subscribed topics were compared with what the group knew of them.
+        wants_resolution: regular expressions are to be matched against the topics.
+    """
+
+    member: ConsumerMember
+    looked_at_topics: bool
+    wants_resolution: bool
+
+
+def beat(
+    draft: ConsumerDraft,
+    request: ConsumerGroupHeartbeat,
+    member_id: str,
+    environment: ConsumerGroupEnvironment,
+    *,
+    topics_changed: bool,
+    now_ms: int,
+) -> tuple[ConsumerGroupHeartbeatResponse, Step]:
+    """Take a heartbeat of somebody who joins or stays.
+
+    Args:
+        draft: the group; what must be written is added.
+        request: the heartbeat, whose form is right.
+        member_id: the member's id, which the request may lack.
+        environment: settings, topics and assignors.
+        topics_changed: topics that the group subscribes to may have changed since they were looked at.
+        now_ms: the time.
+
+    Raises:
+        RefusedError: the request can't be granted; forget the draft.
+    """
+    check_capacity(draft.state, request.instance_id, member_id, environment)
+    member = resolve_member(draft, request, member_id)
+    updated = _update(member.metadata, request)
+    owned = _by_topic(request.topic_partitions)
+    step = move_on(draft, member, updated, owned, environment, topics_changed=topics_changed, now_ms=now_ms)
+    assignment = step.member.assignment
+    shows_assignment = _is_full(request) or assignment.assigned != member.assignment.assigned
+    response = ConsumerGroupHeartbeatResponse(
+        ErrorCode.NONE,
+        None,
+        member.member_id,
+        assignment.member_epoch,
+        environment.settings_of(draft.state.group_id).heartbeat_interval_ms,
+        assignment.by_topic() if shows_assignment else None,
+    )
+    return response, step
+
+
+def move_on(
+    draft: ConsumerDraft,
+    member: ConsumerMember,
+    metadata: ConsumerGroupMemberMetadataRecord,
+    owned: Mapping[UUID, Collection[int]] | None,
+    environment: ConsumerGroupEnvironment,
+    *,
+    topics_changed: bool,
+    ends_group: bool = False,
+    now_ms: int,
+) -> Step:
+    """Take over what a member says of itself; let the group, its target and the member's assignment follow.
+
+    Args:
+        draft: the group.
+        member: the member as it was.
+        metadata: what it says of itself now.
+        owned: the partitions that it says it has; None if it doesn't say.
+        environment: settings, topics and assignors.
+        topics_changed: topics that the group subscribes to may have changed since they were looked at.
+        ends_group: the group becomes a classic one with this. No target is made any more: if it is out of date, the
+            member's assignment stays, and the classic group rebalances.
+        now_ms: the time.
+
+    Raises:
+        RefusedError: INVALID_REGULAR_EXPRESSION, or the assignor failed.
+    """
+    is_new = member.member_id not in draft.state.members
+    says_the_same = metadata is member.metadata
+    updated = member if says_the_same else ConsumerMember(metadata, member.assignment)
+    if is_new or not (says_the_same or metadata == member.metadata):
+        draft.write(metadata)
+    if is_new:
+        draft.tell(MemberAdded, member.member_id, metadata.instance_id, metadata.client_id, metadata.client_host)
+    names_changed = not says_the_same and set(metadata.subscribed_topic_names) != set(
+        member.metadata.subscribed_topic_names
+    )
+    regex_change = change_regex(draft, member.regex, updated.regex, environment)
+    wants_resolution = needs_resolution(draft.base, draft.state, updated.regex, environment, now_ms)
+    assignor = (
+        preferred_assignor_after(draft.base.votes, member.metadata.server_assignor, metadata.server_assignor)
+        or environment.default_assignor
+    )
+    bumps = (
+        names_changed
+        or regex_change is RegexChange.CHANGED_AND_RESOLVED
+        # A join with the classic protocol goes by the votes, but a group does not move on for them then.
+        or (
+            metadata.classic_member_metadata is None
+            and assignor != (preferred_assignor(draft.base.votes) or environment.default_assignor)
+        )
+    )
+    if bumps or topics_changed:
+        reason = _reason(draft, member, is_new=is_new) if bumps else None
+        look_at_topics(draft, environment, reason)
+    looks = bumps or topics_changed
+    if ends_group and draft.state.assignment_epoch < draft.state.epoch:
+        return Step(updated, looks, wants_resolution)
+    has_new_target = draft.state.is_target_due(environment.assignment_interval_ms(draft.state.group_id), now_ms)
+    if has_new_target:
+        # Kafka looks at the subscriptions anew only together with their topics.
+        subscriptions = draft.state.subscription_type() if looks else draft.base.last_seen_subscriptions()
+        _assign_target(draft, assignor, metadata, subscriptions, environment, now_ms)
+    target = _target_of(draft, metadata, has_new_target=has_new_target)
+    subscription_changed = names_changed or regex_change is not RegexChange.NONE
+    assignment = _reconcile(draft, updated, target, owned, environment, subscription_changed=subscription_changed)
+    if assignment != updated.assignment:
+        draft.write(assignment_record(draft.state.group_id, updated.member_id, assignment))
+        updated = ConsumerMember(metadata, assignment)
+    return Step(updated, looks, wants_resolution)
+
+
+def _reason(draft: ConsumerDraft, member: ConsumerMember, *, is_new: bool) -> Trigger:
+    """Return why a member's request makes the group's epoch grow."""
+    if is_new:
+        return Trigger(Cause.JOIN, member.member_id)
+    is_known = member.member_id in draft.base.members
+    return Trigger(Cause.METADATA_CHANGE if is_known else Cause.STATIC_REPLACE, member.member_id)
+
+
+def check_capacity(
+    state: ConsumerState, instance_id: str | None, member_id: str, environment: ConsumerGroupEnvironment
+) -> None:
+    """Refuse newcomers to a full group. A static member that comes back is none (Kafka 4.4).
+
+    Raises:
+        RefusedError: GROUP_MAX_SIZE_REACHED.
+    """
+    if member_id in state.members or (instance_id is not None and instance_id in state.static_members):
+        return
+    max_size = environment.config.group_consumer_max_size
+    error_code = check_group_size(len(state.members) + 1, max_size)
+    if error_code is not ErrorCode.NONE:
+        message = f"The consumer group has reached its maximum capacity of {max_size} members."
+        raise RefusedError(error_code, message)
+
+
+def _update(
+    metadata: ConsumerGroupMemberMetadataRecord, request: ConsumerGroupHeartbeat
+) -> ConsumerGroupMemberMetadataRecord:
+    """Return what is known of a member after a heartbeat; what that doesn't name stays."""
+    names = request.subscribed_topic_names
+    regex = request.subscribed_topic_regex
+    if (
+        names is None
+        and regex is None
+        and request.instance_id is None
+        and request.rack_id is None
+        and request.rebalance_timeout_ms == -1
+        and request.server_assignor is None
+        and request.client_id == metadata.client_id
+        and request.client_host == metadata.client_host
+        and metadata.classic_member_metadata is None
+        and metadata.raw_value is None
+    ):
+        return metadata  # nearly always
+    return ConsumerGroupMemberMetadataRecord(
+        metadata.group_id,
+        metadata.member_id,
+        metadata.instance_id if request.instance_id is None else request.instance_id,
+        metadata.rack_id if request.rack_id is None else request.rack_id,
+        request.client_id,
+        request.client_host,
+        metadata.subscribed_topic_names if names is None else tuple(sorted(set(names))),
+        metadata.subscribed_topic_regex if regex is None else regex,
+        metadata.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms,
+        metadata.server_assignor if request.server_assignor is None else request.server_assignor,
+    )
+
+
+def look_at_topics(draft: ConsumerDraft, environment: ConsumerGroupEnvironment, reason: Trigger | None) -> None:
+    """Compare the subscribed topics with what the group knew of them; if they differ, its epoch grows.
+
+    Args:
+        draft: the group.
+        environment: the topics.
+        reason: why the epoch grows in any case; None if it need not.
+    """
+    state = draft.state
+    metadata_hash = environment.topics.metadata_hash(state.subscribed_topics())
+    if reason is not None or metadata_hash != state.metadata_hash:
+        draft.begin_epoch(metadata_hash, reason or Trigger(Cause.TOPIC_CHANGE))
+    if state.has_partition_metadata:
+        draft.write(GroupTombstone(state.group_id, ConsumerGroupPartitionMetadataRecord.key))
+
+
+def _targets_so_far(draft: ConsumerDraft, metadata: ConsumerGroupMemberMetadataRecord) -> Mapping[str, Partitions]:
+    """Return the targets with which Kafka compares a new one: whoever has one that stays gets no record.
+
+    One that takes the place of a static member without a target is written an empty one, but has none for that.
+    """
+    replaced_id, targets = draft.base.static_members.get(metadata.instance_id or ""), draft.state.targets
+    if replaced_id is None or replaced_id in draft.base.targets or metadata.member_id not in targets:
+        return targets
+    return {member_id: target for member_id, target in targets.items() if member_id != metadata.member_id}
+
+
+def _assign_target(
+    draft: ConsumerDraft,
+    assignor: str,
+    asker: ConsumerGroupMemberMetadataRecord,
+    subscriptions: SubscriptionType,
+    environment: ConsumerGroupEnvironment,
+    now_ms: int,
+) -> None:
+    """Work out who is to have what.
+
+    Args:
+        draft: the group.
+        assignor: the name of the one that is used.
+        asker: what the member says of itself whose request this is.
+        subscriptions: whether all members subscribe to the same topics.
+        environment: topics and assignors.
+        now_ms: the time.
+
+    Raises:
+        RefusedError: the assignor failed.
+    """
+    state = draft.state
+    newcomer_id = None if asker.member_id in draft.base.members else asker.member_id
+    members = {member_id: member.metadata for member_id, member in state.members.items()}
+    try:
+        changed = changed_targets(
+            environment.assignor(assignor),
+            members,
+            # Kafka has them in the order in which they came, which a restart forgets: its next target may differ.
+            arrivals=sorted(member_id for member_id in members if member_id != newcomer_id),
+            newcomer_id=newcomer_id,
+            targets=_targets_so_far(draft, asker),
+            subscriptions=subscriptions,
+            resolved={regex: record.topics for regex, record in state.resolved.items()},
+            topics=environment.topics.existing(state.subscribed_topics()),
+        )
+    except PartitionAssignorError:
+        raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
+    draft.write(
+        *(target_record(state.group_id, member_id, target) for member_id, target in changed.items()),
+        ConsumerGroupTargetAssignmentMetadataRecord(state.group_id, state.epoch, now_ms),
+    )
+
+
+def _target_of(
+    draft: ConsumerDraft, metadata: ConsumerGroupMemberMetadataRecord, *, has_new_target: bool
+) -> Partitions:
+    """Return what a member is to have in the end.
+
+    Kafka finds the target of a static member by its instance id: one that has just begun to use an id which nobody had
+    is to have nothing, until the next target is made (``ConsumerGroup.targetAssignment``).
+    """
+    is_known = metadata.instance_id is None or metadata.instance_id in draft.base.static_members
+    return draft.state.targets.get(metadata.member_id, {}) if is_known or has_new_target else {}
+
+
+def _reconcile(
+    draft: ConsumerDraft,
+    member: ConsumerMember,
+    target: Partitions,
+    owned: Mapping[UUID, Collection[int]] | None,
+    environment: ConsumerGroupEnvironment,
+    *,
+    subscription_changed: bool,
+) -> MemberAssignment:
+    state = draft.state
+    if not subscription_changed and state.is_settled(member):
+        return member.assignment
+    names = state.topics_of(member)
+    result = reconcile(
+        member.assignment,
+        owned=owned,
+        target=target,
+        target_epoch=state.assignment_epoch,
+        subscribed=frozenset(topic.topic_id for topic in environment.topics.existing(names).values()),
+        subscribes_to_nothing=not names,
+        has_subscription_changed=subscription_changed,
+        # A member that takes another's place still has what it had itself, until that is written.
+        is_free=draft.base.is_free,
+    )
+    if isinstance(result, ErrorCode):
+        raise RefusedError(result)
+    return result
+
+
+def _by_topic(owned: tuple[TopicPartitions, ...] | None) -> dict[UUID, frozenset[int]] | None:
+    if owned is None:
+        return None
+    partitions: dict[UUID, frozenset[int]] = {}
+    for topic_id, indexes in owned:
+        partitions[topic_id] = partitions.get(topic_id, frozenset()).union(indexes)
+    return partitions
+
+
+def _is_full(request: ConsumerGroupHeartbeat) -> bool:
+    """Tell whether a request says everything, as that of a client does that doesn't know where it stands."""
+    return request.member_epoch == JOIN_GROUP_MEMBER_EPOCH or (
+        request.rebalance_timeout_ms != -1
+        and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
+        and request.topic_partitions is not None
+    )

@@ -1,0 +1,199 @@
+"""How a member comes from what it has to what it should have: give up first, take over what others gave up then.
+
+Source: KIP-848, and ``CurrentAssignmentBuilder`` of Kafka's group coordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Set
+from enum import IntEnum
+from uuid import UUID
+
+from attrs import define, field, frozen
+
+from groupcoord.core.fast_construct import plain_members
+from groupcoord.core.groups.base.topics import TopicPartitions
+from groupcoord.errors import ErrorCode
+
+PartitionEpochs = Mapping[UUID, Mapping[int, int]]
+"""Partitions by topic id, each with its assignment epoch: the member's epoch when it was given the partition."""
+
+NEW_MEMBER_EPOCH = 0
+NO_MEMBER_EPOCH = -1
+
+
+@plain_members
+class MemberState(IntEnum):
+    """Where a member stands on its way to its target assignment, by the numbers in Kafka's records."""
+
+    STABLE = 0
+    """It has what it should have."""
+    UNREVOKED_PARTITIONS = 1
+    """It has to give up partitions first, and has not said yet that it did."""
+    UNRELEASED_PARTITIONS = 2
+    """It gave up all that it had to, and waits for partitions that other members have not given up yet."""
+    UNKNOWN = 127
+    """A state that a newer broker has written."""
+
+    @classmethod
+    def of(cls, number: int) -> MemberState:
+        """Return the state that a record means by a number."""
+        return _KNOWN_STATES.get(number, MemberState.UNKNOWN)
+
+
+_KNOWN_STATES = {state.value: state for state in MemberState if state is not MemberState.UNKNOWN}
+
+
+@frozen
+class MemberAssignment:
+    """What a member has: its record ConsumerGroupCurrentMemberAssignment (type 8) as a value.
+
+    Two are equal if they have the same partitions, in whatever order.
+
+    Attributes:
+        member_epoch: the epoch of the target assignment that it has reached or is on the way to.
+        previous_member_epoch: its epoch before the last change, under which a request may come once more whose answer
+            was lost; -1 before the first.
+        state: where it stands.
+        assigned: the partitions that it may consume.
+        pending_revocation: those that it has to give up, and that nobody else gets before it said that it did.
+    """
+
+    member_epoch: int = NEW_MEMBER_EPOCH
+    previous_member_epoch: int = NO_MEMBER_EPOCH
+    state: MemberState = MemberState.STABLE
+    assigned: PartitionEpochs = field(factory=dict)
+    pending_revocation: PartitionEpochs = field(factory=dict)
+
+    def by_topic(self) -> tuple[TopicPartitions, ...]:
+        """Return the partitions that it may consume, as members are told."""
+        return tuple(TopicPartitions(topic_id, tuple(sorted(epochs))) for topic_id, epochs in self.assigned.items())
+
+
+def reconcile(
+    current: MemberAssignment,
+    *,
+    target_epoch: int,
+    target: Mapping[UUID, Collection[int]],
+    subscribed: Set[UUID],
+    subscribes_to_nothing: bool,
+    has_subscription_changed: bool,
+    owned: Mapping[UUID, Collection[int]] | None,
+    is_free: Callable[[UUID, int], bool],
+) -> MemberAssignment | ErrorCode:
+    """Return what a member has after a heartbeat.
+
+    Args:
+        current: what it has so far.
+        target_epoch: the epoch of the target assignment.
+        target: the partitions that it should have.
+        subscribed: the topics that it subscribes to now, by name or by regular expression, and that exist.
+        subscribes_to_nothing: whether it names no topic at all, be there one of that name or not.
+        has_subscription_changed: whether this heartbeat has changed what it subscribes to.
+        owned: the partitions that it says it has; None if it doesn't say.
+        is_free: whether no member has a partition, be it assigned or pending revocation. What this member itself gives
+            up counts as free anyway.
+
+    Returns:
+        ``current`` itself if nothing is to be done. Otherwise what is to be written, should it differ from ``current``.
+        FENCED_MEMBER_EPOCH if the member is in a state that a newer broker has written, and has not given up
+        everything.
+    """
+    step = _Step(current, target_epoch, target, subscribed, subscribes_to_nothing, owned, is_free)
+    match current.state:
+        case MemberState.UNRELEASED_PARTITIONS:
+            return step.next_assignment(current.member_epoch)
+        case MemberState.UNKNOWN if owned is None or owned:
+            return ErrorCode.FENCED_MEMBER_EPOCH
+        case MemberState.UNKNOWN:
+            return step.next_assignment(target_epoch)
+        case MemberState.STABLE if current.member_epoch != target_epoch:
+            return step.next_assignment(current.member_epoch)
+        case MemberState.UNREVOKED_PARTITIONS if not step.may_have(current.pending_revocation):
+            return step.next_assignment(current.member_epoch)
+    return step.without_unsubscribed() if has_subscription_changed else current
+
+
+@define
+class _Step:
+    """One step of one member; the attributes are the arguments of :func:`reconcile`."""
+
+    current: MemberAssignment
+    target_epoch: int
+    target: Mapping[UUID, Collection[int]]
+    subscribed: Set[UUID]
+    subscribes_to_nothing: bool
+    owned: Mapping[UUID, Collection[int]] | None
+    is_free: Callable[[UUID, int], bool]
+
+    def may_have(self, revoked: PartitionEpochs) -> bool:
+        """Tell whether the member has some of these partitions still, as far as it says."""
+        if self.owned is None:
+            return True
+        return any(
+            partition in revoked[topic_id]
+            for topic_id, partitions in self.owned.items()
+            if topic_id in revoked
+            for partition in partitions
+        )
+
+    def next_assignment(self, epoch_until_revoked: int) -> MemberAssignment:
+        """Return the next step towards the target.
+
+        Args:
+            epoch_until_revoked: the epoch of the member if it has to give something up first.
+        """
+        kept: dict[UUID, dict[int, int]] = {}
+        revoked: dict[UUID, dict[int, int]] = {}
+        added: dict[UUID, list[int]] = {}
+        is_waiting = False
+        for topic_id in {**self.target, **self.current.assigned}:
+            wanted = dict.fromkeys(self.target.get(topic_id, ()) if topic_id in self.subscribed else ())
+            had = self.current.assigned.get(topic_id, {})
+            kept_here = {partition: epoch for partition, epoch in had.items() if partition in wanted}
+            new = [partition for partition in wanted if partition not in had]
+            free = [partition for partition in new if self._may_take(topic_id, partition)]
+            is_waiting = is_waiting or len(free) < len(new)
+            if kept_here:
+                kept[topic_id] = kept_here
+            if len(kept_here) < len(had):
+                revoked[topic_id] = {p: epoch for p, epoch in had.items() if p not in kept_here}
+            if free:
+                added[topic_id] = free
+        if revoked and self.may_have(revoked):
+            return self._moved(epoch_until_revoked, MemberState.UNREVOKED_PARTITIONS, kept, revoked)
+        for topic_id, partitions in added.items():
+            kept.setdefault(topic_id, {}).update(dict.fromkeys(partitions, self.target_epoch))
+        state = MemberState.UNRELEASED_PARTITIONS if is_waiting else MemberState.STABLE
+        return self._moved(self.target_epoch, state, kept, {})
+
+    def without_unsubscribed(self) -> MemberAssignment:
+        """Return the member without the topics that it does not subscribe to any more.
+
+        These are taken away at once, at the same epoch, so that nothing is consumed that nobody asks for while the next
+        target assignment is still to come (Kafka 4.2).
+        """
+        current = self.current
+        kept = {topic_id: had for topic_id, had in current.assigned.items() if topic_id in self.subscribed}
+        is_new = current.previous_member_epoch == NO_MEMBER_EPOCH
+        if len(kept) == len(current.assigned) and (
+            current.pending_revocation or is_new or not self.subscribes_to_nothing
+        ):
+            # A member that now subscribes to nothing, and had nothing, counts as changed: its previous epoch is. Not so
+            # a new one: Kafka has the same empty map for it.
+            return current
+        revoked = dict(current.pending_revocation)
+        for topic_id, had in current.assigned.items():
+            if topic_id not in kept:
+                revoked[topic_id] = {**revoked.get(topic_id, {}), **had}
+        if revoked and self.may_have(revoked):
+            return self._moved(current.member_epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoked)
+        return self._moved(current.member_epoch, current.state, kept, current.pending_revocation)
+
+    def _may_take(self, topic_id: UUID, partition: int) -> bool:
+        return self.is_free(topic_id, partition) or partition in self.current.pending_revocation.get(topic_id, ())
+
+    def _moved(
+        self, member_epoch: int, state: MemberState, assigned: PartitionEpochs, pending_revocation: PartitionEpochs
+    ) -> MemberAssignment:
+        return MemberAssignment(member_epoch, self.current.member_epoch, state, assigned, pending_revocation)

@@ -1,0 +1,220 @@
+"""The records of a consumer group (KIP-848) as values, without their bytes: types 3 to 8 and 16.
+
+Each record says one thing, and the last one with its key counts: a group is all of its records, a member those of types
+5, 7 and 8. Fields have the names of Kafka's schemas ``ConsumerGroup…Key/Value``. All are immutable and hashable.
+
+``raw_value`` of a record is the value's bytes as they stand in a log, if the fields alone would give others: it has
+tagged fields that this library does not know.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+from uuid import UUID
+
+from attrs import frozen
+
+from groupcoord.core.groups.base.topics import TopicPartitions
+from groupcoord.core.log.record_keys import MemberRecord, RecordKey
+
+
+class AssignedTopicPartitions(NamedTuple):
+    """Partitions of one topic that a member has.
+
+    Attributes:
+        topic_id: the topic.
+        partitions: their numbers.
+        assignment_epochs: for each of them the member's epoch when it got it (Kafka 4.3). Empty if older brokers wrote
+            the record; None, which the schema allows, means as much.
+    """
+
+    topic_id: UUID
+    partitions: tuple[int, ...]
+    assignment_epochs: tuple[int, ...] | None = ()
+
+
+class ClassicProtocol(NamedTuple):
+    """What a member that uses the classic protocol sent for one assignor.
+
+    Attributes:
+        name: the assignor's.
+        metadata: the member's subscription, in the bytes of the consumer protocol.
+    """
+
+    name: str
+    metadata: bytes
+
+
+class ClassicMemberMetadata(NamedTuple):
+    """What is known besides of a member that still uses the classic protocol.
+
+    Attributes:
+        session_timeout_ms: its session timeout, which the group's own settings don't concern.
+        supported_protocols: what it joined with, in its order.
+    """
+
+    session_timeout_ms: int
+    supported_protocols: tuple[ClassicProtocol, ...]
+
+
+class PartitionMetadata(NamedTuple):
+    """One partition in a :class:`TopicMetadata`.
+
+    Attributes:
+        partition: its number.
+        racks: where its replicas are.
+    """
+
+    partition: int
+    racks: tuple[str, ...]
+
+
+class TopicMetadata(NamedTuple):
+    """One topic in a :class:`ConsumerGroupPartitionMetadataRecord`.
+
+    Attributes:
+        topic_id: its id.
+        topic_name: its name.
+        num_partitions: how many partitions it had.
+        partition_metadata: those of them whose racks were known.
+    """
+
+    topic_id: UUID
+    topic_name: str
+    num_partitions: int
+    partition_metadata: tuple[PartitionMetadata, ...]
+
+
+@frozen
+class ConsumerGroupMetadataRecord:
+    """The epoch of a group (record type 3): it grows with every change that concerns the assignment.
+
+    ``metadata_hash`` stands for the topics that the group subscribes to, as they were then (Kafka 4.1); 0 if it
+    subscribes to none.
+    """
+
+    group_id: str
+    epoch: int
+    metadata_hash: int = 0
+    raw_value: bytes | None = None
+
+    key: ClassVar[RecordKey] = (3, "")
+
+
+@frozen
+class ConsumerGroupPartitionMetadataRecord:
+    """The topics of a group as they were (record type 4): written by Kafka 3.7 to 4.0, before there was a hash."""
+
+    group_id: str
+    topics: tuple[TopicMetadata, ...] = ()
+    raw_value: bytes | None = None
+
+    key: ClassVar[RecordKey] = (4, "")
+
+
+@frozen
+class ConsumerGroupMemberMetadataRecord(MemberRecord):
+    """What a member told of itself (record type 5).
+
+    ``classic_member_metadata`` is None for members that use the consumer protocol. ``subscribed_topic_regex`` and
+    ``server_assignor`` are None if the member never named any.
+    """
+
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    subscribed_topic_names: tuple[str, ...] = ()
+    subscribed_topic_regex: str | None = None
+    rebalance_timeout_ms: int = -1
+    server_assignor: str | None = None
+    classic_member_metadata: ClassicMemberMetadata | None = None
+    raw_value: bytes | None = None
+
+    RECORD_TYPE = 5
+
+
+@frozen
+class ConsumerGroupTargetAssignmentMetadataRecord:
+    """The epoch of the group that the target assignment was made for (record type 6).
+
+    ``assignment_timestamp_ms`` is when that was (Kafka 4.3); 0 if it is not known.
+    """
+
+    group_id: str
+    assignment_epoch: int
+    assignment_timestamp_ms: int = 0
+    raw_value: bytes | None = None
+
+    key: ClassVar[RecordKey] = (6, "")
+
+
+@frozen
+class ConsumerGroupTargetAssignmentMemberRecord(MemberRecord):
+    """What a member is to have in the end (record type 7)."""
+
+    group_id: str
+    member_id: str
+    topic_partitions: tuple[TopicPartitions, ...] = ()
+    raw_value: bytes | None = None
+
+    RECORD_TYPE = 7
+
+
+@frozen
+class ConsumerGroupCurrentMemberAssignmentRecord(MemberRecord):
+    """What a member has, and what it was told to give up (record type 8).
+
+    ``state`` is 0 for STABLE, 1 for UNREVOKED_PARTITIONS, 2 for UNRELEASED_PARTITIONS; any other number is a state of
+    newer brokers.
+    """
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    previous_member_epoch: int
+    state: int
+    assigned_partitions: tuple[AssignedTopicPartitions, ...] = ()
+    partitions_pending_revocation: tuple[AssignedTopicPartitions, ...] = ()
+    raw_value: bytes | None = None
+
+    RECORD_TYPE = 8
+
+
+@frozen
+class ConsumerGroupRegularExpressionRecord:
+    """The topics whose names matched a regular expression (record type 16).
+
+    ``version`` is that of the cluster's metadata at the time, ``timestamp_ms`` when it was asked.
+    """
+
+    group_id: str
+    regular_expression: str
+    topics: tuple[str, ...]
+    version: int
+    timestamp_ms: int
+    raw_value: bytes | None = None
+
+    @property
+    def key(self) -> RecordKey:
+        """The key of the records about this regular expression."""
+        return 16, self.regular_expression
+
+    @staticmethod
+    def key_of(regular_expression: str) -> RecordKey:
+        """Return the key for a regular expression."""
+        return 16, regular_expression
+
+
+ConsumerGroupRecord = (
+    ConsumerGroupMetadataRecord
+    | ConsumerGroupPartitionMetadataRecord
+    | ConsumerGroupMemberMetadataRecord
+    | ConsumerGroupTargetAssignmentMetadataRecord
+    | ConsumerGroupTargetAssignmentMemberRecord
+    | ConsumerGroupCurrentMemberAssignmentRecord
+    | ConsumerGroupRegularExpressionRecord
+)
+"""A record of a consumer group that isn't a tombstone."""

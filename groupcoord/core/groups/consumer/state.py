@@ -1,0 +1,317 @@
+"""What the log says of a consumer group (KIP-848): its records, and what follows from them.
+
+A state changes by records alone, one at a time, in any order that a log or its compaction can leave: so what a live
+group holds and what a load makes of the log is the same. Sources: ``ConsumerGroup`` and the ``replay`` methods of
+``GroupMetadataManager`` in Apache Kafka 4.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, MutableMapping
+from uuid import UUID
+
+from attrs import frozen
+
+from groupcoord.core.groups.base.assignor import Partitions, SubscriptionType
+from groupcoord.core.groups.base.state import ModernGroupState, ModernMember, count
+from groupcoord.core.groups.base.target import subscription_type
+from groupcoord.core.groups.consumer.reconciliation import MemberAssignment, MemberState, PartitionEpochs
+from groupcoord.core.groups.consumer.records import (
+    AssignedTopicPartitions,
+    ConsumerGroupCurrentMemberAssignmentRecord,
+    ConsumerGroupMemberMetadataRecord,
+    ConsumerGroupMetadataRecord,
+    ConsumerGroupPartitionMetadataRecord,
+    ConsumerGroupRegularExpressionRecord,
+    ConsumerGroupTargetAssignmentMemberRecord,
+    ConsumerGroupTargetAssignmentMetadataRecord,
+)
+from groupcoord.core.log.records import GroupTombstone
+
+FREE = -1
+"""The owner's epoch of a partition that nobody owns."""
+
+NEW_ASSIGNMENT = MemberAssignment()
+
+Partition = tuple[UUID, int]
+
+
+@frozen
+class ConsumerMember(ModernMember):
+    """A member of a consumer group.
+
+    Attributes:
+        metadata: its record of type 5.
+        assignment: what its record of type 8 says.
+    """
+
+    metadata: ConsumerGroupMemberMetadataRecord
+    assignment: MemberAssignment = NEW_ASSIGNMENT
+
+    @property
+    def uses_classic_protocol(self) -> bool:
+        """True for a member that joined with JoinGroup."""
+        return self.metadata.classic_member_metadata is not None
+
+    @property
+    def regex(self) -> str:
+        """The regular expression that it subscribes to; empty if there is none."""
+        return self.metadata.subscribed_topic_regex or ""
+
+    def partitions(self) -> Iterator[Partition]:
+        """Walk the partitions that nobody else may have: assigned to it, or not given back yet."""
+        for held in (self.assignment.assigned, self.assignment.pending_revocation):
+            for topic_id, epochs in held.items():
+                for partition in epochs:
+                    yield topic_id, partition
+
+
+class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
+    """The facts about one consumer group.
+
+    Attributes:
+        has_partition_metadata: a record of type 4 is in the log, which Kafka 4.1 and later remove.
+        resolved: regular expression → which topics match it.
+        name_subscribers: topic name → how many members name it.
+        regex_subscribers: regular expression → how many members use it.
+        votes: assignor → how many members ask for it.
+        classic_member_count: how many members joined with JoinGroup.
+        owner_epochs: partition → the epoch of the member that has it or has not given it back yet.
+        seen_subscriptions: what Kafka found when it last looked whether all members subscribe to the same topics; None
+            if it would find now what there is. It looks when a member changes, and not when an expression is resolved
+            or forgotten. No record says it, so it is no fact.
+    """
+
+    __slots__ = (
+        "classic_member_count",
+        "has_partition_metadata",
+        "name_subscribers",
+        "owner_epochs",
+        "regex_subscribers",
+        "resolved",
+        "seen_subscriptions",
+        "votes",
+    )
+
+    LARGE = frozenset({"members", "owner_epochs", "static_members", "targets"})
+    NO_FACTS = frozenset({"seen_subscriptions", "shared"})
+    MEMBER = ConsumerMember
+    NEW_ASSIGNMENT = NEW_ASSIGNMENT
+    RECORDS_OF_MEMBER = (
+        ConsumerGroupCurrentMemberAssignmentRecord,
+        ConsumerGroupTargetAssignmentMemberRecord,
+        ConsumerGroupMemberMetadataRecord,
+    )
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(group_id)
+        self.has_partition_metadata = False
+        self.resolved: dict[str, ConsumerGroupRegularExpressionRecord] = {}
+        self.name_subscribers: dict[str, int] = {}
+        self.regex_subscribers: dict[str, int] = {}
+        self.votes: dict[str, int] = {}
+        self.classic_member_count = 0
+        self.owner_epochs: MutableMapping[Partition, int] = {}
+        self.seen_subscriptions: SubscriptionType | None = None
+
+    def _copy_to(self, copy: ConsumerState) -> None:
+        copy.has_partition_metadata = self.has_partition_metadata
+        copy.resolved = self.resolved.copy()
+        copy.name_subscribers = self.name_subscribers.copy()
+        copy.regex_subscribers = self.regex_subscribers.copy()
+        copy.votes = self.votes.copy()
+        copy.classic_member_count = self.classic_member_count
+        copy.owner_epochs = self.owner_epochs
+        copy.seen_subscriptions = self.seen_subscriptions
+
+    # ------------------------------------------------------------ records
+
+    def _apply_partition_metadata(self, record: ConsumerGroupPartitionMetadataRecord) -> None:
+        self.has_partition_metadata = True
+
+    def _apply_regex(self, record: ConsumerGroupRegularExpressionRecord) -> None:
+        self.seen_subscriptions = self.last_seen_subscriptions()
+        self.resolved[record.regular_expression] = record
+
+    def _forget_partition_metadata(self, _: str) -> None:
+        self.has_partition_metadata = False
+
+    def _forget_regex(self, regular_expression: str) -> None:
+        self.seen_subscriptions = self.last_seen_subscriptions()
+        self.resolved.pop(regular_expression, None)
+
+    def tombstones(self, regexes: Iterable[str] | None = None) -> list[GroupTombstone]:
+        """Return the tombstones of all that the log may have of a group but its offsets, in Kafka's order.
+
+        Args:
+            regexes: the regular expressions of which the log knows what matches them; None for those of this state.
+        """
+        regexes = self.resolved if regexes is None else regexes
+        keys = [
+            *(ConsumerGroupCurrentMemberAssignmentRecord.key_of(member_id) for member_id in self.members),
+            *(
+                ConsumerGroupTargetAssignmentMemberRecord.key_of(member_id)
+                for member_id in {**self.members, **self.targets}
+            ),
+            ConsumerGroupTargetAssignmentMetadataRecord.key,
+            *(ConsumerGroupMemberMetadataRecord.key_of(member_id) for member_id in self.members),
+            *(ConsumerGroupRegularExpressionRecord.key_of(regex) for regex in regexes),
+            ConsumerGroupPartitionMetadataRecord.key,  # an older broker may have written one, so Kafka makes sure
+            ConsumerGroupMetadataRecord.key,
+        ]
+        return [GroupTombstone(self.group_id, key) for key in keys]
+
+    # ------------------------------------------------------------ what follows from them
+
+    def no_metadata(self, member_id: str) -> ConsumerGroupMemberMetadataRecord:
+        """Stand in for a member's record of type 5 that is not there, or not yet."""
+        return ConsumerGroupMemberMetadataRecord(self.group_id, member_id, None, None, "", "")
+
+    def _assignment_of(self, record: ConsumerGroupCurrentMemberAssignmentRecord) -> MemberAssignment:
+        return MemberAssignment(
+            record.member_epoch,
+            record.previous_member_epoch,
+            MemberState.of(record.state),
+            _epochs_of(record.assigned_partitions, record.member_epoch),
+            _epochs_of(record.partitions_pending_revocation, record.member_epoch),
+        )
+
+    def _count(self, member: ConsumerMember, change: int) -> None:
+        super()._count(member, change)
+        metadata = member.metadata
+        for name in set(metadata.subscribed_topic_names):
+            count(self.name_subscribers, name, change)
+        if member.regex:
+            count(self.regex_subscribers, member.regex, change)
+        if metadata.server_assignor is not None:
+            count(self.votes, metadata.server_assignor, change)
+        self.classic_member_count += change * member.uses_classic_protocol
+
+    def _reassign(self, before: ConsumerMember | None, after: ConsumerMember | None) -> None:
+        self.seen_subscriptions = None
+        if before is not None and after is not None and before.assignment is after.assignment:
+            return
+        if before is not None:
+            self._release(before)
+        if after is not None:
+            for partition in after.partitions():
+                self._own("owner_epochs")
+                self.owner_epochs[partition] = after.assignment.member_epoch
+
+    def _release(self, member: ConsumerMember) -> None:
+        """A member has its partitions no longer; those that another has got since are that one's."""
+        for partition in member.partitions():
+            if self.owner_epochs.get(partition) == member.assignment.member_epoch:
+                self._own("owner_epochs")
+                del self.owner_epochs[partition]
+
+    # ------------------------------------------------------------ questions
+
+    def is_free(self, topic_id: UUID, partition: int) -> bool:
+        """Tell whether nobody has a partition."""
+        return self.owner_epochs.get((topic_id, partition), FREE) == FREE
+
+    def topics_of(self, member: ConsumerMember) -> set[str]:
+        """Return the names of the topics that a member subscribes to, by name or by expression."""
+        names = set(member.metadata.subscribed_topic_names)
+        resolved = self.resolved.get(member.regex)
+        return names if resolved is None else names.union(resolved.topics)
+
+    def subscribed_topics(self) -> set[str]:
+        """Return the names of the topics that anybody subscribes to."""
+        names = set(self.name_subscribers)
+        for record in self.resolved.values():
+            names.update(record.topics)
+        return names
+
+    def has_subscribers(self, topic: str) -> bool:
+        """Tell whether anybody subscribes to a topic."""
+        return topic in self.name_subscribers or any(topic in record.topics for record in self.resolved.values())
+
+    def subscription_type(self) -> SubscriptionType:
+        """Tell whether all members subscribe to the same topics."""
+        return subscription_type(len(self.members), self.name_subscribers, self.regex_subscribers)
+
+    def last_seen_subscriptions(self) -> SubscriptionType:
+        """Return what Kafka found when it last looked whether all members subscribe to the same topics.
+
+        The topics of expressions count that nobody uses any more but whose tombstone comes after the member's
+        (``ConsumerGroup.subscriptionType``).
+        """
+        if self.seen_subscriptions is not None:
+            return self.seen_subscriptions
+        left_over = {
+            topic
+            for regex, record in self.resolved.items()
+            if regex not in self.regex_subscribers
+            for topic in record.topics
+        }
+        if self.regex_subscribers:
+            used = {
+                topic
+                for regex in self.regex_subscribers
+                if regex in self.resolved
+                for topic in self.resolved[regex].topics
+            }
+            is_equal = left_over.isdisjoint(used)
+        else:
+            is_equal = all(self.name_subscribers.get(topic) == len(self.members) for topic in left_over)
+        if not is_equal:
+            return SubscriptionType.HETEROGENEOUS
+        return self.subscription_type()
+
+    def is_settled(self, member: ConsumerMember) -> bool:
+        """Tell whether a member has what it is to have in the end."""
+        assignment = member.assignment
+        return assignment.state is MemberState.STABLE and assignment.member_epoch == self.assignment_epoch
+
+
+def _epochs_of(topics: Iterable[AssignedTopicPartitions], member_epoch: int) -> PartitionEpochs:
+    """Return partitions with their assignment epochs; the member's epoch stands for those that nobody wrote."""
+    found = {}
+    for topic_id, partitions, epochs in topics:
+        found[topic_id] = dict(zip(partitions, epochs or [member_epoch] * len(partitions), strict=True))
+    return found
+
+
+def assignment_record(
+    group_id: str, member_id: str, assignment: MemberAssignment
+) -> ConsumerGroupCurrentMemberAssignmentRecord:
+    """Return the record of what a member has."""
+    return ConsumerGroupCurrentMemberAssignmentRecord(
+        group_id,
+        member_id,
+        assignment.member_epoch,
+        assignment.previous_member_epoch,
+        assignment.state,
+        _topics_of(assignment.assigned),
+        _topics_of(assignment.pending_revocation),
+    )
+
+
+def _topics_of(partitions: PartitionEpochs) -> tuple[AssignedTopicPartitions, ...]:
+    return tuple(
+        AssignedTopicPartitions(topic_id, tuple(epochs), tuple(epochs.values()))
+        for topic_id, epochs in partitions.items()
+    )
+
+
+ConsumerState.APPLY = {
+    ConsumerGroupMetadataRecord: ConsumerState._apply_group,
+    ConsumerGroupPartitionMetadataRecord: ConsumerState._apply_partition_metadata,
+    ConsumerGroupMemberMetadataRecord: ConsumerState._apply_member,
+    ConsumerGroupTargetAssignmentMetadataRecord: ConsumerState._apply_target_epoch,
+    ConsumerGroupTargetAssignmentMemberRecord: ConsumerState._apply_target,
+    ConsumerGroupCurrentMemberAssignmentRecord: ConsumerState._apply_assignment,
+    ConsumerGroupRegularExpressionRecord: ConsumerState._apply_regex,
+}
+
+ConsumerState.FORGET = {
+    3: ConsumerState._forget_group,
+    4: ConsumerState._forget_partition_metadata,
+    5: ConsumerState._forget_member,
+    6: ConsumerState._forget_target_epoch,
+    7: ConsumerState._forget_target,
+    8: ConsumerState._forget_assignment,
+    16: ConsumerState._forget_regex,
+}

@@ -1,0 +1,134 @@
+"""What the rest of the core asks of a group, whatever its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Protocol
+
+from groupcoord.config import Config, GroupType
+from groupcoord.core.log.hard_state import RecordsOfGroup
+from groupcoord.core.log.records import CommitKind, Record
+from groupcoord.core.messages import GroupToFetch, ListedGroup, OffsetCommit, TopicToCommit, TxnOffsetCommit
+from groupcoord.core.replies import Reply, Token, Waiting
+from groupcoord.core.timers import Timer, TimerQueue
+from groupcoord.errors import ErrorCode
+
+
+class Group(Protocol):
+    """The questions that a group of any kind answers: of commits, retention, administration, and checks.
+
+    What there is once for all groups of a kind is in :class:`~groupcoord.core.groups.group_types.GroupKind`.
+
+    Attributes:
+        group_id: its id.
+        first_append: readers see the group when the append with this number or a later one is durable.
+    """
+
+    group_id: str
+    first_append: int
+
+    @property
+    def may_expire(self) -> bool:
+        """True if the group is deleted when it is empty and no offset keeps it; False if it stays."""
+
+    @property
+    def is_empty(self) -> bool:
+        """True if nobody is in it, so that it may be deleted, and expires when no offset keeps it."""
+
+    # ------------------------------------------------------------ offsets
+
+    def commit_error(
+        self, request: OffsetCommit, topics: tuple[TopicToCommit, ...], timers: TimerQueue, now_ms: int
+    ) -> ErrorCode:
+        """Return NONE if the request may commit these; a member that may is alive, and its session starts anew."""
+
+    def transactional_commit_error(self, request: TxnOffsetCommit) -> ErrorCode:
+        """Return NONE if the request may commit in its producer's transaction."""
+
+    def fetch_error(self, wanted: GroupToFetch) -> ErrorCode:
+        """Return NONE if the request may see the group's offsets."""
+
+    def offset_deletion_error(self) -> ErrorCode:
+        """Return NONE if offsets of topics that nobody uses may be deleted on request."""
+
+    def uses_topic(self, topic: str) -> bool:
+        """Tell whether members use a topic, so that its offsets are not deleted on request."""
+
+    def offset_age_base_ms(self, commit: CommitKind) -> int | None:
+        """Return the moment from which an offset's age counts; None if it must not expire now (KIP-211)."""
+
+    # ------------------------------------------------------------ administration
+
+    def listed(self) -> ListedGroup:
+        """Return the group as ListGroups shows it."""
+
+    def tombstones(self) -> list[Record]:
+        """Return the records without which the log knows nothing of the group but its offsets."""
+
+    def end(self, now_ms: int) -> None:
+        """The group is gone from this coordinator. That is final; nobody waits in it any more."""
+
+    # ------------------------------------------------------------ what waits in it
+
+    def take_waiting(self) -> list[Waiting]:
+        """Return the requests that wait for a write of the group; nothing follows it any more but its own outcome."""
+
+    def refuse_waiting(self, error_code: ErrorCode, *, names_members: bool = True) -> list[Reply]:
+        """Return the refusals of all requests that wait in the group for its members, which won't answer them any more.
+
+        Args:
+            error_code: what they are told.
+            names_members: who is refused is told its member id.
+        """
+
+    def topics_changed(self, names: Collection[str]) -> None:
+        """Topics came, grew or went: if members subscribe to one of them, the group has to look at them."""
+
+    # ------------------------------------------------------------ looking inside
+
+    def timers(self) -> Iterator[Timer]:
+        """Return all timers of the group, armed or not."""
+
+    def parked_tokens(self) -> list[Token]:
+        """Return the tokens of all requests that wait in the group."""
+
+    def member_ids(self) -> Collection[str]:
+        """Return the ids of all members."""
+
+    def counted_size(self) -> int:
+        """Return how many members count for the limit of the group's size."""
+
+    def max_size(self, config: Config) -> int:
+        """Return how many members a group of this kind may have."""
+
+    def check(self) -> None:
+        """Prove the group's invariants.
+
+        Raises:
+            InvariantError: one does not hold.
+        """
+
+    def check_durable(self, records: RecordsOfGroup | None) -> None:
+        """Prove that the log has what the group has told its members.
+
+        Args:
+            records: what the log has of the group; None if it does not know it.
+
+        Raises:
+            InvariantError: it has something else.
+        """
+
+
+def check_group_size(member_count: int, max_size: int) -> ErrorCode:
+    """Return NONE if a group may have so many members, else GROUP_MAX_SIZE_REACHED.
+
+    Args:
+        member_count: how many there are or would be, a newcomer counted in.
+        max_size: ``group.max.size`` (KIP-389) or ``group.consumer.max.size`` (KIP-848).
+    """
+    return ErrorCode.NONE if member_count <= max_size else ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def why_not_found(group: Group | None, group_id: str, group_type: GroupType) -> str:
+    """Return Kafka's message for a group id without a group of a type."""
+    return f"Group {group_id} not found." if group is None else f"Group {group_id} is not a {group_type} group."

@@ -1,0 +1,149 @@
+"""A share group (KIP-932): its durable state, and what a restart may forget of it."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import ClassVar
+
+from groupcoord.config import Config, GroupType
+from groupcoord.core.groups.base.group import BEFORE_ALL_APPENDS, ModernGroup
+from groupcoord.core.groups.share.draft import StateChange
+from groupcoord.core.groups.share.environment import ShareGroupEnvironment
+from groupcoord.core.groups.share.state import ShareState
+from groupcoord.core.log.records import CommitKind
+from groupcoord.core.messages import (
+    DescribedPartitions,
+    DescribedShareGroup,
+    DescribedShareMember,
+    GroupToFetch,
+    OffsetCommit,
+    TopicToCommit,
+    TxnOffsetCommit,
+)
+from groupcoord.core.replies import Reply, Token
+from groupcoord.core.timers import TimerKind, TimerQueue
+from groupcoord.errors import ErrorCode
+
+
+class ShareGroupState(Enum):
+    """Where a share group stands, by Kafka's names."""
+
+    EMPTY = "Empty"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class ShareGroup(ModernGroup[ShareState]):
+    """One group of one log partition.
+
+    Attributes:
+        changes: what the share coordinator was asked to do, and has not answered.
+        state_partitions_ms: when it was last written, or loaded, for which partitions there are states.
+    """
+
+    TYPE = GroupType.SHARE
+    STATE = ShareState
+    SESSION = TimerKind.SHARE_SESSION
+    MEMBER_TIMERS = (TimerKind.SHARE_SESSION,)
+
+    may_expire: ClassVar[bool] = False
+    """Kafka keeps share groups until somebody deletes them."""
+
+    def __init__(
+        self,
+        group_id: str,
+        partition: int,
+        environment: ShareGroupEnvironment,
+        *,
+        first_append: int = BEFORE_ALL_APPENDS,
+    ) -> None:
+        super().__init__(group_id, partition, environment, first_append=first_append)
+        self.changes: list[StateChange] = []
+        self.state_partitions_ms = 0
+
+    @property
+    def group_state(self) -> ShareGroupState:
+        """Where the group stands."""
+        if self.is_dead:
+            return ShareGroupState.DEAD
+        return ShareGroupState.STABLE if self.state.members else ShareGroupState.EMPTY
+
+    @property
+    def is_rebalancing(self) -> bool:
+        """True as long as members have not got what they are to have."""
+        state = self.state
+        return state.epoch > state.assignment_epoch or any(
+            member.member_epoch != state.assignment_epoch for member in state.members.values()
+        )
+
+    # ------------------------------------------------------------ offsets, which are no business of these groups
+
+    def commit_error(
+        self, request: OffsetCommit, topics: tuple[TopicToCommit, ...], timers: TimerQueue, now_ms: int
+    ) -> ErrorCode:
+        """Return that this is no group with committed offsets."""
+        return ErrorCode.GROUP_ID_NOT_FOUND
+
+    def transactional_commit_error(self, request: TxnOffsetCommit) -> ErrorCode:
+        """Return that this is no group with committed offsets."""
+        return ErrorCode.GROUP_ID_NOT_FOUND
+
+    def fetch_error(self, wanted: GroupToFetch) -> ErrorCode:
+        """Return NONE: there is nothing to see."""
+        return ErrorCode.NONE
+
+    def offset_deletion_error(self) -> ErrorCode:
+        """Return that this is no group with committed offsets."""
+        return ErrorCode.GROUP_ID_NOT_FOUND
+
+    def offset_age_base_ms(self, commit: CommitKind) -> int | None:
+        """Return the moment of the commit, which was made before there was this group."""
+        return commit.commit_timestamp_ms
+
+    # ------------------------------------------------------------ administration
+
+    def described(self) -> DescribedShareGroup:
+        """Return the group as ShareGroupDescribe shows it."""
+        state, topics = self.state, self._environment.topics
+        return DescribedShareGroup(
+            self.group_id,
+            group_state=self.group_state.value,
+            group_epoch=state.epoch,
+            assignment_epoch=state.assignment_epoch,
+            assignor_name=self._environment.default_assignor,
+            members=tuple(
+                [
+                    DescribedShareMember(
+                        member.member_id,
+                        member.metadata.rack_id,
+                        member.member_epoch,
+                        member.metadata.client_id,
+                        member.metadata.client_host,
+                        member.metadata.subscribed_topic_names,
+                        # A topic of which the member has nothing left is shown, empty.
+                        tuple(
+                            [
+                                DescribedPartitions(topic_id, name, tuple(sorted(partitions)))
+                                for topic_id, partitions in member.assignment.assigned.items()
+                                if (name := topics.topic_name(topic_id)) is not None
+                            ]
+                        ),
+                    )
+                    for member in state.members.values()
+                ]
+            ),
+        )
+
+    def refuse_waiting(self, error_code: ErrorCode, *, names_members: bool = True) -> list[Reply]:
+        """Return the refusals of requests that wait for the share coordinator."""
+        return [reply for change in self.changes for reply in change.refuse(error_code)]
+
+    def max_size(self, config: Config) -> int:
+        """Return ``group.share.max.size``."""
+        return config.group_share_max_size
+
+    def parked_tokens(self) -> list[Token]:
+        """Return the tokens of all requests that wait in the group, for the log or the share coordinator."""
+        drafted = [] if self.writing is None else self.writing.changes  # type: ignore[attr-defined]
+        waiting = [token for change in (*self.changes, *drafted) for token in change.parked_tokens()]
+        return super().parked_tokens() + waiting

@@ -1,0 +1,244 @@
+"""The heartbeat of a member of a share group: join, stay, subscribe, leave; nothing is taken back with its consent.
+
+One pure function of a group's state, in Kafka's order of steps. Source:
+``GroupMetadataManager.shareGroupHeartbeat`` of Apache Kafka 4.4; KIP-932.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from itertools import chain
+from uuid import UUID
+
+from groupcoord.core.events import Cause, MemberAdded, MemberRemoved, Trigger
+from groupcoord.core.groups.base.assignor import PartitionAssignorError, Partitions
+from groupcoord.core.groups.base.member_lookup import check_epoch, find_member
+from groupcoord.core.groups.base.refusal import RefusedError
+from groupcoord.core.groups.base.target import changed_targets
+from groupcoord.core.groups.group import check_group_size
+from groupcoord.core.groups.share.draft import ShareDraft, StateChange
+from groupcoord.core.groups.share.environment import ShareGroupEnvironment
+from groupcoord.core.groups.share.records import (
+    ShareGroupMemberMetadataRecord,
+    ShareGroupTargetAssignmentMemberRecord,
+    ShareGroupTargetAssignmentMetadataRecord,
+)
+from groupcoord.core.groups.share.state import (
+    ShareAssignment,
+    ShareMember,
+    ShareState,
+    assignment_record,
+    topic_partitions,
+)
+from groupcoord.core.javacompat.hashing import string_sort_key
+from groupcoord.core.messages import JOIN_GROUP_MEMBER_EPOCH, ShareGroupHeartbeat, ShareGroupHeartbeatResponse
+from groupcoord.core.messages.share_state import InitializeShareGroupState, StateToInitialize, StateTopicToInitialize
+from groupcoord.errors import ErrorCode
+
+BY_POLICY_OFFSET = -1
+"""Where a group begins to read a partition is decided by its settings, when it begins."""
+FIRST_OFFSET = 0
+"""A group reads all of a partition that its topic has got after the group has begun to read it."""
+
+
+def beat(
+    draft: ShareDraft,
+    request: ShareGroupHeartbeat,
+    environment: ShareGroupEnvironment,
+    *,
+    topics_changed: bool,
+    written_ms: int,
+    now_ms: int,
+) -> tuple[ShareGroupHeartbeatResponse, ShareMember]:
+    """Take a heartbeat of somebody who joins or stays.
+
+    Args:
+        draft: the group; what must be written is added.
+        request: the heartbeat, whose form is right.
+        environment: settings, topics and the assignor.
+        topics_changed: topics that the group subscribes to may have changed since they were looked at.
+        written_ms: when it was last written for which partitions there are states.
+        now_ms: the time.
+
+    Returns:
+        The answer, and the member as it is when the draft's records are durable.
+
+    Raises:
+        RefusedError: the request can't be granted; forget the draft.
+    """
+    member = _identified(draft.state, request, environment)
+    metadata = _update(member.metadata, request)
+    is_new = request.member_id not in draft.state.members
+    if is_new or metadata != member.metadata:
+        draft.write(metadata)
+    if is_new:
+        draft.tell(MemberAdded, request.member_id, None, metadata.client_id, metadata.client_host)
+    bumps = set(metadata.subscribed_topic_names) != set(member.metadata.subscribed_topic_names)
+    state = draft.base
+    if state.assignment_epoch >= state.epoch and not state.is_initialized_assigned():
+        bumps = True
+    if bumps or topics_changed:
+        cause = Cause.JOIN if is_new else Cause.METADATA_CHANGE
+        bumps = _look_at_topics(draft, environment, Trigger(cause, request.member_id) if bumps else None)
+    if draft.state.is_target_due(environment.assignment_interval_ms(draft.state.group_id), now_ms):
+        _assign_target(draft, environment, now_ms)
+    assignment = _reconcile(draft.state, ShareMember(metadata, member.assignment), environment, has_bumped=bumps)
+    if assignment != member.assignment:
+        draft.write(assignment_record(draft.state.group_id, request.member_id, assignment))
+    _initialize(draft, environment, written_ms, now_ms)
+    shows_assignment = (
+        request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
+        or request.subscribed_topic_names is not None
+        or assignment.assigned != member.assignment.assigned
+    )
+    response = ShareGroupHeartbeatResponse(
+        ErrorCode.NONE,
+        None,
+        request.member_id,
+        assignment.member_epoch,
+        environment.settings_of(draft.state.group_id).heartbeat_interval_ms,
+        assignment.by_topic() if shows_assignment else None,
+    )
+    return response, ShareMember(metadata, assignment)
+
+
+def _identified(state: ShareState, request: ShareGroupHeartbeat, environment: ShareGroupEnvironment) -> ShareMember:
+    """Return whom a heartbeat is from: a member, or a new one, for whom there is room.
+
+    Raises:
+        RefusedError: GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID or FENCED_MEMBER_EPOCH.
+    """
+    member = state.members.get(request.member_id)
+    if member is None:
+        max_size = environment.config.group_share_max_size
+        error_code = check_group_size(len(state.members) + 1, max_size)
+        if error_code is not ErrorCode.NONE:
+            message = f"The share group has reached its maximum capacity of {max_size} members."
+            raise RefusedError(error_code, message)
+        if request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
+            return ShareMember(state.no_metadata(request.member_id))
+        return find_member(state, request.member_id)
+    # It takes no part in what others may have, so it need not say what it has.
+    check_epoch(member, request.member_epoch, lambda _: True)
+    return member
+
+
+def _update(metadata: ShareGroupMemberMetadataRecord, request: ShareGroupHeartbeat) -> ShareGroupMemberMetadataRecord:
+    """Return what is known of a member after a heartbeat; what that doesn't name stays."""
+    names = request.subscribed_topic_names
+    if names is None or set(names) == set(metadata.subscribed_topic_names):
+        in_order = metadata.subscribed_topic_names
+    else:
+        in_order = tuple(sorted(set(names), key=string_sort_key))
+    return ShareGroupMemberMetadataRecord(
+        metadata.group_id,
+        metadata.member_id,
+        metadata.rack_id if request.rack_id is None else request.rack_id,
+        request.client_id,
+        request.client_host,
+        in_order,
+    )
+
+
+def _look_at_topics(draft: ShareDraft, environment: ShareGroupEnvironment, reason: Trigger | None) -> bool:
+    """Compare the subscribed topics with what the group knew of them; return True if its epoch grows.
+
+    Args:
+        draft: the group.
+        environment: the topics.
+        reason: why the epoch grows in any case; None if it need not.
+    """
+    metadata_hash = environment.topics.metadata_hash(draft.state.name_subscribers)
+    if reason is None and metadata_hash == draft.state.metadata_hash:
+        return False
+    draft.begin_epoch(metadata_hash, reason or Trigger(Cause.TOPIC_CHANGE))
+    return True
+
+
+def _assign_target(draft: ShareDraft, environment: ShareGroupEnvironment, now_ms: int) -> None:
+    """Work out who is to have what.
+
+    Raises:
+        RefusedError: the assignor failed.
+    """
+    state = draft.state
+    try:
+        changed = changed_targets(
+            environment.assignor(environment.default_assignor),
+            {member_id: member.metadata for member_id, member in state.members.items()},
+            arrivals=sorted(state.members),
+            newcomer_id=None,  # other than in a consumer group, Kafka has put it to the others by now
+            targets=state.targets,
+            subscriptions=state.subscription_type(),
+            resolved={},
+            topics=environment.topics.existing(state.name_subscribers),
+            assignable={topic_id: entry.partitions for topic_id, entry in state.state_partitions.initialized.items()},
+        )
+    except PartitionAssignorError:
+        raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
+    draft.write(
+        *(
+            ShareGroupTargetAssignmentMemberRecord(state.group_id, member_id, topic_partitions(target))
+            for member_id, target in changed.items()
+        ),
+        ShareGroupTargetAssignmentMetadataRecord(state.group_id, state.epoch, now_ms),
+    )
+
+
+def _reconcile(
+    state: ShareState, member: ShareMember, environment: ShareGroupEnvironment, *, has_bumped: bool
+) -> ShareAssignment:
+    """Return what a member has from now on: its target, at once."""
+    assignment = member.assignment
+    is_behind = assignment.member_epoch != state.assignment_epoch
+    if not (is_behind or has_bumped):
+        return assignment
+    topics = environment.topics.existing(member.metadata.subscribed_topic_names).values()
+    subscribed = {topic.topic_id for topic in topics}
+    target = state.targets.get(member.member_id, {})
+    assigned: Partitions = {topic_id: indexes for topic_id, indexes in target.items() if topic_id in subscribed}
+    if is_behind:
+        return ShareAssignment(state.assignment_epoch, assignment.member_epoch, assigned)
+    return ShareAssignment(assignment.member_epoch, assignment.previous_member_epoch, assigned)
+
+
+def _initialize(draft: ShareDraft, environment: ShareGroupEnvironment, written_ms: int, now_ms: int) -> None:
+    """Let the share coordinator make states of partitions of which the group has none."""
+    state = draft.state
+    known = state.state_partitions
+    waits = now_ms < written_ms + environment.config.group_share_initialize_retry_interval_ms
+    missing: dict[UUID, frozenset[int]] = {}
+    for topic in environment.topics.existing(state.name_subscribers).values():
+        partitions = known.missing(topic.topic_id, topic.partition_count, counts_initializing=waits)
+        if partitions:
+            missing[topic.topic_id] = partitions
+    if not missing:
+        return
+    draft.write(known.begin(missing, environment.topics.topic_name).to_record(state.group_id))
+    topics = [
+        StateTopicToInitialize(
+            topic_id,
+            tuple(
+                [
+                    StateToInitialize(index, state.epoch, FIRST_OFFSET if known.knows(topic_id) else BY_POLICY_OFFSET)
+                    for index in sorted(partitions)
+                ]
+            ),
+        )
+        for topic_id, partitions in missing.items()
+    ]
+    draft.changes.append(StateChange(InitializeShareGroupState(state.group_id, tuple(topics))))
+
+
+def remove_members(
+    draft: ShareDraft, member_ids: Collection[str], cause: Cause, environment: ShareGroupEnvironment
+) -> None:
+    """Write that members are gone, and the group's next epoch. An empty group's assignment is up to date."""
+    state = draft.state
+    for member_id in member_ids:
+        draft.tell(MemberRemoved, member_id, None, cause)
+    draft.write(*chain.from_iterable(map(state.member_tombstones, member_ids)))
+    trigger = Trigger(cause, next(iter(member_ids)))
+    draft.begin_epoch(environment.topics.metadata_hash(draft.state.name_subscribers), trigger)
+    if not draft.state.members:
+        draft.write(ShareGroupTargetAssignmentMetadataRecord(state.group_id, draft.state.epoch, 0))

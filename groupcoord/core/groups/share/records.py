@@ -1,0 +1,126 @@
+"""The records of a share group (KIP-932) as values, without their bytes: types 10 to 15.
+
+Each record says one thing, and the last one with its key counts. Fields have the names of Kafka's schemas
+``ShareGroup…Key/Value``. All are immutable and hashable; ``raw_value`` is as in
+:mod:`groupcoord.core.groups.consumer.records`.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+from uuid import UUID
+
+from attrs import frozen
+
+from groupcoord.core.groups.base.topics import TopicPartitions
+from groupcoord.core.log.record_keys import MemberRecord, RecordKey
+
+
+class NamedTopicPartitions(NamedTuple):
+    """Partitions of one topic, with its name, in a :class:`ShareGroupStatePartitionMetadataRecord`."""
+
+    topic_id: UUID
+    topic_name: str
+    partitions: tuple[int, ...]
+
+
+class NamedTopic(NamedTuple):
+    """One topic in a :class:`ShareGroupStatePartitionMetadataRecord`."""
+
+    topic_id: UUID
+    topic_name: str
+
+
+@frozen
+class ShareGroupMemberMetadataRecord(MemberRecord):
+    """What a member told of itself (record type 10)."""
+
+    group_id: str
+    member_id: str
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    subscribed_topic_names: tuple[str, ...] = ()
+    raw_value: bytes | None = None
+
+    instance_id: ClassVar[None] = None
+    """Members of share groups have none."""
+    subscribed_topic_regex: ClassVar[None] = None
+    """Nor do they subscribe by expressions."""
+
+    RECORD_TYPE = 10
+
+
+@frozen
+class ShareGroupMetadataRecord:
+    """The epoch of a group, and the hash of the topics that it subscribed to then (record type 11)."""
+
+    group_id: str
+    epoch: int
+    metadata_hash: int = 0
+    raw_value: bytes | None = None
+
+    key: ClassVar[RecordKey] = (11, "")
+
+
+@frozen
+class ShareGroupTargetAssignmentMetadataRecord:
+    """The epoch of the group that the target assignment was made for, and when; 0: not known (record type 12)."""
+
+    group_id: str
+    assignment_epoch: int
+    assignment_timestamp_ms: int = 0
+    raw_value: bytes | None = None
+
+    key: ClassVar[RecordKey] = (12, "")
+
+
+@frozen
+class ShareGroupTargetAssignmentMemberRecord(MemberRecord):
+    """What a member is to have (record type 13)."""
+
+    group_id: str
+    member_id: str
+    topic_partitions: tuple[TopicPartitions, ...] = ()
+    raw_value: bytes | None = None
+
+    RECORD_TYPE = 13
+
+
+@frozen
+class ShareGroupCurrentMemberAssignmentRecord(MemberRecord):
+    """What a member has (record type 14). ``state`` is 0 for STABLE; there is no other."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    previous_member_epoch: int
+    state: int = 0
+    assigned_partitions: tuple[TopicPartitions, ...] = ()
+    raw_value: bytes | None = None
+
+    RECORD_TYPE = 14
+
+
+@frozen
+class ShareGroupStatePartitionMetadataRecord:
+    """For which partitions the share coordinator has, is about to have, and is about to forget a state (type 15)."""
+
+    group_id: str
+    initializing_topics: tuple[NamedTopicPartitions, ...] = ()
+    initialized_topics: tuple[NamedTopicPartitions, ...] = ()
+    deleting_topics: tuple[NamedTopic, ...] = ()
+    raw_value: bytes | None = None
+
+    key: ClassVar[RecordKey] = (15, "")
+
+
+ShareGroupRecord = (
+    ShareGroupMemberMetadataRecord
+    | ShareGroupMetadataRecord
+    | ShareGroupTargetAssignmentMetadataRecord
+    | ShareGroupTargetAssignmentMemberRecord
+    | ShareGroupCurrentMemberAssignmentRecord
+    | ShareGroupStatePartitionMetadataRecord
+)
+"""A record of a share group that isn't a tombstone."""

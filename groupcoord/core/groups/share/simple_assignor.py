@@ -1,0 +1,186 @@
+"""Kafka's assignor of share groups: partitions are spread evenly, and shared where there are more members than those.
+
+It keeps what members have as far as that is even. A topic of which a member has nothing left stays in its target,
+empty. Who gets what is decided by the order of Java's hash maps, which is followed here, but that a bucket of more than
+eight keys becomes a tree. Source: ``SimpleAssignor`` of Kafka 4.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from math import ceil
+from typing import Generic, TypeVar
+from uuid import UUID
+
+from groupcoord.core.groups.base.assignor import GroupAssignment, GroupSpec, Partitions, SubscriptionType
+from groupcoord.core.javacompat.hashing import (
+    HashTable,
+    buckets_for,
+    buckets_of_copy,
+    hash_map_size,
+    integer_hash,
+    uuid_hash,
+)
+
+TopicPartition = tuple[UUID, int]
+
+PlaceT = TypeVar("PlaceT", bound=Hashable)
+
+
+class SimpleAssignor:
+    """Spreads partitions evenly over the members of a share group (``simple``)."""
+
+    name = "simple"
+
+    def assign(self, group: GroupSpec) -> GroupAssignment:
+        """Return each member's partitions; see :meth:`.Assignor.assign`."""
+        members = group.visiting_order
+        if not members:
+            return {}
+        if group.subscription_type is SubscriptionType.HOMOGENEOUS:
+            return _assign_homogeneous(group)
+        return _assign_heterogeneous(group)
+
+
+def _assign_homogeneous(group: GroupSpec) -> GroupAssignment:
+    """Assign the partitions of all topics together: all members subscribe to the same ones."""
+    members = group.visiting_order
+    topic_ids = group.members[members[0]].topic_ids
+    if not topic_ids:
+        return {}
+    places = [(topic_id, index) for topic_id in topic_ids for index in group.assignable_partitions(topic_id)]
+    division = _Division(places, _topic_partition_hash, range(len(members)))
+    assignment: dict[str, dict[UUID, list[int]]] = {}
+    for number, member_id in enumerate(members):
+        assigned = group.members[member_id].assigned
+        division.keep(number, _held(assigned, topic_ids))
+        assignment[member_id] = {topic_id: [] for topic_id in assigned if topic_id in topic_ids}
+    held = division.divide()
+    for number, member_id in enumerate(members):
+        for topic_id, index in held[number]:
+            assignment[member_id].setdefault(topic_id, []).append(index)
+    return {member_id: _in_order(by_topic) for member_id, by_topic in assignment.items()}
+
+
+def _assign_heterogeneous(group: GroupSpec) -> GroupAssignment:
+    """Assign the partitions of each topic to the members that subscribe to it.
+
+    As in Kafka, members keep what they have of topics to which nobody subscribes, if anybody subscribes to others.
+    """
+    members = group.visiting_order
+    subscribers: dict[UUID, list[int]] = {}
+    for number, member_id in enumerate(members):
+        for topic_id in group.members[member_id].topic_ids:
+            subscribers.setdefault(topic_id, []).append(number)
+    if not subscribers:
+        return {}
+    assignment = {member_id: {**group.members[member_id].assigned} for member_id in members}
+    for topic_id, numbers in subscribers.items():
+        division = _Division([*group.assignable_partitions(topic_id)], integer_hash, numbers)
+        for number, member_id in enumerate(members):
+            division.keep(number, _index_set(group.members[member_id].assigned.get(topic_id, ())))
+        held = division.divide()
+        for number, member_id in enumerate(members):
+            if held[number] or topic_id in assignment[member_id]:
+                assignment[member_id][topic_id] = tuple(held[number])
+    return {member_id: _in_order(by_topic) for member_id, by_topic in assignment.items()}
+
+
+class _Division(Generic[PlaceT]):
+    """Places that are divided among members, who have numbers in the order in which Java visits them.
+
+    Args:
+        places: what is divided.
+        hash_of: Java's hash code of a place.
+        members: the numbers of those who get some.
+    """
+
+    def __init__(self, places: Sequence[PlaceT], hash_of: Callable[[PlaceT], int], members: Sequence[int]) -> None:
+        self._places = places
+        self._hash_of = hash_of
+        self._sharing = ceil(len(members) / len(places)) if places else 0
+        share = self._sharing * len(places) / len(members)
+        self._wanted = {number: ceil(share * (index + 1)) - ceil(share * index) for index, number in enumerate(members)}
+        self._holders: dict[PlaceT, HashTable[int]] = {}
+        self._order = HashTable(hash_of, buckets=buckets_for(hash_map_size(len(places))))
+        self._held: dict[int, HashTable[PlaceT]] = {}
+
+    def keep(self, member: int, places: Iterable[PlaceT]) -> None:
+        """Let a member have what it has had, be it one that gets some or not."""
+        held = self._held.setdefault(member, HashTable(self._hash_of))
+        for place in places:
+            self._holders_of(place).put(member)
+            held.put(place)
+
+    def divide(self) -> Mapping[int, HashTable[PlaceT]]:
+        """Return what each member has in the end."""
+        for member, held in self._held.items():
+            for place in [*held][: max(len(held) - self._wanted.get(member, 0), 0)]:
+                self._take(member, place)
+        for place, holders in self._holders.items():
+            for member in [*holders][: max(len(holders) - self._sharing, 0)]:
+                self._take(member, place)
+        for place in self._places:
+            self._holders_of(place)
+        self._fill()
+        return self._held
+
+    def _holders_of(self, place: PlaceT) -> HashTable[int]:
+        if place not in self._holders:
+            self._holders[place] = HashTable(integer_hash)
+            self._order.compute_if_absent(place)
+        return self._holders[place]
+
+    def _take(self, member: int, place: PlaceT) -> None:
+        self._held[member].discard(place)
+        self._holders[place].discard(member)
+
+    def _fill(self) -> None:
+        """Give away what has too few members, to those in turn who have too few.
+
+        As in Kafka, who has just been given a place may be given the same again, in vain, if nobody else is left.
+        """
+        ring = [member for member, count in sorted(self._wanted.items()) if len(self._held[member]) < count]
+        turn, has_given = 0, False
+        for place in self._order:
+            holders = self._holders[place]
+            missing = self._sharing - len(holders)
+            while missing > 0:
+                if turn >= len(ring):
+                    if not (has_given and ring):  # Kafka fails if there is nobody any more
+                        break
+                    turn, has_given = 0, False
+                member = ring[turn]
+                turn += 1
+                if member in holders:
+                    continue
+                held = self._held[member]
+                held.put(place)
+                missing, has_given = missing - 1, True
+                if len(held) >= self._wanted[member]:
+                    turn -= 1
+                    del ring[turn]
+
+
+def _topic_partition_hash(place: TopicPartition) -> int:
+    """Return the hash code of Java's record of a topic id and a partition."""
+    topic_id, index = place
+    return 31 * uuid_hash(topic_id) + index
+
+
+def _held(assigned: Partitions, topic_ids: Iterable[UUID]) -> Iterator[TopicPartition]:
+    """Yield what a member has of some topics, in the order of Java's map of sets."""
+    wanted = set(topic_ids)
+    for topic_id in HashTable(uuid_hash, assigned):
+        if topic_id in wanted:
+            for index in _index_set(assigned[topic_id]):
+                yield topic_id, index
+
+
+def _index_set(indexes: Sequence[int]) -> HashTable[int]:
+    """Return partitions in the order of a Java set that is a copy of a list."""
+    return HashTable(integer_hash, indexes, max(16, buckets_of_copy(len(indexes))))
+
+
+def _in_order(by_topic: Mapping[UUID, Sequence[int]]) -> Partitions:
+    return {topic_id: tuple(sorted(by_topic[topic_id])) for topic_id in HashTable(uuid_hash, by_topic)}

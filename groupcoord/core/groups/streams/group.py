@@ -1,0 +1,190 @@
+"""A streams group (KIP-1071): its durable state, and what a restart may forget of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from enum import Enum
+
+from groupcoord.config import Config, GroupType
+from groupcoord.core.groups.base.committing import CommittingGroup
+from groupcoord.core.groups.base.group import BEFORE_ALL_APPENDS
+from groupcoord.core.groups.streams.assignors import MemberTasks
+from groupcoord.core.groups.streams.environment import StreamsGroupEnvironment
+from groupcoord.core.groups.streams.reconciliation import HeldTasks
+from groupcoord.core.groups.streams.records import Subtopology, TopicInfo
+from groupcoord.core.groups.streams.soft_state import MemberOffsets, StreamsMemory
+from groupcoord.core.groups.streams.state import StreamsMember, StreamsState, task_ids, walk_tasks
+from groupcoord.core.messages import (
+    DescribedStreamsGroup,
+    DescribedStreamsMember,
+    DescribedSubtopology,
+    DescribedTasks,
+    DescribedTopology,
+    TaskOffset,
+    TopicToCommit,
+)
+from groupcoord.core.timers import TimerKind
+
+
+class StreamsGroupState(Enum):
+    """Where a streams group stands, by Kafka's names."""
+
+    EMPTY = "Empty"
+    NOT_READY = "NotReady"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class StreamsGroup(CommittingGroup[StreamsState]):
+    """One group of one log partition.
+
+    Attributes:
+        memory: what it knows that a restart forgets.
+    """
+
+    TYPE = GroupType.STREAMS
+    STATE = StreamsState
+    SESSION = TimerKind.STREAMS_SESSION
+    REVOCATION = TimerKind.TASK_REVOCATION
+    MEMBER_TIMERS = (TimerKind.STREAMS_SESSION, TimerKind.TASK_REVOCATION)
+
+    def __init__(
+        self,
+        group_id: str,
+        partition: int,
+        environment: StreamsGroupEnvironment,
+        *,
+        first_append: int = BEFORE_ALL_APPENDS,
+    ) -> None:
+        super().__init__(group_id, partition, environment, first_append=first_append)
+        self.memory = StreamsMemory()
+
+    @property
+    def group_state(self) -> StreamsGroupState:
+        """Where the group stands."""
+        state = self.state
+        if self.is_dead:
+            return StreamsGroupState.DEAD
+        if not state.members:
+            return StreamsGroupState.EMPTY
+        if not state.is_ready:
+            return StreamsGroupState.NOT_READY
+        if state.epoch > state.assignment_epoch:
+            return StreamsGroupState.ASSIGNING
+        if all(map(state.is_settled, state.members.values())):
+            return StreamsGroupState.STABLE
+        return StreamsGroupState.RECONCILING
+
+    @property
+    def is_rebalancing(self) -> bool:
+        """True as long as members have not got what they are to have."""
+        return self.group_state not in (StreamsGroupState.STABLE, StreamsGroupState.EMPTY)
+
+    def held_since(self, member: StreamsMember, topic: TopicToCommit) -> Callable[[int], int | None]:
+        """Return what tells since which epoch a member has the active task that reads a partition of a topic."""
+        name = topic.name if topic.name is not None else self._environment.topics.topic_name(topic.topic_id)
+        subtopology_id = self.state.readers.get(name or "")
+        if subtopology_id is None:
+            return lambda partition: None
+        assigned, pending = member.assignment.assigned.active, member.assignment.pending_revocation.active
+
+        def since(partition: int) -> int | None:
+            task = (subtopology_id, partition)
+            return assigned.get(task, pending.get(task))
+
+        return since
+
+    # ------------------------------------------------------------ administration
+
+    def described(self, last_durable: int) -> DescribedStreamsGroup:
+        """Return the group as StreamsGroupDescribe shows it, when this append is the last durable one."""
+        state = self.state
+        return DescribedStreamsGroup(
+            self.group_id,
+            group_state=self.group_state.value,
+            group_epoch=state.epoch,
+            assignment_epoch=state.assignment_epoch,
+            topology=self._described_topology(last_durable),
+            members=tuple(self._described_member(member) for member in state.members.values()),
+            assignor_name=self._environment.settings_of(self.group_id).assignor_name,
+        )
+
+    def _described_topology(self, last_durable: int) -> DescribedTopology | None:
+        """Return the topology: with the partitions that topics are to have, if all of them are in order."""
+        topology, configured = self.state.topology, self.memory.described(last_durable)
+        if topology is None:
+            return None
+        counts = configured.partition_counts if configured is not None and configured.is_ready else {}
+        subtopologies = sorted(topology.subtopologies, key=lambda subtopology: subtopology.subtopology_id)
+        return DescribedTopology(
+            topology.epoch, tuple(_described_subtopology(subtopology, counts) for subtopology in subtopologies)
+        )
+
+    def _described_member(self, member: StreamsMember) -> DescribedStreamsMember:
+        metadata = member.metadata
+        known = self.memory.task_offsets.get(member.member_id, MemberOffsets())
+        target = self.state.targets.get(member.member_id, MemberTasks())
+        return DescribedStreamsMember(
+            member.member_id,
+            member.member_epoch,
+            metadata.instance_id,
+            metadata.rack_id,
+            metadata.client_id,
+            metadata.client_host,
+            metadata.topology_epoch,
+            metadata.process_id,
+            metadata.user_endpoint,
+            metadata.client_tags,
+            _sorted_offsets(known.offsets),
+            _sorted_offsets(known.end_offsets),
+            _described_tasks(member.assignment.assigned),
+            DescribedTasks(
+                task_ids(walk_tasks(target.active)),
+                task_ids(walk_tasks(target.standby)),
+                task_ids(walk_tasks(target.warmup)),
+            ),
+        )
+
+    def max_size(self, config: Config) -> int:
+        """Return ``group.streams.max.size``."""
+        return config.group_streams_max_size
+
+    def topics_changed(self, names: Collection[str]) -> None:
+        """Topics came, grew or went: if the topology is about one of them, the next heartbeat looks at all."""
+        topology = self.newest_state.topology
+        if topology is not None and not set(names).isdisjoint(topology.required_topics):
+            self.is_topics_look_due = True
+
+    # ------------------------------------------------------------ looking inside
+
+    def _invariants(self) -> dict[str, bool]:
+        """Return what must hold, and whether it does."""
+        held = self.state.active.values()
+        return super()._invariants() | {
+            "a task is active at one process at a time": all(len(processes) == 1 for processes in held),
+        }
+
+
+def _described_subtopology(subtopology: Subtopology, counts: Mapping[str, int]) -> DescribedSubtopology:
+    return DescribedSubtopology(
+        subtopology.subtopology_id,
+        tuple(sorted(subtopology.source_topics)),
+        tuple(sorted(subtopology.repartition_sink_topics)),
+        _described_topics(subtopology.state_changelog_topics, counts),
+        _described_topics(subtopology.repartition_source_topics, counts),
+    )
+
+
+def _described_topics(topics: tuple[TopicInfo, ...], counts: Mapping[str, int]) -> tuple[TopicInfo, ...]:
+    named = sorted(topics, key=lambda topic: topic.name)
+    return tuple(topic._replace(partitions=counts.get(topic.name, topic.partitions)) for topic in named)
+
+
+def _described_tasks(held: HeldTasks) -> DescribedTasks:
+    return DescribedTasks(task_ids(held.active), task_ids(held.standby), task_ids(held.warmup))
+
+
+def _sorted_offsets(offsets: tuple[TaskOffset, ...]) -> tuple[TaskOffset, ...]:
+    return tuple(sorted(offsets))

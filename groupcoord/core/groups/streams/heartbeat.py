@@ -1,0 +1,434 @@
+"""The heartbeat of a member of a streams group, which does everything: join, stay, take tasks and give them back.
+
+In Kafka's order of steps. Source: ``GroupMetadataManager.streamsGroupHeartbeat`` of Apache Kafka 4.4; KIP-1071.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from attrs import evolve, frozen
+
+from groupcoord.core.events import Cause, MemberAdded, RebalanceStarted, Trigger
+from groupcoord.core.groups.base.refusal import RefusedError
+from groupcoord.core.groups.group import check_group_size
+from groupcoord.core.groups.streams.assignors import MemberTasks
+from groupcoord.core.groups.streams.draft import StreamsDraft
+from groupcoord.core.groups.streams.environment import StreamsGroupEnvironment
+from groupcoord.core.groups.streams.member_lookup import named_tasks, owned_tasks, resolve_member
+from groupcoord.core.groups.streams.reconciliation import HeldTasks, TaskAssignment, reconcile
+from groupcoord.core.groups.streams.records import (
+    StreamsGroupMemberMetadataRecord,
+    StreamsGroupMetadataRecord,
+    StreamsGroupTargetAssignmentMetadataRecord,
+    StreamsGroupTopologyRecord,
+    Subtopology,
+)
+from groupcoord.core.groups.streams.soft_state import StreamsMemory, UsedTarget
+from groupcoord.core.groups.streams.state import (
+    NO_TOPOLOGY_EPOCH,
+    NUM_STANDBY_REPLICAS,
+    StreamsMember,
+    StreamsState,
+    assignment_record,
+    walk_tasks,
+)
+from groupcoord.core.groups.streams.target import assign_target
+from groupcoord.core.groups.streams.topology import (
+    BrokenTopologyError,
+    ConfiguredTopology,
+    InvalidTopologyError,
+    configure,
+)
+from groupcoord.core.messages import KeyValue, StreamsGroupHeartbeat, TaskOffset, Topology
+from groupcoord.errors import ErrorCode
+
+RACK_AWARE_ASSIGNMENT_TAGS = "rack.aware.assignment.tags"
+
+TASK_OFFSETS_MAX = 10_000
+"""A member may tell how far it is with so many tasks; they are kept in memory."""
+
+
+@frozen
+class Step:
+    """What a member's heartbeat came to.
+
+    Attributes:
+        before: the member as it was, under the id that it has now.
+        member: the member as it is when the draft's records are durable.
+        configured: what the topology comes to in the cluster.
+        is_stale: the member has an older topology than the group.
+        is_delayed: tasks will be assigned anew, but not yet.
+    """
+
+    before: StreamsMember
+    member: StreamsMember
+    configured: ConfiguredTopology
+    is_stale: bool
+    is_delayed: bool
+
+    @property
+    def has_changed_tasks(self) -> bool:
+        """Whether the member has other tasks than before, or has them since another epoch."""
+        return self.member.assignment.assigned != self.before.assignment.assigned
+
+    @property
+    def has_changed_endpoint(self) -> bool:
+        """Whether what is told of the group's endpoints has changed with the member."""
+        endpoint = self.member.metadata.user_endpoint
+        return endpoint != self.before.metadata.user_endpoint or (endpoint is not None and self.has_changed_tasks)
+
+
+def beat(
+    draft: StreamsDraft,
+    request: StreamsGroupHeartbeat,
+    memory: StreamsMemory,
+    environment: StreamsGroupEnvironment,
+    *,
+    is_look_due: bool,
+    begins_delay: Callable[[], bool],
+    now_ms: int,
+) -> Step:
+    """Take a heartbeat of somebody who joins or stays.
+
+    Args:
+        draft: the group; what must be written is added.
+        request: the heartbeat, whose form is right.
+        memory: what the group knows besides.
+        environment: settings, topics and assignors.
+        is_look_due: topics of the topology may have changed since they were looked at.
+        begins_delay: tells whether no tasks are assigned yet, and begins that time if the group was empty.
+        now_ms: the time.
+
+    Raises:
+        RefusedError: the request can't be granted; forget the draft.
+    """
+    check_capacity(draft, request, environment)
+    before = resolve_member(draft, memory, request)
+    metadata = _updated(before.metadata, request)
+    bumps = _write_member(draft, before, metadata, request)
+    topology = _group_topology(draft, request)
+    configured, metadata_hash = _look_at_topics(draft, memory, topology, environment, is_look_due=is_look_due)
+    _check_tasks(request, configured)
+    _check_offsets(request.task_offsets)
+    _check_offsets(request.task_end_offsets)
+    memory.note_offsets(before.member_id, request.task_offsets, request.task_end_offsets)
+    validated_epoch = topology.epoch if configured.is_ready else NO_TOPOLOGY_EPOCH
+    state = draft.state
+    epoch_record = StreamsGroupMetadataRecord(
+        state.group_id,
+        state.epoch + 1,
+        metadata_hash,
+        validated_epoch,
+        assignment_configs(state.group_id, environment),
+        *state.described_topology_epochs,
+    )
+    goes_by_log = _write_epoch(draft, before, memory, epoch_record, bumps=bumps)
+    member = StreamsMember(metadata, before.assignment)
+    target, is_delayed = _target(
+        draft,
+        memory,
+        member,
+        configured,
+        environment,
+        is_delayed=begins_delay(),
+        goes_by_log=goes_by_log,
+        now_ms=now_ms,
+    )
+    assignment = _reconcile(draft, member, target, request)
+    if assignment != member.assignment:
+        draft.write(assignment_record(draft.state.group_id, member.member_id, assignment))
+        member = StreamsMember(metadata, assignment)
+    return Step(before, member, configured, metadata.topology_epoch < topology.epoch, is_delayed)
+
+
+def check_capacity(draft: StreamsDraft, request: StreamsGroupHeartbeat, environment: StreamsGroupEnvironment) -> None:
+    """Refuse newcomers to a full group. A static member that comes back is none.
+
+    Raises:
+        RefusedError: GROUP_MAX_SIZE_REACHED.
+    """
+    state = draft.state
+    is_known = request.member_id in state.members or request.instance_id in state.static_members
+    if is_known or request.member_epoch:
+        return
+    max_size = environment.config.group_streams_max_size
+    error_code = check_group_size(len(state.members) + 1, max_size)
+    if error_code is not ErrorCode.NONE:
+        raise RefusedError(error_code, f"The streams group has reached its maximum capacity of {max_size} members.")
+
+
+# ---------------------------------------------------------------- what a member tells of itself
+
+
+def _updated(
+    metadata: StreamsGroupMemberMetadataRecord, request: StreamsGroupHeartbeat
+) -> StreamsGroupMemberMetadataRecord:
+    """Return what is known of a member after a heartbeat; what that doesn't name stays.
+
+    Raises:
+        RefusedError: a tag is named twice.
+    """
+    tags = request.client_tags
+    if tags is not None:
+        tags = tuple(sorted(tags))
+        if len(dict(tags)) < len(tags):
+            raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    joins = request.member_epoch == 0
+    updated = StreamsGroupMemberMetadataRecord(
+        metadata.group_id,
+        metadata.member_id,
+        metadata.instance_id if request.instance_id is None else request.instance_id,
+        metadata.rack_id if request.rack_id is None else request.rack_id,
+        request.client_id,
+        request.client_host,
+        metadata.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms,
+        metadata.topology_epoch if request.topology is None else request.topology.epoch,
+        metadata.process_id if request.process_id is None else request.process_id,
+        request.user_endpoint if joins or request.user_endpoint is not None else metadata.user_endpoint,
+        metadata.client_tags if tags is None else tags,
+    )
+    known = metadata if metadata.raw_value is None else evolve(metadata, raw_value=None)
+    return metadata if updated == known else updated
+
+
+def _write_member(
+    draft: StreamsDraft,
+    before: StreamsMember,
+    metadata: StreamsGroupMemberMetadataRecord,
+    request: StreamsGroupHeartbeat,
+) -> bool:
+    """Write what is new of a member, and return whether the group's epoch grows for it.
+
+    It does for anything new of a dynamic member, and as Kafka sees it the request tells whether it is one.
+    """
+    is_new = before.member_id not in draft.state.members
+    if metadata is before.metadata and not is_new:
+        return False
+    draft.write(metadata)
+    if is_new:
+        draft.tell(MemberAdded, metadata.member_id, metadata.instance_id, metadata.client_id, metadata.client_host)
+    return request.instance_id is None or _facts_for_assignor(before.metadata) != _facts_for_assignor(metadata)
+
+
+def _facts_for_assignor(metadata: StreamsGroupMemberMetadataRecord) -> tuple[object, ...]:
+    return metadata.topology_epoch, metadata.rack_id, metadata.client_tags, metadata.process_id
+
+
+def _write_epoch(
+    draft: StreamsDraft,
+    before: StreamsMember,
+    memory: StreamsMemory,
+    record: StreamsGroupMetadataRecord,
+    *,
+    bumps: bool,
+) -> bool:
+    """Write the group's next epoch if it begins with this heartbeat.
+
+    Args:
+        draft: the group.
+        before: the member.
+        memory: what the group knows besides.
+        record: of the next epoch.
+        bumps: what the member tells of itself is reason enough. Others are topics and settings; and the target of the
+            log, once the group rests and the member doesn't have it.
+
+    Returns:
+        Whether the target of the log counts, since the group rests, and not the one that was used before.
+    """
+    state = draft.state
+    if bumps or evolve(record, epoch=state.epoch) != draft.epoch_record(state.epoch, state.metadata_hash):
+        draft.tell(RebalanceStarted, state.epoch, _trigger(draft, before, bumps=bumps))
+        draft.write(record)
+        return False
+    has_target = _has_target(draft.base, before)
+    if (has_target and memory.uses(draft.base.targets)) or not draft.base.is_at_rest:
+        return False
+    if not has_target:
+        draft.tell(RebalanceStarted, state.epoch, Trigger(Cause.METADATA_CHANGE, before.member_id))
+        last_ms = state.assignment_timestamp_ms
+        draft.write(record, StreamsGroupTargetAssignmentMetadataRecord(state.group_id, state.epoch + 1, last_ms))
+    return True
+
+
+def _trigger(draft: StreamsDraft, before: StreamsMember, *, bumps: bool) -> Trigger:
+    """Return why the group's epoch grows with a heartbeat."""
+    if not bumps:
+        return Trigger(Cause.TOPIC_CHANGE, before.member_id)
+    if before.member_id in draft.base.members:
+        return Trigger(Cause.METADATA_CHANGE, before.member_id)
+    replaces = before.metadata.instance_id in draft.base.static_members
+    return Trigger(Cause.STATIC_REPLACE if replaces else Cause.JOIN, before.member_id)
+
+
+def _check_offsets(offsets: Sequence[TaskOffset] | None) -> None:
+    """Refuse offsets that name a task twice, or more tasks than a member could have.
+
+    Raises:
+        RefusedError: they do.
+    """
+    if offsets is not None and len(offsets) > TASK_OFFSETS_MAX:
+        raise RefusedError(ErrorCode.INVALID_REQUEST, f"There are offsets of more than {TASK_OFFSETS_MAX} tasks.")
+    tasks = [(offset.subtopology_id, offset.partition) for offset in offsets or ()]
+    if len(set(tasks)) < len(tasks):
+        raise RefusedError(ErrorCode.INVALID_REQUEST, "Task offsets name a task twice.")
+
+
+# ---------------------------------------------------------------- the topology
+
+
+def _group_topology(draft: StreamsDraft, request: StreamsGroupHeartbeat) -> StreamsGroupTopologyRecord:
+    """Return the group's topology: the first that anybody brought, which no other can replace (Kafka 4.4).
+
+    Raises:
+        RefusedError: the member brings another, or one that makes no sense.
+    """
+    known, brought = draft.state.topology, request.topology
+    if brought is None:
+        # A log that somebody has damaged may lack it.
+        return known or StreamsGroupTopologyRecord(draft.state.group_id, NO_TOPOLOGY_EPOCH)
+    ids = Counter(subtopology.subtopology_id for subtopology in brought.subtopologies)
+    if brought.epoch < 0 or len(ids) < len(brought.subtopologies):
+        raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    if known is None:
+        record = StreamsGroupTopologyRecord(draft.state.group_id, brought.epoch, brought.subtopologies)
+        draft.write(record)
+        return record
+    if brought.epoch >= known.epoch and not _is_same(known, brought):
+        raise RefusedError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
+    return known
+
+
+def _is_same(known: StreamsGroupTopologyRecord, brought: Topology) -> bool:
+    return known.epoch == brought.epoch and _by_id(known.subtopologies) == _by_id(brought.subtopologies)
+
+
+def _by_id(subtopologies: Iterable[Subtopology]) -> dict[str, Subtopology]:
+    return {subtopology.subtopology_id: subtopology for subtopology in subtopologies}
+
+
+def _look_at_topics(
+    draft: StreamsDraft,
+    memory: StreamsMemory,
+    topology: StreamsGroupTopologyRecord,
+    environment: StreamsGroupEnvironment,
+    *,
+    is_look_due: bool,
+) -> tuple[ConfiguredTopology, int]:
+    """Return what the topology comes to in the cluster and the hash of its topics, looking at them if that is due.
+
+    Raises:
+        RefusedError: the topology can't be run.
+    """
+    state = draft.state
+    is_new = memory.configured is None or draft.base.topology is None
+    if memory.configured is not None and not (is_new or is_look_due):
+        return memory.configured, state.metadata_hash
+    names = topology.required_topics
+    metadata_hash = environment.topics.metadata_hash(names)
+    if memory.configured is None or is_new or metadata_hash != state.metadata_hash:
+        existing = {name: topic.partition_count for name, topic in environment.topics.existing(names).items()}
+        try:
+            memory.configured = configure(topology, existing)
+        except InvalidTopologyError as error:
+            raise RefusedError(ErrorCode.STREAMS_INVALID_TOPOLOGY, str(error)) from None
+        except BrokenTopologyError:
+            raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
+    return memory.configured, metadata_hash
+
+
+def _check_tasks(request: StreamsGroupHeartbeat, configured: ConfiguredTopology) -> None:
+    """Refuse a member that says it runs what is no task. Nobody looks before topics are in order.
+
+    Raises:
+        RefusedError: it does.
+    """
+    if not configured.is_ready:
+        return
+    for subtopology_id, partitions in named_tasks(request):
+        if not all(configured.has_task(subtopology_id, partition) for partition in partitions) or (
+            subtopology_id not in (configured.subtopologies or ())
+        ):
+            raise RefusedError(ErrorCode.INVALID_REQUEST, f"Subtopology {subtopology_id} has no such task.")
+
+
+def assignment_configs(group_id: str, environment: StreamsGroupEnvironment) -> tuple[KeyValue, ...]:
+    """Return the settings with which tasks are assigned, as they are written with an epoch."""
+    settings = environment.settings_of(group_id)
+    configs = [KeyValue(NUM_STANDBY_REPLICAS, str(settings.num_standby_replicas))]
+    if settings.rack_aware_assignment_tags:
+        configs.append(KeyValue(RACK_AWARE_ASSIGNMENT_TAGS, ",".join(settings.rack_aware_assignment_tags)))
+    return tuple(configs)
+
+
+# ---------------------------------------------------------------- tasks
+
+
+def _target(
+    draft: StreamsDraft,
+    memory: StreamsMemory,
+    member: StreamsMember,
+    configured: ConfiguredTopology,
+    environment: StreamsGroupEnvironment,
+    *,
+    is_delayed: bool,
+    goes_by_log: bool,
+    now_ms: int,
+) -> tuple[MemberTasks, bool]:
+    """Return what a member is to have in the end, and whether a new target is due but has to wait.
+
+    Raises:
+        RefusedError: the assignor failed.
+    """
+    if is_delayed:
+        return MemberTasks(), True
+    state = draft.state
+    settings = environment.settings_of(state.group_id)
+    targets: Mapping[str, MemberTasks] = state.targets
+    if state.is_target_due(settings.assignment_interval_ms, now_ms):
+        targets = assign_target(draft, memory, configured, environment, now_ms)
+        state = draft.state
+    used = memory.used_target
+    if goes_by_log or used is None or used.epoch != state.assignment_epoch:
+        used = UsedTarget(state.assignment_epoch, dict(targets.items()))
+        if settings.num_warmup_replicas > 0:
+            memory.used_target = used
+    return used.tasks.get(member.member_id, MemberTasks()), state.assignment_epoch < state.epoch
+
+
+def _wanted(target: MemberTasks) -> HeldTasks:
+    return HeldTasks(
+        dict.fromkeys(walk_tasks(target.active), 0),
+        frozenset(walk_tasks(target.standby)),
+        frozenset(walk_tasks(target.warmup)),
+    )
+
+
+def _has_target(state: StreamsState, member: StreamsMember) -> bool:
+    """Tell whether a member has what it is to have by the log.
+
+    If not, it has been told another target, which somebody was to have whose write was refused, or who asked for its
+    place. When the group has come to rest, the target of the log is used at the next epoch.
+    """
+    wanted, has = _wanted(state.targets.get(member.member_id, MemberTasks())), member.assignment.assigned
+    return (wanted.active.keys(), wanted.standby, wanted.warmup) == (has.active.keys(), has.standby, has.warmup)
+
+
+def _reconcile(
+    draft: StreamsDraft, member: StreamsMember, target: MemberTasks, request: StreamsGroupHeartbeat
+) -> TaskAssignment:
+    if draft.state.is_settled(member):
+        return member.assignment
+    result = reconcile(
+        member.assignment,
+        process_id=member.metadata.process_id,
+        target_epoch=draft.state.assignment_epoch,
+        target=_wanted(target),
+        owned=owned_tasks(request),
+        # A member that takes another's place still has what it had itself, until that is written.
+        processes=draft.base,
+    )
+    if isinstance(result, ErrorCode):
+        raise RefusedError(result)
+    return result

@@ -1,0 +1,226 @@
+"""How a member comes from the tasks that it has to those that it should have: give up first, take over then.
+
+Source: KIP-1071, and ``CurrentAssignmentBuilder`` of Kafka's streams groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Set
+from enum import IntEnum
+from typing import Protocol
+
+from attrs import define, field, frozen
+
+from groupcoord.core.fast_construct import plain_members
+from groupcoord.errors import ErrorCode
+
+Task = tuple[str, int]
+"""The id of a subtopology, and a partition."""
+
+NEW_MEMBER_EPOCH = 0
+
+
+@plain_members
+class TaskState(IntEnum):
+    """Where a member stands on its way to its target assignment, by the numbers in Kafka's records."""
+
+    STABLE = 1
+    """It has what it should have."""
+    UNREVOKED_TASKS = 2
+    """It has to give up tasks first, and has not said yet that it did."""
+    UNRELEASED_TASKS = 3
+    """It gave up all that it had to, and waits for tasks that others have not given up yet."""
+    UNKNOWN = 127
+    """A state that a newer broker has written."""
+
+    @classmethod
+    def of(cls, number: int) -> TaskState:
+        """Return the state that a record means by a number."""
+        return _KNOWN_STATES.get(number, TaskState.UNKNOWN)
+
+
+_KNOWN_STATES = {state.value: state for state in TaskState if state is not TaskState.UNKNOWN}
+
+
+@frozen
+class HeldTasks:
+    """Tasks that somebody has, or says that it has, by what it does with them.
+
+    Attributes:
+        active: with the member's epoch when it was given the task.
+        standby: copies of state.
+        warmup: copies that are made to be active later.
+    """
+
+    active: Mapping[Task, int] = field(factory=dict)
+    standby: Set[Task] = frozenset()
+    warmup: Set[Task] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.active or self.standby or self.warmup)
+
+    def shares(self, other: HeldTasks) -> bool:
+        """Tell whether a task is in both, in the same role."""
+        return not (
+            self.active.keys().isdisjoint(other.active)
+            and self.standby.isdisjoint(other.standby)
+            and self.warmup.isdisjoint(other.warmup)
+        )
+
+    def has_all(self, other: HeldTasks) -> bool:
+        """Tell whether all tasks of another are in this one, in the same role."""
+        return (
+            other.active.keys() <= self.active.keys() and other.standby <= self.standby and other.warmup <= self.warmup
+        )
+
+
+NO_TASKS = HeldTasks()
+
+
+@frozen
+class TaskAssignment:
+    """What a member has: its record StreamsGroupCurrentMemberAssignment (type 22) as a value.
+
+    Attributes:
+        member_epoch: the epoch of the target assignment that it has reached or is on the way to.
+        previous_member_epoch: its epoch before the last change, under which a request may come once more whose answer
+            was lost.
+        state: where it stands.
+        assigned: the tasks that it may run.
+        pending_revocation: those that it has to give up, and that nobody else gets before it said that it did.
+    """
+
+    member_epoch: int = NEW_MEMBER_EPOCH
+    previous_member_epoch: int = NEW_MEMBER_EPOCH
+    state: TaskState = TaskState.STABLE
+    assigned: HeldTasks = NO_TASKS
+    pending_revocation: HeldTasks = NO_TASKS
+
+
+class TaskProcesses(Protocol):
+    """Which processes have a task, be it assigned to a member of theirs or not given up yet."""
+
+    def active_at(self, task: Task) -> Collection[str]:
+        """Return the processes that run a task."""
+
+    def standby_at(self, task: Task) -> Collection[str]:
+        """Return the processes that have a standby copy."""
+
+    def warmup_at(self, task: Task) -> Collection[str]:
+        """Return the processes that make a copy to run the task later."""
+
+
+def reconcile(
+    current: TaskAssignment,
+    *,
+    process_id: str,
+    target_epoch: int,
+    target: HeldTasks,
+    owned: HeldTasks | None,
+    processes: TaskProcesses,
+) -> TaskAssignment | ErrorCode:
+    """Return what a member has after a heartbeat.
+
+    Args:
+        current: what it has so far.
+        process_id: the process that it is a thread of.
+        target_epoch: the epoch of the target assignment.
+        target: the tasks that it should have; epochs don't count.
+        owned: the tasks that it says it runs; None if it doesn't say.
+        processes: who has which task.
+
+    Returns:
+        ``current`` itself if nothing is to be done. Otherwise what is to be written, should it differ from ``current``.
+        FENCED_MEMBER_EPOCH if the member is in a state that a newer broker has written, and has not given up
+        everything.
+    """
+    step = _Step(current, process_id, target_epoch, target, owned, processes)
+    match current.state:
+        case TaskState.UNREVOKED_TASKS:
+            if owned is None or owned.shares(current.pending_revocation):
+                return current
+            # What it gave up is one epoch, what it has to give up next another.
+            return step.next_assignment(current.member_epoch + 1)
+        case TaskState.UNKNOWN if owned is None or owned:
+            return ErrorCode.FENCED_MEMBER_EPOCH
+        case TaskState.UNKNOWN:
+            return step.next_assignment(target_epoch)
+        case TaskState.STABLE if current.member_epoch == target_epoch:
+            return current
+    return step.next_assignment(current.member_epoch)
+
+
+@define
+class _Step:
+    """One step of one member; the attributes are the arguments of :func:`reconcile`."""
+
+    current: TaskAssignment
+    process_id: str
+    target_epoch: int
+    target: HeldTasks
+    owned: HeldTasks | None
+    processes: TaskProcesses
+
+    def next_assignment(self, epoch_until_revoked: int) -> TaskAssignment:
+        """Return the next step towards the target.
+
+        Args:
+            epoch_until_revoked: the epoch of the member if it has to give something up first.
+        """
+        had, wanted = self.current.assigned, self.target
+        kept_active = {task: epoch for task, epoch in had.active.items() if task in wanted.active}
+        revoked_active = {task: epoch for task, epoch in had.active.items() if task not in wanted.active}
+        new_active = {task for task in wanted.active if task not in had.active}
+        new_standby = wanted.standby - had.standby
+        new_warmup = wanted.warmup - had.warmup
+        free_active = {task for task in new_active if self._may_run(task)}
+        free_standby = {task for task in new_standby if self._may_copy(task)}
+        free_warmup = {task for task in new_warmup if self._may_warm_up(task)}
+        is_waiting = (free_active, free_standby, free_warmup) != (new_active, new_standby, new_warmup)
+        # Within the member roles change at once.
+        kept_standby = (had.standby & wanted.standby) | (free_standby & (had.active.keys() | had.warmup))
+        kept_warmup = (had.warmup & wanted.warmup) | (free_warmup & had.standby)
+        revoked_standby = had.standby - wanted.standby - free_warmup - wanted.active.keys()
+        revoked_warmup = had.warmup - wanted.warmup - free_standby - wanted.active.keys()
+        kept_standby |= had.standby & wanted.active.keys()
+        kept_warmup |= had.warmup & wanted.active.keys()
+        revoked = HeldTasks(revoked_active, frozenset(revoked_standby), frozenset(revoked_warmup))
+        if revoked and (self.owned is None or self.owned.shares(revoked)):
+            kept = HeldTasks(kept_active, frozenset(kept_standby), frozenset(kept_warmup))
+            return self._moved(epoch_until_revoked, TaskState.UNREVOKED_TASKS, kept, revoked)
+        assigned = HeldTasks(
+            {**kept_active, **dict.fromkeys(free_active, self.target_epoch)},
+            frozenset((kept_standby | free_standby) - free_active),
+            frozenset((kept_warmup | free_warmup) - free_active),
+        )
+        state = TaskState.UNRELEASED_TASKS if is_waiting else TaskState.STABLE
+        return self._moved(self.target_epoch, state, assigned, NO_TASKS)
+
+    def _may_run(self, task: Task) -> bool:
+        """Tell whether nobody runs a task, and no other member of this process has a copy."""
+        return not (
+            self.processes.active_at(task)
+            or (self.process_id in self.processes.standby_at(task) and task not in self.current.assigned.standby)
+            or (self.process_id in self.processes.warmup_at(task) and task not in self.current.assigned.warmup)
+        )
+
+    def _may_copy(self, task: Task) -> bool:
+        """Tell whether no other member of this process runs a task or makes a copy, and none has one."""
+        return not (
+            (self.process_id in self.processes.active_at(task) and task not in self.current.assigned.active)
+            or self.process_id in self.processes.standby_at(task)
+            or (self.process_id in self.processes.warmup_at(task) and task not in self.current.assigned.warmup)
+        )
+
+    def _may_warm_up(self, task: Task) -> bool:
+        """Tell whether no other member of this process has a copy of a task, and none runs it or makes one."""
+        return not (
+            self.process_id in self.processes.active_at(task)
+            or (self.process_id in self.processes.standby_at(task) and task not in self.current.assigned.standby)
+            or self.process_id in self.processes.warmup_at(task)
+        )
+
+    def _moved(
+        self, member_epoch: int, state: TaskState, assigned: HeldTasks, pending_revocation: HeldTasks
+    ) -> TaskAssignment:
+        return TaskAssignment(member_epoch, self.current.member_epoch, state, assigned, pending_revocation)

@@ -1,0 +1,257 @@
+"""The records of a streams group (KIP-1071) as values, without their bytes: types 17 and 19 to 23.
+
+Each record says one thing, and the last one with its key counts: a group is all of its records, a member those of types
+19, 21 and 22. Fields have the names of Kafka's schemas ``StreamsGroup…Key/Value``. All are immutable and hashable.
+``raw_value`` is that of a consumer group's records (:mod:`groupcoord.core.groups.consumer.records`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import ClassVar, NamedTuple
+
+from attrs import frozen
+
+from groupcoord.core.javacompat.hashing import hash_map_order
+from groupcoord.core.log.record_keys import MemberRecord, RecordKey
+
+
+class KeyValue(NamedTuple):
+    """A setting, or a tag of a client."""
+
+    key: str
+    value: str
+
+
+class Endpoint(NamedTuple):
+    """Where a member answers interactive queries."""
+
+    host: str
+    port: int
+
+
+class TaskIds(NamedTuple):
+    """Tasks of one subtopology: in a target assignment, a heartbeat or its answer.
+
+    Attributes:
+        subtopology_id: the subtopology.
+        partitions: of its source topics, a task each.
+    """
+
+    subtopology_id: str
+    partitions: tuple[int, ...]
+
+
+class AssignedTaskIds(NamedTuple):
+    """Tasks of one subtopology that a member has.
+
+    Attributes:
+        subtopology_id: the subtopology.
+        partitions: of its source topics, a task each.
+        assignment_epochs: for each active task the member's epoch when it got it; empty if the log does not say, as for
+            standby and warm-up tasks. None, which the schema allows, means as much.
+    """
+
+    subtopology_id: str
+    partitions: tuple[int, ...]
+    assignment_epochs: tuple[int, ...] | None = ()
+
+
+class TopicInfo(NamedTuple):
+    """An internal topic: the changelog of a store, or a repartition topic.
+
+    Attributes:
+        name: its name.
+        partitions: how many it must have; 0: as its subtopologies need. Always 0 for changelogs.
+        replication_factor: 0: the broker's default.
+        topic_configs: settings to create it with.
+    """
+
+    name: str
+    partitions: int = 0
+    replication_factor: int = 0
+    topic_configs: tuple[KeyValue, ...] = ()
+
+
+class CopartitionGroup(NamedTuple):
+    """Topics of a subtopology that need equal numbers of partitions.
+
+    Attributes:
+        source_topics, source_topic_regex, repartition_source_topics: places in the subtopology's lists of these names.
+    """
+
+    source_topics: tuple[int, ...] = ()
+    source_topic_regex: tuple[int, ...] = ()
+    repartition_source_topics: tuple[int, ...] = ()
+
+
+class Subtopology(NamedTuple):
+    """A connected part of a topology: what is processed in one task.
+
+    Attributes:
+        subtopology_id: its id in the topology.
+        source_topics: the topics that it reads.
+        source_topic_regex: expressions for more of them.
+        state_changelog_topics: the topics that its stores are restored from; without any it has no state.
+        repartition_sink_topics: the internal topics that it writes for other subtopologies.
+        repartition_source_topics: the internal topics that it reads.
+        copartition_groups: which of those that it reads need equal numbers of partitions.
+    """
+
+    subtopology_id: str
+    source_topics: tuple[str, ...] = ()
+    source_topic_regex: tuple[str, ...] = ()
+    state_changelog_topics: tuple[TopicInfo, ...] = ()
+    repartition_sink_topics: tuple[str, ...] = ()
+    repartition_source_topics: tuple[TopicInfo, ...] = ()
+    copartition_groups: tuple[CopartitionGroup, ...] = ()
+
+    @property
+    def read_topics(self) -> tuple[str, ...]:
+        """The names of the topics that it reads."""
+        return *self.source_topics, *(topic.name for topic in self.repartition_source_topics)
+
+
+@frozen
+class StreamsGroupMetadataRecord:
+    """The epoch of a group (record type 17): it grows with every change that concerns the assignment.
+
+    Attributes:
+        metadata_hash: stands for the topics of the topology as they were then; 0 if none existed.
+        validated_topology_epoch: the topology's epoch, if all its topics were in order; else -1.
+        last_assignment_configs: the settings that the assignment was to be made with, by their keys; null, which the
+            schema allows, means as much as none.
+        stored_description_topology_epoch: the topology whose description a plugin has stored (KIP-1331); -1: none.
+        failed_description_topology_epoch: the one where it has failed to.
+    """
+
+    group_id: str
+    epoch: int
+    metadata_hash: int = 0
+    validated_topology_epoch: int = -1
+    last_assignment_configs: tuple[KeyValue, ...] | None = ()
+    stored_description_topology_epoch: int = -1
+    failed_description_topology_epoch: int = -1
+    raw_value: bytes | None = None
+
+    key: ClassVar[RecordKey] = (17, "")
+
+
+@frozen
+class StreamsGroupMemberMetadataRecord(MemberRecord):
+    """What a member told of itself (record type 19)."""
+
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int = -1
+    topology_epoch: int = -1
+    process_id: str = ""
+    user_endpoint: Endpoint | None = None
+    client_tags: tuple[KeyValue, ...] = ()
+    raw_value: bytes | None = None
+
+    RECORD_TYPE = 19
+
+
+@frozen
+class StreamsGroupTargetAssignmentMetadataRecord:
+    """The epoch of the group that the target assignment was made for (record type 20).
+
+    ``assignment_timestamp_ms`` is when that was; 0 if there are no members left.
+    """
+
+    group_id: str
+    assignment_epoch: int
+    assignment_timestamp_ms: int = 0
+    raw_value: bytes | None = None
+
+    key: ClassVar[RecordKey] = (20, "")
+
+
+@frozen
+class StreamsGroupTargetAssignmentMemberRecord(MemberRecord):
+    """What a member is to have in the end (record type 21)."""
+
+    group_id: str
+    member_id: str
+    active_tasks: tuple[TaskIds, ...] = ()
+    standby_tasks: tuple[TaskIds, ...] = ()
+    warmup_tasks: tuple[TaskIds, ...] = ()
+    raw_value: bytes | None = None
+
+    RECORD_TYPE = 21
+
+
+@frozen
+class StreamsGroupCurrentMemberAssignmentRecord(MemberRecord):
+    """What a member has, and what it was told to give up (record type 22).
+
+    ``state`` is 1 for STABLE, 2 for UNREVOKED_TASKS, 3 for UNRELEASED_TASKS; any other number is a state of newer
+    brokers.
+    """
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    previous_member_epoch: int
+    state: int
+    active_tasks: tuple[AssignedTaskIds, ...] = ()
+    standby_tasks: tuple[AssignedTaskIds, ...] = ()
+    warmup_tasks: tuple[AssignedTaskIds, ...] = ()
+    active_tasks_pending_revocation: tuple[AssignedTaskIds, ...] = ()
+    standby_tasks_pending_revocation: tuple[AssignedTaskIds, ...] = ()
+    warmup_tasks_pending_revocation: tuple[AssignedTaskIds, ...] = ()
+    raw_value: bytes | None = None
+
+    RECORD_TYPE = 22
+
+
+@frozen
+class StreamsGroupTopologyRecord:
+    """What the members of a group process (record type 23), as the first of them sent it."""
+
+    group_id: str
+    epoch: int
+    subtopologies: tuple[Subtopology, ...] = ()
+    raw_value: bytes | None = None
+
+    key: ClassVar[RecordKey] = (23, "")
+
+    @cached_property
+    def required_topics(self) -> tuple[str, ...]:
+        """The names of the topics that it is about, each once: the group has to know when they change."""
+        names = (
+            name
+            for subtopology in self.subtopologies
+            for name in (*subtopology.read_topics, *(topic.name for topic in subtopology.state_changelog_topics))
+        )
+        return tuple(dict.fromkeys(names))
+
+    @cached_property
+    def readers(self) -> Mapping[str, str]:
+        """The topics that members commit offsets of, each with the id of the subtopology that reads it.
+
+        Of several that read a topic it is the last one that Kafka meets in its hash map.
+        """
+        by_id = {subtopology.subtopology_id: subtopology for subtopology in self.subtopologies}
+        return {
+            name: subtopology_id
+            for subtopology_id in hash_map_order(by_id)
+            for name in by_id[subtopology_id].read_topics
+        }
+
+
+StreamsGroupRecord = (
+    StreamsGroupMetadataRecord
+    | StreamsGroupMemberMetadataRecord
+    | StreamsGroupTargetAssignmentMetadataRecord
+    | StreamsGroupTargetAssignmentMemberRecord
+    | StreamsGroupCurrentMemberAssignmentRecord
+    | StreamsGroupTopologyRecord
+)
+"""A record of a streams group that isn't a tombstone."""

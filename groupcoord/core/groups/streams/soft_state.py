@@ -1,0 +1,122 @@
+"""What a streams group knows that a restart forgets, besides its timers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import define, field, frozen
+
+from groupcoord.core.groups.streams.assignors import MemberTasks
+from groupcoord.core.groups.streams.endpoints import Endpoints
+from groupcoord.core.groups.streams.topology import ConfiguredTopology
+from groupcoord.core.messages import TaskOffset
+
+
+@define
+class MemberOffsets:
+    """How far a member has come, as it told last.
+
+    Attributes:
+        offsets: with the state of its tasks.
+        end_offsets: where these end.
+    """
+
+    offsets: tuple[TaskOffset, ...] = ()
+    end_offsets: tuple[TaskOffset, ...] = ()
+
+
+@frozen
+class UsedTarget:
+    """The target that was used last.
+
+    It stays as long as its epoch does: a member that leaves and comes back under it has its tasks again, although the
+    log has forgotten them (Kafka 4.4, which prepares warm-up tasks with it).
+
+    Attributes:
+        epoch: for which it was made.
+        tasks: by member id.
+    """
+
+    epoch: int
+    tasks: Mapping[str, MemberTasks]
+
+
+Found = tuple[ConfiguredTopology | None, UsedTarget | None]
+
+
+@define
+class StreamsMemory:
+    """What is forgotten in a restart, and not taken back when a heartbeat is refused.
+
+    What a heartbeat has found out of topics and targets is forgotten when the log refuses what it writes, as in Kafka.
+
+    Attributes:
+        configured: what the topology came to in the cluster; None if nobody has looked.
+        endpoint_epoch: counts changes of members' endpoints, and of what lies behind them.
+        task_offsets: by member id.
+        shutdown_by: the member that asked first for all of the application to stop; None if nobody has.
+        used_target: the target that was used last.
+        endpoints: what is told of members' endpoints.
+    """
+
+    configured: ConfiguredTopology | None = None
+    endpoint_epoch: int = 0
+    task_offsets: dict[str, MemberOffsets] = field(factory=dict)
+    shutdown_by: str | None = None
+    used_target: UsedTarget | None = None
+    endpoints: Endpoints = field(factory=Endpoints)
+    _found_before: Found = (None, None)
+    _found_at: int = 0
+
+    @property
+    def found(self) -> Found:
+        """What was found out of topics and targets."""
+        return self.configured, self.used_target
+
+    def note_finding(self, before: Found, next_append: int, last_durable: int) -> None:
+        """Note when it was that something was found out, if it was.
+
+        Kafka keeps a version of it for each write to the log partition, for whatever group that is.
+
+        Args:
+            before: what was found before.
+            next_append: the number of the next append: what is new belongs to it.
+            last_durable: the number of the last append that is durable.
+        """
+        if self.configured is not before[0] or self.used_target is not before[1]:
+            if self._found_at <= last_durable:
+                self._found_before = before
+            self._found_at = next_append
+
+    def described(self, last_durable: int) -> ConfiguredTopology | None:
+        """Return what administrators are told that the topology comes to, when this append is the last durable one."""
+        return self.configured if self._found_at <= last_durable else self._found_before[0]
+
+    def forget_refused(self, last_durable: int) -> None:
+        """Forget what was found out since the last append that is durable: the log has refused the next."""
+        if self._found_at > last_durable:
+            self.configured, self.used_target = self._found_before
+
+    def note_offsets(
+        self,
+        member_id: str,
+        offsets: tuple[TaskOffset, ...] | None,
+        end_offsets: tuple[TaskOffset, ...] | None,
+    ) -> None:
+        """Keep what a member tells of its tasks; None: as it told last."""
+        if offsets is None and end_offsets is None:
+            return
+        known = self.task_offsets.setdefault(member_id, MemberOffsets())
+        known.offsets = known.offsets if offsets is None else offsets
+        known.end_offsets = known.end_offsets if end_offsets is None else end_offsets
+
+    def uses(self, targets: Mapping[str, MemberTasks]) -> bool:
+        """Tell whether the target that was used last is this one, or none was used yet."""
+        return self.used_target is None or self.used_target.tasks == targets
+
+    def replace_member(self, old_member_id: str, member_id: str) -> None:
+        """A static member goes on under another id, or would like to."""
+        if self.used_target is not None and old_member_id in self.used_target.tasks:
+            tasks = dict(self.used_target.tasks)
+            tasks[member_id] = tasks.pop(old_member_id)
+            self.used_target = UsedTarget(self.used_target.epoch, tasks)

@@ -1,0 +1,377 @@
+"""What the log says of a streams group (KIP-1071): its records, and what follows from them.
+
+A state changes by records alone, one at a time, in any order that a log or its compaction can leave. Sources:
+``StreamsGroup`` and the ``replay`` methods of ``GroupMetadataManager`` in Apache Kafka 4.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+
+from attrs import frozen
+
+from groupcoord.core.groups.base.state import ModernGroupState, ModernMember
+from groupcoord.core.groups.streams.assignors import MemberTasks, Tasks
+from groupcoord.core.groups.streams.reconciliation import HeldTasks, Task, TaskAssignment, TaskState
+from groupcoord.core.groups.streams.records import (
+    AssignedTaskIds,
+    KeyValue,
+    StreamsGroupCurrentMemberAssignmentRecord,
+    StreamsGroupMemberMetadataRecord,
+    StreamsGroupMetadataRecord,
+    StreamsGroupTargetAssignmentMemberRecord,
+    StreamsGroupTargetAssignmentMetadataRecord,
+    StreamsGroupTopologyRecord,
+    TaskIds,
+)
+from groupcoord.core.javacompat.hashing import string_sort_key
+from groupcoord.core.log.records import GroupTombstone, Record
+
+NO_TOPOLOGY_EPOCH = -1
+
+NUM_STANDBY_REPLICAS = "num.standby.replicas"
+"""The key of the setting that says how many standby copies a task is to have."""
+
+NEW_ASSIGNMENT = TaskAssignment()
+
+Holders = tuple[str, ...]
+"""The processes that have a task, sorted; one more than once if several of its members do."""
+
+HolderChange = Callable[[str, Task, str], None]
+
+
+@frozen
+class StreamsMember(ModernMember):
+    """A member of a streams group.
+
+    Attributes:
+        metadata: its record of type 19.
+        assignment: what its record of type 22 says.
+    """
+
+    metadata: StreamsGroupMemberMetadataRecord
+    assignment: TaskAssignment = NEW_ASSIGNMENT
+
+
+class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
+    """The facts about one streams group.
+
+    Attributes:
+        validated_topology_epoch: the topology's epoch if its topics were in order at the group's epoch; else -1.
+        assignment_configs: the settings with which the target was or is to be made, by key.
+        described_topology_epochs: of the topology whose description a plugin has stored, and has failed to (KIP-1331).
+        topology: what the members process; None if nobody has said it.
+        active, standby, warmup: task → the processes that have it in this role, or have not given it up yet.
+    """
+
+    __slots__ = (
+        "active",
+        "assignment_configs",
+        "described_topology_epochs",
+        "standby",
+        "topology",
+        "validated_topology_epoch",
+        "warmup",
+    )
+
+    LARGE = frozenset({"active", "members", "standby", "static_members", "targets", "warmup"})
+    MEMBER = StreamsMember
+    NEW_ASSIGNMENT = NEW_ASSIGNMENT
+    RECORDS_OF_MEMBER = (
+        StreamsGroupCurrentMemberAssignmentRecord,
+        StreamsGroupTargetAssignmentMemberRecord,
+        StreamsGroupMemberMetadataRecord,
+    )
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(group_id)
+        self.validated_topology_epoch = NO_TOPOLOGY_EPOCH
+        self.assignment_configs: tuple[KeyValue, ...] = ()
+        self.described_topology_epochs = (NO_TOPOLOGY_EPOCH, NO_TOPOLOGY_EPOCH)
+        self.topology: StreamsGroupTopologyRecord | None = None
+        self.active: MutableMapping[Task, Holders] = {}
+        self.standby: MutableMapping[Task, Holders] = {}
+        self.warmup: MutableMapping[Task, Holders] = {}
+
+    def _copy_to(self, copy: StreamsState) -> None:
+        copy.validated_topology_epoch = self.validated_topology_epoch
+        copy.assignment_configs = self.assignment_configs
+        copy.described_topology_epochs = self.described_topology_epochs
+        copy.topology = self.topology
+        copy.active = self.active
+        copy.standby = self.standby
+        copy.warmup = self.warmup
+
+    # ------------------------------------------------------------ records
+
+    def _apply_group(self, record: StreamsGroupMetadataRecord) -> None:
+        super()._apply_group(record)
+        self.validated_topology_epoch = record.validated_topology_epoch
+        self.assignment_configs = record.last_assignment_configs or ()
+        self.described_topology_epochs = (
+            record.stored_description_topology_epoch,
+            record.failed_description_topology_epoch,
+        )
+
+    def _forget_group(self, name: str) -> None:
+        super()._forget_group(name)
+        self.validated_topology_epoch = NO_TOPOLOGY_EPOCH
+        self.assignment_configs = ()
+        self.described_topology_epochs = (NO_TOPOLOGY_EPOCH, NO_TOPOLOGY_EPOCH)
+
+    def _target_of(self, record: StreamsGroupTargetAssignmentMemberRecord) -> MemberTasks:
+        return MemberTasks(
+            _tasks_of(record.active_tasks), _tasks_of(record.standby_tasks), _tasks_of(record.warmup_tasks)
+        )
+
+    def _apply_topology(self, record: StreamsGroupTopologyRecord) -> None:
+        self.topology = record
+
+    def _forget_topology(self, _: str) -> None:
+        self.topology = None
+
+    def tombstones(self) -> list[GroupTombstone]:
+        """Return the tombstones of all that the log may have of a group but its offsets, in Kafka's order.
+
+        That of the topology comes last, after the group's own.
+        """
+        keys = [
+            *(StreamsGroupCurrentMemberAssignmentRecord.key_of(member_id) for member_id in self.members),
+            *(StreamsGroupTargetAssignmentMemberRecord.key_of(member_id) for member_id in self.targets),
+            StreamsGroupTargetAssignmentMetadataRecord.key,
+            *(StreamsGroupMemberMetadataRecord.key_of(member_id) for member_id in self.members),
+            StreamsGroupMetadataRecord.key,
+            StreamsGroupTopologyRecord.key,
+        ]
+        return [GroupTombstone(self.group_id, key) for key in keys]
+
+    # ------------------------------------------------------------ what follows from them
+
+    def no_metadata(self, member_id: str) -> StreamsGroupMemberMetadataRecord:
+        """Stand in for a member's record of type 19 that is not there, or not yet."""
+        return StreamsGroupMemberMetadataRecord(self.group_id, member_id, None, None, "", "")
+
+    def _assignment_of(self, record: StreamsGroupCurrentMemberAssignmentRecord) -> TaskAssignment:
+        return assignment_of(record)
+
+    def _reassign(self, before: StreamsMember | None, after: StreamsMember | None) -> None:
+        if before is not None:
+            self._hold(before, self._let_go)
+        if after is not None:
+            self._hold(after, self._take)
+
+    def _hold(self, member: StreamsMember, change: HolderChange) -> None:
+        process_id = member.metadata.process_id
+        for held in (member.assignment.assigned, member.assignment.pending_revocation):
+            for role, tasks in (("active", held.active), ("standby", held.standby), ("warmup", held.warmup)):
+                for task in tasks:
+                    change(role, task, process_id)
+
+    def _take(self, role: str, task: Task, process_id: str) -> None:
+        self._own(role)
+        holders = getattr(self, role)
+        holders[task] = tuple(sorted((*holders.get(task, ()), process_id)))
+
+    def _let_go(self, role: str, task: Task, process_id: str) -> None:
+        self._own(role)
+        holders = getattr(self, role)
+        left = list(holders[task])
+        left.remove(process_id)
+        if left:
+            holders[task] = tuple(left)
+        else:
+            del holders[task]
+
+    # ------------------------------------------------------------ questions
+
+    def active_at(self, task: Task) -> Holders:
+        """Return the processes that run a task."""
+        return self.active.get(task, ())
+
+    def standby_at(self, task: Task) -> Holders:
+        """Return the processes that have a standby copy."""
+        return self.standby.get(task, ())
+
+    def warmup_at(self, task: Task) -> Holders:
+        """Return the processes that make a copy to run the task later."""
+        return self.warmup.get(task, ())
+
+    @property
+    def readers(self) -> Mapping[str, str]:
+        """The topics that members commit offsets of, each with the id of the subtopology that reads it."""
+        return {} if self.topology is None else self.topology.readers
+
+    def has_subscribers(self, topic: str) -> bool:
+        """Tell whether members read a topic, so that they commit offsets of it."""
+        return bool(self.members) and topic in self.readers
+
+    def is_settled(self, member: StreamsMember) -> bool:
+        """Tell whether a member has what it is to have in the end."""
+        assignment = member.assignment
+        return assignment.state is TaskState.STABLE and assignment.member_epoch == self.assignment_epoch
+
+    @property
+    def standby_replicas(self) -> int:
+        """How many standby copies a task is to have by the settings of the group's epoch."""
+        return int(dict(self.assignment_configs).get(NUM_STANDBY_REPLICAS, "0"))
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is a topology, and its topics were in order at the group's epoch."""
+        return self.topology is not None and self.topology.epoch == self.validated_topology_epoch
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether there are tasks, a target for the group's epoch, and everybody has come to it."""
+        return (
+            self.is_ready and self.epoch == self.assignment_epoch and all(map(self.is_settled, self.members.values()))
+        )
+
+
+# ---------------------------------------------------------------- records of a member
+
+
+def assignment_of(record: StreamsGroupCurrentMemberAssignmentRecord) -> TaskAssignment:
+    """Return what a member has by its record."""
+    return TaskAssignment(
+        record.member_epoch,
+        record.previous_member_epoch,
+        TaskState.of(record.state),
+        HeldTasks(
+            _epochs_of(record.active_tasks, record.member_epoch),
+            task_set(record.standby_tasks),
+            task_set(record.warmup_tasks),
+        ),
+        HeldTasks(
+            _epochs_of(record.active_tasks_pending_revocation, record.member_epoch),
+            task_set(record.standby_tasks_pending_revocation),
+            task_set(record.warmup_tasks_pending_revocation),
+        ),
+    )
+
+
+def _epochs_of(tasks: Iterable[AssignedTaskIds], member_epoch: int) -> dict[Task, int]:
+    """Return active tasks with their assignment epochs; the member's stands for those that nobody wrote, or not all."""
+    found = {}
+    for subtopology_id, partitions, epochs in tasks:
+        if epochs is None or len(epochs) != len(partitions):
+            epochs = (member_epoch,) * len(partitions)
+        found.update({(subtopology_id, partition): epoch for partition, epoch in zip(partitions, epochs, strict=True)})
+    return found
+
+
+def task_set(tasks: Iterable[TaskIds | AssignedTaskIds] | None) -> frozenset[Task]:
+    """Return tasks one by one."""
+    return frozenset((ids.subtopology_id, partition) for ids in tasks or () for partition in ids.partitions)
+
+
+def _tasks_of(tasks: Iterable[TaskIds]) -> Tasks:
+    return {ids.subtopology_id: ids.partitions for ids in tasks if ids.partitions}
+
+
+def assignment_record(
+    group_id: str, member_id: str, assignment: TaskAssignment
+) -> StreamsGroupCurrentMemberAssignmentRecord:
+    """Return the record of what a member has."""
+    assigned, pending = assignment.assigned, assignment.pending_revocation
+    return StreamsGroupCurrentMemberAssignmentRecord(
+        group_id,
+        member_id,
+        assignment.member_epoch,
+        assignment.previous_member_epoch,
+        assignment.state,
+        _with_epochs(assigned.active),
+        _without_epochs(assigned.standby),
+        _without_epochs(assigned.warmup),
+        _with_epochs(pending.active),
+        _without_epochs(pending.standby),
+        _without_epochs(pending.warmup),
+    )
+
+
+def _with_epochs(tasks: Mapping[Task, int]) -> tuple[AssignedTaskIds, ...]:
+    return tuple(
+        AssignedTaskIds(name, partitions, tuple(tasks[name, partition] for partition in partitions))
+        for name, partitions in by_subtopology(tasks)
+    )
+
+
+def _without_epochs(tasks: Iterable[Task]) -> tuple[AssignedTaskIds, ...]:
+    return tuple(AssignedTaskIds(name, partitions) for name, partitions in by_subtopology(tasks))
+
+
+def by_subtopology(tasks: Iterable[Task]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield the subtopologies of tasks in Java's order, each with its partitions ascending."""
+    found: dict[str, list[int]] = {}
+    for name, partition in sorted(tasks):
+        found.setdefault(name, []).append(partition)
+    for name in sorted(found, key=string_sort_key):
+        yield name, tuple(found[name])
+
+
+def task_ids(tasks: Iterable[Task]) -> tuple[TaskIds, ...]:
+    """Return tasks as members and administrators are told them."""
+    return tuple(TaskIds(name, partitions) for name, partitions in by_subtopology(tasks))
+
+
+def target_record(group_id: str, member_id: str, target: MemberTasks) -> StreamsGroupTargetAssignmentMemberRecord:
+    """Return the record of what a member is to have in the end."""
+    return StreamsGroupTargetAssignmentMemberRecord(
+        group_id,
+        member_id,
+        task_ids(walk_tasks(target.active)),
+        task_ids(walk_tasks(target.standby)),
+        task_ids(walk_tasks(target.warmup)),
+    )
+
+
+def walk_tasks(tasks: Tasks) -> Iterator[Task]:
+    """Yield tasks one by one."""
+    return ((name, partition) for name, partitions in tasks.items() for partition in partitions)
+
+
+def gone_members(records: Iterable[Record]) -> list[str]:
+    """Return the ids of members of which records say that they are gone, also if they come again with them."""
+    tombstones = (record.key for record in records if isinstance(record, GroupTombstone))
+    return [
+        member_id
+        for record_type, member_id in tombstones
+        if record_type == StreamsGroupMemberMetadataRecord.RECORD_TYPE
+    ]
+
+
+def is_empty_between(members: Iterable[str], records: Iterable[Record]) -> bool:
+    """Tell whether nobody is in a group at some moment while records are applied.
+
+    Args:
+        members: the ids of those that are in it before.
+        records: of this group.
+    """
+    left = set(members)
+    for record in records:
+        if isinstance(record, StreamsGroupMemberMetadataRecord):
+            left.add(record.member_id)
+        elif isinstance(record, GroupTombstone) and record.key[0] == StreamsGroupMemberMetadataRecord.RECORD_TYPE:
+            left.discard(record.key[1])
+            if not left:
+                return True
+    return False
+
+
+StreamsState.APPLY = {
+    StreamsGroupMetadataRecord: StreamsState._apply_group,
+    StreamsGroupMemberMetadataRecord: StreamsState._apply_member,
+    StreamsGroupTargetAssignmentMetadataRecord: StreamsState._apply_target_epoch,
+    StreamsGroupTargetAssignmentMemberRecord: StreamsState._apply_target,
+    StreamsGroupCurrentMemberAssignmentRecord: StreamsState._apply_assignment,
+    StreamsGroupTopologyRecord: StreamsState._apply_topology,
+}
+
+StreamsState.FORGET = {
+    17: StreamsState._forget_group,
+    19: StreamsState._forget_member,
+    20: StreamsState._forget_target_epoch,
+    21: StreamsState._forget_target,
+    22: StreamsState._forget_assignment,
+    23: StreamsState._forget_topology,
+}

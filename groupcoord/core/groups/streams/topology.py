@@ -1,0 +1,336 @@
+"""What a topology comes to in a cluster: how many tasks there are, and which internal topics have to be made.
+
+Sources: ``InternalTopicManager``, ``RepartitionTopics``, ``CopartitionedTopicsEnforcer`` and ``ChangelogTopics`` of
+Apache Kafka 4.4; KIP-1071.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
+from functools import cached_property
+from heapq import heapify, heappop, heappush
+
+from attrs import field, frozen
+
+from groupcoord.core.fast_construct import plain_members
+from groupcoord.core.groups.streams.records import StreamsGroupTopologyRecord, Subtopology, TopicInfo
+from groupcoord.core.host_queries import InternalTopic
+from groupcoord.core.javacompat.hashing import hash_map_order, string_sort_key
+from groupcoord.errors import GroupcoordError
+
+NAMED_TOPICS = 3
+"""So many topics are told by name, and of the others how many they are."""
+
+TASKS_MAX = 20_000
+"""So many tasks may a topology have in a cluster: all of them are assigned in one go."""
+
+BROKERS_DEFAULT = -1
+"""The replication factor that the broker's settings give."""
+
+
+@plain_members
+class TopicProblemKind(IntEnum):
+    """What is wrong with the topics of a topology, by the number that members are told."""
+
+    MISSING_SOURCE_TOPICS = 1
+    INCORRECTLY_PARTITIONED_TOPICS = 2
+    MISSING_INTERNAL_TOPICS = 3
+
+
+@frozen
+class TopicProblem:
+    """Why there are no tasks as yet.
+
+    Attributes:
+        kind: which of a topology's problems.
+        detail: which topics, for people.
+    """
+
+    kind: TopicProblemKind
+    detail: str
+
+
+class InvalidTopologyError(GroupcoordError):
+    """A topology makes no sense, whatever topics there are."""
+
+
+class BrokenTopologyError(GroupcoordError):
+    """A topology contradicts itself where Kafka does not look, and fails."""
+
+
+@frozen
+class ConfiguredSubtopology:
+    """A part of a topology in a cluster.
+
+    Attributes:
+        subtopology: as the members sent it.
+        task_count: how many tasks it has.
+    """
+
+    subtopology: Subtopology
+    task_count: int
+
+    @property
+    def is_stateful(self) -> bool:
+        """True if its tasks keep state."""
+        return bool(self.subtopology.state_changelog_topics)
+
+
+@frozen
+class ConfiguredTopology:
+    """A topology in a cluster.
+
+    Attributes:
+        epoch: that of the topology.
+        subtopologies: its parts by id, in Kafka's order of ids; None as long as numbers of partitions can't be told.
+        partition_counts: how many partitions each internal topic is to have.
+        problem: why there are no tasks; None if all is in order.
+        missing: the internal topics that have to be made, by name.
+    """
+
+    epoch: int
+    subtopologies: Mapping[str, ConfiguredSubtopology] | None = None
+    partition_counts: Mapping[str, int] = field(factory=dict)
+    problem: TopicProblem | None = None
+    missing: Mapping[str, InternalTopic] = field(factory=dict)
+
+    @property
+    def is_ready(self) -> bool:
+        """True if there are tasks that can be assigned."""
+        return self.problem is None
+
+    def has_task(self, subtopology_id: str, partition: int) -> bool:
+        """Tell whether a task is one of the topology."""
+        subtopology = (self.subtopologies or {}).get(subtopology_id)
+        return subtopology is not None and 0 <= partition < subtopology.task_count
+
+
+def configure(topology: StreamsGroupTopologyRecord, existing: Mapping[str, int]) -> ConfiguredTopology:
+    """Work out what a topology comes to.
+
+    Args:
+        topology: the group's.
+        existing: how many partitions topics have; at least those of its topics that exist.
+
+    Raises:
+        InvalidTopologyError: it can't be run in any cluster.
+        BrokenTopologyError: it names something that is not there in itself.
+    """
+    by_id = {subtopology.subtopology_id: subtopology for subtopology in topology.subtopologies}
+    if len(by_id) < len(topology.subtopologies):
+        raise BrokenTopologyError("two subtopologies have the same id")
+    subtopologies = [by_id[subtopology_id] for subtopology_id in hash_map_order(by_id)]
+    copartitioned = [group for subtopology in subtopologies for group in _copartitioned(subtopology)]
+    problem = _missing_source_topics(subtopologies, existing)
+    if problem is not None:
+        return ConfiguredTopology(topology.epoch, problem=problem)
+    decision = _Decision(subtopologies, existing)
+    decision.follow_writers()
+    for names in copartitioned:
+        problem = problem or decision.copartition(names)
+    if problem is None:
+        configured = {
+            subtopology.subtopology_id: ConfiguredSubtopology(subtopology, decision.task_count(subtopology))
+            for subtopology in sorted(
+                subtopologies, key=lambda subtopology: string_sort_key(subtopology.subtopology_id)
+            )
+        }
+        internal = decision.internal_topics(configured)
+        problem = decision.wrong_internal_topics(internal)
+    if problem is not None:
+        return ConfiguredTopology(topology.epoch, problem=problem)
+    missing = {name: topic for name, topic in internal.items() if name not in existing}
+    if missing:
+        detail = f"Internal topics are missing: {names_of_few(list(missing))}"
+        problem = TopicProblem(TopicProblemKind.MISSING_INTERNAL_TOPICS, detail)
+    elif sum(subtopology.task_count for subtopology in configured.values()) > TASKS_MAX:
+        raise InvalidTopologyError(f"There are more than {TASKS_MAX} tasks.")
+    counts = {name: topic.partition_count for name, topic in internal.items()}
+    return ConfiguredTopology(topology.epoch, configured, counts, problem, missing)
+
+
+def _copartitioned(subtopology: Subtopology) -> list[tuple[str, ...]]:
+    """Return the names of topics that need equal numbers of partitions.
+
+    Raises:
+        BrokenTopologyError: an index leads nowhere.
+    """
+    repartition_names = [topic.name for topic in subtopology.repartition_source_topics]
+    groups = []
+    for group in subtopology.copartition_groups:
+        names: list[str] = []
+        for indexes, listed in (
+            (group.source_topics, subtopology.source_topics),
+            (group.source_topic_regex, subtopology.source_topic_regex),
+            (group.repartition_source_topics, repartition_names),
+        ):
+            if any(not 0 <= index < len(listed) for index in indexes):
+                raise BrokenTopologyError(
+                    f"copartition group of subtopology {subtopology.subtopology_id}: no such topic"
+                )
+            names += (listed[index] for index in indexes)
+        groups.append(tuple(dict.fromkeys(names)))
+    return groups
+
+
+def _missing_source_topics(subtopologies: Iterable[Subtopology], existing: Mapping[str, int]) -> TopicProblem | None:
+    missing = sorted(
+        {name for subtopology in subtopologies for name in subtopology.source_topics if name not in existing},
+        key=string_sort_key,
+    )
+    if not missing:
+        return None
+    return TopicProblem(TopicProblemKind.MISSING_SOURCE_TOPICS, f"Source topics {names_of_few(missing)} are missing.")
+
+
+def names_of_few(names: Sequence[str]) -> str:
+    """Return the first of these names, and how many others there are."""
+    told = ", ".join(names[:NAMED_TOPICS])
+    return told if len(names) <= NAMED_TOPICS else f"{told} and {len(names) - NAMED_TOPICS} additional topics"
+
+
+class _Decision:
+    """How many partitions each topic is to have.
+
+    A topic that exists has as many as it has. Of the others some are fixed by the topology, and the rest follow.
+    """
+
+    def __init__(self, subtopologies: Sequence[Subtopology], existing: Mapping[str, int]) -> None:
+        self._subtopologies = subtopologies
+        self._existing = existing
+        repartition = [
+            topic
+            for subtopology in sorted(subtopologies, key=lambda part: string_sort_key(part.subtopology_id))
+            for topic in subtopology.repartition_source_topics
+        ]
+        self._repartition = {topic.name: topic for topic in repartition}
+        self._fixed = {topic.name: topic.partitions for topic in repartition if topic.partitions}
+        self._decided = dict(self._fixed)
+
+    def _count(self, name: str) -> int | None:
+        """Return how many partitions a topic has, or is to have as far as that is decided."""
+        return self._existing.get(name, self._decided.get(name))
+
+    # ------------------------------------------------------------ repartition topics
+
+    def follow_writers(self) -> None:
+        """Let each repartition topic have as many partitions as the largest topic that its writer reads.
+
+        Raises:
+            InvalidTopologyError: writers wait for each other, or nobody writes a topic.
+        """
+        readers: dict[str, list[int]] = defaultdict(list)
+        for place, subtopology in enumerate(self._subtopologies):
+            for topic in subtopology.repartition_source_topics:
+                readers[topic.name].append(place)
+        # Kafka walks all of them again and again; who has nothing to go by yet has its turn when that is decided.
+        turns = [(0, place) for place, one in enumerate(self._subtopologies) if self._largest_read(one) is not None]
+        waiting = {place for place, one in enumerate(self._subtopologies) if one.repartition_sink_topics}
+        heapify(turns)
+        while turns:
+            walk, place = heappop(turns)
+            if place not in waiting:
+                continue
+            waiting.discard(place)
+            count = self._largest_read(self._subtopologies[place])
+            assert count is not None
+            for name in self._subtopologies[place].repartition_sink_topics:
+                if self._decided.setdefault(name, count) == count:
+                    for reader in readers.pop(name, ()):
+                        heappush(turns, (walk if reader > place else walk + 1, reader))
+        sinks = (name for one in self._subtopologies for name in one.repartition_sink_topics)
+        if any(name not in self._decided for name in sinks):
+            raise InvalidTopologyError("Failed to compute number of partitions for all repartition topics.")
+        for name in self._repartition:
+            if name not in self._decided:
+                raise InvalidTopologyError(f"Nothing writes to repartition topic {name}.")
+
+    def _largest_read(self, subtopology: Subtopology) -> int | None:
+        counts = [self._decided.get(topic.name) for topic in subtopology.repartition_source_topics]
+        counts += [self._existing.get(name) for name in subtopology.source_topics]
+        return max((count for count in counts if count is not None), default=None)
+
+    @cached_property
+    def _count_of_fixed(self) -> int | TopicProblem:
+        """How many partitions all topics have that the topology fixes. Copartition groups leave that as it is."""
+        counts = {name: self._existing.get(name, count) for name, count in self._fixed.items()}
+        count, *different = dict.fromkeys(counts.values())
+        if different:
+            return _wrongly_partitioned(f"Repartition topics have different counts: {_listed(counts)}.")
+        return count
+
+    def copartition(self, names: tuple[str, ...]) -> TopicProblem | None:
+        """Give the topics of a copartition group the same number of partitions, or return why they can't have it."""
+        if not names:
+            return None
+        others = {name: self._existing[name] for name in names if name not in self._repartition}
+        repartition = [name for name in names if name in self._repartition]
+        if others:
+            count, *different = dict.fromkeys(others.values())
+            if different:
+                return _wrongly_partitioned(f"Topics are not copartitioned: {_listed(others)}.")
+            for name in repartition:
+                if name in self._fixed and self._count(name) != count:
+                    return _wrongly_partitioned(
+                        f"Repartition topic {name} has {self._count(name)} partitions, but [{count}] were expected."
+                    )
+        elif self._fixed:
+            if isinstance(self._count_of_fixed, TopicProblem):
+                return self._count_of_fixed
+            count = self._count_of_fixed
+        else:
+            count = max(self._count(name) or 0 for name in repartition)
+        self._decided.update(dict.fromkeys(repartition, count))
+        return None
+
+    # ------------------------------------------------------------ tasks and internal topics
+
+    def task_count(self, subtopology: Subtopology) -> int:
+        """Return how many tasks a subtopology has.
+
+        Raises:
+            InvalidTopologyError: it reads nothing.
+        """
+        names = subtopology.read_topics
+        if not names:
+            raise InvalidTopologyError(f"No source topics found for subtopology {subtopology.subtopology_id}.")
+        return max(self._count(name) or 0 for name in names)
+
+    def internal_topics(self, configured: Mapping[str, ConfiguredSubtopology]) -> dict[str, InternalTopic]:
+        """Return all internal topics as they are to be, by name."""
+        found = {name: _internal_topic(topic, self._decided[name]) for name, topic in self._repartition.items()}
+        for subtopology in configured.values():
+            for topic in subtopology.subtopology.state_changelog_topics:
+                found[topic.name] = _internal_topic(topic, subtopology.task_count)
+        return {name: found[name] for name in sorted(found, key=string_sort_key)}
+
+    def wrong_internal_topics(self, internal: Mapping[str, InternalTopic]) -> TopicProblem | None:
+        """Return what is wrong with an internal topic that exists; None if nothing is."""
+        for name, topic in internal.items():
+            expected = self._fixed.get(name, topic.partition_count)
+            found = self._existing.get(name, expected)
+            if found != expected:
+                return _wrongly_partitioned(
+                    f"Existing internal topic {name} has [{found}] partitions, but [{expected}] were expected."
+                )
+        return None
+
+
+def _internal_topic(topic: TopicInfo, partition_count: int) -> InternalTopic:
+    replication_factor = topic.replication_factor or BROKERS_DEFAULT
+    return InternalTopic(
+        topic.name,
+        partition_count,
+        replication_factor,
+        tuple((setting.key, setting.value) for setting in topic.topic_configs),
+    )
+
+
+def _wrongly_partitioned(detail: str) -> TopicProblem:
+    return TopicProblem(TopicProblemKind.INCORRECTLY_PARTITIONED_TOPICS, detail)
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return names_of_few([f"{name}: {count}" for name, count in counts.items()])

@@ -1,0 +1,125 @@
+"""What a restart would know: a fold over the records of one log partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from groupcoord.core.log.records import (
+    CLASSIC_GROUP_KEY,
+    CommitRecords,
+    GroupMetadataRecord,
+    GroupRecord,
+    GroupTombstone,
+    OffsetCommitRecord,
+    OffsetTombstone,
+    OpaqueRecord,
+    Record,
+    RecordKey,
+    TransactionMarker,
+    topic_of_record,
+)
+from groupcoord.core.offsets.cache import OffsetCache
+
+LoggedGroupRecord = tuple[int, GroupRecord]
+"""The place of a group's record in the log, and the record."""
+
+RecordsOfGroup = dict[RecordKey, LoggedGroupRecord]
+
+
+class HardState:
+    """Changes only in :meth:`apply` (and its part for commits): the same for live traffic, loading and checks.
+
+    Attributes:
+        groups: group id → the last record of each of its keys; empty for a group that only has (or had) offsets.
+        offsets: committed offsets and open transactions.
+    """
+
+    def __init__(self) -> None:
+        self.groups: dict[str, RecordsOfGroup] = {}
+        self.offsets = OffsetCache()
+
+    def apply(self, record: Record | CommitRecords, log_offset: int) -> None:
+        """Take over one durable record, found at ``log_offset``, or those of one commit, found from there on."""
+        _APPLY.get(type(record), HardState._remember)(self, record, log_offset)
+
+    def apply_all(self, records: Sequence[Record], log_offset: int) -> None:
+        """Take over the records of one append, found from ``log_offset`` on.
+
+        Tombstones of a group's offsets that follow each other are taken together, as a deletion has very many.
+        """
+        tombstones: list[OffsetTombstone] = []
+        for place, record in enumerate(records):
+            if tombstones and (type(record) is not OffsetTombstone or record.group_id != tombstones[0].group_id):
+                self.offsets.apply_tombstones(tombstones)
+                tombstones = []
+            if type(record) is OffsetTombstone:
+                tombstones.append(record)
+            else:
+                self.apply(record, log_offset + place)
+        if tombstones:
+            self.offsets.apply_tombstones(tombstones)
+
+    def apply_commit(self, commit: CommitRecords, log_offset: int) -> None:
+        """Take over the records of one commit, found from ``log_offset`` on."""
+        group_id = commit.topics[0][0][0]  # by place: this is done for each commit
+        if group_id not in self.groups:
+            self.groups[group_id] = {}
+        self.offsets.apply(commit, log_offset)
+
+    def _remember(self, record: GroupRecord, log_offset: int) -> None:
+        """Take a group's record over."""
+        self.groups.setdefault(record.group_id, {})[record.key] = (log_offset, record)
+
+    def _forget(self, tombstone: GroupTombstone, log_offset: int) -> None:
+        """Take a group's tombstone over; without any record left, nobody knows the group any more."""
+        records = self.groups.get(tombstone.group_id)
+        if records is not None:
+            records.pop(tombstone.key, None)
+            if not records:
+                del self.groups[tombstone.group_id]
+
+    def classic_record(self, group_id: str) -> GroupMetadataRecord | None:
+        """Return the last record of a classic group; None if it has none."""
+        _, record = self.groups.get(group_id, {}).get(CLASSIC_GROUP_KEY, (None, None))
+        return record if isinstance(record, GroupMetadataRecord) else None
+
+    def has_consumer_group(self, group_id: str) -> bool:
+        """Tell whether the log has records of a consumer group with this id, and none of a classic one."""
+        records = self.groups.get(group_id, {})
+        return bool(records) and CLASSIC_GROUP_KEY not in records
+
+    def snapshot(self) -> Iterator[tuple[int, Record]]:
+        """Return the fewest records that rebuild it, with their log offsets, in order."""
+        found: list[tuple[int, Record]] = list(self.group_records())
+        for topics in self.offsets.committed_records().values():
+            found += [entry for partitions in topics.values() for entry in partitions.values()]
+        for keys in self.offsets.transactions.values():
+            found += keys.values()
+        return iter(sorted(found, key=lambda entry: entry[0]))
+
+    def group_records(self) -> Iterator[LoggedGroupRecord]:
+        """Return the last record of each key of each group, with its log offset."""
+        for records in self.groups.values():
+            yield from records.values()
+
+    def facts(self) -> dict[str, object]:
+        """Return all of it as plain values that compare equal for equal states."""
+        return {
+            "groups": self.groups,
+            "committed": self.offsets.committed_records(),
+            "transactions": self.offsets.transactions,
+        }
+
+
+_APPLY: dict[type, Callable[[HardState, Any, int], None]] = {
+    CommitRecords: HardState.apply_commit,
+    OffsetCommitRecord: lambda hard, record, log_offset: hard.apply_commit(
+        CommitRecords((topic_of_record(record),)), log_offset
+    ),
+    OffsetTombstone: lambda hard, record, log_offset: hard.offsets.apply_tombstones((record,)),
+    GroupTombstone: HardState._forget,
+    TransactionMarker: lambda hard, record, log_offset: hard.offsets.apply_marker(record),
+    OpaqueRecord: lambda hard, record, log_offset: None,
+}
+"""What is done with a record that isn't a group's, by its type; those of groups are remembered."""

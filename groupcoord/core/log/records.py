@@ -1,0 +1,345 @@
+"""What is durable: the records of ``__consumer_offsets`` as values, without their bytes.
+
+Hard state is a fold over these and nothing else (see :mod:`groupcoord.core.partition`). Treat them as immutable;
+they are not frozen because a commit makes one for each partition. Sources: Kafka's ``OffsetCommitKey/Value`` and
+``GroupMetadataKey/Value`` schemas, KIP-98 for the transaction markers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, NamedTuple
+from uuid import UUID
+
+from attrs import define, frozen
+
+from groupcoord.core.columns import OffsetColumns, Rows
+from groupcoord.core.fast_construct import maker
+from groupcoord.core.groups.base.topics import TopicPartitions
+from groupcoord.core.groups.consumer.records import (
+    AssignedTopicPartitions,
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    ConsumerGroupCurrentMemberAssignmentRecord,
+    ConsumerGroupMemberMetadataRecord,
+    ConsumerGroupMetadataRecord,
+    ConsumerGroupPartitionMetadataRecord,
+    ConsumerGroupRecord,
+    ConsumerGroupRegularExpressionRecord,
+    ConsumerGroupTargetAssignmentMemberRecord,
+    ConsumerGroupTargetAssignmentMetadataRecord,
+    PartitionMetadata,
+    TopicMetadata,
+)
+from groupcoord.core.groups.share.records import (
+    NamedTopic,
+    NamedTopicPartitions,
+    ShareGroupCurrentMemberAssignmentRecord,
+    ShareGroupMemberMetadataRecord,
+    ShareGroupMetadataRecord,
+    ShareGroupRecord,
+    ShareGroupStatePartitionMetadataRecord,
+    ShareGroupTargetAssignmentMemberRecord,
+    ShareGroupTargetAssignmentMetadataRecord,
+)
+from groupcoord.core.groups.streams.records import (
+    AssignedTaskIds,
+    CopartitionGroup,
+    Endpoint,
+    KeyValue,
+    StreamsGroupCurrentMemberAssignmentRecord,
+    StreamsGroupMemberMetadataRecord,
+    StreamsGroupMetadataRecord,
+    StreamsGroupRecord,
+    StreamsGroupTargetAssignmentMemberRecord,
+    StreamsGroupTargetAssignmentMetadataRecord,
+    StreamsGroupTopologyRecord,
+    Subtopology,
+    TaskIds,
+    TopicInfo,
+)
+from groupcoord.core.log.record_keys import RecordKey
+
+__all__ = [
+    "CLASSIC_GROUP_KEY",
+    "NO_PRODUCER_EPOCH",
+    "NO_PRODUCER_ID",
+    "NO_TIMESTAMP",
+    "OFFSETS_TOPIC",
+    "ZERO_UUID",
+    "AssignedTaskIds",
+    "AssignedTopicPartitions",
+    "ClassicMemberMetadata",
+    "ClassicProtocol",
+    "CommitKind",
+    "CommitRecords",
+    "CommittedTopic",
+    "ConsumerGroupCurrentMemberAssignmentRecord",
+    "ConsumerGroupMemberMetadataRecord",
+    "ConsumerGroupMetadataRecord",
+    "ConsumerGroupPartitionMetadataRecord",
+    "ConsumerGroupRecord",
+    "ConsumerGroupRegularExpressionRecord",
+    "ConsumerGroupTargetAssignmentMemberRecord",
+    "ConsumerGroupTargetAssignmentMetadataRecord",
+    "CopartitionGroup",
+    "Endpoint",
+    "GroupMetadataRecord",
+    "GroupRecord",
+    "GroupTombstone",
+    "KeyValue",
+    "MemberRecord",
+    "NamedTopic",
+    "NamedTopicPartitions",
+    "OffsetCommitRecord",
+    "OffsetTombstone",
+    "OpaqueRecord",
+    "PartitionMetadata",
+    "Record",
+    "RecordForm",
+    "RecordKey",
+    "ShareGroupCurrentMemberAssignmentRecord",
+    "ShareGroupMemberMetadataRecord",
+    "ShareGroupMetadataRecord",
+    "ShareGroupRecord",
+    "ShareGroupStatePartitionMetadataRecord",
+    "ShareGroupTargetAssignmentMemberRecord",
+    "ShareGroupTargetAssignmentMetadataRecord",
+    "StreamsGroupCurrentMemberAssignmentRecord",
+    "StreamsGroupMemberMetadataRecord",
+    "StreamsGroupMetadataRecord",
+    "StreamsGroupRecord",
+    "StreamsGroupTargetAssignmentMemberRecord",
+    "StreamsGroupTargetAssignmentMetadataRecord",
+    "StreamsGroupTopologyRecord",
+    "Subtopology",
+    "TaskIds",
+    "TopicInfo",
+    "TopicMetadata",
+    "TopicPartitions",
+    "TransactionMarker",
+    "make_commit_kind",
+    "make_committed_topic",
+    "record_at",
+    "topic_of_record",
+]
+
+OFFSETS_TOPIC = "__consumer_offsets"
+"""The topic whose partitions are the coordinators' logs."""
+
+ZERO_UUID = UUID(int=0)
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_TIMESTAMP = -1
+
+
+@define(unsafe_hash=True)
+class OffsetCommitRecord:
+    """A committed offset of one partition (record type 1).
+
+    With a ``producer_id`` it is part of a transaction (KIP-98): invisible until that producer's marker commits it.
+    ``value_version`` is the version of the value as it stands in a log; None: the one that Kafka 4.4 would write.
+    ``key_version`` is 0 for the keys of brokers before 0.9. ``raw_value`` is the value's bytes if the fields alone
+    would give others: it has tagged fields that this library does not know.
+    """
+
+    group_id: str
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+    commit_timestamp_ms: int = NO_TIMESTAMP
+    expire_timestamp_ms: int = NO_TIMESTAMP
+    topic_id: UUID = ZERO_UUID
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    value_version: int | None = None
+    key_version: int = 1
+    raw_value: bytes | None = None
+
+
+class RecordForm(NamedTuple):
+    """How a committed offset stands in a log, if not as Kafka 4.4 would write it; see :class:`OffsetCommitRecord`."""
+
+    value_version: int | None = None
+    key_version: int = 1
+    raw_value: bytes | None = None
+
+
+_USUAL_FORM = RecordForm()
+
+
+class CommitKind(NamedTuple):
+    """What the offsets of one topic of a commit have in common; see :class:`OffsetCommitRecord`."""
+
+    group_id: str
+    topic: str
+    topic_id: UUID = ZERO_UUID
+    commit_timestamp_ms: int = NO_TIMESTAMP
+    expire_timestamp_ms: int = NO_TIMESTAMP
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    form: RecordForm | None = None
+
+
+make_commit_kind = maker(CommitKind)
+
+
+class CommittedTopic(NamedTuple):
+    """What a commit writes of one topic: at least one offset."""
+
+    kind: CommitKind
+    columns: OffsetColumns
+
+
+make_committed_topic = maker(CommittedTopic)
+
+
+class CommitRecords(Rows[OffsetCommitRecord]):
+    """The records of one commit, of one group and at most one producer. They stay columns until one is looked at.
+
+    Attributes:
+        topics: what is committed for each topic, in the order of the records; at least one.
+        record_count: how many records they are.
+    """
+
+    __slots__ = ("record_count", "topics")
+
+    def __init__(self, topics: Sequence[CommittedTopic]) -> None:
+        self.topics = topics
+        count = 0
+        for topic in topics:
+            count += len(topic[1][1])  # by place: this is done for each commit
+        self.record_count = count
+
+    def __len__(self) -> int:
+        return self.record_count
+
+    def __iter__(self) -> Iterator[OffsetCommitRecord]:
+        for kind, columns in self.topics:
+            for place in range(len(columns.offsets)):
+                yield record_at(kind, columns, place)
+
+
+def record_at(kind: CommitKind, columns: OffsetColumns, place: int) -> OffsetCommitRecord:
+    """Return the record of one of the offsets of a topic of a commit."""
+    indexes, offsets, leader_epochs, metadata = columns
+    return OffsetCommitRecord(
+        kind.group_id,
+        kind.topic,
+        indexes[place],
+        offsets[place],
+        leader_epochs[place],
+        "" if metadata is None else metadata[place],
+        kind.commit_timestamp_ms,
+        kind.expire_timestamp_ms,
+        kind.topic_id,
+        kind.producer_id,
+        kind.producer_epoch,
+        *(kind.form or ()),
+    )
+
+
+def topic_of_record(record: OffsetCommitRecord) -> CommittedTopic:
+    """Return one record as columns: the inverse of :func:`record_at`."""
+    form = RecordForm(record.value_version, record.key_version, record.raw_value)
+    kind = make_commit_kind(
+        (
+            record.group_id,
+            record.topic,
+            record.topic_id,
+            record.commit_timestamp_ms,
+            record.expire_timestamp_ms,
+            record.producer_id,
+            record.producer_epoch,
+            None if form == _USUAL_FORM else form,
+        )
+    )
+    metadata = (record.metadata,) if record.metadata else None
+    return CommittedTopic(kind, OffsetColumns((record.partition,), (record.offset,), (record.leader_epoch,), metadata))
+
+
+@define(unsafe_hash=True)
+class OffsetTombstone:
+    """A committed offset is gone: deleted, expired, or its group or topic deleted."""
+
+    group_id: str
+    topic: str
+    partition: int
+    key_version: int = 1
+
+
+@define(unsafe_hash=True)
+class MemberRecord:
+    """One member inside a :class:`GroupMetadataRecord`: what survives of it."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+CLASSIC_GROUP_KEY: RecordKey = (2, "")
+
+
+@define(unsafe_hash=True)
+class GroupMetadataRecord:
+    """A generation of a classic group with its members and their assignments (record type 2).
+
+    ``value_version`` and ``raw_value`` are those of :class:`OffsetCommitRecord`.
+    """
+
+    group_id: str
+    protocol_type: str
+    generation_id: int
+    protocol_name: str | None
+    leader: str | None
+    state_timestamp_ms: int = NO_TIMESTAMP
+    members: tuple[MemberRecord, ...] = ()
+    value_version: int | None = None
+    raw_value: bytes | None = None
+
+    key: ClassVar[RecordKey] = CLASSIC_GROUP_KEY
+
+
+@frozen
+class GroupTombstone:
+    """The record of a group that ``key`` names is gone: by default that of a classic group, and the group with it."""
+
+    group_id: str
+    key: RecordKey = CLASSIC_GROUP_KEY
+
+
+@define(unsafe_hash=True)
+class TransactionMarker:
+    """The end of a producer's transaction: a control record (KIP-98)."""
+
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+    coordinator_epoch: int = 0
+
+
+@define(unsafe_hash=True)
+class OpaqueRecord:
+    """A record of a type or version that the coordinator does not know: kept as it is, never interpreted.
+
+    Producer and ``is_control`` are those of its batch.
+    """
+
+    key: bytes
+    value: bytes | None
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    is_control: bool = False
+
+
+GroupRecord = GroupMetadataRecord | ConsumerGroupRecord | ShareGroupRecord | StreamsGroupRecord
+"""A record of a group of any kind that isn't a tombstone."""
+
+Record = OffsetCommitRecord | OffsetTombstone | GroupRecord | GroupTombstone | TransactionMarker | OpaqueRecord

@@ -1,0 +1,99 @@
+"""The log partitions of one coordinator: which are served, and where a group or a share-partition belongs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from enum import Enum
+from typing import Generic, Protocol, TypeVar
+
+from groupcoord.core.javacompat.hashing import partition_for
+from groupcoord.errors import ErrorCode
+
+MAX_CACHED_ROUTES = 100_000
+"""Group ids come from clients, so the memory of where they belong is bounded."""
+
+
+class NumberedPartition(Protocol):
+    """What a coordinator makes of the records of a log partition."""
+
+    index: int
+
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+PartitionT = TypeVar("PartitionT", bound=NumberedPartition)
+
+
+class PartitionStatus(Enum):
+    """Whether what is in a log partition is coordinated here."""
+
+    UNLOADED = "unloaded"
+    LOADING = "loading"
+    ACTIVE = "active"
+    FAILED = "failed"
+
+
+_ERRORS = {
+    PartitionStatus.UNLOADED: ErrorCode.NOT_COORDINATOR,
+    PartitionStatus.LOADING: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    PartitionStatus.FAILED: ErrorCode.NOT_COORDINATOR,
+}
+
+
+class PartitionTable(Generic[KeyT, PartitionT]):
+    """A table of log partitions by number.
+
+    Args:
+        count: how many log partitions there are.
+        text_of: returns the text by which Kafka chooses a log partition: the id of a group is it itself.
+
+    Attributes:
+        active: the partitions that are served; None for the others.
+        status: whether and why.
+        is_closed: the coordinator was closed, and nothing loaded since.
+    """
+
+    __slots__ = ("_routes", "_text_of", "active", "is_closed", "status")
+
+    def __init__(self, count: int, text_of: Callable[[KeyT], str] = str) -> None:
+        self.active: list[PartitionT | None] = [None] * count
+        self.status = [PartitionStatus.UNLOADED] * count
+        self.is_closed = False
+        self._text_of = text_of
+        self._routes: dict[KeyT, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.active)
+
+    def __iter__(self) -> Iterator[PartitionT]:
+        """Walk the partitions that are served."""
+        return (partition for partition in self.active if partition is not None)
+
+    def index_of(self, key: KeyT) -> int:
+        """Return the log partition that holds a group, or the state of a share-partition."""
+        index = self._routes.get(key)
+        if index is None:
+            if len(self._routes) >= MAX_CACHED_ROUTES:
+                self._routes.clear()
+            index = self._routes[key] = partition_for(self._text_of(key), len(self.active))
+        return index
+
+    def serving(self, key: KeyT | None) -> PartitionT | None:
+        """Return the log partition that serves a group; None if none does."""
+        if key is None:
+            return None
+        index = self._routes.get(key)
+        return self.active[self.index_of(key) if index is None else index]
+
+    def refusal(self, index: int) -> ErrorCode:
+        """Return what requests for a partition are told that isn't served."""
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE if self.is_closed else _ERRORS[self.status[index]]
+
+    def serve(self, partition: PartitionT) -> None:
+        """Serve a partition, which is loaded."""
+        self.active[partition.index] = partition
+        self.status[partition.index] = PartitionStatus.ACTIVE
+
+    def withdraw(self, index: int, status: PartitionStatus) -> None:
+        """Serve a partition no longer."""
+        self.active[index] = None
+        self.status[index] = status

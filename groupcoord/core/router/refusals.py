@@ -1,0 +1,108 @@
+"""Error responses of a coordinator that is closed, loading, or not (or no longer) the owner of a log partition."""
+
+from __future__ import annotations
+
+from groupcoord.config import Config
+from groupcoord.core.groups.classic.membership import allows_session_timeout
+from groupcoord.core.log.append_errors import refused
+from groupcoord.core.messages import (
+    NO_NODE,
+    ConsumerGroupDescribeResponse,
+    DescribeGroupsResponse,
+    DescribeShareGroupOffsetsResponse,
+    FindCoordinatorResponse,
+    FoundCoordinator,
+    Heartbeat,
+    HeartbeatResponse,
+    JoinGroup,
+    JoinGroupResponse,
+    ListGroupsResponse,
+    OffsetCommit,
+    OffsetCommitResponse,
+    OffsetFetchResponse,
+    Response,
+    ShareGroupDescribeResponse,
+    StreamsGroupDescribeResponse,
+    SyncGroupResponse,
+    TopicResult,
+    TxnOffsetCommitResponse,
+)
+from groupcoord.core.messages.commits import partition_results, refused_partitions
+from groupcoord.core.messages.request import GroupRequest
+from groupcoord.core.messages.share_groups import DescribeOneShareGroupResponse
+from groupcoord.core.replies import Reply
+from groupcoord.errors import ErrorCode
+
+_STATES_OF_A_PARTITION = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
+_WITH_MEMBER_ID = (
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.INVALID_GROUP_ID,
+    ErrorCode.INVALID_SESSION_TIMEOUT,
+)
+
+
+def unserved(request: GroupRequest, error_code: ErrorCode, config: Config) -> Response:
+    """Return the response to a request whose log partition isn't served for ``error_code``."""
+    error_code = _unserved_error(request, error_code, config)
+    if isinstance(request, JoinGroup) and error_code in _WITH_MEMBER_ID:
+        return JoinGroupResponse(error_code, request.member_id)
+    if isinstance(request, Heartbeat) and error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        # Kafka's GroupCoordinatorService: an error would only make the member look for another coordinator.
+        return HeartbeatResponse(ErrorCode.NONE)
+    response: Response = request.refused(error_code)
+    return response
+
+
+def _unserved_error(request: GroupRequest, error_code: ErrorCode, config: Config) -> ErrorCode:
+    # An error of the request comes before the state of the log partition, though not before "closed".
+    if error_code not in _STATES_OF_A_PARTITION:
+        return error_code
+    if not request.group_id and not isinstance(request, OffsetCommit):
+        return ErrorCode.INVALID_GROUP_ID
+    if isinstance(request, JoinGroup) and not allows_session_timeout(config, request.session_timeout_ms):
+        return ErrorCode.INVALID_SESSION_TIMEOUT
+    return error_code
+
+
+def disowned(reply: Reply) -> Reply:
+    """Return what is said in place of an answer by who may not be the coordinator any more: look for it anew.
+
+    Whether the request was carried out is left open, as it is after a connection breaks.
+    """
+    token, response = reply
+    match response:
+        case None:
+            return reply
+        case FindCoordinatorResponse():
+            unknown = [
+                FoundCoordinator(found.key, NO_NODE, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                for found in response.coordinators
+            ]
+            return Reply(token, FindCoordinatorResponse(tuple(unknown)))
+        case OffsetCommitResponse() | TxnOffsetCommitResponse():  # also what a group refuses: it may live elsewhere
+            return Reply(token, type(response)(tuple(_disowned_topic(topic) for topic in response.topics)))
+        case OffsetFetchResponse():
+            fetched = [type(group)(group.group_id, ErrorCode.NOT_COORDINATOR, ()) for group in response.groups]
+            return Reply(token, OffsetFetchResponse(tuple(fetched)))
+        case (
+            DescribeGroupsResponse()
+            | ConsumerGroupDescribeResponse()
+            | ShareGroupDescribeResponse()
+            | StreamsGroupDescribeResponse()
+        ):
+            described = [type(group)(group.group_id, ErrorCode.NOT_COORDINATOR) for group in response.groups]
+            return Reply(token, type(response)(tuple(described)))  # type: ignore[arg-type]
+        case DescribeOneShareGroupResponse():
+            group = response.group._replace(topics=(), error_code=ErrorCode.NOT_COORDINATOR)
+            return Reply(token, DescribeOneShareGroupResponse(group))
+        case DescribeShareGroupOffsetsResponse():
+            groups = [group._replace(topics=(), error_code=ErrorCode.NOT_COORDINATOR) for group in response.groups]
+            return Reply(token, DescribeShareGroupOffsetsResponse(tuple(groups)))
+        case SyncGroupResponse() | HeartbeatResponse() | ListGroupsResponse():
+            return Reply(token, type(response)(ErrorCode.NOT_COORDINATOR))
+    return refused(reply, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+def _disowned_topic(topic: TopicResult) -> TopicResult:
+    indexes = partition_results(topic.partitions).partition_indexes
+    return topic._replace(partitions=refused_partitions(indexes, ErrorCode.NOT_COORDINATOR))

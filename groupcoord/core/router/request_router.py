@@ -1,0 +1,585 @@
+"""What a request meets before its group: permissions, topics, and the way to its log partition.
+
+Kafka does this in its request layer (``KafkaApis``) and ``GroupCoordinatorService``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import chain
+from operator import attrgetter
+from typing import Any
+
+from attrs import evolve, frozen
+
+from groupcoord.config import Config, GroupType
+from groupcoord.config.group_settings import served_protocols
+from groupcoord.core.messages import (
+    AlterShareGroupOffsets,
+    CompleteTransaction,
+    CompleteTransactionResponse,
+    ConsumerGroupDescribe,
+    ConsumerGroupHeartbeat,
+    CoordinatorType,
+    DeletedGroup,
+    DeleteGroups,
+    DeleteGroupsResponse,
+    DeleteShareGroupOffsets,
+    DescribedGroup,
+    DescribedShareGroupOffsets,
+    DescribeGroups,
+    DescribeGroupsResponse,
+    DescribeShareGroupOffsets,
+    DescribeShareGroupOffsetsResponse,
+    FetchedGroup,
+    FindCoordinator,
+    FindCoordinatorResponse,
+    GroupToFetch,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    ListedGroup,
+    ListGroups,
+    ListGroupsResponse,
+    OffsetCommit,
+    OffsetCommitResponse,
+    OffsetDelete,
+    OffsetFetch,
+    OffsetFetchResponse,
+    Request,
+    ShareGroupDescribe,
+    ShareGroupHeartbeat,
+    StreamsGroupDescribe,
+    StreamsGroupHeartbeat,
+    StreamsGroupTopologyDescriptionUpdate,
+    SyncGroup,
+    TopicToCommit,
+    TxnOffsetCommit,
+    TxnOffsetCommitResponse,
+)
+from groupcoord.core.messages.commits import refused_topics
+from groupcoord.core.messages.request import GroupRequest
+from groupcoord.core.messages.share_groups import DescribeOneShareGroup
+from groupcoord.core.outputs import Effects
+from groupcoord.core.partition import Partition
+from groupcoord.core.replies import Token
+from groupcoord.core.router.authorization import OPERATIONS_ON_A_GROUP, Authorize, Operation, Permissions, Principal
+from groupcoord.core.router.consumer_groups import (
+    DESCRIBED_CONSUMER_GROUPS,
+    heartbeat_permission,
+    refuse_malformed,
+)
+from groupcoord.core.router.descriptions import DescribedKind, with_operations
+from groupcoord.core.router.partition_table import PartitionStatus, PartitionTable
+from groupcoord.core.router.refusals import (
+    unserved,
+)
+from groupcoord.core.router.routing import Coordinators, find_coordinator
+from groupcoord.core.router.share_groups import (
+    DESCRIBED_SHARE_GROUPS,
+    complete_description,
+    readable_alteration,
+    readable_deletion,
+    readable_description,
+    refuse_malformed_share_heartbeat,
+)
+from groupcoord.core.router.split_requests import Part, SplitRequests
+from groupcoord.core.router.streams_groups import (
+    DESCRIBED_STREAMS_GROUPS,
+    answer_description_update,
+    refuse_malformed_heartbeat,
+    refuse_topics,
+    with_description_status,
+)
+from groupcoord.core.router.topics import (
+    hide_topics,
+    identify_topics,
+    merge_results,
+    resolve_commit,
+    resolve_delete,
+    resolve_fetch,
+)
+from groupcoord.core.topics import TopicResolver
+from groupcoord.errors import ErrorCode
+
+VerifyTransaction = Callable[[TxnOffsetCommit], ErrorCode]
+"""Returns NONE if the producer may commit offsets of this group in its transaction, or why not; must not raise."""
+
+ALL_OPERATIONS_ON_A_GROUP = sum(1 << operation for operation in OPERATIONS_ON_A_GROUP)
+
+
+DESCRIBED_KINDS: dict[type, DescribedKind] = {
+    ConsumerGroupDescribe: DESCRIBED_CONSUMER_GROUPS,
+    ShareGroupDescribe: DESCRIBED_SHARE_GROUPS,
+    StreamsGroupDescribe: DESCRIBED_STREAMS_GROUPS,
+}
+"""How groups of each kind are described, by the request for it."""
+
+
+@frozen
+class Route:
+    """How the requests of one type are taken.
+
+    Attributes:
+        permission: returns NONE, or why the asker may not make a request; None where it is asked for each of the things
+            that a request names.
+        handler: takes a request that may be made.
+    """
+
+    permission: Callable[[Permissions, Any], ErrorCode] | None
+    handler: Callable[[Any, Token, Permissions | None, int], None]
+
+
+class RequestRouter:
+    """Takes requests to where they are answered.
+
+    Attributes:
+        served_protocols: the kinds of groups whose requests are served; those of others are UNSUPPORTED_VERSION.
+    """
+
+    __slots__ = (
+        "_assignors",
+        "_authorize",
+        "_cluster",
+        "_config",
+        "_effects",
+        "_every_route",
+        "_partitions",
+        "_routes",
+        "_split_requests",
+        "_topics",
+        "_verify_transaction",
+        "served_protocols",
+    )
+
+    def __init__(
+        self,
+        *,
+        config: Config,
+        assignors: Sequence[str],
+        effects: Effects,
+        split_requests: SplitRequests,
+        partitions: PartitionTable[str, Partition],
+        topics: TopicResolver,
+        cluster: Coordinators,
+        authorize: Authorize | None,
+        verify_transaction: VerifyTransaction | None,
+    ) -> None:
+        self._config = config
+        self._assignors = assignors
+        self._effects = effects
+        self._split_requests = split_requests
+        self._partitions = partitions
+        self._topics = topics
+        self._cluster = cluster
+        self._authorize = authorize
+        self._verify_transaction = verify_transaction
+        self._every_route: dict[type[Request], Route] = {
+            JoinGroup: Route(_may_read_group, self._to_group),
+            SyncGroup: Route(_may_read_group, self._to_group),
+            Heartbeat: Route(_may_read_group, self._to_group),
+            LeaveGroup: Route(_may_read_group, self._to_group),
+            OffsetCommit: Route(_may_read_group, self._commit),
+            TxnOffsetCommit: Route(_may_commit_in_transaction, self._commit_transactional),
+            OffsetDelete: Route(_may_delete_group, self._delete_offsets),
+            OffsetFetch: Route(None, self._fetch),
+            CompleteTransaction: Route(None, self._complete_transaction),
+            DescribeGroups: Route(None, self._describe),
+            ListGroups: Route(None, self._list),
+            DeleteGroups: Route(None, self._delete),
+            FindCoordinator: Route(None, self._find_coordinators),
+            ConsumerGroupHeartbeat: Route(heartbeat_permission, self._heartbeat),
+            ConsumerGroupDescribe: Route(None, self._describe_kind),
+            ShareGroupHeartbeat: Route(_may_read_group, self._share_heartbeat),
+            ShareGroupDescribe: Route(None, self._describe_kind),
+            DescribeShareGroupOffsets: Route(None, self._describe_share_offsets),
+            DescribeOneShareGroup: Route(None, self._to_group),
+            AlterShareGroupOffsets: Route(_may_read_group, self._alter_share_offsets),
+            DeleteShareGroupOffsets: Route(_may_delete_group, self._delete_share_offsets),
+            StreamsGroupHeartbeat: Route(_may_read_group, self._streams_heartbeat),
+            StreamsGroupDescribe: Route(None, self._describe_kind),
+            StreamsGroupTopologyDescriptionUpdate: Route(None, self._update_description),
+        }
+        self.serve(served_protocols(config))
+
+    def serve(self, protocols: frozenset[GroupType]) -> None:
+        """Serve the requests of these kinds of groups from now on, and no others.
+
+        Whatever has begun goes on: groups keep their members, as long as these keep their sessions.
+        """
+        self.served_protocols = protocols
+        self._routes = self._every_route | {
+            kind: Route(None, self._unsupported) for kind, protocol in OF_PROTOCOLS.items() if protocol not in protocols
+        }
+
+    def handle(self, request: Request, token: Token, principal: Principal, now_ms: int) -> None:
+        """Take a request.
+
+        Raises:
+            TypeError: this is no request of the coordinator.
+        """
+        route = self._routes.get(type(request))
+        if route is None:
+            raise TypeError(f"{type(request).__name__} is no request of the group coordinator")
+        permissions = None
+        if self._authorize is not None:
+            permissions = Permissions(self._authorize, principal)
+            error_code = ErrorCode.NONE if route.permission is None else route.permission(permissions, request)
+            if error_code is not ErrorCode.NONE:
+                self._effects.reply(token, request.refused(error_code))
+                return
+        route.handler(request, token, permissions, now_ms)
+
+    def refuse_unserved(self, request: GroupRequest, token: Token, error_code: ErrorCode) -> None:
+        """Refuse a request whose log partition isn't served, or no longer, for this reason."""
+        self._effects.reply(token, unserved(request, error_code, self._config))
+
+    # ------------------------------------------------------------ requests for one group
+
+    def _to_group(self, request: GroupRequest, token: Token, permissions: Permissions | None, now_ms: int) -> None:
+        partitions = self._partitions
+        index = partitions.index_of(request.group_id or "")
+        partition = partitions.active[index]
+        if partition is not None:
+            partition.handle(request, token, now_ms)
+        else:
+            self.refuse_unserved(request, token, partitions.refusal(index))
+
+    def _commit(self, request: OffsetCommit, token: Token, permissions: Permissions | None, now_ms: int) -> None:
+        topics, token = self._resolve(request, token, permissions)
+        if not topics:
+            return
+        assert request.group_id is not None
+        partition = self._partitions.serving(request.group_id)
+        if partition is not None:
+            partition.commit(request, topics, token, now_ms)
+        else:
+            self._to_group(evolve(request, topics=topics), token, permissions, now_ms)
+
+    def _commit_transactional(
+        self, request: TxnOffsetCommit, token: Token, permissions: Permissions | None, now_ms: int
+    ) -> None:
+        topics, token = self._resolve(request, token, permissions)
+        if topics:
+            resolved = evolve(request, topics=topics)
+            error_code = self._transaction_error(resolved)
+            if error_code is ErrorCode.NONE:
+                self._to_group(resolved, token, permissions, now_ms)
+            else:
+                self._effects.reply(token, resolved.refused(error_code))
+
+    def _resolve(
+        self, request: OffsetCommit | TxnOffsetCommit, token: Token, permissions: Permissions | None
+    ) -> tuple[tuple[TopicToCommit, ...], Token]:
+        """Return the topics that the group gets to see, and the token for them; if there are none, answer."""
+        topics, refused = resolve_commit(request.topics, self._topics, permissions)
+        if request.group_id is None:
+            topics, refused = (), merge_results(refused, refused_topics(topics, ErrorCode.INVALID_GROUP_ID))
+        if topics:
+            return topics, self._split_requests.partly_refused(token, refused) if refused else token
+        results = merge_results(refused, ())
+        is_plain = isinstance(request, OffsetCommit)
+        self._effects.reply(token, OffsetCommitResponse(results) if is_plain else TxnOffsetCommitResponse(results))
+        return topics, token
+
+    def _transaction_error(self, request: TxnOffsetCommit) -> ErrorCode:
+        """Have the producer verified, which is the last thing before the group is looked at."""
+        verify = self._verify_transaction
+        if verify is None or not request.group_id or self._partitions.is_closed:
+            return ErrorCode.NONE
+        return verify(request)
+
+    def _delete_offsets(
+        self, request: OffsetDelete, token: Token, permissions: Permissions | None, now_ms: int
+    ) -> None:
+        topics, refused = resolve_delete(request.topics, self._topics, permissions)
+        token = self._split_requests.partly_refused(token, refused)
+        self._to_group(OffsetDelete(request.group_id, topics), token, permissions, now_ms)
+
+    def _complete_transaction(
+        self, request: CompleteTransaction, token: Token, permissions: Permissions | None, now_ms: int
+    ) -> None:
+        partition = self._partitions.active[request.partition]
+        if partition is not None:
+            partition.commits.complete_transaction(request, token)
+        else:
+            self._effects.reply(token, CompleteTransactionResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
+    # ------------------------------------------------------------ modern protocols
+
+    def _heartbeat(
+        self, request: ConsumerGroupHeartbeat, token: Token, permissions: Permissions | None, now_ms: int
+    ) -> None:
+        """Take a heartbeat: what is like the member's last one had the right form, all else is looked at first."""
+        request.principal = None if permissions is None else permissions.principal
+        partition = self._partitions.serving(request.group_id)
+        if partition is not None and partition.repeaters[type(request)](request, token, now_ms):
+            return
+        refusal = None
+        if not self._partitions.is_closed:
+            refusal = refuse_malformed(request, self._assignors)
+        if refusal is None:
+            self._to_group(request, token, permissions, now_ms)
+        else:
+            self._effects.reply(token, refusal)
+
+    def _streams_heartbeat(
+        self, request: StreamsGroupHeartbeat, token: Token, permissions: Permissions | None, now_ms: int
+    ) -> None:
+        request.permissions = permissions
+        request.principal = None if permissions is None else permissions.principal
+        partition = self._partitions.serving(request.group_id)
+        if partition is not None and partition.repeaters[type(request)](request, token, now_ms):
+            return
+        refusal = refuse_topics(request, permissions)
+        if refusal is None and not self._partitions.is_closed:
+            refusal = refuse_malformed_heartbeat(request)
+        if refusal is None:
+            self._to_group(request, token, permissions, now_ms)
+        else:
+            self._effects.reply(token, refusal)
+
+    def _share_heartbeat(
+        self, request: ShareGroupHeartbeat, token: Token, permissions: Permissions | None, now_ms: int
+    ) -> None:
+        """Take a heartbeat: what is like the member's last one had the right form, but topics may have been closed."""
+        partition = self._partitions.serving(request.group_id) if permissions is None else None
+        if partition is not None and partition.repeaters[type(request)](request, token, now_ms):
+            return
+        refusal = refuse_malformed_share_heartbeat(request, permissions)
+        if refusal is None:
+            self._to_group(request, token, permissions, now_ms)
+        else:
+            self._effects.reply(token, refusal)
+
+    def _describe_share_offsets(
+        self, request: DescribeShareGroupOffsets, token: Token, permissions: Permissions | None, now_ms: int
+    ) -> None:
+        """Describe each group by itself: its coordinator has to ask others."""
+        groups: list[DescribedShareGroupOffsets | None] = []
+        for wanted in request.groups:
+            error_code = ErrorCode.NONE
+            if permissions is not None:
+                error_code = permissions.group_error(wanted.group_id, Operation.DESCRIBE)
+            is_allowed = error_code is ErrorCode.NONE
+            groups.append(None if is_allowed else DescribedShareGroupOffsets(wanted.group_id, (), error_code))
+        if None not in groups:
+            self._effects.reply(token, _described(groups))
+            return
+        gather = self._split_requests.gather(token, groups, _described)
+        for place, wanted in [each for each in enumerate(request.groups) if groups[each[0]] is None]:
+            allowed, refused = readable_description(wanted, permissions)
+            part = Part(gather, place, partial(complete_description, refused, permissions))
+            self._to_group(DescribeOneShareGroup(*allowed), part, permissions, now_ms)
+
+    def _alter_share_offsets(
+        self, request: AlterShareGroupOffsets, token: Token, permissions: Permissions | None, now_ms: int
+    ) -> None:
+        if not request.group_id:
+            self._effects.reply(token, request.refused(ErrorCode.INVALID_GROUP_ID))
+            return
+        allowed, refused = readable_alteration(request, permissions)
+        self._to_group(allowed, self._split_requests.partly_refused(token, refused), permissions, now_ms)
+
+    def _delete_share_offsets(
+        self, request: DeleteShareGroupOffsets, token: Token, permissions: Permissions | None, now_ms: int
+    ) -> None:
+        if not request.group_id:
+            self._effects.reply(token, request.refused(ErrorCode.INVALID_GROUP_ID))
+            return
+        allowed, refused = readable_deletion(request, permissions)
+        self._to_group(allowed, self._split_requests.partly_refused(token, refused), permissions, now_ms)
+
+    def _update_description(
+        self,
+        request: StreamsGroupTopologyDescriptionUpdate,
+        token: Token,
+        permissions: Permissions | None,
+        now_ms: int,
+    ) -> None:
+        self._effects.reply(token, answer_description_update(request, permissions))
+
+    def _describe_kind(
+        self,
+        request: ConsumerGroupDescribe | ShareGroupDescribe | StreamsGroupDescribe,
+        token: Token,
+        permissions: Permissions | None,
+        now_ms: int,
+    ) -> None:
+        """Describe groups of the kind that the request is about."""
+        kind = DESCRIBED_KINDS[type(request)]
+        described: list[Any] = []
+        for group_id in request.group_ids:
+            partition = self._partition_of(group_id or None, Operation.DESCRIBE, permissions)
+            if isinstance(partition, Partition):
+                assert group_id is not None
+                group = partition.descriptions[type(request)](group_id)
+                described.append(self._shown(kind, group, request, permissions))
+            else:
+                described.append(kind.described(group_id or "", partition))
+        self._effects.reply(token, kind.answer(described))
+
+    def _shown(
+        self,
+        kind: DescribedKind,
+        group: Any,
+        request: ConsumerGroupDescribe | ShareGroupDescribe | StreamsGroupDescribe,
+        permissions: Permissions | None,
+    ) -> Any:
+        """Return of a description what the asker may see, with what it may do if it asks for that."""
+        if permissions is not None:
+            group = kind.hide(group, permissions)
+        if request.include_authorized_operations:
+            group = with_operations(group, self._operations_on(group.group_id, permissions))
+        return with_description_status(group, request) if isinstance(request, StreamsGroupDescribe) else group
+
+    def _unsupported(self, request: Request, token: Token, permissions: Permissions | None, now_ms: int) -> None:
+        self._effects.reply(token, request.refused(ErrorCode.UNSUPPORTED_VERSION))
+
+    # ------------------------------------------------------------ requests that name several groups, one by one
+
+    def _partition_of(
+        self, group_id: str | None, operation: Operation, permissions: Permissions | None
+    ) -> Partition | ErrorCode:
+        """Return the log partition that serves a group, or what is said of the group instead."""
+        if permissions is not None and not permissions.on_group(group_id, operation):
+            return ErrorCode.GROUP_AUTHORIZATION_FAILED
+        if group_id is None:
+            return ErrorCode.INVALID_GROUP_ID
+        index = self._partitions.index_of(group_id)
+        return self._partitions.active[index] or self._partitions.refusal(index)
+
+    def _fetch(self, request: OffsetFetch, token: Token, permissions: Permissions | None, now_ms: int) -> None:
+        groups = [self._fetch_group(wanted, request, permissions) for wanted in request.groups]
+        self._effects.reply(token, OffsetFetchResponse(tuple(groups)))
+
+    def _fetch_group(self, wanted: GroupToFetch, request: OffsetFetch, permissions: Permissions | None) -> FetchedGroup:
+        # As a rule all is allowed and served, and this is asked very often.
+        partition = self._partitions.serving(wanted.group_id) if permissions is None else None
+        if partition is None:
+            found = self._partition_of(wanted.group_id, Operation.DESCRIBE, permissions)
+            if not isinstance(found, Partition):
+                return FetchedGroup(wanted.group_id or "", found, ())
+            partition = found
+        named, refused = resolve_fetch(wanted, self._topics, permissions)
+        fetched = partition.commits.fetch(named, require_stable=request.require_stable)
+        if wanted.topics is None:
+            if permissions is not None:
+                fetched = hide_topics(fetched, permissions)
+            return identify_topics(fetched, self._topics) if request.uses_topic_ids else fetched
+        if refused and fetched.error_code is ErrorCode.NONE:
+            return fetched._replace(topics=fetched.topics + refused)
+        return fetched
+
+    def _describe(self, request: DescribeGroups, token: Token, permissions: Permissions | None, now_ms: int) -> None:
+        refused: list[DescribedGroup] = []
+        described: list[DescribedGroup] = []
+        for group_id in request.group_ids:
+            partition = self._partition_of(group_id, Operation.DESCRIBE, permissions)
+            if not isinstance(partition, Partition):
+                group = DescribedGroup(group_id or "", partition)
+                (refused if partition is ErrorCode.GROUP_AUTHORIZATION_FAILED else described).append(group)
+                continue
+            assert group_id is not None
+            group = partition.descriptions[DescribeGroups](group_id)
+            if request.include_authorized_operations:
+                group = group._replace(authorized_operations=self._operations_on(group_id, permissions))
+            described.append(group)
+        self._effects.reply(token, DescribeGroupsResponse(tuple(refused + described)))
+
+    @staticmethod
+    def _operations_on(group_id: str, permissions: Permissions | None) -> int:
+        return ALL_OPERATIONS_ON_A_GROUP if permissions is None else permissions.group_operations(group_id)
+
+    def _list(self, request: ListGroups, token: Token, permissions: Permissions | None, now_ms: int) -> None:
+        if self._partitions.is_closed:
+            self._effects.reply(token, ListGroupsResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return
+        if PartitionStatus.LOADING in self._partitions.status:
+            self._effects.reply(token, ListGroupsResponse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+            return
+        states = frozenset(state.strip().lower() for state in request.states_filter)
+        types = frozenset(group_type.lower() for group_type in request.types_filter)
+        groups: list[ListedGroup] = []
+        for partition in self._partitions:
+            groups += partition.administration.list_groups(states, types)
+        if permissions is not None and not permissions.on_cluster(Operation.DESCRIBE):
+            groups = [group for group in groups if permissions.on_group(group.group_id, Operation.DESCRIBE)]
+        self._effects.reply(token, ListGroupsResponse(ErrorCode.NONE, tuple(groups)))
+
+    def _delete(self, request: DeleteGroups, token: Token, permissions: Permissions | None, now_ms: int) -> None:
+        refused: list[DeletedGroup] = []
+        served: dict[Partition, list[str]] = {}
+        for group_id in dict.fromkeys(request.group_ids):
+            partition = self._partition_of(group_id, Operation.DELETE, permissions)
+            if isinstance(partition, Partition):
+                assert group_id is not None
+                served.setdefault(partition, []).append(group_id)
+            else:
+                refused.append(DeletedGroup(group_id or "", partition))
+        if not served:
+            self._effects.reply(token, DeleteGroupsResponse(tuple(refused)))
+            return
+        gather = self._split_requests.gather(token, [refused, *[None] * len(served)], _deleted)
+        for place, (partition, group_ids) in enumerate(served.items(), 1):
+            part = Part(gather, place, attrgetter("results"))
+            partition.administration.delete_groups(group_ids, part, now_ms)
+
+    def _find_coordinators(
+        self, request: FindCoordinator, token: Token, permissions: Permissions | None, now_ms: int
+    ) -> None:
+        coordinators = []
+        for key in request.keys:
+            error_code = ErrorCode.NONE if permissions is None else _find_error(request, key, permissions)
+            coordinators.append(find_coordinator(request, key, self._cluster, error_code))
+        self._effects.reply(token, FindCoordinatorResponse(tuple(coordinators)))
+
+
+OF_PROTOCOLS: dict[type[Request], GroupType] = {
+    ConsumerGroupHeartbeat: GroupType.CONSUMER,
+    ConsumerGroupDescribe: GroupType.CONSUMER,
+    ShareGroupHeartbeat: GroupType.SHARE,
+    ShareGroupDescribe: GroupType.SHARE,
+    DescribeShareGroupOffsets: GroupType.SHARE,
+    AlterShareGroupOffsets: GroupType.SHARE,
+    DeleteShareGroupOffsets: GroupType.SHARE,
+    StreamsGroupHeartbeat: GroupType.STREAMS,
+    StreamsGroupDescribe: GroupType.STREAMS,
+    StreamsGroupTopologyDescriptionUpdate: GroupType.STREAMS,
+}
+"""Requests that fail with UNSUPPORTED_VERSION where their kind of groups is not served."""
+
+
+def _may_read_group(permissions: Permissions, request: GroupRequest) -> ErrorCode:
+    return permissions.group_error(request.group_id, Operation.READ)
+
+
+def _may_delete_group(permissions: Permissions, request: GroupRequest) -> ErrorCode:
+    return permissions.group_error(request.group_id, Operation.DELETE)
+
+
+def _may_commit_in_transaction(permissions: Permissions, request: TxnOffsetCommit) -> ErrorCode:
+    if not permissions.on_transactional_id(request.transactional_id, Operation.WRITE):
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return permissions.group_error(request.group_id, Operation.READ)
+
+
+def _deleted(results: Sequence[Iterable[DeletedGroup]]) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(tuple(chain.from_iterable(results)))
+
+
+def _described(groups: Sequence[Any]) -> DescribeShareGroupOffsetsResponse:
+    return DescribeShareGroupOffsetsResponse(tuple(groups))
+
+
+def _find_error(request: FindCoordinator, key: str, permissions: Permissions) -> ErrorCode:
+    match request.key_type:
+        case CoordinatorType.GROUP if not permissions.on_group(key, Operation.DESCRIBE):
+            return ErrorCode.GROUP_AUTHORIZATION_FAILED
+        case CoordinatorType.TRANSACTION if not permissions.on_transactional_id(key, Operation.DESCRIBE):
+            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        case CoordinatorType.SHARE if request.supports_share_keys:
+            if not permissions.on_cluster(Operation.CLUSTER_ACTION):
+                return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return ErrorCode.NONE

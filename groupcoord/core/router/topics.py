@@ -1,0 +1,174 @@
+"""What stands between a request and the group: which topics exist, and what their ids are.
+
+The coordinator itself knows no topics. A host that does passes a :class:`TopicResolver`; then offsets of unknown
+partitions are refused before the group sees them, and requests by topic id are understood. Kafka does this in its
+request layer.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+from uuid import UUID
+
+from groupcoord.core.fast_construct import maker
+from groupcoord.core.log.records import ZERO_UUID
+from groupcoord.core.messages import (
+    FetchedGroup,
+    FetchedTopic,
+    GroupToFetch,
+    PartitionResult,
+    TopicResult,
+    TopicToCommit,
+    TopicToDelete,
+    TopicToFetch,
+)
+from groupcoord.core.messages.commits import PartitionResults, refused_partitions
+from groupcoord.core.messages.fetches import without_offsets
+from groupcoord.core.router.authorization import Operation, Permissions
+from groupcoord.core.topics import TopicResolver
+from groupcoord.errors import NO_ERROR, ErrorCode
+
+_CACHED_EXTREMES_MAX = 64
+
+
+def _extremes(indexes: tuple[int, ...]) -> tuple[int, int]:
+    """Return the lowest and the highest of some partitions; if there is none, what every topic has."""
+    return min(indexes, default=0), max(indexes, default=-1)
+
+
+_cached_extremes = lru_cache(maxsize=1_024)(_extremes)
+"""A consumer commits its partitions again and again."""
+
+
+def resolve_commit(
+    topics: tuple[TopicToCommit, ...], resolver: TopicResolver, permissions: Permissions | None = None
+) -> tuple[tuple[TopicToCommit, ...], tuple[TopicResult, ...]]:
+    """Split the topics of a commit into what the group may see and what is refused.
+
+    An unknown id comes first, then the permission to READ, then whether there is such a partition.
+
+    Returns:
+        What the group gets to see, topics named; and the topics that have refused partitions, with those alone.
+    """
+    accepted, refused = [], []
+    for topic in topics:
+        name, columns = topic.name, topic.columns
+        if name is None:
+            name = resolver.topic_name(topic.topic_id)
+        indexes, topic_id = columns[0], topic.topic_id
+        error_code, count = NO_ERROR, None
+        if name is None:
+            error_code = ErrorCode.UNKNOWN_TOPIC_ID
+        else:
+            if permissions is not None:
+                error_code = permissions.topic_error(name, Operation.READ)
+            count = resolver.partition_count(name)
+        if name is None or count is None or error_code is not NO_ERROR:
+            if error_code is NO_ERROR:
+                error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            refused.append(TopicResult(topic.name, topic_id, refused_partitions(indexes, error_code)))
+            continue
+        lowest, highest = (_cached_extremes if len(indexes) <= _CACHED_EXTREMES_MAX else _extremes)(indexes)
+        if lowest < 0 or highest >= count:
+            refused.append(TopicResult(name, topic_id, _unknown_partitions(indexes, count)))
+            columns = columns.select([place for place, index in enumerate(indexes) if 0 <= index < count])
+        if columns[0]:
+            if topic_id is ZERO_UUID or topic_id == ZERO_UUID:
+                topic_id = resolver.topic_id(name) or ZERO_UUID
+            accepted.append(TopicToCommit(name, columns, topic_id))
+    return tuple(accepted), tuple(refused)
+
+
+def resolve_delete(
+    topics: tuple[TopicToDelete, ...], resolver: TopicResolver, permissions: Permissions | None = None
+) -> tuple[tuple[TopicToDelete, ...], tuple[TopicResult, ...]]:
+    """Split the topics of a deletion into what the group may see and what is refused; see :func:`resolve_commit`."""
+    accepted, refused = [], []
+    for topic in topics:
+        if permissions is not None and not permissions.on_topic(topic.name, Operation.READ):
+            denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            refused.append(TopicResult(topic.name, ZERO_UUID, refused_partitions(topic.partition_indexes, denied)))
+            continue
+        count = resolver.partition_count(topic.name) or 0
+        good = tuple(index for index in topic.partition_indexes if 0 <= index < count)
+        errors = _unknown_partitions(topic.partition_indexes, count)
+        if errors or not count:
+            refused.append(TopicResult(topic.name, ZERO_UUID, errors))
+        if good:
+            accepted.append(TopicToDelete(topic.name, good))
+    return tuple(accepted), tuple(refused)
+
+
+def _unknown_partitions(indexes: tuple[int, ...], count: int) -> PartitionResults:
+    unknown = tuple(index for index in indexes if not 0 <= index < count)
+    return refused_partitions(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def merge_results(refused: tuple[TopicResult, ...], results: tuple[TopicResult, ...]) -> tuple[TopicResult, ...]:
+    """Join a group's results to what was refused before it, as Kafka orders them.
+
+    Refused topics come first. As soon as there is one, each topic is answered once, its refused partitions first.
+    """
+    if not refused:
+        return results
+    merged: dict[tuple[str | None, UUID], list[PartitionResult]] = {}
+    for topic in refused:
+        merged.setdefault((topic.name, topic.topic_id), []).extend(topic.partitions)
+    ids = {name: key for key in merged if (name := key[0]) is not None}
+    for topic in results:
+        key = ids.get(topic.name or "", (topic.name, topic.topic_id))
+        merged.setdefault(key, []).extend(topic.partitions)
+    return tuple(TopicResult(name, topic_id, tuple(partitions)) for (name, topic_id), partitions in merged.items())
+
+
+class ResolvedFetch(NamedTuple):
+    """One group of a fetch after its topics were looked up: what to fetch, and the topics that are refused."""
+
+    wanted: GroupToFetch
+    refused: tuple[FetchedTopic, ...]
+
+
+_make_resolved = maker(ResolvedFetch)
+
+
+def resolve_fetch(
+    wanted: GroupToFetch, resolver: TopicResolver, permissions: Permissions | None = None
+) -> ResolvedFetch:
+    """Name the topics that a fetch gives by id, and leave out those that the asker may not DESCRIBE.
+
+    Names are not checked: offsets may outlive their topic for a while.
+    """
+    if wanted.topics is None:
+        return _make_resolved((wanted, ()))
+    if permissions is None and None not in [topic.name for topic in wanted.topics]:
+        return _make_resolved((wanted, ()))
+    known, refused = [], []
+    for topic in wanted.topics:
+        name = topic.name if topic.name is not None else resolver.topic_name(topic.topic_id)
+        error_code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.NONE
+        if name is not None and permissions is not None:
+            error_code = permissions.topic_error(name, Operation.DESCRIBE)
+        if error_code is not ErrorCode.NONE:
+            errors = without_offsets(topic.partition_indexes, error_code)
+            refused.append(FetchedTopic(topic.name, topic.topic_id, errors))
+        else:
+            known.append(TopicToFetch(name, topic.partition_indexes, topic.topic_id))
+    named = GroupToFetch(wanted.group_id, tuple(known), wanted.member_id, wanted.member_epoch)
+    return ResolvedFetch(named, tuple(refused))
+
+
+def hide_topics(fetched: FetchedGroup, permissions: Permissions) -> FetchedGroup:
+    """Leave out of a fetch of everything the topics that the asker may not DESCRIBE."""
+    shown = tuple(topic for topic in fetched.topics if permissions.on_topic(topic.name or "", Operation.DESCRIBE))
+    return fetched._replace(topics=shown)
+
+
+def identify_topics(fetched: FetchedGroup, resolver: TopicResolver) -> FetchedGroup:
+    """Give the topics of a fetch of everything their ids; those that have none any more are left out."""
+    topics = []
+    for topic in fetched.topics:
+        topic_id = resolver.topic_id(topic.name or "")
+        if topic_id is not None and topic_id != ZERO_UUID:
+            topics.append(topic._replace(topic_id=topic_id))
+    return fetched._replace(topics=tuple(topics))
