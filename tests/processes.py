@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import signal
 import subprocess
@@ -64,6 +65,19 @@ def wait_until(condition: Callable[[], bool], timeout_s: float, expected: str) -
             raise ProcessError(f"{expected}: not within {timeout_s:g} s")
         time.sleep(POLL_S)
     return time.monotonic() - begin
+
+
+def descendants(root: int) -> list[int]:
+    """Return the ids of a process and of all its descendants."""
+    children: dict[int, list[int]] = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            fields = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()
+            children.setdefault(int(fields[1]), []).append(int(name))
+    found = [root]
+    for pid in found:
+        found += children.get(pid, ())
+    return found
 
 
 class Child:

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from pandas.util import hash_array  # type: ignore[import-untyped]
 from pyarrow import dataset
 
-from .spark_decode import descendants
+from tests.processes import descendants
 
 ROOT = Path(__file__).parents[2]
 SAMPLE_EVERY_S = 0.5

@@ -1,12 +1,11 @@
 """What a request costs the broker from the bytes that come to the bytes that leave, without sockets.
 
-    python -m tests.bench.broker_requests [--beside FOLDER | --idle-hooks] [--rounds 7] [--requests 4000]
+    python -m tests.bench.broker_requests [--beside FOLDER] [--rounds 7] [--requests 4000]
 
 400 groups of one member, whose log partitions are files; heartbeats, and commits and fetches of ten partitions without
 metadata, with metadata of 40 characters, and of the newest versions, with topic ids. Each figure is CPU time of the
 process, the best of the rounds. With ``--beside`` the same is measured of the source tree in FOLDER, in turn, and the
-ratios are printed: only those of one run mean anything. With ``--idle-hooks`` it is measured of a broker that follows
-rules for faults, of which there are none any more, beside one that follows none.
+ratios are printed: only those of one run mean anything.
 """
 
 from __future__ import annotations
@@ -118,23 +117,10 @@ def send(broker: Broker, connection: Connection, requests: list[bytes]) -> float
     return time.process_time() - begin_s
 
 
-def install_hooks(broker: Broker) -> None:
-    """Let a broker follow rules for faults, of which there were some."""
-    from groupcoord.testing.faults import Rule, Rules
-
-    rules = Rules()
-    rules.follow(broker)
-    for api in ("Heartbeat", "OffsetCommit", "OffsetFetch"):
-        rules.add(Rule(api, lambda call: None))
-    rules.clear()
-
-
-def serve_measurements(*, has_hooks: bool) -> None:
-    """Measure what the lines of standard input name, and print the microseconds for one request, until they end."""
+def serve_measurements() -> None:
+    """Print the microseconds of one request for each line of standard input: a kind of request and a count, as JSON."""
     with tempfile.TemporaryDirectory(prefix="groupcoord-requests-") as name:
         broker = start(Path(name))
-        if has_hooks:
-            install_hooks(broker)
         members = join(broker)
         connection = broker.connect("/127.0.0.1")
         gc.collect()
@@ -148,17 +134,11 @@ def serve_measurements(*, has_hooks: bool) -> None:
 
 
 class Measured:
-    """A process that measures one source tree.
+    """Process that runs this script on the source tree in ``folder``."""
 
-    Args:
-        folder: the tree.
-        options: for the script besides ``--serve``.
-        script: what it runs; it must find all that it imports in any tree.
-    """
-
-    def __init__(self, folder: Path, *options: str, script: Path = Path(__file__)) -> None:
+    def __init__(self, folder: Path) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, str(script.resolve()), "--serve", *options],
+            [sys.executable, str(Path(__file__).resolve()), "--serve"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -167,15 +147,11 @@ class Measured:
         )
 
     def cost_us(self, what: str, count: int) -> float:
-        """Return what one request costs."""
-        return float(self.ask(what, count))
-
-    def ask(self, *question: str | int) -> str:
-        """Return what the script answers to a line with this list."""
+        """Return the CPU time of one request."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        print(json.dumps(question), file=self._process.stdin, flush=True)
-        return self._process.stdout.readline()
+        print(json.dumps([what, count]), file=self._process.stdin, flush=True)
+        return float(self._process.stdout.readline())
 
     def end(self) -> None:
         """End the process."""
@@ -186,18 +162,15 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.broker_requests", description=__doc__)
     parser.add_argument("--beside", type=Path, help="another source tree, measured in turn")
-    parser.add_argument("--idle-hooks", action="store_true", help="measured beside a broker without hooks")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--requests", type=int, default=4_000, help="in each round")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
-        serve_measurements(has_hooks=options.idle_hooks)
+        serve_measurements()
         return
     here = Path(__file__).resolve().parents[2]
-    measured = [Measured(here, *(["--idle-hooks"] if options.idle_hooks else []))]
-    if options.beside is not None or options.idle_hooks:
-        measured.append(Measured(options.beside or here))
+    measured = [Measured(folder) for folder in (here, options.beside) if folder is not None]
     best = {what: [float("inf")] * len(measured) for what in MEASURED}
     for _ in range(options.rounds):
         for what, least_us in best.items():

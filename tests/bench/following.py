@@ -103,7 +103,8 @@ def measure(folder: Path, rate: int, seconds: float, groups: int, partitions: in
         return int(here.recv())
 
     written = grow(groups * (partitions + 1), 0.0)
-    clock, updates, lengths = CpuClock(), [0.0], []
+    clock, updates = CpuClock(), [0.0]
+    lengths: list[float] = []
     following = LocalFollowing([folder / "log"], folder / "out", clock=clock)
     begun_kib, first_s = _resident_kib(), clock.now_s()
     figures = {"first records": float(written)}

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shlex
 import statistics
 import subprocess
@@ -101,11 +100,6 @@ class Server:
         assert figures["refused"] == 0, figures
         return figures
 
-    def cpu_seconds(self) -> float:
-        """Return how much CPU the process has used, all of its threads and the kernel for it."""
-        times = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
-        return sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
-
     def end(self) -> None:
         """End the process; nothing of it is needed any more."""
         self._process.kill()
@@ -166,20 +160,6 @@ def report(mode: str, found: dict[str, list[dict[str, Any]]]) -> None:
         )
 
 
-def parser_of(module: str, description: str | None) -> argparse.ArgumentParser:
-    """Return a parser for the servers to compare, and how often each is measured."""
-    parser = argparse.ArgumentParser(
-        prog=f"python -m tests.bench.{module}",
-        description=description,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--target", action="append", default=[], metavar="NAME=COMMAND")
-    parser.add_argument("--kafka", type=Path, metavar="SCRIPT")
-    parser.add_argument("--kfake", action="store_true")
-    parser.add_argument("--rounds", type=int, default=3)
-    return parser
-
-
 def targets_of(options: argparse.Namespace) -> dict[str, str]:
     """Return the command of each server by its name; the last is what the others are compared with."""
     targets = {"groupcoord": OWN} | dict(target.split("=", 1) for target in options.target)
@@ -192,7 +172,15 @@ def targets_of(options: argparse.Namespace) -> dict[str, str]:
 
 def main() -> None:
     """Measure and print."""
-    parser = parser_of("under_load", __doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench.under_load",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--target", action="append", default=[], metavar="NAME=COMMAND")
+    parser.add_argument("--kafka", type=Path, metavar="SCRIPT")
+    parser.add_argument("--kfake", action="store_true")
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--seconds", type=float, default=5.0)
     options = parser.parse_args()
