@@ -1,17 +1,20 @@
-"""The Spark data source ``groupcoord``: segment files in, rows of the table of records out, at once or as they grow."""
+"""Spark data source ``groupcoord``: rows of the table of records, or of a table of groups, from segment files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from groupcoord.analysis.decode.chunks import RowSettings
+from groupcoord.analysis.decode.errors import InputError
 from groupcoord.analysis.decode.files import SPLIT_BYTES, FileSet, cut_ranges, find_segments
 from groupcoord.analysis.decode.folders import Folders
 from groupcoord.analysis.decode.options import json_value, known_options
+from groupcoord.analysis.decode.tables import arrow_schema
 from groupcoord.analysis.decode.tailing import (
     Cursor,
     Cursors,
@@ -25,13 +28,27 @@ from groupcoord.analysis.decode.tailing import (
     to_json,
 )
 from groupcoord.analysis.decode.tasks import LogTask, log_tasks
+from groupcoord.analysis.decode.times import with_times
+from groupcoord.analysis.fold.partition import DECODED_COLUMNS, PartitionFold, fold_batches
+from groupcoord.analysis.rules.groups import groups
+from groupcoord.analysis.rules.stale import offset_expiry
+from groupcoord.analysis.tables import TABLES, TABLES_OF_KINDS
 from groupcoord.spark.record_sources import ROW_OPTIONS, RecordOptions, RecordReader, RecordStreamReader
+from groupcoord.spark.schemas import declared
+from groupcoord.spark.times import schema_with_times
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
 
 FORMAT = "groupcoord"
-_OPTIONS = ("path", "paths", *ROW_OPTIONS, "storage_options", "max_bytes")
+_OPTIONS = ("path", "paths", "table", *ROW_OPTIONS, "storage_options", "max_bytes")
+
+RECORDS_TABLE = "records"
+FOLDED_TABLES = (*TABLES_OF_KINDS.values(), "current_offsets", "groups", "offset_expiry")
+"""The tables that the format makes of each log partition as a whole."""
+
+_OF_RECORDS = ("columns", "raw_bytes", "split_bytes")
+_ROWS_MAX = 4_096
 
 
 class LogOptions(RecordOptions):
@@ -40,6 +57,7 @@ class LogOptions(RecordOptions):
     Attributes:
         paths: what to read.
         storage_options: for fsspec's file system.
+        table: :data:`RECORDS_TABLE` or one of :data:`FOLDED_TABLES`.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -49,6 +67,21 @@ class LogOptions(RecordOptions):
         if "path" in given:
             self.paths = [given["path"], *self.paths]
         self.storage_options: dict[str, Any] = json_value("storage_options", given.get("storage_options", "{}"), dict)
+        self.table = given.get("table", RECORDS_TABLE)
+        if self.table not in (RECORDS_TABLE, *FOLDED_TABLES):
+            raise InputError(
+                f"option table: there is no table {self.table}; there are {RECORDS_TABLE}, {', '.join(FOLDED_TABLES)}"
+            )
+        unused = [name for name in _OF_RECORDS if given.get(name)]
+        if self.table != RECORDS_TABLE and unused:
+            raise InputError(f"option {unused[0]} is for the table records, not for {self.table}")
+
+    def schema(self) -> StructType:
+        """Return the columns of the table."""
+        if self.table == RECORDS_TABLE:
+            return super().schema()
+        schema = declared(TABLES[self.table])
+        return schema_with_times(schema) if self.timestamps else schema
 
     def find_segments(self, *, may_be_empty: bool = False, folders: Folders | None = None) -> list[FileSet]:
         """Return the files that the paths stand for; see :func:`groupcoord.analysis.decode.files.find_segments`."""
@@ -63,6 +96,52 @@ class LogOptions(RecordOptions):
     def tasks(self) -> Sequence[LogTask]:
         """Find the files and cut them into tasks."""
         return log_tasks(self.find_segments(), self.split_bytes)
+
+
+class FoldedPartition(NamedTuple):
+    """The segment files of one log partition: the work of one task."""
+
+    number: int | None
+    tasks: list[LogTask]
+
+
+class TableReader(DataSourceReader):
+    """Reader of a table of :data:`FOLDED_TABLES`: each task folds one log partition, which holds all of its groups."""
+
+    def __init__(self, options: LogOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        found: dict[int | None, list[LogTask]] = {}
+        for files in self._options.find_segments():
+            for segment in files.segments:
+                tasks = log_tasks([FileSet(files.file_system, [segment])], max(1, segment.size_bytes))
+                found.setdefault(segment.partition, []).extend(tasks)
+        return [InputPartition(FoldedPartition(number, tasks)) for number, tasks in found.items()]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        work: FoldedPartition = partition.value
+        settings = RowSettings(DECODED_COLUMNS)
+        fold = fold_batches(work.number, (rows for task in work.tasks for rows in task.rows(settings)))
+        rows, schema = _table_rows(self._options.table, fold), arrow_schema(TABLES[self._options.table])
+        for start in range(0, len(rows), _ROWS_MAX):
+            batch = pa.RecordBatch.from_pylist(rows[start : start + _ROWS_MAX], schema)
+            yield with_times(batch) if self._options.timestamps else batch
+
+
+def _table_rows(name: str, fold: PartitionFold) -> list[dict[str, Any]]:
+    """Return the rows of a table of :data:`FOLDED_TABLES`."""
+    by_kind = fold.rows_by_kind()
+    for kind, table in TABLES_OF_KINDS.items():
+        if table == name:
+            return by_kind[kind]
+    facts = fold.facts()
+    current = facts.current_offsets()
+    if name == "current_offsets":
+        found: list[dict[str, Any]] = current.to_pylist()
+        return found
+    described = groups(by_kind, current)
+    return described if name == "groups" else offset_expiry(described, current, facts)
 
 
 class LogStreamReader(RecordStreamReader):
@@ -141,12 +220,13 @@ class LogStreamReader(RecordStreamReader):
 
 
 class LogDataSource(DataSource):
-    """``spark.read.format("groupcoord")``: every record of ``__consumer_offsets`` segment files.
+    """``spark.read.format("groupcoord")``: a table of ``__consumer_offsets`` segment files.
 
-    Options: ``path`` (what ``load()`` is given) or ``paths`` (a JSON array), ``columns`` (names with commas between
-    them; Spark can't tell a Python source which it needs), ``raw_bytes``, ``split_bytes``, ``partitions`` (numbers with
-    commas between them), ``storage_options`` (a JSON object for fsspec), ``timestamps`` (true adds a timestamp to each
-    point in time).
+    Options: ``path`` (the argument of ``load()``) or ``paths`` (a JSON array), ``partitions`` (numbers with commas
+    between them), ``storage_options`` (a JSON object for fsspec), ``timestamps`` (true adds a timestamp to each point
+    in time), ``table`` (``records``, the default, or one of :data:`FOLDED_TABLES`). For the table of records alone:
+    ``columns`` (names with commas between them; Spark can't tell a Python source which it needs), ``raw_bytes``,
+    ``split_bytes``, and for streams ``max_bytes``.
     """
 
     @classmethod
@@ -155,13 +235,15 @@ class LogDataSource(DataSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        """Return the columns of :data:`groupcoord.spark.schemas.RECORDS`, or those that are asked for."""
+        """Return the columns of the table, or those that are asked for."""
         return LogOptions(self.options).schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return what reads the files."""
-        return RecordReader(LogOptions(self.options))
+        options = LogOptions(self.options)
+        return RecordReader(options) if options.table == RECORDS_TABLE else TableReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """Return what reads the files as they grow."""
-        return LogStreamReader(LogOptions(self.options))
+        options = LogOptions(self.options)
+        if options.table != RECORDS_TABLE:
+            raise InputError(f"option table: {options.table} can't be read as a stream, which has the table records")
+        return LogStreamReader(options)

@@ -24,6 +24,7 @@ from groupcoord.analysis.pipeline.local_engine import LocalEngine
 from groupcoord.analysis.report.data.model import summary
 from groupcoord.clock import ManualClock
 from groupcoord.spark.engine import SparkEngine
+from groupcoord.spark.source import FOLDED_TABLES
 
 from ..analysis.fold.grouped_rows import all_records
 from ..analysis.fold.history.consumer_story import Story, crew, moving, write_story
@@ -92,6 +93,23 @@ def test_tables_of_offsets_are_the_same(broker_records: DataFrame, broker_log: P
     Pipeline(LocalEngine(), [broker_log], tmp_path).run()
     for name, make in OF_RECORDS.items():
         check_same_rows(arrow(make(broker_records)), read_table(tmp_path, name), name)
+
+
+def test_the_format_folds_each_log_partition(spark: SparkSession, broker_log: Path, tmp_path: Path) -> None:
+    """The option ``table`` gives the rows and columns that ``analyze`` writes, one log partition in each task."""
+    write_every_trouble(tmp_path / "log")
+    Pipeline(LocalEngine(), [broker_log, tmp_path / "log"], tmp_path / "out").run()
+    paths = [str(broker_log), str(tmp_path / "log")]
+    partitions = {folder.name for path in paths for folder in Path(path).glob("__consumer_offsets-*")}
+    for name in FOLDED_TABLES:
+        reader = spark.read.format("groupcoord").option("table", name)
+        table = reader.load(paths)
+        rows = arrow(table)
+        check_same_rows(rows, read_table(tmp_path / "out", name), name)
+
+        assert rows.num_rows, name
+        assert reader.option("timestamps", True).load(paths).columns == list(written_columns(name)), name
+        assert table.rdd.getNumPartitions() == len(partitions), name
 
 
 def test_transactions_end_with_the_next_marker_of_their_producer(spark: SparkSession, tmp_path: Path) -> None:

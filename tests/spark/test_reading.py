@@ -244,10 +244,27 @@ def test_wrong_options_are_told(
         pipeline.read_log(spark, broker_log, **options)  # type: ignore[arg-type]
 
 
-def test_unknown_options_of_the_format_are_told(spark: SparkSession, broker_log: Path) -> None:
-    """A misspelt option does not go unnoticed."""
-    with pytest.raises(Exception, match="unknown option splitbytes"):
-        spark.read.format("groupcoord").option("splitbytes", "1").load(str(broker_log)).count()
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"splitbytes": "1"}, "unknown option splitbytes"),
+        ({"table": "anomalies"}, "there is no table anomalies; there are records, generations, members, rebalances"),
+        ({"table": "rebalances", "columns": "group_id"}, "option columns is for the table records, not for rebalances"),
+    ],
+)
+def test_wrong_options_of_the_format_are_told(
+    spark: SparkSession, broker_log: Path, options: dict[str, str], message: str
+) -> None:
+    """A misspelt option does not go unnoticed, nor one that means nothing for the table."""
+    with pytest.raises(Exception, match=message):
+        spark.read.format("groupcoord").options(**options).load(str(broker_log)).count()
+
+
+def test_tables_of_groups_are_no_streams(spark: SparkSession, broker_log: Path) -> None:
+    """They need whole log partitions, so a stream of one fails with an error that says so."""
+    stream = spark.readStream.format("groupcoord").option("table", "rebalances").load(str(broker_log))
+    with pytest.raises(Exception, match="rebalances can't be read as a stream"):
+        stream.writeStream.format("memory").queryName("rebalances").start().awaitTermination()
 
 
 def test_spark_reads_for_a_filter_what_another_query_asked_for(spark: SparkSession) -> None:

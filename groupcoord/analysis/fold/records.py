@@ -106,6 +106,16 @@ def corrupt(ranges: pa.Table) -> pa.Table:
     return found.rename_columns({"problem": "reason", "log_offset": "first_offset"}).cast(arrow_schema(CORRUPT))
 
 
+Span = tuple[int, int, int]
+"""A range of offsets that was read: the first, the one behind the last, and from which on none is missing."""
+
+
+def read_spans(records: pa.Table) -> list[Span]:
+    """Return the ranges that were read, by rows of one log partition of the table of records, or :data:`RANGES`."""
+    found = records.filter(every(pc.equal(records["kind"], KIND_READ), pc.is_valid(records["complete_from"])))
+    return [tuple(row.values()) for row in found.select(["log_offset", "end_offset", "complete_from"]).to_pylist()]
+
+
 @frozen
 class Decoded:
     """What came of decoding.
@@ -120,15 +130,13 @@ class Decoded:
     written: Written
     accounts: Accounts
 
-    def spans(self, partition: LogPartition) -> list[tuple[int, int, int]]:
-        """Return the ranges of a log partition that were read: the first offset, the one behind, and from which on
-        none is missing.
-        """
+    def spans(self, partition: LogPartition) -> list[Span]:
+        """Return the ranges of a log partition that were read."""
         ranges = self.accounts.ranges()
         number = ranges["log_partition"]
-        is_here = pc.is_null(number) if partition.number is None else pc.equal(number, partition.number)
-        found = ranges.filter(every(is_here, pc.equal(ranges["kind"], KIND_READ), pc.is_valid(ranges["complete_from"])))
-        return [tuple(row.values()) for row in found.select(["log_offset", "end_offset", "complete_from"]).to_pylist()]
+        return read_spans(
+            ranges.filter(pc.is_null(number) if partition.number is None else pc.equal(number, partition.number))
+        )
 
 
 def decode_records(tasks: Sequence[RecordTask], results: ResultDirectory, tell: Callable[[int, int], None]) -> Decoded:
@@ -177,9 +185,16 @@ def read_back(
     if partition.is_sorted:
         yield from found
     elif tables := list(found):
-        rows = pa.concat_tables(tables)
-        rows = rows.take(pa.array(np.argsort(integers(rows["log_offset"]), kind="stable")))
+        rows = sorted_by_offset(pa.concat_tables(tables))
         yield from (rows.slice(start, BATCH_ROWS) for start in range(0, rows.num_rows, BATCH_ROWS))
+
+
+def sorted_by_offset(records: pa.Table) -> pa.Table:
+    """Return records in the order of their offsets; two with the same offset keep their order."""
+    offsets = integers(records["log_offset"])
+    if (offsets[1:] >= offsets[:-1]).all():
+        return records
+    return records.take(pa.array(np.argsort(offsets, kind="stable")))
 
 
 def _wanted(batch: pa.RecordBatch, kinds: Collection[str]) -> pa.RecordBatch:

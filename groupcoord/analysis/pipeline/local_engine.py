@@ -6,10 +6,9 @@ Log partitions are folded one after the other; memory holds their groups.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 
-import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import frozen
 
@@ -18,14 +17,11 @@ from groupcoord.analysis.decode.parquet import TableFile
 from groupcoord.analysis.decode.results import ResultDirectory
 from groupcoord.analysis.decode.schema import KIND_CONTROL, KIND_RECORD
 from groupcoord.analysis.decode.tasks import RecordTask
-from groupcoord.analysis.fold.commits import CommitFacts, CommitFold
-from groupcoord.analysis.fold.histories import feed_history
-from groupcoord.analysis.fold.history import KINDS, LogHistory
 from groupcoord.analysis.fold.load import partition_load
+from groupcoord.analysis.fold.partition import FOLDED_COLUMNS, PartitionFold
 from groupcoord.analysis.fold.records import Decoded, LogPartition, corrupt, decode_records, read_back
 from groupcoord.analysis.fold.replay import REPLAYED, replay_batches
 from groupcoord.analysis.fold.replayed import Replayed
-from groupcoord.analysis.fold.transactions import commits
 from groupcoord.analysis.pipeline.batch import Moment
 from groupcoord.analysis.pipeline.tables import Known, topics_of, write_groups, write_lag
 from groupcoord.analysis.report.writer import ANOMALIES, LAG
@@ -34,10 +30,6 @@ from groupcoord.analysis.rules.ends import behind_ends
 from groupcoord.analysis.rules.groups import Row
 from groupcoord.analysis.tables import TABLES_OF_KINDS, TableFiles
 
-_FOLDED = (
-    *("kind", "record_type", "problem", "log_offset", "log_timestamp_ms", "group_id", "key", "value", "tombstone"),
-    *("partition_leader_epoch", "is_transactional", *WRITTEN_COMMITS.names),
-)
 _REPLAYED = ("group_id", "record_type", "problem", *REPLAYED)
 
 
@@ -104,12 +96,12 @@ class LocalEngine:
         with files.growing([*TABLES_OF_KINDS.values(), "current_offsets"]) as add:
             for number, partition in enumerate(decoded.partitions):
                 self._note(number, len(decoded.partitions))
-                facts, history, count = self._fold_partition(decoded, partition, files)
+                fold, count = self._fold_partition(decoded, partition, files)
                 transactional += count
-                rows = _rows_by_kind(history)
+                rows = fold.rows_by_kind()
                 for kind, name in TABLES_OF_KINDS.items():
                     add(name, rows[kind])
-                known = Known.of(facts, rows)
+                known = Known.of(fold.facts(), rows)
                 add("current_offsets", known.current.to_pylist())
                 found.append(_FoldedPartition(partition, known, group_answers(rows) if verifies else {}))
         files.counts["commits"] = decoded.written.commits + transactional
@@ -121,23 +113,19 @@ class LocalEngine:
 
     def _fold_partition(
         self, decoded: Decoded, partition: LogPartition, files: TableFiles
-    ) -> tuple[CommitFacts, LogHistory, int]:
-        """Fold a log partition; return how many commits of transactions were written, too."""
-        fold, history, markers = CommitFold(), LogHistory(partition.number), partition.markers()
-        for span in decoded.spans(partition):
-            history.add_span(*span)
+    ) -> tuple[PartitionFold, int]:
+        """Fold a log partition, and write its commits of transactions; return how many these are, too."""
+        fold = PartitionFold(partition.number, partition.markers(), decoded.spans(partition))
         table: TableFile | None = None
         with ExitStack() as stack:
-            for rows in read_back(self._results, partition, _columns(_FOLDED), [KIND_RECORD]):
-                feed_history(history, _understood(rows))
-                found = commits(rows, markers)
-                fold.add(found)
+            for rows in read_back(self._results, partition, FOLDED_COLUMNS, [KIND_RECORD]):
+                found = fold.add(rows)
                 made = found.filter(pc.is_valid(found["transaction"])).select(WRITTEN_COMMITS.names)
                 if made.num_rows:
                     table = table or stack.enter_context(files.commits_file(partition.number))
                     for batch in made.to_batches():
                         table.write(batch)
-        return fold.facts(), history, 0 if table is None else table.rows
+        return fold, 0 if table is None else table.rows
 
     # ------------------------------------------------------------ judging
 
@@ -162,20 +150,3 @@ class LocalEngine:
         answers = (row for batch in replay_batches(replayed.batches()) for row in batch.to_pylist())
         tables = one.told | offset_answers(one.known.current)
         return list(differences(answers, tables, unknown_groups(one.known.histories)))
-
-
-def _columns(names: Iterable[str]) -> list[str]:
-    """Return those that the table of records has, each once."""
-    return [name for name in dict.fromkeys(names) if name != "transaction"]
-
-
-def _understood(records: pa.Table) -> pa.Table:
-    return records.filter(pc.and_(pc.is_null(records["problem"]), pc.is_valid(records["group_id"])))
-
-
-def _rows_by_kind(history: LogHistory) -> dict[str, list[Row]]:
-    """Return the rows of a history by kind, each with its group and log partition."""
-    found: dict[str, list[Row]] = {kind: [] for kind in KINDS}
-    for row in history.rows():
-        found[row.kind].append({"group_id": row.group_id, "log_partition": row.log_partition} | row.values)
-    return found
