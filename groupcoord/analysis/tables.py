@@ -8,12 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from groupcoord.analysis.decode import group_tables, tables
-from groupcoord.analysis.decode.commits import WRITTEN_COMMITS
-from groupcoord.analysis.decode.parquet import TableFile, folder_name
+from groupcoord.analysis.decode import group_tables
+from groupcoord.analysis.decode import schema as tables
+from groupcoord.analysis.decode.parquet import WRITTEN_COMMITS, TableFile, folder_name
 from groupcoord.analysis.decode.results import ResultDirectory
-from groupcoord.analysis.decode.schema import COLUMNS
-from groupcoord.analysis.decode.tables import Columns, arrow_schema
+from groupcoord.analysis.decode.schema import COLUMNS, Columns, arrow_schema
 from groupcoord.analysis.fold.history import EPOCH, GENERATION, MEMBER, MEMBERSHIP, MOVE, REBALANCE, REVOCATION
 
 Row = dict[str, Any]

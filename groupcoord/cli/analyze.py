@@ -328,7 +328,7 @@ _EXTRAS = {Engine.SPARK: "groupcoord[serve,spark]", Engine.LOCAL: "groupcoord[se
 @contextmanager
 def _errors_in_words(engine: Engine) -> Iterator[None]:
     """Tell what goes wrong in one line, and exit; that a package is missing too, so they are imported inside."""
-    from groupcoord.analysis.decode.errors import PipelineError, RunFailedError
+    from groupcoord.analysis.errors import PipelineError, RunFailedError
 
     try:
         yield
@@ -453,7 +453,7 @@ class _Watch:
 
 def _print_result(report: Report, out: str) -> None:
     """Print what matters most, and where the rest is."""
-    from groupcoord.analysis.report.writer import PAGE
+    from groupcoord.analysis.report.data.files import PAGE
     from groupcoord.cli.console import open_console
 
     console = open_console()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from groupcoord.analysis.decode.errors import PipelineError
+from groupcoord.analysis.errors import PipelineError
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.report.text import escape
 from groupcoord.cli import dump_records

@@ -10,12 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from groupcoord.analysis.live.cluster import LiveCluster
+from groupcoord.analysis.errors import ClusterError
+from groupcoord.analysis.live.cluster import LiveCluster, Patience
 from groupcoord.analysis.live.connection import connection
-from groupcoord.analysis.live.errors import ClusterError
 from groupcoord.analysis.live.fetching import DELETED, Lost, sound_batches
-from groupcoord.analysis.live.offset_ranges import OffsetRange, check_readable, topic_ends
-from groupcoord.analysis.live.retries import Patience
+from groupcoord.analysis.live.offsets import OffsetRange, check_readable, topic_ends
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.cli.messages import complain
 from groupcoord.config.files import open_file

@@ -119,12 +119,12 @@ def _looks(
     address: ClusterAddress, group_ids: tuple[str, ...], stop: StopRequest | None, interval_s: float
 ) -> Iterator[_Look]:
     """Yield one look, or looks until somebody asks to stop."""
+    from groupcoord.analysis.live.cluster import Patience
     from groupcoord.analysis.live.connection import connection
-    from groupcoord.analysis.live.record_times import BACKOFF_MS, WAIT_MS, next_record_ms
-    from groupcoord.analysis.live.retries import Patience
+    from groupcoord.analysis.live.fetching import BACKOFF_MS, WAIT_MS, next_record_ms
     from groupcoord.analysis.live.snapshots import take_snapshot
     from groupcoord.analysis.poll.lag import LagWatch, group_lags, problems_of, unknown_groups
-    from groupcoord.analysis.poll.views import topics_of
+    from groupcoord.analysis.poll.rows import topics_of
     from groupcoord.clock import SystemClock
     from groupcoord.core.consumer_protocol import TopicPartition
 
@@ -159,7 +159,7 @@ def _cluster_name(address: ClusterAddress) -> str:
 @contextmanager
 def _errors_in_words() -> Iterator[None]:
     """Print what goes wrong as one line, and exit."""
-    from groupcoord.analysis.decode.errors import InputError, PipelineError
+    from groupcoord.analysis.errors import InputError, PipelineError
 
     try:
         yield
@@ -263,7 +263,7 @@ def _status(label: str) -> Text:
 
 
 def _age(lag_ms: int | None) -> str:
-    from groupcoord.analysis.report.durations import format_duration
+    from groupcoord.analysis.report.text import format_duration
 
     return "-" if lag_ms is None else format_duration(lag_ms)
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from groupcoord.analysis.decode.errors import PipelineError, first_line
+from groupcoord.analysis.errors import PipelineError, first_line
 
 if TYPE_CHECKING:
     from groupcoord.cluster.nats import NatsSlotLog

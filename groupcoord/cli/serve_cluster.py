@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
 
-from groupcoord.analysis.decode.errors import first_line
+from groupcoord.analysis.errors import first_line
 from groupcoord.cli.replica_logs import SCHEMES, is_of_replicas, slot_log_at, without_secrets
 from groupcoord.cli.serve_opening import USAGE_ERROR, StartError
 from groupcoord.clock import Clock

@@ -16,8 +16,7 @@ offsets are columns already. Within a group ``log_offset`` is the order; rows of
 as nothing shuffles them.
 """
 
-from groupcoord.analysis.decode.errors import InputError, PipelineError
-from groupcoord.analysis.live.errors import ClusterError
+from groupcoord.analysis.errors import ClusterError, InputError, PipelineError
 from groupcoord.analysis.rules.thresholds import Thresholds
 from groupcoord.spark.anomalies import anomalies, offset_expiry, stale_groups
 from groupcoord.spark.cluster_reading import read_cluster, read_cluster_stream, read_end_offsets

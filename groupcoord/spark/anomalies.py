@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from groupcoord.analysis.decode.tables import CURRENT_OFFSETS, arrow_schema
+from groupcoord.analysis.decode.schema import CURRENT_OFFSETS, arrow_schema
 from groupcoord.analysis.fold.history.rows import DUPLICATE, GROUP, MEMBER, MEMBERSHIP, REBALANCE, REVOCATION
-from groupcoord.analysis.rules import stale
+from groupcoord.analysis.rules import groups as rules
 from groupcoord.analysis.rules.anomalies import about_groups
 from groupcoord.analysis.rules.assignment_balance import assigned
 from groupcoord.analysis.rules.groups import groups
@@ -23,7 +23,7 @@ from groupcoord.spark.packing import BY_GROUP, BY_PARTITION, Bucket, Row, judged
 from groupcoord.spark.schemas import ANOMALIES, OFFSET_EXPIRY, STALE_GROUPS
 from groupcoord.spark.tables import BUSY, CURRENT, LAST, REWOUND, current_offsets, facts_of, last_moment
 
-_CURRENT = pa.schema([arrow_schema(CURRENT_OFFSETS).field(name) for name in stale.OFFSET_COLUMNS])
+_CURRENT = pa.schema([arrow_schema(CURRENT_OFFSETS).field(name) for name in rules.OFFSET_COLUMNS])
 _JUDGED = (GROUP, MEMBER, REBALANCE, DUPLICATE, REVOCATION, MEMBERSHIP)
 
 
@@ -93,7 +93,7 @@ def stale_groups(
 ) -> DataFrame:
     """Return groups whose offsets expire if nobody uses them (:data:`groupcoord.spark.schemas.STALE_GROUPS`).
 
-    The rules are those of :func:`groupcoord.analysis.rules.stale.stale_groups`.
+    The rules are those of :func:`groupcoord.analysis.rules.groups.stale_groups`.
 
     Args:
         records: the table of records.
@@ -107,7 +107,7 @@ def stale_groups(
 
     def tell(bucket: Bucket) -> list[Row]:
         described, expiry = _expiry(bucket, offsets_retention_minutes)
-        return stale.stale_groups(described, expiry, known_commits(bucket), bucket.now_ms)
+        return rules.stale_groups(described, expiry, known_commits(bucket), bucket.now_ms)
 
     return judged(tables, _now(records, now_ms), tell, STALE_GROUPS)
 
@@ -122,7 +122,7 @@ def offset_expiry(
 ) -> DataFrame:
     """Return when each current offset expires (:data:`groupcoord.spark.schemas.OFFSET_EXPIRY`).
 
-    The rules are those of :func:`groupcoord.analysis.rules.stale.offset_expiry`. The arguments are those of
+    The rules are those of :func:`groupcoord.analysis.rules.groups.offset_expiry`. The arguments are those of
     :func:`stale_groups`.
     """
 
@@ -146,4 +146,4 @@ def _expiry(bucket: Bucket, offsets_retention_minutes: int) -> tuple[list[Row], 
     """Return rows of the tables ``groups`` and ``offset_expiry``."""
     kept = bucket.table(CURRENT, _CURRENT)
     described = groups({GROUP: bucket.rows(GROUP)}, kept)
-    return described, stale.offset_expiry(described, kept, known_commits(bucket), offsets_retention_minutes)
+    return described, rules.offset_expiry(described, kept, known_commits(bucket), offsets_retention_minutes)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from pyspark.sql import DataFrame, SparkSession
 
-from groupcoord.analysis.live.offset_ranges import SPLIT_BYTES
+from groupcoord.analysis.live.offsets import SPLIT_BYTES
 from groupcoord.analysis.live.settings import BOOTSTRAP_SERVERS, ClusterAddress, cluster_address
 from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.spark.cluster_source import CLUSTER_FORMAT, COMMAND_CONFIG, ClusterOptions

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from groupcoord.analysis.decode.errors import InputError
-from groupcoord.analysis.decode.options import known_options
-from groupcoord.analysis.live.offset_ranges import SPLIT_BYTES, TopicEnds
+from groupcoord.analysis.errors import InputError
+from groupcoord.analysis.live.offsets import SPLIT_BYTES, TopicEnds
 from groupcoord.analysis.live.settings import BOOTSTRAP_SERVERS, ClusterAddress
 from groupcoord.analysis.live.tasks import ClusterTask, check_same, check_topic, cluster_tasks, ends_now, tasks_between
 from groupcoord.config.client_properties import SECRET_KEYS
 from groupcoord.core.log.records import OFFSETS_TOPIC
-from groupcoord.spark.record_sources import ROW_OPTIONS, RecordOptions, RecordReader, RecordStreamReader
+from groupcoord.spark.record_sources import ROW_OPTIONS, RecordOptions, RecordReader, RecordStreamReader, known_options
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit

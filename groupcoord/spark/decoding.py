@@ -19,11 +19,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from groupcoord.analysis.decode.chunks import RowSettings
-from groupcoord.analysis.decode.commits import Written, write_run
-from groupcoord.analysis.decode.parquet import WRITTEN_COLUMNS, TableFile, folder_name
+from groupcoord.analysis.decode.files import RecordTask
+from groupcoord.analysis.decode.parquet import WRITTEN_COLUMNS, TableFile, Written, folder_name, write_run
 from groupcoord.analysis.decode.results import whole_file
-from groupcoord.analysis.decode.tables import READ_COUNTS, arrow_schema
-from groupcoord.analysis.decode.tasks import RecordTask
+from groupcoord.analysis.decode.schema import READ_COUNTS, arrow_schema
 from groupcoord.analysis.fold.load import KEYS, summed_counts
 from groupcoord.analysis.fold.records import RANGES, Accounts
 from groupcoord.spark.output import task_attempt
@@ -41,7 +40,7 @@ class WrittenLogs(NamedTuple):
 
     Attributes:
         written: how much was written.
-        read_counts: :data:`groupcoord.analysis.decode.tables.READ_COUNTS`.
+        read_counts: :data:`groupcoord.analysis.decode.schema.READ_COUNTS`.
         ranges: :data:`groupcoord.analysis.fold.records.RANGES`.
     """
 

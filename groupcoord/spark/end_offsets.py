@@ -8,11 +8,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from groupcoord.analysis.decode.options import json_value
 from groupcoord.analysis.live.connection import connection
-from groupcoord.analysis.live.end_offsets import list_ends
+from groupcoord.analysis.live.offsets import list_ends
 from groupcoord.clock import SystemClock
 from groupcoord.spark.cluster_source import cluster_and_options
+from groupcoord.spark.record_sources import json_value
 from groupcoord.spark.schemas import LIVE_END_OFFSETS
 
 END_OFFSETS_FORMAT = "groupcoord-end-offsets"

@@ -9,12 +9,12 @@ from attrs import frozen
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from groupcoord.analysis.decode.commits import Written
-from groupcoord.analysis.decode.tasks import RecordTask
+from groupcoord.analysis.decode.files import RecordTask
+from groupcoord.analysis.decode.parquet import Written
 from groupcoord.analysis.fold.records import corrupt
 from groupcoord.analysis.pipeline.batch import Moment
 from groupcoord.analysis.pipeline.sources import ClusterSource
-from groupcoord.analysis.report.writer import ANOMALIES, LAG
+from groupcoord.analysis.report.data.files import ANOMALIES, LAG
 from groupcoord.analysis.rules.thresholds import OFFSETS_RETENTION_MINUTES
 from groupcoord.analysis.tables import TABLES_OF_KINDS, TableFiles
 from groupcoord.spark.anomalies import anomalies, offset_expiry, stale_groups

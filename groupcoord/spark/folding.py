@@ -14,13 +14,11 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from groupcoord.analysis.decode.commits import ABORTED
-from groupcoord.analysis.decode.parquet import TableFile
-from groupcoord.analysis.decode.schema import KIND_READ, KIND_RECORD
-from groupcoord.analysis.decode.tables import CURRENT_OFFSETS, arrow_schema
+from groupcoord.analysis.decode.parquet import ABORTED, TableFile
+from groupcoord.analysis.decode.schema import CURRENT_OFFSETS, KIND_READ, KIND_RECORD, arrow_schema
 from groupcoord.analysis.fold.arrow import every
 from groupcoord.analysis.fold.commits import LAST_COMMITS, CommitFold
-from groupcoord.analysis.fold.grouped import GROUPED_COLUMNS, HistoryRow, folded_histories
+from groupcoord.analysis.fold.histories import GROUPED_COLUMNS, HistoryRow, folded_histories
 from groupcoord.analysis.fold.history.log_history import completeness
 from groupcoord.analysis.fold.history.rows import (
     DUPLICATE,

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from groupcoord.analysis.decode.errors import PipelineError
+from groupcoord.analysis.errors import PipelineError
 
 JAVA_VERSION_MIN = 17
 """Spark 4 needs Java 17."""

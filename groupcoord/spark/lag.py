@@ -9,13 +9,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BooleanType, IntegerType, LongType, StructField, StructType
 
-from groupcoord.analysis.decode.tables import CURRENT_OFFSETS, END_OFFSETS, arrow_schema
+from groupcoord.analysis.decode.schema import CURRENT_OFFSETS, END_OFFSETS, arrow_schema
 from groupcoord.analysis.fold.commits import LAST_COMMITS, MINUTES, REWINDS, CommitFacts
-from groupcoord.analysis.fold.history.rows import GROUP, HOLDER, MEMBER
-from groupcoord.analysis.fold.history.views import STREAMS
+from groupcoord.analysis.fold.history.rows import GROUP, HOLDER, MEMBER, STREAMS
 from groupcoord.analysis.rules import lag as rules
-from groupcoord.analysis.rules.ends import Ends
 from groupcoord.analysis.rules.groups import Place, partition_holders
+from groupcoord.analysis.rules.lag import Ends
 from groupcoord.spark.groups import History, history_of
 from groupcoord.spark.packing import BY_GROUP, BY_PARTITION, Bucket, Row, judged, packed, packed_blobs
 from groupcoord.spark.schemas import LAG

@@ -11,8 +11,8 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from groupcoord.analysis.decode.errors import InputError, first_line
 from groupcoord.analysis.decode.results import ResultDirectory
+from groupcoord.analysis.errors import InputError, first_line
 from groupcoord.spark.times import with_times
 
 _TIMESTAMP_TYPE = "spark.sql.parquet.outputTimestampType"
@@ -22,7 +22,7 @@ _GLOB = re.compile(r"([\[\]{}*?\\])")
 def write_counted(table: DataFrame, path: str, *by: str, mode: str = "error") -> int:
     """Write a table as Parquet, and return how many rows that were: they are counted as they go by.
 
-    Points in time get a timestamp beside them; see :mod:`groupcoord.analysis.decode.times`.
+    Points in time get a timestamp beside them; see :mod:`groupcoord.analysis.decode.parquet`.
 
     Args:
         table: what to write.

@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import LongType, TimestampType
 
-from groupcoord.analysis.decode.errors import InputError
 from groupcoord.analysis.decode.files import SPLIT_BYTES
-from groupcoord.analysis.decode.messages import accounts_of_messages, rows_of_messages
+from groupcoord.analysis.decode.records import accounts_of_messages, rows_of_messages
+from groupcoord.analysis.errors import InputError
 from groupcoord.analysis.pipeline.sources import absolute
 from groupcoord.spark.record_sources import row_options
 from groupcoord.spark.schemas import MESSAGES, RECORDS

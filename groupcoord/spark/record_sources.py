@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,11 +12,63 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from pyspark.sql.types import StructType
 
 from groupcoord.analysis.decode.chunks import RowSettings
-from groupcoord.analysis.decode.options import chosen_columns, flag, number, words
-from groupcoord.analysis.decode.tasks import RecordTask
-from groupcoord.analysis.decode.times import with_times
+from groupcoord.analysis.decode.files import RecordTask
+from groupcoord.analysis.decode.parquet import with_times
+from groupcoord.analysis.errors import InputError
 from groupcoord.spark.schemas import RECORDS
 from groupcoord.spark.times import schema_with_times
+
+
+def known_options(given: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
+    """Return options by their names in small letters.
+
+    Raises:
+        InputError: one is not among the names.
+    """
+    unknown = sorted(name for name in given if name.lower() not in names)
+    if unknown:
+        raise InputError(f"unknown option {unknown[0]}; there are {', '.join(names)}")
+    return {name.lower(): value for name, value in given.items()}
+
+
+def words(text: str) -> list[str]:
+    """Return what stands between commas."""
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def chosen_columns(text: str) -> tuple[str, ...]:
+    """Return the columns asked for in the table's order, and ``kind``, without which no row says what it is."""
+    wanted = set(words(text)) or set(RECORDS.names)
+    unknown = sorted(wanted - set(RECORDS.names))
+    if unknown:
+        raise InputError(f"option columns: there is no column {unknown[0]}")
+    return tuple(name for name in RECORDS.names if name in wanted | {"kind"})
+
+
+def flag(name: str, text: str) -> bool:
+    """Return what true, false or nothing means."""
+    if text.lower() not in ("", "true", "false"):
+        raise InputError(f"option {name}: {text} is neither true nor false")
+    return text.lower() == "true"
+
+
+def number(name: str, text: str, at_least: int) -> int:
+    """Return a number that may not be smaller than another."""
+    if not text.isdecimal() or int(text) < at_least:
+        raise InputError(f"option {name}: {text} is no number of {at_least} or more")
+    return int(text)
+
+
+def json_value(name: str, text: str, kind: type) -> Any:
+    """Return a JSON array (``list``) or object (``dict``)."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, kind):
+        raise InputError(f"option {name}: {text} is no JSON {'array' if kind is list else 'object'}")
+    return value
+
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from groupcoord.analysis.live.record_times import record_times
+from groupcoord.analysis.live.fetching import record_times
 from groupcoord.analysis.live.settings import ClusterAddress, cluster_address
 from groupcoord.spark.schemas import RECORD_TIMES
 

@@ -18,7 +18,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from groupcoord.analysis.decode.errors import RunFailedError, first_line
+from groupcoord.analysis.errors import RunFailedError, first_line
 from groupcoord.spark.sessions import C1, C2, session
 
 C1_BYTES_MAX = 536_870_912

@@ -3,7 +3,7 @@
 Every table is made of one, :data:`RECORDS`, which :func:`groupcoord.spark.read_log` reads from segment files and
 :func:`groupcoord.spark.from_messages` makes from any DataFrame of keys and values. Functions on it select their rows
 by ``kind`` and ``record_type``, and what they need by name, so that columns may be added. What the columns mean is
-their comment, and stands in :mod:`groupcoord.analysis.decode.schema`, :mod:`groupcoord.analysis.decode.tables` and
+their comment, and stands in :mod:`groupcoord.analysis.decode.schema`, :mod:`groupcoord.analysis.decode.schema` and
 :mod:`groupcoord.analysis.decode.group_tables`.
 """
 
@@ -15,7 +15,8 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, StringType, StructField, StructType
 
-from groupcoord.analysis.decode import group_tables, tables
+from groupcoord.analysis.decode import group_tables
+from groupcoord.analysis.decode import schema as tables
 from groupcoord.analysis.decode.schema import COLUMNS, Column
 
 _INT, _LONG, _STRING = IntegerType(), LongType(), StringType()

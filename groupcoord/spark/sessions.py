@@ -11,7 +11,7 @@ from functools import cache
 from shutil import which
 from typing import TYPE_CHECKING, Final, Literal
 
-from groupcoord.analysis.decode.errors import PipelineError
+from groupcoord.analysis.errors import PipelineError
 from groupcoord.spark.java import java_home
 
 if TYPE_CHECKING:

@@ -10,11 +10,17 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from groupcoord.analysis.decode.chunks import RowSettings
-from groupcoord.analysis.decode.errors import InputError
-from groupcoord.analysis.decode.files import SPLIT_BYTES, FileSet, cut_ranges, find_segments
-from groupcoord.analysis.decode.folders import Folders
-from groupcoord.analysis.decode.options import json_value, known_options
-from groupcoord.analysis.decode.tables import arrow_schema
+from groupcoord.analysis.decode.files import (
+    SPLIT_BYTES,
+    FileSet,
+    Folders,
+    LogTask,
+    cut_ranges,
+    find_segments,
+    log_tasks,
+)
+from groupcoord.analysis.decode.parquet import with_times
+from groupcoord.analysis.decode.schema import arrow_schema
 from groupcoord.analysis.decode.tailing import (
     Cursor,
     Cursors,
@@ -27,13 +33,18 @@ from groupcoord.analysis.decode.tailing import (
     ranges_to_read,
     to_json,
 )
-from groupcoord.analysis.decode.tasks import LogTask, log_tasks
-from groupcoord.analysis.decode.times import with_times
+from groupcoord.analysis.errors import InputError
 from groupcoord.analysis.fold.partition import DECODED_COLUMNS, PartitionFold, fold_batches
-from groupcoord.analysis.rules.groups import groups
-from groupcoord.analysis.rules.stale import offset_expiry
+from groupcoord.analysis.rules.groups import groups, offset_expiry
 from groupcoord.analysis.tables import TABLES, TABLES_OF_KINDS
-from groupcoord.spark.record_sources import ROW_OPTIONS, RecordOptions, RecordReader, RecordStreamReader
+from groupcoord.spark.record_sources import (
+    ROW_OPTIONS,
+    RecordOptions,
+    RecordReader,
+    RecordStreamReader,
+    json_value,
+    known_options,
+)
 from groupcoord.spark.schemas import declared
 from groupcoord.spark.times import schema_with_times
 

@@ -12,10 +12,9 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from groupcoord.analysis.decode.commits import ABORT_TYPE, ABORTED, COMMIT_TYPE, COMMITTED, OFFSET_TYPES
+from groupcoord.analysis.decode.parquet import ABORT_TYPE, ABORTED, COMMIT_TYPE, COMMITTED, OFFSET_TYPES
 from groupcoord.analysis.decode.schema import KIND_CONTROL, KIND_CORRUPT, KIND_RECORD
-from groupcoord.analysis.fold.commits import LAST_COMMITS, CommitFacts, CommitFold
-from groupcoord.analysis.fold.transactions import OUTCOME_SQL
+from groupcoord.analysis.fold.commits import LAST_COMMITS, OUTCOME_SQL, CommitFacts, CommitFold
 from groupcoord.analysis.rules.thresholds import Thresholds
 from groupcoord.spark.packing import BLOBS, ROWS_MAX, blob_rows
 from groupcoord.spark.schemas import COMMITS, CURRENT_OFFSETS
@@ -42,7 +41,7 @@ def is_offset_record() -> Column:
 def with_transactions(records: DataFrame) -> DataFrame:
     """Return offset records with one more column, ``transaction``: null, ``committed``, ``aborted`` or ``open``.
 
-    The rule is :data:`groupcoord.analysis.fold.transactions.OUTCOME_SQL`. Only transactional rows are shuffled.
+    The rule is :data:`groupcoord.analysis.fold.commits.OUTCOME_SQL`. Only transactional rows are shuffled.
     """
     plain = records.where(is_offset_record() & ~F.col("is_transactional"))
     return plain.withColumn("transaction", F.lit(None).cast("string")).unionByName(_of_transactions(records))

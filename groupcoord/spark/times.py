@@ -1,4 +1,4 @@
-"""Points in time as timestamps, on Spark: the rule is that of :mod:`groupcoord.analysis.decode.times`."""
+"""Points in time as timestamps, on Spark: the rule is that of :mod:`groupcoord.analysis.decode.parquet`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
-from groupcoord.analysis.decode.times import LATEST_MS, MOMENTS, time_name
+from groupcoord.analysis.decode.parquet import LATEST_MS, MOMENTS, time_name
 
 
 def schema_with_times(schema: StructType) -> StructType:

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from groupcoord.analysis.decode.schema import KIND_CONTROL, KIND_RECORD
-from groupcoord.analysis.decode.tables import CURRENT_OFFSETS, arrow_schema
+from groupcoord.analysis.decode.schema import CURRENT_OFFSETS, KIND_CONTROL, KIND_RECORD, arrow_schema
 from groupcoord.analysis.fold import replay as replaying
 from groupcoord.analysis.fold.history.rows import GENERATION, GROUP, MEMBER
 from groupcoord.analysis.fold.replay import NO_PARTITION, REPLAYED, replay_batches

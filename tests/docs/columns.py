@@ -12,9 +12,9 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from groupcoord.analysis.decode import group_tables, tables
-from groupcoord.analysis.decode.schema import COLUMNS
-from groupcoord.analysis.decode.tables import Columns
+from groupcoord.analysis.decode import group_tables
+from groupcoord.analysis.decode import schema as tables
+from groupcoord.analysis.decode.schema import COLUMNS, Columns
 
 from .markdown import DOCS
 

@@ -124,8 +124,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("storage", "records.batches", "wire.share_messages"),
     ),
     "analysis": (),
+    "analysis.errors": ("errors",),
     "analysis.decode": (
-        *("records", "core.log.records", "errors"),
+        *("analysis.errors", "records", "core.log.records", "errors"),
         "storage",  # how segment files and their folders are named
     ),
     "analysis.fold": (
@@ -163,7 +164,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "analysis.report.data.model": ("analysis.report.data.group_status",),
     "analysis.report.data.group_status": (),
     "analysis.live": (
-        "analysis.decode",  # the same rows as of files
+        *("analysis.decode", "analysis.errors"),  # the same rows as of files
         "analysis.report.durations",
         *("records", "errors"),
         "config",  # how clients reach a cluster and log in
@@ -178,7 +179,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "records",  # of these only how ids of topics are written
         "wire",  # of these only what the fields of an answer are
     ),
-    "analysis.pipeline": ("analysis", "errors", "clock", "core.topic_names"),
+    "analysis.pipeline": (
+        *("analysis", "errors", "clock", "core.topic_names"),
+        *("records.share_state", "core.log.records"),  # the log of share-partitions
+    ),
     "analysis.pipeline.metrics": ("analysis", "clock"),
     "testing": (EVERYTHING,),
     "conformance": (EVERYTHING,),

@@ -25,8 +25,7 @@ from confluent_kafka import Consumer, ElectionType, KafkaException, TopicPartiti
 from confluent_kafka.admin import AdminClient, PartitionMetadata
 
 from groupcoord.analysis.decode.chunks import RowSettings
-from groupcoord.analysis.decode.files import cut, find_segments
-from groupcoord.analysis.decode.tasks import rows_of_files
+from groupcoord.analysis.decode.files import cut, find_segments, rows_of_files
 from groupcoord.core.log.records import OFFSETS_TOPIC
 
 from .test_reading import Rows

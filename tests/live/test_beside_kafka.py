@@ -22,13 +22,12 @@ from confluent_kafka.admin import (
 from cryptography.hazmat.primitives import serialization
 
 from groupcoord.analysis.decode.chunks import RowSettings
+from groupcoord.analysis.errors import TransientClusterError
 from groupcoord.analysis.live import fetching
-from groupcoord.analysis.live.broker_settings import offsets_retention_minutes
 from groupcoord.analysis.live.client import KafkaCluster
 from groupcoord.analysis.live.connection import connection
-from groupcoord.analysis.live.errors import TransientClusterError
-from groupcoord.analysis.live.offset_ranges import topic_ends
-from groupcoord.analysis.live.record_times import next_record_ms
+from groupcoord.analysis.live.fetching import next_record_ms
+from groupcoord.analysis.live.offsets import offsets_retention_minutes, topic_ends
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.live.tasks import rows_of_offsets
 from groupcoord.client import Request

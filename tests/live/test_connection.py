@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from groupcoord.analysis.errors import ClusterError
 from groupcoord.analysis.live import connection as connection_module
 from groupcoord.analysis.live.connection import connection
-from groupcoord.analysis.live.errors import ClusterError
 from groupcoord.analysis.live.settings import ClusterAddress
 
 

@@ -17,20 +17,17 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient
 
 from groupcoord.analysis.decode.chunks import RowSettings
-from groupcoord.analysis.decode.errors import InputError
-from groupcoord.analysis.decode.files import cut, find_segments
-from groupcoord.analysis.decode.tasks import rows_of_files
-from groupcoord.analysis.live import fetching, offset_ranges
+from groupcoord.analysis.decode.files import cut, find_segments, rows_of_files
+from groupcoord.analysis.errors import ClusterError, InputError, LogCutError, TransientClusterError
+from groupcoord.analysis.live import fetching
+from groupcoord.analysis.live import offsets as offset_ranges
 from groupcoord.analysis.live.client import KafkaCluster
-from groupcoord.analysis.live.cluster import FetchedBytes
-from groupcoord.analysis.live.end_offsets import PartitionEnds, list_ends
-from groupcoord.analysis.live.errors import ClusterError, LogCutError, TransientClusterError
+from groupcoord.analysis.live.cluster import SETTLE_MS, FetchedBytes, Patience
 from groupcoord.analysis.live.fetching import Lost, sound_batches
-from groupcoord.analysis.live.offset_ranges import OffsetRange, plan, topic_ends
-from groupcoord.analysis.live.retries import SETTLE_MS, Patience
+from groupcoord.analysis.live.offsets import OffsetRange, PartitionEnds, list_ends, plan, topic_ends
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.live.tasks import ends_now, rows_of_offsets
-from groupcoord.analysis.pipeline.tailing import ClusterTail
+from groupcoord.analysis.pipeline.sources import ClusterTail
 from groupcoord.broker.cluster.leadership import NOBODY
 from groupcoord.client import Answer
 from groupcoord.core.consumer_protocol import TopicPartition

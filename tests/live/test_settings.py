@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from groupcoord.analysis.decode.errors import InputError
+from groupcoord.analysis.errors import InputError
 from groupcoord.analysis.live.settings import ClusterAddress, client_settings, cluster_address
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"

@@ -17,14 +17,13 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from groupcoord.analysis.errors import TransientClusterError
 from groupcoord.analysis.live.client import KafkaCluster
-from groupcoord.analysis.live.cluster import ListedGroups
-from groupcoord.analysis.live.errors import TransientClusterError
-from groupcoord.analysis.live.retries import Patience
+from groupcoord.analysis.live.cluster import ListedGroups, Patience
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.live.snapshots import GONE, Problem, Snapshot, take_snapshot
 from groupcoord.analysis.poll.lag import LagWatch
-from groupcoord.analysis.poll.views import topics_of
+from groupcoord.analysis.poll.rows import topics_of
 from groupcoord.conformance.client import Client
 from groupcoord.conformance.sockets import SocketServer
 from groupcoord.testing import ServerThread

@@ -11,16 +11,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from groupcoord.analysis.decode.chunks import RowSettings
 from groupcoord.analysis.live import fetching
-from groupcoord.analysis.live.cluster import LiveCluster
+from groupcoord.analysis.live.cluster import LiveCluster, Patience
 from groupcoord.analysis.live.connection import connection
-from groupcoord.analysis.live.end_offsets import list_ends
-from groupcoord.analysis.live.offset_ranges import OffsetRange, topic_ends
-from groupcoord.analysis.live.retries import Patience
+from groupcoord.analysis.live.offsets import OffsetRange, list_ends, topic_ends
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.live.snapshots import take_snapshot
 from groupcoord.analysis.live.tasks import rows_of_offsets
 from groupcoord.analysis.poll.lag import LagWatch
-from groupcoord.analysis.poll.views import topics_of
+from groupcoord.analysis.poll.rows import topics_of
 from groupcoord.core.log.records import OFFSETS_TOPIC
 
 from .real_kafka import ThreeBrokers, commit_offsets, committing, needs_kafka, wait_until

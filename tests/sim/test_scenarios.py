@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from groupcoord.analysis.report.durations import format_duration, parse_duration
+from groupcoord.analysis.report.text import format_duration, parse_duration
 from groupcoord.sim import (
     AdminAction,
     Administrator,

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.datasource import InputPartition
 
 import groupcoord.spark as pipeline
-from groupcoord.analysis.live.errors import LogCutError
+from groupcoord.analysis.errors import LogCutError
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.cli import USAGE_ERROR
 from groupcoord.clock import SystemClock

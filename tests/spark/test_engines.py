@@ -16,9 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 import groupcoord.spark as pipeline
-from groupcoord.analysis.decode.commits import ABORTED, COMMITTED, OPEN
-from groupcoord.analysis.decode.times import with_times
-from groupcoord.analysis.fold.transactions import Markers, commits, is_marker
+from groupcoord.analysis.decode.parquet import ABORTED, COMMITTED, OPEN, with_times
+from groupcoord.analysis.fold.commits import Markers, commits, is_marker
 from groupcoord.analysis.pipeline.batch import Pipeline
 from groupcoord.analysis.pipeline.local_engine import LocalEngine
 from groupcoord.analysis.report.data.model import summary

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
 import groupcoord.spark as pipeline
-from groupcoord.analysis.decode.times import LATEST_MS, with_times
+from groupcoord.analysis.decode.parquet import LATEST_MS, with_times
 from groupcoord.cli import main
 from groupcoord.core.log.records import OffsetTombstone
 from groupcoord.spark.schemas import (

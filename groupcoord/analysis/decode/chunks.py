@@ -10,9 +10,18 @@ import numpy as np
 import pyarrow as pa
 from attrs import frozen
 
+from groupcoord.analysis.decode.batches import (
+    COMPANY_MIN,
+    PADDING_BYTES,
+    Batches,
+    Bools,
+    Bytes,
+    Frames,
+    Int64s,
+    frame_records,
+    given_batches,
+)
 from groupcoord.analysis.decode.fields import Slices
-from groupcoord.analysis.decode.framing import COMPANY_MIN, PADDING_BYTES, Bools, Bytes, Frames, Int64s, frame_records
-from groupcoord.analysis.decode.headers import Batches, given_batches
 from groupcoord.analysis.decode.records import OfBatches, Placed, record_columns
 from groupcoord.analysis.decode.schema import RECORDS
 from groupcoord.records.batches import (
@@ -41,7 +50,7 @@ class RowSettings:
     Attributes:
         columns: of :data:`groupcoord.analysis.decode.schema.RECORDS`, in the order wanted.
         raw_bytes: keep key and value of decoded offsets too.
-        company_min: see :func:`groupcoord.analysis.decode.framing.frame_records`.
+        company_min: see :func:`groupcoord.analysis.decode.batches.frame_records`.
     """
 
     columns: tuple[str, ...] = tuple(RECORDS.names)

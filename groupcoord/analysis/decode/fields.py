@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from groupcoord.analysis.decode.framing import Bools, Bytes, Int64s, read_varints
+from groupcoord.analysis.decode.batches import Bools, Bytes, Int64s, read_varints
 from groupcoord.core.log.records import ZERO_UUID, OffsetCommitRecord
 from groupcoord.records.codec import decode_record
 from groupcoord.records.schemas import SCHEMAS, RecordType
@@ -55,7 +55,7 @@ class Slices(NamedTuple):
     """Pieces of a buffer, one for each record.
 
     Attributes:
-        buffer: the bytes, padded with :data:`groupcoord.analysis.decode.framing.PADDING_BYTES`.
+        buffer: the bytes, padded with :data:`groupcoord.analysis.decode.batches.PADDING_BYTES`.
         start: where each starts.
         size: how long it is; -1: it is null.
     """

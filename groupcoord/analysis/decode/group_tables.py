@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from groupcoord.analysis.decode.schema import Column
-from groupcoord.analysis.decode.tables import Columns
+from groupcoord.analysis.decode.schema import Column, Columns
 
 _INT, _LONG, _DOUBLE, _STRING, _BOOLEAN = pa.int32(), pa.int64(), pa.float64(), pa.string(), pa.bool_()
 _BINARY = pa.binary()

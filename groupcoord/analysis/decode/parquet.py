@@ -1,14 +1,80 @@
-"""The table of records as Parquet files: columns go from the kernel to the file as they are."""
+"""Parquet files of tables, the columns of commits as written, and timestamps in UTC.
+
+A column ``NAME_ms`` that is a point in time, in milliseconds since 1970, has a column ``NAME_utc`` behind it with the
+same as a timestamp. It is null where the number is null, is Kafka's -1, or lies outside of the calendar. Durations have
+no such column.
+"""
 
 from __future__ import annotations
 
-from typing import BinaryIO
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, ExitStack
+from datetime import UTC, datetime, timedelta
+from typing import BinaryIO, NamedTuple, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow.parquet import ParquetWriter
 
-from groupcoord.analysis.decode.schema import RECORDS
-from groupcoord.analysis.decode.times import schema_with_times, time_name, with_times
+from groupcoord.analysis.decode.schema import COMMITS, KIND_RECORD, RECORDS, arrow_schema
+from groupcoord.records.schemas import RecordType
+
+MOMENTS = frozenset(
+    (
+        *("log_timestamp_ms", "commit_timestamp_ms", "expire_timestamp_ms", "state_timestamp_ms", "last_commit_ms"),
+        *("first_timestamp_ms", "last_timestamp_ms", "first_ms", "last_ms", "next_expiry_ms", "group_expiry_ms"),
+        *("started_after_ms", "started_ms", "target_ms", "ended_ms", "began_ms", "away_ms", "asked_ms"),
+        *("decided_ms", "released_ms", "assigned_ms", "at_ms", "polled_ms", "expires_ms"),
+    )
+)
+"""The columns that are points in time."""
+
+DURATIONS = frozenset(
+    ("session_timeout_ms", "rebalance_timeout_ms", "unowned_ms", "took_ms", "idle_ms", "lag_ms"),
+)
+"""The columns that are not."""
+
+TIMESTAMP = pa.timestamp("us", "UTC")
+"""The type of the timestamps, as Spark has them."""
+
+LATEST_MS = (datetime.max.replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+"""The last moment that a timestamp holds: the end of the year 9999, as in Python and SQL."""
+
+_MS, _UTC = "_ms", "_utc"
+_US_PER_MS = 1_000
+
+Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
+
+
+def time_name(moment: str) -> str:
+    """Return what the timestamp beside a point in time is called."""
+    return moment.removesuffix(_MS) + _UTC
+
+
+def schema_with_times(schema: pa.Schema) -> pa.Schema:
+    """Return a schema with a timestamp behind each point in time, but for those that are there."""
+    for moment in _without_time(schema):
+        schema = schema.insert(schema.get_field_index(moment) + 1, pa.field(time_name(moment), TIMESTAMP))
+    return schema
+
+
+def with_times(rows: Rows) -> Rows:
+    """Return rows with a timestamp behind each point in time, but for those that are there."""
+    for moment in _without_time(rows.schema):
+        place = rows.schema.get_field_index(moment)
+        rows = rows.add_column(place + 1, pa.field(time_name(moment), TIMESTAMP), timestamps(rows.column(place)))
+    return rows
+
+
+def timestamps(moments: pa.Array) -> pa.Array:
+    """Return points in time, in milliseconds since 1970, as timestamps."""
+    is_moment = pc.and_(pc.greater_equal(moments, 0), pc.less_equal(moments, LATEST_MS))
+    return pc.multiply(pc.if_else(is_moment, moments, None), _US_PER_MS).cast(TIMESTAMP)
+
+
+def _without_time(schema: pa.Schema) -> list[str]:
+    return [name for name in schema.names if name in MOMENTS and time_name(name) not in schema.names]
+
 
 ROW_GROUP_ROWS = 262_144
 """How many rows are gathered before they are written."""
@@ -36,7 +102,7 @@ def folder_name(log_partition: int | None) -> str:
 class TableFile:
     """A Parquet file as it is written: what comes is gathered until there is enough for a row group.
 
-    Points in time get a timestamp beside them; see :mod:`groupcoord.analysis.decode.times`.
+    Points in time get a timestamp beside them; see :mod:`groupcoord.analysis.decode.parquet`.
 
     Args:
         file: where the bytes go; it is not closed.
@@ -83,3 +149,85 @@ class TableFile:
 
 def _is_varied(kind: pa.DataType) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_boolean(kind))
+
+
+OFFSET_TYPES = (int(RecordType.LEGACY_OFFSET_COMMIT), int(RecordType.OFFSET_COMMIT))
+"""Of records of committed offsets and their tombstones."""
+
+COMMITTED, ABORTED, OPEN = "committed", "aborted", "open"
+"""How a transaction ended, if it did."""
+
+ABORT_TYPE, COMMIT_TYPE = 0, 1
+"""Of control records that end transactions."""
+
+WRITTEN_COMMITS = arrow_schema(one for one in COMMITS if one.name != "log_partition")
+"""The columns of the files of commits: all but the log partition, which their folder tells."""
+
+OpenFile = Callable[[str, pa.Schema], AbstractContextManager[TableFile]]
+"""Gives a file to write: its path and its columns."""
+
+
+class Written(NamedTuple):
+    """What was written.
+
+    Attributes:
+        records: how many rows of the table of records.
+        commits: how many commits and tombstones outside of transactions.
+        transactional: how many records of transactions, their markers too.
+        last_timestamp_ms: the last timestamp of a record; None: there is no record.
+    """
+
+    records: int = 0
+    commits: int = 0
+    transactional: int = 0
+    last_timestamp_ms: int | None = None
+
+    def plus(self, other: Written) -> Written:
+        """Return both together."""
+        times_ms = [one.last_timestamp_ms for one in (self, other) if one.last_timestamp_ms is not None]
+        return Written(
+            self.records + other.records,
+            self.commits + other.commits,
+            self.transactional + other.transactional,
+            max(times_ms, default=None),
+        )
+
+
+def write_run(batches: Iterable[pa.RecordBatch], open_file: OpenFile, records: str, commits: str) -> Written:
+    """Write the rows of some ranges of one log partition: all of them, and the commits among them once more.
+
+    Args:
+        batches: the rows, without the log partition.
+        open_file: gives a file to write.
+        records: the file for all rows.
+        commits: the file for commits outside of transactions; there is none if there are none.
+    """
+    transactional, last_ms = 0, []
+    with ExitStack() as stack:
+        table = stack.enter_context(open_file(records, WRITTEN_SCHEMA))
+        plain: TableFile | None = None
+        for batch in batches:
+            table.write(batch)
+            transactional += pc.sum(batch.column("is_transactional")).as_py() or 0
+            is_record = pc.equal(batch.column("kind"), KIND_RECORD)
+            last_ms.append(pc.max(batch.column("log_timestamp_ms").filter(is_record)).as_py())
+            found = _plain_commits(batch, is_record)
+            if found.num_rows:
+                plain = plain or stack.enter_context(open_file(commits, WRITTEN_COMMITS))
+                plain.write(found)
+    known_ms = [one for one in last_ms if one is not None]
+    return Written(table.rows, 0 if plain is None else plain.rows, transactional, max(known_ms, default=None))
+
+
+def _plain_commits(rows: pa.RecordBatch, is_record: pa.BooleanArray) -> pa.RecordBatch:
+    """Return the commits and tombstones outside of transactions, as the table of commits has them."""
+    is_offset = pc.and_(is_record, pc.is_in(rows.column("record_type"), pa.array(OFFSET_TYPES, pa.int16())))
+    is_plain = pc.and_not(is_offset, pc.or_(rows.column("is_transactional"), pc.is_valid(rows.column("problem"))))
+    found = rows.filter(is_plain)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.nulls(found.num_rows, column.type) if column.name == "transaction" else found.column(column.name)
+            for column in WRITTEN_COMMITS
+        ],
+        schema=WRITTEN_COMMITS,
+    )

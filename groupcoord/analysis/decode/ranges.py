@@ -13,9 +13,8 @@ import numpy as np
 import pyarrow as pa
 from attrs import frozen
 
+from groupcoord.analysis.decode.batches import Batches, Bools, given_batches, plain_batches
 from groupcoord.analysis.decode.chunks import Origin, RowSettings, batch_rows, sound_rows
-from groupcoord.analysis.decode.framing import Bools
-from groupcoord.analysis.decode.headers import Batches, given_batches, plain_batches
 from groupcoord.analysis.decode.schema import KIND_CORRUPT, KIND_READ, RECORDS
 from groupcoord.records.batches import Batch, CorruptBatchError, InvalidBatchError, TruncatedBatchError, iter_batches
 from groupcoord.records.range_checksums import ReadAt

@@ -14,9 +14,9 @@ from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
-from groupcoord.analysis.decode.errors import InputError
 from groupcoord.analysis.decode.files import refusals_told
 from groupcoord.analysis.decode.parquet import TableFile
+from groupcoord.analysis.errors import InputError
 from groupcoord.storage.directory_lock import LOCK_FILE, DirectoryLock
 from groupcoord.storage.errors import DirectoryLockedError, LogDirectoryError
 

@@ -16,10 +16,17 @@ from attrs import frozen
 from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
-from groupcoord.analysis.decode.errors import PipelineError
-from groupcoord.analysis.decode.files import FileRange, FileSet, is_unchanged, reader_of
-from groupcoord.analysis.decode.folders import SegmentFile, name_of, partition_of
+from groupcoord.analysis.decode.files import (
+    FileRange,
+    FileSet,
+    SegmentFile,
+    is_unchanged,
+    name_of,
+    partition_of,
+    reader_of,
+)
 from groupcoord.analysis.decode.ranges import ByteRange
+from groupcoord.analysis.errors import PipelineError
 from groupcoord.records.batches import Batch, InvalidBatchError, TruncatedBatchError, iter_batches
 from groupcoord.records.range_checksums import ReadAt
 from groupcoord.records.salvage import find_batch

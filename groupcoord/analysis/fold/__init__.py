@@ -1,6 +1,6 @@
-"""From the rows of logs to few rows of each group: what was committed, what happened, how loaded log partitions are.
+"""Fold of a log's rows to a few rows for each group: commits, histories, and the load of log partitions.
 
-Rows come in the order of the log, batch by batch, and what is kept grows with the groups and their partitions, not with
-the log. ``records`` decodes logs and reads them back; ``transactions``, ``commits``, ``histories`` and ``load`` fold
-them; ``replay`` lets coordinators load the records of groups.
+Rows come in the order of the log, a batch at a time; memory grows with the groups and their partitions, not with the
+log. ``records`` decodes logs and reads the rows back; ``commits``, ``histories`` and ``load`` fold them; ``replay``
+loads the records of groups into coordinators.
 """

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from groupcoord.analysis.decode.commits import OFFSET_TYPES
+from groupcoord.analysis.decode.parquet import OFFSET_TYPES
 from groupcoord.analysis.decode.schema import KIND_RECORD
 
 Int64s = npt.NDArray[np.int64]

@@ -1,20 +1,31 @@
-"""The histories of groups out of columns: the records of groups, and of the commits between them those that matter."""
+"""Histories of groups from the rows of a log partition: read once, grouped on Spark, or kept while the log grows.
+
+A :class:`CarriedLog` equals, at any moment, the result of one reading of the log up to there. Commits are folded
+up to the first one of an open transaction; later ones wait for its marker, as consumers with ``read_committed`` do.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import pickle
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 from operator import itemgetter
 from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from attrs import define, field
 
-from groupcoord.analysis.decode.commits import OFFSET_TYPES
-from groupcoord.analysis.fold.arrow import every, flags, key_codes, last_rows
-from groupcoord.analysis.fold.commits import GROUP
-from groupcoord.analysis.fold.history import GroupRecord, LastCommit, LogHistory
+from groupcoord.analysis.decode.parquet import OFFSET_TYPES, OPEN
+from groupcoord.analysis.decode.schema import KIND_CONTROL, KIND_READ, KIND_RECORD
+from groupcoord.analysis.fold.arrow import every, flags, integers, is_offset_record, key_codes, last_rows
+from groupcoord.analysis.fold.commits import GROUP, MARKER_COLUMNS, CommitFacts, CommitFold, Markers, commits, is_marker
+from groupcoord.analysis.fold.history import FoldOptions, GroupFold, GroupRecord, LastCommit, LogHistory, Row
+from groupcoord.analysis.fold.history.log_history import Completeness, feed_fold
+from groupcoord.analysis.fold.history.rows import named
 from groupcoord.records.schemas import RecordType
+from groupcoord.records.structures import uuid_text
 
 GroupKey = tuple[int | None, str]
 """A log partition, if it is known, and a group."""
@@ -91,3 +102,207 @@ def _last_commits(commits: pa.Table) -> Iterator[tuple[int, Entry]]:
 
 def _columns(rows: pa.Table) -> list[list[object]]:
     return [rows[name].to_pylist() for name in _COMMIT]
+
+
+GROUPED_COLUMNS = (*ENTRY_COLUMNS, "complete_from")
+"""The columns that are needed: ``complete_from`` is the offset from which on no record of the log partition is missing.
+
+Before the records of a group rows without a record type name its topics: ``topic_id`` and ``topic``.
+"""
+
+HistoryRow = tuple[GroupKey, str, Row]
+"""A group, a kind (:data:`groupcoord.analysis.fold.history.KINDS`) and the values of a row."""
+
+
+def folded_histories(batches: Iterable[pa.Table], session_timeout_ms: int | None) -> Iterator[HistoryRow]:
+    """Yield the rows of the groups' histories.
+
+    Args:
+        batches: rows with :data:`GROUPED_COLUMNS`, in order of group and log.
+        session_timeout_ms: see :class:`groupcoord.analysis.fold.history.LogHistory`.
+    """
+    fold: GroupFold | None = None
+    key: GroupKey | None = None
+    for batch in batches:
+        names, complete = _names_of(batch), _complete_of(batch)
+        entries = {of: [entry for _, entry in some] for of, some in groupby(entries_of(batch), itemgetter(0))}
+        for of in _keys_of(batch):
+            if fold is None or of != key:
+                yield from _finished(key, fold)
+                fold, key = GroupFold(of[1], of[0], FoldOptions(session_timeout_ms)), of
+            fold.options.complete_from = complete.get(of[0], fold.options.complete_from)
+            for topic_id, topic in names.get(of, ()):
+                fold.name_topic(uuid_text(topic_id), topic)
+            for entry in entries.get(of, ()):
+                feed_fold(fold, entry)
+                yield from _taken(of, fold)
+    yield from _finished(key, fold)
+
+
+def _finished(key: GroupKey | None, fold: GroupFold | None) -> Iterator[HistoryRow]:
+    if fold is not None and key is not None:
+        fold.finish()
+        yield from _taken(key, fold)
+
+
+def _taken(key: GroupKey, fold: GroupFold) -> Iterator[HistoryRow]:
+    yield from ((key, kind, row) for kind, row in fold.take_rows())
+
+
+def _keys_of(batch: pa.Table) -> list[GroupKey]:
+    """Return the groups in order."""
+    pairs = zip(*(batch[name].to_pylist() for name in GROUP), strict=True)
+    return [key for key, _ in groupby(pairs)]
+
+
+def _names_of(batch: pa.Table) -> dict[GroupKey, list[tuple[bytes, str]]]:
+    names: dict[GroupKey, list[tuple[bytes, str]]] = {}
+    for row in batch.filter(pc.is_null(batch["record_type"])).to_pylist():
+        names.setdefault((row["log_partition"], row["group_id"]), []).append((row["topic_id"], row["topic"]))
+    return names
+
+
+def _complete_of(batch: pa.Table) -> dict[int | None, int]:
+    told = batch.filter(pc.is_valid(batch["complete_from"])).group_by(["log_partition", "complete_from"]).aggregate([])
+    return {row["log_partition"]: row["complete_from"] for row in told.to_pylist()}
+
+
+Told = tuple[str, Row]
+"""A kind (:data:`groupcoord.analysis.fold.history.KINDS`), and a row with the group and its log partition."""
+
+HELD_MAX = 1_048_576
+"""So many commits wait at most for the end of a transaction; then they are folded as they are."""
+
+
+@define
+class _Group:
+    """A group that is carried on.
+
+    Attributes:
+        fold: its history so far.
+        ends: the rows that hold as long as nothing follows; None: they are to be made anew.
+    """
+
+    fold: GroupFold
+    ends: list[Told] | None = None
+
+
+@define
+class CarriedLog:
+    """A log partition, as far as it was read.
+
+    Attributes:
+        number: which it is; None if that is not known.
+        last_timestamp_ms: of its records; None: there are none.
+    """
+
+    number: int | None
+    last_timestamp_ms: int | None = None
+    _options: FoldOptions = field(factory=FoldOptions)
+    _groups: dict[str, _Group] = field(factory=dict)
+    _complete: Completeness = field(factory=Completeness)
+    _next_offset: int = 0
+    _commits: CommitFold = field(factory=CommitFold)
+    _held: list[pa.Table] = field(factory=list)
+    _markers: list[pa.Table] = field(factory=list)
+
+    def add(self, rows: pa.Table) -> list[Told]:
+        """Take rows of the table of records in the order of the log, and return what became certain by them.
+
+        What was taken before is passed over.
+        """
+        self._note_spans(rows)
+        is_logged = pc.is_in(rows["kind"], pa.array([KIND_RECORD, KIND_CONTROL]))
+        new = rows.filter(every(is_logged, pc.greater_equal(rows["log_offset"], self._next_offset)))
+        if not new.num_rows:
+            return []
+        self._next_offset = int(integers(new["log_offset"]).max()) + 1
+        records = new.filter(pc.equal(new["kind"], KIND_RECORD))
+        times_ms = [self.last_timestamp_ms, pc.max(records["log_timestamp_ms"]).as_py()]
+        self.last_timestamp_ms = max((one for one in times_ms if one is not None), default=None)
+        self._fold_commits(new)
+        is_understood = every(pc.is_null(records["problem"]), pc.is_valid(records["group_id"]))
+        return self._fold_groups(records.filter(is_understood))
+
+    def facts(self) -> CommitFacts:
+        """Return what is known of commits."""
+        if not self._held:
+            return self._commits.facts()
+        return self._commits.facts_with(commits(pa.concat_tables(self._held), self._all_markers()))
+
+    def ends(self) -> Iterator[Told]:
+        """Yield the rows of the history that hold as long as nothing follows: the groups, and what is under way."""
+        for group_id, group in self._groups.items():
+            if group.ends is None:
+                fold: GroupFold = pickle.loads(pickle.dumps(group.fold))
+                fold.finish()
+                group.ends = self._told(group_id, fold)
+            yield from group.ends
+
+    def named(self, row: Row) -> Row:
+        """Return a row with the names of topics that the group committed for the first time later."""
+        names = self._groups[row["group_id"]].fold.topic_names
+        return named(row, names) if names else row
+
+    # ------------------------------------------------------------ histories
+
+    def _note_spans(self, rows: pa.Table) -> None:
+        spans = rows.filter(every(pc.equal(rows["kind"], KIND_READ), pc.is_valid(rows["complete_from"])))
+        for span in spans.select(["log_offset", "end_offset", "complete_from"]).to_pylist():
+            if span["end_offset"] > self._complete.end:
+                self._complete = self._complete.behind(*span.values())
+        self._options.complete_from = self._complete.complete_from
+
+    def _fold_groups(self, records: pa.Table) -> list[Told]:
+        learned = records.filter(pc.and_(pc.is_valid(records["topic_id"]), pc.is_valid(records["topic"])))
+        for name in learned.group_by(["group_id", "topic_id", "topic"]).aggregate([]).to_pylist():
+            self._group(name["group_id"]).fold.name_topic(uuid_text(name["topic_id"]), name["topic"])
+        told: list[Told] = []
+        for (_, group_id), entry in entries_of(records):
+            group = self._group(group_id)
+            feed_fold(group.fold, entry)
+            told += self._told(group_id, group.fold)
+        return told
+
+    def _group(self, group_id: str) -> _Group:
+        group = self._groups.get(group_id)
+        if group is None:
+            group = self._groups[group_id] = _Group(GroupFold(group_id, self.number, self._options))
+        group.ends = None
+        return group
+
+    def _told(self, group_id: str, fold: GroupFold) -> list[Told]:
+        of = {"group_id": group_id, "log_partition": self.number}
+        return [(kind, of | row) for kind, row in fold.take_rows()]
+
+    # ------------------------------------------------------------ commits
+
+    def _fold_commits(self, rows: pa.Table) -> None:
+        markers = rows.filter(is_marker(rows)).select(MARKER_COLUMNS)
+        if markers.num_rows:
+            self._markers.append(markers)
+        is_due = bool(markers.num_rows) or not self._held
+        new = rows.filter(is_offset_record(rows))
+        if new.num_rows:
+            self._held.append(new)
+        if self._held and (is_due or self._is_full()):
+            self._let_go()
+
+    def _is_full(self) -> bool:
+        return sum(int(one.num_rows) for one in self._held) > HELD_MAX
+
+    def _let_go(self) -> None:
+        """Fold what lies before the first commit of a transaction that is open."""
+        held = pa.concat_tables(self._held)
+        found = commits(held, self._all_markers())
+        is_open = pc.fill_null(pc.equal(found["transaction"], OPEN), False)
+        first = pc.min(found["log_offset"].filter(is_open)).as_py()
+        if first is None or self._is_full():
+            first = self._next_offset
+        self._commits.add(found.filter(pc.less(found["log_offset"], first)))
+        left = held.filter(pc.greater_equal(held["log_offset"], first))
+        self._held = [left] if left.num_rows else []
+        self._markers = [one for one in self._markers if left.num_rows and pc.max(one["log_offset"]).as_py() > first]
+
+    def _all_markers(self) -> Markers:
+        return Markers(pa.concat_tables(self._markers) if self._markers else None)

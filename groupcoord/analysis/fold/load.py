@@ -9,9 +9,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from groupcoord.analysis.decode.commits import OFFSET_TYPES
-from groupcoord.analysis.decode.schema import KIND_CONTROL, KIND_CORRUPT, KIND_READ, KIND_RECORD, RECORDS
-from groupcoord.analysis.decode.tables import PARTITION_LOAD, READ_COUNTS, arrow_schema
+from groupcoord.analysis.decode.parquet import OFFSET_TYPES
+from groupcoord.analysis.decode.schema import (
+    KIND_CONTROL,
+    KIND_CORRUPT,
+    KIND_READ,
+    KIND_RECORD,
+    PARTITION_LOAD,
+    READ_COUNTS,
+    RECORDS,
+    arrow_schema,
+)
 from groupcoord.analysis.fold.arrow import every, integers
 
 _COUNTED = ("log_partition", "kind", "record_type", "control_type", "problem")
@@ -70,7 +78,7 @@ class LoadFold:
             self._counts = summed_counts([self._counts, rows.select([*_COUNTED, "size_bytes"])])
 
     def read_counts(self) -> pa.Table:
-        """Return how much was read and passed over, and why: :data:`groupcoord.analysis.decode.tables.READ_COUNTS`."""
+        """Return how much was read and passed over, and why: :data:`groupcoord.analysis.decode.schema.READ_COUNTS`."""
         self._fold()
         return self._counts
 
@@ -81,7 +89,7 @@ class LoadFold:
 
 
 def partition_load(keys: pa.Table) -> list[Row]:
-    """Return one row a log partition (:data:`groupcoord.analysis.decode.tables.PARTITION_LOAD`).
+    """Return one row a log partition (:data:`groupcoord.analysis.decode.schema.PARTITION_LOAD`).
 
     Args:
         keys: :data:`KEYS`.

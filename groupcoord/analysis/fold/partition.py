@@ -8,13 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from groupcoord.analysis.decode.commits import WRITTEN_COMMITS
+from groupcoord.analysis.decode.parquet import WRITTEN_COMMITS
 from groupcoord.analysis.decode.schema import KIND_RECORD, RECORDS
-from groupcoord.analysis.fold.commits import CommitFacts, CommitFold
+from groupcoord.analysis.fold.commits import CommitFacts, CommitFold, Markers, commits, is_marker
 from groupcoord.analysis.fold.histories import feed_history
 from groupcoord.analysis.fold.history import KINDS, LogHistory
 from groupcoord.analysis.fold.records import BATCH_ROWS, Span, of_partition, read_spans, sorted_by_offset
-from groupcoord.analysis.fold.transactions import Markers, commits, is_marker
 
 Row = dict[str, Any]
 
@@ -46,7 +45,7 @@ class PartitionFold:
             self._history.add_span(*span)
 
     def add(self, records: pa.Table) -> pa.Table:
-        """Fold records, and return the commits among them (:data:`groupcoord.analysis.decode.tables.COMMITS`)."""
+        """Fold records, and return the commits among them (:data:`groupcoord.analysis.decode.schema.COMMITS`)."""
         is_understood = pc.and_(pc.is_null(records["problem"]), pc.is_valid(records["group_id"]))
         feed_history(self._history, records.filter(is_understood))
         found = commits(records, self._markers)

@@ -11,15 +11,13 @@ from attrs import define, field, frozen
 from pyarrow.parquet import ParquetFile
 
 from groupcoord.analysis.decode.chunks import RowSettings
-from groupcoord.analysis.decode.commits import Written, write_run
-from groupcoord.analysis.decode.parquet import WRITTEN_COLUMNS, folder_name
+from groupcoord.analysis.decode.files import RecordTask
+from groupcoord.analysis.decode.parquet import WRITTEN_COLUMNS, Written, folder_name, write_run
 from groupcoord.analysis.decode.results import ResultDirectory
-from groupcoord.analysis.decode.schema import KIND_CORRUPT, KIND_READ, RECORDS
-from groupcoord.analysis.decode.tables import CORRUPT, arrow_schema
-from groupcoord.analysis.decode.tasks import RecordTask
+from groupcoord.analysis.decode.schema import CORRUPT, KIND_CORRUPT, KIND_READ, RECORDS, arrow_schema
 from groupcoord.analysis.fold.arrow import every, flags, integers
+from groupcoord.analysis.fold.commits import MARKER_COLUMNS, Markers, is_marker
 from groupcoord.analysis.fold.load import LoadFold
-from groupcoord.analysis.fold.transactions import MARKER_COLUMNS, Markers, is_marker
 
 BATCH_ROWS = 131_072
 """How many rows are read back at a time."""

@@ -14,8 +14,10 @@ from collections.abc import Collection, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
+from groupcoord.analysis.errors import AccessError, ClusterError, TransientClusterError, check_error, error_name
 from groupcoord.analysis.live.cluster import (
     NO_BROKER,
+    SETTLE_MS,
     ClusterMetadata,
     Coordinator,
     DescribedGroup,
@@ -27,7 +29,6 @@ from groupcoord.analysis.live.cluster import (
     OffsetOutOfRangeError,
     TopicMetadata,
 )
-from groupcoord.analysis.live.errors import AccessError, ClusterError, TransientClusterError, check_error, error_name
 from groupcoord.analysis.live.group_requests import (
     cluster_request,
     committed_offsets,
@@ -42,7 +43,6 @@ from groupcoord.analysis.live.group_requests import (
     share_offsets,
     share_offsets_request,
 )
-from groupcoord.analysis.live.retries import SETTLE_MS
 from groupcoord.analysis.live.settings import ClientSettings
 from groupcoord.client import (
     Answer,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from groupcoord.analysis.decode.errors import InputError
-from groupcoord.analysis.live.cluster import LiveCluster
-from groupcoord.analysis.live.retries import Patience
+from groupcoord.analysis.errors import InputError
+from groupcoord.analysis.live.cluster import LiveCluster, Patience
 from groupcoord.analysis.live.settings import ClusterAddress
 
 FIRST_ANSWER_MS = 4_000

@@ -13,7 +13,7 @@ from ssl import SSLContext
 
 from attrs import frozen
 
-from groupcoord.analysis.decode.errors import InputError
+from groupcoord.analysis.errors import InputError
 from groupcoord.config.client_properties import ClientProperties, by_names_of_kafka, read_properties
 from groupcoord.errors import ConfigError
 

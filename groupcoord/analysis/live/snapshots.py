@@ -12,11 +12,17 @@ from typing import TypeVar
 
 from attrs import define, field, frozen
 
-from groupcoord.analysis.live.cluster import CommittedOffset, DescribedGroup, GroupOffsets, ListedGroup, LiveCluster
-from groupcoord.analysis.live.end_offsets import PartitionEnds, list_ends
-from groupcoord.analysis.live.errors import AccessError, ClusterError, TransientClusterError, error_name
+from groupcoord.analysis.errors import AccessError, ClusterError, TransientClusterError, error_name
+from groupcoord.analysis.live.cluster import (
+    CommittedOffset,
+    DescribedGroup,
+    GroupOffsets,
+    ListedGroup,
+    LiveCluster,
+    Patience,
+)
 from groupcoord.analysis.live.group_requests import DESCRIBED_BY, SHARE
-from groupcoord.analysis.live.retries import Patience
+from groupcoord.analysis.live.offsets import PartitionEnds, list_ends
 from groupcoord.errors import ErrorCode
 
 GROUPS_OF_REQUEST_MAX = 100
@@ -100,7 +106,7 @@ def take_snapshot(
     Args:
         cluster: whom to ask.
         patience: how long to retry while no broker answers. What some brokers or coordinators do not answer within
-            :data:`groupcoord.analysis.live.retries.SETTLE_MS` is a problem of the snapshot.
+            :data:`groupcoord.analysis.live.cluster.SETTLE_MS` is a problem of the snapshot.
         now_ms: gives the time, in milliseconds since 1970.
         topics_of: returns the topics that a group's members have.
         known: groups that were there before. Of one that nobody lists it is asked whether its coordinator would.

@@ -12,15 +12,13 @@ from itertools import groupby
 import pyarrow as pa
 
 from groupcoord.analysis.decode.chunks import Origin, RowSettings
-from groupcoord.analysis.decode.errors import InputError
 from groupcoord.analysis.decode.ranges import ByteRange, RangeReader, one_row
 from groupcoord.analysis.decode.schema import KIND_CORRUPT
-from groupcoord.analysis.live.cluster import LiveCluster
+from groupcoord.analysis.errors import InputError, LogCutError
+from groupcoord.analysis.live.cluster import LiveCluster, Patience
 from groupcoord.analysis.live.connection import connection
-from groupcoord.analysis.live.errors import LogCutError
 from groupcoord.analysis.live.fetching import DELETED, Lost, RangeFetcher
-from groupcoord.analysis.live.offset_ranges import OffsetRange, TopicEnds, check_readable, plan, topic_ends
-from groupcoord.analysis.live.retries import Patience
+from groupcoord.analysis.live.offsets import OffsetRange, TopicEnds, check_readable, plan, topic_ends
 from groupcoord.analysis.live.settings import ClusterAddress
 
 
@@ -57,7 +55,7 @@ def ends_now(address: ClusterAddress, topic: str, partitions: Collection[int], *
         address: of the cluster.
         topic: its name.
         partitions: only these; all if empty.
-        may_lack: as for :func:`groupcoord.analysis.live.offset_ranges.topic_ends`.
+        may_lack: as for :func:`groupcoord.analysis.live.offsets.topic_ends`.
 
     Raises:
         InputError: there is no such topic or partition.

@@ -18,16 +18,16 @@ import pyarrow.compute as pc
 from attrs import field, frozen
 
 from groupcoord.analysis.decode.chunks import RowSettings
-from groupcoord.analysis.decode.errors import RunFailedError, first_line
 from groupcoord.analysis.decode.parquet import WRITTEN_COLUMNS
-from groupcoord.analysis.decode.schema import KIND_CORRUPT
-from groupcoord.analysis.decode.tables import COMMITS, arrow_schema
-from groupcoord.analysis.fold.carrying import CarriedLog
+from groupcoord.analysis.decode.schema import COMMITS, KIND_CORRUPT, arrow_schema
+from groupcoord.analysis.errors import RunFailedError, first_line
 from groupcoord.analysis.fold.commits import LAST_COMMITS, MINUTES, REWINDS, CommitFacts
+from groupcoord.analysis.fold.histories import CarriedLog
 from groupcoord.analysis.fold.history import KINDS, REBALANCE, Row
 from groupcoord.analysis.fold.load import LoadFold, partition_load
 from groupcoord.analysis.fold.records import RANGES, corrupt, of_partition
-from groupcoord.analysis.pipeline.runs import Paths, Run, RunOptions
+from groupcoord.analysis.pipeline.batch import Paths, Run, RunOptions
+from groupcoord.analysis.pipeline.sources import attempted
 from groupcoord.analysis.pipeline.tables import (
     HISTORY_ROWS_MAX,
     EndOffsetSamples,
@@ -36,10 +36,9 @@ from groupcoord.analysis.pipeline.tables import (
     write_groups,
     write_lag,
 )
-from groupcoord.analysis.pipeline.tailing import attempted
-from groupcoord.analysis.report.data.finished import FinishedTables
+from groupcoord.analysis.report.data.files import FinishedTables
 from groupcoord.analysis.report.data.model import Report
-from groupcoord.analysis.rules.ends import Ends, behind_ends
+from groupcoord.analysis.rules.lag import Ends, behind_ends
 from groupcoord.analysis.tables import END_OFFSETS_TABLE, TABLES_OF_KINDS, TableFiles
 
 INTERVAL_S = 10.0
@@ -94,7 +93,7 @@ class LocalFollowing(Run):
     """Keeps tables and page up to date as the logs grow; the tables of an earlier run in the directory are removed.
 
     Args:
-        paths: as for :class:`groupcoord.analysis.pipeline.runs.Run`, as those that are not named here.
+        paths: as for :class:`groupcoord.analysis.pipeline.batch.Run`, as those that are not named here.
         out: see there; or the directory of an earlier run.
         interval_s: seconds from the end of an update to the next look at the logs.
 

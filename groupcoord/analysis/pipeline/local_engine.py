@@ -12,22 +12,20 @@ from contextlib import ExitStack
 import pyarrow.compute as pc
 from attrs import frozen
 
-from groupcoord.analysis.decode.commits import WRITTEN_COMMITS
-from groupcoord.analysis.decode.parquet import TableFile
+from groupcoord.analysis.decode.files import RecordTask
+from groupcoord.analysis.decode.parquet import WRITTEN_COMMITS, TableFile
 from groupcoord.analysis.decode.results import ResultDirectory
 from groupcoord.analysis.decode.schema import KIND_CONTROL, KIND_RECORD
-from groupcoord.analysis.decode.tasks import RecordTask
 from groupcoord.analysis.fold.load import partition_load
 from groupcoord.analysis.fold.partition import FOLDED_COLUMNS, PartitionFold
 from groupcoord.analysis.fold.records import Decoded, LogPartition, corrupt, decode_records, read_back
-from groupcoord.analysis.fold.replay import REPLAYED, replay_batches
-from groupcoord.analysis.fold.replayed import Replayed
+from groupcoord.analysis.fold.replay import REPLAYED, Replayed, replay_batches
 from groupcoord.analysis.pipeline.batch import Moment
 from groupcoord.analysis.pipeline.tables import Known, topics_of, write_groups, write_lag
-from groupcoord.analysis.report.writer import ANOMALIES, LAG
+from groupcoord.analysis.report.data.files import ANOMALIES, LAG
 from groupcoord.analysis.rules.differences import Told, differences, group_answers, offset_answers, unknown_groups
-from groupcoord.analysis.rules.ends import behind_ends
 from groupcoord.analysis.rules.groups import Row
+from groupcoord.analysis.rules.lag import behind_ends
 from groupcoord.analysis.tables import TABLES_OF_KINDS, TableFiles
 
 _REPLAYED = ("group_id", "record_type", "problem", *REPLAYED)

@@ -1,10 +1,10 @@
-"""What an analysis is told to read, on Spark or without it: files, or a cluster that runs."""
+"""Sources of an analysis, on every engine: files or a running cluster, read once or as they grow."""
 
 from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,21 +13,167 @@ import pyarrow.csv
 from attrs import field, frozen
 from fsspec.core import url_to_fs
 
-from groupcoord.analysis.decode.errors import InputError, first_line
-from groupcoord.analysis.decode.files import FileSet, find_segments, refusals_told
-from groupcoord.analysis.decode.folders import Folders
-from groupcoord.analysis.decode.tables import END_OFFSETS, LIVE_END_OFFSETS, arrow_schema
-from groupcoord.analysis.decode.tasks import RecordTask, log_tasks
-from groupcoord.analysis.live.broker_settings import offsets_retention_minutes
+from groupcoord.analysis.decode.files import (
+    FileSet,
+    Folders,
+    LogTask,
+    RecordTask,
+    cut_ranges,
+    find_segments,
+    log_tasks,
+    refusals_told,
+)
+from groupcoord.analysis.decode.schema import END_OFFSETS, LIVE_END_OFFSETS, arrow_schema
+from groupcoord.analysis.decode.tailing import (
+    Cursors,
+    LogChangedError,
+    advance,
+    changes_told,
+    check_unchanged,
+    logs_of,
+    ranges_to_read,
+)
+from groupcoord.analysis.errors import InputError, first_line
 from groupcoord.analysis.live.connection import connection
-from groupcoord.analysis.live.end_offsets import list_ends
-from groupcoord.analysis.live.offset_ranges import SPLIT_BYTES, TopicEnds
-from groupcoord.analysis.live.record_times import record_times
+from groupcoord.analysis.live.fetching import record_times
+from groupcoord.analysis.live.offsets import SPLIT_BYTES as OFFSETS_SPLIT_BYTES
+from groupcoord.analysis.live.offsets import TopicEnds, list_ends, offsets_retention_minutes
 from groupcoord.analysis.live.settings import ClusterAddress
-from groupcoord.analysis.live.tasks import check_topic, cluster_tasks, ends_now
-from groupcoord.analysis.pipeline.tailing import ClusterTail, LogTail, Tail
+from groupcoord.analysis.live.tasks import check_same, check_topic, cluster_tasks, ends_now, tasks_between
 from groupcoord.clock import SystemClock
 from groupcoord.core.topic_names import SHARE_STATE_TOPIC
+
+SPLIT_BYTES = 16_777_216
+"""How much of a file is read at a time, about: the rows of it are held until it is known that it is the same one."""
+
+ATTEMPTS_MAX = 4
+"""So often reading is begun if files change meanwhile."""
+
+
+def attempted(read: Callable[[], None]) -> None:
+    """Do what reads files, and again if they change meanwhile.
+
+    Raises:
+        LogChangedError: they changed each time.
+    """
+    for attempts_left in reversed(range(ATTEMPTS_MAX)):
+        try:
+            read()
+        except LogChangedError:
+            if not attempts_left:
+                raise
+        else:
+            return
+
+
+class Tail(ABC):
+    """Reads logs as they grow. What a look gave comes again at the next one, unless it was taken.
+
+    Attributes:
+        leaderless: log partitions that the last look left out, since they have no leader.
+    """
+
+    leaderless: Sequence[str] = ()
+
+    @abstractmethod
+    def look(self) -> Sequence[RecordTask]:
+        """Return what there is behind what was taken, cut into tasks."""
+
+    @abstractmethod
+    def check(self, task: RecordTask) -> None:
+        """Make sure that what a task has read is what the look had found.
+
+        Raises:
+            LogChangedError: it isn't.
+        """
+
+    @abstractmethod
+    def take(self) -> None:
+        """All that the last look gave was read."""
+
+
+class LogTail(Tail):
+    """Reads files, up to the last whole batch of each log partition.
+
+    Args:
+        find: looks for the files.
+    """
+
+    def __init__(self, find: Callable[[], Sequence[FileSet]]) -> None:
+        self._find = find
+        self._taken: Cursors = {}
+        self._seen: Cursors = {}
+
+    def look(self) -> Sequence[RecordTask]:
+        """See :class:`Tail`.
+
+        Raises:
+            LogChangedError: a file went meanwhile.
+        """
+        with changes_told():
+            logs = logs_of(self._find())
+            self._seen = self._taken | {folder: advance(log, self._taken.get(folder)) for folder, log in logs.items()}
+            found = ranges_to_read(logs, self._taken, self._seen)
+        return [
+            LogTask(file_system, some)
+            for file_system, ranges in found.items()
+            for some in cut_ranges(ranges, SPLIT_BYTES)
+        ]
+
+    def check(self, task: RecordTask) -> None:
+        """See :class:`Tail`."""
+        assert isinstance(task, LogTask)
+        check_unchanged(task.file_system, task.ranges)
+
+    def take(self) -> None:
+        """See :class:`Tail`."""
+        self._taken = self._seen
+
+
+class ClusterTail(Tail):
+    """Reads a topic of a cluster, up to the high watermark of each partition.
+
+    Args:
+        address: where the cluster is.
+        ends: asks it where the logs begin and end now.
+    """
+
+    def __init__(self, address: ClusterAddress, ends: Callable[[], TopicEnds]) -> None:
+        self._address = address
+        self._ends = ends
+        self._topic_id: str | None = None
+        self._taken: Mapping[int, int] = {}
+        self._seen: Mapping[int, int] = {}
+
+    def look(self) -> Sequence[RecordTask]:
+        """See :class:`Tail`.
+
+        Raises:
+            LogCutError: what was read is no part of the topic any more.
+            ClusterError: the cluster can't be reached.
+        """
+        ends = self._ends()
+        self._topic_id = self._topic_id or str(ends.topic.topic_id)
+        check_same(ends, self._topic_id, self._taken)
+        topic = ends.topic.name
+        self.leaderless = [f"{topic}-{partition}" for partition in ends.leaderless]
+        self._seen = {**self._taken, **ends.ends}
+        grown = {
+            partition: end
+            for partition, end in ends.ends.items()
+            if end > self._taken.get(partition, ends.starts[partition])
+        }
+        if not grown:
+            return []
+        return tasks_between(self._address, topic, self._taken, grown, self._topic_id, OFFSETS_SPLIT_BYTES)
+
+    def check(self, task: RecordTask) -> None:
+        """See :class:`Tail`: what lies at an offset stays the same."""
+
+    def take(self) -> None:
+        """See :class:`Tail`."""
+        self._taken = self._seen
+
 
 RECORD_BYTES = 106
 """What a committed offset takes in a log, about, in batches of a dozen."""
@@ -48,7 +194,7 @@ class Source(ABC):
 
     Attributes:
         partitions: only these log partitions; all if empty.
-        end_offsets: a CSV file with a header and the columns of :data:`groupcoord.analysis.decode.tables.END_OFFSETS`,
+        end_offsets: a CSV file with a header and the columns of :data:`groupcoord.analysis.decode.schema.END_OFFSETS`,
             or None.
     """
 
@@ -94,8 +240,8 @@ class Source(ABC):
     def read_ends(self, topics: Collection[str]) -> pa.Table | None:
         """Return where topics end, or None if that can't be told.
 
-        The columns are :data:`groupcoord.analysis.decode.tables.END_OFFSETS`, or, where a cluster is asked,
-        :data:`groupcoord.analysis.decode.tables.LIVE_END_OFFSETS`.
+        The columns are :data:`groupcoord.analysis.decode.schema.END_OFFSETS`, or, where a cluster is asked,
+        :data:`groupcoord.analysis.decode.schema.LIVE_END_OFFSETS`.
 
         Args:
             topics: those of which something is committed.
@@ -106,10 +252,10 @@ class Source(ABC):
         return None if self.end_offsets is None else read_end_offsets_file(self.end_offsets)
 
     def read_times(self, behind: Collection[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-        """Return :data:`groupcoord.analysis.decode.tables.RECORD_TIMES`: nothing, unless the lag is to go by records.
+        """Return :data:`groupcoord.analysis.decode.schema.RECORD_TIMES`: nothing, unless the lag is to go by records.
 
         Args:
-            behind: as :func:`groupcoord.analysis.live.record_times.record_times` takes it.
+            behind: as :func:`groupcoord.analysis.live.fetching.record_times` takes it.
         """
         return ()
 
@@ -139,7 +285,7 @@ class Source(ABC):
     def share_state_tail(self) -> Tail:
         """Return what reads the states of share groups as they grow, from the start.
 
-        Its ``look`` raises :class:`groupcoord.analysis.decode.errors.InputError` where there is no topic of them, or
+        Its ``look`` raises :class:`groupcoord.analysis.errors.InputError` where there is no topic of them, or
         it may not be read.
         """
 
@@ -243,7 +389,7 @@ class ClusterSource(Source):
 
     def tasks(self) -> Sequence[RecordTask]:
         """See :class:`Source`."""
-        return cluster_tasks(self.address, self.topic, self.partitions, SPLIT_BYTES)
+        return cluster_tasks(self.address, self.topic, self.partitions, OFFSETS_SPLIT_BYTES)
 
     @property
     def cluster_name(self) -> str:
@@ -269,7 +415,7 @@ class ClusterSource(Source):
 
 
 def read_end_offsets_file(path: str) -> pa.Table:
-    """Return what a CSV file tells of where topics end (:data:`groupcoord.analysis.decode.tables.END_OFFSETS`).
+    """Return what a CSV file tells of where topics end (:data:`groupcoord.analysis.decode.schema.END_OFFSETS`).
 
     Raises:
         InputError: it can't be read, lacks a column, or something in it is no number.

@@ -14,10 +14,8 @@ from groupcoord.analysis.fold.commits import CommitFacts
 from groupcoord.analysis.fold.history import DUPLICATE, GROUP, MEMBERSHIP, REBALANCE, REVOCATION
 from groupcoord.analysis.rules.anomalies import anomalies
 from groupcoord.analysis.rules.assignment_balance import Assigned, assigned
-from groupcoord.analysis.rules.ends import Ends
-from groupcoord.analysis.rules.groups import Histories, groups
-from groupcoord.analysis.rules.lag import lag
-from groupcoord.analysis.rules.stale import offset_expiry, stale_groups
+from groupcoord.analysis.rules.groups import Histories, groups, offset_expiry, stale_groups
+from groupcoord.analysis.rules.lag import Ends, lag
 from groupcoord.analysis.rules.thresholds import OFFSETS_RETENTION_MINUTES
 from groupcoord.analysis.tables import TableFiles
 
@@ -60,7 +58,7 @@ class EndOffsetSamples:
         self._kept: deque[pa.Table] = deque()
 
     def take(self, told: pa.Table) -> Ends:
-        """Return where topics end, by an answer (:data:`groupcoord.analysis.decode.tables.LIVE_END_OFFSETS`)."""
+        """Return where topics end, by an answer (:data:`groupcoord.analysis.decode.schema.LIVE_END_OFFSETS`)."""
         self._kept.append(told)
         while len(self._kept) > 1 and sum(one.num_rows for one in self._kept) > SAMPLES_MAX:
             self._kept.popleft()

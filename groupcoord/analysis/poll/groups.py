@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from attrs import define, evolve, field, frozen
 
 from groupcoord.analysis.fold.history.causes import UNKNOWN, Explanation, explain_difference
-from groupcoord.analysis.fold.history.views import CLASSIC, CONSUMER, GroupView
+from groupcoord.analysis.fold.history.rows import CLASSIC, CONSUMER, GroupView
 from groupcoord.analysis.live.cluster import CommittedOffset
 from groupcoord.analysis.live.snapshots import GroupSnapshot, Snapshot
-from groupcoord.analysis.poll.rows import Row, epoch_rows, rebalance_row
-from groupcoord.analysis.poll.views import nothing_like, view_of
-from groupcoord.analysis.report.data.commits import CommitCount
+from groupcoord.analysis.poll.rows import Row, epoch_rows, nothing_like, rebalance_row, view_of
+from groupcoord.analysis.report.data.groups import CommitCount
 from groupcoord.analysis.report.data.rebalances import RebalancesOfGroup
 
 GONE_MAX = 1_000

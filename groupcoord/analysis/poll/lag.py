@@ -13,8 +13,7 @@ from typing import NamedTuple
 from attrs import frozen
 
 from groupcoord.analysis.live.snapshots import GroupSnapshot, Snapshot
-from groupcoord.analysis.poll.rows import Row, lag_rows
-from groupcoord.analysis.poll.views import view_of
+from groupcoord.analysis.poll.rows import Row, lag_rows, view_of
 from groupcoord.analysis.rules.lag_status import (
     WINDOW_COMMITS,
     WORST_FIRST,

@@ -1,38 +1,215 @@
-"""A cluster's groups, asked for every so often, to tables and one page: what ``groupcoord analyze --poll`` runs.
+"""Polling of a cluster's groups into tables and one page: ``groupcoord analyze --poll``.
 
-Rows are few: neither Spark nor its limits are needed.
+Rows are few, so no engine is needed.
 """
 
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import version
 
 import pyarrow as pa
 from attrs import asdict, frozen
 
 from groupcoord.analysis.decode.group_tables import ANOMALIES, EPOCHS, GROUPS, MEMBERS, REBALANCES
 from groupcoord.analysis.decode.results import ResultDirectory
-from groupcoord.analysis.decode.schema import Column
-from groupcoord.analysis.decode.tables import CURRENT_OFFSETS, LAG, LIVE_END_OFFSETS, Columns, arrow_schema
+from groupcoord.analysis.decode.schema import CURRENT_OFFSETS, LAG, LIVE_END_OFFSETS, Column, Columns, arrow_schema
+from groupcoord.analysis.fold.commits import LAST_COMMITS, MINUTES, PARTITION, REWINDS, CommitFacts
+from groupcoord.analysis.fold.history import DUPLICATE, GROUP, MEMBER, MEMBERSHIP, REBALANCE, REVOCATION
 from groupcoord.analysis.live.connection import connection
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.live.snapshots import Snapshot, take_snapshot
 from groupcoord.analysis.pipeline.metric_values import Figures, RebalanceCounts
-from groupcoord.analysis.pipeline.tables import EndOffsetSamples
+from groupcoord.analysis.pipeline.tables import HISTORY_ROWS_MAX, EndOffsetSamples
 from groupcoord.analysis.poll import rows
-from groupcoord.analysis.poll.anomalies import PolledAnomalies
-from groupcoord.analysis.poll.figures import PolledFigures
 from groupcoord.analysis.poll.groups import GONE_MAX, Changes, PolledGroups
-from groupcoord.analysis.poll.lag import LagWatch, PartitionLag
-from groupcoord.analysis.poll.rows import Row
-from groupcoord.analysis.poll.views import topics_of
+from groupcoord.analysis.poll.lag import LagWatch, PartitionLag, Place
+from groupcoord.analysis.poll.rows import Row, topics_of
+from groupcoord.analysis.report.data import model
+from groupcoord.analysis.report.data.files import write_report
+from groupcoord.analysis.report.data.findings import anomaly_counts, anomaly_rows, lag_rows, status_counts
+from groupcoord.analysis.report.data.groups import group_rows, most_churning, severities, state_counts
 from groupcoord.analysis.report.data.model import Report
-from groupcoord.analysis.report.writer import write_report
+from groupcoord.analysis.report.data.rebalances import RebalanceFigures
+from groupcoord.analysis.report.data.standings import standings
+from groupcoord.analysis.rules.anomalies import anomalies
+from groupcoord.analysis.rules.assignment_balance import assigned
+from groupcoord.analysis.rules.lag import Ends
 from groupcoord.analysis.rules.lag_status import time_lag_of
 from groupcoord.analysis.tables import END_OFFSETS_TABLE
 from groupcoord.clock import Clock, SystemClock
+
+TIMES_MAX = 10_000
+"""Of so many rebalances of a cause it is kept how long they took: the newest."""
+
+
+class PolledFigures:
+    """What the page says, kept up to date with each poll.
+
+    Args:
+        inputs: what is polled, for people.
+        groups: its groups.
+    """
+
+    def __init__(self, inputs: tuple[str, ...], groups: PolledGroups) -> None:
+        self._inputs = inputs
+        self._groups = groups
+        self._polls = 0
+        self._first_ms = 0
+        self._rebalances = RebalanceFigures(TIMES_MAX)
+
+    def take(self, snapshot: Snapshot, changes: Changes) -> None:
+        """Count what the next poll shows."""
+        self._first_ms = self._first_ms or snapshot.at_ms
+        self._polls += 1
+        for row in changes.rebalances:
+            self._rebalances.add(row)
+
+    def report(
+        self,
+        snapshot: Snapshot,
+        groups: Iterable[Row],
+        lag: Sequence[Row],
+        anomalies: Sequence[Row],
+        tables: Mapping[str, int],
+        made_ms: int,
+    ) -> model.Report:
+        """Return what the page says.
+
+        Args:
+            snapshot: the last poll.
+            groups: its rows of this table.
+            lag: its rows of this table.
+            anomalies: likewise.
+            tables: how many rows each table has.
+            made_ms: when this is.
+        """
+        now = list(groups)
+        seen = self._groups.figures()
+        rows = group_rows(
+            now,
+            {group_id: one.rebalances for group_id, one in seen.items()},
+            Counter(row["group_id"] for row in anomalies),
+            {group_id: one.commits for group_id, one in seen.items()},
+            {group_id: one.type for group_id, one in seen.items()},
+            standings(anomalies, lag),
+        )
+        ranks = {row.group_id: rank for rank, row in enumerate(rows)}
+        states, lines = state_counts(now), self._rebalances.time_lines()
+        problems = tuple(f"{one.subject}: {one.text}" for one in snapshot.problems[: model.PROBLEMS_MAX])
+        return model.Report(
+            title=f"Consumer groups of {self._inputs[0]}",
+            inputs=self._inputs,
+            made_ms=made_ms,
+            version=version("groupcoord"),
+            overview=self._overview(snapshot, now, len(anomalies)),
+            states=states,
+            causes=self._rebalances.causes(),
+            rebalances=lines and lines[0],
+            churn=lines and lines[1],
+            churning=most_churning(rows),
+            groups=tuple(rows[: model.GROUPS_MAX]),
+            severities=severities(rows),
+            anomaly_counts=anomaly_counts(anomalies),
+            anomalies=tuple(anomaly_rows(anomalies, model.ANOMALIES_OF_GROUP_MAX, model.ANOMALIES_MAX, ranks)),
+            lag=lag_rows(lag),
+            statuses=status_counts(lag),
+            tables=tables,
+            polls=model.Polls(self._polls, self._first_ms, snapshot.at_ms, len(snapshot.problems), problems),
+        )
+
+    def _overview(self, snapshot: Snapshot, now: Sequence[Row], anomalies: int) -> model.Overview:
+        return model.Overview(
+            first_timestamp_ms=self._first_ms,
+            last_timestamp_ms=snapshot.at_ms,
+            records=0,
+            size_bytes=0,
+            log_partitions=0,
+            groups=len(now),
+            members=sum(row["member_count"] or 0 for row in now),
+            current_offsets=sum(row["offset_count"] or 0 for row in now),
+            rebalances=self._rebalances.count,
+            anomalies=anomalies,
+            corrupt_ranges=0,
+            corrupt_bytes=0,
+        )
+
+
+class PolledAnomalies:
+    """What polls have shown that is to be known for anomalies, kept up to date."""
+
+    def __init__(self) -> None:
+        self._rebalances: deque[Row] = deque(maxlen=HISTORY_ROWS_MAX)
+        self._since_ms: dict[str, int] = {}
+
+    def take(
+        self,
+        snapshot: Snapshot,
+        changes: Changes,
+        groups: Iterable[Row],
+        members: Iterable[Row],
+        watch: LagWatch,
+        ends: Ends,
+    ) -> list[Row]:
+        """Return what is wrong with groups (:data:`groupcoord.analysis.decode.group_tables.ANOMALIES`).
+
+        Offsets that were others than before are commits; one of the same offset, no poll shows. So nothing stalls: who
+        commits the same offset again and again has stopped.
+
+        Args:
+            snapshot: what the next poll has shown.
+            changes: what of it is new.
+            groups: rows of the table of this name.
+            members: likewise.
+            watch: has taken the snapshot.
+            ends: where topics end, as polls have shown it.
+        """
+        now_ms = snapshot.at_ms
+        self._rebalances.extend(row | {"log_partition": None} for row in changes.rebalances)
+        told = {group_id: one.offsets is not None for group_id, one in snapshot.groups.items()}
+        self._since_ms = {name: self._since_ms.get(name, now_ms) for name in told.keys() | snapshot.missing}
+        self._since_ms |= {row["group_id"]: now_ms for row in changes.rebalances if row["group_id"] in self._since_ms}
+        found = {
+            GROUP: [
+                row | {"log_partition": None, "state_timestamp_ms": self._since_ms[row["group_id"]]}
+                for row in groups
+                if told[row["group_id"]]  # of others it isn't known whether they have committed
+            ],
+            MEMBER: [row | {"log_offset": 0} for row in members],
+            REBALANCE: list(self._rebalances),
+            **{kind: [] for kind in (DUPLICATE, REVOCATION, MEMBERSHIP)},
+        }
+        return anomalies(found, _facts(watch), assigned(found), ends, now_ms)
+
+
+def _facts(watch: LagWatch) -> CommitFacts:
+    """Return what snapshots have shown as what is known of commits."""
+    last = [
+        _of(place)
+        | {
+            "log_offset": number,
+            "log_timestamp_ms": one.at_ms,
+            "commit_timestamp_ms": one.at_ms,
+            "committed_offset": one.committed_offset,
+            "tombstone": False,
+        }
+        for place, window in watch.windows.items()
+        for number, one in enumerate(window)
+    ]
+    rewinds = [_of(place) | asdict(one) for place, one in watch.rewinds.items()]
+    return CommitFacts(
+        pa.Table.from_pylist(last, LAST_COMMITS),
+        pa.Table.from_pylist(rewinds, REWINDS),
+        MINUTES.empty_table(),
+        are_samples=True,
+    )
+
+
+def _of(place: Place) -> Row:
+    return dict(zip(PARTITION, (None, *place), strict=True))
+
 
 _LONG, _STRING = pa.int64(), pa.string()
 _POLLED = Column("polled_ms", _LONG, "when the poll was over that showed it")

@@ -15,8 +15,8 @@ from groupcoord.analysis.fold.history import DUPLICATE, MEMBERSHIP, REBALANCE, R
 from groupcoord.analysis.fold.history.causes import REBALANCE_TIMEOUT
 from groupcoord.analysis.report.text import format_limit
 from groupcoord.analysis.rules.assignment_balance import Assigned, about_shares
-from groupcoord.analysis.rules.ends import Ends
 from groupcoord.analysis.rules.groups import Histories
+from groupcoord.analysis.rules.lag import Ends
 from groupcoord.analysis.rules.silences import about_offsets
 from groupcoord.analysis.rules.thresholds import (
     COMMIT_STORM,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from groupcoord.analysis.fold.history import GENERATION, GROUP, MEMBER
-from groupcoord.analysis.fold.history.views import CLASSIC, CONSUMER, SHARE, STREAMS
+from groupcoord.analysis.fold.history.rows import CLASSIC, CONSUMER, SHARE, STREAMS
 from groupcoord.analysis.fold.replay import NO_PARTITION, RECORDS_FIELD
 from groupcoord.analysis.rules.groups import Histories
 

@@ -1,15 +1,18 @@
-"""Groups as a coordinator that loads the log would describe them, and who has which partition."""
+"""Groups as DescribeGroups would show them, their owners of partitions, and offsets that expire (KIP-211)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
 
+from groupcoord.analysis.fold.commits import CommitFacts
 from groupcoord.analysis.fold.history import GROUP, MEMBER
-from groupcoord.analysis.fold.history.rows import HOLDER
-from groupcoord.analysis.fold.history.views import SHARE, STREAMS
+from groupcoord.analysis.fold.history.rows import CLASSIC, HOLDER, SHARE, STREAMS
+from groupcoord.analysis.rules.thresholds import OFFSETS_RETENTION_MINUTES
+from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE
+from groupcoord.core.offsets.retention import MS_PER_MINUTE
 
 Row = dict[str, Any]
 Histories = Mapping[str, list[Row]]
@@ -66,3 +69,102 @@ def began_ms(group: Row) -> int | None:
 
 def _order(holder: Row) -> tuple[tuple[bool, Any], ...]:
     return tuple((holder[name] is not None, holder[name]) for name in HOLDER)
+
+
+OFFSET_COLUMNS = (
+    *("group_id", "topic", "topic_partition", "committed_offset", "commit_timestamp_ms", "expire_timestamp_ms"),
+    "log_partition",
+)
+"""The columns of current offsets that are needed."""
+
+_SHOWN = tuple(name for name in OFFSET_COLUMNS if name != "expire_timestamp_ms")
+_PLACE = ("group_id", "topic", "topic_partition")
+_EMPTY = "Empty"
+
+
+def offset_expiry(
+    groups: Iterable[Row],
+    current_offsets: pa.Table,
+    facts: CommitFacts,
+    offsets_retention_minutes: int = OFFSETS_RETENTION_MINUTES,
+) -> list[Row]:
+    """Return when each current offset expires (:data:`groupcoord.analysis.decode.group_tables.OFFSET_EXPIRY`).
+
+    The rules are Kafka's (KIP-211, and ``isSubscribedToTopic`` of each type of group). An offset's age counts from its
+    commit; in a classic group that became empty from then. Offsets of topics that a live group subscribes to don't
+    expire, nor do those of a live group whose subscriptions a coordinator can't read. An offset that carries its own
+    expiry keeps to it. An offset that an open transaction will replace doesn't expire.
+
+    Args:
+        groups: rows of the table of this name.
+        current_offsets: the table of this name.
+        facts: of their commits.
+        offsets_retention_minutes: how long offsets are kept that nobody uses.
+    """
+    by_id = {group["group_id"]: group for group in groups}
+    pending = {tuple(row.values()) for row in facts.open().select(_PLACE).to_pylist()}
+    retention_ms = offsets_retention_minutes * MS_PER_MINUTE
+    found = []
+    for row in current_offsets.select(OFFSET_COLUMNS).to_pylist():
+        group = by_id.get(row["group_id"])
+        is_pending = tuple(row[name] for name in _PLACE) in pending
+        expires_ms = None if group is None or is_pending else _expiry_ms(group, row, retention_ms)
+        found.append({name: row[name] for name in _SHOWN} | {"expires_ms": expires_ms})
+    return found
+
+
+def stale_groups(groups: Iterable[Row], offsets: Iterable[Row], facts: CommitFacts, now_ms: int | None) -> list[Row]:
+    """Return groups whose offsets expire if nobody uses them
+    (:data:`groupcoord.analysis.decode.group_tables.STALE_GROUPS`).
+
+    An empty group goes with its last offset, unless an open transaction has offsets of it.
+
+    Args:
+        groups: rows of the table of this name.
+        offsets: what :func:`offset_expiry` returns for them.
+        facts: of their commits.
+        now_ms: the moment to judge from, in milliseconds since 1970; None: there is nothing to judge.
+    """
+    pending = set(facts.open()["group_id"].to_pylist())
+    expiring: dict[str, list[int]] = {}
+    for row in offsets:
+        if row["expires_ms"] is not None:
+            expiring.setdefault(row["group_id"], []).append(row["expires_ms"])
+    return [
+        _row(group, expiring[group["group_id"]], group["group_id"] in pending, now_ms)
+        for group in groups
+        if group["group_id"] in expiring
+    ]
+
+
+def _row(group: Row, expiring_ms: list[int], is_pending: bool, now_ms: int | None) -> Row:
+    goes = group["state"] == _EMPTY and len(expiring_ms) == group["offset_count"] and not is_pending
+    used = (group["last_commit_ms"], group["state_timestamp_ms"])
+    used_ms = max((one for one in used if one is not None), default=None)
+    return {
+        **{name: group[name] for name in ("group_id", "type", "state", "offset_count", "last_commit_ms")},
+        "log_partition": group["log_partition"],
+        "expiring_offsets": len(expiring_ms),
+        "expired_offsets": 0 if now_ms is None else sum(one <= now_ms for one in expiring_ms),
+        "next_expiry_ms": min(expiring_ms),
+        "group_expiry_ms": max(expiring_ms) if goes else None,
+        "idle_ms": None if now_ms is None or used_ms is None else now_ms - used_ms,
+    }
+
+
+def _expiry_ms(group: Row, offset: Row, retention_ms: int) -> int | None:
+    """Return when an offset expires; None: it does not."""
+    is_classic, is_empty = group["type"] == CLASSIC, group["state"] == _EMPTY
+    protocol_type, subscribed = group["protocol_type"], group["subscribed_topics"]
+    is_simple = protocol_type == ""
+    is_unused = subscribed is not None and offset["topic"] not in subscribed
+    # A live classic group keeps offsets unless it is a stable one of consumers, which is what a load finds.
+    is_free = is_simple or is_empty or (is_unused and (not is_classic or protocol_type == CONSUMER_PROTOCOL_TYPE))
+    if not is_free:
+        return None
+    if offset["expire_timestamp_ms"] >= 0:
+        own_ms: int = offset["expire_timestamp_ms"]
+        return own_ms
+    emptied_ms = group["state_timestamp_ms"] if is_classic and is_empty and not is_simple else None
+    base_ms: int = offset["commit_timestamp_ms"] if emptied_ms is None else emptied_ms
+    return base_ms + retention_ms

@@ -1,23 +1,165 @@
-"""How far groups are behind, in records and in time, by the rules of :mod:`groupcoord.analysis.rules.lag_status`."""
+"""Lag of groups in records and in time, and the end offsets that it is computed from.
+
+End offsets come from a file once, or from a running cluster as samples at several times. The statuses are those of
+:mod:`groupcoord.analysis.rules.lag_status`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from groupcoord.analysis.fold.arrow import Runs
 from groupcoord.analysis.fold.history.rows import HOLDER
-from groupcoord.analysis.rules.ends import Behind, Ends
 from groupcoord.analysis.rules.groups import Place
-from groupcoord.analysis.rules.lag_status import WINDOW_COMMITS, PartitionEnd, judged, known_offset, records_behind
+from groupcoord.analysis.rules.lag_status import (
+    SAMPLES_MAX,
+    WINDOW_COMMITS,
+    PartitionEnd,
+    judged,
+    known_offset,
+    records_behind,
+)
 
 Row = dict[str, Any]
 
-_KEY = ("group_id", "topic", "topic_partition")
 _NEXT = ("topic", "topic_partition", "committed_offset")
+_NO_END: Mapping[str, None] = dict.fromkeys(("end_offset", "at_ms", "log_start_offset", "last_stable_offset"))
+
+
+class Behind(NamedTuple):
+    """A committed offset and where its partition ends.
+
+    Attributes:
+        end: the row about the end; all of it None if that is not known.
+        lag: records behind; None without an end, or with records of which none is committed.
+        first: the first sample of the end; None: the cluster was not asked.
+        last: the last one.
+        before: the last sample at which the log ended at the committed offset or before it, with the one that followed
+            as ``next``.
+        was_at_end: that was one of the last samples.
+    """
+
+    end: Mapping[str, Any]
+    lag: int | None
+    first: Row | None
+    last: Row | None
+    before: Row | None
+    was_at_end: bool
+
+
+class Ends:
+    """Where topics end.
+
+    Args:
+        table: :data:`groupcoord.analysis.decode.schema.END_OFFSETS`, or what a cluster answered last.
+        samples: all that the cluster has answered; None: what it answered last.
+    """
+
+    def __init__(self, table: pa.Table, samples: pa.Table | None = None) -> None:
+        self._rows: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+        for row in table.to_pylist():
+            self._rows.setdefault((row["topic"], row["topic_partition"]), []).append(_NO_END | row)
+        self._samples = _samples(table if samples is None else samples)
+
+    def topics(self) -> set[str]:
+        """Return the topics of which something is told."""
+        return {topic for topic, _ in self._rows if topic is not None}
+
+    def of(self, topic: str, partition: int, committed_offset: int | None) -> list[Behind]:
+        """Return how far a committed offset is behind, for each row about its partition, or one if there is none.
+
+        Args:
+            topic: the topic.
+            partition: its partition.
+            committed_offset: None: there is none.
+        """
+        rows = self._rows.get((topic, partition), [_NO_END])
+        samples = self._samples.get((topic, partition), ())
+        offset = -1 if committed_offset is None else committed_offset
+        number = next((one for one in reversed(range(len(samples))) if samples[one]["end_offset"] <= offset), -1)
+        before = samples[number] if number >= 0 else None
+        first, last = (samples[0], samples[-1]) if samples else (None, None)
+        was_at_end = number >= 0 and len(samples) - number <= WINDOW_COMMITS
+        logs = [PartitionEnd(row["log_start_offset"], row["end_offset"]) for row in rows]
+        return [
+            Behind(row, records_behind(committed_offset, log), first, last, before, was_at_end)
+            for row, log in zip(rows, logs, strict=True)
+        ]
+
+    def records(self, topic: str, partition: int) -> int:
+        """Return how many records a partition has; 0: that is not known, or there was none in a late sample."""
+        counts = []
+        for end in (behind.end for behind in self.of(topic, partition, 0)):
+            start, end_offset = end["log_start_offset"] or 0, end["end_offset"]
+            was_empty = any(behind.was_at_end for behind in self.of(topic, partition, start))
+            counts.append(0 if was_empty or end_offset is None else max(end_offset - start, 0))
+        return max(counts)
+
+    def lag_then(self, topic: str, partition: int, committed_offset: int | None, at_ms: int | None) -> int | None:
+        """Return how far behind an offset was when it was committed, by the sample before that; None without one."""
+        samples = self._samples.get((topic, partition), ())
+        number = bisect_right(samples, at_ms, key=lambda sample: sample["at_ms"]) if at_ms is not None else 0
+        if not number or known_offset(committed_offset) is None:
+            return None
+        return records_behind(committed_offset, PartitionEnd(None, samples[number - 1]["end_offset"]))
+
+    def lag_between(self, topic: str, partition: int, committed_offset: int, at_ms: int) -> int | None:
+        """Return how far behind an offset was when it was committed, as if records came evenly between two samples.
+
+        None if no sample was before that.
+        """
+        samples = self._samples.get((topic, partition), ())
+        number = bisect_right(samples, at_ms, key=lambda sample: sample["at_ms"])
+        if not number:
+            return None
+        before = samples[number - 1]
+        after = before["next"] or before
+        took_ms = max(after["at_ms"] - before["at_ms"], 1)
+        grown = (after["end_offset"] - before["end_offset"]) * (at_ms - before["at_ms"]) // took_ms
+        return max(int(before["end_offset"] + grown) - committed_offset, 0)
+
+
+def _samples(table: pa.Table) -> dict[tuple[str, int], list[Row]]:
+    """Return the last samples of each partition's end, each with the one that followed."""
+    if "at_ms" not in table.column_names:
+        return {}
+    found: dict[tuple[str, int], dict[int, Row]] = {}
+    for row in table.select(["topic", "topic_partition", "at_ms", "end_offset"]).to_pylist():
+        place, at_ms = (row["topic"], row["topic_partition"]), row["at_ms"]
+        if at_ms is not None and row["topic_partition"] is not None and row["end_offset"] is not None:
+            sample = {"at_ms": at_ms, "end_offset": row["end_offset"], "next": None}
+            found.setdefault(place, {}).setdefault(at_ms, sample)
+    of_place = {place: sorted(some.values(), key=lambda sample: sample["at_ms"]) for place, some in found.items()}
+    for samples in of_place.values():
+        for sample, following in pairwise(samples):
+            sample["next"] = following
+    return {place: samples[-SAMPLES_MAX:] for place, samples in of_place.items()}
+
+
+def behind_ends(current_offsets: Iterable[pa.Table], ends: Ends) -> Collection[Row]:
+    """Return the offsets whose next record is there: what a cluster can be asked about how old that is.
+
+    Args:
+        current_offsets: tables of this name.
+        ends: where their topics end.
+    """
+    found: dict[tuple[str, int, int], Row] = {}
+    for row in (row for table in current_offsets for row in table.select(_NEXT).to_pylist()):
+        place = (row["topic"], row["topic_partition"], row["committed_offset"])
+        for end in (behind.end for behind in ends.of(*place)):
+            start, end_offset = end["log_start_offset"], end["end_offset"]
+            if start is not None and end_offset is not None and start <= row["committed_offset"] < end_offset:
+                found[place] = row | {"end_offset": end_offset}
+    return list(found.values())
+
+
+_KEY = ("group_id", "topic", "topic_partition")
 _WINDOW = (*_KEY, "log_offset", "tombstone", "commit_timestamp_ms", "committed_offset")
 OFFSET_COLUMNS = (*_KEY, "committed_offset", "commit_timestamp_ms")
 """The columns of current offsets that are needed."""
@@ -34,7 +176,7 @@ def lag(
     record_times: Iterable[Mapping[str, Any]] = (),
     read_ms: int | None = None,
 ) -> list[Row]:
-    """Return how far groups are behind, and how well they keep up (:data:`groupcoord.analysis.decode.tables.LAG`).
+    """Return how far groups are behind, and how well they keep up (:data:`groupcoord.analysis.decode.schema.LAG`).
 
     There is a row for each committed offset, and for each partition that a member has and of which none is committed.
 
@@ -44,7 +186,7 @@ def lag(
         counted: the last commits that count; None: they are not known.
         holders: who has the partitions.
         now_ms: the moment to judge from where the cluster was not asked.
-        record_times: when next records were written (:data:`groupcoord.analysis.decode.tables.RECORD_TIMES`), where it
+        record_times: when next records were written (:data:`groupcoord.analysis.decode.schema.RECORD_TIMES`), where it
             is told.
         read_ms: when the log was read that the commits are from, if the cluster was asked for the ends later.
     """

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from groupcoord.analysis.fold.arrow import Bools, Int64s, Runs, flags, integers
 from groupcoord.analysis.fold.commits import PARTITION, CommitFacts
-from groupcoord.analysis.rules.ends import Behind, Ends
 from groupcoord.analysis.rules.groups import Place
+from groupcoord.analysis.rules.lag import Behind, Ends
 from groupcoord.analysis.rules.lag_status import NO_OFFSET, has_stopped, known_offset, stands_still
 from groupcoord.analysis.rules.thresholds import (
     COMMITS_STOPPED,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
-from groupcoord.analysis.report.durations import parse_duration
+from groupcoord.analysis.report.text import parse_duration
 from groupcoord.errors import GroupcoordError
 from groupcoord.sim.scenarios.toml_lines import Path
 

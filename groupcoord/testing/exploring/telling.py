@@ -8,8 +8,7 @@ from typing import Any
 
 from attrs import frozen
 
-from groupcoord.analysis.report.html.elements import Html, element
-from groupcoord.analysis.report.html.svg import label, line, picture, titled
+from groupcoord.analysis.report.html.elements import Html, element, label, line, picture, titled
 from groupcoord.analysis.report.text import counted
 from groupcoord.laws import errors_in, served_partitions
 from groupcoord.testing.consumers import Consumer

@@ -12,10 +12,8 @@ import pytest
 from fsspec.asyn import AsyncFileSystem
 
 from groupcoord.analysis.decode.chunks import RowSettings
-from groupcoord.analysis.decode.errors import InputError
-from groupcoord.analysis.decode.files import cut, find_segments
-from groupcoord.analysis.decode.folders import INTERRUPTED
-from groupcoord.analysis.decode.tasks import rows_of_files
+from groupcoord.analysis.decode.files import INTERRUPTED, cut, find_segments, rows_of_files
+from groupcoord.analysis.errors import InputError
 
 from ..fold.history.broker_log import unpack_broker_log
 

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
-from groupcoord.analysis.decode.files import find_segments
-from groupcoord.analysis.decode.folders import SETTLED_NS, Folders, SegmentFile
+from groupcoord.analysis.decode.files import SETTLED_NS, Folders, SegmentFile, find_segments
 from groupcoord.analysis.pipeline.sources import LogSource
 
 LONG_AGO_NS = 1_700_000_000_000_000_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from groupcoord.analysis.decode.messages import accounts_of_messages, rows_of_messages
+from groupcoord.analysis.decode.records import accounts_of_messages, rows_of_messages
 
 
 def test_a_gap_says_nothing_of_what_lies_behind_it() -> None:

@@ -8,8 +8,7 @@ from itertools import chain
 import pyarrow as pa
 import pytest
 
-from groupcoord.analysis.decode.tables import arrow_schema
-from groupcoord.analysis.decode.times import (
+from groupcoord.analysis.decode.parquet import (
     DURATIONS,
     LATEST_MS,
     MOMENTS,
@@ -18,6 +17,7 @@ from groupcoord.analysis.decode.times import (
     time_name,
     with_times,
 )
+from groupcoord.analysis.decode.schema import arrow_schema
 from groupcoord.analysis.poll.polling import APPENDED, REPLACED
 from groupcoord.analysis.tables import TABLES
 from tests.tables import as_one_test

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from groupcoord.analysis.decode.chunks import RowSettings
 from groupcoord.analysis.decode.schema import KIND_READ, KIND_RECORD, RECORDS
 from groupcoord.analysis.fold.arrow import every, flags, is_offset_record
+from groupcoord.analysis.fold.commits import Markers
 from groupcoord.analysis.fold.history.log_history import completeness
-from groupcoord.analysis.fold.transactions import Markers
 from groupcoord.analysis.pipeline.sources import LogSource
 
 ORDER = [(name, "ascending") for name in ("log_partition", "group_id", "log_offset")]

@@ -10,8 +10,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groupcoord.analysis.decode.commits import COMMITTED, OPEN
-from groupcoord.analysis.decode.tables import COMMITS, arrow_schema
+from groupcoord.analysis.decode.parquet import COMMITTED, OPEN
+from groupcoord.analysis.decode.schema import COMMITS, arrow_schema
 from groupcoord.analysis.fold.commits import PARTITION, CommitFold
 from groupcoord.analysis.rules.thresholds import Thresholds
 

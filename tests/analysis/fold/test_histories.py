@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from groupcoord.analysis.decode.results import ResultDirectory
 from groupcoord.analysis.decode.schema import KIND_RECORD, RECORDS
-from groupcoord.analysis.fold.grouped import folded_histories
-from groupcoord.analysis.fold.histories import feed_history
+from groupcoord.analysis.fold.histories import feed_history, folded_histories
 from groupcoord.analysis.fold.history import LogHistory
 from groupcoord.analysis.fold.records import decode_records, read_back
 from groupcoord.analysis.pipeline.sources import LogSource

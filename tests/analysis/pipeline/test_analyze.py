@@ -14,8 +14,8 @@ from uuid import UUID
 import pytest
 
 from groupcoord import SystemClock
-from groupcoord.analysis.decode.errors import RunFailedError
 from groupcoord.analysis.decode.results import ResultDirectory
+from groupcoord.analysis.errors import RunFailedError
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.pipeline import sources
 from groupcoord.analysis.pipeline.batch import Pipeline

@@ -11,16 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from groupcoord.analysis.decode.errors import InputError
+from groupcoord.analysis.decode.files import LogTask, RecordTask
 from groupcoord.analysis.decode.tailing import LogChangedError
-from groupcoord.analysis.decode.tasks import LogTask, RecordTask
+from groupcoord.analysis.errors import InputError
 from groupcoord.analysis.live.settings import ClusterAddress
-from groupcoord.analysis.pipeline import tailing as tails
+from groupcoord.analysis.pipeline import sources
 from groupcoord.analysis.pipeline.batch import Pipeline
 from groupcoord.analysis.pipeline.following import LocalFollowing, Progress
 from groupcoord.analysis.pipeline.local_engine import LocalEngine
-from groupcoord.analysis.pipeline.sources import ClusterSource, LogSource
-from groupcoord.analysis.pipeline.tailing import LogTail
+from groupcoord.analysis.pipeline.sources import ClusterSource, LogSource, LogTail
 from groupcoord.cli import USAGE_ERROR
 from groupcoord.clock import ManualClock
 from tests.samples import SEED
@@ -123,7 +122,7 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(
             raise LogChangedError("a file was replaced or deleted while it was read; start again")
 
     monkeypatch.setattr(LogTail, "check", check)
-    monkeypatch.setattr(tails, "SPLIT_BYTES", 65_536)
+    monkeypatch.setattr(sources, "SPLIT_BYTES", 65_536)
     LocalFollowing([whole_log], tmp_path / "out").run(lambda wait_s: True, lambda progress: None)
     Pipeline(LocalEngine(), [whole_log], tmp_path / "whole").run()
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from groupcoord.analysis.decode.tables import arrow_schema
-from groupcoord.analysis.decode.times import schema_with_times
+from groupcoord.analysis.decode.parquet import schema_with_times
+from groupcoord.analysis.decode.schema import arrow_schema
 from groupcoord.analysis.tables import TABLES
 
 _BY_LOG_PARTITION = ds.partitioning(pa.schema([("log_partition", pa.int32())]), flavor="hive")

@@ -7,7 +7,7 @@ from typing import Any
 from attrs import evolve
 
 from groupcoord.analysis.live.cluster import CommittedOffset, DescribedGroup, ListedGroup
-from groupcoord.analysis.live.end_offsets import PartitionEnds
+from groupcoord.analysis.live.offsets import PartitionEnds
 from groupcoord.analysis.live.snapshots import GroupSnapshot, Problem, Snapshot
 from groupcoord.analysis.poll.lag import LagWatch, PartitionLag, group_lags, problems_of, unknown_groups
 from groupcoord.analysis.rules.lag_status import WINDOW_COMMITS

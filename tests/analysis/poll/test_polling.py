@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from groupcoord.analysis.decode.tables import Columns, arrow_schema
-from groupcoord.analysis.decode.times import schema_with_times
+from groupcoord.analysis.decode.parquet import schema_with_times
+from groupcoord.analysis.decode.schema import Columns, arrow_schema
 from groupcoord.analysis.fold.history.causes import EXPIRY_OR_LEAVE, JOIN
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.poll.polling import APPENDED, POLLS, PROBLEMS, REPLACED, Polled, Polling

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from groupcoord.analysis.fold.history.causes import CAUSES, EXPIRY_OR_LEAVE, JOIN
 from groupcoord.analysis.report.data import model
 from groupcoord.analysis.report.data.model import bin_width_ms, bins_of
+from groupcoord.analysis.report.html.layout import FILLS, style_sheet
 from groupcoord.analysis.report.html.page import report_page
 from groupcoord.analysis.report.html.pictures import (
     COLUMN_WIDTH_MAX,
@@ -28,7 +29,6 @@ from groupcoord.analysis.report.html.pictures import (
     state_bar,
     state_class,
 )
-from groupcoord.analysis.report.html.style import FILLS, style_sheet
 from tests.tables import as_one_test
 
 from ..report import reports

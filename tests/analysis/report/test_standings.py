@@ -8,10 +8,9 @@ import pyarrow as pa
 import pytest
 
 from groupcoord.analysis.decode.group_tables import MEMBERS
-from groupcoord.analysis.decode.tables import COMMITS, arrow_schema
-from groupcoord.analysis.report.data.assignments import members_now, shares
-from groupcoord.analysis.report.data.commits import CommitCount, CommitsOfGroups
+from groupcoord.analysis.decode.schema import COMMITS, arrow_schema
 from groupcoord.analysis.report.data.group_status import BAD, FINE, WARNING, Standing
+from groupcoord.analysis.report.data.groups import CommitCount, CommitsOfGroups, members_now, shares
 from groupcoord.analysis.report.data.standings import standings
 from groupcoord.analysis.rules.thresholds import COMMIT_STORM, COMMITS_STOPPED, FLAPPING_MEMBER, REBALANCE_STORM, STOP
 from tests.tables import as_one_test

@@ -6,13 +6,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from groupcoord.analysis.decode.tables import COMMITS, LIVE_END_OFFSETS, arrow_schema
+from groupcoord.analysis.decode.schema import COMMITS, LIVE_END_OFFSETS, arrow_schema
 from groupcoord.analysis.fold.commits import CommitFacts, CommitFold
 from groupcoord.analysis.fold.history import DUPLICATE, GROUP, MEMBER, MEMBERSHIP, REBALANCE, REVOCATION
-from groupcoord.analysis.fold.history.views import CLASSIC, CONSUMER, SHARE
+from groupcoord.analysis.fold.history.rows import CLASSIC, CONSUMER, SHARE
 from groupcoord.analysis.rules.anomalies import anomalies
 from groupcoord.analysis.rules.assignment_balance import assigned
-from groupcoord.analysis.rules.ends import Ends
+from groupcoord.analysis.rules.lag import Ends
 from groupcoord.analysis.rules.thresholds import IDLE_MEMBERS, NEVER_COMMITTED, UNEVEN_SHARES, Thresholds
 
 NOW_MS = 2_000_000

@@ -8,14 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from groupcoord.analysis.decode.tables import END_OFFSETS, arrow_schema
+from groupcoord.analysis.decode.schema import END_OFFSETS, arrow_schema
 from groupcoord.analysis.rules.anomalies import anomalies
 from groupcoord.analysis.rules.assignment_balance import assigned
 from groupcoord.analysis.rules.differences import differences, group_answers, offset_answers, unknown_groups
-from groupcoord.analysis.rules.ends import Ends
-from groupcoord.analysis.rules.groups import groups, partition_holders
-from groupcoord.analysis.rules.lag import lag
-from groupcoord.analysis.rules.stale import offset_expiry, stale_groups
+from groupcoord.analysis.rules.groups import groups, offset_expiry, partition_holders, stale_groups
+from groupcoord.analysis.rules.lag import Ends, lag
 from groupcoord.analysis.rules.thresholds import Thresholds
 
 from .troubled import Known, fold_log, write_troubled

@@ -10,11 +10,10 @@ import pyarrow.compute as pc
 
 from groupcoord.analysis.decode.results import ResultDirectory
 from groupcoord.analysis.decode.schema import KIND_RECORD, RECORDS
-from groupcoord.analysis.fold.commits import CommitFacts, CommitFold
+from groupcoord.analysis.fold.commits import CommitFacts, CommitFold, commits
 from groupcoord.analysis.fold.histories import feed_history
 from groupcoord.analysis.fold.history import KINDS, LogHistory
 from groupcoord.analysis.fold.records import decode_records, read_back
-from groupcoord.analysis.fold.transactions import commits
 from groupcoord.analysis.pipeline.sources import LogSource
 from groupcoord.analysis.rules.groups import Row
 from groupcoord.analysis.rules.thresholds import Thresholds

@@ -14,8 +14,14 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from groupcoord.analysis.fold.history.embedded import TopicPartition
-from groupcoord.analysis.fold.history.views import CLASSIC, CONSUMER, LEFT_MEMBER_EPOCH, GroupView, MemberView
+from groupcoord.analysis.fold.history.rows import (
+    CLASSIC,
+    CONSUMER,
+    LEFT_MEMBER_EPOCH,
+    GroupView,
+    MemberView,
+    TopicPartition,
+)
 
 JOIN = "join"
 LEAVE = "leave"

@@ -8,8 +8,16 @@ from typing import NamedTuple
 from attrs import define, evolve, field
 
 from groupcoord.analysis.fold.history.causes import METADATA_CHANGE, REGEX_CHANGE, TOPIC_CHANGE, Note
-from groupcoord.analysis.fold.history.embedded import NO_PARTITIONS, TopicPartition, TopicPartitions
-from groupcoord.analysis.fold.history.views import CONSUMER, SHARE, STREAMS, GroupView, MemberView
+from groupcoord.analysis.fold.history.rows import (
+    CONSUMER,
+    NO_PARTITIONS,
+    SHARE,
+    STREAMS,
+    GroupView,
+    MemberView,
+    TopicPartition,
+    TopicPartitions,
+)
 from groupcoord.core.groups.consumer.votes import preferred_assignor
 from groupcoord.records.schemas import RecordType
 from groupcoord.records.structures import Values

@@ -18,22 +18,28 @@ from groupcoord.analysis.fold.history.causes import (
     Surroundings,
     explain,
 )
-from groupcoord.analysis.fold.history.embedded import TopicPartition, TopicPartitions
 from groupcoord.analysis.fold.history.epochs import MODERN_TYPES, EpochGroup, Kip848Types, types_of
 from groupcoord.analysis.fold.history.rows import (
+    CLASSIC,
+    CONSUMER,
     DUPLICATE,
     GENERATION,
     GROUP,
     MEMBER,
     REBALANCE,
+    STREAMS,
+    GroupView,
+    MemberView,
     Row,
+    TopicPartition,
+    TopicPartitions,
+    classic_view,
     member_row,
     named,
     of_tasks,
     subscribed,
 )
 from groupcoord.analysis.fold.history.trace import GroupTrace
-from groupcoord.analysis.fold.history.views import CLASSIC, CONSUMER, STREAMS, GroupView, MemberView, classic_view
 from groupcoord.errors import GroupcoordError
 from groupcoord.records.schemas import RecordType
 from groupcoord.records.structures import Values

@@ -14,9 +14,14 @@ from collections.abc import Mapping
 from attrs import define, field
 
 from groupcoord.analysis.fold.history.causes import REBALANCE_TIMEOUT, is_rebalance_timeout
-from groupcoord.analysis.fold.history.embedded import NO_PARTITIONS, TopicPartition, TopicPartitions
-from groupcoord.analysis.fold.history.rows import Row
-from groupcoord.analysis.fold.history.views import MemberView, by_topic
+from groupcoord.analysis.fold.history.rows import (
+    NO_PARTITIONS,
+    MemberView,
+    Row,
+    TopicPartition,
+    TopicPartitions,
+    by_topic,
+)
 
 UNASSIGNED, OWNER_GONE, SUBSCRIPTION = "unassigned", "owner gone", "subscription"
 TOPIC_GONE, BALANCE, SWAP = "topic gone", "balance", "swap"

@@ -7,11 +7,20 @@ from collections.abc import Container, Mapping
 from attrs import define, field
 
 from groupcoord.analysis.fold.history.causes import CONVERSION, EXPIRY_OR_LEAVE, STATIC_REPLACE, Departure
-from groupcoord.analysis.fold.history.embedded import NO_PARTITIONS
 from groupcoord.analysis.fold.history.epochs import EpochGroup, Kip848Types, partitions_of
 from groupcoord.analysis.fold.history.ownership import Ownership
-from groupcoord.analysis.fold.history.rows import EPOCH, MEMBERSHIP, MOVE, REVOCATION, Row
-from groupcoord.analysis.fold.history.views import LEFT_MEMBER_EPOCH, SHARE, STREAMS, MemberView
+from groupcoord.analysis.fold.history.rows import (
+    EPOCH,
+    LEFT_MEMBER_EPOCH,
+    MEMBERSHIP,
+    MOVE,
+    NO_PARTITIONS,
+    REVOCATION,
+    SHARE,
+    STREAMS,
+    MemberView,
+    Row,
+)
 from groupcoord.records.typed import TypedRecord
 
 GROUP_EPOCH, TARGET_EPOCH, MEMBER_EPOCH = "group", "target", "member"

@@ -9,7 +9,7 @@ from statistics import median_low
 from groupcoord.analysis.fold.history.causes import REBALANCE_TIMEOUT, SESSION_EXPIRY
 from groupcoord.analysis.fold.history.ownership import SWAP
 from groupcoord.analysis.report.data import model
-from groupcoord.analysis.report.data.values import Row, at_ms, by_group, cut, known, none_first
+from groupcoord.analysis.report.data.rows import Row, at_ms, by_group, cut, known, none_first
 
 
 def consumer_rows(

@@ -6,12 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from groupcoord.analysis.decode.kind_names import describe_kind
+from groupcoord.analysis.decode.schema import describe_kind
 from groupcoord.analysis.report.data import model
 from groupcoord.analysis.report.data.group_status import FINE, SEVERITIES, ShareGroupRow
-from groupcoord.analysis.report.data.rows import difference_told
+from groupcoord.analysis.report.data.rows import Row, at_ms, by_group, cut, difference_told, known, none_first
 from groupcoord.analysis.report.data.standings import severity_of_kind, severity_of_status
-from groupcoord.analysis.report.data.values import Row, at_ms, by_group, cut, known, none_first
 from groupcoord.analysis.rules.lag_status import WORST_FIRST, LagStatus, worst_status
 
 # ---------------------------------------------------------------- what was read

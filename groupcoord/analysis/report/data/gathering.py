@@ -6,11 +6,16 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 
-from groupcoord.analysis.fold.history.views import CLASSIC
+from groupcoord.analysis.fold.history.rows import CLASSIC
 from groupcoord.analysis.report.data import consumers, findings, groups
-from groupcoord.analysis.report.data.assignments import members_now, shares
-from groupcoord.analysis.report.data.commits import COLUMNS_OF_GROUPS, CommitsOfGroups, count_commits
-from groupcoord.analysis.report.data.finished import FinishedTables
+from groupcoord.analysis.report.data.files import FinishedTables
+from groupcoord.analysis.report.data.groups import (
+    COLUMNS_OF_GROUPS,
+    CommitsOfGroups,
+    count_commits,
+    members_now,
+    shares,
+)
 from groupcoord.analysis.report.data.model import (
     ANOMALIES_MAX,
     ANOMALIES_OF_GROUP_MAX,
@@ -23,9 +28,8 @@ from groupcoord.analysis.report.data.model import (
     Verification,
 )
 from groupcoord.analysis.report.data.rebalances import RebalanceFigures, count_rebalances
-from groupcoord.analysis.report.data.rows import load_totals, partition_rows, report_title
+from groupcoord.analysis.report.data.rows import Row, by_group, load_totals, partition_rows, report_title
 from groupcoord.analysis.report.data.standings import standings
-from groupcoord.analysis.report.data.values import Row, by_group
 from groupcoord.analysis.rules.thresholds import OFFSETS_RETENTION_MINUTES
 from groupcoord.clock import Clock
 

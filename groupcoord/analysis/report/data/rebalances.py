@@ -11,7 +11,7 @@ from attrs import define, field
 
 from groupcoord.analysis.fold.history.causes import EXPIRY_OR_LEAVE, REBALANCE_TIMEOUT, SESSION_EXPIRY
 from groupcoord.analysis.report.data.model import Bins, CauseCount, bin_width_ms, bins_of
-from groupcoord.analysis.report.data.values import Row, at_ms
+from groupcoord.analysis.report.data.rows import Row, at_ms
 
 EXPIRIES = frozenset({EXPIRY_OR_LEAVE, SESSION_EXPIRY, REBALANCE_TIMEOUT})
 """Causes that count as expiries."""

@@ -1,8 +1,9 @@
-"""Rows of the pipeline's tables as rows of a report, whichever engine has made the tables."""
+"""Rows of finished tables as values of a report, whichever engine wrote the tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from groupcoord.analysis.report.data import model
@@ -93,3 +94,34 @@ def difference_told(row: TableRow) -> str:
         f"group {row['group_id']}{place}: {row['field']} is {row['coordinator'] or 'nothing'} for the "
         f"coordinator, {row['table'] or 'nothing'} in the table"
     )
+
+
+Row = dict[str, Any]
+
+
+def at_ms(value: int | None) -> int | None:
+    """Return a time; None where it is Kafka's -1 for none."""
+    return None if value is None or value < 0 else value
+
+
+def cut(value: object) -> str:
+    """Return a text that is not longer than a page shows; empty for None."""
+    return "" if value is None else str(value)[:TEXT_MAX]
+
+
+def known(values: Iterable[int | None]) -> list[int]:
+    """Return the numbers that are no None."""
+    return [value for value in values if value is not None]
+
+
+def none_first(*values: Any) -> tuple[tuple[bool, Any], ...]:
+    """Return a key to sort by in which None comes before everything else."""
+    return tuple((value is not None, value) for value in values)
+
+
+def by_group(rows: Iterable[Row]) -> Mapping[str, list[Row]]:
+    """Return rows by their group."""
+    found: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        found[row["group_id"]].append(row)
+    return found

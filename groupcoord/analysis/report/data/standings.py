@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from groupcoord.analysis.report.data.group_status import BAD, FINE, WARNING, Standing
-from groupcoord.analysis.report.data.values import Row, by_group, cut, known
+from groupcoord.analysis.report.data.rows import Row, by_group, cut, known
 from groupcoord.analysis.rules.lag_status import LagStatus, worst_status
 from groupcoord.analysis.rules.thresholds import BROKEN_KINDS, WORST_FIRST
 

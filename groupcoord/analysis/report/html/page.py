@@ -10,12 +10,10 @@ from collections.abc import Callable, Collection
 from groupcoord.analysis.fold.history.causes import UNKNOWN
 from groupcoord.analysis.report.data.model import Polls, Report
 from groupcoord.analysis.report.html import layout, sections
-from groupcoord.analysis.report.html.assignments import deliveries
-from groupcoord.analysis.report.html.cards import troubled
-from groupcoord.analysis.report.html.consumers import consumer_groups
+from groupcoord.analysis.report.html.cards import deliveries, troubled
 from groupcoord.analysis.report.html.elements import EMPTY, Html, element, joined, name, text
 from groupcoord.analysis.report.html.layout import Section, listing, paragraph, soft, tile
-from groupcoord.analysis.report.html.top_groups import worst
+from groupcoord.analysis.report.html.sections import consumer_groups, worst
 from groupcoord.analysis.report.text import counted, format_number, format_size, format_span, format_time, noun
 
 INPUTS_NAMED_MAX = 20

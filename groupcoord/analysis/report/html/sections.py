@@ -1,21 +1,26 @@
-"""The sections of an analysis, each made of the whole report; nothing where there is nothing to tell."""
+"""Sections of an analysis report, each made from the whole report; empty where there is nothing to show."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 from groupcoord.analysis.fold.history.causes import CAUSES
+from groupcoord.analysis.report.data.group_status import BAD, FINE, WARNING, Standing
 from groupcoord.analysis.report.data.model import (
     STATES,
+    WORST_MAX,
     AnomalyCount,
     AnomalyRow,
+    AssignorRow,
     CauseCount,
+    ConsumerGroupRow,
     CorruptRange,
     GroupRow,
     LagRow,
     PartitionRow,
     ReadCount,
     Report,
+    SlowMemberRow,
     StaleRow,
     StateCount,
     StatusCount,
@@ -23,6 +28,7 @@ from groupcoord.analysis.report.data.model import (
 from groupcoord.analysis.report.html.elements import EMPTY, Html, element, joined, name, text
 from groupcoord.analysis.report.html.layout import (
     Columns,
+    enumeration,
     key,
     legend,
     listing,
@@ -366,3 +372,144 @@ def _lost(row: CorruptRange) -> str:
     if row.end_offset <= row.first_offset:
         return "none"
     return f"{row.first_offset:,} to {row.end_offset - 1:,}"
+
+
+def consumer_groups(report: Report) -> Html:
+    """Return the section; nothing if there is no such group."""
+    if not report.consumer_groups:
+        return EMPTY
+    return joined((_words(report), _groups(report), _assignors(report), _slow(report)))
+
+
+def _words(report: Report) -> Html:
+    moved = sum(row.moved for row in report.assignors)
+    swapped = sum(row.swapped for row in report.assignors)
+    fenced = sum(row.fenced for row in report.consumer_groups)
+    parts = [f"Assignors gave {counted(moved, 'partition')} to another member, {swapped:,} of them without need."]
+    if fenced:
+        parts.append(f" {counted(fenced, 'member')} {'was' if fenced == 1 else 'were'} fenced by a time-out.")
+    return paragraph(*parts)
+
+
+def _groups(report: Report) -> Html:
+    columns: Columns[ConsumerGroupRow] = (
+        ("group", lambda row: group_name(row.group_id, report)),
+        ("#epoch", lambda row: format_number(row.epoch)),
+        ("#epochs seen", lambda row: format_number(row.epochs)),
+        ("#members seen", lambda row: format_number(row.members_seen)),
+        ("#fenced", lambda row: format_number(row.fenced)),
+        ("#partitions moved", lambda row: format_number(row.moved)),
+        ("#without need", lambda row: format_number(row.swapped)),
+        ("#longest without owner", lambda row: format_span(row.unowned_ms)),
+        ("#revocations", lambda row: format_number(row.revocations)),
+        ("#median time", lambda row: format_span(row.median_ms)),
+        ("#slowest", lambda row: format_span(row.slowest_ms)),
+    )
+    told = (
+        "Fenced members are static ones that did not come back within their session, and those that did not give "
+        "partitions up in their rebalance time-out. A move is without need if the one who gave the partition up got "
+        "another in its place that the new owner might have had. Nobody can work on a partition from when one member "
+        "gave it up until the next one has it."
+    )
+    return joined((table_of(report.consumer_groups, columns, "Groups with fenced and slow members first"), soft(told)))
+
+
+def _assignors(report: Report) -> Html:
+    columns: Columns[AssignorRow] = (
+        ("assignor", lambda row: text(row.assignor or "the broker's first")),
+        ("#groups", lambda row: format_number(row.groups)),
+        ("#target assignments", lambda row: format_number(row.targets)),
+        ("#partitions moved", lambda row: format_number(row.moved)),
+        ("#without need", lambda row: format_number(row.swapped)),
+        ("#median time to arrive", lambda row: format_span(row.median_ms)),
+        ("#longest without owner", lambda row: format_span(row.unowned_ms)),
+    )
+    return table_of(report.assignors, columns, "What assignors moved") if report.assignors else EMPTY
+
+
+def _slow(report: Report) -> Html:
+    columns: Columns[SlowMemberRow] = (
+        ("group", lambda row: group_name(row.group_id, report)),
+        ("client", lambda row: text(row.client_id)),
+        ("#revocations", lambda row: format_number(row.revocations)),
+        ("#median time", lambda row: format_span(row.median_ms)),
+        ("#slowest", lambda row: format_span(row.slowest_ms)),
+        ("@told at", lambda row: format_time(row.asked_ms)),
+        ("#may take", lambda row: format_span(row.rebalance_timeout_ms)),
+        ("#fenced for it", lambda row: format_number(row.fenced)),
+    )
+    return (
+        table_of(report.slow_members, columns, "Who took longest to give partitions up")
+        if report.slow_members
+        else EMPTY
+    )
+
+
+MORE_NAMED_MAX = 15
+
+NOT_JUDGED = ("UNKNOWN", "NO COMMIT")
+"""Statuses of partitions whose lag is not known."""
+
+
+def worst(report: Report) -> Html:
+    """Return the section."""
+    rows = [row for row in report.groups if not row.standing.is_fine]
+    if not rows:
+        return _all_is_well(report)
+    total = sum(report.severities.get(severity, 0) for severity in (BAD, WARNING))
+    bad = report.severities.get(BAD, 0)
+    told = (
+        f"{total:,} of {counted(sum(report.severities.values()), 'group')} {'needs' if total == 1 else 'need'} a look"
+    )
+    told += f"; in {bad:,} of them records are not processed, or twice." if bad else "."
+    items = [_item(row, report) for row in rows[:WORST_MAX]]
+    more = [
+        joined((group_name(row.group_id, report), " ", pill(row.standing.word, row.standing.severity)))
+        for row in rows[WORST_MAX : WORST_MAX + MORE_NAMED_MAX]
+    ]
+    left = total - WORST_MAX - len(more)
+    if left > 0:
+        more.append(text(f"{left:,} more"))
+    others = paragraph("After them: ", enumeration(more), ".") if more else EMPTY
+    return joined((paragraph(told, style="lead"), element("ol", *items, class_="worst"), others))
+
+
+def _item(row: GroupRow, report: Report) -> Html:
+    stands = row.standing
+    behind = element("span", behind_told(stands), class_="behind") if stands.lag is not None else EMPTY
+    head = element("div", group_name(row.group_id, report), pill(stands.word, stands.severity), behind, class_="head")
+    return element("li", head, element("div", text(stands.told)), class_=stands.severity)
+
+
+def behind_told(stands: Standing) -> str:
+    """Return in words how far a group is behind."""
+    if not stands.lag:
+        return "not behind"
+    age = f", {format_span(stands.lag_ms)}" if stands.lag_ms is not None else ""
+    return f"{stands.lag:,} {noun(stands.lag, 'record')} behind{age}"
+
+
+def _all_is_well(report: Report) -> Html:
+    """Return what is known if nothing is wrong."""
+    if report.overview.groups == 0:
+        return EMPTY
+    known = []
+    if report.polls is None:
+        known.append("no anomaly was found")
+    elif report.polls.count > 1:  # one tells of nothing that takes time
+        known.append("polls show no anomaly")
+    is_judged = not any(one.status in NOT_JUDGED for one in report.statuses)
+    if report.lag is not None and report.statuses and is_judged:
+        known.append("each group keeps up with its topics")
+    behind = [row for row in report.groups if row.standing.lag]
+    behind.sort(key=lambda row: (-(row.standing.lag or 0), row.group_id))
+    parts = []
+    if known:
+        told = " and ".join(known)
+        parts.append(paragraph(f"{told[0].upper()}{told[1:]}.", style=f"lead {FINE}"))
+    if behind:
+        names = [
+            joined((group_name(row.group_id, report), f" ({behind_told(row.standing)})")) for row in behind[:WORST_MAX]
+        ]
+        parts.append(paragraph("Furthest behind: ", enumeration(names), "."))
+    return joined(parts)

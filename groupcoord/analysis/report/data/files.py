@@ -1,7 +1,8 @@
-"""Tables that were written, read row by row or batch by batch: memory is that of a batch, whoever has written them."""
+"""Files of a run: finished tables read row by row or batch by batch, and the page and summary written."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator
 
 import pyarrow as pa
@@ -9,8 +10,10 @@ import pyarrow.dataset as ds
 from pyarrow.fs import FSSpecHandler, PyFileSystem
 
 from groupcoord.analysis.decode.results import ResultDirectory
-from groupcoord.analysis.decode.tables import arrow_schema
-from groupcoord.analysis.report.data.values import Row
+from groupcoord.analysis.decode.schema import arrow_schema
+from groupcoord.analysis.report.data.model import Report, summary
+from groupcoord.analysis.report.data.rows import Row
+from groupcoord.analysis.report.html.page import report_page
 from groupcoord.analysis.tables import TABLES
 
 
@@ -64,3 +67,26 @@ class FinishedTables:
         """Yield the rows of a table as :meth:`batches` does, each as a mapping of names to values."""
         for batch in self.batches(name, columns, groups):
             yield from batch.to_pylist()
+
+
+PAGE = "report.html"
+SUMMARY = "summary.json"
+
+READ, HISTORY = "reading the log", "offsets and histories of groups"
+ANOMALIES, LAG, VERIFY, REPORT = "anomalies and forecasts", "lag", "verifying", "report"
+
+
+def steps(*, has_ends: bool, verifies: bool) -> list[str]:
+    """Return the names of what an analysis does, in order.
+
+    Args:
+        has_ends: it is known where topics end.
+        verifies: coordinators load the log, too.
+    """
+    return [READ, HISTORY, ANOMALIES, *[LAG] * has_ends, *[VERIFY] * verifies, REPORT]
+
+
+def write_report(results: ResultDirectory, report: Report) -> None:
+    """Write the page and its figures."""
+    results.replace_text(SUMMARY, json.dumps(summary(report), indent=1, ensure_ascii=False) + "\n")
+    results.replace_text(PAGE, report_page(report))

@@ -1,27 +1,112 @@
-"""Which offsets of a topic there are to read, and how they are cut into pieces of work.
+"""Offsets of a topic in a running cluster: log start and end offsets, and the offset ranges that are read.
 
-A range owns the batches whose first offset lies in it. So ranges can be cut at any offset, and each is read without
-knowing of the others. How many bytes a range has is not told by its offsets: compaction leaves few records of many at
-the start of a log. So logs of many offsets are probed at some places before they are cut.
+A range owns the batches whose first offset lies in it, so ranges can be cut at any offset and are read independently.
+The size of a range does not follow from its offsets: compaction leaves few of many records at the start of a log. So
+logs of many offsets are probed at some places before they are cut.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from struct import Struct
+from typing import NamedTuple
 from uuid import UUID
 
 from attrs import evolve, frozen
 
-from groupcoord.analysis.decode.errors import InputError
-from groupcoord.analysis.live.cluster import NO_BROKER, LiveCluster, LogEnd, OffsetOutOfRangeError, TopicMetadata
-from groupcoord.analysis.live.errors import check_error
-from groupcoord.analysis.live.retries import Patience
+from groupcoord.analysis.errors import TRANSIENT, ClusterError, InputError, TransientClusterError, check_error
+from groupcoord.analysis.live.cluster import (
+    NO_BROKER,
+    ClusterMetadata,
+    ListedOffset,
+    LiveCluster,
+    LogEnd,
+    OffsetOutOfRangeError,
+    Patience,
+    TopicMetadata,
+)
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.errors import ErrorCode
+
+
+class PartitionEnds(NamedTuple):
+    """Where the log of a partition begins and ends.
+
+    Attributes:
+        topic: the topic.
+        topic_partition: its partition; None: the cluster tells nothing of the whole topic.
+        at_ms: when this was asked.
+        log_start_offset: the first offset of the log; None, as the next two, if that isn't told.
+        end_offset: the high watermark.
+        last_stable_offset: the first offset of an open transaction, or the high watermark.
+        leader_epoch: of the log's leader; -1: not told.
+        error_code: Kafka's; 0: none.
+    """
+
+    topic: str
+    topic_partition: int | None
+    at_ms: int
+    log_start_offset: int | None
+    end_offset: int | None
+    last_stable_offset: int | None
+    leader_epoch: int
+    error_code: int
+
+
+def list_ends(
+    cluster: LiveCluster, patience: Patience, topics: Collection[str] | None, now_ms: Callable[[], int]
+) -> list[PartitionEnds]:
+    """Return the ends of topics' partitions, from three ListOffsets requests to each broker.
+
+    A partition without a leader delays no other: it is a row with an error, as is one whose leader does not answer
+    within :data:`groupcoord.analysis.live.cluster.SETTLE_MS`.
+
+    Args:
+        cluster: the cluster.
+        patience: how long to retry while nothing at all answers.
+        topics: their names; None: all that the user may describe. One that does not exist, or that the user may not
+            describe, is a row with an error.
+        now_ms: returns the time, in milliseconds since 1970.
+
+    Raises:
+        ClusterError: the cluster can't be reached.
+    """
+
+    def ask() -> list[PartitionEnds]:
+        metadata = cluster.metadata(None if topics is None else sorted(topics))
+        return list(_rows(cluster, metadata, now_ms))
+
+    return patience.collect(ask, lambda rows: not any(map(_may_settle, rows)))
+
+
+def _may_settle(row: PartitionEnds) -> bool:
+    """Tell whether the named leader has failed, so that another one may be elected now."""
+    has_leader = row.error_code != ErrorCode.LEADER_NOT_AVAILABLE
+    return row.topic_partition is not None and has_leader and row.error_code in TRANSIENT
+
+
+def _rows(cluster: LiveCluster, metadata: ClusterMetadata, now_ms: Callable[[], int]) -> Iterator[PartitionEnds]:
+    wanted = [TopicPartition(name, number) for name, topic in metadata.topics.items() for number in topic.leaders]
+    starts = cluster.list_offsets(wanted, LogEnd.EARLIEST)
+    stable = cluster.list_offsets(wanted, LogEnd.LATEST, is_stable=True)
+    at_ms = now_ms()
+    ends = cluster.list_offsets(wanted, LogEnd.LATEST)
+    for name, error_code in metadata.errors.items():
+        yield PartitionEnds(name, None, at_ms, None, None, None, -1, error_code)
+    for one in sorted(wanted):
+        listed = (starts[one], ends[one], stable[one])
+        error = next((answer.error_code for answer in listed if answer.error_code != ErrorCode.NONE), ErrorCode.NONE)
+        start, end, last_stable = (_told(answer) for answer in listed)
+        epoch = ends[one].leader_epoch
+        yield PartitionEnds(one.topic, one.partition, at_ms, start, end, last_stable, epoch, int(error))
+
+
+def _told(answer: ListedOffset) -> int | None:
+    return None if answer.error_code else answer.offset
+
 
 SPLIT_BYTES = 67_108_864
 """How much of a log one task reads, about."""
@@ -223,3 +308,29 @@ def _density(cluster: LiveCluster, whole: OffsetRange, start: int, end: int) -> 
         next_offset = max(base_offset + delta + 1, next_offset + 1)
         position += length + _LOG_OVERHEAD_BYTES
     return size_bytes / max(next_offset - start, 1)
+
+
+OFFSETS_RETENTION = "offsets.retention.minutes"
+
+
+def offsets_retention_minutes(cluster: LiveCluster, patience: Patience) -> int | None:
+    """Return how long offsets are kept that nobody uses; None: the cluster doesn't tell this user.
+
+    Args:
+        cluster: whom to ask: the broker with the lowest id, since brokers of a cluster are set alike.
+        patience: how long to wait for an answer.
+
+    Raises:
+        TransientClusterError: no broker answers.
+    """
+
+    def ask() -> str | None:
+        return cluster.describe_configs(cluster.brokers()[0], [OFFSETS_RETENTION]).get(OFFSETS_RETENTION)
+
+    try:
+        told = patience.try_for(ask)
+    except TransientClusterError:
+        raise
+    except ClusterError:
+        return None
+    return int(told) if told is not None and told.isdecimal() else None
