@@ -1,4 +1,4 @@
-"""What is refused before a group is asked, and in which order (Kafka 4.4)."""
+"""Errors of requests whose log partition is not served, and checks that come before that (Kafka 4.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeGroups, ListGroups, DeleteGroups, FindCoordinator."""
+"""ListGroups and DeleteGroups over several log partitions, and deletions of many offsets."""
 
 from __future__ import annotations
 
