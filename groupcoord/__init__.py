@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from groupcoord.config import Config
     from groupcoord.coordinator import GroupCoordinator
     from groupcoord.coordinator.loading import LoadError
-    from groupcoord.core.groups.classic.states import GroupState
+    from groupcoord.core.groups.classic.state import GroupState
     from groupcoord.core.groups.consumer.group import ConsumerGroupState
     from groupcoord.core.replies import Reply
     from groupcoord.core.router.authorization import Operation, Resource, ResourceType
@@ -69,7 +69,7 @@ _MODULES = {
     "ErrorCode": "errors",
     "GroupcoordError": "errors",
     "GroupCoordinator": "coordinator",
-    "GroupState": "core.groups.classic.states",
+    "GroupState": "core.groups.classic.state",
     "InvariantError": "errors",
     "LoadError": "coordinator.loading",
     "LogRecord": "log_store",

@@ -32,7 +32,7 @@ from groupcoord.cli.messages import complain, escape_json, escape_lines
 from groupcoord.cli.replica_logs import as_files
 from groupcoord.core.fast_construct import collector_paused
 from groupcoord.core.log.records import OFFSETS_TOPIC
-from groupcoord.core.topic_names import SHARE_STATE_TOPIC
+from groupcoord.core.topics import SHARE_STATE_TOPIC
 from groupcoord.records.describe import SHARE_SNAPSHOT, SHARE_UPDATE, UNKNOWN
 from groupcoord.records.schemas import RecordType
 

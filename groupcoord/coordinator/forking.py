@@ -16,7 +16,7 @@ from sortedcontainers import SortedDict
 
 from groupcoord.core.copies import Memo, copied
 from groupcoord.core.fingerprints import AS_THEY_ARE, Names, fingerprint_of
-from groupcoord.core.groups.share.host import LoneShareHost
+from groupcoord.core.host_queries import LoneShareHost
 from groupcoord.core.partition import Partition
 from groupcoord.core.router.partition_table import PartitionStatus, PartitionTable
 

@@ -22,9 +22,7 @@ from groupcoord.coordinator.random_ids import random_member_id, random_uuid
 from groupcoord.core.environments import Environments
 from groupcoord.core.events import AppendFailures, Cause, Counters, Event
 from groupcoord.core.groups.consumer.assignors import Assignor
-from groupcoord.core.groups.share.host import LoneShareHost, ShareHost
-from groupcoord.core.host import CreateTopics, Host, create_no_topics
-from groupcoord.core.host_queries import Found
+from groupcoord.core.host_queries import CreateTopics, Found, Host, LoneShareHost, ShareHost, create_no_topics
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import Node, Request
 from groupcoord.core.observer import Observer
@@ -32,10 +30,17 @@ from groupcoord.core.outputs import Effects
 from groupcoord.core.partition import Partition
 from groupcoord.core.replies import Reply, Token
 from groupcoord.core.router.authorization import Authorize, Principal
-from groupcoord.core.router.partition_table import PartitionStatus, PartitionTable
+from groupcoord.core.router.partition_table import (
+    Coordinators,
+    Owner,
+    PartitionStatus,
+    PartitionTable,
+    ShareOwner,
+    SplitRequests,
+    TransactionOwner,
+    original_tokens,
+)
 from groupcoord.core.router.request_router import RequestRouter, VerifyTransaction
-from groupcoord.core.router.routing import Coordinators, Owner, ShareOwner, TransactionOwner
-from groupcoord.core.router.split_requests import SplitRequests, original_tokens
 from groupcoord.core.timers import Timer, TimerQueue
 from groupcoord.core.topics import AnyTopic, NoRegexes, RegexResolver, TopicResolver
 from groupcoord.errors import ErrorCode, OwnershipLostError

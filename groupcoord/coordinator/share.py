@@ -8,8 +8,13 @@ from collections.abc import Callable
 from groupcoord.config.group_settings import ShareGroupSettings
 from groupcoord.coordinator.group_coordinator import GroupCoordinator
 from groupcoord.coordinator.share_coordinator import ShareCoordinator, StateReply
-from groupcoord.core.groups.share.host import AwaitedAnswer, LatestOffset, known_ends
-from groupcoord.core.host_queries import AskShareCoordinator, ShareCoordinatorAnswered
+from groupcoord.core.host_queries import (
+    AskShareCoordinator,
+    AwaitedAnswer,
+    LatestOffset,
+    ShareCoordinatorAnswered,
+    known_ends,
+)
 
 
 class EmbeddedShare:

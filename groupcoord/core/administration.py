@@ -10,10 +10,10 @@ from attrs import define, field
 from groupcoord.core.events import Cause
 from groupcoord.core.groups.group import Group
 from groupcoord.core.handler_context import HandlerContext, Writing
-from groupcoord.core.log.append_errors import refused
+from groupcoord.core.log.append_failures import refused
 from groupcoord.core.log.records import OffsetTombstone, Record
 from groupcoord.core.messages import DeletedGroup, DeleteGroupsResponse, ListedGroup
-from groupcoord.core.offsets.continuations import WhenDeleted, count_offsets
+from groupcoord.core.offsets.commits import WhenDeleted, count_offsets
 from groupcoord.core.replies import Reply, Token
 from groupcoord.errors import ErrorCode
 

@@ -24,8 +24,7 @@ from groupcoord.core.groups.base.topics import Topic
 from groupcoord.core.groups.consumer.reconciliation import MemberAssignment
 from groupcoord.core.groups.consumer.records import AssignedTopicPartitions
 from groupcoord.core.groups.consumer.state import ConsumerMember
-from groupcoord.core.groups.share.state import ShareMember
-from groupcoord.core.groups.share.state_partitions import StatePartitions
+from groupcoord.core.groups.share.state import ShareMember, StatePartitions
 from groupcoord.core.groups.streams.assignors import MemberTasks
 from groupcoord.core.groups.streams.reconciliation import HeldTasks, TaskAssignment
 from groupcoord.core.groups.streams.soft_state import UsedTarget

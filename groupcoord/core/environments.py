@@ -14,11 +14,11 @@ from groupcoord.config.group_settings import (
 )
 from groupcoord.core.groups.base.assignor import Assignor
 from groupcoord.core.groups.base.known_topics import KnownTopics
-from groupcoord.core.groups.consumer.environment import ConsumerGroupEnvironment
-from groupcoord.core.groups.share.environment import ShareGroupEnvironment
-from groupcoord.core.groups.share.host import ShareHost
+from groupcoord.core.groups.consumer.group import ConsumerGroupEnvironment
+from groupcoord.core.groups.share.group import ShareGroupEnvironment
 from groupcoord.core.groups.streams.assignors import TaskAssignor
-from groupcoord.core.groups.streams.environment import StreamsGroupEnvironment
+from groupcoord.core.groups.streams.soft_state import StreamsGroupEnvironment
+from groupcoord.core.host_queries import ShareHost
 from groupcoord.core.topics import RegexResolver, TopicResolver
 
 

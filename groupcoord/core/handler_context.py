@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from groupcoord.config import Config
 from groupcoord.core.groups.group import Group
-from groupcoord.core.log.partition_writer import PartitionWriter
+from groupcoord.core.log.append_queue import PartitionWriter
 from groupcoord.core.observer import Observer
 from groupcoord.core.outputs import Effects
 from groupcoord.core.replies import Token, Waiting

@@ -21,11 +21,10 @@ from groupcoord.core.events import (
     RebalanceStarted,
     Trigger,
 )
-from groupcoord.core.groups.base.draft import DraftedEvent
 from groupcoord.core.groups.base.group import ModernGroup
-from groupcoord.core.groups.base.state import ModernGroupState
+from groupcoord.core.groups.base.state import DraftedEvent, ModernGroupState
 from groupcoord.core.groups.classic.group import GroupMetadata
-from groupcoord.core.groups.classic.member import MemberMetadata
+from groupcoord.core.groups.classic.state import MemberMetadata
 from groupcoord.core.groups.group import Group
 
 MAX_TRIGGERS = 16

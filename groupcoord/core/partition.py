@@ -17,15 +17,13 @@ from groupcoord.core.groups.group_types import GroupKinds
 from groupcoord.core.groups.pending_groups import Creation
 from groupcoord.core.handler_context import Handler, HandlerContext
 from groupcoord.core.host_queries import Found
-from groupcoord.core.log.append_errors import for_client, refused
-from groupcoord.core.log.append_timeouts import AppendTimeouts
+from groupcoord.core.log.append_failures import AppendTimeouts, for_client, refused
 from groupcoord.core.log.hard_state import HardState
 from groupcoord.core.log.records import CommitRecords, Record
 from groupcoord.core.messages import OffsetCommit, OffsetDelete, TopicToCommit, TxnOffsetCommit
 from groupcoord.core.messages.request import GroupRequest
 from groupcoord.core.observer import Observer
-from groupcoord.core.offsets.commits import Commits
-from groupcoord.core.offsets.continuations import WhenCommitted, WhenDeleted, WhenWritten
+from groupcoord.core.offsets.commits import Commits, WhenCommitted, WhenDeleted, WhenWritten
 from groupcoord.core.offsets.retention import Retention
 from groupcoord.core.outputs import Append, Continuation, Effects, Outcome
 from groupcoord.core.replies import Token, Waiting

@@ -20,7 +20,7 @@ from groupcoord.broker.transactions.producer_ids import ProducerIds
 from groupcoord.clock import Clock
 from groupcoord.config import Config, GroupType
 from groupcoord.core.log.records import OFFSETS_TOPIC
-from groupcoord.core.topic_names import TRANSACTIONS_TOPIC
+from groupcoord.core.topics import TRANSACTIONS_TOPIC
 from groupcoord.host.descriptors import descriptor_limit
 from groupcoord.log_store import AbandonableStore, LogStore, MemoryLogStore, close_store
 from groupcoord.storage.log_directory import BROKER_FILE

@@ -11,11 +11,10 @@ from collections.abc import Collection, Iterable
 from uuid import UUID
 
 from groupcoord.coordinator import GroupCoordinator
-from groupcoord.core.groups.base.refusal import RefusedError
-from groupcoord.core.groups.consumer.draft import ConsumerDraft
+from groupcoord.core.groups.base.environment import RefusedError
 from groupcoord.core.groups.consumer.group import ConsumerGroup, ConsumerGroupState
 from groupcoord.core.groups.consumer.heartbeat import beat
-from groupcoord.core.groups.consumer.state import ConsumerState
+from groupcoord.core.groups.consumer.state import ConsumerDraft, ConsumerState
 from groupcoord.core.groups.group_types import as_consumer_group
 from groupcoord.core.log.records import (
     CLASSIC_GROUP_KEY,

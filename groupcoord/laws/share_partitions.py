@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from groupcoord.core.share_partition.acquiring import Acquired
+from groupcoord.core.share_partition.in_flight import Acquired
 from groupcoord.core.share_partition.partition import SharePartition
 from groupcoord.core.share_state.records import DeliveryState
 from groupcoord.core.share_state.states import ShareStates

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from attrs import evolve
 from hypothesis import strategies as st
 
-from groupcoord.core.javacompat.trimming import is_blank
+from groupcoord.core.javacompat.hashing import is_blank
 from groupcoord.core.messages import (
     AlterShareGroupOffsets,
     DeleteShareGroupOffsets,
@@ -25,7 +25,7 @@ from groupcoord.core.messages.share_groups import (
     ShareTopicToDescribe,
     ShareTopicToForget,
 )
-from groupcoord.core.share_partition.acknowledging import AcknowledgeType
+from groupcoord.core.share_partition.in_flight import AcknowledgeType
 from groupcoord.testing import strategies as common
 from groupcoord.wire.share_messages import (
     FINAL_EPOCH,

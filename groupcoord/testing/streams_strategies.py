@@ -8,7 +8,7 @@ from __future__ import annotations
 from attrs import evolve
 from hypothesis import strategies as st
 
-from groupcoord.core.javacompat.trimming import is_blank
+from groupcoord.core.javacompat.hashing import is_blank
 from groupcoord.core.messages import (
     JOIN_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_MEMBER_EPOCH,

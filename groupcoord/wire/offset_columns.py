@@ -13,8 +13,7 @@ from typing import Any
 
 from groupcoord.core.columns import AsciiTexts, OffsetColumns, Widths, encode_each, make_columns, offset_columns
 from groupcoord.core.messages import FetchedOffset, TopicResult
-from groupcoord.core.messages.commits import PartitionResults, partition_results
-from groupcoord.core.messages.fetches import fetched_offsets
+from groupcoord.core.messages.commits import PartitionResults, fetched_offsets, partition_results
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import primitives
 from groupcoord.wire.primitives import (

@@ -16,7 +16,7 @@ from groupcoord.core.messages import (
     OffsetFetchResponse,
     TopicToFetch,
 )
-from groupcoord.core.messages.fetches import without_offsets
+from groupcoord.core.messages.commits import without_offsets
 from groupcoord.wire import primitives
 from groupcoord.wire.api import Api, Decoder, Encoder, PartsEncoder, VersionRange
 from groupcoord.wire.header import RequestHeader

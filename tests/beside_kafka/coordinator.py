@@ -31,8 +31,8 @@ from groupcoord.core.groups.base.state import LEFT_MEMBER_EPOCH
 from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.consumer.group import ConsumerGroup
 from groupcoord.core.groups.share.group import ShareGroup
-from groupcoord.core.groups.share.host import LoneShareHost
 from groupcoord.core.groups.streams.group import StreamsGroup
+from groupcoord.core.host_queries import LoneShareHost
 from groupcoord.core.log.records import OFFSETS_TOPIC, TransactionMarker
 from groupcoord.core.timers import TimerKind
 from groupcoord.log_store import (

@@ -26,8 +26,7 @@ from groupcoord.core.messages.share_state import (
     WriteShareGroupState,
     WriteShareGroupStateResponse,
 )
-from groupcoord.core.share_partition.acknowledging import Acknowledgement
-from groupcoord.core.share_partition.acquiring import LogBatch, Wanted
+from groupcoord.core.share_partition.in_flight import Acknowledgement, LogBatch, Wanted
 from groupcoord.core.share_state.records import DeliveryState, SharePartitionKey, StateBatch
 from groupcoord.records.batches import encode_batch, iter_batches
 from groupcoord.storage.errors import FailedLogError, TopicLogError

@@ -10,7 +10,7 @@ from groupcoord.broker.cluster.leadership import NOBODY, Leader, Leadership
 from groupcoord.broker.cluster.nodes import Nodes
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.core.messages import Node
-from groupcoord.core.topic_names import TRANSACTIONS_TOPIC
+from groupcoord.core.topics import TRANSACTIONS_TOPIC
 
 ORDERS = Topic("orders", UUID(int=1), 4)
 

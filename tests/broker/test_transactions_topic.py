@@ -21,7 +21,7 @@ from groupcoord.broker.transactions.producer_ids import NoProducerIdError, Produ
 from groupcoord.broker.work import do_whole
 from groupcoord.core.messages import CoordinatorType, FindCoordinator
 from groupcoord.core.router.authorization import Operation, Principal, Resource, ResourceType
-from groupcoord.core.topic_names import TRANSACTIONS_TOPIC
+from groupcoord.core.topics import TRANSACTIONS_TOPIC
 from groupcoord.host.opening import open_log_store, open_producer_ids, open_topic_directory
 from groupcoord.records.batches import encode_batch, iter_batches
 from groupcoord.records.transactions import decode_transaction_key, decode_transaction_value

@@ -22,7 +22,7 @@ from groupcoord.core.messages import (
     TxnOffsetCommit,
     TxnOffsetCommitResponse,
 )
-from groupcoord.core.topic_names import TRANSACTIONS_TOPIC
+from groupcoord.core.topics import TRANSACTIONS_TOPIC
 from groupcoord.storage.errors import FailedLogError
 from groupcoord.storage.partition_log import PartitionLog
 from groupcoord.wire.cluster_messages import TopicPartitions

@@ -13,8 +13,13 @@ from groupcoord import GroupCoordinator, ManualClock, MemoryLogStore
 from groupcoord.core.columns import AsciiTexts, OffsetColumns, encode_each
 from groupcoord.core.log.hard_state import HardState
 from groupcoord.core.log.records import CommitKind, CommitRecords, CommittedTopic, OffsetCommitRecord, OffsetTombstone
-from groupcoord.core.messages.commits import PartitionResults, partition_results, refused_partitions
-from groupcoord.core.messages.fetches import FetchedOffsets, fetched_offsets
+from groupcoord.core.messages.commits import (
+    FetchedOffsets,
+    PartitionResults,
+    fetched_offsets,
+    partition_results,
+    refused_partitions,
+)
 from groupcoord.core.offsets.cache import OffsetCache
 from groupcoord.errors import ErrorCode
 from groupcoord.messages import (

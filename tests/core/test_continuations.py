@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from groupcoord import ErrorCode
-from groupcoord.core.log.append_errors import refused
+from groupcoord.core.log.append_failures import refused
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import (
     CompleteTransactionResponse,

@@ -8,7 +8,7 @@ import pytest
 
 from groupcoord import GroupState, InvariantError
 from groupcoord.core.groups.classic.group import GroupMetadata
-from groupcoord.core.groups.classic.member import MemberMetadata, Parked
+from groupcoord.core.groups.classic.state import MemberMetadata, Parked
 from groupcoord.core.timers import Timer, TimerKey, TimerKind
 from tests.core.driver import protocols_of
 from tests.tables import as_one_test

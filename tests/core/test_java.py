@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from groupcoord.core.javacompat.hashing import (
     HashTable,
+    PriorityQueue,
     buckets_for,
     buckets_of_copy,
     hash_bucket,
@@ -23,7 +24,6 @@ from groupcoord.core.javacompat.hashing import (
     uuid_hash,
     uuid_sort_key,
 )
-from groupcoord.core.javacompat.priority_queue import PriorityQueue
 from tests.tables import as_one_test
 
 GOLDEN = [

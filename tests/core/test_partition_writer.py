@@ -6,12 +6,12 @@ import pytest
 
 from groupcoord import InvariantError, StoreContractError
 from groupcoord.core.columns import OffsetColumns
-from groupcoord.core.groups.classic.continuations import WhenCreated
 from groupcoord.core.groups.classic.group import GroupMetadata
-from groupcoord.core.log.partition_writer import PartitionWriter
+from groupcoord.core.groups.classic.rebalance import WhenCreated
+from groupcoord.core.log.append_queue import PartitionWriter
 from groupcoord.core.log.records import CommitKind, CommitRecords, CommittedTopic, OffsetCommitRecord
 from groupcoord.core.messages import OffsetCommitResponse
-from groupcoord.core.offsets.continuations import WhenCommitted
+from groupcoord.core.offsets.commits import WhenCommitted
 from groupcoord.core.outputs import Append, Effects
 from groupcoord.core.replies import Reply
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from groupcoord import ErrorCode
-from groupcoord.core.offsets import producers
-from groupcoord.core.offsets.producers import Producers
+from groupcoord.core.offsets import cache as producers
+from groupcoord.core.offsets.cache import Producers
 from tests.tables import as_one_test
 
 OLD, FENCED, NONE = (

@@ -8,7 +8,7 @@ import pytest
 
 from groupcoord import GroupState
 from groupcoord.core.groups.classic.group import GroupMetadata
-from groupcoord.core.groups.classic.states import LEGAL_TRANSITIONS, check_transition
+from groupcoord.core.groups.classic.state import LEGAL_TRANSITIONS, check_transition
 from groupcoord.errors import IllegalTransitionError
 from tests.tables import as_one_test
 

@@ -76,13 +76,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "records.batches",  # what it writes itself; and what the header of a batch says
         "records.transactions",
         # share groups have their own coordinator
-        *("core.share_state", "core.groups.share.host", "records.share_state"),
+        *("core.share_state", "core.host_queries", "records.share_state"),
         "core.share_partition",
         "core.columns",  # offsets stay columns on all their way
         "core.consumer_protocol",  # what one partition of a topic is called
         "core.router.request_router",  # which requests describe groups of a kind, and in which order they are told
         "core.javacompat",  # topics are described in its order of names
-        "core.topic_names",
+        "core.topics",
         "core.fast_construct",
         # the vocabulary of what it is given and passes on
         *("log_store", "core.messages", "core.host_queries", "core.log.records", "core.router.authorization", "errors"),
@@ -91,7 +91,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("cluster", "core.router.authorization"),  # of a node that shares its log with others
         *("broker", "coordinator", "wire", "storage", "clock", "config"),
         *("core.groups.share.group", "core.groups.streams.group"),  # which states groups can be in
-        "core.topic_names",
+        "core.topics",
         "core.fast_construct",  # a process of its own may pause the garbage collector; a library may not
         *("log_store", "core.messages", "core.log.records", "errors"),
     ),
@@ -102,7 +102,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "analysis.report",  # how it tells what came of it
         # its laws judge what is inside
         *("core.log.records", "core.log.hard_state", "core.offsets", "core.timers"),
-        *("core.host", "core.host_queries"),  # topics that applications of Kafka Streams need
+        "core.host_queries",  # topics that applications of Kafka Streams need
         *(
             "core.groups.group",
             "core.groups.group_types",
@@ -139,7 +139,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("records", "core.log.records", "errors"),
         # how consumers write subscriptions and assignments, which the group's record only carries
         "core.consumer_protocol",
-        "core.groups.consumer.votes",  # which assignor most members ask for
+        "core.groups.consumer.state",  # which assignor most members ask for
         "core.share_state",  # what a share coordinator makes of its log
     ),
     "analysis.rules": (
@@ -180,7 +180,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "wire",  # of these only what the fields of an answer are
     ),
     "analysis.pipeline": (
-        *("analysis", "errors", "clock", "core.topic_names"),
+        *("analysis", "errors", "clock", "core.topics"),
         *("records.share_state", "core.log.records"),  # the log of share-partitions
     ),
     "analysis.pipeline.metrics": ("analysis", "clock"),

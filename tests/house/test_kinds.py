@@ -21,12 +21,12 @@ HOMES = (
 
 FREE_OF_KINDS = (
     "administration",
-    "log/append_timeouts",
+    "log/append_failures",
     "handler_context",
     "groups/pending_groups",
     "outputs",
     "groups/group",
-    "log/partition_writer",
+    "log/append_queue",
     "partition",
 )
 """Modules of the core that serve groups of all kinds, and so import the classes of none."""

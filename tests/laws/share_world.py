@@ -10,8 +10,13 @@ from groupcoord import Config, ManualClock, MemoryLogStore
 from groupcoord.config.group_settings import ShareGroupSettings
 from groupcoord.coordinator.share_coordinator import ShareCoordinator
 from groupcoord.core.messages import share_state as messages
-from groupcoord.core.share_partition.acknowledging import Acknowledgement, AcknowledgeType, RefusedAcknowledgementError
-from groupcoord.core.share_partition.acquiring import LogBatch, Wanted
+from groupcoord.core.share_partition.in_flight import (
+    Acknowledgement,
+    AcknowledgeType,
+    LogBatch,
+    RefusedAcknowledgementError,
+    Wanted,
+)
 from groupcoord.core.share_partition.partition import SharePartition, StateWrite
 from groupcoord.core.share_state.partition import OVERDUE
 from groupcoord.core.share_state.records import DeliveryState

@@ -433,7 +433,7 @@ def test_late_answers_of_a_log_that_was_loaded_again() -> None:
 
 def test_more_producers_than_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of producers that wrote long ago, nothing is known any more: the markers of their transactions are taken."""
-    monkeypatch.setattr("groupcoord.core.offsets.producers.TRACKED_PRODUCERS_MAX", 2)
+    monkeypatch.setattr("groupcoord.core.offsets.cache.TRACKED_PRODUCERS_MAX", 2)
     scenario = Scenario()
     for producer_id in (7, 8, 9):
         scenario.submit(TxnOffsetCommit("alpha", scenario.offsets("orders", 0), producer_id, 3))

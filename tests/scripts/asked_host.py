@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from groupcoord import GroupCoordinator
-from groupcoord.core.host import Host
-from groupcoord.core.host_queries import Found, Question
+from groupcoord.core.host_queries import Found, Host, Question
 
 
 class AskedHost(Host):

@@ -13,8 +13,7 @@ from groupcoord.coordinator import ConsumerGroupState
 from groupcoord.core.groups.base.known_topics import KnownTopics
 from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.classic.kind import ClassicGroups
-from groupcoord.core.groups.consumer.assignors import GroupAssignment, GroupSpec
-from groupcoord.core.groups.consumer.assignors.uniform import UniformAssignor
+from groupcoord.core.groups.consumer.assignors import GroupAssignment, GroupSpec, UniformAssignor
 from groupcoord.core.groups.consumer.conversion import Conversion
 from groupcoord.core.groups.consumer.group import ConsumerGroup
 from groupcoord.core.groups.consumer.records import (

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from groupcoord.broker.share.leading import LedPartition, SharePartitions
-from groupcoord.core.share_partition.acknowledging import AcknowledgeType
-from groupcoord.core.share_partition.in_flight import FINISHED, RecordState
+from groupcoord.core.share_partition.in_flight import FINISHED, AcknowledgeType, RecordState
 from groupcoord.core.share_partition.partition import SharePartition, StateWrite
 from groupcoord.core.share_state.records import DeliveryState
 from groupcoord.sim import ScenarioError

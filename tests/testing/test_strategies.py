@@ -14,7 +14,7 @@ from hypothesis.errors import InvalidArgument
 from groupcoord import ErrorCode, GroupCoordinator, ManualClock, messages, testing
 from groupcoord.broker.topics.registry import check_topic_name
 from groupcoord.core.consumer_protocol import subscribed_topics
-from groupcoord.core.share_partition.acknowledging import Acknowledgement, check_acknowledgements
+from groupcoord.core.share_partition.in_flight import Acknowledgement, check_acknowledgements
 from groupcoord.messages import (
     ConsumerGroupHeartbeat,
     JoinGroup,

@@ -9,7 +9,7 @@ import pytest
 from groupcoord.core.columns import OffsetColumns
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import FetchedGroup, FetchedTopic, OffsetFetchResponse
-from groupcoord.core.messages.fetches import FetchedOffsets
+from groupcoord.core.messages.commits import FetchedOffsets
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import ProtocolError, RequestHeader, decode_request, encode_response, encode_response_parts, parts
 from groupcoord.wire.primitives import MAX_ARRAY_LENGTH

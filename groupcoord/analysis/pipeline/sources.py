@@ -41,7 +41,7 @@ from groupcoord.analysis.live.offsets import TopicEnds, list_ends, offsets_reten
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.live.tasks import check_same, check_topic, cluster_tasks, ends_now, tasks_between
 from groupcoord.clock import SystemClock
-from groupcoord.core.topic_names import SHARE_STATE_TOPIC
+from groupcoord.core.topics import SHARE_STATE_TOPIC
 
 SPLIT_BYTES = 16_777_216
 """How much of a file is read at a time, about: the rows of it are held until it is known that it is the same one."""

@@ -13,7 +13,7 @@ from groupcoord.broker.work import Work, each
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
-from groupcoord.core.topic_names import INTERNAL_TOPICS
+from groupcoord.core.topics import INTERNAL_TOPICS
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import API_VERSIONS
 from groupcoord.wire.broker_messages import Metadata, MetadataBroker, MetadataPartition, MetadataResponse, MetadataTopic

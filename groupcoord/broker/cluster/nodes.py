@@ -18,7 +18,7 @@ from groupcoord.core.javacompat.hashing import partition_for
 from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.core.messages import CompleteTransaction, Node
 from groupcoord.core.router.authorization import Authorize, Principal
-from groupcoord.core.topic_names import TRANSACTIONS_TOPIC
+from groupcoord.core.topics import TRANSACTIONS_TOPIC
 from groupcoord.storage.errors import FailedLogError
 
 

@@ -18,7 +18,7 @@ from groupcoord.core.messages import (
     OffsetFetchResponse,
     TopicToFetch,
 )
-from groupcoord.core.messages.fetches import FetchedOffsets, fetched_offsets
+from groupcoord.core.messages.commits import FetchedOffsets, fetched_offsets
 from groupcoord.errors import ErrorCode
 
 FEW_GROUPS = 8

@@ -20,7 +20,7 @@ from groupcoord.core.messages import Node
 from groupcoord.core.messages.share_state import ShareStateRequest
 from groupcoord.core.router.authorization import Authorize
 from groupcoord.core.share_state.records import parse_share_partition
-from groupcoord.core.topic_names import SHARE_STATE_TOPIC
+from groupcoord.core.topics import SHARE_STATE_TOPIC
 from groupcoord.errors import ErrorCode
 from groupcoord.storage.log_settings import TopicLogSettings
 

@@ -15,11 +15,15 @@ from groupcoord.broker.share.state_requests import ENTRIES_AT_ONCE
 from groupcoord.broker.turns import Background, Turns
 from groupcoord.broker.work import Answer, Work, portions
 from groupcoord.config.group_settings import ShareGroupSettings
-from groupcoord.core.groups.share.host import AwaitedAnswer, LoneShareHost, known_ends
-from groupcoord.core.host_queries import AskShareCoordinator, ShareCoordinatorAnswered
+from groupcoord.core.host_queries import (
+    AskShareCoordinator,
+    AwaitedAnswer,
+    LoneShareHost,
+    ShareCoordinatorAnswered,
+    known_ends,
+)
 from groupcoord.core.messages.share_state import ShareStateRequest, ShareStateResponse
-from groupcoord.core.share_state.partition import AnyResult
-from groupcoord.core.share_state.requests import TopicIdPartition, answer_of, results_of
+from groupcoord.core.share_state.partition import AnyResult, TopicIdPartition, answer_of, results_of
 from groupcoord.storage.errors import FailedLogError
 
 PARTITIONS_AT_ONCE = 500

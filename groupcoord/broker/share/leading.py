@@ -29,8 +29,7 @@ from groupcoord.core.messages.share_state import (
     StateToWrite,
     WriteShareGroupState,
 )
-from groupcoord.core.share_partition.acknowledging import Acknowledgement, RefusedAcknowledgementError
-from groupcoord.core.share_partition.in_flight import Run
+from groupcoord.core.share_partition.in_flight import Acknowledgement, RefusedAcknowledgementError, Run
 from groupcoord.core.share_partition.partition import SharePartition, StateWrite, UnknownStateError
 from groupcoord.core.share_state.records import NO_START_OFFSET, SharePartitionKey
 from groupcoord.errors import ErrorCode

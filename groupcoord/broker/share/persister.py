@@ -12,8 +12,7 @@ from typing import Any
 
 from groupcoord.broker.share.pauses import TRIES_MAX, Pauses
 from groupcoord.core.messages.share_state import ShareStateRequest, ShareStateResponse
-from groupcoord.core.share_state.partition import AnyResult
-from groupcoord.core.share_state.requests import TopicIdPartition, answer_of, part_of, results_of
+from groupcoord.core.share_state.partition import AnyResult, TopicIdPartition, answer_of, part_of, results_of
 from groupcoord.errors import ErrorCode
 
 PASSING = frozenset(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from groupcoord.broker.share.leading import LedPartition
 from groupcoord.config.group_settings import ShareGroupSettings
-from groupcoord.core.share_partition.acquiring import Acquired, LogBatch, Wanted
+from groupcoord.core.share_partition.in_flight import Acquired, LogBatch, Wanted
 from groupcoord.wire.share_messages import AcquiredRecords
 
 if TYPE_CHECKING:

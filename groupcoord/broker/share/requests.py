@@ -31,12 +31,12 @@ from groupcoord.broker.share.sessions import SharedPartition, ShareSession, Shar
 from groupcoord.broker.topics.registry import Topic
 from groupcoord.broker.work import PORTION, Answer, Work
 from groupcoord.core.router.authorization import Operation, Permissions
-from groupcoord.core.share_partition.acknowledging import (
+from groupcoord.core.share_partition.in_flight import (
     Acknowledgement,
     RefusedAcknowledgementError,
+    Wanted,
     check_acknowledgements,
 )
-from groupcoord.core.share_partition.acquiring import Wanted
 from groupcoord.core.share_state.records import SharePartitionKey
 from groupcoord.errors import ErrorCode
 from groupcoord.storage.errors import TopicLogError

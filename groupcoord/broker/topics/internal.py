@@ -11,7 +11,7 @@ from groupcoord.broker.topics.registry import Topic, TopicEdit, TopicRegistry
 from groupcoord.config import Config
 from groupcoord.core.host_queries import CreateInternalTopics, InternalTopicsCreated
 from groupcoord.core.log.records import OFFSETS_TOPIC
-from groupcoord.core.topic_names import SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
+from groupcoord.core.topics import SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 
 KEPT_TOPICS = {
     OFFSETS_TOPIC: "the offsets",

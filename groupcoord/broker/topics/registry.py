@@ -18,7 +18,7 @@ from uuid import UUID, uuid4
 
 from groupcoord.broker.configs.definitions import NO_CONFIGS, Configs
 from groupcoord.broker.json_file import DataFileError, JsonFile, Place
-from groupcoord.core.topic_names import INTERNAL_TOPICS, illegal_name_reason
+from groupcoord.core.topics import INTERNAL_TOPICS, illegal_name_reason
 from groupcoord.errors import ErrorCode, GroupcoordError
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
@@ -70,7 +70,7 @@ class TopicFileError(DataFileError):
 
 
 def check_topic_name(name: str) -> None:
-    """Check a topic's name by Kafka's rules, see :func:`~groupcoord.core.topic_names.illegal_name_reason`.
+    """Check a topic's name by Kafka's rules, see :func:`~groupcoord.core.topics.illegal_name_reason`.
 
     Raises:
         TopicError: INVALID_TOPIC_EXCEPTION, with the reason.

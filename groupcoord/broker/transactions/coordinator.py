@@ -38,7 +38,7 @@ from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.log.records import OFFSETS_TOPIC, ZERO_UUID, TransactionMarker
 from groupcoord.core.messages import CompleteTransaction, PartitionResult, TopicResult, TxnOffsetCommit
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions, Principal
-from groupcoord.core.topic_names import INTERNAL_TOPICS, TRANSACTIONS_TOPIC
+from groupcoord.core.topics import INTERNAL_TOPICS, TRANSACTIONS_TOPIC
 from groupcoord.errors import ErrorCode, GroupcoordError
 from groupcoord.wire.cluster_messages import PartitionsOfTopic, TopicPartitions
 from groupcoord.wire.transaction_messages import (

@@ -18,7 +18,7 @@ from groupcoord.broker.topics.internal import ensure_internal_topic
 from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry
 from groupcoord.broker.transactions.state import Transaction
 from groupcoord.core.javacompat.hashing import partition_for
-from groupcoord.core.topic_names import TRANSACTIONS_TOPIC
+from groupcoord.core.topics import TRANSACTIONS_TOPIC
 from groupcoord.errors import GroupcoordError
 from groupcoord.storage.errors import TopicLogError
 

@@ -11,8 +11,6 @@ frozen all the same, since that takes as long again as to make one; they are has
 from groupcoord.core.messages.administration import *
 from groupcoord.core.messages.commits import *
 from groupcoord.core.messages.consumer_groups import *
-from groupcoord.core.messages.coordinators import *
-from groupcoord.core.messages.fetches import *
 from groupcoord.core.messages.membership import *
 from groupcoord.core.messages.request import *
 from groupcoord.core.messages.share_groups import *

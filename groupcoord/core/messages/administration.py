@@ -1,7 +1,8 @@
-"""What administrators ask: describe, list and delete groups."""
+"""Requests of administrators (describe, list, delete groups) and FindCoordinator, with their responses."""
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import NamedTuple
 
 from attrs import define, frozen, setters
@@ -104,3 +105,49 @@ class DeleteGroups(Request[DeleteGroupsResponse]):
 
     def refused(self, error_code: ErrorCode, message: str | None = None) -> DeleteGroupsResponse:
         return DeleteGroupsResponse(tuple([DeletedGroup(name or "", error_code) for name in self.group_ids]))
+
+
+class CoordinatorType(IntEnum):
+    """What a :class:`FindCoordinator` key names."""
+
+    GROUP = 0
+    TRANSACTION = 1
+    SHARE = 2
+
+
+class Node(NamedTuple):
+    """A node that clients can connect to."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+NO_NODE = Node(-1, "", -1)
+
+
+class FoundCoordinator(NamedTuple):
+    """The answer for one key; on errors the node is :data:`NO_NODE`."""
+
+    key: str
+    node: Node
+    error_code: ErrorCode
+
+
+@frozen
+class FindCoordinatorResponse:
+    """One entry for each key, a key named twice twice."""
+
+    coordinators: tuple[FoundCoordinator, ...]
+
+
+@define(on_setattr=setters.NO_OP)
+class FindCoordinator(Request[FindCoordinatorResponse]):
+    """Ask which node coordinates (API key 10). ``key_type`` is a :class:`CoordinatorType` or an unknown number."""
+
+    key_type: int
+    keys: tuple[str, ...] = names_field()
+    supports_share_keys: bool = True
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> FindCoordinatorResponse:
+        return FindCoordinatorResponse(tuple([FoundCoordinator(key, NO_NODE, error_code) for key in self.keys]))

@@ -1,15 +1,17 @@
-"""OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete in one log partition, and the ends of transactions."""
+"""OffsetCommit, TxnOffsetCommit, OffsetDelete and the ends of transactions in one log partition, with continuations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+
+from attrs import define
 
 from groupcoord.core.columns import NO_LEADER_EPOCH, NO_OFFSET
 from groupcoord.core.events import Cause
 from groupcoord.core.fast_construct import maker
 from groupcoord.core.groups.group import Group
 from groupcoord.core.handler_context import HandlerContext
-from groupcoord.core.log.append_errors import refused
+from groupcoord.core.log.append_failures import refused
 from groupcoord.core.log.records import (
     NO_TIMESTAMP,
     ZERO_UUID,
@@ -37,13 +39,55 @@ from groupcoord.core.messages import (
     TxnOffsetCommit,
     TxnOffsetCommitResponse,
 )
-from groupcoord.core.messages.commits import refused_topics
-from groupcoord.core.messages.fetches import FetchedOffsets, fetched_offsets
+from groupcoord.core.messages.commits import FetchedOffsets, fetched_offsets, refused_topics
 from groupcoord.core.offsets.cache import fetch_columns
-from groupcoord.core.offsets.continuations import WhenCommitted, WhenWritten
 from groupcoord.core.offsets.drafting import draft_commit
+from groupcoord.core.outputs import Continuation
 from groupcoord.core.replies import Reply, Token
 from groupcoord.errors import NO_ERROR, ErrorCode
+
+
+@define(eq=False)
+class WhenCommitted(Continuation):
+    """Offsets are committed."""
+
+    group_id: str
+    offset_count: int
+
+    def concerns(self, group: Group) -> bool:
+        """Tell whether the offsets are this group's."""
+        return self.group_id == group.group_id
+
+
+def count_offsets(records: Iterable[Record]) -> int:
+    """Return how many of these records are tombstones of offsets."""
+    return sum(type(record) is OffsetTombstone for record in records)
+
+
+@define(eq=False)
+class WhenDeleted(Continuation):
+    """Groups and offsets are gone for good, or come back."""
+
+    groups: tuple[Group, ...]
+    cause: Cause
+    offset_count: int
+
+    @property
+    def suspended(self) -> tuple[Group, ...]:
+        """The groups: whether they are there is the log's to say."""
+        return self.groups
+
+    def concerns(self, group: Group) -> bool:
+        """Tell whether this group is to be deleted."""
+        return any(deleted is group for deleted in self.groups)
+
+
+@define(eq=False)
+class WhenWritten(Continuation):
+    """A transaction marker, or tombstones of so many offsets, are durable: nobody but those who wait goes on."""
+
+    deleted_offset_count: int = 0
+
 
 _make_fetched, _make_topic, _make_group = maker(FetchedOffset), maker(FetchedTopic), maker(FetchedGroup)
 _make_reply = maker(Reply)

@@ -8,9 +8,9 @@ from groupcoord.core.administration import Administration
 from groupcoord.core.events import Cause
 from groupcoord.core.groups.group import Group
 from groupcoord.core.handler_context import HandlerContext
-from groupcoord.core.log.partition_writer import PartitionWriter
+from groupcoord.core.log.append_queue import PartitionWriter
 from groupcoord.core.log.records import NO_TIMESTAMP, ZERO_UUID, CommitKind, OffsetTombstone, Record, topic_of_record
-from groupcoord.core.offsets.continuations import WhenDeleted, count_offsets
+from groupcoord.core.offsets.commits import WhenDeleted, count_offsets
 from groupcoord.core.timers import Timer, TimerKey, TimerKind
 
 MS_PER_MINUTE = 60_000

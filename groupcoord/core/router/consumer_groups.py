@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from groupcoord.core.javacompat.trimming import is_blank
+from groupcoord.core.javacompat.hashing import is_blank
 from groupcoord.core.messages import (
     JOIN_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_MEMBER_EPOCH,
@@ -18,7 +18,7 @@ from groupcoord.core.messages import (
     DescribedConsumerGroup,
 )
 from groupcoord.core.router.authorization import Operation, Permissions
-from groupcoord.core.router.descriptions import DescribedKind
+from groupcoord.core.router.partition_table import DescribedKind
 from groupcoord.errors import ErrorCode
 
 # ---------------------------------------------------------------- heartbeats

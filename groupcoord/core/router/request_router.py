@@ -70,12 +70,19 @@ from groupcoord.core.router.consumer_groups import (
     heartbeat_permission,
     refuse_malformed,
 )
-from groupcoord.core.router.descriptions import DescribedKind, with_operations
-from groupcoord.core.router.partition_table import PartitionStatus, PartitionTable
+from groupcoord.core.router.partition_table import (
+    Coordinators,
+    DescribedKind,
+    Part,
+    PartitionStatus,
+    PartitionTable,
+    SplitRequests,
+    find_coordinator,
+    with_operations,
+)
 from groupcoord.core.router.refusals import (
     unserved,
 )
-from groupcoord.core.router.routing import Coordinators, find_coordinator
 from groupcoord.core.router.share_groups import (
     DESCRIBED_SHARE_GROUPS,
     complete_description,
@@ -84,7 +91,6 @@ from groupcoord.core.router.share_groups import (
     readable_description,
     refuse_malformed_share_heartbeat,
 )
-from groupcoord.core.router.split_requests import Part, SplitRequests
 from groupcoord.core.router.streams_groups import (
     DESCRIBED_STREAMS_GROUPS,
     answer_description_update,

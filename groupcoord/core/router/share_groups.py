@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from attrs import evolve
 
-from groupcoord.core.javacompat.trimming import is_blank
+from groupcoord.core.javacompat.hashing import is_blank
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import (
     JOIN_GROUP_MEMBER_EPOCH,
@@ -30,7 +30,7 @@ from groupcoord.core.messages import (
 )
 from groupcoord.core.messages.share_groups import DescribeOneShareGroupResponse
 from groupcoord.core.router.authorization import Operation, Permissions
-from groupcoord.core.router.descriptions import DescribedKind
+from groupcoord.core.router.partition_table import DescribedKind
 from groupcoord.errors import ErrorCode
 
 MEMBER_ID_UNITS_MAX = 36

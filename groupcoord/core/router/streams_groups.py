@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from groupcoord.core.javacompat.trimming import is_blank
+from groupcoord.core.javacompat.hashing import is_blank
 from groupcoord.core.messages import (
     JOIN_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
@@ -23,9 +23,9 @@ from groupcoord.core.messages import (
     TopologyDescriptionStatus,
 )
 from groupcoord.core.router.authorization import Operation, Permissions
-from groupcoord.core.router.descriptions import DescribedKind
+from groupcoord.core.router.partition_table import DescribedKind
 from groupcoord.core.sizes import says_more
-from groupcoord.core.topic_names import INTERNAL_TOPICS, illegal_name_reason
+from groupcoord.core.topics import INTERNAL_TOPICS, illegal_name_reason
 from groupcoord.errors import ErrorCode
 
 TOPOLOGY_VALUES_MAX = 100_000

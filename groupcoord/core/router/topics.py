@@ -23,8 +23,7 @@ from groupcoord.core.messages import (
     TopicToDelete,
     TopicToFetch,
 )
-from groupcoord.core.messages.commits import PartitionResults, refused_partitions
-from groupcoord.core.messages.fetches import without_offsets
+from groupcoord.core.messages.commits import PartitionResults, refused_partitions, without_offsets
 from groupcoord.core.router.authorization import Operation, Permissions
 from groupcoord.core.topics import TopicResolver
 from groupcoord.errors import NO_ERROR, ErrorCode

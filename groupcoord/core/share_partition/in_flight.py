@@ -1,17 +1,23 @@
-"""Records in flight: those at and behind the start offset of a share-partition that somebody has had already.
+"""Records in flight of a share-partition: batches that were acquired, and which records a member acquires next.
 
-They are kept in the batches in which they were given out. A batch has one state for all of its records, or several
-where they differ. In ``InFlightBatch`` of Apache Kafka 4.4 each record has its own then; here those that follow each
-other share one, since a batch may say of itself that it has billions.
+A batch has one state for all of its records, or a state for each run of records where they differ. ``InFlightBatch`` of
+Apache Kafka 4.4 keeps one for each record; a batch may claim to have billions. Rules are those of
+``SharePartition.acquire``, with KIP-1206 (modes) and KIP-1240 (smaller portions of records that failed before).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from itertools import groupby
 from typing import NamedTuple
 
+from attrs import frozen
+
+from groupcoord.core.fast_construct import plain_members
 from groupcoord.core.share_state.records import DeliveryState, StateBatch
+from groupcoord.errors import ErrorCode
 
 NOBODY = ""
 FINISHED = frozenset((DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED))
@@ -167,3 +173,152 @@ class InFlightBatch:
 
     def __repr__(self) -> str:
         return f"{self.first}-{self.last}: {[*zip(self._firsts, self._states, strict=True)]!r}"
+
+
+class LogBatch(NamedTuple):
+    """A batch of the log: the offsets of its first and its last record."""
+
+    first: int
+    last: int
+
+
+class Acquired(NamedTuple):
+    """Records that are somebody's now, for the how-manieth time."""
+
+    first: int
+    last: int
+    delivery_count: int
+
+
+@frozen
+class Wanted:
+    """What somebody asks for.
+
+    Attributes:
+        member_id: who.
+        max_records: at most so many; where ``is_limit`` is False, up to the end of the log's batch.
+        batch_size: more than so many records are divided, at borders of the log's batches.
+        is_limit: never more than ``max_records`` (KIP-1206).
+    """
+
+    member_id: str
+    max_records: int
+    batch_size: int = 500
+    is_limit: bool = False
+
+
+class DeliveryLimits(NamedTuple):
+    """How often records are given out.
+
+    Attributes:
+        count_limit: at most so often.
+    """
+
+    count_limit: int
+
+    @property
+    def throttled_from(self) -> int:
+        """Records that were given out so often come in smaller portions."""
+        return max(2, -(-self.count_limit // 2))
+
+    def portion(self, size: int, count: int) -> int:
+        """Return how many records of a batch of so many are given out, the first of which was so often."""
+        return max(1, size >> (count - self.throttled_from + 1))
+
+    def is_last(self, count: int) -> bool:
+        """Tell whether a record that was given out so often is at its last attempt, and comes alone."""
+        return self.count_limit > 2 and count >= self.count_limit - 1
+
+
+def divide(first: int, last: int, batches: Sequence[LogBatch], batch_size: int) -> list[tuple[int, int]]:
+    """Return the ranges in which new records are given out.
+
+    A range ends before the first batch of the log that begins ``batch_size`` or more behind the range's beginning.
+    """
+    ranges = []
+    begin = first
+    if last - first + 1 > batch_size:
+        for batch in batches:
+            if begin < batch.first <= last and batch.first - begin >= batch_size:
+                ranges.append((begin, batch.first - 1))
+                begin = batch.first
+    return [*ranges, (begin, last)]
+
+
+def end_of_portion(first: int, last: int, batches: Sequence[LogBatch], count: int, *, is_limit: bool) -> int:
+    """Return the last of the new records that are given out, of which at most so many are wanted."""
+    if count > last - first:
+        return last
+    end = first + count - 1
+    if is_limit:
+        return end
+    return min(last, next((batch.last for batch in batches if batch.last >= end), last))
+
+
+@plain_members
+class AcknowledgeType(IntEnum):
+    """What is to become of a record, by Kafka's numbers."""
+
+    GAP = 0
+    """There is no such record."""
+    ACCEPT = 1
+    RELEASE = 2
+    """Somebody else may try."""
+    REJECT = 3
+    """Nobody should try again."""
+    RENEW = 4
+    """It takes longer (KIP-1222)."""
+
+
+class Acknowledgement(NamedTuple):
+    """Records that follow each other, and a type for all or one for each."""
+
+    first_offset: int
+    last_offset: int
+    acknowledge_types: Sequence[int]
+
+    def said(self, first: int, last: int) -> list[tuple[int, int, AcknowledgeType]]:
+        """Return what is said of records between two offsets that it is about: of which, up to which, and what."""
+        types = self.acknowledge_types
+        if len(types) == 1:
+            return [(first, last, AcknowledgeType(types[0]))]
+        said = []
+        for kind, same in groupby(types[first - self.first_offset : last + 1 - self.first_offset]):
+            end = first + len(list(same)) - 1
+            said.append((first, end, AcknowledgeType(kind)))
+            first = end + 1
+        return said
+
+
+ACKNOWLEDGEMENTS_MAX = 20_000
+"""More of one partition come in no request: records that are next to each other may be named together, and no more than
+10,000 can be locked."""
+
+
+class RefusedAcknowledgementError(Exception):
+    """Acknowledgements are refused, and nothing has changed."""
+
+    def __init__(self, error_code: ErrorCode) -> None:
+        super().__init__(error_code.name)
+        self.error_code = error_code
+
+
+def check_acknowledgements(acknowledgements: Sequence[Acknowledgement], *, may_renew: bool) -> None:
+    """Check the form of what a member says of the records of a partition.
+
+    Args:
+        acknowledgements: what it says.
+        may_renew: the request says that there are such.
+
+    Raises:
+        RefusedAcknowledgementError: INVALID_REQUEST.
+    """
+    highest = AcknowledgeType.RENEW if may_renew else AcknowledgeType.REJECT
+    if len(acknowledgements) > ACKNOWLEDGEMENTS_MAX:
+        raise RefusedAcknowledgementError(ErrorCode.INVALID_REQUEST)
+    behind = -1
+    for first, last, types in acknowledgements:
+        is_sound = behind <= first <= last and len(types) in (1, last - first + 1)
+        if not is_sound or not all(AcknowledgeType.GAP <= kind <= highest for kind in types):
+            raise RefusedAcknowledgementError(ErrorCode.INVALID_REQUEST)
+        behind = last

@@ -16,11 +16,23 @@ from attrs import define
 from sortedcontainers import SortedDict
 
 from groupcoord.config.group_settings import ShareGroupSettings
-from groupcoord.core.share_partition.acknowledging import Acknowledgement, AcknowledgeType, RefusedAcknowledgementError
-from groupcoord.core.share_partition.acquiring import Acquired, DeliveryLimits, LogBatch, Wanted, divide, end_of_portion
-from groupcoord.core.share_partition.in_flight import FINISHED, InFlightBatch, RecordState, Run
-from groupcoord.core.share_state.batches import merge_batches
+from groupcoord.core.share_partition.in_flight import (
+    FINISHED,
+    Acknowledgement,
+    AcknowledgeType,
+    Acquired,
+    DeliveryLimits,
+    InFlightBatch,
+    LogBatch,
+    RecordState,
+    RefusedAcknowledgementError,
+    Run,
+    Wanted,
+    divide,
+    end_of_portion,
+)
 from groupcoord.core.share_state.records import DeliveryState, StateBatch
+from groupcoord.core.share_state.states import merge_batches
 from groupcoord.errors import ErrorCode, GroupcoordError, InvariantError
 
 KNOWN_STATES = {state.value: state for state in DeliveryState} | {DeliveryState.ACQUIRED.value: DeliveryState.AVAILABLE}

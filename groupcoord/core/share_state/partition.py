@@ -1,4 +1,4 @@
-"""One log partition of ``__share_group_state``: what requests, time and the log do to the states in it.
+"""Log partition of ``__share_group_state``: what requests, time and the log do to its states.
 
 Rules, their order and the texts are those of ``ShareCoordinatorShard`` of Apache Kafka 4.4, as recorded.
 """
@@ -6,17 +6,20 @@ Rules, their order and the texts are those of ``ShareCoordinatorShard`` of Apach
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
 from uuid import UUID
 
 from attrs import define, evolve
 
 from groupcoord.config import Config
-from groupcoord.core.log.append_errors import for_client
+from groupcoord.core.log.append_failures import for_client
 from groupcoord.core.log.append_queue import AppendQueue
 from groupcoord.core.messages.share_state import (
     ReadStateResult,
+    ShareStateRequest,
+    ShareStateResponse,
+    StateRequest,
     StateResult,
     StateSummary,
     StateToDelete,
@@ -26,7 +29,6 @@ from groupcoord.core.messages.share_state import (
     state_message,
 )
 from groupcoord.core.replies import Token
-from groupcoord.core.share_state.batches import merge_batches
 from groupcoord.core.share_state.records import (
     NO_START_OFFSET,
     UNKNOWN_COUNT,
@@ -37,7 +39,7 @@ from groupcoord.core.share_state.records import (
     ShareUpdate,
     StateBatch,
 )
-from groupcoord.core.share_state.states import ShareState, ShareStates
+from groupcoord.core.share_state.states import ShareState, ShareStates, merge_batches
 from groupcoord.errors import ErrorCode, InvariantError
 
 StateEntry = StateToInitialize | StateToRead | StateToWrite | StateToDelete
@@ -477,3 +479,33 @@ class StatePartition:
             batches = state.snapshot.state_batches
             if merge_batches((), batches, state.snapshot.start_offset) != batches:
                 raise InvariantError(f"the batches of {key} are not in order: {batches}")
+
+
+TopicIdPartition = tuple[UUID, int]
+
+
+def part_of(request: ShareStateRequest, wanted: set[TopicIdPartition]) -> ShareStateRequest:
+    """Return a request with those of its partitions that are wanted."""
+    whole = cast(Any, request)
+    topics = [
+        topic._replace(
+            partitions=tuple([entry for entry in topic.partitions if (topic.topic_id, entry.partition) in wanted])
+        )
+        for topic in whole.topics
+    ]
+    return cast(ShareStateRequest, evolve(whole, topics=tuple([topic for topic in topics if topic.partitions])))
+
+
+def results_of(response: ShareStateResponse) -> dict[TopicIdPartition, AnyResult]:
+    """Return the result of each partition."""
+    return {(topic.topic_id, result.partition): result for topic in response.results for result in topic.partitions}
+
+
+def answer_of(request: ShareStateRequest, results: Mapping[TopicIdPartition, AnyResult]) -> ShareStateResponse:
+    """Return the answer to a request, put together from the results of its partitions."""
+    form = cast(StateRequest[Any], request)
+    topics = [
+        form.TOPIC_RESULT(topic.topic_id, tuple([results[topic.topic_id, p.partition] for p in topic.partitions]))
+        for topic in form.topics
+    ]
+    return cast(ShareStateResponse, form.RESPONSE(tuple(topics)))

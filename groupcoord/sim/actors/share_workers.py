@@ -7,7 +7,7 @@ from random import Random
 
 from attrs import define, field, frozen
 
-from groupcoord.core.share_partition.acknowledging import AcknowledgeType
+from groupcoord.core.share_partition.in_flight import AcknowledgeType
 from groupcoord.core.share_state.records import SharePartitionKey
 from groupcoord.errors import ErrorCode
 from groupcoord.messages import Response, ShareGroupHeartbeat, ShareGroupHeartbeatResponse

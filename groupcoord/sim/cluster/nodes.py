@@ -9,8 +9,7 @@ from uuid import UUID
 
 from groupcoord.config.group_settings import ConsumerGroupSettings
 from groupcoord.coordinator import GroupCoordinator, LoadError, PartitionStatus
-from groupcoord.core.host import CreateTopics, create_no_topics
-from groupcoord.core.host_queries import ShareCoordinatorAnswered
+from groupcoord.core.host_queries import CreateTopics, ShareCoordinatorAnswered, create_no_topics
 from groupcoord.errors import ErrorCode
 from groupcoord.events import Event
 from groupcoord.messages import Node, Request, Response, TxnOffsetCommit

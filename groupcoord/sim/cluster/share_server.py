@@ -19,8 +19,7 @@ from groupcoord.broker.topics.registry import Topic
 from groupcoord.broker.work import Job, Token, Work, do_in_place
 from groupcoord.config.group_settings import ShareGroupSettings
 from groupcoord.coordinator.share_coordinator import ShareCoordinator
-from groupcoord.core.groups.share.host import known_ends
-from groupcoord.core.host_queries import AskShareCoordinator, ShareCoordinatorAnswered
+from groupcoord.core.host_queries import AskShareCoordinator, ShareCoordinatorAnswered, known_ends
 from groupcoord.core.messages.share_state import ShareStateRequest, ShareStateResponse
 from groupcoord.core.router.authorization import Permissions
 from groupcoord.core.share_state.records import SharePartitionKey
@@ -73,7 +72,7 @@ class _Question:
 class ShareServer:
     """What a node does for share groups, for as long as its process lives.
 
-    It is the :class:`~groupcoord.core.groups.share.host.ShareHost` of its group coordinator.
+    It is the :class:`~groupcoord.core.host_queries.ShareHost` of its group coordinator.
 
     Args:
         node: the node.

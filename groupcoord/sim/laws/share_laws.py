@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from groupcoord.broker.share.leading import LedPartition
-from groupcoord.core.share_partition.acknowledging import AcknowledgeType
-from groupcoord.core.share_partition.in_flight import FINISHED
+from groupcoord.core.share_partition.in_flight import FINISHED, AcknowledgeType
 from groupcoord.core.share_state.records import SharePartitionKey, StateBatch
 from groupcoord.errors import ErrorCode
 from groupcoord.laws import ShareLedger, check_share_partition, check_states_are_the_log, require

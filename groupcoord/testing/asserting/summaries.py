@@ -32,7 +32,7 @@ from groupcoord.core.messages import (
     TaskIds,
     TxnOffsetCommit,
 )
-from groupcoord.core.share_partition.acknowledging import AcknowledgeType
+from groupcoord.core.share_partition.in_flight import AcknowledgeType
 from groupcoord.errors import ErrorCode
 from groupcoord.testing.asserting.requests import ReceivedRequest
 from groupcoord.testing.asserting.words import counted

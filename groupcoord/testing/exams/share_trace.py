@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
-from groupcoord.core.share_partition.acknowledging import AcknowledgeType
+from groupcoord.core.share_partition.in_flight import AcknowledgeType
 from groupcoord.errors import ErrorCode
 from groupcoord.testing.asserting.requests import ReceivedRequest
 from groupcoord.testing.exams.laws import Breach

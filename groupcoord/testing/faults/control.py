@@ -11,7 +11,7 @@ from groupcoord.broker.topics.registry import Topic
 from groupcoord.clock import LeapingClock, ManualClock
 from groupcoord.core.javacompat.hashing import partition_for
 from groupcoord.core.log.records import OFFSETS_TOPIC
-from groupcoord.core.topic_names import TRANSACTIONS_TOPIC
+from groupcoord.core.topics import TRANSACTIONS_TOPIC
 from groupcoord.errors import ErrorCode, UnknownNameError
 from groupcoord.host.node_servers import NodeServers, NoSuchNodeError
 from groupcoord.host.server import Server

@@ -12,7 +12,7 @@ from attrs import evolve
 
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.connection import Connection
-from groupcoord.core.share_partition.acknowledging import Acknowledgement, AcknowledgeType
+from groupcoord.core.share_partition.in_flight import Acknowledgement, AcknowledgeType
 from groupcoord.core.share_state.records import SharePartitionKey
 from groupcoord.errors import GroupcoordError
 from groupcoord.testing.faults.calls import Call, Outcome

@@ -38,7 +38,7 @@ from groupcoord.core.log.records import (
     TopicPartitions,
 )
 from groupcoord.core.share_state.records import SharePartitionKey, ShareSnapshot, ShareUpdate, StateBatch
-from groupcoord.core.topic_names import SHARE_STATE_TOPIC
+from groupcoord.core.topics import SHARE_STATE_TOPIC
 from groupcoord.records.batches import encode_batch
 from groupcoord.records.codec import encode_record
 from groupcoord.records.share_state import encode_share_state

@@ -15,7 +15,7 @@ from groupcoord.core.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from groupcoord.core.groups.base.member_timers import FENCING_RETRY_MS
+from groupcoord.core.groups.base.group import FENCING_RETRY_MS
 from groupcoord.core.groups.consumer.records import ConsumerGroupRegularExpressionRecord
 from groupcoord.core.groups.consumer.regexes import REFRESH_PAUSE_MS
 from groupcoord.core.log.records import GroupMetadataRecord

@@ -6,7 +6,7 @@ import pytest
 
 from groupcoord import ErrorCode
 from groupcoord.core.consumer_protocol import Subscription, encode_subscription
-from groupcoord.core.groups.base.member_timers import FENCING_RETRY_MS
+from groupcoord.core.groups.base.group import FENCING_RETRY_MS
 from groupcoord.core.log.records import OffsetCommitRecord
 from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import DeletedGroup, DeleteGroupsResponse, TopicPartitions

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord.core.groups.base.copy_on_write import Overlay
+from groupcoord.core.groups.base.state import Overlay
 
 keys = st.integers(0, 5)
 contents = st.dictionaries(keys, st.integers())

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import cast
 
 from groupcoord.config import Config
-from groupcoord.core.groups.consumer.environment import ConsumerGroupEnvironment
+from groupcoord.core.groups.consumer.group import ConsumerGroupEnvironment
 from groupcoord.core.groups.consumer.records import (
     ConsumerGroupMemberMetadataRecord,
     ConsumerGroupRegularExpressionRecord,

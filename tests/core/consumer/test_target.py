@@ -11,7 +11,7 @@ from attrs import evolve, frozen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groupcoord.core.groups.base.target import changed_targets, subscription_type
+from groupcoord.core.groups.base.assignor import changed_targets, subscription_type
 from groupcoord.core.groups.base.topics import Topic, subscribed_names
 from groupcoord.core.groups.consumer.assignors import (
     Assignor,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from groupcoord.core.groups.consumer.votes import preferred_assignor, preferred_assignor_after
+from groupcoord.core.groups.consumer.state import preferred_assignor, preferred_assignor_after
 
 
 def test_most_votes_win() -> None:

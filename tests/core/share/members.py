@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from groupcoord import GroupCoordinator
 from groupcoord.core.groups.share.group import ShareGroup
-from groupcoord.core.groups.share.host import LoneShareHost
-from groupcoord.core.host_queries import AskShareCoordinator, ShareCoordinatorAnswered
+from groupcoord.core.host_queries import AskShareCoordinator, LoneShareHost, ShareCoordinatorAnswered
 from groupcoord.errors import ErrorCode
 from groupcoord.messages import (
     AlterShareGroupOffsets,

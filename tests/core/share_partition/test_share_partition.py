@@ -6,12 +6,13 @@ import pytest
 
 from groupcoord import Config
 from groupcoord.config.group_settings import ShareGroupSettings
-from groupcoord.core.share_partition.acknowledging import (
+from groupcoord.core.share_partition.in_flight import (
     Acknowledgement,
+    LogBatch,
     RefusedAcknowledgementError,
+    Wanted,
     check_acknowledgements,
 )
-from groupcoord.core.share_partition.acquiring import LogBatch, Wanted
 from groupcoord.core.share_partition.partition import PENDING_RETRY_MS, SharePartition
 from groupcoord.core.share_state.records import StateBatch
 from groupcoord.errors import ErrorCode

@@ -7,8 +7,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord.core.share_state.batches import merge_batches
 from groupcoord.core.share_state.records import StateBatch
+from groupcoord.core.share_state.states import merge_batches
 
 BATCHES = st.lists(
     st.builds(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from groupcoord.core.groups.streams.internal_topics import InternalTopics
+from groupcoord.core.groups.streams.topology import InternalTopics
 from groupcoord.core.host_queries import CreateInternalTopics, InternalTopic, InternalTopicsCreated
 
 INTERVAL_MS = 5_000

@@ -12,7 +12,6 @@ from typing import Any
 
 from attrs import define
 
-from groupcoord.core.share_state.batches import merge_batches
 from groupcoord.core.share_state.records import (
     NO_START_OFFSET,
     UNKNOWN_COUNT,
@@ -24,7 +23,7 @@ from groupcoord.core.share_state.records import (
     ShareUpdate,
     StateBatch,
 )
-from groupcoord.core.share_state.states import ShareStates
+from groupcoord.core.share_state.states import ShareStates, merge_batches
 from groupcoord.records.structures import uuid_text
 
 Row = dict[str, Any]

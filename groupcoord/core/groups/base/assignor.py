@@ -1,12 +1,11 @@
-"""What an assignor of the coordinator is: its interface, what it is given, and what it answers (KIP-848).
+"""Interface of server-side assignors (KIP-848), and the target assignment that the group's assignor computes.
 
-Members of a consumer group don't assign partitions themselves: the coordinator does, with the assignor for which most
-members vote. Source of the interface: ``ConsumerGroupPartitionAssignor`` and ``GroupSpec`` of Kafka.
+Sources: ``ConsumerGroupPartitionAssignor``, ``GroupSpec`` and ``TargetAssignmentBuilder`` of Kafka's group coordinator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Protocol
 from uuid import UUID
@@ -14,7 +13,8 @@ from uuid import UUID
 from attrs import field, frozen
 
 from groupcoord.core.fast_construct import plain_members
-from groupcoord.core.groups.base.topics import Topic
+from groupcoord.core.groups.base.topics import Topic, subscribed_names
+from groupcoord.core.javacompat.hashing import hash_map_order, timeline_map_order
 from groupcoord.errors import GroupcoordError
 
 Partitions = Mapping[UUID, tuple[int, ...]]
@@ -123,3 +123,113 @@ class Assignor(Protocol):
         Raises:
             PartitionAssignorError: there is no assignment.
         """
+
+
+class Subscriber(Protocol):
+    """What a member has told of itself, as far as assignments depend on it: its record of type 5 has all of it.
+
+    Attributes:
+        instance_id: of a static member.
+        rack_id: where it is, if it says so.
+        subscribed_topic_names: the topics that it names, be there such topics or not.
+        subscribed_topic_regex: its regular expression; None or empty if it has none.
+    """
+
+    @property
+    def instance_id(self) -> str | None: ...
+
+    @property
+    def rack_id(self) -> str | None: ...
+
+    @property
+    def subscribed_topic_names(self) -> Collection[str]: ...
+
+    @property
+    def subscribed_topic_regex(self) -> str | None: ...
+
+
+def subscription_type(
+    member_count: int, by_name: Mapping[str, int], by_expression: Mapping[str, int]
+) -> SubscriptionType:
+    """Tell whether all members of a group subscribe to the same topics, as Kafka tells it: from numbers alone.
+
+    Args:
+        member_count: how many members there are.
+        by_name: how many members give each name of a topic, be there such a topic or not.
+        by_expression: how many members give each regular expression, resolved or not.
+
+    Returns:
+        HOMOGENEOUS if all give the same names and none an expression, or all the same expression and none a name.
+    """
+    if by_name and by_expression:
+        return SubscriptionType.HETEROGENEOUS
+    counts = (by_expression or by_name).values()
+    is_equal = all(count == member_count for count in counts)
+    return SubscriptionType.HOMOGENEOUS if is_equal else SubscriptionType.HETEROGENEOUS
+
+
+def changed_targets(
+    assignor: Assignor,
+    members: Mapping[str, Subscriber],
+    *,
+    arrivals: Sequence[str],
+    newcomer_id: str | None,
+    targets: Mapping[str, Partitions],
+    subscriptions: SubscriptionType,
+    resolved: Mapping[str, Collection[str]],
+    topics: Mapping[str, Topic],
+    assignable: Mapping[UUID, Collection[int]] | None = None,
+) -> dict[str, Partitions]:
+    """Return the new targets of those members whose target changes, in the order in which Kafka writes them.
+
+    A member that had no target gets one even if it is empty. A static member that takes the place of another one takes
+    over its target: then ``members`` has only the new one, and ``targets`` has the old one's target under the new id.
+
+    Args:
+        assignor: the group's.
+        members: all members by id, as they are after the request that brings this about.
+        arrivals: the ids of all members but the newcomer, in the order in which they came into the group. Where ids
+            have much the same hash this decides who is served first. Where that order isn't known, sorted ids do.
+        newcomer_id: the member that this request has brought into the group, be it new or in another's place; None if
+            there is none.
+        targets: the targets so far, by member id. Members that are not in the group have none.
+        subscriptions: whether all members subscribe to the same topics. Kafka looks when it looks at the topics too; if
+            this request did not make it do so, it is what was known before.
+        resolved: the names of topics that regular expressions stand for.
+        topics: the topics of the cluster by name; at least those of these names that exist.
+        assignable: the partitions by topic that may be given to members; None: all.
+
+    Raises:
+        PartitionAssignorError: the assignor finds no assignment. Then nothing changes.
+    """
+    # Kafka fills the map that the assignor gets from the group's own, and at last with who has just come.
+    known = timeline_map_order(arrivals)
+    visiting_order = hash_map_order(known if newcomer_id is None else [*known, newcomer_id])
+    specs: dict[str, MemberSpec] = {}
+    topic_ids: dict[tuple[tuple[str, ...], str | None], tuple[UUID, ...]] = {}
+    found: dict[UUID, Topic] = {}
+    for member_id in visiting_order:
+        member = members[member_id]
+        key = tuple(member.subscribed_topic_names), member.subscribed_topic_regex
+        if key not in topic_ids:
+            existing = [topics[name] for name in subscribed_names(*key, resolved) if name in topics]
+            found.update((topic.topic_id, topic) for topic in existing)
+            topic_ids[key] = tuple(topic.topic_id for topic in existing)
+        assigned = targets.get(member_id, {})
+        specs[member_id] = MemberSpec(topic_ids[key], assigned, member.instance_id, member.rack_id)
+    assignment = assignor.assign(GroupSpec(specs, subscriptions, found, tuple(visiting_order), assignable))
+    changed: dict[str, Partitions] = {}
+    for member_id in visiting_order:
+        old, new = targets.get(member_id), assignment.get(member_id, {})
+        if old is None or not _are_equal(old, new):
+            changed[member_id] = new
+    return changed
+
+
+def _are_equal(one: Partitions, other: Partitions) -> bool:
+    """Compare without regard to order."""
+    if one is other:
+        return True
+    if one.keys() != other.keys():
+        return False
+    return all(set(partitions) == set(other[topic_id]) for topic_id, partitions in one.items())

@@ -1,4 +1,4 @@
-"""What the rules of groups look at besides the group: settings, topics, assignors."""
+"""Settings, topics and assignors that the rules of a group look at, and the error by which a rule refuses a request."""
 
 from __future__ import annotations
 
@@ -10,6 +10,21 @@ from attrs import define, field
 from groupcoord.config import Config
 from groupcoord.core.groups.base.assignor import PartitionAssignorError
 from groupcoord.core.groups.base.known_topics import KnownTopics
+from groupcoord.errors import ErrorCode
+
+
+class RefusedError(Exception):
+    """A request can't be granted. Nothing of it has any effect.
+
+    Args:
+        error_code: for the client.
+        message: for whoever reads the client's log; None where Kafka sends none.
+    """
+
+    def __init__(self, error_code: ErrorCode, message: str | None = None) -> None:
+        super().__init__(message or error_code.name)
+        self.error_code = error_code
+        self.message = message
 
 
 class MemberSettings(Protocol):

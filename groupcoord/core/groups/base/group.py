@@ -1,25 +1,37 @@
-"""A group whose state is in the log: what is durable, and what a restart may forget of it."""
+"""Group whose state is in the log: durable state, soft state, offset commits, and the timers of its members.
+
+A member has a session timer from its first durable record on, and a revocation timer from the record on that takes
+partitions or tasks from it.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from enum import Enum
-from typing import Any, ClassVar, Generic
+from typing import Any, ClassVar, Generic, TypeVar
 from uuid import UUID
 
 from attrs import frozen
 
 from groupcoord.config import GroupType
-from groupcoord.core.groups.base.draft import Draft, StateT
 from groupcoord.core.groups.base.environment import GroupEnvironment, MemberSettings
 from groupcoord.core.groups.base.known_topics import KnownTopics
+from groupcoord.core.groups.base.state import Draft, MemberT, StateT
 from groupcoord.core.log.hard_state import RecordsOfGroup
-from groupcoord.core.log.records import Record
-from groupcoord.core.messages import DescribedPartitions, ListedGroup
+from groupcoord.core.log.records import CommitKind, GroupTombstone, Record
+from groupcoord.core.messages import (
+    DescribedPartitions,
+    GroupToFetch,
+    ListedGroup,
+    OffsetCommit,
+    TopicToCommit,
+    TxnOffsetCommit,
+)
+from groupcoord.core.offsets.drafting import accept_metadata
 from groupcoord.core.replies import Reply, Token, Waiting
-from groupcoord.core.timers import Timer, TimerKey, TimerKind
-from groupcoord.errors import ErrorCode, InvariantError
+from groupcoord.core.timers import Timer, TimerKey, TimerKind, TimerQueue
+from groupcoord.errors import NO_ERROR, ErrorCode, InvariantError
 
 BEFORE_ALL_APPENDS = -1
 
@@ -261,3 +273,140 @@ def described_partitions(
         for topic_id, indexes in by_topic.items()
         if (name := topics.topic_name(topic_id)) is not None
     )
+
+
+class CommittingGroup(ModernGroup[StateT]):
+    """See :class:`~groupcoord.core.groups.base.group.ModernGroup`."""
+
+    def uses_classic_protocol(self, member: Any) -> bool:
+        """Tell whether a member speaks the classic protocol, and so has a generation."""
+        return False
+
+    @abstractmethod
+    def held_since(self, member: Any, topic: TopicToCommit) -> Callable[[int], int | None]:
+        """Return what tells since which epoch a member has a partition of a topic; None if it doesn't have it."""
+
+    def _stale(self, member: Any) -> ErrorCode:
+        return ErrorCode.ILLEGAL_GENERATION if self.uses_classic_protocol(member) else ErrorCode.STALE_MEMBER_EPOCH
+
+    def commit_error(
+        self, request: OffsetCommit, topics: tuple[TopicToCommit, ...], timers: TimerQueue, now_ms: int
+    ) -> ErrorCode:
+        """Return NONE if the request may commit. A commit is no sign of life: heartbeats are (KIP-848)."""
+        if request.generation_id < 0 and not self.state.members:
+            return ErrorCode.NONE
+        member = self.state.members.get(request.member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if not request.supports_member_epoch and not self.uses_classic_protocol(member):
+            return ErrorCode.UNSUPPORTED_VERSION
+        return self._epoch_error(member, request.generation_id, topics)
+
+    def transactional_commit_error(self, request: TxnOffsetCommit) -> ErrorCode:
+        """Return NONE if the request may commit in its producer's transaction. It need not name a member."""
+        if request.generation_id < 0 and not self.state.members:
+            return ErrorCode.NONE
+        if request.generation_id == -1 and not request.member_id and request.group_instance_id is None:
+            return ErrorCode.NONE
+        member = self.state.members.get(request.member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return self._epoch_error(member, request.generation_id, request.topics)
+
+    def _epoch_error(self, member: Any, epoch: int, topics: tuple[TopicToCommit, ...]) -> ErrorCode:
+        """Return NONE if a member may commit with an epoch.
+
+        An epoch that is over is good for what the member has had since then (KIP-1251, Kafka 4.3).
+        """
+        member_epoch = member.assignment.member_epoch
+        if epoch == member_epoch:
+            return NO_ERROR
+        if epoch > member_epoch:
+            return self._stale(member)
+        limit = self._environment.config.offset_metadata_max_bytes
+        for topic in topics:
+            held_since = self.held_since(member, topic)
+            columns, _ = accept_metadata(topic.columns, limit)  # others are refused for that
+            # Each partition once: a request may name few of them a million times.
+            for partition in set(columns.partition_indexes):
+                since = held_since(partition)
+                if since is None or epoch < since:
+                    return self._stale(member)
+        return ErrorCode.NONE
+
+    def fetch_error(self, wanted: GroupToFetch) -> ErrorCode:
+        """Return NONE if the request may see the offsets: it names no member, or one with its epoch."""
+        if wanted.member_id is None:
+            return ErrorCode.NONE if wanted.member_epoch < 0 else ErrorCode.UNKNOWN_SERVER_ERROR
+        member = self.state.members.get(wanted.member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE if wanted.member_epoch == member.member_epoch else self._stale(member)
+
+    def offset_deletion_error(self) -> ErrorCode:
+        """Return NONE: what members use is known."""
+        return ErrorCode.NONE
+
+    def offset_age_base_ms(self, commit: CommitKind) -> int | None:
+        """Return the moment of the commit; None for topics that members use, whose offsets don't expire."""
+        return None if self.uses_topic(commit.topic) else commit.commit_timestamp_ms
+
+
+FENCING_RETRY_MS = 500
+"""After so long a timer fires again whose consequence could not be written (Kafka's ``CoordinatorTimerImpl``)."""
+
+GroupT = TypeVar("GroupT", bound=ModernGroup[Any])
+
+
+class MemberTimers(Generic[GroupT, MemberT]):
+    """Arms and cancels the timers of members.
+
+    Args:
+        timers: where they are.
+        environment: how long sessions are.
+    """
+
+    __slots__ = ("_environment", "_timers")
+
+    def __init__(self, timers: TimerQueue, environment: GroupEnvironment[Any, Any]) -> None:
+        self._environment = environment
+        self._timers = timers
+
+    def follow(self, group: GroupT, record: Record, now_ms: int) -> None:
+        """Set the timers that follow from a record that is durable now."""
+        told = group.STATE.RECORDS_OF_MEMBER[-1]  # what a member tells of itself
+        if isinstance(record, told):
+            member = group.state.members.get(record.member_id)
+            if member is not None and group.timer(group.SESSION, record.member_id).deadline_ms is None:
+                self.start_session(group, member, now_ms)
+        elif isinstance(record, GroupTombstone):
+            record_type, member_id = record.key
+            if record_type == told.RECORD_TYPE and member_id not in group.state.members:
+                for timer in group.drop_timers(member_id):
+                    self._timers.cancel(timer)
+
+    def await_revocation(self, group: GroupT, member: MemberT, timeout_ms: int, now_ms: int) -> None:
+        """A member has to give something back."""
+        assert group.REVOCATION is not None
+        group.revoking_epochs[member.member_id] = member.member_epoch
+        self._timers.arm(group.timer(group.REVOCATION, member.member_id), now_ms + timeout_ms)
+
+    def end_revocation(self, group: GroupT, member_id: str) -> None:
+        """A member need not give anything back, or not any more."""
+        assert group.REVOCATION is not None
+        known = group.known_timer(group.REVOCATION, member_id)
+        if known is not None:
+            self._timers.cancel(known)
+
+    def start_session(self, group: GroupT, member: MemberT, now_ms: int) -> None:
+        """A member is alive."""
+        timeout_ms = self._environment.settings_of(group.group_id).session_timeout_ms
+        self._timers.arm(group.timer(group.SESSION, member.member_id), now_ms + timeout_ms)
+
+    def retry_fencing(self, group: GroupT, now_ms: int) -> None:
+        """Whom the log has kept from being removed goes later, unless a sign of life has come."""
+        fencing, group.fencing = group.fencing, []
+        for key in fencing:
+            timer = group.timer(key.kind, key.member_id)
+            if timer.deadline_ms is None and key.member_id in group.state.members:
+                self._timers.arm(timer, now_ms + FENCING_RETRY_MS)

@@ -11,9 +11,8 @@ from typing import Any, Protocol, TypeVar
 from attrs import evolve
 
 from groupcoord.core.events import MemberReplaced
-from groupcoord.core.groups.base.draft import Draft
-from groupcoord.core.groups.base.refusal import RefusedError
-from groupcoord.core.groups.base.state import ModernMember
+from groupcoord.core.groups.base.environment import RefusedError
+from groupcoord.core.groups.base.state import Draft, ModernMember
 from groupcoord.core.messages import JOIN_GROUP_MEMBER_EPOCH
 from groupcoord.errors import ErrorCode
 

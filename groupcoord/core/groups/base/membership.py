@@ -1,8 +1,7 @@
-"""Requests and timers of groups: who writes, who waits for a write, what follows when the log has answered.
+"""Requests and timers of groups whose state is in the log: one write in flight for each group.
 
-An append builds only on what is durable: the log may refuse it and take a later one. So a group has one write in
-flight. Requests that may have to write wait for it, and then share the next one; whatever only reads goes by what is
-durable.
+An append builds only on what is durable, since the log may refuse it and take a later one. Requests that may have to
+write wait for the write in flight, and then share the next one. Requests that only read use the durable state.
 """
 
 from __future__ import annotations
@@ -14,15 +13,23 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 from attrs import astuple, define
 
 from groupcoord.core.events import Cause, Trigger
-from groupcoord.core.groups.base.draft import Draft
-from groupcoord.core.groups.base.environment import GroupEnvironment
-from groupcoord.core.groups.base.group import SteadyHeartbeat
-from groupcoord.core.groups.base.member_timers import GroupT, MemberTimers
-from groupcoord.core.groups.base.refusal import RefusedError
+from groupcoord.core.groups.base.environment import GroupEnvironment, RefusedError
+from groupcoord.core.groups.base.group import GroupT, MemberTimers, SteadyHeartbeat
+from groupcoord.core.groups.base.state import Draft
 from groupcoord.core.groups.group import Group, why_not_found
 from groupcoord.core.groups.pending_groups import Creation
-from groupcoord.core.handler_context import HandlerContext
-from groupcoord.core.messages import JOIN_GROUP_MEMBER_EPOCH, Response
+from groupcoord.core.handler_context import Handler, HandlerContext
+from groupcoord.core.messages import (
+    JOIN_GROUP_MEMBER_EPOCH,
+    Heartbeat,
+    HeartbeatResponse,
+    LeaveGroup,
+    LeaveGroupResponse,
+    LeftMember,
+    Response,
+    SyncGroup,
+    SyncGroupResponse,
+)
 from groupcoord.core.messages.request import GroupRequest
 from groupcoord.core.outputs import Continuation
 from groupcoord.core.replies import Reply, Token, Waiting
@@ -342,3 +349,32 @@ class ModernMembership(ABC, Generic[GroupT, DraftT]):
         draft.begin_epoch(group.state.metadata_hash, Trigger(Cause.METADATA_CHANGE))
         self.write(group, draft, now_ms)
         return True
+
+
+class Strangers:
+    """Tells members of the classic protocol that nobody knows them. JoinGroup is for each kind to judge.
+
+    Attributes:
+        handlers: by request, who takes it.
+    """
+
+    def __init__(self, context: HandlerContext) -> None:
+        self._effects = context.effects
+        self.handlers: dict[type, Handler] = {
+            Heartbeat: self._heartbeat,
+            SyncGroup: self._sync,
+            LeaveGroup: self._leave,
+        }
+
+    def _heartbeat(self, request: Heartbeat, token: Token, now_ms: int) -> None:
+        self._effects.reply(token, HeartbeatResponse(ErrorCode.UNKNOWN_MEMBER_ID))
+
+    def _sync(self, request: SyncGroup, token: Token, now_ms: int) -> None:
+        self._effects.reply(token, SyncGroupResponse(ErrorCode.UNKNOWN_MEMBER_ID))
+
+    def _leave(self, request: LeaveGroup, token: Token, now_ms: int) -> None:
+        left = tuple(
+            LeftMember(entry.member_id, entry.group_instance_id, ErrorCode.UNKNOWN_MEMBER_ID)
+            for entry in request.members
+        )
+        self._effects.reply(token, LeaveGroupResponse(ErrorCode.NONE, left))

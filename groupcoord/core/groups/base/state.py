@@ -1,20 +1,104 @@
-"""What the log says of a group of whatever kind whose state is in the log: its records, and what follows from them.
+"""Durable state of a group as the fold of its records, drafts on top of it, and the copy-on-write mapping of both.
 
-A state changes by records alone, one at a time, in any order that a log or its compaction can leave: so what a live
-group holds and what a load makes of the log is the same.
+A state changes by records alone, one at a time, in any order that a log or its compaction can leave. So a live group
+and a loaded one have the same state.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, MutableMapping, ValuesView
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 from attrs import frozen
 
-from groupcoord.core.groups.base.copy_on_write import Overlay
+from groupcoord.core.events import Event, RebalanceStarted, Trigger
 from groupcoord.core.log.record_keys import MemberRecord
-from groupcoord.core.log.records import GroupRecord, GroupTombstone
+from groupcoord.core.log.records import GroupRecord, GroupTombstone, Record
+from groupcoord.core.replies import Reply
+
+KeyT = TypeVar("KeyT")
+ValueT = TypeVar("ValueT")
+
+
+class Overlay(MutableMapping[KeyT, ValueT]):
+    """A mapping with some changes made, which are kept apart: the mapping below stays as it is.
+
+    It is walked in the order in which a ``dict`` would be that was changed like this. What is made of all entries shows
+    the moment at which it was asked for. As long as this is used, nobody may change the mapping below.
+
+    Attributes:
+        below: the mapping without the changes.
+    """
+
+    __slots__ = ("_changes", "_gone", "_length", "below")
+
+    def __init__(self, below: MutableMapping[KeyT, ValueT]) -> None:
+        self.below = below
+        self._changes: dict[KeyT, ValueT] = {}
+        self._gone: set[KeyT] = set()  # keys below that were removed, also those that have come again since
+        self._length = len(below)
+
+    def merge(self) -> MutableMapping[KeyT, ValueT]:
+        """Make the changes to the mapping below, and return it. This overlay must not be used any more."""
+        for key in self._gone:
+            del self.below[key]
+        self.below.update(self._changes)
+        return self.below
+
+    def __getitem__(self, key: KeyT) -> ValueT:
+        if key in self._changes:
+            return self._changes[key]
+        if key in self._gone:
+            raise KeyError(key)
+        return self.below[key]
+
+    def get(self, key: KeyT, default: Any = None) -> Any:
+        """Return the value of a key, or the default."""
+        if key in self._changes:
+            return self._changes[key]
+        return default if key in self._gone else self.below.get(key, default)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._changes or (key not in self._gone and key in self.below)
+
+    def __setitem__(self, key: KeyT, value: ValueT) -> None:
+        if key not in self._changes and (key in self._gone or key not in self.below):
+            self._length += 1
+        self._changes[key] = value
+
+    def __delitem__(self, key: KeyT) -> None:
+        if key not in self:
+            raise KeyError(key)
+        self._changes.pop(key, None)
+        if key in self.below:
+            self._gone.add(key)
+        self._length -= 1
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[KeyT]:
+        return iter(self._whole())
+
+    def items(self) -> ItemsView[KeyT, ValueT]:
+        """Return all entries."""
+        return self._whole().items()
+
+    def values(self) -> ValuesView[ValueT]:
+        """Return all values."""
+        return self._whole().values()
+
+    def __repr__(self) -> str:
+        return f"Overlay({self._whole()!r})"
+
+    def _whole(self) -> dict[KeyT, ValueT]:
+        whole = dict(self.below.items())
+        for key in self._gone:
+            del whole[key]
+        whole.update(self._changes)
+        return whole
+
 
 FIRST_EPOCH = 1
 """The epoch of a group before anything changed (Kafka 4.3)."""
@@ -292,3 +376,83 @@ def count(counts: dict[str, int], key: str, change: int) -> None:
         counts[key] = total
     else:
         del counts[key]
+
+
+StateT = TypeVar("StateT", bound=ModernGroupState[Any, Any])
+
+
+class DraftedEvent(NamedTuple):
+    """An event that happens when the log has what was drafted.
+
+    Attributes:
+        event: makes the event of the group's id, the time, and the facts.
+        facts: what else the event says.
+    """
+
+    event: Callable[..., Event]
+    facts: tuple[Any, ...]
+
+
+class Draft(ABC, Generic[StateT]):
+    """Builds on durable state, which it leaves as it is: the first write makes a copy.
+
+    Several requests share an append, one after the other: a mark is set before each, and whoever is refused is rolled
+    back to it.
+
+    Attributes:
+        durable: what the log says.
+        base: what the group is to the request that is drafted: as it will be with all that was drafted before.
+        state: what will be when all records are.
+        records: in the order in which they are written.
+        held: the answers that wait for them.
+        events: what observers are told when the records are durable.
+    """
+
+    __slots__ = ("_marked", "base", "durable", "events", "held", "records", "state")
+
+    def __init__(self, durable: StateT) -> None:
+        self.durable = self.base = self.state = durable
+        self.records: list[Record] = []
+        self.held: list[Reply] = []
+        self.events: list[DraftedEvent] = []
+        self._marked = (0, 0)
+
+    def mark(self) -> None:
+        """Let the next request build on what was drafted so far."""
+        if self.base is not self.durable and self.state is not self.base:
+            self.state.succeed(self.base)
+        self.base = self.state
+        self._marked = (len(self.records), len(self.events))
+
+    def roll_back(self) -> None:
+        """Forget what was drafted since the mark."""
+        record_count, event_count = self._marked
+        del self.records[record_count:], self.events[event_count:]
+        self.state = self.base
+
+    def write(self, *records: Record) -> None:
+        """Add records of this kind of group, or tombstones of them."""
+        if self.state is self.base:
+            self.state = self.base.copy()
+        for record in records:
+            self.state.apply(record)
+        self.records += records
+
+    def tell(self, event: Callable[..., Event], *facts: Any) -> None:
+        """Let observers know of an event as soon as it is a fact."""
+        self.events.append(DraftedEvent(event, facts))
+
+    def begin_epoch(self, metadata_hash: int, trigger: Trigger) -> None:
+        """Write the group's next epoch.
+
+        Args:
+            metadata_hash: stands for the subscribed topics as they are now.
+            trigger: why it begins.
+        """
+        epoch = self.state.epoch
+        self.write(self.epoch_record(epoch + 1, metadata_hash))
+        self.tell(RebalanceStarted, epoch, trigger)
+
+    @abstractmethod
+    def epoch_record(self, epoch: int, metadata_hash: int) -> Record:
+        """Return the record of an epoch of the group; each kind has its own."""

@@ -8,8 +8,7 @@ from typing import cast
 
 from groupcoord.config import Config, GroupType
 from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
-from groupcoord.core.groups.classic.member import MemberMetadata, Parked
-from groupcoord.core.groups.classic.states import GroupState, check_transition
+from groupcoord.core.groups.classic.state import GroupState, MemberMetadata, Parked, check_transition
 from groupcoord.core.groups.group import Group, check_group_size
 from groupcoord.core.javacompat.hashing import hash_map_order
 from groupcoord.core.log.hard_state import RecordsOfGroup

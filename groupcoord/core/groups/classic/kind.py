@@ -8,12 +8,17 @@ from typing import Any
 from groupcoord.config import GroupType
 from groupcoord.core.administration import AllInGroups
 from groupcoord.core.events import Cause, Trigger
-from groupcoord.core.groups.classic.continuations import WhenAssigned, WhenCreated, WhenEmptied, WhenReplaced
 from groupcoord.core.groups.classic.group import GroupMetadata
-from groupcoord.core.groups.classic.membership import Membership
-from groupcoord.core.groups.classic.rebalance import CAN_REBALANCE, Rebalance
-from groupcoord.core.groups.classic.states import GroupState
-from groupcoord.core.groups.classic.static_members import StaticMembers
+from groupcoord.core.groups.classic.membership import Membership, StaticMembers
+from groupcoord.core.groups.classic.rebalance import (
+    CAN_REBALANCE,
+    Rebalance,
+    WhenAssigned,
+    WhenCreated,
+    WhenEmptied,
+    WhenReplaced,
+)
+from groupcoord.core.groups.classic.state import GroupState
 from groupcoord.core.groups.group import Group, check_group_size, why_not_found
 from groupcoord.core.groups.pending_groups import Creation
 from groupcoord.core.handler_context import Handler, HandlerContext

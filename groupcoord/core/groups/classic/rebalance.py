@@ -1,21 +1,71 @@
-"""The course of a rebalance: collecting joins, forming a generation, handing out assignments, and the timers of it all.
+"""Rebalance of a classic group: collecting joins, forming a generation, handing out assignments, and its timers.
 
-:mod:`~groupcoord.core.groups.classic.membership` says what a request does to a group; here is what the group then does.
-Kafka's rules: KIP-134 (initial delay), KIP-345 (static members), the pending-sync time-out (KAFKA-12890).
+:mod:`~groupcoord.core.groups.classic.membership` has the requests. Kafka's rules: KIP-134 (initial delay), KIP-345
+(static members), the pending-sync time-out (KAFKA-12890).
 """
 
 from __future__ import annotations
 
+from attrs import define, frozen
+
 from groupcoord.core.events import Cause, Trigger
-from groupcoord.core.groups.classic.continuations import WhenAssigned, WhenEmptied
 from groupcoord.core.groups.classic.group import GroupMetadata, classic_groups
-from groupcoord.core.groups.classic.member import MemberMetadata
-from groupcoord.core.groups.classic.states import GroupState
+from groupcoord.core.groups.classic.state import GroupState, MemberMetadata
+from groupcoord.core.groups.group import Group
 from groupcoord.core.handler_context import HandlerContext
-from groupcoord.core.messages import JoinGroupResponse, SyncGroupResponse
-from groupcoord.core.outputs import Append
+from groupcoord.core.messages import JoinGroupResponse, JoinProtocol, SyncGroupResponse
+from groupcoord.core.outputs import Append, Continuation
 from groupcoord.core.timers import TimerKey
 from groupcoord.errors import ErrorCode
+
+
+@define(eq=False)
+class OfGroup(Continuation):
+    """A record of this classic group is on its way."""
+
+    group: GroupMetadata
+
+    def concerns(self, group: Group) -> bool:
+        """Tell whether it is this group's."""
+        return self.group is group
+
+
+@define(eq=False)
+class WhenCreated(OfGroup):
+    """A join made the group."""
+
+
+@define(eq=False)
+class WhenEmptied(OfGroup):
+    """A generation without members ends in Empty."""
+
+
+@define(eq=False)
+class WhenAssigned(OfGroup):
+    """The leader's assignments are durable: hand them out, if the generation still waits for them."""
+
+    generation_id: int
+    assignments: dict[str, bytes]
+
+
+@frozen
+class FormerMember:
+    """What a static member was before it was replaced, and who led then."""
+
+    member_id: str
+    leader: str
+    protocols: tuple[JoinProtocol, ...]
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+
+
+@define(eq=False)
+class WhenReplaced(OfGroup):
+    """A restarted static member's new id is durable: answer its join; or make it what it was (KIP-345)."""
+
+    former: FormerMember
+    new_member_id: str
+
 
 CAN_REBALANCE = frozenset({GroupState.EMPTY, GroupState.STABLE, GroupState.COMPLETING_REBALANCE})
 

@@ -1,7 +1,7 @@
-"""Members of a consumer group that still use the classic protocol: their joins, syncs and heartbeats (KIP-848).
+"""Members of a consumer group that still use the classic protocol: JoinGroup, SyncGroup and Heartbeat (KIP-848).
 
-They are members as the others are: their requests are turned into what a heartbeat says. Source:
-``GroupMetadataManager`` (``classicGroupJoinToConsumerGroup``, ``classicGroupSyncToConsumerGroup``,
+Joins become what a heartbeat says and wait for the group's write in flight; syncs and heartbeats use the durable state.
+Source: ``GroupMetadataManager`` (``classicGroupJoinToConsumerGroup``, ``classicGroupSyncToConsumerGroup``,
 ``classicGroupHeartbeatToConsumerGroup``) of Apache Kafka 4.4.
 """
 
@@ -23,21 +23,34 @@ from groupcoord.core.consumer_protocol import (
     decode_subscription,
     encode_assignment,
 )
+from groupcoord.core.groups.base.environment import RefusedError
 from groupcoord.core.groups.base.member_lookup import find_sender, find_static_member
-from groupcoord.core.groups.base.refusal import RefusedError
-from groupcoord.core.groups.consumer.draft import ConsumerDraft
-from groupcoord.core.groups.consumer.environment import ConsumerGroupEnvironment
-from groupcoord.core.groups.consumer.heartbeat import Step, check_capacity, move_on
-from groupcoord.core.groups.consumer.member_lookup import new_member, replace_member
+from groupcoord.core.groups.consumer.group import (
+    ConsumerGroup,
+    ConsumerGroupEnvironment,
+    ConsumerTimers,
+    consumer_groups,
+)
+from groupcoord.core.groups.consumer.heartbeat import Step, check_capacity, move_on, new_member, replace_member
 from groupcoord.core.groups.consumer.reconciliation import MemberState
 from groupcoord.core.groups.consumer.records import (
     ClassicMemberMetadata,
     ClassicProtocol,
     ConsumerGroupMemberMetadataRecord,
 )
-from groupcoord.core.groups.consumer.state import ConsumerMember, ConsumerState
+from groupcoord.core.groups.consumer.state import ConsumerDraft, ConsumerMember, ConsumerState
+from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.javacompat.hashing import HashTable, uuid_hash, uuid_sort_key
-from groupcoord.core.messages import Heartbeat, JoinGroup, JoinGroupResponse, JoinProtocol, SyncGroup, SyncGroupResponse
+from groupcoord.core.messages import (
+    Heartbeat,
+    HeartbeatResponse,
+    JoinGroup,
+    JoinGroupResponse,
+    JoinProtocol,
+    SyncGroup,
+    SyncGroupResponse,
+)
+from groupcoord.core.replies import Token
 from groupcoord.errors import ErrorCode
 
 P = TypeVar("P")
@@ -237,3 +250,51 @@ def synced(member: ConsumerMember, environment: ConsumerGroupEnvironment) -> Syn
     return SyncGroupResponse(
         ErrorCode.NONE, CONSUMER_PROTOCOL_TYPE, protocol.name, encode_assignment(Assignment(partitions), version)
     )
+
+
+class ClassicRequests:
+    """Answers classic members of the consumer groups of one log partition."""
+
+    __slots__ = ("_context", "_environment", "_groups", "_timers")
+
+    def __init__(self, context: HandlerContext, environment: ConsumerGroupEnvironment, timers: ConsumerTimers) -> None:
+        self._context = context
+        self._groups = consumer_groups(context.groups)
+        self._environment = environment
+        self._timers = timers
+
+    def sync(self, request: SyncGroup, token: Token, now_ms: int) -> None:
+        """Take a sync: a member fetches its assignment."""
+        group, effects = self._groups[request.group_id], self._context.effects
+        member = self._identified(group, request, token)
+        if member is None:
+            return
+        judgement = judge_sync(group.state, member, request)
+        if judgement.must_rejoin:
+            self._timers.await_join(group, member, now_ms)
+        if judgement.error_code is not ErrorCode.NONE:
+            effects.reply(token, request.refused(judgement.error_code))
+            return
+        self._timers.synced(group, member, now_ms)
+        effects.reply(token, synced(member, self._environment))
+
+    def heartbeat(self, request: Heartbeat, token: Token, now_ms: int) -> None:
+        """Take a heartbeat."""
+        group = self._groups[request.group_id]
+        member = self._identified(group, request, token)
+        if member is None:
+            return
+        judgement = judge_heartbeat(group.state, member, request)
+        if judgement.error_code is not ErrorCode.ILLEGAL_GENERATION:
+            self._timers.start_session(group, member, now_ms)
+        if judgement.must_rejoin:
+            self._timers.await_join(group, member, now_ms)
+        self._context.effects.reply(token, HeartbeatResponse(judgement.error_code))
+
+    def _identified(self, group: ConsumerGroup, request: SyncGroup | Heartbeat, token: Token) -> ConsumerMember | None:
+        """Return whose request it is; None if nobody's, and it is refused."""
+        try:
+            return identify(group.state, request.member_id, request.group_instance_id)
+        except RefusedError as error:
+            self._context.effects.reply(token, request.refused(error.error_code, error.message))
+            return None

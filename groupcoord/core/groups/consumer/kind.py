@@ -1,30 +1,325 @@
-"""Consumer groups (KIP-848) as a kind of group: who takes what for them, and how a load makes them."""
+"""Handlers of consumer groups: heartbeats, joins and leaves of both protocols, timers, regular expressions, loads.
+
+Sources: ``GroupMetadataManager`` (``consumerGroupLeave``, ``consumerGroupStaticMemberGroupLeave``,
+``consumerGroupFenceMembers``) of Apache Kafka 4.4; KIP-848.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
+from attrs import define, evolve
+
+from groupcoord.core.events import Cause, MemberRemoved, Trigger
+from groupcoord.core.groups.base.environment import RefusedError
 from groupcoord.core.groups.base.kind import ModernGroups
+from groupcoord.core.groups.base.member_lookup import find_member, find_sender, find_static_member
+from groupcoord.core.groups.base.membership import ModernMembership, WhenDrafted
+from groupcoord.core.groups.base.state import LEFT_MEMBER_EPOCH
+from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.classic.kind import ClassicGroups
-from groupcoord.core.groups.consumer.classic_requests import ClassicRequests
-from groupcoord.core.groups.consumer.conversion import ConsumerConversion, WhenConsumerGroupConverted
-from groupcoord.core.groups.consumer.environment import ConsumerGroupEnvironment
-from groupcoord.core.groups.consumer.group import ConsumerGroup
-from groupcoord.core.groups.consumer.member_timers import ConsumerTimers
-from groupcoord.core.groups.consumer.membership import ConsumerMembership
+from groupcoord.core.groups.classic.membership import allows_session_timeout
+from groupcoord.core.groups.consumer.classic_members import ClassicRequests, check_join, join
+from groupcoord.core.groups.consumer.conversion import (
+    ConsumerConversion,
+    WhenConsumerGroupConverted,
+    can_downgrade,
+    downgrade,
+)
+from groupcoord.core.groups.consumer.group import (
+    ConsumerGroup,
+    ConsumerGroupEnvironment,
+    ConsumerTimers,
+    consumer_groups,
+)
+from groupcoord.core.groups.consumer.heartbeat import Step, beat
+from groupcoord.core.groups.consumer.records import (
+    ConsumerGroupRegularExpressionRecord,
+    ConsumerGroupTargetAssignmentMetadataRecord,
+)
+from groupcoord.core.groups.consumer.regexes import next_resolution_ms, question, take_resolution
+from groupcoord.core.groups.consumer.state import ConsumerDraft, ConsumerMember, ConsumerState, assignment_record
 from groupcoord.core.groups.pending_groups import Creation
 from groupcoord.core.handler_context import Handler, HandlerContext
 from groupcoord.core.host_queries import ResolvedRegexes
+from groupcoord.core.log.records import GroupTombstone
 from groupcoord.core.messages import (
+    JOIN_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
     ConsumerGroupDescribe,
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatResponse,
     DescribedConsumerGroup,
     Heartbeat,
     JoinGroup,
+    JoinGroupResponse,
     LeaveGroup,
+    LeaveGroupResponse,
+    LeavingMember,
+    LeftMember,
     SyncGroup,
 )
+from groupcoord.core.messages.request import GroupRequest
 from groupcoord.core.outputs import Outcome
+from groupcoord.core.replies import Token
+from groupcoord.core.router.authorization import Principal
+from groupcoord.errors import ErrorCode
+
+
+def leave(
+    draft: ConsumerDraft, request: ConsumerGroupHeartbeat, environment: ConsumerGroupEnvironment, now_ms: int
+) -> ConsumerGroupHeartbeatResponse:
+    """Take the heartbeat of a member that leaves, for good or, if it is static, for a while.
+
+    Raises:
+        RefusedError: it is no member, or another has its place.
+    """
+    state = draft.state
+    member = find_sender(state, request.member_id, request.instance_id)
+    if request.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:
+        assigned = {topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.assignment.assigned.items()}
+        assignment = evolve(member.assignment, member_epoch=LEFT_MEMBER_EPOCH, assigned=assigned, pending_revocation={})
+        draft.write(assignment_record(state.group_id, member.member_id, assignment))
+    else:
+        remove_members(draft, (member.member_id,), Cause.LEAVE, environment, now_ms)
+    return ConsumerGroupHeartbeatResponse(ErrorCode.NONE, None, request.member_id, request.member_epoch)
+
+
+def remove_members(
+    draft: ConsumerDraft, member_ids: Collection[str], cause: Cause, environment: ConsumerGroupEnvironment, now_ms: int
+) -> None:
+    """Write that members are gone, and the group's next epoch; or that it is a classic group again."""
+    state = draft.state
+    group_id = state.group_id
+    for member_id in member_ids:
+        draft.tell(MemberRemoved, member_id, state.members[member_id].metadata.instance_id, cause)
+    trigger = Trigger(cause, next(iter(member_ids)))
+    if can_downgrade(state, member_ids, environment):
+        downgrade(draft, environment, trigger, now_ms, gone=member_ids)
+        return
+    regexes = sorted({state.members[member_id].regex for member_id in member_ids} - {""})
+    for member_id in member_ids:
+        draft.write(*state.member_tombstones(member_id))
+    state = draft.state
+    draft.write(
+        *(
+            GroupTombstone(group_id, ConsumerGroupRegularExpressionRecord.key_of(regex))
+            for regex in regexes
+            if regex not in state.regex_subscribers
+        )
+    )
+    draft.begin_epoch(environment.topics.metadata_hash(state.subscribed_topics()), trigger)
+    if not state.members:
+        draft.write(ConsumerGroupTargetAssignmentMetadataRecord(group_id, draft.state.epoch, 0))
+
+
+@define(eq=False)
+class WhenConsumerGroupDrafted(WhenDrafted):
+    """What was drafted for a consumer group becomes its state."""
+
+
+class ConsumerMembership(ModernMembership[ConsumerGroup, ConsumerDraft]):
+    """Handles the consumer groups of one log partition: heartbeats, joins and leaves with the classic protocol."""
+
+    GROUP = ConsumerGroup
+    DRAFT = ConsumerDraft
+    WHEN_DRAFTED = WhenConsumerGroupDrafted
+    HEARTBEAT = ConsumerGroupHeartbeat
+
+    def __init__(
+        self,
+        context: HandlerContext,
+        creation: Creation,
+        environment: ConsumerGroupEnvironment,
+        timers: ConsumerTimers,
+        conversion: ConsumerConversion,
+    ) -> None:
+        super().__init__(context, creation, environment, timers)
+        self._groups: dict[str, ConsumerGroup] = consumer_groups(context.groups)
+        self._environment: ConsumerGroupEnvironment = environment
+        self._member_timers = timers
+        self._conversion = conversion
+        self.judges = {
+            ConsumerGroupHeartbeat: self._judge_heartbeat,
+            JoinGroup: self._judge_join,
+            LeaveGroup: self._judge_leave,
+        }
+
+    # ------------------------------------------------------------ requests that may write
+
+    def meet_no_group(self, request: ConsumerGroupHeartbeat, token: Token, now_ms: int) -> None:
+        """Take a heartbeat that meets no consumer group: whoever joins makes one of a classic group."""
+        group = self._context.groups.get(request.group_id)
+        if isinstance(group, GroupMetadata) and request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
+            self._conversion.upgrade(group, request, token, now_ms)
+        else:
+            self.refuse_without_group(request, token)
+
+    def join(self, request: JoinGroup, token: Token, now_ms: int) -> None:
+        """Take a join with the classic protocol. If nobody is in the group, it ends, and the joiner begins another."""
+        group = self._groups[request.group_id]
+        if not allows_session_timeout(self._environment.config, request.session_timeout_ms):
+            self._context.effects.reply(token, JoinGroupResponse(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
+        elif not group.is_empty:
+            self.take_or_wait(group, request, token, now_ms)
+        elif request.member_id:
+            # Kafka forgets the group then, in memory alone: a restart brings it back.
+            self._context.effects.reply(token, JoinGroupResponse(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
+        else:
+            self._conversion.replace(group, request, token, now_ms)
+
+    def leave(self, request: LeaveGroup, token: Token, now_ms: int) -> None:
+        """Remove members, whichever protocol they use; each entry has its own result."""
+        self.take_or_wait(self._groups[request.group_id], request, token, now_ms)
+
+    def steady_until_ms(self, group: ConsumerGroup) -> int | None:
+        """Return until when a heartbeat changes nothing: until expressions are matched again."""
+        return None if group.is_resolving else next_resolution_ms(group.state, self._environment)
+
+    def shares_write(self, draft: ConsumerDraft, request: GroupRequest[Any]) -> bool:
+        """Tell whether a request that has waited may be judged on top of a draft.
+
+        A join that finds nobody ends the group, as does what is left of it when all use the classic protocol.
+        """
+        is_its_end = draft.downgrade is not None or (isinstance(request, JoinGroup) and not draft.state.members)
+        return not is_its_end and super().shares_write(draft, request)
+
+    def _judge_heartbeat(
+        self, group: ConsumerGroup, draft: ConsumerDraft, request: ConsumerGroupHeartbeat, now_ms: int
+    ) -> ConsumerGroupHeartbeatResponse:
+        if request.member_epoch < JOIN_GROUP_MEMBER_EPOCH:
+            return leave(draft, request, self._environment, now_ms)
+        member_id = request.member_id or self._context.new_uuid()
+        topics_changed = group.is_topics_look_due
+        response, step = beat(
+            draft, request, member_id, self._environment, topics_changed=topics_changed, now_ms=now_ms
+        )
+        self._follow_step(group, draft, step, request.principal, now_ms)
+        return response
+
+    def _judge_join(
+        self, group: ConsumerGroup, draft: ConsumerDraft, request: JoinGroup, now_ms: int
+    ) -> JoinGroupResponse:
+        check_join(draft.state, request, self._environment)
+        member_id = request.member_id
+        if not member_id:
+            member_id = self._context.new_uuid()
+            if request.group_instance_id is None and request.requires_known_member_id:
+                return JoinGroupResponse(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+        state, environment = draft.state, self._environment
+        replaced = state.members.get(state.static_members.get(request.group_instance_id or "", ""))
+        ends_group = (
+            replaced is not None
+            and not replaced.uses_classic_protocol
+            and can_downgrade(state, (replaced.member_id,), environment, joining=1)
+        )
+        response, step = join(
+            draft,
+            request,
+            member_id,
+            environment,
+            topics_changed=group.is_topics_look_due,
+            ends_group=ends_group,
+            now_ms=now_ms,
+        )
+        self._follow_step(group, draft, step, None, now_ms)
+        if ends_group:
+            is_behind = draft.state.assignment_epoch < draft.state.epoch
+            trigger = Trigger(Cause.STATIC_REPLACE, member_id) if is_behind else None
+            downgrade(draft, environment, trigger, now_ms, joiner_id=member_id)
+        draft.joined.append(member_id)
+        return response
+
+    def _judge_leave(
+        self, group: ConsumerGroup, draft: ConsumerDraft, request: LeaveGroup, now_ms: int
+    ) -> LeaveGroupResponse:
+        left, gone = [], []
+        for entry in request.members:
+            member = _leaving_member(draft.state, entry)
+            if isinstance(member, ErrorCode):
+                left.append(LeftMember(entry.member_id, entry.group_instance_id, member))
+                continue
+            left.append(LeftMember(entry.member_id, entry.group_instance_id, ErrorCode.NONE))
+            if member.member_id not in gone:
+                gone.append(member.member_id)
+        if gone:
+            remove_members(draft, gone, Cause.LEAVE, self._environment, now_ms)
+        return LeaveGroupResponse(ErrorCode.NONE, tuple(left))
+
+    def _follow_step(
+        self, group: ConsumerGroup, draft: ConsumerDraft, step: Step, principal: Principal, now_ms: int
+    ) -> None:
+        """Do what follows from a request of a member besides its records."""
+        if step.looked_at_topics and group.group_id in self._context.groups:
+            # The request that makes a group looks for nobody: what Kafka makes of its records looks again.
+            group.is_topics_look_due = False
+        if step.wants_resolution and not group.is_resolving:
+            group.is_resolving = True
+            self._context.effects.questions.append(
+                question(self._context, draft.state, self._environment, principal, now_ms)
+            )
+        if step.member.member_id in group.state.members:
+            self._member_timers.start_session(group, step.member, now_ms)
+
+    def remove_members(self, draft: ConsumerDraft, member_ids: Collection[str], cause: Cause, now_ms: int) -> None:
+        """Write that members are gone, and the group's next epoch; or that it is a classic group again."""
+        remove_members(draft, member_ids, cause, self._environment, now_ms)
+
+    # ------------------------------------------------------------ writes
+
+    def write(self, group: ConsumerGroup, draft: ConsumerDraft, now_ms: int) -> None:
+        """Let the log have what was drafted, which may make another kind of group of this one."""
+        if draft.downgrade is not None:
+            self._conversion.downgrade(group, draft)
+        else:
+            super().write(group, draft, now_ms)
+
+    def announce(self, draft: ConsumerDraft, now_ms: int) -> None:
+        """Tell observers what was drafted, and who has something else now."""
+        super().announce(draft, now_ms)
+        self._context.observer.assignments_changed(draft.durable, draft.state, now_ms)
+
+    def adopt(self, group: ConsumerGroup, draft: ConsumerDraft, now_ms: int) -> None:
+        """Let timers follow what was drafted. Members that have joined with the classic protocol are to sync next."""
+        super().adopt(group, draft, now_ms)
+        if draft.joined:
+            for member_id in draft.joined:
+                self._member_timers.await_sync(group, member_id, now_ms)
+            draft.joined = []
+
+    # ------------------------------------------------------------ topics and regular expressions
+
+    def regexes_resolved(self, resolved: ResolvedRegexes, now_ms: int) -> None:
+        """The host has matched a group's expressions.
+
+        That of a group which is about to be of another kind is lost, as in Kafka; if the log refuses that, the next
+        heartbeat asks again.
+        """
+        group = self._context.groups.get(resolved.question.group_id)
+        if not isinstance(group, ConsumerGroup):
+            return
+        group.is_resolving = False
+        if group.group_id in self._context.writings:
+            return
+        self.answered(group, resolved, now_ms)
+
+    def take_answer(self, group: ConsumerGroup, draft: ConsumerDraft, answer: ResolvedRegexes, now_ms: int) -> None:
+        """Write which topics expressions match."""
+        if draft.downgrade is None and take_resolution(draft, answer, self._environment):
+            group.is_topics_look_due = False
+
+
+def _leaving_member(state: ConsumerState, entry: LeavingMember) -> ConsumerMember | ErrorCode:
+    """Return whom an entry of a LeaveGroup means."""
+    try:
+        if not entry.member_id and entry.group_instance_id is not None:
+            return find_member(state, state.static_members.get(entry.group_instance_id, ""))
+        if entry.group_instance_id is None:
+            return find_member(state, entry.member_id)
+        return find_static_member(state, entry.group_instance_id, entry.member_id)
+    except RefusedError as error:
+        return error.error_code
 
 
 class ConsumerGroups(ModernGroups[ConsumerGroup]):

@@ -11,10 +11,9 @@ from enum import Enum
 
 from groupcoord.core.events import Cause, Trigger
 from groupcoord.core.fast_construct import plain_members
-from groupcoord.core.groups.consumer.draft import ConsumerDraft
-from groupcoord.core.groups.consumer.environment import ConsumerGroupEnvironment
+from groupcoord.core.groups.consumer.group import ConsumerGroupEnvironment
 from groupcoord.core.groups.consumer.records import ConsumerGroupRegularExpressionRecord
-from groupcoord.core.groups.consumer.state import ConsumerState
+from groupcoord.core.groups.consumer.state import ConsumerDraft, ConsumerState
 from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.host_queries import ResolvedRegexes, ResolveRegexes
 from groupcoord.core.javacompat.hashing import timeline_map_order

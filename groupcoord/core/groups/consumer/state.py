@@ -1,20 +1,20 @@
-"""What the log says of a consumer group (KIP-848): its records, and what follows from them.
+"""Durable state of a consumer group (KIP-848) as the fold of its records, its drafts, and the vote for an assignor.
 
-A state changes by records alone, one at a time, in any order that a log or its compaction can leave: so what a live
-group holds and what a load makes of the log is the same. Sources: ``ConsumerGroup`` and the ``replay`` methods of
-``GroupMetadataManager`` in Apache Kafka 4.4.
+Members that name no assignor don't vote. Where votes are tied, the order of Kafka's maps decides, and Kafka asks two
+different maps. Sources: ``ConsumerGroup`` (``preferredServerAssignor``, ``computePreferredServerAssignor``) and the
+``replay`` methods of ``GroupMetadataManager`` in Apache Kafka 4.4.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from uuid import UUID
 
 from attrs import frozen
 
-from groupcoord.core.groups.base.assignor import Partitions, SubscriptionType
-from groupcoord.core.groups.base.state import ModernGroupState, ModernMember, count
-from groupcoord.core.groups.base.target import subscription_type
+from groupcoord.core.events import Trigger
+from groupcoord.core.groups.base.assignor import Partitions, SubscriptionType, subscription_type
+from groupcoord.core.groups.base.state import Draft, ModernGroupState, ModernMember, count
 from groupcoord.core.groups.consumer.reconciliation import MemberAssignment, MemberState, PartitionEpochs
 from groupcoord.core.groups.consumer.records import (
     AssignedTopicPartitions,
@@ -26,7 +26,50 @@ from groupcoord.core.groups.consumer.records import (
     ConsumerGroupTargetAssignmentMemberRecord,
     ConsumerGroupTargetAssignmentMetadataRecord,
 )
+from groupcoord.core.javacompat.hashing import HashTable, buckets_of_copy, string_hash, timeline_map_order
 from groupcoord.core.log.records import GroupTombstone
+from groupcoord.core.messages import JoinProtocol
+
+
+def preferred_assignor(votes: Mapping[str, int]) -> str | None:
+    """Return the name for which most members of a group vote, as administrators see it; None if nobody votes.
+
+    Args:
+        votes: by name of the assignor, how many members ask for it; none has 0.
+    """
+    return _first_of_most(timeline_map_order(sorted(votes)), votes) if votes else None
+
+
+def preferred_assignor_after(votes: Mapping[str, int], old_vote: str | None, new_vote: str | None) -> str | None:
+    """Return the name for which most members vote once a member has changed its vote; None if nobody votes then.
+
+    This is what a target assignment is made with. Where votes are tied it can differ from :func:`preferred_assignor` of
+    the same votes.
+
+    Args:
+        votes: by name of the assignor, how many members asked for it before; none has 0.
+        old_vote: what the member asked for before; None if it is new, or asked for none.
+        new_vote: what it asks for now; None if it asks for none, or leaves.
+    """
+    if not votes and new_vote is None:
+        return None
+    after = dict(votes)
+    names = HashTable(string_hash, timeline_map_order(sorted(votes)), buckets_of_copy(len(votes)) if votes else 16)
+    if old_vote is not None:
+        after[old_vote] -= 1
+        if not after[old_vote]:
+            del after[old_vote]
+            names.discard(old_vote)
+    if new_vote is not None:
+        names.compute_if_absent(new_vote)
+        after[new_vote] = after.get(new_vote, 0) + 1
+    return _first_of_most(names, after)
+
+
+def _first_of_most(names: Iterable[str], votes: Mapping[str, int]) -> str | None:
+    most = max(votes.values(), default=0)
+    return next((name for name in names if votes[name] == most), None)
+
 
 FREE = -1
 """The owner's epoch of a partition that nobody owns."""
@@ -315,3 +358,41 @@ ConsumerState.FORGET = {
     8: ConsumerState._forget_assignment,
     16: ConsumerState._forget_regex,
 }
+
+
+@frozen
+class Downgrade:
+    """How a group goes on that is a classic one from now on.
+
+    Attributes:
+        trigger: why it has to rebalance; None if it need not.
+        protocols: what each member supports. The record has only what was chosen, and more is known until a restart.
+    """
+
+    trigger: Trigger | None
+    protocols: Mapping[str, tuple[JoinProtocol, ...]]
+
+
+class ConsumerDraft(Draft[ConsumerState]):
+    """A draft of a consumer group.
+
+    Attributes:
+        joined: the ids of members that have joined with the classic protocol: they are to sync.
+        downgrade: the group is a classic one with this; None if it isn't.
+    """
+
+    __slots__ = ("downgrade", "joined")
+
+    def __init__(self, durable: ConsumerState) -> None:
+        super().__init__(durable)
+        self.joined: list[str] = []
+        self.downgrade: Downgrade | None = None
+
+    def roll_back(self) -> None:
+        """Forget what was drafted since the mark."""
+        super().roll_back()
+        self.downgrade = None
+
+    def epoch_record(self, epoch: int, metadata_hash: int) -> ConsumerGroupMetadataRecord:
+        """Return the record of an epoch of the group."""
+        return ConsumerGroupMetadataRecord(self.state.group_id, epoch, metadata_hash)

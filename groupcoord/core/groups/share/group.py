@@ -1,4 +1,4 @@
-"""A share group (KIP-932): its durable state, and what a restart may forget of it."""
+"""Share group (KIP-932): its durable state, and what a restart may forget of it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from enum import Enum
 from typing import ClassVar
 
 from groupcoord.config import Config, GroupType
+from groupcoord.config.group_settings import ShareGroupSettings
+from groupcoord.core.groups.base.assignor import Assignor
+from groupcoord.core.groups.base.environment import GroupEnvironment
 from groupcoord.core.groups.base.group import BEFORE_ALL_APPENDS, ModernGroup
-from groupcoord.core.groups.share.draft import StateChange
-from groupcoord.core.groups.share.environment import ShareGroupEnvironment
-from groupcoord.core.groups.share.state import ShareState
+from groupcoord.core.groups.share.state import ShareState, StateChange
 from groupcoord.core.log.records import CommitKind
 from groupcoord.core.messages import (
     DescribedPartitions,
@@ -23,6 +24,9 @@ from groupcoord.core.messages import (
 from groupcoord.core.replies import Reply, Token
 from groupcoord.core.timers import TimerKind, TimerQueue
 from groupcoord.errors import ErrorCode
+
+ShareGroupEnvironment = GroupEnvironment[ShareGroupSettings, Assignor]
+"""The surroundings of all share groups of one coordinator."""
 
 
 class ShareGroupState(Enum):

@@ -11,13 +11,11 @@ from itertools import chain
 from uuid import UUID
 
 from groupcoord.core.events import Cause, MemberAdded, MemberRemoved, Trigger
-from groupcoord.core.groups.base.assignor import PartitionAssignorError, Partitions
+from groupcoord.core.groups.base.assignor import PartitionAssignorError, Partitions, changed_targets
+from groupcoord.core.groups.base.environment import RefusedError
 from groupcoord.core.groups.base.member_lookup import check_epoch, find_member
-from groupcoord.core.groups.base.refusal import RefusedError
-from groupcoord.core.groups.base.target import changed_targets
 from groupcoord.core.groups.group import check_group_size
-from groupcoord.core.groups.share.draft import ShareDraft, StateChange
-from groupcoord.core.groups.share.environment import ShareGroupEnvironment
+from groupcoord.core.groups.share.group import ShareGroupEnvironment
 from groupcoord.core.groups.share.records import (
     ShareGroupMemberMetadataRecord,
     ShareGroupTargetAssignmentMemberRecord,
@@ -25,8 +23,10 @@ from groupcoord.core.groups.share.records import (
 )
 from groupcoord.core.groups.share.state import (
     ShareAssignment,
+    ShareDraft,
     ShareMember,
     ShareState,
+    StateChange,
     assignment_record,
     topic_partitions,
 )

@@ -1,36 +1,318 @@
-"""Share groups (KIP-932) as a kind of group: who takes what for them, and how a load makes them."""
+"""Handlers of share groups (KIP-932): heartbeats, offsets, and queries to the share coordinator.
+
+A query to the share coordinator is written before it is asked, and its answer after that: a restart in between asks
+again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 from uuid import UUID
 
+from attrs import define, frozen
+
 from groupcoord.core.administration import Deletion
+from groupcoord.core.events import Cause
+from groupcoord.core.groups.base.group import MemberTimers
 from groupcoord.core.groups.base.kind import ModernGroups
-from groupcoord.core.groups.base.member_timers import MemberTimers
-from groupcoord.core.groups.base.strangers import Strangers
+from groupcoord.core.groups.base.member_lookup import find_member
+from groupcoord.core.groups.base.membership import ModernMembership, Strangers, WhenDrafted
 from groupcoord.core.groups.classic.membership import allows_session_timeout
 from groupcoord.core.groups.group import Group
 from groupcoord.core.groups.pending_groups import Creation
-from groupcoord.core.groups.share.descriptions import OffsetsToDescribe, ShareOffsets
-from groupcoord.core.groups.share.environment import ShareGroupEnvironment
-from groupcoord.core.groups.share.group import ShareGroup
-from groupcoord.core.groups.share.membership import ShareMembership, WhenTopicForgotten
-from groupcoord.core.groups.share.state import ShareMember
+from groupcoord.core.groups.share.group import ShareGroup, ShareGroupEnvironment
+from groupcoord.core.groups.share.heartbeat import beat, remove_members
+from groupcoord.core.groups.share.offsets import (
+    ErrorCodes,
+    OffsetsToDescribe,
+    ShareOffsets,
+    altered,
+    deleted_topics,
+    draft_alteration,
+    draft_deletion,
+    draft_group_deletion,
+    first_error,
+    forgotten,
+    partitions_of,
+)
+from groupcoord.core.groups.share.records import ShareGroupStatePartitionMetadataRecord
+from groupcoord.core.groups.share.state import AwaitedResponse, ShareDraft, ShareMember, StateChange, StatePartitions
 from groupcoord.core.handler_context import Handler, HandlerContext
-from groupcoord.core.host_queries import ShareCoordinatorAnswered
+from groupcoord.core.host_queries import AskShareCoordinator, ShareCoordinatorAnswered
+from groupcoord.core.log.records import Record
 from groupcoord.core.messages import (
+    LEAVE_GROUP_MEMBER_EPOCH,
     AlterShareGroupOffsets,
+    AlterShareGroupOffsetsResponse,
     DeleteShareGroupOffsets,
+    DeleteShareGroupOffsetsResponse,
     DescribedShareGroup,
     JoinGroup,
     JoinGroupResponse,
+    Response,
     ShareGroupDescribe,
+    ShareGroupHeartbeat,
+    ShareGroupHeartbeatResponse,
 )
 from groupcoord.core.messages.share_groups import DescribeOneShareGroup
+from groupcoord.core.messages.share_state import InitializeShareGroupState
+from groupcoord.core.outputs import Continuation, Outcome
 from groupcoord.core.replies import Reply, Token
 from groupcoord.errors import ErrorCode
+
+FOREVER_MS = 2**63 - 1
+
+
+@define(eq=False)
+class WhenShareGroupDrafted(WhenDrafted):
+    """What was drafted for a share group becomes its state."""
+
+
+@frozen
+class WhenTopicForgotten(Continuation):
+    """What was drafted for share groups that knew of a topic which is gone becomes their state."""
+
+    drafted: tuple[WhenShareGroupDrafted, ...]
+
+    def concerns(self, group: Group) -> bool:
+        """Tell whether it is one of these groups."""
+        return any(each.concerns(group) for each in self.drafted)
+
+
+@frozen
+class TopicGone:
+    """A topic was deleted: nothing is known of it any more."""
+
+    topic_id: UUID
+
+
+@frozen
+class StateChanged:
+    """The share coordinator has answered, or could not be asked."""
+
+    change: StateChange
+    error_codes: ErrorCodes
+
+
+class ShareMembership(ModernMembership[ShareGroup, ShareDraft]):
+    """Handles the share groups of one log partition, as far as something may be written for them."""
+
+    GROUP = ShareGroup
+    DRAFT = ShareDraft
+    WHEN_DRAFTED = WhenShareGroupDrafted
+    HEARTBEAT = ShareGroupHeartbeat
+
+    def __init__(
+        self,
+        context: HandlerContext,
+        creation: Creation,
+        environment: ShareGroupEnvironment,
+        timers: MemberTimers[ShareGroup, ShareMember],
+    ) -> None:
+        super().__init__(context, creation, environment, timers)
+        self._environment: ShareGroupEnvironment = environment
+        self._member_timers = timers
+        self.judges = {
+            ShareGroupHeartbeat: self._judge_heartbeat,
+            AlterShareGroupOffsets: self._judge_alteration,
+            DeleteShareGroupOffsets: self._judge_deletion,
+        }
+
+    # ------------------------------------------------------------ requests that may write
+
+    def alter_offsets(self, request: AlterShareGroupOffsets, token: Token, now_ms: int) -> None:
+        """Let a group stand elsewhere; one that isn't there is made."""
+        group = self._groups.get(request.group_id)
+        if group is None:
+            group = ShareGroup(request.group_id, self._context.partition, self._environment)
+        self._take_of_administrator(group, request, token, now_ms)
+
+    def delete_offsets(self, request: DeleteShareGroupOffsets, token: Token, now_ms: int) -> None:
+        """Forget where a group stands in topics."""
+        self._take_of_administrator(self._groups.get(request.group_id), request, token, now_ms)
+
+    def _take_of_administrator(
+        self, group: Any, request: AlterShareGroupOffsets | DeleteShareGroupOffsets, token: Token, now_ms: int
+    ) -> None:
+        if isinstance(group, ShareGroup):
+            self.take_or_wait(group, request, token, now_ms)
+        else:
+            self.meet_no_group(request, token, now_ms)
+
+    def meet_no_group(self, request: Any, token: Token, now_ms: int) -> None:
+        """Refuse a request that meets no share group."""
+        self.refuse_without_group(request, token)
+
+    def _judge_heartbeat(
+        self, group: ShareGroup, draft: ShareDraft, request: ShareGroupHeartbeat, now_ms: int
+    ) -> ShareGroupHeartbeatResponse:
+        if request.member_epoch == LEAVE_GROUP_MEMBER_EPOCH:
+            find_member(draft.state, request.member_id)
+            self.remove_members(draft, (request.member_id,), Cause.LEAVE, now_ms)
+            return ShareGroupHeartbeatResponse(ErrorCode.NONE, None, request.member_id, request.member_epoch)
+        response, member = beat(
+            draft,
+            request,
+            self._environment,
+            topics_changed=group.is_topics_look_due,
+            written_ms=group.state_partitions_ms,
+            now_ms=now_ms,
+        )
+        if group.group_id in self._groups:
+            # The request that makes a group looks for nobody: what Kafka makes of its records looks again.
+            group.is_topics_look_due = False
+        if request.member_id in group.state.members:
+            self._member_timers.start_session(group, member, now_ms)
+        return response
+
+    def _judge_alteration(
+        self, group: ShareGroup, draft: ShareDraft, request: AlterShareGroupOffsets, now_ms: int
+    ) -> AlterShareGroupOffsetsResponse:
+        return draft_alteration(draft, request, self._environment.topics)
+
+    def _judge_deletion(
+        self, group: ShareGroup, draft: ShareDraft, request: DeleteShareGroupOffsets, now_ms: int
+    ) -> DeleteShareGroupOffsetsResponse:
+        return draft_deletion(draft, request, self._environment.topics)
+
+    def remove_members(self, draft: ShareDraft, member_ids: Collection[str], cause: Cause, now_ms: int) -> None:
+        """Write that members are gone, and the group's next epoch."""
+        remove_members(draft, member_ids, cause, self._environment)
+
+    def steady_until_ms(self, group: ShareGroup) -> int | None:
+        """Return until when a heartbeat changes nothing: until states are asked for again that are not there yet."""
+        if not group.state.state_partitions.initializing:
+            return FOREVER_MS
+        return group.state_partitions_ms + self._environment.config.group_share_initialize_retry_interval_ms - 1
+
+    # ------------------------------------------------------------ writes, and what the share coordinator is asked then
+
+    def hold(self, draft: ShareDraft, token: Token, response: Response) -> None:
+        """Let an answer wait for the draft, and where that needs it for the share coordinator."""
+        change = draft.changes[-1] if draft.changes else None
+        if change is not None and change.is_awaited and change.response is None:
+            assert isinstance(response, AwaitedResponse)
+            change.token, change.response = token, response
+        else:
+            super().hold(draft, token, response)
+
+    def announce(self, draft: ShareDraft, now_ms: int) -> None:
+        """Tell observers what was drafted, and who has something else now."""
+        super().announce(draft, now_ms)
+        self._context.observer.assignments_changed(draft.durable, draft.state, now_ms)
+
+    def adopt(self, group: ShareGroup, draft: ShareDraft, now_ms: int) -> None:
+        """Let timers follow what was drafted, and ask the share coordinator."""
+        super().adopt(group, draft, now_ms)
+        if any(isinstance(record, ShareGroupStatePartitionMetadataRecord) for record in draft.records):
+            group.state_partitions_ms = now_ms
+        changes, draft.changes = draft.changes, []
+        for change in changes:
+            group.changes.append(change)
+            question = AskShareCoordinator(self._context.partition, group.group_id, change.request, change)
+            self._context.effects.questions.append(question)
+
+    def on_failure(self, written: WhenDrafted, error_code: ErrorCode, now_ms: int) -> None:
+        """What was drafted never was."""
+        self._refuse_changes(written, error_code)
+        super().on_failure(written, error_code, now_ms)
+
+    def on_overdue(self, written: WhenDrafted, error_code: ErrorCode, now_ms: int) -> None:
+        """The log takes too long: whoever waits for its next word is told. The write stays until that comes."""
+        self._refuse_changes(written, error_code)
+        super().on_overdue(written, error_code, now_ms)
+
+    def _refuse_changes(self, written: WhenDrafted, error_code: ErrorCode) -> None:
+        for change in written.group.writing.changes:
+            self._context.effects.replies += change.refuse(error_code)
+
+    # ------------------------------------------------------------ what the share coordinator has answered
+
+    def share_coordinator_answered(self, answer: ShareCoordinatorAnswered, now_ms: int) -> None:
+        """The share coordinator has done what it was asked, or could not be asked."""
+        group, change = self._groups.get(answer.question.group_id), answer.question.purpose
+        if not isinstance(group, ShareGroup) or change not in group.changes:
+            return
+        group.changes.remove(change)
+        changed = StateChanged(change, answer.error_codes())
+        if change.deletion is not None:
+            change.deletion.go_on(group.group_id, first_error(changed.error_codes))
+        else:
+            self.answered(group, changed, now_ms)
+
+    def take_answer(self, group: ShareGroup, draft: ShareDraft, answer: StateChanged | TopicGone, now_ms: int) -> None:
+        """Write what follows from what the share coordinator has done, or from a topic's end."""
+        known = draft.state.state_partitions
+        if isinstance(answer, TopicGone):
+            left = known.without_topics((answer.topic_id,))
+            if left != known:
+                self._write_state_partitions(draft, left)
+            return
+        change, error_codes = answer.change, answer.error_codes
+        response = change.response
+        if isinstance(change.request, InitializeShareGroupState):
+            partitions = partitions_of(change.request)
+            if first_error(error_codes) is ErrorCode.NONE:
+                left = known.complete(partitions, self._environment.topics.topic_name)
+            else:
+                left = known.give_up(partitions)
+            if isinstance(response, AlterShareGroupOffsetsResponse):
+                response = altered(response, error_codes)
+        else:
+            left = known.forgotten(deleted_topics(error_codes))
+            if isinstance(response, DeleteShareGroupOffsetsResponse):
+                response = forgotten(response, error_codes)
+        self._write_state_partitions(draft, left)
+        if change.token is not None:
+            draft.held.append(Reply(change.token, response))
+
+    def _write_state_partitions(self, draft: ShareDraft, left: StatePartitions) -> None:
+        draft.write(left.to_record(draft.state.group_id))
+
+    def topic_deleted(self, topic_id: UUID, now_ms: int) -> None:
+        """A topic is gone: groups forget it with one write, as far as that is possible now (Kafka 4.4)."""
+        records: list[Record] = []
+        drafted: list[WhenShareGroupDrafted] = []
+        gone = TopicGone(topic_id)
+        for group in self._groups.values():
+            if not isinstance(group, ShareGroup):
+                continue
+            if group.writing is not None:
+                group.answers.append(gone)
+                continue
+            draft = ShareDraft(group.state)
+            self.take_answer(group, draft, gone, now_ms)
+            if draft.records:
+                group.writing = draft
+                records += draft.records
+                drafted.append(WhenShareGroupDrafted(group))
+        if drafted:
+            self._context.writer.begin(records, WhenTopicForgotten(tuple(drafted)))
+
+    def outcome_for_each(self) -> Outcome:
+        """Return what follows a write that several groups share: for each of them the same as of its own."""
+
+        def for_each(follow: Callable[..., None]) -> Callable[..., None]:
+            def follow_all(written: WhenTopicForgotten, *outcome: Any) -> None:
+                for each in written.drafted:
+                    follow(each, *outcome)
+
+            return follow_all
+
+        return Outcome(for_each(self.on_durable), for_each(self.on_failure), for_each(self.on_overdue))
+
+    def forget_elsewhere(self, group: ShareGroup, deletion: Deletion, now_ms: int) -> bool:
+        """Begin to delete a group's states; return False if it has none, or its write in flight comes first."""
+        if group.writing is not None:
+            return False
+        draft = ShareDraft(group.state)
+        request = draft_group_deletion(draft, self._environment.topics)
+        if request is None:
+            return False
+        draft.changes.append(StateChange(request, deletion=deletion))
+        self.write(group, draft, now_ms)
+        return True
 
 
 class ShareGroups(ModernGroups[ShareGroup]):

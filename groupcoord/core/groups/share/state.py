@@ -1,20 +1,25 @@
-"""What the log says of a share group (KIP-932): its records, and what follows from them.
+"""Durable state of a share group (KIP-932) as the fold of its records, its drafts, and its initialized partitions.
 
-Sources: ``ShareGroup`` and the ``replay`` methods of ``GroupMetadataManager`` in Apache Kafka 4.4.
+Sources: ``ShareGroup``, the ``replay`` methods and ``ShareGroupStatePartitionMetadata…`` of ``GroupMetadataManager`` in
+Apache Kafka 4.4.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
+from typing import NamedTuple
 from uuid import UUID
 
-from attrs import field, frozen
+from attrs import define, evolve, field, frozen
 
-from groupcoord.core.groups.base.assignor import Partitions, SubscriptionType
-from groupcoord.core.groups.base.state import ModernGroupState, ModernMember, count
-from groupcoord.core.groups.base.target import subscription_type
+from groupcoord.core.administration import Deletion
+from groupcoord.core.groups.base.assignor import Partitions, SubscriptionType, subscription_type
+from groupcoord.core.groups.base.state import Draft, ModernGroupState, ModernMember, count
 from groupcoord.core.groups.base.topics import TopicPartitions
 from groupcoord.core.groups.share.records import (
+    NamedTopic,
+    NamedTopicPartitions,
     ShareGroupCurrentMemberAssignmentRecord,
     ShareGroupMemberMetadataRecord,
     ShareGroupMetadataRecord,
@@ -22,8 +27,163 @@ from groupcoord.core.groups.share.records import (
     ShareGroupTargetAssignmentMemberRecord,
     ShareGroupTargetAssignmentMetadataRecord,
 )
-from groupcoord.core.groups.share.state_partitions import NO_STATE_PARTITIONS, StatePartitions
+from groupcoord.core.javacompat.hashing import HashTable, uuid_hash
 from groupcoord.core.log.records import GroupTombstone
+from groupcoord.core.messages import AlterShareGroupOffsetsResponse, DeleteShareGroupOffsetsResponse
+from groupcoord.core.messages.share_state import DeleteShareGroupState, InitializeShareGroupState
+from groupcoord.core.replies import Reply, Token
+from groupcoord.errors import ErrorCode
+
+UNKNOWN_TOPIC_NAME = "<UNKNOWN>"
+"""What stands for the name of a topic that is gone."""
+
+
+class NamedPartitions(NamedTuple):
+    """Partitions of a topic, with its name."""
+
+    name: str
+    partitions: frozenset[int]
+
+
+PartitionsByTopic = Mapping[UUID, frozenset[int]]
+"""Partitions by topic id."""
+
+
+@frozen
+class StatePartitions:
+    """Where the states of a group's partitions stand.
+
+    Attributes:
+        initializing: topic id → partitions for which the share coordinator was asked to make a state.
+        initialized: topic id → partitions for which it has one.
+        deleting: topic id → name of the topics whose states it was asked to forget.
+        is_written: the log has a record of it, if only one that says that there are none.
+    """
+
+    initializing: Mapping[UUID, NamedPartitions] = field(factory=dict)
+    initialized: Mapping[UUID, NamedPartitions] = field(factory=dict)
+    deleting: Mapping[UUID, str] = field(factory=dict)
+    is_written: bool = True
+
+    @classmethod
+    def of(cls, record: ShareGroupStatePartitionMetadataRecord) -> StatePartitions:
+        """Return what a record says."""
+        return cls(
+            _by_topic(record.initializing_topics),
+            _by_topic(record.initialized_topics),
+            dict(record.deleting_topics),
+        )
+
+    def to_record(self, group_id: str) -> ShareGroupStatePartitionMetadataRecord:
+        """Return the record that says it, in the order of Java's hash maps."""
+        return ShareGroupStatePartitionMetadataRecord(
+            group_id,
+            _named_topics(self.initializing),
+            _named_topics(self.initialized),
+            tuple([NamedTopic(topic_id, self.deleting[topic_id]) for topic_id in HashTable(uuid_hash, self.deleting)]),
+        )
+
+    # ------------------------------------------------------------ changes
+
+    def begin(self, partitions: PartitionsByTopic, name_of: Callable[[UUID], str | None]) -> StatePartitions:
+        """Return what is when the share coordinator is about to be asked to make states of these partitions."""
+        return StatePartitions(
+            _with(self.initializing, partitions, name_of),
+            self.initialized,
+            {topic_id: name for topic_id, name in self.deleting.items() if topic_id not in partitions},
+        )
+
+    def complete(self, partitions: PartitionsByTopic, name_of: Callable[[UUID], str | None]) -> StatePartitions:
+        """Return what is when it has made them."""
+        return StatePartitions(
+            _without(self.initializing, partitions), _with(self.initialized, partitions, name_of), self.deleting
+        )
+
+    def give_up(self, partitions: PartitionsByTopic) -> StatePartitions:
+        """Return what is when it could not make them."""
+        return evolve(self, initializing=_without(self.initializing, partitions))
+
+    def forgotten(self, topic_ids: Iterable[UUID]) -> StatePartitions:
+        """Return what is when it has forgotten what it was asked to forget."""
+        gone = set(topic_ids)
+        return evolve(
+            self, deleting={topic_id: name for topic_id, name in self.deleting.items() if topic_id not in gone}
+        )
+
+    def without_topics(self, topic_ids: Iterable[UUID]) -> StatePartitions:
+        """Return what is without topics that are gone."""
+        gone = set(topic_ids)
+        return evolve(
+            self,
+            initializing={topic_id: entry for topic_id, entry in self.initializing.items() if topic_id not in gone},
+            initialized={topic_id: entry for topic_id, entry in self.initialized.items() if topic_id not in gone},
+            deleting={topic_id: name for topic_id, name in self.deleting.items() if topic_id not in gone},
+        )
+
+    # ------------------------------------------------------------ questions
+
+    def name_of(self, topic_id: UUID, name_of: Callable[[UUID], str | None]) -> str:
+        """Return the name of a topic, by what is written of it, or as it is now."""
+        for topics in (self.initialized, self.initializing):
+            if topic_id in topics:
+                return topics[topic_id].name
+        return self.deleting.get(topic_id) or name_of(topic_id) or UNKNOWN_TOPIC_NAME
+
+    def knows(self, topic_id: UUID) -> bool:
+        """Tell whether there is a state of a topic, or is about to be."""
+        return topic_id in self.initialized or topic_id in self.initializing
+
+    def missing(self, topic_id: UUID, partition_count: int, *, counts_initializing: bool) -> frozenset[int]:
+        """Return the partitions of a topic for which states are to be made.
+
+        Args:
+            topic_id: the topic.
+            partition_count: how many partitions it has.
+            counts_initializing: those are left out for which it was asked not long ago.
+        """
+        missing = set(range(partition_count)) - _partitions_of(self.initialized, topic_id)
+        return frozenset(missing - _partitions_of(self.initializing, topic_id) if counts_initializing else missing)
+
+
+NO_STATE_PARTITIONS = StatePartitions(is_written=False)
+
+
+def _by_topic(topics: Iterable[NamedTopicPartitions]) -> dict[UUID, NamedPartitions]:
+    return {topic_id: NamedPartitions(name, frozenset(partitions)) for topic_id, name, partitions in topics}
+
+
+def _named_topics(topics: Mapping[UUID, NamedPartitions]) -> tuple[NamedTopicPartitions, ...]:
+    return tuple(
+        [
+            NamedTopicPartitions(topic_id, topics[topic_id].name, tuple(sorted(topics[topic_id].partitions)))
+            for topic_id in HashTable(uuid_hash, topics)
+        ]
+    )
+
+
+def _partitions_of(topics: Mapping[UUID, NamedPartitions], topic_id: UUID) -> frozenset[int]:
+    found = topics.get(topic_id)
+    return frozenset() if found is None else found.partitions
+
+
+def _with(
+    topics: Mapping[UUID, NamedPartitions], partitions: PartitionsByTopic, name_of: Callable[[UUID], str | None]
+) -> dict[UUID, NamedPartitions]:
+    changed = dict(topics)
+    for topic_id, more in partitions.items():
+        name = name_of(topic_id) or UNKNOWN_TOPIC_NAME
+        changed[topic_id] = NamedPartitions(name, _partitions_of(topics, topic_id) | more)
+    return changed
+
+
+def _without(topics: Mapping[UUID, NamedPartitions], partitions: PartitionsByTopic) -> dict[UUID, NamedPartitions]:
+    left = {}
+    for topic_id, (name, found) in topics.items():
+        rest = found - partitions.get(topic_id, frozenset())
+        if rest or topic_id not in partitions:
+            left[topic_id] = NamedPartitions(name, rest)
+    return left
+
 
 NEW_MEMBER_EPOCH = 0
 NO_PREVIOUS_EPOCH = -1
@@ -182,3 +342,73 @@ ShareState.FORGET = {
     14: ShareState._forget_assignment,
     15: ShareState._forget_state_partitions,
 }
+
+
+StateRequest = InitializeShareGroupState | DeleteShareGroupState
+"""What the share coordinator is asked to do for a group."""
+
+
+AwaitedResponse = AlterShareGroupOffsetsResponse | DeleteShareGroupOffsetsResponse
+"""What is answered when the share coordinator has done it."""
+
+
+@define(eq=False)
+class StateChange:
+    """Something that the share coordinator is asked to do, after the group has written that it will be.
+
+    Attributes:
+        request: what it is asked.
+        is_awaited: the request that brings it about is answered after it.
+        token: of the request that waits for it; None if none does, or it was answered before, as that took too long.
+        response: what that one is answered if all goes well.
+        deletion: of the group, which goes on then; None if it isn't deleted.
+    """
+
+    request: StateRequest
+    is_awaited: bool = False
+    token: Token = None
+    response: AwaitedResponse | None = None
+    deletion: Deletion | None = None
+
+    def parked_tokens(self) -> list[Token]:
+        """Return the token of the request that waits for it, if there is one."""
+        token = self.token if self.deletion is None else self.deletion.token
+        return [] if token is None else [token]
+
+    def refuse(self, error_code: ErrorCode) -> list[Reply]:
+        """Return what is told to whom waits for it, who waits no longer."""
+        if self.deletion is not None:
+            return self.deletion.refuse(error_code)
+        token, self.token = self.token, None
+        if token is None or self.response is None:
+            return []
+        return [Reply(token, type(self.response)(error_code))]
+
+
+class ShareDraft(Draft[ShareState]):
+    """A draft of a share group.
+
+    Attributes:
+        changes: what the share coordinator is to be asked.
+    """
+
+    __slots__ = ("_marked_changes", "changes")
+
+    def __init__(self, durable: ShareState) -> None:
+        super().__init__(durable)
+        self.changes: list[StateChange] = []
+        self._marked_changes = 0
+
+    def mark(self) -> None:
+        """Let the next request build on what was drafted so far."""
+        super().mark()
+        self._marked_changes = len(self.changes)
+
+    def roll_back(self) -> None:
+        """Forget what was drafted since the mark."""
+        super().roll_back()
+        del self.changes[self._marked_changes :]
+
+    def epoch_record(self, epoch: int, metadata_hash: int) -> ShareGroupMetadataRecord:
+        """Return the record of an epoch of the group."""
+        return ShareGroupMetadataRecord(self.state.group_id, epoch, metadata_hash)

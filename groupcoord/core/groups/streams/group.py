@@ -1,4 +1,4 @@
-"""A streams group (KIP-1071): its durable state, and what a restart may forget of it."""
+"""Streams group (KIP-1071): its durable state, its soft state, and the timers of the group and its members."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 
 from groupcoord.config import Config, GroupType
-from groupcoord.core.groups.base.committing import CommittingGroup
-from groupcoord.core.groups.base.group import BEFORE_ALL_APPENDS
+from groupcoord.core.groups.base.group import BEFORE_ALL_APPENDS, CommittingGroup, MemberTimers
 from groupcoord.core.groups.streams.assignors import MemberTasks
-from groupcoord.core.groups.streams.environment import StreamsGroupEnvironment
-from groupcoord.core.groups.streams.reconciliation import HeldTasks
-from groupcoord.core.groups.streams.records import Subtopology, TopicInfo
-from groupcoord.core.groups.streams.soft_state import MemberOffsets, StreamsMemory
+from groupcoord.core.groups.streams.reconciliation import HeldTasks, TaskState
+from groupcoord.core.groups.streams.records import StreamsGroupCurrentMemberAssignmentRecord, Subtopology, TopicInfo
+from groupcoord.core.groups.streams.soft_state import MemberOffsets, StreamsGroupEnvironment, StreamsMemory
 from groupcoord.core.groups.streams.state import StreamsMember, StreamsState, task_ids, walk_tasks
+from groupcoord.core.log.records import Record
 from groupcoord.core.messages import (
     DescribedStreamsGroup,
     DescribedStreamsMember,
@@ -188,3 +187,55 @@ def _described_tasks(held: HeldTasks) -> DescribedTasks:
 
 def _sorted_offsets(offsets: tuple[TaskOffset, ...]) -> tuple[TaskOffset, ...]:
     return tuple(sorted(offsets))
+
+
+class StreamsTimers(MemberTimers[StreamsGroup, StreamsMember]):
+    """Arms and cancels the timers of streams groups."""
+
+    __slots__ = ()
+
+    def follow(self, group: StreamsGroup, record: Record, now_ms: int) -> None:
+        """Set the timers that follow from a record that is durable now."""
+        super().follow(group, record, now_ms)
+        if isinstance(record, StreamsGroupCurrentMemberAssignmentRecord):
+            member = group.state.members.get(record.member_id)
+            if member is not None and not member.has_left:  # else its timers go on, and may find that it has moved on
+                self.follow_assignment(group, member, now_ms)
+
+    def follow_assignment(self, group: StreamsGroup, member: StreamsMember, now_ms: int) -> None:
+        """A member has to give tasks back, or not."""
+        if member.assignment.state is TaskState.UNREVOKED_TASKS:
+            self.await_revocation(group, member, member.metadata.rebalance_timeout_ms, now_ms)
+        else:
+            self.end_revocation(group, member.member_id)
+
+    def revive(self, group: StreamsGroup, now_ms: int) -> None:
+        """Set the timers of a group that was made of its records. Every member's session starts now."""
+        for member in group.state.members.values():
+            self.start_session(group, member, now_ms)
+            self.follow_assignment(group, member, now_ms)
+
+    def is_delayed(self, group: StreamsGroup, *, was_empty: bool, delay_ms: int, now_ms: int) -> bool:
+        """Tell whether a group still waits for more members before it assigns tasks.
+
+        Args:
+            group: the group.
+            was_empty: nobody was in it before: it waits from now on, unless it does already.
+            delay_ms: for how long.
+            now_ms: the time.
+        """
+        timer = group.timer(TimerKind.ASSIGNMENT_DELAY, "")
+        if was_empty and delay_ms > 0 and timer.deadline_ms is None:
+            self.begin_delay(group, now_ms + delay_ms)
+        return timer.deadline_ms is not None
+
+    def begin_delay(self, group: StreamsGroup, until_ms: int) -> None:
+        """Let a group wait for more members."""
+        self._timers.arm(group.timer(TimerKind.ASSIGNMENT_DELAY, ""), until_ms)
+
+    def take_delay(self, group: StreamsGroup) -> int | None:
+        """Let a group that is none yet wait no longer; return until when it would have waited, None if it didn't."""
+        timer = group.timer(TimerKind.ASSIGNMENT_DELAY, "")
+        until_ms = timer.deadline_ms
+        self._timers.cancel(timer)
+        return until_ms

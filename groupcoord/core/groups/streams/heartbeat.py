@@ -1,6 +1,7 @@
-"""The heartbeat of a member of a streams group, which does everything: join, stay, take tasks and give them back.
+"""StreamsGroupHeartbeat: join, stay, take and give back tasks, and the target assignment of tasks (KIP-1071).
 
-In Kafka's order of steps. Source: ``GroupMetadataManager.streamsGroupHeartbeat`` of Apache Kafka 4.4; KIP-1071.
+In Kafka's order of steps. Sources: ``GroupMetadataManager`` (``streamsGroupHeartbeat``,
+``getOrMaybeCreate…StreamsGroupMember``, ``replaceStreamsMember``) and ``TargetAssignmentBuilder`` of Apache Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -11,38 +12,190 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from attrs import evolve, frozen
 
 from groupcoord.core.events import Cause, MemberAdded, RebalanceStarted, Trigger
-from groupcoord.core.groups.base.refusal import RefusedError
+from groupcoord.core.groups.base.assignor import PartitionAssignorError
+from groupcoord.core.groups.base.environment import RefusedError
+from groupcoord.core.groups.base.member_lookup import identify, replace_member
 from groupcoord.core.groups.group import check_group_size
-from groupcoord.core.groups.streams.assignors import MemberTasks
-from groupcoord.core.groups.streams.draft import StreamsDraft
-from groupcoord.core.groups.streams.environment import StreamsGroupEnvironment
-from groupcoord.core.groups.streams.member_lookup import named_tasks, owned_tasks, resolve_member
-from groupcoord.core.groups.streams.reconciliation import HeldTasks, TaskAssignment, reconcile
+from groupcoord.core.groups.streams.assignors import (
+    MemberTasks,
+    StreamsGroupSpec,
+    StreamsMemberSpec,
+    SubtopologySpec,
+    TaskAssignorError,
+)
+from groupcoord.core.groups.streams.reconciliation import HeldTasks, Task, TaskAssignment, reconcile
 from groupcoord.core.groups.streams.records import (
     StreamsGroupMemberMetadataRecord,
     StreamsGroupMetadataRecord,
     StreamsGroupTargetAssignmentMetadataRecord,
     StreamsGroupTopologyRecord,
     Subtopology,
+    TaskIds,
 )
-from groupcoord.core.groups.streams.soft_state import StreamsMemory, UsedTarget
+from groupcoord.core.groups.streams.soft_state import MemberOffsets, StreamsGroupEnvironment, StreamsMemory, UsedTarget
 from groupcoord.core.groups.streams.state import (
     NO_TOPOLOGY_EPOCH,
     NUM_STANDBY_REPLICAS,
+    StreamsDraft,
     StreamsMember,
     StreamsState,
     assignment_record,
+    by_subtopology,
+    target_record,
+    task_set,
     walk_tasks,
 )
-from groupcoord.core.groups.streams.target import assign_target
 from groupcoord.core.groups.streams.topology import (
     BrokenTopologyError,
     ConfiguredTopology,
     InvalidTopologyError,
     configure,
 )
+from groupcoord.core.javacompat.hashing import hash_map_order, timeline_map_order
 from groupcoord.core.messages import KeyValue, StreamsGroupHeartbeat, TaskOffset, Topology
 from groupcoord.errors import ErrorCode
+
+
+def owned_tasks(request: StreamsGroupHeartbeat) -> HeldTasks | None:
+    """Return the tasks that a member says it runs; None if it doesn't say."""
+    if request.active_tasks is None:
+        return None
+    return HeldTasks(
+        dict.fromkeys(task_set(request.active_tasks), 0),
+        task_set(request.standby_tasks),
+        task_set(request.warmup_tasks),
+    )
+
+
+def named_tasks(request: StreamsGroupHeartbeat) -> Iterable[TaskIds]:
+    """Return the tasks that a heartbeat names as its member's, in whatever role."""
+    return *(request.active_tasks or ()), *(request.standby_tasks or ()), *(request.warmup_tasks or ())
+
+
+def resolve_member(draft: StreamsDraft, memory: StreamsMemory, request: StreamsGroupHeartbeat) -> StreamsMember:
+    """Return whom a heartbeat is from: a member, or a new one that no record knows yet.
+
+    A static member that comes back takes the place of what it was, which is written to ``draft``.
+
+    Raises:
+        RefusedError: it is nobody's, or not this one's.
+    """
+
+    def lost_nothing(member: StreamsMember) -> bool:
+        owned = owned_tasks(request)
+        return owned is not None and member.assignment.assigned.has_all(owned)
+
+    holder_id = draft.state.static_members.get(request.instance_id or "")
+    if holder_id is not None:
+        # So does Kafka before it looks whether the place is free, or whether anybody comes to take it.
+        memory.replace_member(holder_id, request.member_id)
+    member, takes_place = identify(
+        draft.state,
+        request.member_id,
+        request.member_epoch,
+        request.instance_id,
+        lost_nothing=lost_nothing,
+        may_be_replaced=lambda member: member.has_left,
+    )
+    if member is None:
+        return StreamsMember(draft.state.no_metadata(request.member_id))
+    if not takes_place:
+        return member
+    target = draft.state.targets.get(member.member_id, MemberTasks())
+    return replace_member(
+        draft,
+        member,
+        request.member_id,
+        target=target,
+        target_record=target_record,
+        assignment_record=assignment_record,
+    )
+
+
+def assign_target(
+    draft: StreamsDraft,
+    memory: StreamsMemory,
+    configured: ConfiguredTopology,
+    environment: StreamsGroupEnvironment,
+    now_ms: int,
+) -> Mapping[str, MemberTasks]:
+    """Work out who is to have what, write what is new of it, and return all of it.
+
+    As long as topics are not in order nobody is to have anything. What members run now counts, not what they were to
+    run: it is where state lies.
+
+    Args:
+        draft: the group.
+        memory: how far members have come with their tasks.
+        configured: what the topology comes to in the cluster.
+        environment: settings and assignors.
+        now_ms: the time.
+
+    Raises:
+        RefusedError: the assignor failed.
+    """
+    state = draft.state
+    newcomers = [member_id for member_id in state.members if member_id not in draft.base.members]
+    # Kafka fills the map that the assignor gets from the group's own, and at last with who has just come.
+    known = timeline_map_order(sorted(state.members.keys() - set(newcomers)))
+    visiting_order = hash_map_order([*known, *newcomers])
+    assignment: Mapping[str, MemberTasks] = {}
+    if configured.is_ready:
+        settings = environment.settings_of(state.group_id)
+        spec = StreamsGroupSpec(
+            {m: _member_spec(state.members[m], memory.task_offsets.get(m)) for m in visiting_order},
+            {
+                name: SubtopologySpec(subtopology.task_count, subtopology.is_stateful)
+                for name, subtopology in (configured.subtopologies or {}).items()
+            },
+            state.standby_replicas,
+            tuple(visiting_order),
+        )
+        try:
+            assignment = environment.assignor(settings.assignor_name).assign(spec)
+        except (PartitionAssignorError, TaskAssignorError):
+            raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
+    targets = {member_id: assignment.get(member_id, MemberTasks()) for member_id in visiting_order}
+    before = _targets_so_far(draft)
+    draft.write(
+        *(
+            target_record(state.group_id, member_id, target)
+            for member_id, target in targets.items()
+            if before.get(member_id) != target
+        ),
+        StreamsGroupTargetAssignmentMetadataRecord(state.group_id, state.epoch, now_ms),
+    )
+    return targets
+
+
+def _targets_so_far(draft: StreamsDraft) -> Mapping[str, MemberTasks]:
+    """Return the targets with which Kafka compares a new one: whoever has one that stays gets no record.
+
+    One that takes the place of a static member without a target is written an empty one, but has none for that.
+    """
+    base, targets = draft.base, draft.state.targets
+    written_empty = {
+        member_id
+        for member_id in targets.keys() - base.targets.keys()
+        if base.static_members.get(draft.state.members[member_id].metadata.instance_id or "") not in base.targets
+    }
+    return {member_id: target for member_id, target in targets.items() if member_id not in written_empty}
+
+
+def _member_spec(member: StreamsMember, known: MemberOffsets | None) -> StreamsMemberSpec:
+    metadata, assigned = member.metadata, member.assignment.assigned
+    offsets: dict[str, dict[int, int]] = {}
+    for subtopology_id, partition, offset in known.offsets if known is not None else ():
+        offsets.setdefault(subtopology_id, {})[partition] = offset
+    running = MemberTasks(_tasks(assigned.active), _tasks(assigned.standby), _tasks(assigned.warmup))
+    return StreamsMemberSpec(
+        metadata.process_id, running, offsets, metadata.instance_id, metadata.rack_id, dict(metadata.client_tags)
+    )
+
+
+def _tasks(tasks: Iterable[Task]) -> dict[str, tuple[int, ...]]:
+    return dict(by_subtopology(tasks))
+
 
 RACK_AWARE_ASSIGNMENT_TAGS = "rack.aware.assignment.tags"
 

@@ -1,4 +1,4 @@
-"""What a streams group knows that a restart forgets, besides its timers."""
+"""Soft state of a streams group that a restart forgets, besides its timers; and the environment of streams groups."""
 
 from __future__ import annotations
 
@@ -6,10 +6,23 @@ from collections.abc import Mapping
 
 from attrs import define, field, frozen
 
-from groupcoord.core.groups.streams.assignors import MemberTasks
-from groupcoord.core.groups.streams.endpoints import Endpoints
-from groupcoord.core.groups.streams.topology import ConfiguredTopology
+from groupcoord.config.group_settings import StreamsGroupSettings
+from groupcoord.core.groups.base.environment import GroupEnvironment
+from groupcoord.core.groups.streams.assignors import MemberTasks, TaskAssignor
+from groupcoord.core.groups.streams.state import Endpoints
+from groupcoord.core.groups.streams.topology import ConfiguredTopology, InternalTopics
 from groupcoord.core.messages import TaskOffset
+
+
+@define(eq=False)
+class StreamsGroupEnvironment(GroupEnvironment[StreamsGroupSettings, TaskAssignor]):
+    """The surroundings of all streams groups of one coordinator.
+
+    Attributes:
+        internal_topics: which topics were asked for, and which could not be created.
+    """
+
+    internal_topics: InternalTopics = field(factory=InternalTopics)
 
 
 @define

@@ -1,7 +1,6 @@
-"""What the log says of a streams group (KIP-1071): its records, and what follows from them.
+"""Durable state of a streams group (KIP-1071) as the fold of its records, its drafts, and its members' endpoints.
 
-A state changes by records alone, one at a time, in any order that a log or its compaction can leave. Sources:
-``StreamsGroup`` and the ``replay`` methods of ``GroupMetadataManager`` in Apache Kafka 4.4.
+Sources: ``StreamsGroup`` and the ``replay`` methods of ``GroupMetadataManager`` in Apache Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -10,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 
 from attrs import frozen
 
-from groupcoord.core.groups.base.state import ModernGroupState, ModernMember
+from groupcoord.core.groups.base.known_topics import KnownTopics
+from groupcoord.core.groups.base.state import Draft, ModernGroupState, ModernMember
 from groupcoord.core.groups.streams.assignors import MemberTasks, Tasks
 from groupcoord.core.groups.streams.reconciliation import HeldTasks, Task, TaskAssignment, TaskState
 from groupcoord.core.groups.streams.records import (
@@ -24,8 +24,10 @@ from groupcoord.core.groups.streams.records import (
     StreamsGroupTopologyRecord,
     TaskIds,
 )
+from groupcoord.core.groups.streams.topology import ConfiguredTopology
 from groupcoord.core.javacompat.hashing import string_sort_key
 from groupcoord.core.log.records import GroupTombstone, Record
+from groupcoord.core.messages import EndpointPartitions, NamedTopicPartitions
 
 NO_TOPOLOGY_EPOCH = -1
 
@@ -375,3 +377,81 @@ StreamsState.FORGET = {
     22: StreamsState._forget_assignment,
     23: StreamsState._forget_topology,
 }
+
+
+class StreamsDraft(Draft[StreamsState]):
+    """A draft of a streams group."""
+
+    __slots__ = ()
+
+    def epoch_record(self, epoch: int, metadata_hash: int) -> StreamsGroupMetadataRecord:
+        """Return the record of an epoch of the group in which nothing else is new."""
+        state = self.state
+        return StreamsGroupMetadataRecord(
+            state.group_id,
+            epoch,
+            metadata_hash,
+            state.validated_topology_epoch,
+            state.assignment_configs,
+            *state.described_topology_epochs,
+        )
+
+
+class EndpointError(Exception):
+    """What lies behind an endpoint can't be told, as topics are missing: Kafka's request fails then."""
+
+
+class Endpoints:
+    """What is told of members' endpoints; each is worked out once, as long as the member and the topology stay."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, tuple[StreamsMember, ConfiguredTopology, EndpointPartitions]] = {}
+
+    def partitions(
+        self, members: Mapping[str, StreamsMember], configured: ConfiguredTopology, topics: KnownTopics
+    ) -> tuple[EndpointPartitions, ...]:
+        """Return an entry for each member that has an endpoint: what its active tasks read, and what its copies would.
+
+        Raises:
+            EndpointError: it can't be told.
+        """
+        found = {
+            member.member_id: self._entry(member, configured, topics)
+            for member in members.values()
+            if member.metadata.user_endpoint is not None
+        }
+        self._entries = found
+        return tuple(entry for _, _, entry in found.values())
+
+    def _entry(
+        self, member: StreamsMember, configured: ConfiguredTopology, topics: KnownTopics
+    ) -> tuple[StreamsMember, ConfiguredTopology, EndpointPartitions]:
+        known = self._entries.get(member.member_id)
+        if known is not None and known[0] is member and known[1] is configured:
+            return known
+        endpoint, assigned = member.metadata.user_endpoint, member.assignment.assigned
+        assert endpoint is not None
+        active = _partitions(assigned.active, configured, topics)
+        standby = _partitions((*assigned.standby, *assigned.warmup), configured, topics)
+        return member, configured, EndpointPartitions(endpoint, active, standby)
+
+
+def _partitions(
+    tasks: Iterable[Task], configured: ConfiguredTopology, topics: KnownTopics
+) -> tuple[NamedTopicPartitions, ...]:
+    if configured.subtopologies is None:
+        raise EndpointError
+    found = []
+    for subtopology_id, partitions in by_subtopology(tasks):
+        subtopology = configured.subtopologies.get(subtopology_id)
+        if subtopology is None:
+            raise EndpointError
+        names = subtopology.subtopology.read_topics
+        existing = topics.existing(names)
+        for name in names:
+            if name not in existing:
+                raise EndpointError
+            there = tuple(number for number in partitions if number < existing[name].partition_count)
+            if there:
+                found.append(NamedTopicPartitions(name, there))
+    return tuple(found)
