@@ -226,7 +226,7 @@ class LoginConnection(Connection):
         self.pause()
         self._buffer.clear()
         deadline_ms = sasl.now_ms() + sasl.failure_delay_ms
-        sasl.refusals.add(Refusal(deadline_ms, self, response, reason))
+        sasl.refusals.add(Refusal(deadline_ms, self.turn_away, response, reason))
 
     def turn_away(self, response: WireResponse | None, reason: str) -> None:
         """Say the last word, and have the connection closed.

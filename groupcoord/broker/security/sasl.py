@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from groupcoord.broker.rate_limited_logger import RateLimitedLogger
 from groupcoord.broker.security.mechanisms import NewExchange
@@ -21,18 +21,15 @@ ADDRESSES_MAX = 256
 logger = logging.getLogger("groupcoord.host")
 
 
-class Refusable(Protocol):
-    """A connection that can be turned away."""
-
-    def turn_away(self, response: WireResponse | None, reason: str) -> None:
-        """Say the last word, and have the connection closed."""
-
-
 class Refusal(NamedTuple):
-    """What is left to say to a connection before it is closed, and when."""
+    """The last answer to a connection that is then closed, and when it is due.
+
+    Attributes:
+        turn_away: sends the response, if there is one, and has the connection closed for the reason.
+    """
 
     deadline_ms: int
-    connection: Refusable
+    turn_away: Callable[[WireResponse | None, str], None]
     response: WireResponse | None
     reason: str
 
@@ -62,7 +59,7 @@ class Refusals:
         """Say what is due."""
         while self._waiting and self._waiting[0].deadline_ms <= now_ms:
             refusal = self._waiting.popleft()
-            refusal.connection.turn_away(refusal.response, refusal.reason)
+            refusal.turn_away(refusal.response, refusal.reason)
 
 
 class FailedLogins:
