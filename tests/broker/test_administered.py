@@ -168,19 +168,6 @@ def test_an_entity_that_comes_twice(world: Asked) -> None:
     assert world.quotas() == [(ANN, {"producer_byte_rate": 4.0})]
 
 
-def test_questions_for_quotas_that_can_not_be(world: Asked) -> None:
-    """They are refused in Kafka's words."""
-    together = (
-        "Invalid entity filter component combination. IP filter component should not be used with user or clientId "
-        "filter component."
-    )
-    assert world.quotas(("ip", 2, None), ("user", 2, None)) == (INVALID, together)
-    assert world.quotas(("x", 2, None)) == (ErrorCode.UNSUPPORTED_VERSION, "Unsupported entity type x")
-    assert world.quotas(("user", 5, None)) == (INVALID, "Unknown match type 5")
-    message = "Request specified MATCH_TYPE_DEFAULT, but also specified a match string."
-    assert world.quotas(("user", 1, "x")) == (INVALID, message)
-
-
 def test_so_many_entities_have_quotas(world: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     """One more is refused, in the same request or later; those that have some can be changed."""
     monkeypatch.setattr(quotas_module, "ENTITIES_MAX", 2)
@@ -245,15 +232,6 @@ def test_a_broker_setting_holds_at_once(world: Asked) -> None:
     assert world.broker.data.settings_of(orders).max_message_bytes == 3_000_000
 
 
-@pytest.mark.parametrize("name", ["num_partitions", "node_id", "nope", "advertised_listeners"])
-def test_a_broker_setting_that_is_fixed(world: Asked, name: str) -> None:
-    """It can't be changed while the broker runs, and the setting beside it isn't."""
-    message = f"Cannot update these configs dynamically: [{name.replace('_', '.')}]"
-    assert world.alter(BROKER, "1", **{"message_max_bytes": "7", name: "1"}) == (INVALID, message)
-    assert world.describe(BROKER, "1")["message.max.bytes"]["config_source"] == 5
-    assert world.alter(BROKER, "1", message_max_bytes="x")[0] == INVALID
-
-
 def test_broker_settings_survive_a_restart(tmp_path: Path) -> None:
     """They hold from the start; a file with a setting that is fixed is refused."""
     Asked(Administered(tmp_path)).alter(BROKER, "1", log_message_timestamp_type="LogAppendTime")
@@ -267,40 +245,6 @@ def test_broker_settings_survive_a_restart(tmp_path: Path) -> None:
 
 
 # ---------------------------------------------------------------- settings of groups
-
-
-def test_settings_of_share_and_streams_groups(world: Asked) -> None:
-    """They are kept and told within Kafka's bounds, beside those of consumer groups."""
-    out_of_range = (ErrorCode.INVALID_CONFIG, "share.session.timeout.ms must be in the range 45000 to 60000 inclusive.")
-    too_many = (ErrorCode.INVALID_CONFIG, "streams.num.standby.replicas must be less than or equal to 2")
-    assert world.alter(GROUP, "g", share_session_timeout_ms="70000") == out_of_range
-    assert world.alter(GROUP, "g", streams_num_standby_replicas="3") == too_many
-    settings = {"share_auto_offset_reset": "by_duration:PT1H", "streams_num_standby_replicas": "1"}
-    assert world.alter(GROUP, "g", **settings) == (0, None)
-    told = world.describe(GROUP, "g")
-    assert told["share.auto.offset.reset"]["value"] == "by_duration:PT1H"
-    assert told["streams.num.standby.replicas"]["synonyms"] == [
-        {"name": "streams.num.standby.replicas", "value": "1", "source": 8},
-        {"name": "group.streams.num.standby.replicas", "value": "0", "source": 5},
-    ]
-    assert "streams.num.warmup.replicas" not in told
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("share_auto_offset_reset", "by_duration:-PT1H"),
-        ("share_isolation_level", "x"),
-        ("share_delivery_count_limit", "1"),
-        ("streams_assignor_name", "x"),
-        ("streams_task_offset_interval_ms", "1"),
-        ("errors_deadletterqueue_topic_name", "__x"),
-        ("share_heartbeat_interval_ms", "50000"),
-    ],
-)
-def test_settings_that_a_group_can_not_have(world: Asked, name: str, value: str) -> None:
-    """They are INVALID_CONFIG."""
-    assert world.alter(GROUP, "g", **{name: value})[0] == ErrorCode.INVALID_CONFIG
 
 
 # ---------------------------------------------------------------- metrics of clients
@@ -324,23 +268,6 @@ def test_subscriptions_are_kept_and_described(world: Asked, tmp_path: Path) -> N
     (tmp_path / "client-metrics.json").write_text('{"version": 1, "client-metrics": {"m": {"match": "x"}}}')
     with pytest.raises(ClientMetricsFileError, match="Illegal client matching pattern: x"):
         ClientMetrics(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "error_code"),
-    [
-        ("interval_ms", "99", INVALID),
-        ("interval_ms", "x", ErrorCode.INVALID_CONFIG),
-        ("match", "client_id=(", ErrorCode.INVALID_CONFIG),
-        ("match", "nope=1", ErrorCode.INVALID_CONFIG),
-        ("match", r"client_id=(\pL|\pN|7){300}", ErrorCode.INVALID_CONFIG),
-        ("nope", "1", INVALID),
-    ],
-)
-def test_subscriptions_that_can_not_be(world: Asked, name: str, value: str, error_code: ErrorCode) -> None:
-    """They are refused with Kafka's error codes."""
-    assert world.alter(CLIENT_METRICS, "m", **{name: value})[0] == error_code
-    assert world.alter(CLIENT_METRICS, "", interval_ms="1000") == (INVALID, "Subscription name can't be empty")
 
 
 def test_there_are_so_many_subscriptions(world: Asked, monkeypatch: pytest.MonkeyPatch) -> None:

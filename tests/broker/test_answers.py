@@ -29,9 +29,8 @@ from groupcoord.wire.broker_messages import (
     Metadata,
     TopicReference,
 )
-from groupcoord.wire.feature_messages import ApiVersions, FinalizedFeature
+from groupcoord.wire.feature_messages import ApiVersions
 from tests.broker.data_world import SOLE
-from tests.tables import as_one_test
 
 NODE = Node(1, "broker.example", 9093)
 ALONE = Leadership((NODE,))
@@ -57,15 +56,6 @@ def topics() -> TopicRegistry:
 def create(registry: TopicRegistry, *wanted: CreatableTopic, validate_only: bool = False) -> list[tuple[str, str]]:
     response = answer_create_topics(CreateTopics(wanted, validate_only=validate_only), registry, SOLE, CONFIG)
     return [(topic.name, topic.error_code.name) for topic in response.topics]
-
-
-def test_create(topics: TopicRegistry) -> None:
-    """A topic gets the partitions asked for, or num.partitions, and its id is told."""
-    request = CreateTopics((CreatableTopic("a", 3, 1), CreatableTopic("b", -1, -1)))
-    response = answer_create_topics(request, topics, SOLE, CONFIG)
-    assert [(topic.num_partitions, topic.replication_factor) for topic in response.topics] == [(3, 1), (4, 1)]
-    assert [topic.topic_id for topic in response.topics] == [topics.topic_id("a"), topics.topic_id("b")]
-    assert topics.partition_count("b") == 4
 
 
 def test_validate_only_creates_nothing(topics: TopicRegistry) -> None:
@@ -122,12 +112,6 @@ def test_more_replicas_than_nodes_are_refused_in_kafka_s_words(topics: TopicRegi
         "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because "
         "only 1 broker(s) are registered or some brokers have all their log directories cordoned."
     )
-
-
-def test_one_bad_topic_does_not_spoil_the_others(topics: TopicRegistry) -> None:
-    """Topics of one request stand or fall alone; a name sent twice is refused with one entry, behind them."""
-    wanted = [CreatableTopic("one", 1, 1), CreatableTopic("x", 1, 1), CreatableTopic("y", 1, 1), CreatableTopic("x", 1)]
-    assert create(topics, *wanted) == [("one", "TOPIC_ALREADY_EXISTS"), ("y", "NONE"), ("x", "INVALID_REQUEST")]
 
 
 def test_a_request_with_too_many_partitions_is_refused_whole(topics: TopicRegistry) -> None:
@@ -195,18 +179,6 @@ def test_add_partitions_to_one_topic_twice(topics: TopicRegistry) -> None:
 # ---------------------------------------------------------------- DeleteTopics
 
 
-def test_delete_by_name_and_by_id(topics: TopicRegistry) -> None:
-    """Both ways are answered with name and id, and the topics are gone."""
-    two = topics.topic_id("two")
-    assert two is not None
-    request = DeleteTopics((TopicReference("one"), TopicReference(None, two)))
-    response, gone = answer_delete_topics(request, topics)
-    assert [(topic.name, topic.error_code.name) for topic in response.responses] == [("one", "NONE"), ("two", "NONE")]
-    assert [topic.name for topic in gone] == ["one", "two"]
-    assert topics.get("one") is None
-    assert topics.get_by_id(two) is None
-
-
 @pytest.mark.parametrize(
     ("references", "answers"),
     [
@@ -240,49 +212,6 @@ def test_delete_refuses(
 # ---------------------------------------------------------------- Metadata, ApiVersions
 
 
-def test_metadata_of_all_topics(topics: TopicRegistry) -> None:
-    """All topics are listed, internal ones marked, each partition led by the one node."""
-    response = do_whole(answer_metadata(Metadata(None), ALONE, topics))
-    assert [(topic.name, len(topic.partitions), topic.is_internal) for topic in response.topics] == [
-        ("one", 1, False),
-        ("two", 2, False),
-        ("d.t", 1, False),
-        (OFFSETS_TOPIC, 50, True),
-    ]
-    partition = response.topics[1].partitions[1]
-    assert (partition.partition_index, partition.leader_id, partition.leader_epoch) == (1, 1, 0)
-    assert partition.replica_nodes == partition.isr_nodes == (1,)
-    assert [tuple(broker) for broker in response.brokers] == [(1, "broker.example", 9093, None)]
-    assert response.controller_id == 1
-    assert response.cluster_id == topics.cluster_id
-
-
-@pytest.mark.parametrize(
-    ("references", "answers"),
-    [
-        ([], []),
-        ([("nope", NO_ID)], [("nope", "UNKNOWN_TOPIC_OR_PARTITION")]),
-        ([("bad name", NO_ID)], [("bad name", "INVALID_TOPIC_EXCEPTION")]),
-        ([("", NO_ID)], [("", "INVALID_TOPIC_EXCEPTION")]),
-        ([("one", NO_ID), ("one", NO_ID)], [("one", "NONE")]),
-        ([(None, UUID(int=2))], [("two", "NONE")]),
-        ([(None, OTHER_ID)], [(None, "UNKNOWN_TOPIC_ID")]),
-        ([("one", OTHER_ID)], [(None, "UNKNOWN_TOPIC_ID")]),
-        ([("one", UUID(int=2))], [("two", "NONE")]),
-        ([(None, UUID(int=2)), ("one", NO_ID)], [("two", "NONE")]),
-        ([(None, NO_ID), (None, UUID(int=2))], [("two", "NONE")]),
-    ],
-)
-def test_metadata_as_recorded(
-    topics: TopicRegistry, references: list[tuple[str | None, UUID]], answers: list[tuple[str | None, str]]
-) -> None:
-    """Ids win over names, unknown topics are errors of their own, and asking creates nothing."""
-    request = Metadata(tuple(TopicReference(*reference) for reference in references))
-    response = do_whole(answer_metadata(request, ALONE, topics))
-    assert [(topic.name, topic.error_code.name) for topic in response.topics] == answers
-    assert len(topics) == 4
-
-
 def test_authorized_operations(topics: TopicRegistry) -> None:
     """They are told when asked for: everything is allowed, since nothing is protected."""
     plain = do_whole(answer_metadata(Metadata((TopicReference("one"),)), ALONE, topics))
@@ -309,12 +238,3 @@ def test_api_versions() -> None:
     for cluster_id, node_id in (("me", 2), ("other", 1)):
         other = answer_api_versions(ApiVersions(cluster_id=cluster_id, node_id=node_id), NODE, "me")
         assert other.error_code is ErrorCode.REBOOTSTRAP_REQUIRED
-
-
-@as_one_test
-@pytest.mark.parametrize(("feature", "api_keys"), [("group.version", {68, 69}), ("streams.version", {88, 89, 93})])
-def test_groups_are_announced_with_their_apis(feature: str, api_keys: set[int]) -> None:
-    """The APIs of a type of groups and its feature come together."""
-    announced = answer_api_versions(ApiVersions(), NODE, "me")
-    assert api_keys <= {api.api_key for api in announced.api_keys}
-    assert FinalizedFeature(feature, 1, 1) in announced.finalized_features

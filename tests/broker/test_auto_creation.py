@@ -36,17 +36,6 @@ def ask(broker: Broker, *names: str, allows: bool = True) -> dict[str | None, st
     return {topic.name: topic.error_code.name for topic in connection.answers[0].topics}
 
 
-def test_a_topic_is_there_when_it_is_asked_for_again() -> None:
-    """The first answer says that it is unknown, as recorded; it has num.partitions partitions."""
-    made = broker(num_partitions=3)
-    assert ask(made, "new", "bad name") == {
-        "new": "UNKNOWN_TOPIC_OR_PARTITION",
-        "bad name": "INVALID_TOPIC_EXCEPTION",
-    }
-    assert ask(made, "new", allows=False) == {"new": "NONE"}
-    assert (made.topics.partition_count("new"), made.topics.get("bad name")) == (3, None)
-
-
 @pytest.mark.parametrize(("allows", "settings"), [(False, {}), (True, {"auto_create_topics_enable": False})])
 def test_the_client_and_the_server_can_forbid_it(allows: bool, settings: dict[str, bool]) -> None:
     """Then it stays unknown."""

@@ -11,10 +11,7 @@ from groupcoord.broker.broker import Broker
 from groupcoord.broker.records.fetch_waits import STALE_WAITS_LIMIT
 from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.core.messages import (
-    FindCoordinator,
-    FindCoordinatorResponse,
     GroupToFetch,
-    Node,
     OffsetCommit,
     OffsetCommitResponse,
     OffsetFetch,
@@ -24,7 +21,7 @@ from groupcoord.core.messages import (
 )
 from groupcoord.log_store import AppendTimedOutError
 from tests.broker.driving import feed
-from tests.broker.kafka_bytes import correlation_ids, fetch, frame, heartbeat, string
+from tests.broker.kafka_bytes import correlation_ids, fetch, frame, string
 
 
 @pytest.fixture
@@ -53,22 +50,6 @@ def committed(broker: Broker) -> list[tuple[str | None, int]]:
     assert isinstance(response, OffsetFetchResponse)
     (group,) = response.groups
     return [(topic.name, topic.partitions[0].committed_offset) for topic in group.topics]
-
-
-def test_a_fetch_waits_on_the_injected_clock(broker: Broker, clock: ManualClock) -> None:
-    """A long poll that finds nothing is answered when its time is over; the broker says when that is."""
-    connection = broker.connect("/127.0.0.1")
-    feed(connection, fetch(1, "t", 0, 500) + heartbeat(2))
-    assert broker.next_deadline_ms() == clock.now_ms() + 500
-    clock.advance(499)
-    broker.tick()
-    assert connection.take_output() == b""
-    clock.advance(1)
-    broker.tick()
-    broker.handle_waiting()
-    assert correlation_ids(connection.take_output()) == [1, 2]
-    later_ms = broker.next_deadline_ms()
-    assert later_ms is None or later_ms > clock.now_ms()
 
 
 def test_fetches_end_in_the_order_of_their_deadlines(broker: Broker, clock: ManualClock) -> None:
@@ -107,11 +88,6 @@ def test_deleting_a_topic_deletes_its_offsets(broker: Broker) -> None:
     assert commit(broker, 9) == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
-def test_the_offsets_topic_exists(broker: Broker) -> None:
-    """Clients see __consumer_offsets with as many partitions as are configured."""
-    assert broker.topics.partition_count(OFFSETS_TOPIC) == 50
-
-
 def test_the_offsets_topic_has_the_id_of_the_store() -> None:
     """A store that knows the topic's id, from a broker's directory for instance, decides it."""
 
@@ -120,14 +96,6 @@ def test_the_offsets_topic_has_the_id_of_the_store() -> None:
 
     broker = Broker(config=Config(), clock=ManualClock(), log_store=KnowingStore())
     assert broker.topics.topic_id(OFFSETS_TOPIC) == UUID(int=5)
-
-
-def test_the_node_can_change(broker: Broker) -> None:
-    """A host that learns its port late tells the broker, and the coordinator answers with it."""
-    broker.node = Node(1, "example.org", 7)
-    found = broker.coordinator.call(FindCoordinator(0, ("g",)))
-    assert isinstance(found, FindCoordinatorResponse)
-    assert found.coordinators[0].node == Node(1, "example.org", 7)
 
 
 def test_a_failed_log_partition_is_loaded_again() -> None:

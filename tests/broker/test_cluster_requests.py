@@ -39,15 +39,6 @@ def produce(world: World, records: bytes) -> None:
 # ---------------------------------------------------------------- all there is
 
 
-def test_elections_in_all_partitions_name_the_topics(world: World) -> None:
-    """Where all partitions are asked for, those that need no election are left out, their topics aren't."""
-    answer = world.ask(43, 2, {"election_type": 0, "topic_partitions": None, "timeout": 0})
-
-    assert answer["error_code"] == ErrorCode.NONE
-    assert names(answer["replica_election_results"], "topic") == [OFFSETS, "t", "u"]
-    assert not any(topic["partition_result"] for topic in answer["replica_election_results"])
-
-
 def test_messages_are_those_of_kafka(world: World) -> None:
     """As Apache Kafka 4.4.0 has them: of elections that aren't needed, and of producers of what there isn't."""
     elections = {"election_type": 0, "topic_partitions": [{"topic": "t", "partitions": [0]}], "timeout": 0}
@@ -65,14 +56,6 @@ def test_messages_are_those_of_kafka(world: World) -> None:
             "'.', '_' and '-'",
         ),
     ]
-
-
-def test_all_config_resources(world: World) -> None:
-    """Topics with the internal one, the broker twice, as it has loggers, and no group without settings of its own."""
-    answer = world.ask(74, 1, {"resource_types": ()})
-    told = sorted((resource["resource_type"], resource["resource_name"]) for resource in answer["config_resources"])
-
-    assert told == [(2, OFFSETS), (2, "t"), (2, "u"), (4, "1"), (8, "1")]
 
 
 def test_all_topics_are_described_from_the_cursor_on(world: World) -> None:

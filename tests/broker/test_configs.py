@@ -16,7 +16,6 @@ from groupcoord.broker.configs.brokers import BROKER_DEFINITIONS, DYNAMIC, Broke
 from groupcoord.broker.configs.client_metrics import ClientMetrics
 from groupcoord.broker.configs.definitions import TOPIC_DEFINITIONS
 from groupcoord.broker.configs.describing import answer_describe_configs
-from groupcoord.broker.configs.group_definitions import GROUP_DEFINITIONS
 from groupcoord.broker.configs.resources import Resources
 from groupcoord.broker.topics.changes import answer_create_topics, answer_delete_topics
 from groupcoord.broker.work import do_whole
@@ -98,26 +97,6 @@ def alter(
 # ---------------------------------------------------------------- what there is
 
 
-def test_all_settings_of_a_group(resources: Resources) -> None:
-    """All but internal ones are told; an internal one as soon as the group has it of its own."""
-    (told,) = describe(resources, (A_GROUP, "g"))
-    usual = [name for name, definition in GROUP_DEFINITIONS.items() if not definition.is_internal]
-    assert [config.name for config in told.configs] == usual
-    assert alter(resources, (A_GROUP, "g", setting(OFFLOAD, "FALSE"))) == ["NONE"]
-    (told,) = describe(resources, (A_GROUP, "g"))
-    own = next(config for config in told.configs if config.name == OFFLOAD)
-    assert (own.value, own.config_source) == ("false", ConfigSource.GROUP)
-
-
-def test_all_settings_of_a_topic(resources: Resources) -> None:
-    """All are told; nothing is read-only, and nothing has documentation."""
-    (told,) = describe(resources, (A_TOPIC, "orders"))
-    assert [config.name for config in told.configs] == list(TOPIC_DEFINITIONS)
-    assert {(config.read_only, config.documentation, config.is_sensitive) for config in told.configs} == {
-        (False, None, False)
-    }
-
-
 def test_all_settings_of_the_broker(resources: Resources) -> None:
     """Those of the configuration but for internal ones, those of topics, and where it is; few can be changed."""
     (told, of_all) = describe(resources, (A_BROKER, "1"), (A_BROKER, ""))
@@ -136,14 +115,6 @@ def test_all_settings_of_the_broker(resources: Resources) -> None:
     (address,) = (config for config in told.configs if config.name == "advertised.listeners")
     assert (address.value, address.config_source) == ("PLAINTEXT://host:9092", ConfigSource.STATIC_BROKER)
     assert of_all.configs == ()
-
-
-@pytest.mark.parametrize("name", TOPIC_DEFINITIONS)
-def test_each_topic_setting_may_have_its_default(resources: Resources, name: str) -> None:
-    """What is told as the default can be set."""
-    (told,) = describe(resources, (A_TOPIC, "orders"))
-    (default,) = (config.value for config in told.configs if config.name == name)
-    assert alter(resources, (A_TOPIC, "orders", setting(name, default))) == ["NONE"]
 
 
 def test_topics_inherit_from_the_broker() -> None:

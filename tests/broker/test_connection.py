@@ -51,17 +51,6 @@ def advance(broker: Broker, duration_ms: int) -> None:
     broker.handle_waiting()
 
 
-def test_one_request_one_answer() -> None:
-    """A whole request is answered at once, with its correlation id."""
-    connection = make_broker().connect("/127.0.0.1")
-    feed(connection, heartbeat(77))
-    (answer,) = split(connection.take_output())
-    assert heartbeat_error(answer) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert answer[:4] == struct.pack(">i", 77)
-    assert connection.take_output() == b""
-    assert connection.closing is None
-
-
 REQUESTS = st.lists(
     st.sampled_from(
         [
@@ -94,13 +83,6 @@ def test_any_chunking_gives_the_same_answers(requests: list[bytes], sizes: list[
         stream = stream[size:]
     feed(chunked, stream)
     assert drain(chunked) == one_by_one
-
-
-def test_answers_given_at_once_leave_in_one_write() -> None:
-    """Pipelined requests cost one write, not one each."""
-    connection = make_broker().connect("/127.0.0.1")
-    feed(connection, b"".join(heartbeat(number) for number in range(50)))
-    assert correlation_ids(connection.take_output()) == list(range(50))
 
 
 def test_requests_wait_behind_a_join() -> None:
@@ -140,27 +122,6 @@ def test_one_request_releases_another_connection() -> None:
     answers = split(drain(follower))
     assert answers[0] == struct.pack(">ih", 3, 0) + blob(b"b")
     assert heartbeat_error(answers[1]) == ErrorCode.NONE
-
-
-def test_a_request_that_is_never_answered_leaves_the_connection_waiting() -> None:
-    """A sync replaced by the same member's next one gets no answer, and what came behind it is not handled."""
-    broker = make_broker()
-    leader, follower, again = (broker.connect("/127.0.0.1") for _ in range(3))
-    feed(leader, join(1))
-    feed(follower, join(2))
-    advance(broker, 1_000)  # the second join has prolonged the delay
-    advance(broker, 1_000)
-    _, generation, leader_id, first_id = read_join(split(drain(leader))[0])
-    second_id = read_join(split(drain(follower))[0])[3]
-    if leader_id == second_id:
-        leader, follower, first_id, second_id = follower, leader, second_id, first_id
-    feed(follower, sync(3, "g", generation, second_id) + heartbeat(4))
-    feed(again, sync(5, "g", generation, second_id))
-    feed(leader, sync(6, "g", generation, first_id))
-    assert correlation_ids(drain(again)) == [5]
-    assert drain(follower) == b""
-    assert follower.is_waiting
-    assert follower.closing is None
 
 
 @as_one_test

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from groupcoord.errors import ErrorCode
-from groupcoord.wire.broker_messages import Fetch, ListOffsets, ListOffsetsPartition, ListOffsetsTopic
+from groupcoord.wire.broker_messages import Fetch
 from tests.broker.data_world import DataWorld, fetch_of, part, partitions_of
 
 OTHER_ID = UUID(int=99)
@@ -16,72 +16,6 @@ OTHER_ID = UUID(int=99)
 @pytest.fixture
 def world() -> DataWorld:
     return DataWorld(records_enable=False)
-
-
-@pytest.mark.parametrize(
-    ("partition", "error", "offset", "epoch"),
-    [
-        (ListOffsetsPartition(0, -1), "NONE", 0, 0),
-        (ListOffsetsPartition(0, -2), "NONE", 0, 0),
-        (ListOffsetsPartition(0, -3), "NONE", -1, -1),
-        (ListOffsetsPartition(0, -4), "NONE", 0, 0),
-        (ListOffsetsPartition(0, -5), "NONE", -1, -1),
-        (ListOffsetsPartition(0, -6), "NONE", -1, -1),
-        (ListOffsetsPartition(0, -7), "UNSUPPORTED_VERSION", -1, -1),
-        (ListOffsetsPartition(0, 0), "NONE", -1, -1),
-        (ListOffsetsPartition(0, 1_700_000_000_000), "NONE", -1, -1),
-        (ListOffsetsPartition(0, -1, 0), "NONE", 0, 0),
-        (ListOffsetsPartition(0, -1, 1), "UNKNOWN_LEADER_EPOCH", -1, -1),
-        (ListOffsetsPartition(1, -1), "UNKNOWN_TOPIC_OR_PARTITION", -1, -1),
-        (ListOffsetsPartition(-1, -1), "UNKNOWN_TOPIC_OR_PARTITION", -1, -1),
-        (ListOffsetsPartition(1, -7), "UNSUPPORTED_VERSION", -1, -1),
-        (ListOffsetsPartition(0, -7, 5), "UNSUPPORTED_VERSION", -1, -1),
-    ],
-)
-def test_list_offsets_as_recorded(
-    world: DataWorld, partition: ListOffsetsPartition, error: str, offset: int, epoch: int
-) -> None:
-    """An empty log starts and ends at 0 and has nothing at any other time."""
-    (topic,) = world.ask(ListOffsets((ListOffsetsTopic("one", (partition,)),))).topics
-    (listed,) = topic.partitions
-    assert (listed.error_code.name, listed.offset, listed.leader_epoch) == (error, offset, epoch)
-    assert listed.timestamp == -1
-
-
-def test_list_offsets_of_a_partition_twice(world: DataWorld) -> None:
-    """A partition asked for twice is refused once; a topic without partitions is left out."""
-    partitions = (ListOffsetsPartition(0, -1), ListOffsetsPartition(0, -2), ListOffsetsPartition(1, -1))
-    request = ListOffsets((ListOffsetsTopic("two", partitions), ListOffsetsTopic("one", ())))
-    (topic,) = world.ask(request).topics
-    assert [(listed.partition_index, listed.error_code.name) for listed in topic.partitions] == [
-        (0, "INVALID_REQUEST"),
-        (1, "NONE"),
-    ]
-
-
-def test_special_timestamps_of_newer_versions(world: DataWorld) -> None:
-    """A timestamp that the request's version does not know is UNSUPPORTED_VERSION on its partition alone."""
-    partitions = (ListOffsetsPartition(0, -4), ListOffsetsPartition(1, -3))
-    request = ListOffsets((ListOffsetsTopic("two", partitions),), lowest_timestamp=-3)
-    (topic,) = world.ask(request).topics
-    assert [listed.error_code.name for listed in topic.partitions] == ["UNSUPPORTED_VERSION", "NONE"]
-
-
-@pytest.mark.parametrize("isolation_level", [-1, 2, 100])
-def test_unknown_isolation_levels(world: DataWorld, isolation_level: int) -> None:
-    """They are UNKNOWN_SERVER_ERROR on whatever was asked, as Kafka 4.4 answers; by ids only on the whole."""
-    listings = (ListOffsetsTopic("two", (ListOffsetsPartition(0, -1),) * 2), ListOffsetsTopic("nope", ()))
-    listed = world.ask(ListOffsets(listings, isolation_level=isolation_level)).topics
-    assert [(topic.name, len(topic.partitions)) for topic in listed] == [("two", 2), ("nope", 0)]
-    assert {partition.error_code for partition in listed[0].partitions} == {ErrorCode.UNKNOWN_SERVER_ERROR}
-    named = fetch_of(part(), part(9), isolation_level=isolation_level)
-    by_id = fetch_of(part(), name=None, topic_id=UUID(int=2), isolation_level=isolation_level)
-    for request, counts in ((named, [2]), (by_id, [])):
-        response = world.ask(request)
-        assert response.error_code is ErrorCode.UNKNOWN_SERVER_ERROR
-        assert [len(topic.partitions) for topic in response.topics] == counts
-        errors = {partition.error_code for topic in response.topics for partition in topic.partitions}
-        assert errors <= {ErrorCode.UNKNOWN_SERVER_ERROR}
 
 
 @pytest.mark.parametrize(

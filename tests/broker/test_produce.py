@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from uuid import UUID
 
 import pytest
@@ -14,8 +13,6 @@ from groupcoord.broker.records.producing import NO_DATA
 from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.wire.broker_messages import Produce, ProducePartition, ProduceTopic
 from tests.broker.data_world import DataWorld
-from tests.broker.driving import feed
-from tests.broker.kafka_bytes import array, blob, correlation_ids, frame, heartbeat, split, string
 
 NO_ID, TOPIC_ID, OTHER_ID = UUID(int=0), UUID(int=2), UUID(int=99)
 
@@ -79,27 +76,3 @@ def connection() -> Connection:
     with broker.topics.edit() as edit:
         edit.create("t", 2)
     return broker.connect("/127.0.0.1")
-
-
-def produce(correlation_id: int, acks: int, *partition_indexes: int) -> bytes:
-    partitions = [struct.pack(">i", index) + blob(b"records") for index in partition_indexes]
-    head = string(None) + struct.pack(">hi", acks, 1000)
-    asked = [string("t") + array(partitions)] if partitions else []
-    return frame(0, 3, correlation_id, head + array(asked))
-
-
-def test_round_trip(connection: Connection) -> None:
-    """A request on the wire has its answer on the wire, and the connection goes on."""
-    feed(connection, produce(5, 1, 0) + heartbeat(6))
-    answer, _ = split(connection.take_output())
-    result = struct.pack(">ihqq", 0, ErrorCode.POLICY_VIOLATION, -1, -1)
-    assert answer == struct.pack(">i", 5) + array([string("t") + array([result])]) + bytes(4)
-
-
-def test_acks_0(connection: Connection) -> None:
-    """No answer is awaited, so there is none; an error closes the connection, as in Kafka."""
-    feed(connection, produce(1, 0) + heartbeat(2))
-    assert correlation_ids(connection.take_output()) == [2]
-    feed(connection, produce(3, 0, 0) + heartbeat(4))
-    assert connection.take_output() == b""
-    assert connection.closing == f"Produce with acks=0 failed: {NO_DATA}"

@@ -26,7 +26,7 @@ from groupcoord.wire.broker_messages import (
 )
 from groupcoord.wire.cluster_messages import TopicPartitions
 from groupcoord.wire.transaction_messages import DescribeProducers
-from tests.broker.data_world import NO_ID, START_MS, DataWorld, batch, fetch_of, part, partitions_of, records_of
+from tests.broker.data_world import NO_ID, START_MS, DataWorld, batch, fetch_of, part, records_of
 from tests.tables import as_one_test
 
 
@@ -47,24 +47,6 @@ def lookup(world: DataWorld, timestamp: int, isolation_level: int = 0) -> Listed
 
 
 # ---------------------------------------------------------------- Produce
-
-
-def test_what_is_produced_is_fetched(world: DataWorld) -> None:
-    """Offsets go on from batch to batch, and each partition has its own."""
-    assert [world.produce(batch(b"a", b"b"))[3:6], world.produce(batch(b"c"))[3:6]] == [(0, -1, 0), (2, -1, 0)]
-    assert world.produce(batch(b"d"), "two", 1).base_offset == 0
-    fetched = world.fetch()
-    assert (fetched.high_watermark, fetched.last_stable_offset, fetched.log_start_offset) == (3, 3, 0)
-    assert len(records_of(fetched)) == len(batch(b"a", b"b")) + len(batch(b"c"))
-
-
-def test_topic_settings_apply(world: DataWorld) -> None:
-    """They hold from when they are changed."""
-    world.configure("one", max_message_bytes="100")
-    refused = world.produce(batch(b"x" * 100))
-    assert (refused.error_code, refused.base_offset) == (ErrorCode.MESSAGE_TOO_LARGE, -1)
-    world.configure("one", message_timestamp_type="LogAppendTime")
-    assert world.produce(batch(b"x" * 100)).log_append_time_ms == START_MS
 
 
 def test_a_topic_made_again_is_empty(world: DataWorld) -> None:
@@ -99,30 +81,6 @@ def test_a_full_memory_is_an_error() -> None:
 # ---------------------------------------------------------------- Fetch that waits
 
 
-def test_a_fetch_waits_for_its_bytes(world: DataWorld) -> None:
-    """It ends with the batch that makes enough, and has all that came."""
-    size = len(batch(b"a"))
-    connection = world.send(fetch_of(part(0), name="one", min_bytes=2 * size, max_wait_ms=500))
-    world.produce(batch(b"a"))
-    world.produce(batch(b"other"), "two", 1)
-    assert not connection.answers
-    world.produce(batch(b"b"))
-    (response,) = connection.answers
-    assert len(records_of(response.topics[0].partitions[0])) == 2 * size
-    assert world.requests.waits.next_deadline_ms() is None
-
-
-def test_a_fetch_whose_time_is_up_has_what_came(world: DataWorld) -> None:
-    """Too little is answered all the same, read when the time is up."""
-    connection = world.send(fetch_of(part(0), name="one", min_bytes=10_000, max_wait_ms=500))
-    world.produce(batch(b"a"))
-    world.advance(499)
-    assert not connection.answers
-    world.advance(1)
-    (response,) = connection.answers
-    assert response.topics[0].partitions[0].high_watermark == 1
-
-
 def test_a_deleted_topic_ends_waiting(world: DataWorld) -> None:
     """The error is the recorded one, with no list of aborted transactions."""
     connection = world.send(fetch_of(part(0), name="one", max_wait_ms=500))
@@ -145,15 +103,6 @@ def test_nobody_watches_for_those_who_left(world: DataWorld) -> None:
     assert len(log.watchers) == 1
     world.advance(600)
     assert not log.watchers
-
-
-def test_the_limit_of_a_request_is_shared(world: DataWorld) -> None:
-    """The first batch comes whatever its size, those of further partitions as far as the rest goes."""
-    for index in (0, 1):
-        world.produce(batch(b"x" * 500), "two", index)
-    first, second = partitions_of(world.ask(fetch_of(part(1), part(0), max_bytes=100, max_wait_ms=0)))
-    assert (first.partition_index, len(records_of(first))) == (1, len(batch(b"x" * 500)))
-    assert second.records == ()
 
 
 # ---------------------------------------------------------------- transactions

@@ -24,25 +24,14 @@ from groupcoord.core.messages.share_state import (
 from groupcoord.core.router.authorization import Operation, ResourceType
 from groupcoord.errors import ErrorCode
 from groupcoord.records.batches import encode_batch, iter_batches
-from tests.broker.sharing import ACCEPT, REJECT, RELEASE, RENEW, START_MS, WRITE, SharingWorld
+from tests.broker.sharing import ACCEPT, REJECT, RELEASE, START_MS, WRITE, SharingWorld
 
-LOCK_MS = 30_000
 DELETE_TOPICS, SHARE_HEARTBEAT, DESCRIBE_SHARE_GROUP_OFFSETS = 20, 76, 90
 
 
 @pytest.fixture
 def world() -> SharingWorld:
     return SharingWorld()
-
-
-def test_accepted_records_never_come_again(world: SharingWorld) -> None:
-    """What is accepted is done with, also after the broker is killed; the rest comes again, with the same count."""
-    world.produce(4)
-    ann = world.client()
-    assert ann.fetch() == [(0, 3, 1)]
-    assert ann.acknowledge((0, 1, [ACCEPT])) is ErrorCode.NONE
-    world.restart()
-    assert world.client("ben").fetch() == [(2, 3, 1)]
 
 
 def test_an_answer_that_never_came(world: SharingWorld) -> None:
@@ -57,19 +46,6 @@ def test_an_answer_that_never_came(world: SharingWorld) -> None:
     assert ben.acknowledge((0, 1, [ACCEPT])) is ErrorCode.NONE  # what is finished already is passed over
 
 
-def test_waiting_fetches_are_woken_by_new_records(world: SharingWorld) -> None:
-    """A fetch that finds nothing waits, and has what comes at once; another one gets what comes after that."""
-    ann, ben = world.client("ann"), world.client("ben")
-    assert ann.fetch(5_000) is None
-    assert ben.fetch(5_000) is None
-    world.produce(2)
-    first, second = ann.fetched(), ben.fetched()
-    assert [(0, 1, 1)] in (first, second)
-    assert None in (first, second)
-    world.produce(1)
-    assert (ben if second is None else ann).fetched() == [(2, 2, 1)]
-
-
 def test_waiting_fetches_are_woken_by_a_release(world: SharingWorld) -> None:
     """Where Kafka may leave the fetch to its time-out, it gets what was released at once."""
     world.produce(2)
@@ -80,34 +56,6 @@ def test_waiting_fetches_are_woken_by_a_release(world: SharingWorld) -> None:
     assert ben.fetched() == [(0, 0, 2)]
 
 
-def test_locks_are_over_in_time(world: SharingWorld) -> None:
-    """Who says nothing for too long loses its records to who waits; to renew them gives the time anew."""
-    world.produce(2)
-    ann, ben = world.client("ann"), world.client("ben")
-    assert ann.fetch() == [(0, 1, 1)]
-    world.pass_time(LOCK_MS - 1)
-    assert ann.acknowledge((0, 0, [RENEW]), is_renew_ack=True) is ErrorCode.NONE
-    assert ben.fetch(2 * LOCK_MS) is None
-    world.pass_time(1)
-    assert ben.fetched() == [(1, 1, 2)]
-    assert ann.acknowledge((1, 1, [ACCEPT])) is ErrorCode.INVALID_RECORD_STATE
-    world.pass_time(LOCK_MS - 2)
-    assert ann.acknowledge((0, 0, [ACCEPT])) is ErrorCode.NONE
-
-
-def test_a_lost_connection_frees_records(world: SharingWorld) -> None:
-    """With the connection goes the session that was opened there, and what its member had is free."""
-    world.produce(2)
-    ann, ben = world.client("ann"), world.client("ben")
-    assert ann.fetch() == [(0, 1, 1)]
-    assert ben.fetch(5_000) is None
-    ann.close()
-    assert ben.fetched() == [(0, 1, 2)]
-    again = world.client("ann")
-    again.epoch = 1
-    assert again.fetch() is ErrorCode.SHARE_SESSION_NOT_FOUND
-
-
 def test_a_fetch_ends_with_its_connection(world: SharingWorld) -> None:
     """Nobody gets records who isn't there any more: a fetch that waited takes none."""
     ann, ben = world.client("ann"), world.client("ben")
@@ -116,17 +64,6 @@ def test_a_fetch_ends_with_its_connection(world: SharingWorld) -> None:
     ann.close()
     world.produce(1)
     assert ben.fetch(0) == [(0, 0, 1)]
-
-
-def test_time_is_up(world: SharingWorld) -> None:
-    """A fetch that waits for many bytes gets the few that there are when its time is up."""
-    ann = world.client()
-    assert ann.fetch(2_000, min_bytes=10_000) is None
-    world.produce(1)
-    world.pass_time(1_999)
-    assert ann.fetched() is None
-    world.pass_time(1)
-    assert ann.fetched() == [(0, 0, 1)]
 
 
 def test_there_are_only_so_many_sessions() -> None:
@@ -266,35 +203,6 @@ def test_only_what_was_not_done_is_asked_for_again() -> None:
     assert asked == [[0, 1], [1]]
     (response,) = told
     assert [tuple(result)[:2] for result in response.results[0].partitions] == [(0, 0), (1, 0)]
-
-
-def test_a_topic_is_deleted_while_somebody_waits(world: SharingWorld) -> None:
-    """The fetch waits until its time is up and leaves the partition out; the next one fails, as recorded."""
-    ann = world.client()
-    assert ann.fetch(5_000) is None
-    topic = world.topics.get("jobs")
-    assert topic is not None
-    with world.topics.edit() as edit:
-        edit.delete("jobs")
-    world.data.delete(topic)
-    world.pass_time(4_999)
-    assert ann.fetched() is None
-    world.pass_time(1)
-    assert ann.fetched() == []
-    assert ann.fetch() is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-def test_a_group_without_a_state_reads_nothing(world: SharingWorld) -> None:
-    """A share-partition that was never initialized fails with UNKNOWN_SERVER_ERROR after the wait, as recorded."""
-    world.produce(1)
-    ann = world.client()
-    for epoch in (0, 1):
-        assert ann.fetch(1_500, group_id="other", share_session_epoch=epoch) is None
-        world.pass_time(1_499)
-        assert ann.fetched() is None
-        world.pass_time(1)
-        assert ann.fetched() is ErrorCode.UNKNOWN_SERVER_ERROR
-    assert ann.fetch(group_id="other", share_session_epoch=2) == []
 
 
 def test_strangers_get_nothing() -> None:
@@ -489,34 +397,6 @@ def test_a_limit_is_a_limit(world: SharingWorld) -> None:
     assert ann.fetch(max_records=1) == [(7, 9, 1)]
 
 
-def test_records_that_are_given_up_go_where_the_group_says() -> None:
-    """Rejected records and such that came too often are in that topic, with headers that say why (KIP-1191)."""
-    world = SharingWorld(
-        {
-            "errors.deadletterqueue.topic.name": "dlq.jobs",
-            "errors.deadletterqueue.copy.record.enable": "true",
-            "share.delivery.count.limit": "2",
-        },
-        errors_deadletterqueue_auto_create_topics_enable=True,
-    )
-    world.produce(3)
-    ann = world.client()
-    assert ann.fetch() == [(0, 2, 1)]
-    assert ann.acknowledge((0, 0, [REJECT]), (1, 2, [RELEASE])) is ErrorCode.NONE
-    assert ann.fetch() == [(1, 2, 2)]
-    world.pass_time(LOCK_MS)
-    log = world.log("dlq.jobs")
-    data = b"".join(log.read(0, log.end_offset, 2**20, takes_first=True).parts)
-    assert [(key, value) for batch in iter_batches(data) for _, _, key, value in batch.records()] == [
-        (b"k", b"v%d" % number) for number in range(3)
-    ]
-    assert b"Offset rejected by client." in data
-    assert b"__dlq.errors.delivery.count\x022" in data
-    assert world.client("ben").fetch() == []
-    world.restart()
-    assert world.client("ben").fetch() == []
-
-
 @pytest.mark.parametrize("name", ["jobs.dead", "dlq.none"])
 def test_records_are_given_up_also_where_they_can_go_nowhere(name: str, caplog: pytest.LogCaptureFixture) -> None:
     """A topic without the prefix, or that isn't there, gets nothing; that is said, and the records are done with."""
@@ -530,21 +410,6 @@ def test_records_are_given_up_also_where_they_can_go_nowhere(name: str, caplog: 
     assert ann.fetch() == []
     assert "go nowhere" in caplog.text
     assert world.log("jobs.dead").end_offset == 0
-
-
-def test_given_up_records_go_to_a_partition_by_their_own() -> None:
-    """That of the same number, modulo how many there are (KIP-1191)."""
-    world = SharingWorld(
-        {"errors.deadletterqueue.topic.name": "dlq.jobs"},
-        index=3,
-        errors_deadletterqueue_auto_create_topics_enable=True,
-        num_partitions=2,
-    )
-    world.produce(1)
-    ann = world.client()
-    assert ann.fetch() == [(0, 0, 1)]
-    assert ann.acknowledge((0, 0, [REJECT])) is ErrorCode.NONE
-    assert [world.log("dlq.jobs", index).end_offset for index in (0, 1)] == [0, 1]
 
 
 def test_memory_is_bounded(world: SharingWorld) -> None:
@@ -585,20 +450,6 @@ def test_many_partitions_are_acknowledged_bit_by_bit(world: SharingWorld) -> Non
     codes = {partition["error_code"] for partition in response["responses"][0]["partitions"]}
     assert len(response["responses"][0]["partitions"]) == 499
     assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-
-
-def test_the_last_to_go_takes_what_is_in_flight_along(world: SharingWorld) -> None:
-    """When the connection closes that had a group's last session, also if that had ended, all is read anew."""
-    world.produce(2)
-    ann, ben = world.client("ann"), world.client("ben")
-    assert ann.fetch() == [(0, 1, 1)]
-    assert ben.fetch() == []
-    assert ann.acknowledge((0, 1, [ACCEPT])) is ErrorCode.NONE
-    world.initialize(state_epoch=2, start_offset=0)
-    for client in (ann, ben):
-        assert client.fetch(share_session_epoch=-1, max_records=0) == []
-    ann.close()
-    assert world.client("eve").fetch() == [(0, 1, 1)]
 
 
 def test_a_session_has_only_so_many_partitions(world: SharingWorld) -> None:

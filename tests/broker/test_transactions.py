@@ -7,16 +7,14 @@ from uuid import UUID
 import pytest
 
 from groupcoord import LogStoreError
-from groupcoord.broker.cluster.metadata import answer_api_versions
 from groupcoord.broker.transactions.coordinator import RETRY_MS
 from groupcoord.broker.transactions.state import LAST_EPOCH
 from groupcoord.core.log.records import ZERO_UUID
-from groupcoord.core.messages import Node, OffsetToCommit, TopicToCommit, TxnOffsetCommit
+from groupcoord.core.messages import OffsetToCommit, TopicToCommit, TxnOffsetCommit
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.cluster_messages import TopicPartitions
-from groupcoord.wire.feature_messages import ApiVersions, FinalizedFeature
 from tests.broker.driving import drain, feed
-from tests.broker.transaction_world import CHECK_INTERVAL_MS, WRITER, Client, World, names
+from tests.broker.transaction_world import WRITER, Client, World, names
 from tests.wire.kio_client import read_response, request_frame
 
 
@@ -33,37 +31,6 @@ def client(world: World) -> Client:
 # ---------------------------------------------------------------- producer ids
 
 
-def test_idempotent_producers_get_fresh_ids(client: Client) -> None:
-    """Without a transactional id each request has its own id, whatever else it says."""
-    assert [client.init(None) for _ in range(3)] == [("NONE", 0, 0), ("NONE", 1, 0), ("NONE", 2, 0)]
-    assert client.init(None, (7, 0), timeout_ms=-5) == ("NONE", 3, 0)
-
-
-@pytest.mark.parametrize("producer", [(5, -1), (-1, 3)])
-@pytest.mark.parametrize("name", [None, WRITER])
-def test_half_a_producer(client: Client, name: str | None, producer: tuple[int, int]) -> None:
-    """An id without an epoch, or the other way round, is no producer."""
-    assert client.init(name, producer) == ("INVALID_REQUEST", -1, -1)
-
-
-def test_init_checks(client: Client) -> None:
-    """An empty transactional id comes before a bad time-out; the maximum is allowed."""
-    assert client.init("", timeout_ms=0) == ("INVALID_REQUEST", -1, -1)
-    for timeout_ms in (0, -1, 900_001):
-        assert client.init(timeout_ms=timeout_ms) == ("INVALID_TRANSACTION_TIMEOUT", -1, -1)
-    assert client.init(timeout_ms=900_000) == ("NONE", 0, 0)
-
-
-def test_each_init_raises_the_epoch(client: Client) -> None:
-    """The producer before is fenced: PRODUCER_FENCED for the group, INVALID_PRODUCER_EPOCH for its offsets."""
-    old, new = client.start(), client.start()
-    assert new == (old[0], old[1] + 1)
-    assert client.add_group(old) == "PRODUCER_FENCED"
-    assert client.commit(old) == ["INVALID_PRODUCER_EPOCH"]
-    assert client.end(old) == ("PRODUCER_FENCED", -1, -1)
-    assert client.add_group(new) == "NONE"
-
-
 def test_a_producer_resumes(client: Client) -> None:
     """One that names its epoch goes on with the next; asked again it is told the same; any other epoch is fenced."""
     producer_id, _ = client.start()
@@ -78,15 +45,6 @@ def test_a_producer_resumes(client: Client) -> None:
 def test_a_producer_that_nobody_knows_any_more_resumes(client: Client) -> None:
     """After its id expired it gets a new producer id."""
     assert client.init(producer=(123_456, 5)) == ("NONE", 0, 0)
-
-
-def test_init_aborts_what_is_open(client: Client) -> None:
-    """CONCURRENT_TRANSACTIONS at first; the epoch is raised to fence, and once more for the next producer."""
-    producer = client.start()
-    client.commit(producer, adds_group=True)
-    assert client.init() == ("CONCURRENT_TRANSACTIONS", -1, -1)
-    assert (client.state(), client.committed()) == ("CompleteAbort", (-1, "NONE"))
-    assert client.init() == ("NONE", producer[0], 2)
 
 
 @pytest.mark.ci
@@ -141,17 +99,6 @@ def test_brokers_may_add_and_look(client: Client) -> None:
     assert client.describe().topics == (TopicPartitions("__consumer_offsets", (3,)),)
 
 
-def test_unknown_producers(client: Client) -> None:
-    """A producer id that nobody has, or another transactional id has, is INVALID_PRODUCER_ID_MAPPING everywhere."""
-    producer_id, epoch = client.start()
-    for name, producer in ((WRITER, (producer_id + 1, epoch)), ("other", (producer_id, epoch))):
-        assert client.add_group(producer, name=name) == "INVALID_PRODUCER_ID_MAPPING"
-        assert client.end(producer, name=name)[0] == "INVALID_PRODUCER_ID_MAPPING"
-        for adds_group in (False, True):
-            assert client.commit(producer, name=name, adds_group=adds_group) == ["INVALID_PRODUCER_ID_MAPPING"]
-    assert client.add((producer_id + 1, epoch), ("t", (0,))) == ["INVALID_PRODUCER_ID_MAPPING"]
-
-
 def test_an_empty_transactional_id(client: Client) -> None:
     """It is INVALID_REQUEST everywhere."""
     assert client.add_group((0, 0), name="") == "INVALID_REQUEST"
@@ -160,32 +107,7 @@ def test_an_empty_transactional_id(client: Client) -> None:
     assert client.describe("").error_code is ErrorCode.INVALID_REQUEST
 
 
-def test_describe_what_is_unknown(client: Client) -> None:
-    """A transactional id that nobody used is not found."""
-    assert client.describe("nobody").error_code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-
-
 # ---------------------------------------------------------------- offsets
-
-
-def test_offsets_appear_with_the_end(client: Client) -> None:
-    """They are unstable while the transaction is open, and there once it is committed."""
-    producer = client.start()
-    assert client.add_group(producer) == client.add_group(producer) == "NONE"
-    assert client.commit(producer) == ["NONE"]
-    assert client.committed() == (-1, "UNSTABLE_OFFSET_COMMIT")
-    assert client.end(producer) == ("NONE", *producer)
-    assert (client.committed(), client.state()) == ((10, "NONE"), "CompleteCommit")
-
-
-def test_offsets_vanish_with_an_abort(client: Client) -> None:
-    """What was committed before stays."""
-    producer = client.start()
-    client.commit(producer, 5, adds_group=True)
-    client.end(producer)
-    client.commit(producer, 6, adds_group=True)
-    assert client.end(producer, False) == ("NONE", *producer)
-    assert (client.committed(), client.state()) == ((5, "NONE"), "CompleteAbort")
 
 
 def test_a_transaction_of_many_groups(client: Client) -> None:
@@ -196,17 +118,6 @@ def test_a_transaction_of_many_groups(client: Client) -> None:
         assert client.commit(producer, group_id=group_id, adds_group=True) == ["NONE"]
     assert client.end(producer)[0] == "NONE"
     assert {client.committed(group_id) for group_id in groups} == {(10, "NONE")}
-
-
-def test_a_group_must_be_added(client: Client) -> None:
-    """Before, or (request versions from 5) with the offsets; only what is open counts."""
-    producer = client.start()
-    assert client.commit(producer) == ["TRANSACTION_ABORTABLE"]
-    assert client.commit(producer, adds_group=True) == ["NONE"]
-    assert client.commit(producer, 11) == ["NONE"]
-    client.end(producer)
-    assert client.commit(producer, 12) == ["TRANSACTION_ABORTABLE"]
-    assert client.committed() == (11, "NONE")
 
 
 def test_nothing_to_commit_is_not_verified(client: Client) -> None:
@@ -315,18 +226,6 @@ def test_markers_that_fail_are_written_later(world: World, client: Client) -> No
 # ---------------------------------------------------------------- time
 
 
-def test_a_transaction_times_out(world: World, client: Client) -> None:
-    """At the first check after its time it is aborted, and its producer fenced; a shorter one stays."""
-    producer = client.start(timeout_ms=1_000)
-    client.commit(producer, adds_group=True)
-    world.pass_ms(client, 1_000)
-    assert client.state() == "Ongoing"
-    world.pass_ms(client, CHECK_INTERVAL_MS)
-    assert (client.state(), client.committed()) == ("CompleteAbort", (-1, "NONE"))
-    assert client.end(producer)[0] == "PRODUCER_FENCED"
-    assert client.init() == ("NONE", producer[0], 2)
-
-
 def test_the_time_counts_from_the_beginning(world: World, client: Client) -> None:
     """Adding to a transaction does not make it last longer; the next one has its own time."""
     producer = client.start(timeout_ms=1_000)
@@ -339,12 +238,6 @@ def test_the_time_counts_from_the_beginning(world: World, client: Client) -> Non
     assert client.state() == "Ongoing"
     world.pass_ms(client, 700)
     assert client.state() == "CompleteAbort"
-
-
-def test_nothing_to_wait_for(client: Client) -> None:
-    """Without transactional ids the transaction coordinator never wants to be woken."""
-    client.init(None)
-    assert client.broker.transactions.next_deadline_ms() is None
 
 
 @pytest.mark.parametrize("settings", [{}, {"expiration": 60_000, "interval": 5_000}])
@@ -401,10 +294,3 @@ def test_the_version_decides_whether_the_group_is_added(client: Client, version:
     feed(connection, len(request).to_bytes(4, "big") + request)
     (topic,) = read_response(28, version, drain(connection))["topics"]
     assert [ErrorCode(result["error_code"]).name for result in topic["partitions"]] == [error]
-
-
-def test_clients_are_told_of_the_epochs() -> None:
-    """The feature transaction.version is finalized at level 2, so that Java clients raise their epochs (KIP-890)."""
-    response = answer_api_versions(ApiVersions(), Node(1, "h", 1), "cluster")
-    assert FinalizedFeature("transaction.version", 2, 2) in response.finalized_features
-    assert response.finalized_features_epoch == 0

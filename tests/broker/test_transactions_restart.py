@@ -40,17 +40,6 @@ def client(world: World) -> Client:
 # ---------------------------------------------------------------- restarts
 
 
-def test_an_open_transaction_survives(world: World, client: Client) -> None:
-    """After a kill its producer goes on as if nothing had happened."""
-    producer = client.start()
-    client.commit(producer, adds_group=True)
-    client = world.open()
-    assert (client.state(), client.committed()) == ("Ongoing", (-1, "UNSTABLE_OFFSET_COMMIT"))
-    assert client.commit(producer, 11) == ["NONE"]
-    assert client.end(producer)[0] == "NONE"
-    assert client.committed() == (11, "NONE")
-
-
 @pytest.mark.parametrize(("committed", "offset"), [(True, 10), (False, -1)])
 def test_a_prepared_transaction_is_completed(world: World, client: Client, committed: bool, offset: int) -> None:
     """The markers that a kill prevented are written at the start."""

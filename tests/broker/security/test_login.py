@@ -42,19 +42,6 @@ def bearer(**claims: object) -> bytes:
     return f"n,,\x01auth=Bearer {jwt.encode(claims, '', 'none')}\x01\x01".encode()
 
 
-def test_a_client_speaks_for_its_user() -> None:
-    """After the log-in the connection's principal is the user: an administrator may, another may not."""
-    world = World()
-    answers = {}
-    for user in ("admin", "alice"):
-        client = world.connect()
-        assert client.log_in_plain(user, f"{user}-secret")["error_code"] == "NONE"
-        assert client.connection.principal == f"User:{user}"
-        answers[user] = client.ask("Heartbeat", 4, HEARTBEAT)["error_code"]
-
-    assert answers == {"admin": "UNKNOWN_MEMBER_ID", "alice": "GROUP_AUTHORIZATION_FAILED"}
-
-
 def test_an_unknown_user_fails_like_a_wrong_password() -> None:
     """By no mechanism can a client tell whether there is a user: neither by words nor by when it is refused."""
     world = World()
@@ -123,13 +110,6 @@ def test_shapes_are_as_frequent_as_among_users_and_stay() -> None:
     moved = [pair for pair in zip(before, looks(), strict=True) if pair[0] != pair[1]]
     assert {after for _, after in moved} == {16384}
     assert 350 < len(moved) < 450
-
-
-def test_users_of_the_file_log_in_by_scram() -> None:
-    """Whoever has a password there may prove it by SCRAM, too."""
-    world = World()
-
-    assert scram_answers(world.connect(), "alice", "alice-secret", "SCRAM-SHA-512") == ["NONE", "NONE"]
 
 
 def test_credentials_are_kept(tmp_path: Path) -> None:
@@ -223,14 +203,6 @@ def test_a_token_ends_the_session() -> None:
     client.send("Heartbeat", 4, HEARTBEAT)
 
     assert client.is_closed
-
-
-def test_a_session_lasts_no_longer_than_it_may() -> None:
-    """Of the token's time and ``connections.max.reauth.ms`` the shorter one is told."""
-    client = World().connect("REAUTH")
-    client.shake_hands("OAUTHBEARER")
-
-    assert client.show(bearer(sub="dan", exp=NOW_MS // 1000 + 60))["session_lifetime"] == 1_000
 
 
 def test_nothing_long_is_taken_before_the_log_in() -> None:

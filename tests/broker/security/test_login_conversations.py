@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from scramp import ScramClient
 
-from tests.broker.security.world import KEYS, UNTIL_2100_MS, Client, Values, World, conversations, from_json
+from tests.broker.security.world import UNTIL_2100_MS, Values, World, conversations, from_json
 from tests.tables import as_one_test
 
 CONVERSATIONS = conversations("login_conversations.json")
@@ -128,11 +128,3 @@ def test_log_in_is_answered_as_kafka_does(conversation: Values) -> None:
         replay.play(step | {"do": "scram_begins"} if step["do"] == "scram" else step)
     if conversation["steps"][-1]["do"] != "closed":
         assert not replay.client.is_closed
-
-
-def test_every_api_of_the_conversations_is_served() -> None:
-    """The names in the file are those of the protocol."""
-    names = {step["api"] for conversation in CONVERSATIONS for step in conversation["steps"] if step["do"] == "send"}
-
-    assert names <= set(KEYS)
-    assert isinstance(World().connect(), Client)
