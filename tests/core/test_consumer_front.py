@@ -22,10 +22,7 @@ from groupcoord.messages import (
     DescribedConsumerGroup,
     DescribedConsumerMember,
     DescribedPartitions,
-    OffsetCommit,
-    OffsetToCommit,
     TopicPartitions,
-    TopicToCommit,
 )
 from tests.core.denials import Rules
 
@@ -160,29 +157,6 @@ def test_a_good_heartbeat_gets_to_its_log_partition(coordinator: GroupCoordinato
 # ---------------------------------------------------------------- descriptions
 
 
-def commit_to(coordinator: GroupCoordinator, group_id: str) -> None:
-    topics = (TopicToCommit("open", (OffsetToCommit(0, 5),)),)
-    coordinator.call(OffsetCommit(group_id, topics))
-
-
-def test_groups_that_are_no_consumer_groups(coordinator: GroupCoordinator, rules: Rules) -> None:
-    """Denied ones come first, then those without a name, then the rest as they were named, each with its reason."""
-    commit_to(coordinator, "classic")
-    rules.deny(Operation.DESCRIBE, ResourceType.GROUP, "denied")
-    request = ConsumerGroupDescribe(("absent", "", "classic", None, "denied", "absent"), True)
-    not_found = ErrorCode.GROUP_ID_NOT_FOUND
-    absent = DescribedConsumerGroup("absent", not_found, "Group absent not found.")
-    assert coordinator.call(request).groups == (
-        DescribedConsumerGroup("denied", ErrorCode.GROUP_AUTHORIZATION_FAILED),
-        DescribedConsumerGroup("", ErrorCode.INVALID_GROUP_ID),
-        DescribedConsumerGroup("", ErrorCode.INVALID_GROUP_ID),
-        absent,
-        DescribedConsumerGroup("classic", not_found, "Group classic is not a consumer group."),
-        absent,
-    )
-    assert coordinator.call(ConsumerGroupDescribe(())).groups == ()
-
-
 def described(*topics: str, targets: tuple[str, ...] = ()) -> DescribedConsumerGroup:
     def partitions(names: tuple[str, ...]) -> tuple[DescribedPartitions, ...]:
         return tuple(DescribedPartitions(UUID(int=1), name, (0,)) for name in names)
@@ -203,22 +177,7 @@ def test_a_group_with_a_topic_that_may_not_be_described(rules: Rules, group: Des
     assert hidden.authorized_operations == AUTHORIZED_OPERATIONS_OMITTED
 
 
-def test_a_group_that_may_be_described(rules: Rules) -> None:
-    """It is told as it is, with what is allowed on it."""
-    group = described("open", targets=("open",))
-    shown = with_operations(DESCRIBED_CONSUMER_GROUPS.hide(group, Permissions(rules, "User:bob")), 3_400)
-    assert shown == group._replace(authorized_operations=3_400)
-
-
 # ---------------------------------------------------------------- settings of groups
-
-
-def test_settings_of_a_group() -> None:
-    """The broker's hold where the group has none; the group's own are kept within the broker's bounds."""
-    config = Config(group_consumer_session_timeout_ms=50_000)
-    assert ConsumerGroupSettings.of(config) == ConsumerGroupSettings(50_000, 5_000, 1_000)
-    own = {"session_timeout_ms": 1, "heartbeat_interval_ms": 20_000, "assignment_interval_ms": 0}
-    assert ConsumerGroupSettings.of(config, own) == ConsumerGroupSettings(45_000, 15_000, 0)
 
 
 @pytest.mark.parametrize(

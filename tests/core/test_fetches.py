@@ -8,17 +8,13 @@ import pytest
 
 from groupcoord import ErrorCode
 from groupcoord.messages import (
-    CompleteTransaction,
     FetchedGroup,
     FetchedOffset,
     FetchedTopic,
     GroupToFetch,
     OffsetFetch,
     OffsetFetchResponse,
-    OffsetToCommit,
-    TopicToCommit,
     TopicToFetch,
-    TxnOffsetCommit,
 )
 from tests.core.driver import Driver, Group
 
@@ -41,51 +37,6 @@ def fetch(driver: Driver, *wanted: GroupToFetch, **how: bool) -> tuple[FetchedGr
     answer = driver.coordinator.call(OffsetFetch(wanted, **how))
     assert isinstance(answer, OffsetFetchResponse)
     return answer.groups
-
-
-def test_an_unknown_group(driver: Driver) -> None:
-    """It has no offsets, which is no error; member id and epoch do not matter."""
-    named = GroupToFetch("group", (TopicToFetch("orders", (0,)),), "m", 5)
-    everything = GroupToFetch("group", None)
-    assert fetch(driver, named, everything) == (
-        FetchedGroup("group", ErrorCode.NONE, (FetchedTopic("orders", ZERO, (NOTHING,)),)),
-        FetchedGroup("group", ErrorCode.NONE, ()),
-    )
-
-
-def test_a_classic_group_ignores_the_member(driver: Driver, group: Group) -> None:
-    """Member id and epoch of the request are for other groups."""
-    (a,) = group.stable("a")
-    group.commit(5, member_id=a)
-    wanted = GroupToFetch("group", (TopicToFetch("orders", (0,)),), "stranger", 99)
-    assert fetch(driver, wanted)[0].topics[0].partitions[0].committed_offset == 5
-
-
-def test_what_is_fetched(driver: Driver, group: Group) -> None:
-    """Offset, leader epoch and metadata; partitions without an offset are answered with -1, -1 and empty metadata."""
-    group.commit(5, leader_epoch=3, metadata="m")
-    wanted = GroupToFetch("group", (TopicToFetch("orders", (0, 1)), TopicToFetch("other", (0,))))
-    topics = fetch(driver, wanted)[0].topics
-    assert topics[0].partitions == (FetchedOffset(0, 5, 3, "m", ErrorCode.NONE), NOTHING._replace(partition_index=1))
-    assert topics[1].partitions == (NOTHING,)
-
-
-def test_repetitions_and_empty_lists(driver: Driver, group: Group) -> None:
-    """What is named twice is answered twice; a topic without partitions, and no topics, come back as they are."""
-    group.commit(5)
-    topic = TopicToFetch("orders", (0, 0))
-    first, second = fetch(driver, *[GroupToFetch("group", (topic, topic, TopicToFetch("none", ())))] * 2)
-    assert first == second
-    assert [len(entry.partitions) for entry in first.topics] == [2, 2, 0]
-    assert fetch(driver, GroupToFetch("group", ()))[0].topics == ()
-    assert fetch(driver) == ()
-
-
-def test_everything(driver: Driver, group: Group) -> None:
-    """Without a list, all partitions with an offset are answered; a stored -1 is listed too."""
-    group.commit({0: 1, 2: -1})
-    group.commit(7, topic="other")
-    assert group.committed() == {"orders": {0: 1, 2: -1}, "other": {0: 7}}
 
 
 def test_no_group_id(driver: Driver) -> None:
@@ -116,23 +67,3 @@ def test_topic_ids(driver: Driver, group: Group, stored: UUID, asked: UUID, is_f
     topics = (TopicToFetch("orders", (0,), asked),)
     (topic,) = fetch(driver, GroupToFetch("group", topics))[0].topics
     assert topic == FetchedTopic("orders", asked, (NOTHING._replace(committed_offset=5) if is_found else NOTHING,))
-
-
-def test_an_open_transaction(driver: Driver, group: Group) -> None:
-    """Its offsets are invisible; who asks for stable ones is told UNSTABLE_OFFSET_COMMIT, for that partition alone."""
-    group.commit({0: 1, 1: 1})
-    driver.submit(
-        TxnOffsetCommit("group", (TopicToCommit("orders", (OffsetToCommit(0, 2), OffsetToCommit(3, 2))),), 9, 0)
-    )
-    unstable = FetchedOffset(0, -1, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)
-    assert group.fetch().committed_offset == 1
-    assert group.fetch(require_stable=True) == unstable
-    assert group.fetch(index=1, require_stable=True).committed_offset == 1
-    everything = fetch(driver, GroupToFetch("group"), require_stable=True)[0].topics[0].partitions
-    assert [(entry.partition_index, entry.error_code) for entry in everything] == [
-        (0, ErrorCode.UNSTABLE_OFFSET_COMMIT),
-        (1, ErrorCode.NONE),
-    ]
-    driver.submit(CompleteTransaction(0, 9, 0, committed=True))
-    assert group.fetch(require_stable=True).committed_offset == 2
-    assert group.committed() == {"orders": {0: 2, 1: 1, 3: 2}}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from groupcoord import ErrorCode, GroupState
-from groupcoord.core.log.records import GroupMetadataRecord, OffsetCommitRecord
-from groupcoord.log_store import LogStoreError, NotEnoughReplicasError, NotLeaderError
-from groupcoord.messages import DeleteGroupsResponse, JoinGroupResponse, LeaveGroupResponse, OffsetDelete
+from groupcoord.core.log.records import OffsetCommitRecord
+from groupcoord.log_store import LogStoreError, NotEnoughReplicasError
+from groupcoord.messages import DeleteGroupsResponse, LeaveGroupResponse, OffsetDelete
 from tests.core.driver import REBALANCE_MS, SESSION_MS, Driver, Group, protocols_of
 
 UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -43,81 +43,6 @@ def finish(driver: Driver, fails: bool) -> None:
         driver.write()
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_a_new_round_has_started(driver: Driver, pending: Group, fails: bool) -> None:
-    """Syncs were told REBALANCE_IN_PROGRESS; the log's late word changes nothing, and the round goes on."""
-    waiting = pending.sync("b-1")
-    third = pending.join("c")
-    assert waiting.error is ErrorCode.REBALANCE_IN_PROGRESS
-    finish(driver, fails)
-    assert (pending.state, pending.generation) == (GroupState.PREPARING_REBALANCE, 1)
-    assert [member.assignment for member in pending.inside.members.values()] == [b"", b"", b""]
-    joins = [pending.rejoin("a-1"), pending.rejoin("b-1"), third]
-    assert {sent.joined.generation_id for sent in joins} == {2}
-    pending.assign()
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_the_generation_has_moved_on(driver: Driver, pending: Group, fails: bool) -> None:
-    """The log's word on generation 1 is not taken for generation 2, whose syncs wait on."""
-    third = pending.join("c")
-    pending.rejoin("a-1")
-    pending.rejoin("b-1")
-    assert third.joined.generation_id == 2
-    waiting = pending.sync("b-1")
-    finish(driver, fails)
-    assert (pending.state, waiting.is_waiting) == (GroupState.COMPLETING_REBALANCE, True)
-    pending.sync("a-1", {"b-1": b"2"})
-    driver.write()
-    assert waiting.synced.assignment == b"2"
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_everybody_has_left(driver: Driver, pending: Group, fails: bool) -> None:
-    """The group is Empty by then; the leave is answered when the log knows."""
-    leave = pending.leave("a-1", "b-1")
-    assert leave.is_waiting
-    driver.write(1) if not fails else driver.refuse(NotLeaderError(), 1)
-    assert leave.is_waiting
-    driver.write()
-    assert leave.answer(LeaveGroupResponse).error_code is ErrorCode.NONE
-    assert (pending.state, pending.generation) == (GroupState.EMPTY, 2)
-
-
-def test_the_first_of_two_fails(driver: Driver, pending: Group) -> None:
-    """A leader that synced twice: when the first write fails all start over, and the second's success is ignored."""
-    second = pending.sync("a-1", {"a-1": b"later"})
-    driver.refuse(NotEnoughReplicasError(), 1)
-    assert second.error is UNAVAILABLE
-    assert pending.state is GroupState.PREPARING_REBALANCE
-    driver.write()
-    assert pending.state is GroupState.PREPARING_REBALANCE
-
-
-def test_the_second_of_two_fails(driver: Driver, pending: Group) -> None:
-    """When the first write made the group Stable, the failure of the second is ignored."""
-    pending.sync("a-1", {"a-1": b"later"})
-    driver.write(1)
-    driver.refuse(NotEnoughReplicasError())
-    assert pending.state is GroupState.STABLE
-
-
-def test_a_restart_before_the_answer(driver: Driver, pending: Group) -> None:
-    """What the log took counts after a restart, though nobody heard of it; what it did not take never was."""
-    driver.store.write()
-    driver.restart()
-    assert (pending.state, pending.generation) == (GroupState.STABLE, 1)
-    assert pending.sync("b-1").synced.assignment == b"B"
-
-
-def test_a_round_interrupted_after_the_write(driver: Driver, pending: Group) -> None:
-    """A restart in the round that interrupted the sync brings the interrupted generation back as Stable."""
-    pending.join("c")
-    driver.write()
-    driver.restart()
-    assert (pending.state, pending.generation, pending.members) == (GroupState.STABLE, 1, ["a-1", "b-1"])
-
-
 def test_one_answer_for_the_sync_and_what_followed(driver: Driver, pending: Group) -> None:
     """An acknowledgement of a later append makes the group Stable too, and then answers the later request."""
     sync = pending.sync("b-1")
@@ -136,38 +61,6 @@ def test_one_answer_for_a_sync_and_the_end_of_the_group(driver: Driver, pending:
 
 
 # ---------------------------------------------------------------- a group's first record
-
-
-def test_syncs_of_a_group_that_never_was(driver: Driver, group: Group) -> None:
-    """If the record of creation fails when a generation stands, its waiting syncs get the error."""
-    group.generation_of("a", "b")
-    waiting = group.sync("b-1")
-    driver.refuse(NotEnoughReplicasError())
-    assert waiting.error is UNAVAILABLE
-    assert group.state is None
-    assert group.heartbeat("a-1", generation=1) is ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def test_joins_of_a_group_that_never_was(driver: Driver, group: Group) -> None:
-    """All joins that wait by then get the error; handed-out ids are forgotten, and no timer of the group is left."""
-    joins = [group.join("a"), group.join("b")]
-    group.ask_for_id("c")
-    driver.refuse(NotLeaderError())
-    assert [sent.joined for sent in joins] == [JoinGroupResponse(ErrorCode.NOT_COORDINATOR, "")] * 2
-    assert group.state is None
-    assert {timer.key.kind.value for timer in driver.coordinator._timers.armed()} == {"append", "expiry"}
-
-
-def test_more_records_follow(driver: Driver, group: Group) -> None:
-    """If more of the group is on its way, it lives although the first record failed."""
-    group.generation_of("a")
-    waiting = group.sync("a-1", {"a-1": b"A"})
-    driver.refuse(NotEnoughReplicasError(), 1)
-    assert group.state is GroupState.COMPLETING_REBALANCE
-    assert group.describe().group_state == "Dead"
-    driver.write()
-    assert waiting.synced.assignment == b"A"
-    assert group.describe().group_state == "Stable"
 
 
 def test_a_commit_keeps_a_group(driver: Driver, group: Group) -> None:
@@ -211,54 +104,6 @@ def returning(driver: Driver, group: Group) -> Group:
     return group
 
 
-def test_a_return_waits_for_the_log(driver: Driver, returning: Group) -> None:
-    """The new id is answered when it is durable; its requests are taken before that already."""
-    sent = returning.join("a", instance="a")
-    assert sent.is_waiting
-    assert returning.heartbeat("a-2", instance="a") is ErrorCode.NONE
-    driver.write()
-    assert sent.joined.skip_assignment
-
-
-def test_a_return_that_fails_late(driver: Driver, returning: Group) -> None:
-    """The old id, fenced while its successor was on its way to the log, is back with a full session."""
-    sent = returning.join("a", instance="a", session_ms=50_000)
-    assert returning.heartbeat("a-1", instance="a") is ErrorCode.FENCED_INSTANCE_ID
-    driver.sleep(SESSION_MS - 1)
-    returning.heartbeat("b-1")
-    driver.refuse(NotEnoughReplicasError())
-    assert sent.joined == JoinGroupResponse(UNAVAILABLE, "", 1, "consumer", "range", "a-1")
-    driver.sleep(SESSION_MS - 1)
-    assert returning.heartbeat("a-1", instance="a") is ErrorCode.NONE
-
-
-@pytest.mark.parametrize("first_fails", [False, True])
-@pytest.mark.parametrize("second_fails", [False, True])
-def test_two_returns(driver: Driver, returning: Group, first_fails: bool, second_fails: bool) -> None:
-    """The second fences the first's join, and the log decides about it; if it fails, the id is back that is durable."""
-    first = returning.join("a", instance="a")
-    second = returning.join("a", instance="a")
-    assert first.joined == JoinGroupResponse(ErrorCode.FENCED_INSTANCE_ID, "a-2")
-    driver.refuse(NotEnoughReplicasError(), 1) if first_fails else driver.write(1)
-    assert second.is_waiting
-    finish(driver, second_fails)
-    assert second.error is (UNAVAILABLE if second_fails else ErrorCode.NONE)
-    durable = "a-1" if first_fails else "a-2"
-    assert returning.inside.static_members == {"a": durable if second_fails else "a-3"}
-    assert returning.state is GroupState.STABLE
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_a_return_that_a_round_overtakes(driver: Driver, returning: Group, fails: bool) -> None:
-    """When a new generation has answered the join, the log's late word changes nothing."""
-    sent = returning.join("a", instance="a")
-    returning.rejoin("b-1", "range", "sticky")
-    assert sent.joined.generation_id == 2
-    finish(driver, fails)
-    assert "a-2" in returning.members
-    assert returning.heartbeat("a-2", instance="a") is ErrorCode.NONE
-
-
 def test_a_return_written_during_a_round(driver: Driver, returning: Group) -> None:
     """A round that is still open when the log answers, answers the join itself."""
     sent = returning.join("a", instance="a")
@@ -299,21 +144,6 @@ def test_a_returning_member_is_removed_meanwhile(driver: Driver, returning: Grou
     returning.left("a-2")
     assert sent.error is ErrorCode.UNKNOWN_MEMBER_ID
     finish(driver, fails)
-    assert returning.members == ["b-1"]
-
-
-def test_a_log_that_is_slower_than_the_session(driver: Driver, returning: Group) -> None:
-    """A member that waited for the log longer than its session is kept, and has a session when it is answered."""
-    sent = returning.join("a", instance="a")
-    for _ in range(6):
-        driver.sleep(SESSION_MS // 2)
-        returning.heartbeat("b-1")
-    assert sent.is_waiting
-    driver.write()
-    assert sent.error is ErrorCode.NONE
-    for _ in range(2):
-        driver.sleep(SESSION_MS // 2)
-        returning.heartbeat("b-1")
     assert returning.members == ["b-1"]
 
 
@@ -390,18 +220,6 @@ def test_commits_wait_for_the_outcome(driver: Driver, doomed: Group) -> None:
     assert doomed.committed() == {"orders": {1: 6}}
 
 
-def test_a_deletion_that_fails(driver: Driver, group: Group) -> None:
-    """The answer has the error for every group of the log partition, as with Kafka; they are as before."""
-    group.commit(5)
-    driver.write()
-    sent = driver.delete("group", "absent")
-    driver.refuse(NotEnoughReplicasError())
-    results = dict(sent.answer(DeleteGroupsResponse).results)
-    assert results == {"group": UNAVAILABLE, "absent": UNAVAILABLE}
-    assert group.committed() == {"orders": {0: 5}}
-    assert group.commit(6).is_waiting
-
-
 @pytest.mark.parametrize("waits_ms", [0, SESSION_MS])
 def test_an_id_that_was_handed_out_outlives_a_deletion_that_fails(driver: Driver, group: Group, waits_ms: int) -> None:
     """It can be used after it, as long as it would have been without it."""
@@ -458,29 +276,6 @@ def test_a_new_group_after_a_deletion(driver: Driver, doomed: Group) -> None:
 
 
 # ---------------------------------------------------------------- a group falls empty
-
-
-def test_a_leave_that_cannot_be_written(driver: Driver, returning: Group) -> None:
-    """The answer is the error at top level, yet the members are gone; a restart brings them back."""
-    sent = returning.leave("a-1", "b-1")
-    driver.refuse(NotLeaderError())
-    assert sent.answer(LeaveGroupResponse) == LeaveGroupResponse(ErrorCode.NOT_COORDINATOR)
-    assert (returning.state, returning.members) == (GroupState.EMPTY, [])
-    driver.restart()
-    assert (returning.state, returning.members) == (GroupState.STABLE, ["a-1", "b-1"])
-
-
-def test_an_expiry_that_cannot_be_written(driver: Driver, returning: Group) -> None:
-    """The group is Empty all the same, and the next generation goes on from there."""
-    driver.sleep(SESSION_MS)
-    driver.refuse(NotLeaderError())
-    assert (returning.state, returning.generation) == (GroupState.EMPTY, 2)
-    returning.generation_of("c")
-    driver.write()
-    returning.assign()
-    record = driver.written()[-1]
-    assert isinstance(record, GroupMetadataRecord)
-    assert record.generation_id == 3
 
 
 def test_a_group_falls_empty_before_it_is_durable(driver: Driver, group: Group) -> None:

@@ -98,14 +98,6 @@ def test_groups_go_on_after_they_were_switched_off(coordinator: GroupCoordinator
 # ---------------------------------------------------------------- heartbeats
 
 
-def test_a_heartbeat_needs_to_read_the_group(coordinator: GroupCoordinator, rules: Rules) -> None:
-    """Without READ on the group, nothing else is looked at."""
-    rules.deny(Operation.READ, ResourceType.GROUP, "g")
-    for request in (JOIN, MALFORMED, evolve(JOIN, topology=topology("__consumer_offsets"))):
-        refused = StreamsGroupHeartbeatResponse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-        assert coordinator.call(request) == refused
-
-
 @as_one_test
 @pytest.mark.parametrize(
     "parts",
@@ -208,17 +200,6 @@ def test_who_may_not_create_topics(coordinator: GroupCoordinator, rules: Rules) 
     ((code, detail),) = answer.status or ()
     assert code is StreamsStatusCode.MISSING_INTERNAL_TOPICS
     assert detail == "Internal topics are missing: c; Unauthorized to CREATE on topics c."
-
-
-def test_a_closed_coordinator_looks_at_no_form() -> None:
-    """It is not available, whatever the request says; but topics that there can't be come first."""
-    coordinator = GroupCoordinator(clock=ManualClock())
-    coordinator.load_all()
-    coordinator.close()
-    coordinator.submit(MALFORMED)
-    coordinator.submit(evolve(JOIN, topology=topology("b d")))
-    codes = [reply.response.error_code for reply in coordinator.take_replies()]  # type: ignore[union-attr]
-    assert codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.STREAMS_INVALID_TOPOLOGY]
 
 
 # ---------------------------------------------------------------- descriptions

@@ -16,14 +16,11 @@ from groupcoord.messages import (
     GroupToFetch,
     OffsetCommit,
     OffsetCommitResponse,
-    OffsetDelete,
     OffsetDeleteResponse,
     OffsetFetch,
     OffsetToCommit,
     TopicToCommit,
-    TopicToDelete,
     TopicToFetch,
-    TxnOffsetCommit,
     TxnOffsetCommitResponse,
 )
 from tests.core.driver import Driver, Group
@@ -73,57 +70,6 @@ def plain(response: OffsetCommitResponse | TxnOffsetCommitResponse | OffsetDelet
     ]
 
 
-@pytest.mark.parametrize(
-    ("topics", "answer"),
-    [
-        ([topic("orders", 0, 2)], [("orders", [(0, NONE), (2, NONE)])]),
-        ([topic("orders", 0), topic("orders", 1)], [("orders", [(0, NONE)]), ("orders", [(1, NONE)])]),
-        ([topic("nope", 0, 1)], [("nope", [(0, NO_TOPIC), (1, NO_TOPIC)])]),
-        ([topic("", 0)], [("", [(0, NO_TOPIC)])]),
-        ([topic("orders", -1, 0, 3)], [("orders", [(-1, NO_TOPIC), (3, NO_TOPIC), (0, NONE)])]),
-        ([topic("orders", 0), topic("nope", 0)], [("nope", [(0, NO_TOPIC)]), ("orders", [(0, NONE)])]),
-        (
-            [topic("orders", 0, 9), topic("orders", 1, 8)],
-            [("orders", [(9, NO_TOPIC), (8, NO_TOPIC), (0, NONE), (1, NONE)])],
-        ),
-        ([topic("orders")], []),
-        ([topic("nope")], [("nope", [])]),
-        ([topic("orders"), topic("trades", 1)], [("trades", [(1, NONE)])]),
-        ([topic(None, 0, topic_id=ORDERS)], [("orders", [(0, NONE)])]),
-        ([topic(None, 0, topic_id=GONE)], [(GONE, [(0, NO_ID)])]),
-        ([topic(None, 0, topic_id=ZERO)], [(ZERO, [(0, NO_ID)])]),
-        ([topic(None, 9, topic_id=ORDERS)], [("orders", [(9, NO_TOPIC)])]),
-        (
-            [topic(None, 0, topic_id=ORDERS), topic(None, 1, topic_id=GONE)],
-            [(GONE, [(1, NO_ID)]), ("orders", [(0, NONE)])],
-        ),
-    ],
-    ids=str,
-)
-def test_commits(driver: Driver, topics: list[TopicToCommit], answer: list) -> None:
-    """Early errors come first, then what the group says; without any, the group's answer stands as it is."""
-    response = driver.coordinator.call(OffsetCommit("group", tuple(topics)))
-    assert plain(response) == answer
-    response = driver.coordinator.call(TxnOffsetCommit("group", tuple(topics), 9, 0))
-    assert plain(response) == answer
-
-
-def test_the_group_is_not_asked(driver: Driver, group: Group) -> None:
-    """If no partition is left, a wrong generation does not matter, and no group comes of it."""
-    assert group.commit(topic="nope", generation=99, member_id="m").error is NO_TOPIC
-    assert group.state is None
-
-
-def test_a_refused_group_beside_refused_topics(driver: Driver) -> None:
-    """What the group refuses is merged with what was refused before it."""
-    request = OffsetCommit("group", (topic("orders", 0, 9),), 5, "m")
-    expected = [("orders", [(9, NO_TOPIC), (0, ErrorCode.GROUP_ID_NOT_FOUND)])]
-    assert plain(driver.coordinator.call(request)) == expected
-    request = OffsetCommit(None, (topic("orders", 0, 9),))
-    expected = [("orders", [(9, NO_TOPIC), (0, ErrorCode.INVALID_GROUP_ID)])]
-    assert plain(driver.coordinator.call(request)) == expected
-
-
 def test_waiting_for_the_log_beside_refused_topics() -> None:
     """A commit that waits for the log is answered once, with both."""
     driver = Driver(late=True, topics=TwoTopics())
@@ -142,19 +88,6 @@ def test_the_id_is_stored(driver: Driver, group: Group) -> None:
     assert record.topic_id == ORDERS
 
 
-def test_deletions_of_offsets(driver: Driver, group: Group) -> None:
-    """Unknown partitions are refused one by one; a top-level error stands alone; known topics need partitions."""
-    group.commit({0: 1, 1: 1})
-    request = OffsetDelete(
-        "group", (TopicToDelete("orders", (0, 7)), TopicToDelete("nope", (0,)), TopicToDelete("trades", ()))
-    )
-    response = driver.coordinator.call(request)
-    assert plain(response) == [("orders", [(7, NO_TOPIC), (0, NONE)]), ("nope", [(0, NO_TOPIC)])]
-    assert group.committed() == {"orders": {1: 1}}
-    absent = OffsetDelete("absent", (TopicToDelete("nope", (0,)),))
-    assert driver.coordinator.call(absent) == OffsetDeleteResponse(ErrorCode.GROUP_ID_NOT_FOUND)
-
-
 def fetch(driver: Driver, *topics: TopicToFetch, everything: bool = False) -> tuple[FetchedTopic, ...]:
     """Fetch by topic id."""
     wanted = GroupToFetch("group", None if everything else topics)
@@ -169,14 +102,6 @@ def test_fetches_by_id(driver: Driver, group: Group) -> None:
         FetchedTopic("orders", ORDERS, (FetchedOffset(0, 5, -1, "", NONE),)),
         FetchedTopic(None, GONE, (unknown,)),
     )
-
-
-def test_fetches_by_name_are_not_checked(driver: Driver, group: Group) -> None:
-    """Offsets may outlive their topic for a while: names, partitions and negative indexes are just looked up."""
-    group.commit(5)
-    driver.topics.ids = {}
-    assert group.fetch().committed_offset == 5
-    assert group.fetch("nope", -7).committed_offset == -1
 
 
 def test_fetches_of_everything_by_id(driver: Driver, group: Group) -> None:
@@ -212,23 +137,3 @@ def test_an_answer_of_many_parts_is_given_once() -> None:
     assert [plain(sent.answer(OffsetCommitResponse)) for sent in commits] == [
         [("orders", [(9, NO_TOPIC), (0, NONE)])]
     ] * 2
-
-
-@pytest.mark.parametrize(
-    "topics",
-    [
-        (),
-        (topic("orders"),),
-        (topic("nowhere", 0),),
-        (topic("orders", 3),),
-        (topic(None, 0, topic_id=GONE),),
-    ],
-    ids=["no topic", "no partition", "unknown name", "unknown partition", "unknown id"],
-)
-def test_a_commit_of_which_nothing_is_left_makes_no_group(
-    driver: Driver, group: Group, topics: tuple[TopicToCommit, ...]
-) -> None:
-    """What is refused before the group is asked leaves no group, either."""
-    driver.submit(OffsetCommit("group", topics)).answer(OffsetCommitResponse)
-    driver.submit(TxnOffsetCommit("group", topics, 7, 0)).answer(TxnOffsetCommitResponse)
-    assert (group.state, driver.written()) == (None, [])

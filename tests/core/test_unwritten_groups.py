@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from groupcoord import ErrorCode, GroupState
-from groupcoord.core.log.records import GroupTombstone
+from groupcoord import ErrorCode
 from groupcoord.events import Cause, GroupRemoved
 from groupcoord.log_store import NotLeaderError
 from groupcoord.messages import (
-    CompleteTransaction,
     DeleteGroupsResponse,
     ListGroups,
-    OffsetDelete,
-    OffsetDeleteResponse,
-    OffsetToCommit,
-    TopicToCommit,
-    TopicToDelete,
-    TxnOffsetCommit,
-    TxnOffsetCommitResponse,
 )
 from tests.core.driver import Driver, Group
 
 TOO_LONG = "four"
-CHECK_MS = 600_000
 
 
 @pytest.fixture
@@ -48,19 +36,6 @@ def refused_plainly(group: Group) -> None:
     assert group.commit({0: 1, 1: 2, 2: 3}, metadata=TOO_LONG).error is ErrorCode.OFFSET_METADATA_TOO_LARGE
 
 
-def refused_in_a_transaction(group: Group) -> None:
-    """Commit in a transaction what is refused."""
-    topics = (TopicToCommit("orders", (OffsetToCommit(0, 1, -1, TOO_LONG),)),)
-    answer = group.driver.submit(TxnOffsetCommit(group.group_id, topics, 7, 0)).answer(TxnOffsetCommitResponse)
-    assert answer.topics[0].partitions[0].error_code is ErrorCode.OFFSET_METADATA_TOO_LARGE
-
-
-def refused_under_made_up_names(group: Group) -> None:
-    """Commit what is refused, with a negative generation and somebody's ids."""
-    sent = group.commit(1, generation=-7, member_id="m", instance="i", metadata=TOO_LONG)
-    assert sent.error is ErrorCode.OFFSET_METADATA_TOO_LARGE
-
-
 def listed(driver: Driver) -> list[str]:
     """Return the ids of all groups."""
     return [group.group_id for group in driver.coordinator.call(ListGroups()).groups]
@@ -72,33 +47,6 @@ def deletion_of(group: Group) -> ErrorCode:
 
 
 # ---------------------------------------------------------------- who sees them
-
-
-@pytest.mark.parametrize("refused", [refused_plainly, refused_in_a_transaction, refused_under_made_up_names])
-def test_the_next_write_shows_it(driver: Driver, group: Group, other: Group, refused: Callable[[Group], None]) -> None:
-    """Readers see the group when anything is written that began after it was made; nothing of it is in the log."""
-    refused(group)
-    assert (driver.written(), group.describe().group_state, listed(driver)) == ([], "Dead", [])
-    other.commit(1)
-    assert (group.describe().group_state, group.describe().protocol_type) == ("Empty", "")
-    assert listed(driver) == ["group", "other"]
-    driver.restart()
-    assert listed(driver) == ["other"]
-
-
-def test_a_marker_shows_it(driver: Driver, group: Group) -> None:
-    """The end of a transaction is a write like any other."""
-    refused_plainly(group)
-    driver.submit(CompleteTransaction(0, 7, 0, committed=True))
-    assert listed(driver) == ["group"]
-
-
-@pytest.mark.parametrize("generation", [0, 3])
-def test_a_generation_makes_none(driver: Driver, group: Group, other: Group, generation: int) -> None:
-    """A commit that names a generation of an unknown group leaves nothing, however long its metadata are."""
-    assert group.commit(1, generation=generation, metadata=TOO_LONG).error is ErrorCode.GROUP_ID_NOT_FOUND
-    other.commit(1)
-    assert listed(driver) == ["other"]
 
 
 def test_another_log_partition_does_not_show_it() -> None:
@@ -124,75 +72,7 @@ def test_a_write_under_way_does_not_show_it() -> None:
     assert listed(driver) == ["group", "other"]
 
 
-# ---------------------------------------------------------------- what requests find
-
-
-def test_requests_find_it(driver: Driver, group: Group) -> None:
-    """Commits of a generation, heartbeats, joins with unknown ids and deletions of offsets meet an Empty group."""
-    refused_plainly(group)
-    assert group.commit(1, generation=3).error is ErrorCode.UNKNOWN_MEMBER_ID
-    assert group.heartbeat("m") is ErrorCode.UNKNOWN_MEMBER_ID
-    assert group.join(member_id="m", protocols=()).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert group.join(member_id="m").error is ErrorCode.UNKNOWN_MEMBER_ID
-    deletion = driver.submit(OffsetDelete("group", (TopicToDelete("orders", (0,)),))).answer(OffsetDeleteResponse)
-    assert (deletion.error_code, deletion.topics[0].partitions[0].error_code) == (ErrorCode.NONE, ErrorCode.NONE)
-    assert (driver.written(), group.committed()) == ([], {})
-
-
-def test_deleting_it(driver: Driver, group: Group) -> None:
-    """It can be deleted once, seen or not; its tombstone is written."""
-    refused_plainly(group)
-    assert [deletion_of(group), deletion_of(group)] == [ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND]
-    assert driver.written() == [GroupTombstone("group")]
-
-
-def test_committing_to_it(driver: Driver, group: Group) -> None:
-    """A commit that is accepted makes it a simple group like any other."""
-    refused_plainly(group)
-    assert group.commit(5).error is ErrorCode.NONE
-    assert listed(driver) == ["group"]
-    driver.restart()
-    assert group.committed() == {"orders": {0: 5}}
-
-
-@pytest.mark.parametrize("asks_for_id", [False, True])
-def test_joining_it(driver: Driver, group: Group, asks_for_id: bool) -> None:
-    """A first join writes no record, so readers see the group with its first generation, or the next other write."""
-    refused_plainly(group)
-    join = group.rejoin(group.ask_for_id("a")) if asks_for_id else group.join("a")
-    driver.sleep(3_000)
-    assert (join.error, driver.written(), group.describe().group_state) == (ErrorCode.NONE, [], "Dead")
-    group.assign()
-    assert group.describe().group_state == "Stable"
-
-
-def test_a_refused_join_of_it(driver: Driver, group: Group) -> None:
-    """Unlike a refused join of an unknown group, it writes no record either."""
-    refused_plainly(group)
-    assert group.join(protocols=()).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert driver.written() == []
-
-
 # ---------------------------------------------------------------- how they end
-
-
-@pytest.mark.parametrize("made_ms", [0, CHECK_MS - 1])
-def test_the_next_check_deletes_it(driver: Driver, group: Group, made_ms: int) -> None:
-    """The check for expired offsets comes when it always comes, and writes the tombstone of a group without any."""
-    driver.sleep(made_ms)
-    refused_plainly(group)
-    driver.sleep_until(CHECK_MS - 1)
-    assert group.state is GroupState.EMPTY
-    driver.sleep(1)
-    assert (group.state, driver.written()) == (None, [GroupTombstone("group")])
-    assert deletion_of(group) is ErrorCode.GROUP_ID_NOT_FOUND
-
-
-def test_a_restart_forgets_it(driver: Driver, group: Group) -> None:
-    """The log knows nothing of it."""
-    refused_plainly(group)
-    driver.restart()
-    assert (group.state, deletion_of(group)) == (None, ErrorCode.GROUP_ID_NOT_FOUND)
 
 
 def test_a_failed_write_takes_it_along(driver: Driver, group: Group, other: Group) -> None:
