@@ -13,7 +13,6 @@ from groupcoord.core.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from groupcoord.core.log.records import GroupMetadataRecord, GroupTombstone
 from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatResponse, JoinGroupResponse
 from groupcoord.testing.fleet import Sent
@@ -72,20 +71,6 @@ def emptied(driver: Driver, members: Members) -> Members:
     return members
 
 
-def test_a_join_with_the_classic_protocol_ends_an_empty_consumer_group(
-    driver: Driver, group: Group, emptied: Members
-) -> None:
-    """Its tombstones and the record of the new, empty group are one append."""
-    before = len(driver.written())
-    join = group.join("old", protocols=ORDERS)
-    driver.sleep(3_000)
-    assert (join.error, group.generation) == (ErrorCode.NONE, 1)
-    *tombstones, created = driver.written()[before:]
-    assert [record.key[0] for record in tombstones if isinstance(record, GroupTombstone)] == [6, 4, 3]
-    assert isinstance(created, GroupMetadataRecord)
-    assert (created.generation_id, created.members) == (0, ())
-
-
 def test_a_join_that_ends_an_empty_consumer_group_and_is_refused_by_the_log(
     driver: Driver, group: Group, emptied: Members
 ) -> None:
@@ -96,14 +81,6 @@ def test_a_join_that_ends_an_empty_consumer_group_and_is_refused_by_the_log(
     assert emptied.described.group_state == "Empty"
     assert group.ask_for_id("old", protocols=ORDERS)
     assert group.state is GroupState.EMPTY
-
-
-def test_an_upgrade_of_a_group_that_everybody_has_left(driver: Driver, members: Members, group: Group) -> None:
-    """A classic group that still waits for joins, and has no members any more, is in nobody's way (generation 0)."""
-    join = group.join("old", protocols=ORDERS)
-    group.leave(join.member_id)
-    assert group.state is GroupState.PREPARING_REBALANCE
-    assert epoch_of(members.join("new")) == 1
 
 
 def test_an_expression_of_who_upgrades_a_group_that_everybody_has_left(
@@ -148,16 +125,6 @@ def test_an_upgrade_of_members_that_have_the_same_partition(driver: Driver, memb
     assert group.state is GroupState.STABLE
 
 
-def test_the_leader_of_a_group_that_is_classic_again(driver: Driver, members: Members, group: Group) -> None:
-    """It has one at once: the first that stays, in the order of Kafka's map of members."""
-    members.join("new")
-    old = group.join("old", protocols=ORDERS).joined.member_id
-    members.leave("new")
-    record = driver.written()[-1]
-    assert isinstance(record, GroupMetadataRecord)
-    assert (record.leader, group.inside.leader) == (old, old)
-
-
 # ---------------------------------------------------------------- timers of members
 
 
@@ -174,18 +141,6 @@ def test_a_static_member_that_leaves_while_it_gives_partitions_back(
     assert members.ids == []
 
 
-def test_a_join_that_changes_nothing_and_no_sync(driver: Driver, members: Members, group: Group) -> None:
-    """Whoever joins again with the classic protocol has to sync in time, although nothing had to be written."""
-    members.join("new", "payments")
-    old = group.join("old", protocols=ORDERS, rebalance_ms=5_000).joined
-    group.sync(old.member_id, generation=old.generation_id)
-    written = len(driver.written())
-    again = group.join("old", protocols=ORDERS, member_id=old.member_id, rebalance_ms=5_000)
-    assert (again.error, len(driver.written())) == (ErrorCode.NONE, written)
-    driver.sleep(5_000)
-    assert members.ids == ["new"]
-
-
 def test_an_initial_rebalance_without_anybody_who_waits(driver: Driver, members: Members, group: Group) -> None:
     """An upgrade that fails has sent its static member away: it is repeated, and newcomers delay it no longer."""
     group.join("old", protocols=ORDERS, instance="i", rebalance_ms=5_000)
@@ -194,20 +149,3 @@ def test_an_initial_rebalance_without_anybody_who_waits(driver: Driver, members:
     newcomer = group.join("newcomer", protocols=ORDERS, rebalance_ms=5_000)
     driver.sleep(5_000)
     assert newcomer.error is ErrorCode.NONE
-
-
-def test_a_classic_member_that_gives_partitions_back_after_a_load(
-    driver: Driver, members: Members, group: Group
-) -> None:
-    """It has its rebalance time-out for that again, as members of the consumer protocol have."""
-    members.join("new", "payments")
-    old = group.join("old", protocols=ORDERS, rebalance_ms=5_000).joined
-    members.join("newer", "orders")
-    owned = tuple(TopicPartition("orders", partition) for partition in range(6))
-    metadata = encode_subscription(Subscription(("orders",), owned_partitions=owned))
-    group.rejoin(old.member_id, protocols=protocols_of("range", metadata=metadata))
-    driver.restart()
-    driver.sleep(4_999)
-    assert set(members.ids) == {"new", "newer", old.member_id}
-    driver.sleep(1)
-    assert set(members.ids) == {"new", "newer"}

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 
 from groupcoord import ErrorCode, GroupState
-from groupcoord.config import MigrationPolicy
 from groupcoord.core.consumer_protocol import (
     Assignment,
     Subscription,
@@ -18,14 +17,12 @@ from groupcoord.core.consumer_protocol import (
 from groupcoord.core.groups.base.group import FENCING_RETRY_MS
 from groupcoord.core.groups.consumer.records import ConsumerGroupRegularExpressionRecord
 from groupcoord.core.groups.consumer.regexes import REFRESH_PAUSE_MS
-from groupcoord.core.log.records import GroupMetadataRecord
 from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import DeleteGroupsResponse, Heartbeat
 from groupcoord.testing.topics import Topics
-from tests.core.consumer.members import LONG_MS, Members, answered, waiting_appends
+from tests.core.consumer.members import Members, waiting_appends
 from tests.core.driver import SESSION_MS, Driver, Group, protocols_of
 
-UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
 NOT_FOUND = ErrorCode.GROUP_ID_NOT_FOUND
 CONSUMER_SESSION_MS = 45_000
 
@@ -47,31 +44,6 @@ def classic_member(driver: Driver, group: Group) -> str:
 @pytest.fixture
 def group(driver: Driver) -> Group:
     return Group(driver)
-
-
-def test_an_upgrade_that_is_written(driver: Driver, members: Members, group: Group) -> None:
-    """The group is a classic one until then; heartbeats of both protocols wait, and are taken by the consumer group."""
-    old = classic_member(driver, group)
-    join = members.join("new")
-    waiting = driver.submit(Heartbeat("group", 1, old, None))
-    assert (group.describe().group_state, members.described.error_code) == ("Stable", NOT_FOUND)
-    assert (join.is_waiting, waiting.is_waiting) == (True, True)
-    driver.write()
-    assert answered(join).member_epoch == 2
-    assert waiting.error is ErrorCode.REBALANCE_IN_PROGRESS
-    assert (group.describe().group_state, sorted(members.ids)) == ("Dead", sorted([old, "new"]))
-
-
-def test_an_upgrade_that_is_refused(driver: Driver, members: Members, group: Group) -> None:
-    """The group goes on as the classic one that it was, with its sessions; who joined may try again."""
-    old = classic_member(driver, group)
-    join = members.join("new")
-    waiting = driver.submit(Heartbeat("group", 1, old, None))
-    driver.refuse(NotEnoughReplicasError())
-    assert (join.error, waiting.error) == (UNAVAILABLE, ErrorCode.NONE)
-    assert (group.state, group.members) == (GroupState.STABLE, [old])
-    driver.sleep(SESSION_MS)
-    assert group.state is GroupState.EMPTY
 
 
 def test_a_classic_session_that_ends_during_an_upgrade(driver: Driver, members: Members, group: Group) -> None:
@@ -109,26 +81,6 @@ def test_a_deletion_while_an_empty_group_is_converted(driver: Driver, members: M
     assert group.committed() == {"orders": {0: 5}}
 
 
-def test_expiry_while_an_empty_group_is_converted(topics: Topics) -> None:
-    """The group's last offset expires then, but not the group, of which somebody is about to be a member."""
-    driver = Driver(
-        late=True,
-        topics=topics,
-        group_consumer_migration_policy=MigrationPolicy.BIDIRECTIONAL,
-        offsets_retention_minutes=1,
-        offsets_retention_check_interval_ms=90_000,
-        offsets_commit_timeout_ms=LONG_MS,
-    )
-    Group(driver).commit({0: 5})
-    driver.write()
-    driver.sleep(80_000)
-    join = Members(driver).join("first")
-    driver.sleep(20_000)
-    driver.write()
-    assert join.error is ErrorCode.NONE
-    assert Members(driver).ids == ["first"]
-
-
 @pytest.fixture
 def mixed(driver: Driver, members: Members, group: Group) -> str:
     """A consumer group of one classic member, whose id this is, and ``new``."""
@@ -136,17 +88,6 @@ def mixed(driver: Driver, members: Members, group: Group) -> str:
     members.join("new")
     driver.write()
     return old
-
-
-def test_a_downgrade_that_is_written(driver: Driver, members: Members, group: Group, mixed: str) -> None:
-    """When the last member of the consumer protocol has left, the group is a classic one that rebalances."""
-    leave = members.leave("new")
-    assert leave.is_waiting
-    assert members.described.error_code is ErrorCode.NONE
-    driver.write()
-    assert leave.error is ErrorCode.NONE
-    assert (group.members, group.state) == ([mixed], GroupState.PREPARING_REBALANCE)
-    assert isinstance(driver.written()[-1], GroupMetadataRecord)
 
 
 def test_a_heartbeat_like_the_last_one_during_a_downgrade(driver: Driver, members: Members, mixed: str) -> None:
@@ -160,31 +101,6 @@ def test_a_heartbeat_like_the_last_one_during_a_downgrade(driver: Driver, member
     assert late.is_waiting
     driver.write()
     assert late.error is NOT_FOUND
-
-
-def test_a_downgrade_that_is_refused(driver: Driver, members: Members, group: Group, mixed: str) -> None:
-    """The group goes on as the consumer group that it was; who left is still there, and may leave again."""
-    before = members.described
-    leave, waiting = members.leave("new"), members.join("third")
-    driver.refuse(NotEnoughReplicasError())
-    assert leave.error is UNAVAILABLE
-    assert members.described == before
-    driver.write()
-    assert waiting.error is ErrorCode.NONE
-    members.leave("third")
-    driver.write()
-    members.leave("new")
-    driver.write()
-    assert group.members == [mixed]
-
-
-def test_a_session_that_ends_during_a_downgrade(driver: Driver, members: Members, group: Group, mixed: str) -> None:
-    """Refused, the consumer group removes the member whose session has ended meanwhile."""
-    members.leave("new")
-    driver.sleep(SESSION_MS)
-    driver.refuse(NotEnoughReplicasError())
-    driver.write()
-    assert members.ids == ["new"]
 
 
 def test_who_waits_behind_the_leave_that_makes_a_classic_group(
@@ -263,37 +179,3 @@ def test_an_unload_during_a_downgrade(
     driver.store.lose()
     driver.load(0)
     assert sorted(members.ids) == sorted([mixed, "new"])
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_a_join_with_the_classic_protocol(driver: Driver, alone: Members, group: Group, fails: bool) -> None:
-    """It is answered when it is durable; refused, its answer has the error and no member is left of it."""
-    subscription = encode_subscription(Subscription(("orders",)))
-    join = group.join("old", protocols=protocols_of("range", metadata=subscription))
-    assert join.is_waiting
-    driver.refuse(NotEnoughReplicasError()) if fails else driver.write()
-    assert join.error is (UNAVAILABLE if fails else ErrorCode.NONE)
-    assert len(alone.ids) == (1 if fails else 2)
-
-
-@pytest.mark.parametrize("names", [("first",), ("first", "second"), ("first", "second", "third")])
-def test_a_classic_join_behind_the_last_leave(
-    driver: Driver, members: Members, group: Group, names: tuple[str, ...]
-) -> None:
-    """Whoever comes with the classic protocol while the last members are on their way out begins a classic group."""
-    for name in names:
-        members.join(name)
-        driver.write()
-    leaves = [members.leave(name) for name in names]
-    subscription = encode_subscription(Subscription(("orders",)))
-    unknown = group.join("unknown", member_id="gone", protocols=protocols_of("range", metadata=subscription))
-    join = group.join("old", protocols=protocols_of("range", metadata=subscription))
-    assert (unknown.is_waiting, join.is_waiting) == (True, True)
-    while waiting_appends(driver):
-        driver.write()
-    assert {leave.error for leave in leaves} == {ErrorCode.NONE}
-    assert unknown.error is ErrorCode.UNKNOWN_MEMBER_ID
-    assert (group.state, members.described.error_code) == (GroupState.PREPARING_REBALANCE, NOT_FOUND)
-    driver.sleep(3_000)
-    driver.write()
-    assert (join.error, group.generation, len(group.members)) == (ErrorCode.NONE, 1, 1)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import pytest
 
 from groupcoord import ErrorCode
-from groupcoord.core.consumer_protocol import Subscription, encode_subscription
 from groupcoord.core.groups.base.group import FENCING_RETRY_MS
-from groupcoord.core.log.records import OffsetCommitRecord
 from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import DeletedGroup, DeleteGroupsResponse, TopicPartitions
 from groupcoord.testing.fleet import Sent
 from groupcoord.testing.topics import Topics
-from tests.core.consumer.members import LONG_MS, Members, answered, waiting_appends
-from tests.core.driver import Driver, Group, protocols_of
+from tests.core.consumer.members import Members, answered, waiting_appends
+from tests.core.driver import Driver, Group
 
 UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
 NOT_FOUND = ErrorCode.GROUP_ID_NOT_FOUND
@@ -89,18 +87,6 @@ def test_who_is_about_to_be_put_out_is_not_told_that_it_is_in(driver: Driver, al
 # ---------------------------------------------------------------- what the log refuses
 
 
-def test_a_refused_write_never_was(driver: Driver, alone: Members) -> None:
-    """Its answers get the error, the group is what it was, and who waited is judged as if it had not been."""
-    before = alone.described
-    refused, later = alone.join("b"), alone.join("c")
-    driver.refuse(NotEnoughReplicasError())
-    assert refused.error is UNAVAILABLE
-    assert alone.described == before
-    driver.write()
-    assert answered(later).member_epoch == 3
-    assert sorted(alone.ids) == ["a", "c"]
-
-
 def test_a_refused_write_of_several(driver: Driver, alone: Members) -> None:
     """Everybody whose answer it held gets the error."""
     alone.join("b")
@@ -110,19 +96,6 @@ def test_a_refused_write_of_several(driver: Driver, alone: Members) -> None:
     driver.refuse(NotEnoughReplicasError())
     assert [sent.error for sent in shared[:2]] == [UNAVAILABLE] * 2
     assert sorted(alone.ids) == ["a", "b"]
-
-
-def test_an_answer_that_held_a_refused_change_is_not_lost(driver: Driver, alone: Members) -> None:
-    """A member whose new epoch could not be written asks again with the old one, and gets it then."""
-    alone.join("b")
-    driver.write()
-    refused = alone.heartbeat("a", 2)
-    driver.refuse(NotEnoughReplicasError())
-    assert refused.error is UNAVAILABLE
-    sent = alone.heartbeat("a", 2)
-    driver.write()
-    assert answered(sent).assignment is not None
-    assert len(partitions(sent)) == 3
 
 
 def test_a_group_whose_creation_is_refused(driver: Driver, members: Members) -> None:
@@ -135,20 +108,6 @@ def test_a_group_whose_creation_is_refused(driver: Driver, members: Members) -> 
     driver.write()
     assert answered(second).member_epoch == 2
     assert members.ids == ["b"]
-
-
-def test_both_protocols_behind_a_creation_that_is_refused(driver: Driver, members: Members) -> None:
-    """Who waited first makes the group anew, and whoever waited behind meets that one."""
-    subscription = encode_subscription(Subscription(("orders",)))
-    members.join("a")
-    second = members.join("b")
-    classic = Group(driver).join("old", protocols=protocols_of("range", metadata=subscription))
-    gone = Group(driver).leave("nobody")
-    driver.refuse(NotEnoughReplicasError())
-    assert (second.is_waiting, classic.is_waiting, gone.is_waiting) == (True, True, True)
-    driver.write_all()
-    assert (second.error, classic.error, gone.error) == (ErrorCode.NONE, ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID)
-    assert sorted(members.ids) == sorted(["b", classic.joined.member_id])
 
 
 def test_nothing_is_left_of_a_group_that_never_was(driver: Driver, members: Members) -> None:
@@ -172,34 +131,7 @@ def test_a_commit_that_waits_outlives_the_group_that_never_was(driver: Driver, m
     assert Group(driver).committed() == {"orders": {0: 5}}
 
 
-def test_a_log_that_cannot_tell_what_became_of_a_write(driver: Driver, alone: Members) -> None:
-    """The log partition is given up: whoever waits is told so, and a load brings back what the log has."""
-    held, waiting = alone.join("b"), alone.join("c")
-    driver.pass_on(driver.store.time_out(is_written=True))
-    assert (held.error, waiting.error) == (UNAVAILABLE, UNAVAILABLE)
-    assert waiting_appends(driver) == 0
-    driver.load(0)
-    assert sorted(alone.ids) == ["a", "b"]
-
-
 # ---------------------------------------------------------------- a log that takes too long
-
-
-def test_a_write_that_takes_too_long(topics: Topics) -> None:
-    """After offsets.commit.timeout.ms held and waiting are refused; the write still counts when it lands."""
-    driver = Driver(late=True, topics=topics, offsets_commit_timeout_ms=5_000)
-    members = Members(driver)
-    held, waiting = members.join("a"), members.join("b")
-    driver.sleep(4_999)
-    assert (held.is_waiting, waiting.is_waiting) == (True, True)
-    driver.sleep(1)
-    assert (held.error, waiting.error) == (UNAVAILABLE, UNAVAILABLE)
-    later = members.join("c")
-    driver.write()
-    assert members.ids == ["a"]
-    driver.write()
-    assert answered(later).error_code is ErrorCode.NONE
-    assert sorted(members.ids) == ["a", "c"]
 
 
 def test_a_write_that_takes_too_long_and_is_refused(topics: Topics) -> None:
@@ -216,31 +148,6 @@ def test_a_write_that_takes_too_long_and_is_refused(topics: Topics) -> None:
 # ---------------------------------------------------------------- timers
 
 
-def test_a_session_that_ends_during_a_write(driver: Driver, alone: Members) -> None:
-    """The member is removed after it, together with what else waited."""
-    driver.sleep(CONSUMER_SESSION_MS - 1)
-    alone.join("b")
-    driver.sleep(1)
-    later = alone.join("c")
-    assert waiting_appends(driver) == 1
-    driver.write(1)
-    assert sorted(alone.ids) == ["a", "b"]
-    driver.write(1)
-    assert answered(later).error_code is ErrorCode.NONE
-    assert sorted(alone.ids) == ["b", "c"]
-
-
-def test_a_heartbeat_that_waits_keeps_its_member(driver: Driver, alone: Members) -> None:
-    """It renews the session when it comes, not when it is answered: also of one that has ended meanwhile."""
-    driver.sleep(CONSUMER_SESSION_MS - 1)
-    alone.join("b")
-    driver.sleep(1)
-    sent = alone.heartbeat("a", 2)
-    driver.write_all()
-    assert sent.error is ErrorCode.NONE
-    assert sorted(alone.ids) == ["a", "b"]
-
-
 def test_a_session_that_ends_before_the_log_has_answered(driver: Driver, members: Members) -> None:
     """A member has a session only from when it is durable, however long the log took."""
     sent = members.join("a")
@@ -252,33 +159,6 @@ def test_a_session_that_ends_before_the_log_has_answered(driver: Driver, members
     driver.sleep(1)
     driver.write()
     assert members.ids == []
-
-
-def test_a_removal_that_is_refused(driver: Driver, alone: Members) -> None:
-    """The member stays, and is removed a little later unless it has given a sign of life."""
-    driver.sleep(CONSUMER_SESSION_MS)
-    driver.refuse(NotEnoughReplicasError())
-    assert alone.ids == ["a"]
-    driver.sleep(FENCING_RETRY_MS - 1)
-    assert waiting_appends(driver) == 0
-    driver.sleep(1)
-    driver.write()
-    assert (alone.ids, alone.described.group_state) == ([], "Empty")
-
-
-def test_a_sign_of_life_after_a_removal_that_is_refused(driver: Driver, alone: Members) -> None:
-    """The member has a full session again; so has one whose heartbeat waited for the removal."""
-    driver.sleep(CONSUMER_SESSION_MS)
-    waiting = alone.heartbeat("a", 2)
-    driver.refuse(NotEnoughReplicasError())
-    assert waiting.error is ErrorCode.NONE
-    driver.sleep(CONSUMER_SESSION_MS - 1)
-    assert waiting_appends(driver) == 0
-    driver.sleep(1)
-    driver.refuse(NotEnoughReplicasError())
-    assert alone.heartbeat("a", 2).error is ErrorCode.NONE
-    driver.sleep(CONSUMER_SESSION_MS - 1)
-    assert (waiting_appends(driver), alone.ids) == (0, ["a"])
 
 
 @pytest.fixture
@@ -323,20 +203,6 @@ def test_partitions_that_are_given_back_just_in_time(driver: Driver, revoking: M
 # ---------------------------------------------------------------- what only reads
 
 
-def test_commits_go_by_what_is_durable(driver: Driver, alone: Members) -> None:
-    """While a member's removal is on its way it may commit; a member on its way may not yet."""
-    alone.leave("a")
-    alone.join("b")
-    group = Group(driver)
-    group.commit(5, member_id="a", generation=2)
-    early = group.commit(6, member_id="b", generation=3)
-    assert early.error is ErrorCode.UNKNOWN_MEMBER_ID
-    assert group.committed() == {}
-    driver.write_all()
-    assert group.committed() == {"orders": {0: 5}}
-    assert sum(isinstance(record, OffsetCommitRecord) for record in driver.written()) == 1
-
-
 def test_a_group_that_falls_empty_is_not_deleted_before_it_is(driver: Driver, alone: Members) -> None:
     """DeleteGroups is NON_EMPTY_GROUP while the last member's leave, or the first one's join, is on its way."""
     alone.leave("a")
@@ -350,60 +216,7 @@ def test_a_group_that_falls_empty_is_not_deleted_before_it_is(driver: Driver, al
     assert alone.described.error_code is NOT_FOUND
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_a_join_that_meets_a_deletion(driver: Driver, alone: Members, fails: bool) -> None:
-    """It waits: then it makes a new group, or is the first in the old one, whose epoch goes on."""
-    alone.leave("a")
-    driver.write()
-    driver.delete("group")
-    sent = alone.join("b")
-    driver.refuse(NotEnoughReplicasError()) if fails else driver.write()
-    driver.write()
-    assert answered(sent).member_epoch == (4 if fails else 2)
-
-
 # ---------------------------------------------------------------- topics
-
-
-def test_a_topic_that_comes_during_a_write(driver: Driver, members: Members, topics: Topics) -> None:
-    """Somebody whose subscription to it is on its way is given its partitions with the next heartbeat."""
-    sent = members.join("a", "payments")
-    topics.create("payments", 2)
-    driver.coordinator.topics_created(["payments"])
-    driver.write()
-    assert partitions(sent) == []
-    sent = members.heartbeat("a", 2)
-    driver.write()
-    assert (answered(sent).member_epoch, partitions(sent)) == (3, [0, 1])
-
-
-def test_a_topic_that_grows_while_the_look_at_it_is_refused(driver: Driver, alone: Members, topics: Topics) -> None:
-    """The next heartbeat looks again."""
-    topics.grow("orders")
-    driver.coordinator.topics_changed(["orders"])
-    alone.heartbeat("a", 2)
-    driver.refuse(NotEnoughReplicasError())
-    sent = alone.heartbeat("a", 2)
-    driver.write()
-    assert (answered(sent).member_epoch, len(partitions(sent))) == (3, 7)
-
-
-def test_an_expression_of_nobody_that_is_matched_during_a_write(topics: Topics) -> None:
-    """Whoever used it alone is removed before: nothing is written for it."""
-    driver = Driver(late=True, topics=topics, offsets_commit_timeout_ms=LONG_MS)
-    members = Members(driver)
-    members.join("b", regex=".*")
-    driver.write_all()
-    assert members.inside is not None
-    assert members.inside.state.resolved.keys() == {".*"}
-    driver.sleep(CONSUMER_SESSION_MS - 1)
-    topics.create("payments", 1)
-    driver.coordinator.topics_created(["payments"])
-    members.join("c")
-    assert members.inside.answers
-    driver.sleep(1)
-    driver.write_all()
-    assert (members.ids, members.inside.state.resolved) == (["c"], {})
 
 
 def test_two_timers_of_one_member_that_fire_during_a_write(driver: Driver, members: Members) -> None:
@@ -425,20 +238,6 @@ def test_two_timers_of_one_member_that_fire_during_a_write(driver: Driver, membe
 
 
 # ---------------------------------------------------------------- unload
-
-
-def test_an_unload_during_a_write(driver: Driver, alone: Members) -> None:
-    """Held, waiting and new requests are told NOT_COORDINATOR; nothing is appended after it."""
-    driver.sleep(CONSUMER_SESSION_MS - 1)
-    held = alone.join("b")
-    driver.sleep(1)
-    waiting = [alone.join("c"), alone.heartbeat("a", 2), alone.leave("a")]
-    appends = waiting_appends(driver)
-    driver.coordinator.unload(0)
-    driver.deliver()
-    assert {sent.error for sent in (held, *waiting, alone.join("d"))} == {ErrorCode.NOT_COORDINATOR}
-    assert waiting_appends(driver) == appends
-    assert not list(driver.coordinator._timers.armed())
 
 
 def test_a_load_after_an_unload_during_a_write(driver: Driver, alone: Members) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from attrs import define, evolve
+from attrs import define
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -95,30 +95,6 @@ def step(current: MemberAssignment, **changes: Any) -> MemberAssignment | ErrorC
     return reconcile(current, **(arguments | changes))
 
 
-def test_a_new_member_gets_what_is_free() -> None:
-    """It comes to the target's epoch at once, and waits for what others still have."""
-    found = step(MemberAssignment(), target={A: (0, 1)}, is_free=lambda topic_id, partition: partition == 0)
-
-    assert found == MemberAssignment(3, 0, MemberState.UNRELEASED_PARTITIONS, {A: {0: 3}}, {})
-    assert isinstance(found, MemberAssignment)
-    assert step(found, target={A: (0, 1)}) == MemberAssignment(3, 3, MemberState.STABLE, {A: {0: 3, 1: 3}}, {})
-
-
-def test_a_member_gives_up_before_it_gets() -> None:
-    """It stays at its epoch until it says that it gave up what it lost; a heartbeat that doesn't say is no news."""
-    had = MemberAssignment(2, 1, MemberState.STABLE, {A: {0: 1, 1: 2}})
-    target = {A: (0,), B: (0,)}
-
-    revoking = step(had, target=target, owned={A: [0, 1]})
-    assert revoking == MemberAssignment(2, 2, MemberState.UNREVOKED_PARTITIONS, {A: {0: 1}}, {A: {1: 2}})
-    assert isinstance(revoking, MemberAssignment)
-    assert step(revoking, target=target) is revoking
-    assert step(revoking, target=target, owned={A: [0, 1]}) is revoking
-    done = step(revoking, target=target, owned={A: [0]})
-    assert done == MemberAssignment(3, 2, MemberState.STABLE, {A: {0: 1}, B: {0: 3}}, {})
-    assert step(had, target=target, owned={A: [0]}) == evolve(done, previous_member_epoch=2)
-
-
 def test_what_a_member_gives_up_it_may_get_back() -> None:
     """A partition that it was to give up counts as free for itself, and is its own with the new epoch (KAFKA-16147)."""
     revoking = MemberAssignment(2, 2, MemberState.UNREVOKED_PARTITIONS, {A: {0: 1}}, {A: {1: 2}})
@@ -128,21 +104,6 @@ def test_what_a_member_gives_up_it_may_get_back() -> None:
     assert found == MemberAssignment(3, 2, MemberState.STABLE, {A: {0: 1, 1: 3}}, {})
 
 
-def test_topics_nobody_asks_for_are_taken_away_at_once() -> None:
-    """A member that subscribes to less gives the rest up at its epoch, before there is a new target (Kafka 4.2)."""
-    had = MemberAssignment(3, 2, MemberState.STABLE, {A: {0: 1}, B: {0: 3}})
-    target = {A: (0,), B: (0,)}
-
-    found = step(had, target=target, subscribed={A}, has_subscription_changed=True)
-    assert found == MemberAssignment(3, 3, MemberState.UNREVOKED_PARTITIONS, {A: {0: 1}}, {B: {0: 3}})
-    assert isinstance(found, MemberAssignment)
-    more = step(found, target=target, subscribed={C}, has_subscription_changed=True)
-    assert more == MemberAssignment(3, 3, MemberState.UNREVOKED_PARTITIONS, {}, {A: {0: 1}, B: {0: 3}})
-    given_up = step(had, target=target, subscribed={A}, has_subscription_changed=True, owned={A: [0]})
-    assert given_up == MemberAssignment(3, 3, MemberState.STABLE, {A: {0: 1}}, {})
-    assert step(had, target=target, has_subscription_changed=True) is had
-
-
 @pytest.mark.parametrize("owned", [None, {A: [0]}, {A: []}])
 def test_a_member_in_a_state_of_a_newer_broker_starts_over(owned: Numbers | None) -> None:
     """Unless it says that it owns nothing, it is fenced; then it goes on at the target's epoch."""
@@ -150,14 +111,6 @@ def test_a_member_in_a_state_of_a_newer_broker_starts_over(owned: Numbers | None
 
     assert step(unknown, target={A: (0,)}, owned=owned) is ErrorCode.FENCED_MEMBER_EPOCH
     assert step(unknown, target={B: (0,)}, owned={}) == MemberAssignment(3, 2, MemberState.STABLE, {B: {0: 3}}, {})
-
-
-def test_states_have_kafkas_numbers() -> None:
-    """0 to 2 are in records; whatever else is there is unknown."""
-    assert [MemberState.of(number).name for number in (0, 1, 2, 3, 127, -1)] == [
-        *("STABLE", "UNREVOKED_PARTITIONS", "UNRELEASED_PARTITIONS"),
-        *("UNKNOWN", "UNKNOWN", "UNKNOWN"),
-    ]
 
 
 # ---------------------------------------------------------------- whole groups

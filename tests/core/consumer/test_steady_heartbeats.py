@@ -65,32 +65,3 @@ def test_who_may_no_longer(world: World) -> None:
     world.sleep(1)
     world.is_allowed = True
     assert world.beat().error_code is ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def test_settings_that_change(world: World) -> None:
-    """The next heartbeat tells the new interval, and the session is as long as it is now."""
-    world.settings = world.settings._replace(session_timeout_ms=60_000, heartbeat_interval_ms=7_000)
-    assert (world.answer.heartbeat_interval_ms, world.beat().heartbeat_interval_ms) == (5_000, 7_000)
-    for _ in range(2):
-        world.sleep(59_999)
-        assert world.beat().error_code is ErrorCode.NONE
-
-
-def test_a_topic_that_grows(world: World) -> None:
-    """The next heartbeat finds the new partitions."""
-    world.sleep(world.settings.assignment_interval_ms)
-    world.topics.grow("orders")
-    world.coordinator.topics_changed(["orders"])
-    (topic,) = world.beat().assignment or ()
-    assert topic.partitions == (0, 1, 2, 3, 4, 5, 6)
-
-
-def test_a_log_partition_that_is_served_no_longer(world: World) -> None:
-    """Heartbeats for it, and for a coordinator that is closed, are refused; loaded again, it knows the member."""
-    index = world.coordinator.partition_of("g")
-    world.coordinator.unload(index)
-    assert world.beat().error_code is ErrorCode.NOT_COORDINATOR
-    world.coordinator.load(index)
-    assert world.beat() == world.answer
-    world.coordinator.close()
-    assert world.beat().error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE

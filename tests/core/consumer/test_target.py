@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from attrs import evolve, frozen
+from attrs import frozen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -114,39 +114,6 @@ def targets_of(assignor: Assignor, members: dict[str, Member], **changes: Any) -
         "topics": TOPICS,
     }
     return changed_targets(assignor, members, **(arguments | changes))
-
-
-def test_only_what_changes_is_written() -> None:
-    """Whoever has its target keeps its record, whatever the order in it; no target yet isn't an empty one."""
-    members = {"a": Member(), "b": Member()}
-    first = targets_of(RangeAssignor(), members)
-
-    assert first == {"a": {T.topic_id: (0, 1)}, "b": {T.topic_id: (2,)}}
-    assert targets_of(RangeAssignor(), members, targets=first) == {}
-    assert targets_of(RangeAssignor(), members, targets={**first, "a": {T.topic_id: (1, 0)}}) == {}
-    larger = {"t": evolve(T, partition_count=4)}
-    assert targets_of(RangeAssignor(), members, targets=first, topics=larger) == {"b": {T.topic_id: (2, 3)}}
-    assert targets_of(RangeAssignor(), {"a": Member(())}) == {"a": {}}
-    assert targets_of(RangeAssignor(), {"a": Member(())}, targets={"a": {}}) == {}
-
-
-def test_a_static_member_in_anothers_place_takes_over_its_target() -> None:
-    """With the old target under the new id nothing changes for anybody."""
-    members = {"a": Member(instance_id="i"), "b": Member(instance_id="k")}
-    first = targets_of(UniformAssignor(), members)
-
-    again = {"n": members["a"], "b": members["b"]}
-    assert targets_of(UniformAssignor(), again, newcomer_id="n", targets={"n": first["a"], "b": first["b"]}) == {}
-
-
-def test_names_and_expressions_add_up() -> None:
-    """A member gets topics of both; an expression that isn't resolved, and names that are no topics, are none."""
-    both = {"a": Member(("t", "missing"), "u.*")}
-
-    assert targets_of(RangeAssignor(), both) == {"a": {T.topic_id: (0, 1, 2)}}
-    resolved = {"u.*": ("u", "t", "gone"), "other": ("t",)}
-    found = targets_of(RangeAssignor(), both, resolved=resolved)
-    assert found == {"a": {T.topic_id: (0, 1, 2), U.topic_id: (0, 1, 2)}}
 
 
 def test_an_assignor_that_finds_nothing_changes_nothing() -> None:
