@@ -14,10 +14,8 @@ from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import (
     AlterShareGroupOffsets,
     AlterShareGroupOffsetsResponse,
-    ConsumerGroupHeartbeat,
     DeletedGroup,
     DeleteGroupsResponse,
-    DeleteShareGroupOffsets,
     DeleteShareGroupOffsetsResponse,
     DescribeShareGroupOffsetsResponse,
     Heartbeat,
@@ -27,9 +25,6 @@ from groupcoord.messages import (
     ListGroups,
     OffsetCommit,
     OffsetToCommit,
-    ShareGroupHeartbeat,
-    ShareTopicToForget,
-    StreamsGroupHeartbeat,
     SyncGroup,
     TopicToCommit,
 )
@@ -58,24 +53,6 @@ def state_records(driver: ShareDriver) -> list[ShareGroupStatePartitionMetadataR
 # ---------------------------------------------------------------- members
 
 
-def test_partitions_come_with_the_next_heartbeat(members: Members) -> None:
-    """The first join has epoch 2 and nothing yet; when there are states, the next heartbeat has all (KIP-932)."""
-    assert told(members.join("a")) == (2, [])
-    assert told(members.heartbeat("a", 2)) == (3, [0, 1])
-    assert told(members.heartbeat("a", 3)) == (3, None)
-    assert (members.described.group_state, members.described.assignor_name) == ("Stable", "simple")
-
-
-def test_a_second_member_waits_for_nobody(members: Members) -> None:
-    """It gets its share at once, and the first learns of that with its next heartbeat."""
-    members.join("a")
-    members.heartbeat("a", 2)
-    epoch, mine = told(members.join("b"))
-    assert (epoch, len(mine or [])) == (4, 1)
-    epoch, rest = told(members.heartbeat("a", 3))
-    assert (epoch, sorted((mine or []) + (rest or []))) == (4, [0, 1])
-
-
 def test_epochs(members: Members) -> None:
     """The epoch before the last is good enough, others are fenced; 0 joins again (Kafka 4.4)."""
     members.join("a")
@@ -87,27 +64,6 @@ def test_epochs(members: Members) -> None:
     assert told(members.heartbeat("a", 3))[0] == 4
     assert told(members.join("a"))[0] == 4
     assert answered(members.heartbeat("nobody", 4)).error_code is ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def test_who_leaves_is_gone(driver: ShareDriver, members: Members) -> None:
-    """The group's epoch grows; of an empty group the assignment is up to date."""
-    members.join("a")
-    members.heartbeat("a", 2)
-    assert answered(members.leave("a")).member_epoch == -1
-    group = members.described
-    assert (group.group_state, group.group_epoch, group.assignment_epoch) == ("Empty", 4, 4)
-    assert answered(members.leave("a")).error_code is ErrorCode.UNKNOWN_MEMBER_ID
-    assert answered(Members(driver, "other").leave("a")).error_code is ErrorCode.GROUP_ID_NOT_FOUND
-
-
-def test_silence_ends_a_session(driver: ShareDriver, members: Members) -> None:
-    """A member that is silent is put out; a refused heartbeat is no sign of life (Kafka 4.4)."""
-    members.join("a")
-    driver.sleep(SESSION_MS - 1)
-    members.heartbeat("a", 9)
-    assert members.described.members
-    driver.sleep(1)
-    assert not members.described.members
 
 
 def test_a_heartbeat_like_the_last_writes_nothing(driver: ShareDriver, members: Members) -> None:
@@ -151,42 +107,6 @@ def test_an_assignor_of_ones_own(topics: Topics) -> None:
     assert members.described.assignor_name == "all-to-first"
     assert answered(members.join("c")).error_code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert len(members.described.members) == 2
-
-
-def test_full_groups(members: Members) -> None:
-    """``group.share.max.size`` members are enough, and that is said before who is unknown (Kafka 4.4)."""
-    for member_id in ("a", "b", "c"):
-        members.join(member_id)
-    assert answered(members.join("d")).error_code is ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert answered(members.heartbeat("d", 4)).error_code is ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert answered(members.join("a")).error_code is ErrorCode.NONE
-
-
-def test_subscriptions_change(members: Members) -> None:
-    """A topic that is no longer subscribed to goes at once, one that comes waits for its state."""
-    members.join("a", "orders", "payments")
-    assert sorted(told(members.heartbeat("a", 2))[1] or []) == [0, 0, 1]
-    assert told(members.heartbeat("a", 3, "payments")) == (4, [0])
-    assert told(members.heartbeat("a", 4, "payments")) == (4, [0])
-    assert answered(members.heartbeat("a", 4)).assignment is None
-
-
-def test_topics_grow_come_and_go(driver: ShareDriver, topics: Topics, members: Members) -> None:
-    """New partitions are initialized from their beginning, and a topic that goes is forgotten at once."""
-    members.join("a", "orders", "later")
-    members.heartbeat("a", 2)
-    topics.grow("orders")
-    driver.coordinator.topics_changed(["orders"])
-    assert told(members.heartbeat("a", 3)) == (4, None)
-    assert told(members.heartbeat("a", 4)) == (5, [0, 1, 2])
-    assert members.starts == {"orders": [-1, -1, 0]}
-    topics.create("later", 1)
-    driver.coordinator.topics_created(["later"])
-    members.heartbeat("a", 5)
-    assert sorted(told(members.heartbeat("a", 6))[1] or []) == [0, 0, 1, 2]
-    driver.coordinator.topic_deleted("orders", topics.delete("orders"))
-    assert [topic.topic_name for topic in state_records(driver)[-1].initialized_topics] == ["later"]
-    assert told(members.heartbeat("a", 7)) == (8, [0])
 
 
 # ---------------------------------------------------------------- other protocols
@@ -237,31 +157,6 @@ def test_members_of_other_protocols_are_refused(driver: ShareDriver, members: Me
     assert (listed.protocol_type, listed.group_state, listed.group_type) == ("share", "Stable", "share")
 
 
-def test_who_comes_to_a_group_of_another_kind_is_told_so(driver: ShareDriver, members: Members) -> None:
-    """And who says to be in one that isn't there is told that; administrators in other words (Kafka 4.4)."""
-    members.join("a")
-    call = driver.coordinator.call
-    call(JoinGroup("older", "", protocol_type="consumer", session_timeout_ms=10_000, rebalance_timeout_ms=10_000))
-    requests = [
-        kind(group_id, "m", 3)
-        for group_id in ("group", "older", "none")
-        for kind in (ShareGroupHeartbeat, ConsumerGroupHeartbeat, StreamsGroupHeartbeat)
-    ]
-    forgotten = [DeleteShareGroupOffsets(name, (ShareTopicToForget("orders"),)) for name in ("older", "none")]
-    assert [call(request).error_message for request in (*requests[1:], *forgotten)] == [
-        "Group group is not a consumer group.",
-        "Group group is not a streams group.",
-        "Group older is not a share group.",
-        "Group older is not a consumer group.",
-        "Group older is not a streams group.",
-        "Share group none not found.",
-        "Consumer group none not found.",
-        "Streams group none not found.",
-        "Group older is not a share group.",
-        "Group none not found.",
-    ]
-
-
 # ---------------------------------------------------------------- the share coordinator is slow, or out of reach
 
 
@@ -309,21 +204,6 @@ def test_a_restart_asks_again(driver: ShareDriver, members: Members) -> None:
 # ---------------------------------------------------------------- offsets
 
 
-def test_where_a_group_stands_is_altered(driver: ShareDriver, members: Members) -> None:
-    """An empty group, or one that isn't there yet, stands elsewhere; unknown partitions are named (KIP-932)."""
-    driver.host.is_slow = True
-    sent = members.alter("orders", p0=7, p9=1)
-    assert sent.is_waiting
-    driver.host.answer(driver.coordinator)
-    driver.deliver()
-    assert codes(sent) == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    driver.host.is_slow = False
-    assert (members.starts, members.described.group_state) == ({"orders": [7]}, "Empty")
-    members.join("a")
-    refused = members.alter("orders", p0=1).answer(AlterShareGroupOffsetsResponse)
-    assert refused.error_code is ErrorCode.NON_EMPTY_GROUP
-
-
 def test_how_much_is_left(driver: ShareDriver, members: Members) -> None:
     """Where the host knows where a partition ends, and the share coordinator how much is finished (Kafka 4.4)."""
     driver.host.is_slow = True
@@ -354,25 +234,6 @@ def test_who_has_asked_how_much_is_left_before_the_log_was_lost(driver: ShareDri
     driver.deliver()
     (group,) = sent.answer(DescribeShareGroupOffsetsResponse).groups
     assert group.error_code is ErrorCode.NOT_COORDINATOR
-
-
-def test_a_group_forgets_topics(driver: ShareDriver, members: Members) -> None:
-    """It then stands nowhere in them; what it never read is unknown (KIP-932)."""
-    members.alter("orders", p0=7)
-    assert codes(members.forget("orders", "payments")) == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    assert members.starts == {}
-    unknown = Members(driver, "other").forget("orders").answer(DeleteShareGroupOffsetsResponse)
-    assert unknown.error_code is ErrorCode.GROUP_ID_NOT_FOUND
-
-
-def test_a_topic_of_which_a_partition_was_asked_for_that_is_not_there(driver: ShareDriver, members: Members) -> None:
-    """That none of its partitions begins is still written when the group has forgotten the topic (Kafka 4.4)."""
-    members.alter("orders", p0=7, p1=3)
-    assert codes(members.alter("orders", p9=1)) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    assert codes(members.forget("orders")) == [ErrorCode.NONE]
-    last = state_records(driver)[-1]
-    assert [(topic.topic_name, topic.partitions) for topic in last.initializing_topics] == [("orders", ())]
-    assert (last.initialized_topics, last.deleting_topics) == ((), ())
 
 
 def test_what_the_share_coordinator_refuses(driver: ShareDriver, members: Members) -> None:
@@ -423,22 +284,6 @@ def test_a_group_that_never_stood_anywhere_forgets_nothing(driver: ShareDriver, 
     assert len(driver.written()) == before
 
 
-def test_a_group_that_stands_nowhere_says_so_before_it_goes(driver: ShareDriver, members: Members) -> None:
-    """If it ever stood anywhere: in Kafka 4.4 that is an append of its own, before the one with the tombstones."""
-    members.alter("orders", p0=7)
-    members.forget("orders")
-    Members(driver, "other").join("a", "nowhere")
-    Members(driver, "other").leave("a")
-    before = len(driver.written())
-    assert driver.delete("group", "other").answer(DeleteGroupsResponse).results == (
-        DeletedGroup("group", ErrorCode.NONE),
-        DeletedGroup("other", ErrorCode.NONE),
-    )
-    written = [(type(record).__name__, record.group_id) for record in driver.written()[before:]]
-    assert written[0] == ("ShareGroupStatePartitionMetadataRecord", "group")
-    assert [record for record in written if record[0] == "ShareGroupStatePartitionMetadataRecord"] == written[:1]
-
-
 def test_groups_are_deleted_with_their_states(driver: ShareDriver, members: Members) -> None:
     """Nothing is left of one whose states are forgotten; else it stays, with the error (KIP-932)."""
     members.alter("orders", p0=7)
@@ -454,14 +299,6 @@ def test_groups_are_deleted_with_their_states(driver: ShareDriver, members: Memb
     assert driver.delete("group").answer(DeleteGroupsResponse).results == (DeletedGroup("group", ErrorCode.NONE),)
     assert members.inside is None
     assert members.described.error_code is ErrorCode.GROUP_ID_NOT_FOUND
-
-
-def test_share_groups_do_not_expire(driver: ShareDriver, members: Members) -> None:
-    """An empty one stays until somebody deletes it (Kafka 4.4)."""
-    members.join("a")
-    members.leave("a")
-    driver.sleep(30 * 24 * 3_600_000)
-    assert members.described.group_state == "Empty"
 
 
 def test_who_waits_when_the_log_is_lost(driver: ShareDriver, members: Members) -> None:
@@ -499,17 +336,3 @@ def test_a_refused_append_changes_nothing(late_driver: ShareDriver) -> None:
     altered = members.alter("orders", p0=7)
     late_driver.refuse(NotEnoughReplicasError("refused"))
     assert altered.answer(AlterShareGroupOffsetsResponse).error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
-
-
-def test_a_group_is_what_its_records_say(driver: ShareDriver, members: Members) -> None:
-    """After a restart it goes on as before, and its members have full sessions."""
-    members.join("a")
-    members.heartbeat("a", 2)
-    members.join("b", "payments")
-    before = members.described
-    driver.sleep(SESSION_MS - 1)
-    driver.restart()
-    driver.sleep(SESSION_MS - 1)
-    assert members.described == before
-    epoch, partitions = told(members.heartbeat("a", before.members[0].member_epoch))
-    assert (epoch, partitions) == (before.group_epoch + 1, None)  # there is a state of payments now, for the other
