@@ -17,11 +17,10 @@ from groupcoord.messages import (
     TopicToCommit,
     TopicToDelete,
     Topology,
-    TxnOffsetCommit,
 )
 from groupcoord.testing.topics import Topics
 from tests.core.driver import Driver
-from tests.core.streams.members import SETTINGS, Threads, tasks
+from tests.core.streams.members import SETTINGS, Threads
 from tests.tables import as_one_test
 
 TWO_PARTS = Topology(
@@ -56,24 +55,6 @@ def error_of(threads: Threads, topic: str, epoch: int, *partitions: int, member_
 
 @as_one_test
 @pytest.mark.parametrize(
-    ("topic", "epoch", "partitions", "error_code"),
-    [
-        ("lines", 2, (0, 1, 2, 3), ErrorCode.NONE),
-        ("others", 2, (0,), ErrorCode.NONE),
-        ("lines", 3, (0,), ErrorCode.STALE_MEMBER_EPOCH),
-        ("lines", 1, (0,), ErrorCode.STALE_MEMBER_EPOCH),
-        ("lines", -1, (0,), ErrorCode.STALE_MEMBER_EPOCH),
-    ],
-)
-def test_who_may_commit_with_which_epoch(
-    topic: str, epoch: int, partitions: tuple[int, ...], error_code: ErrorCode
-) -> None:
-    """Its own epoch is good for anything; none is good for who names itself."""
-    assert error_of(halfway(), topic, epoch, *partitions) is error_code
-
-
-@as_one_test
-@pytest.mark.parametrize(
     ("topic", "partitions", "error_code"),
     [
         ("lines", (0,), ErrorCode.NONE),
@@ -91,64 +72,6 @@ def test_an_epoch_that_is_over_is_good_for_active_tasks(
     threads.beat("a", 2, {"0": (0, 1), "1": (0, 1)})
     assert threads.described.members[0].member_epoch == 3
     assert error_of(threads, topic, 2, *partitions) is error_code
-
-
-def test_what_is_to_be_given_back_may_still_be_committed() -> None:
-    """A member that has to give up more, one epoch later, may commit what that is with the epoch in which it had it."""
-    threads = halfway()
-    threads.join("c")
-    threads.beat("a", 2, {"0": (0, 1), "1": (0, 1)})
-    (member, *_) = threads.described.members
-    assert (member.member_epoch, member.assignment.active_tasks) == (3, tasks({"0": (0, 1), "1": (0,)}))
-    assert error_of(threads, "words", 2, 1) is ErrorCode.NONE
-    assert error_of(threads, "words", 2, 2) is ErrorCode.STALE_MEMBER_EPOCH
-
-
-def test_a_task_that_came_later_is_not_committed_with_an_older_epoch() -> None:
-    """``b`` has its tasks since epoch 4 only."""
-    threads = halfway()
-    threads.beat("a", 2, {"0": (0, 1), "1": (0, 1)})
-    threads.beat("b", 3)
-    threads.beat("b", 3, {"0": (2, 3), "1": (2, 3)}, rebalance_timeout_ms=1)
-    epoch = next(member.member_epoch for member in threads.described.members if member.member_id == "b")
-    assert epoch == 4
-    assert error_of(threads, "lines", 3, 2, member_id="b") is ErrorCode.NONE
-    assert error_of(threads, "lines", 2, 2, member_id="b") is ErrorCode.STALE_MEMBER_EPOCH
-
-
-def test_strangers_commit_to_an_empty_group_only() -> None:
-    """Nobody may commit from outside as long as there are members, but a producer in its transaction may."""
-    threads = halfway()
-    offsets = (TopicToCommit("lines", (OffsetToCommit(0, 1),)),)
-    assert error_of(threads, "lines", -1, 0, member_id="") is ErrorCode.UNKNOWN_MEMBER_ID
-    in_transaction = threads.driver.coordinator.call(TxnOffsetCommit("group", offsets, 1, 0))
-    assert in_transaction.topics[0].partitions[0].error_code is ErrorCode.NONE
-    for member_id in ("a", "b"):
-        threads.beat(member_id, -1)
-    assert error_of(threads, "lines", -1, 0, member_id="") is ErrorCode.NONE
-
-
-def test_epochs_came_with_version_9() -> None:
-    """Older commits can't say one."""
-    assert error_of(halfway(), "lines", 2, 0, version=8) is ErrorCode.UNSUPPORTED_VERSION
-
-
-@as_one_test
-@pytest.mark.parametrize(
-    ("member_id", "epoch", "error_code"),
-    [
-        (None, -1, ErrorCode.NONE),
-        ("a", 2, ErrorCode.NONE),
-        ("a", 1, ErrorCode.STALE_MEMBER_EPOCH),
-        ("a", 3, ErrorCode.STALE_MEMBER_EPOCH),
-        ("z", 2, ErrorCode.UNKNOWN_MEMBER_ID),
-    ],
-)
-def test_who_may_fetch_with_which_epoch(member_id: str | None, epoch: int, error_code: ErrorCode) -> None:
-    """Whoever names itself must be a member, with its epoch."""
-    wanted = GroupToFetch("group", None, member_id=member_id, member_epoch=epoch)
-    (fetched,) = halfway().driver.coordinator.call(OffsetFetch((wanted,))).groups
-    assert fetched.error_code is error_code
 
 
 def test_offsets_of_what_members_read_last() -> None:

@@ -11,7 +11,7 @@ from groupcoord.core.groups.streams.heartbeat import TASK_OFFSETS_MAX
 from groupcoord.messages import Endpoint, KeyValue, StreamsStatusCode, TaskOffset
 from groupcoord.testing.topics import Topics
 from tests.core.driver import Driver
-from tests.core.streams.members import COUNTS, SETTINGS, WORD_COUNT, OwnSettings, Threads, active, answered, statuses
+from tests.core.streams.members import COUNTS, SETTINGS, WORD_COUNT, OwnSettings, Threads, answered, statuses
 from tests.tables import as_one_test
 
 HOME = Endpoint("home", 80)
@@ -58,13 +58,6 @@ def test_what_a_member_tells_may_begin_an_epoch(
     assert threads.described.group_epoch == (3 if begins_epoch else 2)
 
 
-def test_a_heartbeat_without_the_instance_counts_as_a_dynamic_ones(threads: Threads) -> None:
-    """The request decides whether a member is static where it says what is new."""
-    threads.join("a", instance_id="i")
-    threads.beat("a", 2, rebalance_timeout_ms=1)
-    assert threads.described.group_epoch == 3
-
-
 def test_settings_of_the_assignment_begin_an_epoch(topics: Topics) -> None:
     """With the next heartbeat after they have changed; others, such as the session's length, don't."""
     driver = OwnSettings(topics)
@@ -80,30 +73,6 @@ def test_settings_of_the_assignment_begin_an_epoch(topics: Topics) -> None:
         assert threads.described.group_epoch == epoch
 
 
-def test_topics_of_the_topology_begin_an_epoch(topics: Topics, threads: Threads) -> None:
-    """One that grows or goes does with the next heartbeat, and others don't."""
-    threads.join("a")
-    topics.create("others", 1)
-    threads.driver.coordinator.topics_created(["others"])
-    assert answered(threads.beat("a", 2)).member_epoch == 2
-    topics.grow("lines")
-    threads.driver.coordinator.topics_changed(["lines"])
-    assert active(threads.beat("a", 2)) == {"0": (0, 1, 2, 3, 4)}
-
-
-def test_tasks_are_given_up_while_topics_are_missing(topics: Topics, threads: Threads) -> None:
-    """Nobody is to have anything then, which shows in the epoch; and all comes back with the topics."""
-    threads.join("a")
-    topics.delete("lines")
-    threads.driver.coordinator.topics_changed(["lines"])
-    told = threads.beat("a", 2, {"0": (9,)})  # whether this is a task is nobody's business now
-    assert (statuses(told), active(told)) == ([StreamsStatusCode.MISSING_SOURCE_TOPICS], {})
-    assert threads.described.group_state == "NotReady"
-    topics.create("lines", 4)
-    threads.driver.coordinator.topics_created(["lines"])
-    assert active(threads.beat("a", 3)) == {"0": (0, 1, 2, 3)}
-
-
 def test_internal_topics_that_come_begin_an_epoch_though_no_hash_tells(topics: Topics) -> None:
     """A group whose topology is in order from now on says so with an epoch."""
     topics.create("counts", 3)
@@ -113,17 +82,6 @@ def test_internal_topics_that_come_begin_an_epoch_though_no_hash_tells(topics: T
 
 
 # ---------------------------------------------------------------- who may come
-
-
-def test_a_full_group_takes_back_who_was_in_it(topics: Topics) -> None:
-    """Members may join again, a static one under another id, too; others find no room."""
-    threads = Threads(Driver(topics=topics, **SETTINGS, group_streams_max_size=2))
-    threads.join("a", instance_id="i")
-    threads.join("b")
-    assert answered(threads.join("c")).error_code is ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert answered(threads.join("b")).error_code is ErrorCode.NONE
-    threads.beat("a", -2, instance_id="i")
-    assert answered(threads.join("d", instance_id="i")).error_code is ErrorCode.NONE
 
 
 @as_one_test
@@ -192,19 +150,6 @@ def test_tags_are_named_once(threads: Threads) -> None:
     """A tag that is named twice makes the request fail, as in Kafka."""
     twice = (KeyValue("zone", "a"), KeyValue("zone", "b"))
     assert answered(threads.join("a", client_tags=twice)).error_code is ErrorCode.UNKNOWN_SERVER_ERROR
-
-
-def test_a_member_is_told_of_tags_that_it_lacks(topics: Topics) -> None:
-    """As long as the group's settings want them."""
-    driver = OwnSettings(topics, group_streams_rack_aware_assignment_tags=("zone", "rack"))
-    threads = Threads(driver)
-    told = answered(threads.join("a", client_tags=ZONE)).status
-    assert told is not None
-    assert [(status.code, "rack" in status.detail, "zone" in status.detail) for status in told] == [
-        (StreamsStatusCode.MISSING_CLIENT_TAGS, True, False)
-    ]
-    driver.settings = driver.settings._replace(rack_aware_assignment_tags=("zone",))
-    assert statuses(threads.beat("a", 2)) == []
 
 
 def test_statuses_come_in_the_order_of_kafka(topics: Topics) -> None:

@@ -12,19 +12,11 @@ from groupcoord.core.host_queries import CreateInternalTopics
 from groupcoord.errors import ConfigError
 from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import (
-    DeletedGroup,
-    DeleteGroups,
-    DeleteGroupsResponse,
-    ListedGroup,
-    ListGroups,
     StreamsStatusCode,
-    Subtopology,
-    TaskOffset,
-    Topology,
 )
 from groupcoord.testing.topics import Topics
 from tests.core.driver import Driver
-from tests.core.streams.members import LINES, SETTINGS, WORD_COUNT, Threads, active, answered, statuses
+from tests.core.streams.members import SETTINGS, WORD_COUNT, Threads, active, answered, statuses
 
 
 @pytest.fixture
@@ -42,33 +34,6 @@ def threads(driver: Driver) -> Threads:
     return Threads(driver)
 
 
-def test_tasks_move_when_they_are_given_back(threads: Threads) -> None:
-    """A second member gets half of the tasks, once the first has said that it runs them no longer."""
-    assert active(threads.join("a")) == {"0": (0, 1, 2, 3)}
-    assert active(threads.join("b")) == {}
-    assert active(threads.beat("a", 2)) == {"0": (0, 1)}
-    assert active(threads.beat("b", 3)) is None
-    assert answered(threads.beat("a", 2, {"0": (0, 1)})).member_epoch == 3
-    assert active(threads.beat("b", 3)) == {"0": (2, 3)}
-    assert threads.described.group_state == "Stable"
-
-
-def test_who_leaves_frees_its_tasks(threads: Threads) -> None:
-    """What a member leaves behind goes to who is left; with the last one the group is empty, and can be deleted."""
-    threads.join("a")
-    threads.join("b")
-    threads.beat("a", 2)
-    threads.beat("a", 2, {"0": (0, 1)})
-    threads.beat("a", -1)
-    assert active(threads.beat("b", 3)) == {"0": (0, 1, 2, 3)}
-    threads.beat("b", -1)
-    listed = threads.driver.coordinator.call(ListGroups()).groups
-    assert listed == (ListedGroup("group", "streams", "Empty", "streams"),)
-    deleted = threads.driver.submit(DeleteGroups(("group",))).answer(DeleteGroupsResponse)
-    assert deleted.results == (DeletedGroup("group", ErrorCode.NONE),)
-    assert threads.described.error_code is ErrorCode.GROUP_ID_NOT_FOUND
-
-
 def test_a_steady_heartbeat_writes_nothing(threads: Threads) -> None:
     """The same heartbeat again and again is answered the same, from memory."""
     threads.join("a")
@@ -76,75 +41,6 @@ def test_a_steady_heartbeat_writes_nothing(threads: Threads) -> None:
     assert len(set(answers)) == 1
     assert answers[1] is answers[2]
     assert answers[0].active_tasks is None
-
-
-def test_a_silent_member_is_put_out(driver: Driver, threads: Threads) -> None:
-    """After the session time-out a member is gone, and with it the last of the group."""
-    threads.join("a")
-    driver.advance(44_999)
-    assert threads.described.members
-    driver.advance(1)
-    assert threads.described.group_state == "Empty"
-
-
-def test_who_keeps_its_tasks_is_put_out(driver: Driver, threads: Threads) -> None:
-    """A member that does not give tasks back within its rebalance time-out is gone, however alive it is."""
-    threads.join("a", rebalance_timeout_ms=1_000)
-    threads.join("b")
-    threads.beat("a", 2)
-    driver.advance(999)
-    assert answered(threads.beat("a", 2, {"0": (0, 1, 2, 3)})).error_code is ErrorCode.NONE
-    driver.advance(1)
-    assert answered(threads.beat("a", 2)).error_code is ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def test_a_new_group_waits_for_more_members(topics: Topics) -> None:
-    """Tasks are assigned when the delay is over, with nobody asking."""
-    driver = Driver(topics=topics, **{**SETTINGS, "group_streams_initial_rebalance_delay_ms": 3_000})
-    threads = Threads(driver)
-    first = threads.join("a")
-    assert (statuses(first), answered(first).member_epoch) == ([StreamsStatusCode.ASSIGNMENT_DELAYED], 1)
-    (status,) = answered(first).status
-    assert status.detail == "Assignment delayed due to the configured initial rebalance delay."
-    threads.join("b")
-    driver.advance(3_000)
-    assert [active(threads.beat("a", 1)), active(threads.beat("b", 1))] == [{"0": (0, 2)}, {"0": (1, 3)}]
-
-
-def test_a_topology_can_not_be_replaced(threads: Threads) -> None:
-    """A newer topology is refused, an older one is told to be stale, and the same in another order is the same."""
-    other = Topology(1, (Subtopology("0", ("lines", "more")),))
-    two = Topology(1, (Subtopology("0", ("lines",)), Subtopology("1", ("lines",))))
-    threads.topology = two
-    threads.join("a")
-    for topology in (other, two._replace(epoch=2)):
-        assert answered(threads.join("b", topology=topology)).error_code is ErrorCode.INVALID_REQUEST
-    assert statuses(threads.join("b", topology=LINES)) == [StreamsStatusCode.STALE_TOPOLOGY]
-    turned = Topology(1, two.subtopologies[::-1])
-    assert answered(threads.join("c", topology=turned)).error_code is ErrorCode.NONE
-
-
-def test_what_a_member_tells_of_its_tasks_is_described(threads: Threads) -> None:
-    """Offsets are kept until others are told; they are forgotten with the member."""
-    threads.join("a")
-    threads.beat("a", 2, task_offsets=(TaskOffset("0", 1, 7), TaskOffset("0", 0, 5)))
-    threads.beat("a", 2)
-    (member,) = threads.described.members
-    assert member.task_offsets == (TaskOffset("0", 0, 5), TaskOffset("0", 1, 7))
-    threads.beat("a", -1)
-    threads.join("a")
-    assert threads.described.members[0].task_offsets == ()
-
-
-def test_who_asks_for_shutdown_is_told_to_all(threads: Threads) -> None:
-    """Every member is told from then on, until all are gone."""
-    threads.join("a")
-    threads.join("b")
-    assert statuses(threads.beat("b", 3, shutdown_application=True)) == [StreamsStatusCode.SHUTDOWN_APPLICATION]
-    assert statuses(threads.beat("a", 2)) == [StreamsStatusCode.SHUTDOWN_APPLICATION]
-    threads.beat("a", -1)
-    threads.beat("b", -1)
-    assert statuses(threads.join("a")) == []
 
 
 # ---------------------------------------------------------------- internal topics
@@ -232,16 +128,6 @@ def test_who_meets_a_write_shares_the_next(topics: Topics) -> None:
     driver.refuse(NotEnoughReplicasError("refused"))
     assert answered(refused).error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert [member.member_id for member in threads.described.members] == ["a", "b", "c"]
-
-
-def test_a_loaded_group_goes_on(driver: Driver, threads: Threads) -> None:
-    """After a restart members keep their tasks, and nothing is written for them."""
-    threads.join("a")
-    threads.join("b")
-    before = threads.described
-    driver.restart()
-    assert threads.described == before
-    assert active(threads.beat("a", 2)) == {"0": (0, 1)}
 
 
 # ---------------------------------------------------------------- assignors

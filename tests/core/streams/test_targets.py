@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from groupcoord import ErrorCode
 from groupcoord.messages import TaskOffset
 from groupcoord.testing.topics import Topics
 from tests.core.driver import Driver
@@ -37,20 +36,6 @@ def test_who_waited_for_others_has_the_settings_of_that_time() -> None:
     assert all(target.active_tasks and not target.standby_tasks for target in targets)
 
 
-def test_who_asks_in_vain_for_a_place_takes_its_tasks_along() -> None:
-    """Until the group rests, a static member has none of its own when somebody else has asked for its place."""
-    threads = resting_static_members()
-    assert answered(threads.join("c", instance_id="i")).error_code is ErrorCode.UNRELEASED_INSTANCE_ID
-    assert comes_back(threads) == {}
-
-
-def test_who_beats_in_anothers_name_takes_its_tasks_along() -> None:
-    """It need not even ask for the place: a heartbeat with the instance id is enough."""
-    threads = resting_static_members()
-    assert answered(threads.beat("c", 3, instance_id="i")).error_code is ErrorCode.FENCED_INSTANCE_ID
-    assert comes_back(threads) == {}
-
-
 def test_who_has_no_tasks_when_the_group_rests_gets_them_with_another_epoch() -> None:
     """The target of the log stays as it is: what it was made for grows with the epoch."""
     threads = resting_static_members()
@@ -61,14 +46,6 @@ def test_who_has_no_tasks_when_the_group_rests_gets_them_with_another_epoch() ->
     assert (told.member_epoch, dict(told.active_tasks or ())) == (4, {"0": (0, 1)})
     assert [member.target_assignment for member in threads.described.members] == before
     assert threads.described.assignment_epoch == 4
-
-
-def test_a_group_that_rests_goes_by_the_log_again() -> None:
-    """A heartbeat of anybody while the group rests is enough for what was taken along to be forgotten."""
-    threads = resting_static_members()
-    threads.join("c", instance_id="i")
-    threads.beat("b", 3, {"0": (2, 3)})
-    assert comes_back(threads) == {"0": (0, 1)}
 
 
 def test_tasks_go_to_who_has_their_state() -> None:

@@ -20,10 +20,8 @@ from groupcoord.core.groups.streams.topology import (
     TASKS_MAX,
     BrokenTopologyError,
     InvalidTopologyError,
-    TopicProblemKind,
     configure,
 )
-from groupcoord.core.host_queries import InternalTopic
 
 DATA = Path(__file__).with_name("data")
 NONE, STREAMS_INVALID_TOPOLOGY, UNKNOWN_SERVER_ERROR = 0, 130, -1
@@ -84,46 +82,6 @@ def test_topologies_come_to_what_kafka_made_of_them() -> None:
     assert not different
 
 
-WORD_COUNT = StreamsGroupTopologyRecord(
-    "g",
-    3,
-    (
-        Subtopology("0", ("lines",), repartition_sink_topics=("by-word",)),
-        Subtopology(
-            "1",
-            state_changelog_topics=(TopicInfo("counts", 0, 0, (KeyValue("cleanup.policy", "compact"),)),),
-            repartition_source_topics=(TopicInfo("by-word"),),
-        ),
-    ),
-)
-
-
-def test_internal_topics_are_to_be_made_with_their_settings() -> None:
-    """A repartition topic follows its writer's source, a changelog its subtopology; both are missing at first."""
-    configured = configure(WORD_COUNT, {"lines": 6})
-
-    assert configured.missing == {
-        "by-word": InternalTopic("by-word", 6, -1),
-        "counts": InternalTopic("counts", 6, -1, (("cleanup.policy", "compact"),)),
-    }
-    assert configured.problem is not None
-    assert configured.problem.kind is TopicProblemKind.MISSING_INTERNAL_TOPICS
-    assert "by-word, counts" in configured.problem.detail
-
-
-def test_a_topology_whose_topics_are_there_is_ready() -> None:
-    """With all topics there are tasks, of which those with changelogs keep state."""
-    configured = configure(WORD_COUNT, {"lines": 2, "by-word": 2, "counts": 2})
-
-    assert configured.is_ready
-    assert configured.subtopologies is not None
-    assert [part.is_stateful for part in configured.subtopologies.values()] == [False, True]
-    assert configured.has_task("1", 1)
-    assert not configured.has_task("1", 2)
-    assert not configured.has_task("1", -1)
-    assert not configured.has_task("2", 0)
-
-
 def test_missing_source_topics_are_named() -> None:
     """Three missing source topics are told by name, the others by their number."""
     topology = StreamsGroupTopologyRecord("g", 0, (Subtopology("0", ("e", "d", "c", "b", "a")),))
@@ -131,12 +89,6 @@ def test_missing_source_topics_are_named() -> None:
 
     assert problem is not None
     assert problem.detail == "Source topics a, b, d and 1 additional topics are missing."
-
-
-def test_subscribed_topics_are_those_that_are_read() -> None:
-    """Commits are of source and repartition source topics; what matters to the group are the changelogs as well."""
-    assert WORD_COUNT.readers == {"lines": "0", "by-word": "1"}
-    assert WORD_COUNT.required_topics == ("lines", "by-word", "counts")
 
 
 def test_two_subtopologies_can_not_have_the_same_id() -> None:
