@@ -25,7 +25,7 @@ from tests.broker.driving import LateJobs, drain, feed
 from tests.broker.kafka_bytes import array, blob, correlation_ids, frame, heartbeat, split, string
 from tests.crash.record_requests import TOPIC, Sender, produce
 from tests.host.test_server import loop_factories
-from tests.topic_logs.test_record_keys import gzipped
+from tests.topic_logs.batches import gzipped
 
 NOW_MS = 1_700_000_000_000
 LARGE = LARGE_REQUEST_BYTES + 5_000

@@ -79,15 +79,6 @@ def test_the_last_record_of_each_key_stays(tmp_path: Path) -> None:
     ]
 
 
-def test_batches_without_records_go(tmp_path: Path) -> None:
-    """Offsets go on behind them all the same."""
-    left = compacted(
-        tmp_path, [commit(0, 1)], [commit(1, 1)], [commit(0, 2, 7)], [marker(7, False)], now_ms=(0, 1_000, 2_000)
-    )
-    assert left == [(0, commit(0, 1)), (1, commit(1, 1))]
-    assert [b.base_offset for b in batches(tmp_path)] == [0, 1, 4, 5, 6]
-
-
 def test_segments_are_put_together(tmp_path: Path) -> None:
     """Small segments become one; the one that is written to stays as it is."""
     with open_store(tmp_path) as store:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import struct
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -11,6 +12,7 @@ from crc32c import crc32c
 from groupcoord.broker.records import list_offsets
 from groupcoord.broker.work import do_whole
 from groupcoord.records.batches import BATCH_HEADER_BYTES, LOG_OVERHEAD_BYTES, encode_batch
+from groupcoord.records.compression import Compression
 from groupcoord.storage.partition_log import PartitionLog
 from groupcoord.storage.produced_batch import ProducedBatch, read_produced
 from groupcoord.storage.record_times import FoundRecord
@@ -61,3 +63,12 @@ def numbered(count: int, sequence: int, producer: tuple[int, int] = (7, 0), **fi
 def find_time(log: PartitionLog, timestamp_ms: int) -> FoundRecord | None:
     """Return the first record of a log that has this time or a later one, as a ListOffsets finds it."""
     return do_whole(list_offsets.find_time(log, timestamp_ms))
+
+
+def gzipped(data: bytes) -> bytes:
+    """Return a batch with its records compressed by gzip."""
+    head, records = bytearray(data[:BATCH_HEADER_BYTES]), gzip.compress(data[BATCH_HEADER_BYTES:])
+    head[8:12] = (BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES + len(records)).to_bytes(4, "big")
+    head[22] |= Compression.GZIP
+    head[17:21] = crc32c(bytes(head[21:]) + records).to_bytes(4, "big")
+    return bytes(head) + records

@@ -14,6 +14,7 @@ from groupcoord.storage.batch_records import check_sizes, record_heads
 from groupcoord.storage.errors import RefusedBatchError
 from groupcoord.storage.log_settings import TopicLogSettings
 from groupcoord.storage.produced_batch import check_produced, read_produced
+from groupcoord.storage.record_keys import check_keys
 from groupcoord.storage.record_times import first_since
 from tests.samples import seeds
 from tests.topic_logs.batches import NOW_MS, claiming
@@ -109,3 +110,12 @@ def test_batches_of_every_kind_of_field() -> None:
         settings = TopicLogSettings(is_compacted=True, timestamp_after_max_ms=2**62)
         check_produced(read_produced(data), settings, NOW_MS)
         assert len(list(record_heads(Batch(data, 0, 0).payload(1 << 20), 30))) == 30
+
+
+@pytest.mark.parametrize("length", [61, 62, 65])
+def test_keys_of_a_batch_that_ends_early(length: int) -> None:
+    """A batch for a compacted topic that lacks records fails with INVALID_RECORD, as recorded from Kafka 4.4."""
+    data = encode_batch(0, [(b"k", b"value", NOW_MS)] * 2, leader_epoch=-1, base_sequence=-1)
+    with pytest.raises(RefusedBatchError) as refused:
+        check_keys(Batch(data[:length], 0, 0))
+    assert refused.value.error_code is ErrorCode.INVALID_RECORD

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -85,24 +84,6 @@ def test_librdkafka_reads_on_from_a_broker_s_offset(tmp_path: Path) -> None:
         (text, COMMITTED + 1 + number) for number, text in enumerate(EXPECTED)
     ]
     assert {message.leader_epoch() for message in messages} == {6}
-
-
-def test_aiokafka_reads_on_from_a_broker_s_offset(tmp_path: Path) -> None:
-    """So does a group of aiokafka."""
-    aiokafka = pytest.importorskip("aiokafka")
-    write_directory(tmp_path)
-
-    async def read(bootstrap: str) -> list[bytes]:
-        consumer = aiokafka.AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=GROUP, auto_offset_reset="none")
-        consumer.assign([aiokafka.TopicPartition(TOPIC, 0)])
-        await consumer.start()
-        try:
-            return [(await consumer.getone()).value for _ in EXPECTED]
-        finally:
-            await consumer.stop()
-
-    with serving(tmp_path) as (server, _):
-        assert asyncio.run(asyncio.wait_for(read(server.bootstrap), 30)) == EXPECTED
 
 
 # ---------------------------------------------------------------- of several nodes, then of one

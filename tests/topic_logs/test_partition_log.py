@@ -11,7 +11,6 @@ from groupcoord.core.log.records import TransactionMarker
 from groupcoord.errors import ErrorCode
 from groupcoord.records.batches import iter_batches
 from groupcoord.records.compression import Compression
-from groupcoord.storage.cleaned_transactions import AbortedTransaction
 from groupcoord.storage.errors import RefusedBatchError
 from groupcoord.storage.log_memory import LOG_BYTES, PRODUCER_BYTES, LogMemory
 from groupcoord.storage.log_settings import TopicLogSettings
@@ -128,15 +127,6 @@ def test_times(log: PartitionLog) -> None:
     assert (find_time(log, 0), log.max_timestamp_ms) == (None, -1)
 
 
-def test_the_append_time(log: PartitionLog) -> None:
-    """With LogAppendTime a batch has the time of the server, under its CRC, and the answer tells it."""
-    settings = TopicLogSettings(uses_append_time=True)
-    assert log.append(produced(b"a", b"b", at_ms=5), settings, NOW_MS).log_append_time_ms == NOW_MS
-    (batch,) = iter_batches(read(log, 0))
-    assert [timestamp_ms for _, timestamp_ms, _, _ in batch.records()] == [NOW_MS, NOW_MS]
-    assert find_time(log, NOW_MS) == (NOW_MS, 0)
-
-
 def test_records_that_are_none(log: PartitionLog) -> None:
     """A compressed batch is taken as it is, whatever is in it; a search by time in it says what it is."""
     data = bytearray(produced(b"abc").data)
@@ -237,24 +227,6 @@ def test_the_last_stable_offset(log: PartitionLog) -> None:
     assert log.last_stable_offset == 2
     log.append_marker(TransactionMarker(1, 0, committed=True), NOW_MS)
     assert log.last_stable_offset == log.end_offset == 6
-
-
-def test_aborted_transactions_are_listed_where_they_lie(log: PartitionLog) -> None:
-    """As recorded from Kafka 4.4: those that reach beyond the offset and begin before the end of what was read."""
-    one, two = (1, 0), (2, 0)
-    log.append(numbered(1, 0, one, is_transactional=True), SETTINGS, NOW_MS)
-    log.append(produced(b"plain"), SETTINGS, NOW_MS)
-    log.append(numbered(1, 0, two, is_transactional=True), SETTINGS, NOW_MS)
-    log.append_marker(TransactionMarker(2, 0, committed=False), NOW_MS)
-
-    def aborted(offset: int) -> list[tuple[int, int]]:
-        found = log.read(offset, log.last_stable_offset, 1, takes_first=True, lists_aborted=True).aborted
-        return [transaction[:2] for transaction in found]
-
-    assert aborted(0) == []
-    log.append_marker(TransactionMarker(1, 0, committed=True), NOW_MS)
-    assert [aborted(offset) for offset in range(6)] == [[(2, 2)]] * 4 + [[], []]
-    assert [list(segment.aborted) for segment in log._segments] == [[AbortedTransaction(2, 2, 3, 0)]]
 
 
 def test_aborted_transactions_against_a_plain_list() -> None:
