@@ -41,8 +41,9 @@ providers._get_local_constants = lambda: providers._local_constants
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``pytest FILE --case PART``: of the tables that are one test each, try some cases alone; and ``--whole``."""
+    """Add ``--case PART``, for some cases of the tables that are one test each, ``--rewrite`` and ``--whole``."""
     parser.addoption("--case", default="", metavar="PART", help="of tables, try the cases with this in their names")
+    parser.addoption("--rewrite", action="store_true", help="write anew what scripts print, and the reference lists")
     parser.addoption("--whole", action="store_true", help="try everything, where only a sample is tried by default")
 
 

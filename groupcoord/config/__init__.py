@@ -2,22 +2,24 @@
 
 from groupcoord.config.config import (
     ASSIGNOR_CLASSES,
+    SETTINGS,
     Config,
     GroupType,
     MigrationPolicy,
+    Setting,
     key_of,
-    kind_of,
     read_properties,
     suggestion,
 )
 
 __all__ = [
     "ASSIGNOR_CLASSES",
+    "SETTINGS",
     "Config",
     "GroupType",
     "MigrationPolicy",
+    "Setting",
     "key_of",
-    "kind_of",
     "read_properties",
     "suggestion",
 ]

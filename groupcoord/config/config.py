@@ -1,7 +1,11 @@
-"""Every limit and time-out under Kafka's own key, validated.
+"""Settings: every limit and time-out under Kafka's own key, validated.
 
 An attribute is the key with underscores for dots: ``group.max.size`` is ``Config.group_max_size``. Defaults and
 bounds are those of Apache Kafka 4.4; ``records.…`` are groupcoord's own.
+
+A new setting is one field of :class:`Config`, with the docstring that becomes its row in docs/reference.md
+(``pytest tests/docs/test_reference.py --rewrite``), and a row in ``tests/config/test_effects.py`` that shows its
+effect. One that a group may have of its own (``of_groups``) is also a field of its class in ``group_settings.py``.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
-from attrs import field, fields, fields_dict, frozen
+from attrs import field, fields, frozen
 
 from groupcoord.config.settings import INT32_MAX, INT64_MAX, Choice, Flag, Kind, Names, Number, Text
 from groupcoord.errors import ConfigError
@@ -32,16 +36,6 @@ STREAMS_ASSIGNOR_CLASSES = MappingProxyType(
     {"org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor": "sticky"}
 )
 """The same for streams groups."""
-
-_OF_MEMBERS = ("session_timeout_ms", "heartbeat_interval_ms", "assignment_interval_ms")
-_BOUNDED = MappingProxyType(
-    {
-        "consumer": _OF_MEMBERS,
-        "share": (*_OF_MEMBERS, "delivery_count_limit", "record_lock_duration_ms", "partition_max_record_locks"),
-        "streams": _OF_MEMBERS,
-    }
-)
-"""By kind, the settings that groups may have of their own between bounds that the broker has as well."""
 
 
 class GroupType(StrEnum):
@@ -72,13 +66,12 @@ class MigrationPolicy(StrEnum):
         return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
 
 
-def _setting(default: float, *, at_least: int | None = None, at_most: int = INT32_MAX) -> Any:
-    lowest = -at_most - 1 if at_least is None else at_least
-    return _of_kind(default, Number(lowest, at_most, isinstance(default, float)))
+def _setting(default: Any, kind: Kind, **traits: bool) -> Any:
+    return field(default=default, metadata={"kind": kind, "traits": traits})
 
 
-def _of_kind(default: Any, kind: Kind) -> Any:
-    return field(default=default, metadata={"kind": kind})
+def _int(default: int, at_least: int | None = None, at_most: int = INT32_MAX, **traits: bool) -> Any:
+    return _setting(default, Number(-at_most - 1 if at_least is None else at_least, at_most), **traits)
 
 
 def key_of(attribute_name: str) -> str:
@@ -90,149 +83,241 @@ def key_of(attribute_name: str) -> str:
 class Config:
     """The settings of a coordinator and of the host around it.
 
+    The settings without a docstring are bounds of what groups may set: ``group.share.min.….ms`` and ``max``.
+
     Raises:
         ConfigError: a value has the wrong type or is out of bounds, or two don't go together.
     """
 
     # classic groups
-    group_min_session_timeout_ms: int = _setting(6_000)
-    group_max_session_timeout_ms: int = _setting(1_800_000)
-    group_initial_rebalance_delay_ms: int = _setting(3_000)
-    group_max_size: int = _setting(INT32_MAX, at_least=1)
+    group_min_session_timeout_ms: int = _int(6_000)
+    """Shortest session timeout that a member of a classic group may request."""
+    group_max_session_timeout_ms: int = _int(1_800_000)
+    """Longest session timeout that a member of a classic group may request."""
+    group_initial_rebalance_delay_ms: int = _int(3_000)
+    """Time that a new group waits for further members, and again after each wait in which one joined (KIP-134)."""
+    group_max_size: int = _int(INT32_MAX, 1)
+    """Maximum members of a group (KIP-389). As in Kafka, a restarting static member is refused too while the group is
+    full and stable."""
     # KIP-848 groups
-    group_coordinator_rebalance_protocols: tuple[GroupType, ...] = _of_kind(
-        (GroupType.CLASSIC, GroupType.CONSUMER, GroupType.STREAMS),
-        Names(tuple(GroupType)),
+    group_coordinator_rebalance_protocols: tuple[GroupType, ...] = _setting(
+        (GroupType.CLASSIC, GroupType.CONSUMER, GroupType.STREAMS), Names(tuple(GroupType))
     )
-    group_consumer_session_timeout_ms: int = _setting(45_000, at_least=1)
-    group_consumer_min_session_timeout_ms: int = _setting(45_000, at_least=1)
-    group_consumer_max_session_timeout_ms: int = _setting(60_000, at_least=1)
-    group_consumer_heartbeat_interval_ms: int = _setting(5_000, at_least=1)
-    group_consumer_min_heartbeat_interval_ms: int = _setting(5_000, at_least=1)
-    group_consumer_max_heartbeat_interval_ms: int = _setting(15_000, at_least=1)
-    group_consumer_max_size: int = _setting(INT32_MAX, at_least=1)
-    group_consumer_assignors: tuple[str, ...] = _of_kind(("uniform", "range"), Names(aliases=ASSIGNOR_CLASSES))
-    group_consumer_migration_policy: MigrationPolicy = field(
-        default=MigrationPolicy.BIDIRECTIONAL, metadata={"kind": Choice(tuple(MigrationPolicy), ignores_case=True)}
+    """Served protocols, always including ``classic``; requests of others fail with UNSUPPORTED_VERSION. ``share`` is
+    accepted without effect, since share groups are always served."""
+    group_consumer_session_timeout_ms: int = _int(45_000, 1, of_groups=True)
+    """Session timeout of consumer groups (KIP-848)."""
+    group_consumer_min_session_timeout_ms: int = _int(45_000, 1)
+    group_consumer_max_session_timeout_ms: int = _int(60_000, 1)
+    group_consumer_heartbeat_interval_ms: int = _int(5_000, 1, of_groups=True)
+    """Heartbeat interval sent to members, shorter than the session timeout."""
+    group_consumer_min_heartbeat_interval_ms: int = _int(5_000, 1)
+    group_consumer_max_heartbeat_interval_ms: int = _int(15_000, 1)
+    group_consumer_max_size: int = _int(INT32_MAX, 1)
+    """Maximum members of a consumer group; a returning static member keeps its place."""
+    group_consumer_assignors: tuple[str, ...] = _setting(("uniform", "range"), Names(aliases=ASSIGNOR_CLASSES))
+    """Assignors that members may select, the first by default; Kafka's may be named by their Java classes, your own as
+    ``package.module:Class``."""
+    group_consumer_migration_policy: MigrationPolicy = _setting(  # noqa: RUF009 - it returns a field
+        MigrationPolicy.BIDIRECTIONAL, Choice(tuple(MigrationPolicy), ignores_case=True)
     )
-    group_consumer_assignment_interval_ms: int = _setting(1_000, at_least=0)
-    group_consumer_min_assignment_interval_ms: int = _setting(0, at_least=0)
-    group_consumer_max_assignment_interval_ms: int = _setting(15_000, at_least=0)
-    group_consumer_assignor_offload_enable: bool = _of_kind(True, Flag())
-    group_consumer_regex_refresh_interval_ms: int = _setting(600_000, at_least=10_000)
+    """Groups that may change their type while they have members: ``upgrade`` (classic to consumer), ``downgrade``
+    (back, when only classic members are left), ``bidirectional``, or ``disabled``, where classic members cannot join a
+    consumer group."""
+    group_consumer_assignment_interval_ms: int = _int(1_000, 0, of_groups=True)
+    """Minimum time between two assignments of a consumer group."""
+    group_consumer_min_assignment_interval_ms: int = _int(0, 0)
+    group_consumer_max_assignment_interval_ms: int = _int(15_000, 0)
+    group_consumer_assignor_offload_enable: bool = _setting(
+        True, Flag(), of_groups=True, is_internal=True, has_effect=False
+    )
+    """Stored and described; without effect in Kafka 4.4 too."""
+    group_consumer_regex_refresh_interval_ms: int = _int(600_000, 10_000, is_internal=True)
+    """Maximum age of the topics that a regular expression matched."""
     # offsets
-    offset_metadata_max_bytes: int = _setting(4_096)
-    offsets_topic_num_partitions: int = _setting(50, at_least=1)
-    offsets_topic_segment_bytes: int = _setting(104_857_600, at_least=1)
-    message_max_bytes: int = _setting(1_048_588, at_least=0)
-    offsets_commit_timeout_ms: int = _setting(5_000, at_least=1)
-    offsets_retention_minutes: int = _setting(10_080, at_least=1)
-    offsets_retention_check_interval_ms: int = _setting(600_000, at_least=1, at_most=INT64_MAX)
+    offset_metadata_max_bytes: int = _int(4_096)
+    """Maximum length of an offset's metadata, in UTF-16 units as in Kafka."""
+    offsets_topic_num_partitions: int = _int(50, 1)
+    """Log partitions; determines where a group is, so it cannot change once there is a log."""
+    offsets_topic_segment_bytes: int = _int(104_857_600, 1)
+    """Size at which a segment file is rolled (host)."""
+    message_max_bytes: int = _int(1_048_588, 0)
+    """Largest batch; a larger commit fails with UNKNOWN_SERVER_ERROR, a larger producer batch with MESSAGE_TOO_LARGE
+    (host)."""
+    offsets_commit_timeout_ms: int = _int(5_000, 1)
+    """Requests that wait longer for the log fail with COORDINATOR_NOT_AVAILABLE."""
+    offsets_retention_minutes: int = _int(10_080, 1)
+    """Retention of the offsets of an unused group (KIP-211)."""
+    offsets_retention_check_interval_ms: int = _int(600_000, 1, INT64_MAX)
+    """Interval of the retention check."""
     # share groups (KIP-932)
-    group_share_session_timeout_ms: int = _setting(45_000, at_least=1)
-    group_share_min_session_timeout_ms: int = _setting(45_000, at_least=1)
-    group_share_max_session_timeout_ms: int = _setting(60_000, at_least=1)
-    group_share_heartbeat_interval_ms: int = _setting(5_000, at_least=1)
-    group_share_min_heartbeat_interval_ms: int = _setting(5_000, at_least=1)
-    group_share_max_heartbeat_interval_ms: int = _setting(15_000, at_least=1)
-    group_share_max_size: int = _setting(200, at_least=1, at_most=1_000)
-    group_share_assignors: tuple[str, ...] = _of_kind(("simple",), Names(aliases=SHARE_ASSIGNOR_CLASSES))
-    group_share_assignment_interval_ms: int = _setting(1_000, at_least=0)
-    group_share_min_assignment_interval_ms: int = _setting(0, at_least=0)
-    group_share_max_assignment_interval_ms: int = _setting(15_000, at_least=0)
-    group_share_assignor_offload_enable: bool = _of_kind(True, Flag())
-    group_share_initialize_retry_interval_ms: int = _setting(30_000, at_least=1)
-    group_share_delivery_count_limit: int = _setting(5, at_least=2, at_most=10)
-    group_share_min_delivery_count_limit: int = _setting(2, at_least=2, at_most=5)
-    group_share_max_delivery_count_limit: int = _setting(10, at_least=5, at_most=25)
-    group_share_record_lock_duration_ms: int = _setting(30_000, at_least=1_000, at_most=3_600_000)
-    group_share_min_record_lock_duration_ms: int = _setting(15_000, at_least=1_000, at_most=30_000)
-    group_share_max_record_lock_duration_ms: int = _setting(60_000, at_least=30_000, at_most=3_600_000)
-    group_share_partition_max_record_locks: int = _setting(2_000, at_least=100, at_most=10_000)
-    group_share_min_partition_max_record_locks: int = _setting(100, at_least=100, at_most=10_000)
-    group_share_max_partition_max_record_locks: int = _setting(4_000, at_least=100, at_most=10_000)
-    group_share_max_share_sessions: int = _setting(2_000, at_least=1)
-    share_coordinator_state_topic_num_partitions: int = _setting(50, at_least=1)
-    share_coordinator_state_topic_segment_bytes: int = _setting(104_857_600, at_least=1)
-    share_coordinator_write_timeout_ms: int = _setting(5_000, at_least=1)
-    share_coordinator_snapshot_update_records_per_snapshot: int = _setting(500, at_least=0, at_most=500)
-    share_coordinator_state_topic_prune_interval_ms: int = _setting(300_000, at_least=1)
-    share_coordinator_cold_partition_snapshot_interval_ms: int = _setting(300_000, at_least=1)
+    group_share_session_timeout_ms: int = _int(45_000, 1, of_groups=True)
+    """Session timeout of share groups (KIP-932)."""
+    group_share_min_session_timeout_ms: int = _int(45_000, 1)
+    group_share_max_session_timeout_ms: int = _int(60_000, 1)
+    group_share_heartbeat_interval_ms: int = _int(5_000, 1, of_groups=True)
+    """Heartbeat interval sent to members, shorter than the session timeout."""
+    group_share_min_heartbeat_interval_ms: int = _int(5_000, 1)
+    group_share_max_heartbeat_interval_ms: int = _int(15_000, 1)
+    group_share_max_size: int = _int(200, 1, 1_000)
+    """Maximum members of a share group."""
+    group_share_assignors: tuple[str, ...] = _setting(("simple",), Names(aliases=SHARE_ASSIGNOR_CLASSES))
+    """Assignor of share groups, the first if several; Kafka's may be named by its Java class, your own as
+    ``package.module:Class``."""
+    group_share_assignment_interval_ms: int = _int(1_000, 0, of_groups=True)
+    """Minimum time between two assignments of a share group."""
+    group_share_min_assignment_interval_ms: int = _int(0, 0)
+    group_share_max_assignment_interval_ms: int = _int(15_000, 0)
+    group_share_assignor_offload_enable: bool = _setting(
+        True, Flag(), of_groups=True, is_internal=True, has_effect=False
+    )
+    """Stored and described; without effect in Kafka 4.4 too."""
+    group_share_initialize_retry_interval_ms: int = _int(30_000, 1, is_internal=True)
+    """Interval after which initialization of a share-partition is retried."""
+    group_share_delivery_count_limit: int = _int(5, 2, 10, of_groups=True)
+    """Maximum deliveries of a record."""
+    group_share_min_delivery_count_limit: int = _int(2, 2, 5)
+    group_share_max_delivery_count_limit: int = _int(10, 5, 25)
+    group_share_record_lock_duration_ms: int = _int(30_000, 1_000, 3_600_000, of_groups=True)
+    """Time that a member holds the acquisition lock of a record."""
+    group_share_min_record_lock_duration_ms: int = _int(15_000, 1_000, 30_000)
+    group_share_max_record_lock_duration_ms: int = _int(60_000, 30_000, 3_600_000)
+    group_share_partition_max_record_locks: int = _int(2_000, 100, 10_000, of_groups=True)
+    """Maximum records in flight per share-partition."""
+    group_share_min_partition_max_record_locks: int = _int(100, 100, 10_000)
+    group_share_max_partition_max_record_locks: int = _int(4_000, 100, 10_000)
+    group_share_max_share_sessions: int = _int(2_000, 1)
+    """Maximum share sessions of a broker; at least ``group.share.max.size``."""
+    share_coordinator_state_topic_num_partitions: int = _int(50, 1)
+    """Partitions of ``__share_group_state`` when it is created."""
+    share_coordinator_state_topic_segment_bytes: int = _int(104_857_600, 1)
+    """Size of its segments (host)."""
+    share_coordinator_write_timeout_ms: int = _int(5_000, 1)
+    """Requests that wait longer for the share coordinator's log fail with COORDINATOR_NOT_AVAILABLE."""
+    share_coordinator_snapshot_update_records_per_snapshot: int = _int(500, 0, 500)
+    """Updates of a share-partition between two snapshots."""
+    share_coordinator_state_topic_prune_interval_ms: int = _int(300_000, 1)
+    """Interval at which unneeded records are deleted."""
+    share_coordinator_cold_partition_snapshot_interval_ms: int = _int(300_000, 1)
+    """Age at which a state is written again, so that older records can be deleted."""
     # streams groups (KIP-1071)
-    group_streams_session_timeout_ms: int = _setting(45_000, at_least=1)
-    group_streams_min_session_timeout_ms: int = _setting(45_000, at_least=1)
-    group_streams_max_session_timeout_ms: int = _setting(60_000, at_least=1)
-    group_streams_heartbeat_interval_ms: int = _setting(5_000, at_least=1)
-    group_streams_min_heartbeat_interval_ms: int = _setting(5_000, at_least=1)
-    group_streams_max_heartbeat_interval_ms: int = _setting(15_000, at_least=1)
-    group_streams_max_size: int = _setting(INT32_MAX, at_least=1)
-    group_streams_num_standby_replicas: int = _setting(0, at_least=0)
-    group_streams_max_standby_replicas: int = _setting(2, at_least=0)
-    group_streams_initial_rebalance_delay_ms: int = _setting(3_000, at_least=0)
-    group_streams_assignment_interval_ms: int = _setting(1_000, at_least=0)
-    group_streams_min_assignment_interval_ms: int = _setting(0, at_least=0)
-    group_streams_max_assignment_interval_ms: int = _setting(15_000, at_least=0)
-    group_streams_assignors: tuple[str, ...] = _of_kind(("sticky",), Names(aliases=STREAMS_ASSIGNOR_CLASSES))
-    group_streams_rack_aware_assignment_tags: tuple[str, ...] = _of_kind((), Names(may_be_empty=True))
-    group_streams_assignor_offload_enable: bool = _of_kind(True, Flag())
-    group_streams_task_offset_interval_ms: int = _setting(60_000, at_least=1)
-    group_streams_min_task_offset_interval_ms: int = _setting(15_000, at_least=1)
-    group_streams_num_warmup_replicas: int = _setting(2, at_least=0)
-    group_streams_max_warmup_replicas: int = _setting(20, at_least=0)
-    group_streams_acceptable_recovery_lag: int = _setting(10_000, at_least=0, at_most=INT64_MAX)
-    errors_deadletterqueue_topic_name_prefix: str = _of_kind("dlq.", Text())
-    errors_deadletterqueue_auto_create_topics_enable: bool = _of_kind(False, Flag())
+    group_streams_session_timeout_ms: int = _int(45_000, 1, of_groups=True)
+    """Session timeout of streams groups (KIP-1071)."""
+    group_streams_min_session_timeout_ms: int = _int(45_000, 1)
+    group_streams_max_session_timeout_ms: int = _int(60_000, 1)
+    group_streams_heartbeat_interval_ms: int = _int(5_000, 1, of_groups=True)
+    """Heartbeat interval sent to members, shorter than the session timeout."""
+    group_streams_min_heartbeat_interval_ms: int = _int(5_000, 1)
+    group_streams_max_heartbeat_interval_ms: int = _int(15_000, 1)
+    group_streams_max_size: int = _int(INT32_MAX, 1)
+    """Maximum members of a streams group."""
+    group_streams_num_standby_replicas: int = _int(0, 0, of_groups=True)
+    """Standby replicas of a task."""
+    group_streams_max_standby_replicas: int = _int(2, 0)
+    group_streams_initial_rebalance_delay_ms: int = _int(3_000, 0, of_groups=True)
+    """Time that an empty streams group waits for more members."""
+    group_streams_assignment_interval_ms: int = _int(1_000, 0, of_groups=True)
+    """Minimum time between two assignments of a streams group."""
+    group_streams_min_assignment_interval_ms: int = _int(0, 0)
+    group_streams_max_assignment_interval_ms: int = _int(15_000, 0)
+    group_streams_assignors: tuple[str, ...] = _setting(("sticky",), Names(aliases=STREAMS_ASSIGNOR_CLASSES))
+    """Assignors of streams groups, the first by default; Kafka's may be named by its Java class."""
+    group_streams_rack_aware_assignment_tags: tuple[str, ...] = _setting((), Names(may_be_empty=True), of_groups=True)
+    """Tags that clients should have; members without them get a status. As in Kafka 4.4 the assignor ignores them."""
+    group_streams_assignor_offload_enable: bool = _setting(
+        True, Flag(), of_groups=True, is_internal=True, has_effect=False
+    )
+    """Stored and described; without effect in Kafka 4.4 too."""
+    group_streams_task_offset_interval_ms: int = _int(60_000, 1, of_groups=True, is_internal=True)
+    """Interval at which members report task offsets."""
+    group_streams_min_task_offset_interval_ms: int = _int(15_000, 1, is_internal=True)
+    group_streams_num_warmup_replicas: int = _int(2, 0, of_groups=True, is_internal=True)
+    """Stored and described; Kafka 4.4 assigns no warm-up tasks either. Above 0, a member that returns within the
+    assignment interval gets its last target at once."""
+    group_streams_max_warmup_replicas: int = _int(20, 0, is_internal=True)
+    group_streams_acceptable_recovery_lag: int = _int(10_000, 0, INT64_MAX, of_groups=True, is_internal=True)
+    """Lag below which a task counts as caught up; sent to members."""
+    errors_deadletterqueue_topic_name_prefix: str = _setting("dlq.", Text())
+    """Prefix of topics for records that a share group rejected (KIP-1191)."""
+    errors_deadletterqueue_auto_create_topics_enable: bool = _setting(False, Flag())
+    """Creates such a topic if it is missing."""
     # transactions
-    transaction_max_timeout_ms: int = _setting(900_000, at_least=1)
-    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = _setting(10_000, at_least=1)
-    transactional_id_expiration_ms: int = _setting(604_800_000, at_least=1)
-    transaction_remove_expired_transaction_cleanup_interval_ms: int = _setting(3_600_000, at_least=1)
-    transaction_state_log_num_partitions: int = _setting(50, at_least=1)
-    transaction_state_log_segment_bytes: int = _setting(104_857_600, at_least=1)
+    transaction_max_timeout_ms: int = _int(900_000, 1)
+    """Longest transaction timeout that a producer may request (host)."""
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = _int(10_000, 1)
+    """Interval of the check for timed-out transactions (host)."""
+    transactional_id_expiration_ms: int = _int(604_800_000, 1)
+    """Time after which an unused transactional id expires (host)."""
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = _int(3_600_000, 1)
+    """Interval of the check for expired ids (host)."""
+    transaction_state_log_num_partitions: int = _int(50, 1)
+    """Partitions of ``__transaction_state`` when it is created (host)."""
+    transaction_state_log_segment_bytes: int = _int(104_857_600, 1)
+    """Size of its segments; in memory 256 KiB at most (host)."""
     # the host
-    num_partitions: int = _setting(1, at_least=1)
-    auto_create_topics_enable: bool = _of_kind(True, Flag())
-    fetch_max_bytes: int = _setting(57_671_680, at_least=1_024)
-    max_incremental_fetch_session_cache_slots: int = _setting(1_000, at_least=0)
-    records_enable: bool = _of_kind(True, Flag())  # this one and the next are groupcoord's own
-    records_memory_max_bytes: int = _setting(268_435_456, at_least=0, at_most=INT64_MAX)
-    socket_request_max_bytes: int = _setting(104_857_600, at_least=1)
-    connections_max_idle_ms: int = _setting(600_000, at_most=INT64_MAX)
-    max_connections: int = _setting(INT32_MAX, at_least=0)
-    log_segment_bytes: int = _setting(1_073_741_824, at_least=1_048_576)
-    log_roll_ms: int = _setting(604_800_000, at_least=1, at_most=INT64_MAX)
-    log_retention_ms: int = _setting(604_800_000, at_least=-1, at_most=INT64_MAX)
-    log_retention_bytes: int = _setting(-1, at_most=INT64_MAX)
-    log_retention_check_interval_ms: int = _setting(300_000, at_least=1, at_most=INT64_MAX)
-    log_cleanup_policy: tuple[str, ...] = _of_kind(("delete",), Names(("compact", "delete"), may_be_empty=True))
-    log_flush_interval_messages: int = _setting(INT64_MAX, at_least=1, at_most=INT64_MAX)
-    log_flush_interval_ms: int = _setting(INT64_MAX, at_least=0, at_most=INT64_MAX)
-    log_cleaner_min_cleanable_ratio: float = _setting(0.5, at_least=0, at_most=1)
-    log_cleaner_delete_retention_ms: int = _setting(86_400_000, at_least=0, at_most=INT64_MAX)
-    log_cleaner_min_compaction_lag_ms: int = _setting(0, at_least=0, at_most=INT64_MAX)
-    log_cleaner_dedupe_buffer_size: int = _setting(134_217_728, at_least=1, at_most=INT64_MAX)
-    log_cleaner_backoff_ms: int = _setting(15_000, at_least=1, at_most=INT64_MAX)
+    num_partitions: int = _int(1, 1)
+    """Partitions of a topic created without a number (host)."""
+    auto_create_topics_enable: bool = _setting(True, Flag())
+    """A missing topic is created when a client requests it and allows that (host)."""
+    fetch_max_bytes: int = _int(57_671_680, 1_024)
+    """Maximum bytes of records in a Fetch response, except for its first batch (host)."""
+    max_incremental_fetch_session_cache_slots: int = _int(1_000, 0)
+    """Maximum fetch sessions (KIP-227, host)."""
+    records_enable: bool = _setting(True, Flag(), is_internal=True, is_kafkas=False)
+    """Topics have records; if false they stay empty, and Produce fails (host)."""
+    records_memory_max_bytes: int = _int(268_435_456, 0, INT64_MAX, is_internal=True, is_kafkas=False)
+    """Memory for the records of all topics and the state of their producers, with a data directory for the latter and
+    indexes; beyond it Produce fails (host)."""
+    socket_request_max_bytes: int = _int(104_857_600, 1)
+    """Largest request (host)."""
+    connections_max_idle_ms: int = _int(600_000, at_most=INT64_MAX)
+    """Time after which an idle connection is closed; negative: never (host)."""
+    max_connections: int = _int(INT32_MAX, 0)
+    """Maximum connections (host)."""
+    log_segment_bytes: int = _int(1_073_741_824, 1_048_576)
+    """Maximum size of a segment of a topic's log; default of ``segment.bytes`` (host)."""
+    log_roll_ms: int = _int(604_800_000, 1, INT64_MAX)
+    """Maximum age of the active segment; default of ``segment.ms`` (host)."""
+    log_retention_ms: int = _int(604_800_000, -1, INT64_MAX)
+    """Retention of records, -1: unlimited; default of ``retention.ms`` (host)."""
+    log_retention_bytes: int = _int(-1, at_most=INT64_MAX)
+    """Retained bytes of a log, negative: unlimited; default of ``retention.bytes`` (host)."""
+    log_retention_check_interval_ms: int = _int(300_000, 1, INT64_MAX)
+    """Interval of the retention check of topics (host)."""
+    log_cleanup_policy: tuple[str, ...] = _setting(("delete",), Names(("compact", "delete"), may_be_empty=True))
+    """Cleanup: ``delete``, ``compact``, both, or nothing; default of ``cleanup.policy`` (host)."""
+    log_flush_interval_messages: int = _int(INT64_MAX, 1, INT64_MAX)
+    """Fsync a log partition after that many records (host)."""
+    log_flush_interval_ms: int = _int(INT64_MAX, 0, INT64_MAX)
+    """Fsync a log partition with an unflushed record of that age (host)."""
+    log_cleaner_min_cleanable_ratio: float = _setting(0.5, Number(0, 1, is_fraction=True))
+    """Compact a log partition when a larger part of it is uncompacted; 1: never (host)."""
+    log_cleaner_delete_retention_ms: int = _int(86_400_000, 0, INT64_MAX)
+    """Time that tombstones and markers stay after their first compaction (host)."""
+    log_cleaner_min_compaction_lag_ms: int = _int(0, 0, INT64_MAX)
+    """Minimum age of compacted records (host)."""
+    log_cleaner_dedupe_buffer_size: int = _int(134_217_728, 1, INT64_MAX)
+    """Memory for the keys of one compaction, in bytes (host)."""
+    log_cleaner_backoff_ms: int = _int(15_000, 1, INT64_MAX)
+    """Pause between two searches for a log to compact (host)."""
 
     def __attrs_post_init__(self) -> None:
-        for attribute in fields(Config):
-            kind_of(attribute.name).check(key_of(attribute.name), getattr(self, attribute.name))
+        for name, setting in SETTINGS.items():
+            setting.kind.check(setting.key, getattr(self, name))
         if GroupType.CLASSIC not in self.group_coordinator_rebalance_protocols:
             raise ConfigError("setting 'group.coordinator.rebalance.protocols' can't leave out 'classic'")
-        for kind, names in _BOUNDED.items():
-            for name in names:
-                lowest, highest = f"group_{kind}_min_{name}", f"group_{kind}_max_{name}"
-                self._check_order(lowest, highest)
-                self._check_order(lowest, f"group_{kind}_{name}")
-                self._check_order(f"group_{kind}_{name}", highest)
-            self._check_heartbeat(kind)
+        for setting in SETTINGS.values():
+            lowest, highest = setting.lowest, setting.highest
+            for low, high in ((lowest, highest), (lowest, setting.name), (setting.name, highest)):
+                if low is not None and high is not None:
+                    self._check_order(low, high)
+        for group_type in (GroupType.CONSUMER, GroupType.SHARE, GroupType.STREAMS):
+            self._check_heartbeat(group_type)
         self._check_order("group_share_max_size", "group_share_max_share_sessions")
-        self._check_order("group_streams_num_standby_replicas", "group_streams_max_standby_replicas")
-        self._check_order("group_streams_num_warmup_replicas", "group_streams_max_warmup_replicas")
-        self._check_order("group_streams_min_task_offset_interval_ms", "group_streams_task_offset_interval_ms")
 
-    def _check_heartbeat(self, kind: str) -> None:
+    def _check_heartbeat(self, group_type: GroupType) -> None:
         """Refuse sessions that end before the next heartbeat."""
-        heartbeat, session = f"group_{kind}_heartbeat_interval_ms", f"group_{kind}_session_timeout_ms"
+        heartbeat, session = f"group_{group_type}_heartbeat_interval_ms", f"group_{group_type}_session_timeout_ms"
         heartbeat_ms, session_ms = getattr(self, heartbeat), getattr(self, session)
         if heartbeat_ms >= session_ms:
             raise ConfigError(
@@ -255,22 +340,63 @@ class Config:
         Raises:
             ConfigError: a key is unknown, given in both spellings, or its value is not allowed.
         """
-        parsers = {attribute.name: kind_of(attribute.name).parse for attribute in fields(cls)}
-        return cls(**read_properties(properties, parsers))
+        return cls(**read_properties(properties, {name: setting.kind.parse for name, setting in SETTINGS.items()}))
 
     def to_properties(self) -> dict[str, str | int | float]:
         """Return every setting under Kafka's key: numbers as they are, all else as text."""
         properties: dict[str, str | int | float] = {}
-        for attribute in fields(Config):
-            kind, value = kind_of(attribute.name), getattr(self, attribute.name)
-            properties[key_of(attribute.name)] = value if isinstance(kind, Number) else kind.text(value)
+        for name, setting in SETTINGS.items():
+            value = getattr(self, name)
+            properties[setting.key] = value if isinstance(setting.kind, Number) else setting.kind.text(value)
         return properties
 
 
-def kind_of(attribute_name: str) -> Kind:
-    """Return the kind of a setting of :class:`Config`, by its attribute's name."""
-    kind: Kind = fields_dict(Config)[attribute_name].metadata["kind"]
-    return kind
+@frozen
+class Setting:
+    """The declaration of one setting, as its field of :class:`Config` has it.
+
+    Attributes:
+        name: the attribute of :class:`Config`.
+        key: the same as Kafka spells it.
+        kind: the values that it may have, with their bounds.
+        default: its value where none is given.
+        group_type: groups of this type may have a value of their own; None: no group.
+        lowest: the setting below which such a value of a group may not be; None if there is none.
+        highest: the setting above which it may not be; None if there is none.
+        is_internal: DescribeConfigs returns it only where it was set, as in Kafka.
+        is_kafkas: Kafka has it; False if it is groupcoord's own.
+        has_effect: False if it is kept and described, and changes nothing.
+    """
+
+    name: str
+    key: str
+    kind: Kind
+    default: Any
+    group_type: GroupType | None = None
+    lowest: str | None = None
+    highest: str | None = None
+    is_internal: bool = field(default=False, kw_only=True)
+    is_kafkas: bool = field(default=True, kw_only=True)
+    has_effect: bool = field(default=True, kw_only=True)
+
+
+def _declaration(name: str, default: Any, kind: Kind, *, of_groups: bool = False, **traits: Any) -> Setting:
+    if not of_groups:
+        return Setting(name, key_of(name), kind, default, **traits)
+    _, group_type, own_name = name.split("_", 2)
+    known = {attribute.name for attribute in fields(Config)}
+    ends = (f"group_{group_type}_{end}_{own_name.removeprefix('num_')}" for end in ("min", "max"))
+    lowest, highest = (end if end in known else None for end in ends)
+    return Setting(name, key_of(name), kind, default, GroupType(group_type), lowest, highest, **traits)
+
+
+SETTINGS: Mapping[str, Setting] = MappingProxyType(
+    {
+        each.name: _declaration(each.name, each.default, each.metadata["kind"], **each.metadata["traits"])
+        for each in fields(Config)
+    }
+)
+"""The settings of :class:`Config` by attribute: what DescribeConfigs, groups' own settings and the reference go by."""
 
 
 def read_properties(properties: Mapping[str, Any], parsers: Mapping[str, Callable[[str, Any], Any]]) -> dict[str, Any]:

@@ -1,56 +1,42 @@
-"""Which kinds of groups there are, and their settings: the broker's, and those that a group may have of its own."""
+"""Settings of groups: the broker's for all groups of a type, and those that one group may have of its own."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
-from attrs import frozen
+from attrs import field, fields, frozen
 
-from groupcoord.config.config import Config, GroupType
-from groupcoord.config.settings import INT64_MAX
+from groupcoord.config.config import SETTINGS, Config, GroupType, Setting
+from groupcoord.config.settings import INT64_MAX, Choice, Flag, Kind, Text, trim
+from groupcoord.errors import ConfigError
 
-_OF_ALL = ("session_timeout_ms", "heartbeat_interval_ms", "assignment_interval_ms")
-SHARE_SETTINGS_WITH_BOUNDS = (
-    *_OF_ALL,
-    *("delivery_count_limit", "record_lock_duration_ms", "partition_max_record_locks"),
-)
-"""The settings of a share group that brokers have as well, with the lowest and the highest that a group may have."""
-
-SETTINGS_WITH_BOUNDS: Mapping[str, tuple[str, ...]] = {
-    "consumer": _OF_ALL,
-    "share": SHARE_SETTINGS_WITH_BOUNDS,
-    "streams": (*_OF_ALL, "num_standby_replicas", "num_warmup_replicas", "task_offset_interval_ms"),
-}
-"""By kind of group: which settings of its own a group may have only between two of the broker's, or beyond one."""
-
-Bounds = Mapping[str, tuple[Any, Any]]
+Bounds = Mapping[str, tuple[int | None, int | None]]
 """The lowest and the highest value of settings, by attribute; None: any."""
 
 
-def bounds_of(kind: str, config: Config) -> Bounds:
-    """Return what values the settings of groups of a kind may have (``group.consumer.min.session.timeout.ms`` …)."""
-
-    def bound(least_or_most: str, name: str) -> int | None:
-        value: int | None = getattr(config, f"group_{kind}_{least_or_most}_{name.removeprefix('num_')}", None)
-        return value
-
-    return {name: (bound("min", name), bound("max", name)) for name in SETTINGS_WITH_BOUNDS[kind]}
+def settings_of_groups(group_type: GroupType) -> dict[str, Setting]:
+    """Return the broker's settings of which groups of a type may have a value of their own, by their name there."""
+    prefix = f"group_{group_type}_"
+    return {name.removeprefix(prefix): each for name, each in SETTINGS.items() if each.group_type == group_type}
 
 
-def _usual(kind: str, config: Config, names: Iterable[str]) -> dict[str, Any]:
-    """Return what the broker has for groups of a kind (``group.consumer.session.timeout.ms`` …), by attribute."""
-    return {name: getattr(config, f"group_{kind}_{name}") for name in names}
+def bounds_of(group_type: GroupType, config: Config) -> Bounds:
+    """Return the bounds of own settings of groups of a type (``group.consumer.min.session.timeout.ms`` …)."""
+
+    def value(name: str | None) -> int | None:
+        return None if name is None else int(getattr(config, name))
+
+    settings = settings_of_groups(group_type).items()
+    return {name: (value(each.lowest), value(each.highest)) for name, each in settings if each.lowest or each.highest}
 
 
-def _within(bounds: Bounds, own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a group's own settings; what the bounds no longer allow becomes the bound."""
-    return {name: _clamped(value, *bounds[name]) if name in bounds else value for name, value in own.items()}
+NO_BOUNDS = (None, None)
 
 
-def _clamped(value: int, lowest: int | None, highest: int | None) -> int:
+def _clamped(value: Any, lowest: int | None, highest: int | None) -> Any:
     value = value if lowest is None else max(value, lowest)
     return value if highest is None else min(value, highest)
 
@@ -63,28 +49,65 @@ def served_protocols(config: Config) -> frozenset[GroupType]:
     return frozenset((*config.group_coordinator_rebalance_protocols, GroupType.SHARE))
 
 
-class ConsumerGroupSettings(NamedTuple):
-    """What holds for the members of one consumer group (KIP-848).
+class OwnSetting(NamedTuple):
+    """The declaration of a setting that groups have, and brokers have not or under another name.
 
     Attributes:
-        session_timeout_ms: after how long a member that is silent is put out.
-        heartbeat_interval_ms: how often members are told to send a heartbeat.
-        assignment_interval_ms: the least time between two assignments.
+        key: as Kafka spells it.
+        kind: the values that it may have.
+        broker_key: the broker's setting that holds for groups without a value of their own.
     """
 
+    key: str
+    kind: Kind
+    broker_key: str
+
+
+def _own(key: str, kind: Kind, default: Any, broker_key: str = "") -> Any:
+    return field(default=default, metadata={"own": OwnSetting(key, kind, broker_key or key)})
+
+
+@frozen
+class GroupSettings:
+    """Settings of one group, by the last part of their keys: ``consumer.session.timeout.ms`` is ``session_timeout_ms``.
+
+    A field without a declaration of its own holds the value of :class:`Config` for the type of group
+    (``group.consumer.session.timeout.ms``), unless the group has one of its own.
+    """
+
+    GROUP_TYPE: ClassVar[GroupType]
+
     session_timeout_ms: int
+    """After how long a silent member is removed."""
     heartbeat_interval_ms: int
+    """Interval at which members send heartbeats."""
     assignment_interval_ms: int
+    """The least time between two assignments."""
 
     @classmethod
-    def of(cls, config: Config, own: Mapping[str, int] = MappingProxyType({})) -> ConsumerGroupSettings:
+    def of(cls, config: Config, own: Mapping[str, Any] = MappingProxyType({})) -> Self:
         """Return the settings of a group.
 
         Args:
             config: has a value for each, and the lowest and highest that a group may have.
-            own: the group's own by attribute; what the bounds no longer allow becomes the bound.
+            own: the group's own by attribute; a value that the bounds no longer allow becomes the bound.
         """
-        return cls(**_usual("consumer", config, cls._fields))._replace(**_within(bounds_of("consumer", config), own))
+        names = cls.own_settings()
+        usual = {n: getattr(config, each.name) for n, each in settings_of_groups(cls.GROUP_TYPE).items() if n in names}
+        bounds = bounds_of(cls.GROUP_TYPE, config)
+        return cls(**{**usual, **{n: _clamped(each, *bounds.get(n, NO_BOUNDS)) for n, each in own.items()}})
+
+    @classmethod
+    def own_settings(cls) -> dict[str, OwnSetting | None]:
+        """Return the settings of groups of this type by attribute; None: declared by :class:`Config`."""
+        return {attribute.name: attribute.metadata.get("own") for attribute in fields(cls)}
+
+
+@frozen
+class ConsumerGroupSettings(GroupSettings):
+    """Settings of one consumer group (KIP-848)."""
+
+    GROUP_TYPE = GroupType.CONSUMER
 
 
 SettingsOfConsumerGroup = Callable[[str], ConsumerGroupSettings]
@@ -169,71 +192,86 @@ EARLIEST = AutoOffsetReset("earliest")
 LATEST = AutoOffsetReset("latest")
 
 
-class ShareGroupSettings(NamedTuple):
-    """What holds for one share group (KIP-932).
+class OffsetReset(Text):
+    """Start of a share group that has no start offset: a kind of setting."""
 
-    Attributes:
-        session_timeout_ms, heartbeat_interval_ms, assignment_interval_ms: see :class:`ConsumerGroupSettings`.
-        delivery_count_limit: how often a record is delivered at most.
-        record_lock_duration_ms: how long a member has a record to itself.
-        partition_max_record_locks: so many records are looked at, from the first one on that isn't finished.
-        auto_offset_reset: where a group begins that has no start offset.
-        isolation_level: ``read_committed`` or ``read_uncommitted``.
-        renew_acknowledge_enable: whether members may renew their locks (KIP-1222).
-        dead_letter_topic: where records go that are given up (KIP-1191); empty: nowhere.
-        copies_dead_letters: whether they go there with key and value.
-    """
+    def parse(self, key: str, raw: Any) -> Any:
+        try:
+            return AutoOffsetReset.parse(trim(raw)) if isinstance(raw, str) else raw
+        except ValueError:
+            raise ConfigError(
+                f"Invalid value `{raw}` for configuration {key}. The value must be either 'earliest', 'latest' or of "
+                "the format 'by_duration:<PnDTnHnMn.nS>'."
+            ) from None
 
-    session_timeout_ms: int
-    heartbeat_interval_ms: int
-    assignment_interval_ms: int
+    def check(self, key: str, value: object) -> None:
+        if not isinstance(value, AutoOffsetReset):
+            raise ConfigError(f"setting {key!r} must be text, not {value!r}")
+
+    def text(self, value: AutoOffsetReset) -> str:  # type: ignore[override]
+        return value.text
+
+
+class FirstName(Text):
+    """One name, by default the first of the broker's list: a kind of setting."""
+
+    def parse(self, key: str, raw: Any) -> Any:
+        return trim(raw) if isinstance(raw, str) else raw
+
+    def text(self, value: str | tuple[str, ...]) -> str:
+        return value if isinstance(value, str) else value[0]
+
+
+@frozen
+class ShareGroupSettings(GroupSettings):
+    """Settings of one share group (KIP-932)."""
+
+    GROUP_TYPE = GroupType.SHARE
+
     delivery_count_limit: int
+    """Most deliveries of a record."""
     record_lock_duration_ms: int
+    """Time that a member holds a record before it is released."""
     partition_max_record_locks: int
-    auto_offset_reset: AutoOffsetReset = LATEST
-    isolation_level: str = "read_uncommitted"
-    renew_acknowledge_enable: bool = True
-    dead_letter_topic: str = ""
-    copies_dead_letters: bool = False
+    """Most records of a partition in flight, counted from the first unfinished one."""
+    auto_offset_reset: AutoOffsetReset = _own("share.auto.offset.reset", OffsetReset(), LATEST)  # noqa: RUF009
+    """Start of a group that has no start offset."""
+    isolation_level: str = _own(
+        "share.isolation.level", Choice(("read_committed", "read_uncommitted")), "read_uncommitted"
+    )
+    """``read_committed`` or ``read_uncommitted``."""
+    renew_acknowledge_enable: bool = _own("share.renew.acknowledge.enable", Flag(), True)
+    """True if members may renew their locks (KIP-1222)."""
+    dead_letter_topic: str = _own("errors.deadletterqueue.topic.name", Text(), "")
+    """The topic that receives records that the group gave up (KIP-1191); empty: none."""
+    copies_dead_letters: bool = _own("errors.deadletterqueue.copy.record.enable", Flag(), False)
+    """True if it receives them with key and value."""
 
-    @classmethod
-    def of(cls, config: Config, own: Mapping[str, Any] = MappingProxyType({})) -> ShareGroupSettings:
-        """Return the settings of a group; see :meth:`ConsumerGroupSettings.of`."""
-        usual = cls(**_usual("share", config, SHARE_SETTINGS_WITH_BOUNDS))
-        return usual._replace(**_within(bounds_of("share", config), own))
 
+@frozen
+class StreamsGroupSettings(GroupSettings):
+    """Settings of one streams group (KIP-1071)."""
 
-class StreamsGroupSettings(NamedTuple):
-    """What holds for one streams group (KIP-1071).
+    GROUP_TYPE = GroupType.STREAMS
 
-    Attributes:
-        session_timeout_ms, heartbeat_interval_ms, assignment_interval_ms: see :class:`ConsumerGroupSettings`.
-        num_standby_replicas: how many members keep the state of a task besides the one that runs it.
-        initial_rebalance_delay_ms: how long a group that was empty waits for more members.
-        assignor_name: who assigns tasks.
-        rack_aware_assignment_tags: by which tags of clients standby tasks are to be spread.
-        task_offset_interval_ms: how often members are to tell how far they are with tasks.
-        num_warmup_replicas: how many tasks may be prepared elsewhere at a time, before they move.
-        acceptable_recovery_lag: how far behind a task may be to be taken for caught up.
-    """
-
-    session_timeout_ms: int
-    heartbeat_interval_ms: int
-    assignment_interval_ms: int
     num_standby_replicas: int
+    """Standby tasks of each task with state."""
     initial_rebalance_delay_ms: int
-    assignor_name: str
+    """Time that a group that was empty waits for more members."""
     rack_aware_assignment_tags: tuple[str, ...]
+    """Tags of clients by which standby tasks should be spread."""
     task_offset_interval_ms: int
+    """Interval at which members report the offsets of their tasks."""
     num_warmup_replicas: int
+    """Most tasks that are prepared at other members at a time, before they move."""
     acceptable_recovery_lag: int
+    """Most offsets by which a task may lag and still count as caught up."""
+    assignor_name: str = _own("streams.assignor.name", FirstName(), "sticky", "group.streams.assignors")
+    """The assignor of its tasks."""
 
     @classmethod
-    def of(cls, config: Config, own: Mapping[str, Any] = MappingProxyType({})) -> StreamsGroupSettings:
-        """Return the settings of a group; see :meth:`ConsumerGroupSettings.of`."""
-        names = [name for name in cls._fields if name != "assignor_name"]
-        usual = cls(**_usual("streams", config, names), assignor_name=config.group_streams_assignors[0])
-        return usual._replace(**_within(bounds_of("streams", config), own))
+    def of(cls, config: Config, own: Mapping[str, Any] = MappingProxyType({})) -> Self:
+        return super().of(config, {"assignor_name": config.group_streams_assignors[0], **own})
 
 
 SettingsOfStreamsGroup = Callable[[str], StreamsGroupSettings]

@@ -42,7 +42,7 @@ def trim(text: str) -> str:
 
 
 @frozen
-class Number:
+class Number(Kind):
     """A whole number, or with ``is_fraction`` any, between two bounds that are allowed too, or ``besides`` them."""
 
     at_least: int
@@ -51,7 +51,6 @@ class Number:
     besides: int | None = None
 
     def parse(self, key: str, raw: Any) -> int | float:
-        """See :class:`Kind`."""
         text = raw
         if isinstance(raw, str):
             # Java takes the digits of every script in whole numbers, and an f or d behind a fraction.
@@ -65,12 +64,10 @@ class Number:
             raise self._mismatch(key, raw) from None
 
     def check(self, key: str, value: object) -> None:
-        """See :class:`Kind`."""
         if self.besides is None or value != self.besides:
             check_number(key, value, self.at_least, self.at_most, is_fraction=self.is_fraction)
 
     def text(self, value: float) -> str:
-        """See :class:`Kind`."""
         return str(value)
 
     def _mismatch(self, key: str, raw: object) -> ConfigError:
@@ -79,44 +76,38 @@ class Number:
 
 
 @frozen
-class Text:
+class Text(Kind):
     """Any text: a kind of setting."""
 
     def parse(self, key: str, raw: Any) -> Any:
-        """See :class:`Kind`."""
         return raw
 
     def check(self, key: str, value: object) -> None:
-        """See :class:`Kind`."""
         if not isinstance(value, str):
             raise ConfigError(f"setting {key!r} must be text, not {value!r}")
 
     def text(self, value: str) -> str:
-        """See :class:`Kind`."""
         return value
 
 
 @frozen
-class Flag:
+class Flag(Kind):
     """True or false."""
 
     def parse(self, key: str, raw: Any) -> Any:
-        """See :class:`Kind`."""
         text = trim(raw).upper() if isinstance(raw, str) else raw
         return text == "TRUE" if text in ("TRUE", "FALSE") else raw
 
     def check(self, key: str, value: object) -> None:
-        """See :class:`Kind`."""
         if not isinstance(value, bool):
             raise ConfigError(f"setting {key!r} must be true or false, not {value!r}")
 
     def text(self, value: bool) -> str:
-        """See :class:`Kind`."""
         return "true" if value else "false"
 
 
 @frozen
-class Choice:
+class Choice(Kind):
     """One of several texts, or of the members of an enumeration.
 
     Attributes:
@@ -128,24 +119,21 @@ class Choice:
     ignores_case: bool = False
 
     def parse(self, key: str, raw: Any) -> Any:
-        """See :class:`Kind`."""
         text = trim(raw) if isinstance(raw, str) else raw
         if isinstance(text, str) and self.ignores_case:
             text = text.lower()
         return next((choice for choice in self.choices if choice == text), raw)
 
     def check(self, key: str, value: object) -> None:
-        """See :class:`Kind`."""
         if not _is_among(self.choices, value):
             raise ConfigError(f"setting {key!r} must be one of {', '.join(self.choices)}, not {value!r}")
 
     def text(self, value: str) -> str:
-        """See :class:`Kind`."""
         return str(value)
 
 
 @frozen
-class Names:
+class Names(Kind):
     """A list of names, in text with commas between them. As in Kafka, a name that is listed twice there counts once.
 
     Attributes:
@@ -159,7 +147,6 @@ class Names:
     may_be_empty: bool = False
 
     def parse(self, key: str, raw: Any) -> Any:
-        """See :class:`Kind`."""
         if not isinstance(raw, str):
             return raw
         listed = [trim(name) for name in raw.split(",")] if trim(raw) else []
@@ -168,7 +155,6 @@ class Names:
         return tuple(known.get(name, name) for name in names)
 
     def check(self, key: str, value: object) -> None:
-        """See :class:`Kind`."""
         is_list = isinstance(value, tuple) and all(isinstance(name, str) for name in value)
         if not isinstance(value, tuple) or not is_list or not (value or self.may_be_empty):
             raise self._mismatch(key, ",".join(value) if is_list and isinstance(value, tuple) else value)
@@ -178,7 +164,6 @@ class Names:
             raise ConfigError(f"setting {key!r} has a name twice: {self.text(value)}")
 
     def text(self, value: tuple[str, ...]) -> str:
-        """See :class:`Kind`."""
         return ",".join(value)
 
     def _mismatch(self, key: str, shown: object) -> ConfigError:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
 from groupcoord.broker.configs.altering import alter_configs, repeated_resources
@@ -19,8 +20,8 @@ from groupcoord.broker.configs.describing import answer_describe_configs
 from groupcoord.broker.configs.resources import Resources
 from groupcoord.broker.topics.changes import answer_create_topics, answer_delete_topics
 from groupcoord.broker.work import do_whole
+from groupcoord.config import GroupType
 from groupcoord.config.group_settings import (
-    SETTINGS_WITH_BOUNDS,
     ConsumerGroupSettings,
     StreamsGroupSettings,
     bounds_of,
@@ -220,18 +221,21 @@ def test_settings_of_streams_groups() -> None:
     own = {"streams.num.standby.replicas": "1", "streams.acceptable.recovery.lag": "7", SESSION: "50000"}
     configs.replace({"g": own, "tags": {"streams.rack.aware.assignment.tags": "rack,cluster"}})
     usual = configs.streams_settings_of("other")
-    assert usual == StreamsGroupSettings(45_000, 5_000, 1_000, 0, 3_000, "sticky", ("zone",), 60_000, 2, 10_000)
-    assert configs.streams_settings_of("g") == usual._replace(num_standby_replicas=1, acceptable_recovery_lag=7)
-    assert configs.streams_settings_of("tags") == usual._replace(rack_aware_assignment_tags=("rack", "cluster"))
+    assert usual == StreamsGroupSettings(45_000, 5_000, 1_000, 0, 3_000, ("zone",), 60_000, 2, 10_000, "sticky")
+    assert configs.streams_settings_of("g") == evolve(usual, num_standby_replicas=1, acceptable_recovery_lag=7)
+    assert configs.streams_settings_of("tags") == evolve(usual, rack_aware_assignment_tags=("rack", "cluster"))
 
 
 def test_every_bounded_setting_has_a_bound() -> None:
     """The broker says for each of these settings how low or how high a group may have it, or both."""
-    bounds = {(kind, name): both for kind in SETTINGS_WITH_BOUNDS for name, both in bounds_of(kind, Config()).items()}
+    bounds = {(kind, name): both for kind in GroupType for name, both in bounds_of(kind, Config()).items()}
+    one_sided = {name for (_, name), both in bounds.items() if None in both}
 
-    assert not [setting for setting, both in bounds.items() if both == (None, None)]
-    one_sided = {setting for setting, both in bounds.items() if None in both}
-    assert one_sided == {("streams", name) for name in SETTINGS_WITH_BOUNDS["streams"][3:]}
+    assert one_sided == {"num_standby_replicas", "num_warmup_replicas", "task_offset_interval_ms"}
+    of_all = ("session_timeout_ms", "heartbeat_interval_ms", "assignment_interval_ms")
+    assert bounds.keys() >= {(kind, name) for kind in GroupType if kind is not GroupType.CLASSIC for name in of_all}
+    of_share = ("delivery_count_limit", "record_lock_duration_ms", "partition_max_record_locks")
+    assert bounds.keys() >= {(GroupType.SHARE, name) for name in of_share}
 
 
 def test_bounds_that_have_moved(tmp_path: Path) -> None:
@@ -243,7 +247,9 @@ def test_bounds_that_have_moved(tmp_path: Path) -> None:
     assert moved.own("g") == {SESSION: "45000"}
     assert moved.settings_of("g").session_timeout_ms == 50_000
     GroupConfigs(Config(), tmp_path).replace({"s": {"streams.num.standby.replicas": "2"}})
-    assert GroupConfigs(Config(group_streams_max_standby_replicas=1), tmp_path).streams_settings_of("s")[3] == 1
+    assert GroupConfigs(Config(group_streams_max_standby_replicas=1), tmp_path).streams_settings_of("s") == (
+        StreamsGroupSettings.of(Config(group_streams_num_standby_replicas=1))
+    )
 
 
 @pytest.mark.parametrize(

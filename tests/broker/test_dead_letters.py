@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
 from groupcoord.broker.broker import Broker
@@ -71,8 +72,11 @@ class Jobs:
         self.archived: list[int] = []
         self._state: tuple[StateBatch, ...] = ()
         now_ms = self.clock.now_ms
-        self.settings = ShareGroupSettings.of(self.broker.config)._replace(
-            auto_offset_reset="earliest", dead_letter_topic=name, copies_dead_letters=True
+        self.settings = evolve(
+            ShareGroupSettings.of(self.broker.config),
+            auto_offset_reset="earliest",
+            dead_letter_topic=name,
+            copies_dead_letters=True,
         )
         self.partitions = SharePartitions(
             self.broker.data,
@@ -217,7 +221,7 @@ def test_a_disk_that_stays_broken(
 def test_a_share_partition_that_was_lost_meanwhile_archives_nothing(limit: int, reason: bytes) -> None:
     """The next one that reads its state sends the records again, with the reason that the count tells."""
     jobs = Jobs()
-    jobs.settings = jobs.settings._replace(delivery_count_limit=limit)
+    jobs.settings = evolve(jobs.settings, delivery_count_limit=limit)
     jobs.holds = True
     jobs.reject(0)
     jobs.partitions.forget_group("g")

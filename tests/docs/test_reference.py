@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
-from functools import cache
-from typing import Any
+from itertools import pairwise
 
 import pytest
-from attrs import fields
 
 import groupcoord
+import groupcoord.config.config
 import groupcoord.conformance
 import groupcoord.host
 import groupcoord.member.assignors
 import groupcoord.messages
 import groupcoord.testing
 import groupcoord.wire
-from groupcoord import Config, GroupCoordinator, MemoryLogStore
+from groupcoord import GroupCoordinator, MemoryLogStore
 from groupcoord.cli import COMMANDS
-from groupcoord.config import key_of, kind_of
-from groupcoord.config.group_settings import ConsumerGroupSettings, ShareGroupSettings, StreamsGroupSettings
+from groupcoord.config import SETTINGS
 from groupcoord.config.settings import Number
 from groupcoord.core import events
 from groupcoord.log_store import LogStoreError
 from tests.subclasses import subclasses
 from tests.tables import as_one_test
 
-from .markdown import DOCS, ROOT, table_rows
+from .markdown import DOCS, table_rows
 
 REFERENCE = DOCS / "reference.md"
 TEXT = REFERENCE.read_text("utf-8")
-NO_EFFECT = "*no effect*"
 
 
 def is_named(name: str) -> bool:
@@ -38,50 +37,47 @@ def is_named(name: str) -> bool:
     return re.search(rf"\b{re.escape(name)}\b", TEXT) is not None
 
 
-def test_the_table_of_settings_is_that_of_config() -> None:
-    """Every key with its default and its bounds, in the order of Config; nothing else."""
-    expected = []
-    for field in fields(Config):
-        kind = kind_of(field.name)
+def described_settings() -> dict[str, str]:
+    """Return what each setting does, by attribute: the docstrings below the fields of ``Config``."""
+    (config,) = (
+        node
+        for node in ast.walk(ast.parse(inspect.getsource(groupcoord.config.config)))
+        if isinstance(node, ast.ClassDef) and node.name == "Config"
+    )
+    found = {}
+    for field, text in pairwise(config.body):
+        match field, text:
+            case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(docstring))):
+                found[name] = " ".join(docstring.split()).replace("``", "`")
+    return found
+
+
+def rows_of_settings() -> list[list[str]]:
+    """Return the table of settings, as they are declared."""
+    texts, rows = described_settings(), []
+    texts |= {each.lowest: "Lower bound for groups." for each in SETTINGS.values() if each.lowest is not None}
+    texts |= {each.highest: "Upper bound for groups." for each in SETTINGS.values() if each.highest is not None}
+    for name, setting in SETTINGS.items():
+        kind = setting.kind
         bounds = [str(kind.at_least), str(kind.at_most)] if isinstance(kind, Number) else ["", ""]
-        expected.append([key_of(field.name), kind.text(field.default), *bounds])
-
-    assert [row[:4] for row in table_rows(REFERENCE, "Settings")] == expected
-
-
-@cache
-def words_of_the_code() -> frozenset[str]:
-    """Return the words of the package, but for those of the settings' own module; and settings read by kind."""
-    paths = (path for path in (ROOT / "groupcoord").rglob("*.py") if path.name != "config.py")
-    return frozenset(word for path in paths for word in re.findall(r"\w+", path.read_text("utf-8"))) | read_by_kind()
+        text = "" if setting.is_kafkas else "groupcoord's own. "
+        text += texts[name] + (" Can be set per group." if setting.group_type is not None else "")
+        rows.append([setting.key, kind.text(setting.default), *bounds, text])
+    return rows
 
 
-class NotingConfig:
-    """Has every setting that is asked for, and notes which these are."""
+def test_the_table_of_settings_is_that_of_config(request: pytest.FixtureRequest) -> None:
+    """Every key with its default, its bounds and what it does, in the order of Config; ``--rewrite`` writes it."""
+    if request.config.getoption("--rewrite"):
+        head, rule = "| key | default | at least | at most | |\n", "|---|---|---|---|---|\n"
+        before, _, rest = TEXT.partition(head + rule)
+        rows = [f"| `{key}` | {' | '.join(cells)} |\n" for key, *cells in rows_of_settings()]
+        after = rest[rest.index("\n\n") + 1 :]
+        REFERENCE.write_text(before + head + rule + "".join(rows) + after, "utf-8")
 
-    def __init__(self) -> None:
-        self.read: set[str] = set()
-
-    def __getattr__(self, name: str) -> Any:
-        self.read.add(name)
-        return (1,)  # of the settings that are asked for here, some are lists
-
-
-def read_by_kind() -> set[str]:
-    """Return the settings that are put together of a kind of group and what a group may have of its own."""
-    config: Any = NotingConfig()
-    for kind in (ConsumerGroupSettings, ShareGroupSettings, StreamsGroupSettings):
-        kind.of(config)
-    return config.read & {field.name for field in fields(Config)}
-
-
-@as_one_test
-@pytest.mark.parametrize("row", list(table_rows(REFERENCE, "Settings")), ids=lambda row: row[0])
-def test_settings_without_effect_are_marked(row: list[str]) -> None:
-    """A key is marked as without effect if no code reads it, and only then."""
-    is_read = row[0].replace(".", "_") in words_of_the_code()
-
-    assert row[4].startswith(NO_EFFECT) != is_read
+    assert [[*row[:4], row[4].strip("`")] for row in table_rows(REFERENCE, "Settings")] == [
+        [*row[:4], row[4].strip("`")] for row in rows_of_settings()
+    ]
 
 
 @as_one_test

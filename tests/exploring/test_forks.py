@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from groupcoord import Config, GroupCoordinator, ManualClock, MemoryLogStore
-from groupcoord.config.group_settings import AutoOffsetReset
+from groupcoord.config.group_settings import AutoOffsetReset, GroupSettings
 from groupcoord.core.copies import MODULES_OF_VALUES, VALUES, attributes_of
 from groupcoord.core.events import Counters
 from groupcoord.core.fingerprints import Names
@@ -69,7 +69,11 @@ def mutable_parts(coordinator: GroupCoordinator) -> dict[int, Any]:
     while todo:
         each = todo.pop()
         module = type(each).__module__.removeprefix("groupcoord.core.")
-        if id(each) in seen or id(each) in given or isinstance(each, (type, Enum, AutoOffsetReset, *VALUES)):
+        if (
+            id(each) in seen
+            or id(each) in given
+            or isinstance(each, (type, Enum, AutoOffsetReset, GroupSettings, *VALUES))
+        ):
             continue
         seen.add(id(each))
         if any(f"{module}.".startswith(f"{name}.") for name in MODULES_OF_VALUES) and not isinstance(each, Counters):

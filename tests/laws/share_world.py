@@ -6,6 +6,8 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from attrs import evolve
+
 from groupcoord import Config, ManualClock, MemoryLogStore
 from groupcoord.config.group_settings import ShareGroupSettings
 from groupcoord.coordinator.share_coordinator import ShareCoordinator
@@ -42,7 +44,7 @@ class ShareWorld:
             share_coordinator_state_topic_num_partitions=1, share_coordinator_snapshot_update_records_per_snapshot=2
         )
         usual = ShareGroupSettings.of(config)
-        self.settings = usual._replace(delivery_count_limit=count_limit, partition_max_record_locks=locks_max)
+        self.settings = evolve(usual, delivery_count_limit=count_limit, partition_max_record_locks=locks_max)
         self.clock = ManualClock(1_000_000)
         self.store = MemoryLogStore()
         self._new_coordinator = partial(ShareCoordinator, config=config, clock=self.clock, log_store=self.store)

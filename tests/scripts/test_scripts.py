@@ -21,7 +21,7 @@ def test_script_prints_what_was_recorded(path: Path, request: pytest.FixtureRequ
     """The commands of a script print what stands below them."""
     recorded = path.read_text("utf-8")
     printed = play(recorded)
-    if request.config.getoption("--rewrite", default=False):
+    if request.config.getoption("--rewrite"):
         path.write_text(printed, "utf-8")
         recorded = printed
 

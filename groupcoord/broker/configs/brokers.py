@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from attrs import evolve, fields
+from attrs import evolve
 
 from groupcoord.broker.configs.definitions import (
     TOPIC_DEFINITIONS,
@@ -17,7 +17,7 @@ from groupcoord.broker.configs.definitions import (
 )
 from groupcoord.broker.configs.kept import KeptConfigs
 from groupcoord.broker.json_file import DataFileError, JsonFile, Place
-from groupcoord.config import Config, key_of, kind_of
+from groupcoord.config import SETTINGS
 from groupcoord.config.settings import INT32_MAX, INT64_MAX, Number
 from groupcoord.errors import ConfigError
 from groupcoord.wire.config_messages import ConfigSource, ConfigType
@@ -33,33 +33,12 @@ DEDUPE_BYTES_MIN = 1_048_576
 """The least buffer of a cleaner thread."""
 RETENTION = "log.retention.ms"
 
-_INTERNAL = (
-    "group_consumer_assignor_offload_enable",
-    "group_consumer_regex_refresh_interval_ms",
-    "group_share_assignor_offload_enable",
-    "group_share_initialize_retry_interval_ms",
-    "group_streams_assignor_offload_enable",
-    "group_streams_task_offset_interval_ms",
-    "group_streams_min_task_offset_interval_ms",
-    "group_streams_num_warmup_replicas",
-    "group_streams_max_warmup_replicas",
-    "group_streams_acceptable_recovery_lag",
-    "records_enable",
-    "records_memory_max_bytes",
-)
-
 
 def _own() -> dict[str, Definition]:
     """Return the settings of :class:`~groupcoord.config.Config`."""
     return {
-        key_of(attribute.name): Definition(
-            key_of(attribute.name),
-            kind_of(attribute.name),
-            attribute.default,
-            key_of(attribute.name),
-            is_internal=attribute.name in _INTERNAL,
-        )
-        for attribute in fields(Config)
+        each.key: Definition(each.key, each.kind, each.default, each.key, is_internal=each.is_internal)
+        for each in SETTINGS.values()
     }
 
 

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from attrs import field, fields_dict, frozen
+from attrs import field, frozen
 
-from groupcoord.config import Config, key_of, kind_of
+from groupcoord.config import SETTINGS, Config
 from groupcoord.config.settings import INT32_MAX, INT64_MAX, Choice, Flag, Kind, Number, Text, trim
 from groupcoord.errors import ConfigError
 from groupcoord.wire.config_messages import ConfigSource, ConfigSynonym, ConfigType
@@ -24,23 +24,20 @@ Configs = Mapping[str, str]
 
 
 @frozen
-class ReplicaList:
+class ReplicaList(Kind):
     """Pairs of a partition and a broker, or ``*``: a kind of setting."""
 
     _PATTERN = re.compile(r"\*|(?:[0-9]+:[0-9]+(?:,[0-9]+:[0-9]+)*)?")
 
     def parse(self, key: str, raw: Any) -> Any:
-        """See :class:`~groupcoord.config.settings.Kind`."""
         # Java's split leaves out what is empty at the end.
         return ",".join(trim(part) for part in raw.split(",")).rstrip(",") if isinstance(raw, str) else raw
 
     def check(self, key: str, value: object) -> None:
-        """See :class:`~groupcoord.config.settings.Kind`."""
         if not isinstance(value, str) or not self._PATTERN.fullmatch(value):
             raise ConfigError(f"setting {key!r} must be '*' or a list as in 0:1,1:1 (partition:broker), not {value!r}")
 
     def text(self, value: str) -> str:
-        """See :class:`~groupcoord.config.settings.Kind`."""
         return value
 
 
@@ -53,9 +50,6 @@ class FreeText(Text):
     """
 
     config_type: ConfigType = ConfigType.STRING
-
-
-_CONFIG_FIELDS = frozenset(fields_dict(Config))
 
 
 class Layer(NamedTuple):
@@ -75,6 +69,7 @@ class Definition:
         broker_key: the broker's setting that holds for those that have none of their own; None: there is none.
         is_internal: it is told only where it was set.
         tells_default: the broker's setting is told, though it has its default.
+        has_effect: False if it is kept and described, and changes nothing.
     """
 
     name: str
@@ -83,6 +78,7 @@ class Definition:
     broker_key: str | None = None
     is_internal: bool = field(default=False, kw_only=True)
     tells_default: bool = field(default=True, kw_only=True)
+    has_effect: bool = field(default=True, kw_only=True)
 
     @property
     def config_type(self) -> ConfigType:
@@ -102,7 +98,7 @@ class Definition:
         key = self.broker_key
         synonyms = [ConfigSynonym(key, layer.configs[key], layer.source) for layer in layers if key in layer.configs]
         attribute = key.replace(".", "_")
-        value = getattr(config, attribute) if attribute in _CONFIG_FIELDS else self.default
+        value = getattr(config, attribute) if attribute in SETTINGS else self.default
         if value != self.default:
             synonyms.append(ConfigSynonym(key, self.kind.text(value), ConfigSource.STATIC_BROKER))
         held = synonyms[0].value if synonyms else usual
@@ -171,90 +167,69 @@ def checked_values(own: Configs, definitions: Definitions, what: str) -> tuple[C
     return told, values
 
 
-def _int(name: str, default: int, at_least: int, broker_key: str | None = None, at_most: int = INT32_MAX) -> Definition:
-    return Definition(name, Number(at_least, at_most), default, broker_key)
+def _like_broker(name: str, broker_key: str, *, tells_default: bool = True) -> Definition:
+    """Return the setting of a topic that has the kind and the default of a broker's."""
+    declared = SETTINGS[broker_key.replace(".", "_")]
+    return Definition(name, declared.kind, declared.default, broker_key, tells_default=tells_default)
 
 
-def _long(name: str, default: int, at_least: int, broker_key: str | None = None) -> Definition:
-    return _int(name, default, at_least, broker_key, INT64_MAX)
+def _kept(name: str, kind: Kind, default: Any, broker_key: str | None = None) -> Definition:
+    """Return a setting of a topic that is kept and described, and changes nothing."""
+    return Definition(name, kind, default, broker_key, has_effect=False)
 
 
-def _flag(name: str, broker_key: str | None = None) -> Definition:
-    return Definition(name, Flag(), False, broker_key)
+def _int(at_least: int, at_most: int = INT32_MAX) -> Number:
+    return Number(at_least, at_most)
 
 
-def _of_broker(name: str, attribute: str, *, tells_default: bool = True) -> Definition:
-    """Return the setting of a topic that has the broker's setting's kind and default."""
-    default = fields_dict(Config)[attribute].default
-    return Definition(name, kind_of(attribute), default, key_of(attribute), tells_default=tells_default)
+def _long(at_least: int) -> Number:
+    return Number(at_least, INT64_MAX)
 
 
 _COMPRESSION = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _TIMESTAMPS = ("CreateTime", "LogAppendTime")
-
-TOPIC_DEFINITIONS = by_name(
-    _of_broker("cleanup.policy", "log_cleanup_policy"),
-    Definition("compression.gzip.level", Number(1, 9, besides=-1), -1, "compression.gzip.level"),
-    _int("compression.lz4.level", 9, 1, "compression.lz4.level", 17),
-    Definition("compression.type", Choice(_COMPRESSION), "producer", "compression.type"),
-    _int("compression.zstd.level", 3, -131_072, "compression.zstd.level", 22),
-    _long("delete.retention.ms", 86_400_000, 0, "log.cleaner.delete.retention.ms"),
-    _flag("errors.deadletterqueue.group.enable"),
-    _long("file.delete.delay.ms", 60_000, 0, "log.segment.delete.delay.ms"),
-    _long("flush.messages", INT64_MAX, 1, "log.flush.interval.messages"),
-    _of_broker("flush.ms", "log_flush_interval_ms", tells_default=False),
-    Definition("follower.replication.throttled.replicas", ReplicaList(), ""),
-    _int("index.interval.bytes", 4_096, 0, "log.index.interval.bytes"),
-    Definition("leader.replication.throttled.replicas", ReplicaList(), ""),
-    _long("local.retention.bytes", -2, -2, "log.local.retention.bytes"),
-    _long("local.retention.ms", -2, -2, "log.local.retention.ms"),
-    _long("max.compaction.lag.ms", INT64_MAX, 1, "log.cleaner.max.compaction.lag.ms"),
-    _int("max.decompressed.message.bytes", INT32_MAX - 8, 1, "max.decompressed.message.bytes", INT32_MAX - 8),
-    _int("max.message.bytes", 1_048_588, 0, "message.max.bytes"),
-    _long("message.timestamp.after.max.ms", 3_600_000, 0, "log.message.timestamp.after.max.ms"),
-    _long("message.timestamp.before.max.ms", INT64_MAX, 0, "log.message.timestamp.before.max.ms"),
-    Definition("message.timestamp.type", Choice(_TIMESTAMPS), "CreateTime", "log.message.timestamp.type"),
-    Definition("min.cleanable.dirty.ratio", Number(0, 1, is_fraction=True), 0.5, "log.cleaner.min.cleanable.ratio"),
-    _long("min.compaction.lag.ms", 0, 0, "log.cleaner.min.compaction.lag.ms"),
-    _int("min.insync.replicas", 1, 1, "min.insync.replicas"),
-    _flag("preallocate", "log.preallocate"),
-    _long("remote.copy.lag.bytes", -1, -1, "log.remote.copy.lag.bytes"),
-    _long("remote.copy.lag.ms", 0, -1, "log.remote.copy.lag.ms"),
-    _flag("remote.log.copy.disable"),
-    _flag("remote.log.delete.on.disable"),
-    _flag("remote.storage.enable"),
-    _of_broker("retention.bytes", "log_retention_bytes"),
-    _of_broker("retention.ms", "log_retention_ms", tells_default=False),
-    _of_broker("segment.bytes", "log_segment_bytes"),
-    _int("segment.index.bytes", 10_485_760, 4, "log.index.size.max.bytes"),
-    _long("segment.jitter.ms", 0, 0),
-    _of_broker("segment.ms", "log_roll_ms", tells_default=False),
-    _flag("unclean.leader.election.enable", "unclean.leader.election.enable"),
-)
-
-APPLIED_TOPIC_SETTINGS = frozenset(
-    (
-        "cleanup.policy",
-        "delete.retention.ms",
-        "flush.messages",
-        "flush.ms",
-        "max.compaction.lag.ms",
-        "max.message.bytes",
-        "message.timestamp.after.max.ms",
-        "message.timestamp.before.max.ms",
-        "message.timestamp.type",
-        "min.cleanable.dirty.ratio",
-        "min.compaction.lag.ms",
-        "retention.bytes",
-        "retention.ms",
-        "segment.bytes",
-        "segment.ms",
-    )
-)
-"""The settings of a topic that change something in its log, see ``TopicData.settings_of``."""
-
 ALLOWS_DEAD_LETTERS = "errors.deadletterqueue.group.enable"
 """Whether share groups may send records there that they give up (KIP-1191)."""
+
+TOPIC_DEFINITIONS = by_name(
+    _like_broker("cleanup.policy", "log.cleanup.policy"),
+    _kept("compression.gzip.level", Number(1, 9, besides=-1), -1, "compression.gzip.level"),
+    _kept("compression.lz4.level", _int(1, 17), 9, "compression.lz4.level"),
+    _kept("compression.type", Choice(_COMPRESSION), "producer", "compression.type"),
+    _kept("compression.zstd.level", _int(-131_072, 22), 3, "compression.zstd.level"),
+    _like_broker("delete.retention.ms", "log.cleaner.delete.retention.ms"),
+    Definition(ALLOWS_DEAD_LETTERS, Flag(), False),
+    _kept("file.delete.delay.ms", _long(0), 60_000, "log.segment.delete.delay.ms"),
+    _like_broker("flush.messages", "log.flush.interval.messages"),
+    _like_broker("flush.ms", "log.flush.interval.ms", tells_default=False),
+    _kept("follower.replication.throttled.replicas", ReplicaList(), ""),
+    _kept("index.interval.bytes", _int(0), 4_096, "log.index.interval.bytes"),
+    _kept("leader.replication.throttled.replicas", ReplicaList(), ""),
+    _kept("local.retention.bytes", _long(-2), -2, "log.local.retention.bytes"),
+    _kept("local.retention.ms", _long(-2), -2, "log.local.retention.ms"),
+    Definition("max.compaction.lag.ms", _long(1), INT64_MAX, "log.cleaner.max.compaction.lag.ms"),
+    _kept("max.decompressed.message.bytes", _int(1, INT32_MAX - 8), INT32_MAX - 8, "max.decompressed.message.bytes"),
+    _like_broker("max.message.bytes", "message.max.bytes"),
+    Definition("message.timestamp.after.max.ms", _long(0), 3_600_000, "log.message.timestamp.after.max.ms"),
+    Definition("message.timestamp.before.max.ms", _long(0), INT64_MAX, "log.message.timestamp.before.max.ms"),
+    Definition("message.timestamp.type", Choice(_TIMESTAMPS), "CreateTime", "log.message.timestamp.type"),
+    _like_broker("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio"),
+    _like_broker("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms"),
+    _kept("min.insync.replicas", _int(1), 1, "min.insync.replicas"),
+    _kept("preallocate", Flag(), False, "log.preallocate"),
+    _kept("remote.copy.lag.bytes", _long(-1), -1, "log.remote.copy.lag.bytes"),
+    _kept("remote.copy.lag.ms", _long(-1), 0, "log.remote.copy.lag.ms"),
+    _kept("remote.log.copy.disable", Flag(), False),
+    _kept("remote.log.delete.on.disable", Flag(), False),
+    _kept("remote.storage.enable", Flag(), False),
+    _like_broker("retention.bytes", "log.retention.bytes"),
+    _like_broker("retention.ms", "log.retention.ms", tells_default=False),
+    _like_broker("segment.bytes", "log.segment.bytes"),
+    _kept("segment.index.bytes", _int(4), 10_485_760, "log.index.size.max.bytes"),
+    _kept("segment.jitter.ms", _long(0), 0),
+    _like_broker("segment.ms", "log.roll.ms", tells_default=False),
+    _kept("unclean.leader.election.enable", Flag(), False, "unclean.leader.election.enable"),
+)
 
 
 def settings_without_effect(own: Configs) -> list[str]:
@@ -262,7 +237,6 @@ def settings_without_effect(own: Configs) -> list[str]:
     return [
         name
         for name, text in own.items()
-        if name not in APPLIED_TOPIC_SETTINGS
-        and name != ALLOWS_DEAD_LETTERS
+        if not TOPIC_DEFINITIONS[name].has_effect
         and text != TOPIC_DEFINITIONS[name].kind.text(TOPIC_DEFINITIONS[name].default)
     ]

@@ -5,11 +5,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 from groupcoord.broker.configs.definitions import Configs
-from groupcoord.broker.configs.group_definitions import (
-    consumer_group_settings,
-    share_group_settings,
-    streams_group_settings,
-)
+from groupcoord.broker.configs.group_definitions import group_settings
 from groupcoord.broker.configs.kept import KeptConfigs
 from groupcoord.broker.json_file import DataFileError, JsonFile, Place
 from groupcoord.config import Config
@@ -80,6 +76,6 @@ class GroupConfigs(KeptConfigs):
                 settings.pop(group_id)
         for group_id, configs in own.items():
             if before.get(group_id) is not configs:
-                self._settings[group_id] = consumer_group_settings(configs, self._config)
-                self._share_settings[group_id] = share_group_settings(configs, self._config)
-                self._streams_settings[group_id] = streams_group_settings(configs, self._config)
+                self._settings[group_id] = group_settings(ConsumerGroupSettings, configs, self._config)
+                self._share_settings[group_id] = group_settings(ShareGroupSettings, configs, self._config)
+                self._streams_settings[group_id] = group_settings(StreamsGroupSettings, configs, self._config)

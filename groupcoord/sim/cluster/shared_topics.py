@@ -89,7 +89,7 @@ class SharedTopics:
             scheduler, 1, seed=seed, flush_ms=options.flush_ms, faults=faults, leaders=log.leaders, is_compacted=False
         )
         self.servers: dict[int, SharingNode] = {}
-        self.settings = ShareGroupSettings.of(options.config)._replace(auto_offset_reset=EARLIEST)
+        self.settings = ShareGroupSettings.of(options.config, {"auto_offset_reset": EARLIEST})
         self.written_ms: dict[tuple[UUID, int], list[int]] = {}
         self.on_written: Callable[[SharePartitionKey, tuple[StateBatch, ...]], None] = _ignore
         self.on_emptied: Callable[[SharePartitionKey], None] = _ignore

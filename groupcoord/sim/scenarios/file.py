@@ -11,7 +11,7 @@ from attrs import evolve, frozen
 
 from groupcoord.assignors import Assignor, choose_assignors
 from groupcoord.cluster.slot_store import SNAPSHOT_BYTES_MIN
-from groupcoord.config import Config
+from groupcoord.config import Config, GroupType
 from groupcoord.config.files import parse_toml
 from groupcoord.config.group_settings import bounds_of
 from groupcoord.errors import ConfigError
@@ -208,7 +208,7 @@ def _member(table: TableReader, protocol: GroupProtocol) -> MemberConfig:
 def _group_config(table: TableReader, config: Config) -> dict[str, int]:
     """Return the settings of its own that a consumer group has, by attribute."""
     settings = table.table("config", {})
-    bounds = bounds_of("consumer", config)
+    bounds = bounds_of(GroupType.CONSUMER, config)
     own: dict[str, int] = {}
     for key, value in settings.properties().items():
         name = key.removeprefix(GROUP_CONFIG_PREFIX).replace(".", "_")
@@ -216,6 +216,8 @@ def _group_config(table: TableReader, config: Config) -> dict[str, int]:
             known = ", ".join(GROUP_CONFIG_PREFIX + each.replace("_", ".") for each in bounds)
             settings.fail(key, f"is no setting of a group; there are {known}")
         least, most = bounds[name]
+        assert least is not None
+        assert most is not None
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
             settings.fail(key, f"must be a whole number from {least} to {most}, not {value!r}")
         own[name] = value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from attrs import evolve
 
 from groupcoord import Config
 from groupcoord.config.group_settings import ShareGroupSettings
@@ -148,7 +149,7 @@ def test_a_group_may_know_no_renewals() -> None:
     acquire(partition, ONE)
     renewing = [Acknowledgement(0, 1, [1, 4])]
     with pytest.raises(RefusedAcknowledgementError) as refused:
-        partition.acknowledge("ann", renewing, SETTINGS._replace(renew_acknowledge_enable=False), 0)
+        partition.acknowledge("ann", renewing, evolve(SETTINGS, renew_acknowledge_enable=False), 0)
     assert refused.value.error_code is ErrorCode.INVALID_RECORD_STATE
     assert say(partition, (0, 1, [1, 4])) is ErrorCode.NONE
     assert partition.start_offset == 1
@@ -184,7 +185,7 @@ def test_good_records_before_bad_ones_come_without_them() -> None:
 
 def test_locks_bound_what_is_given_out() -> None:
     """Beyond the limit only what somebody has had already comes."""
-    settings = SETTINGS._replace(partition_max_record_locks=100)
+    settings = evolve(SETTINGS, partition_max_record_locks=100)
     partition = SharePartition(0)
     batches = [LogBatch(first, first + 49) for first in range(0, 200, 50)]
     assert acquire(partition, batches, settings=settings) == [(0, 99, 1)]

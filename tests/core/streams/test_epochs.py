@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from groupcoord import ErrorCode
 from groupcoord.core.groups.streams.heartbeat import TASK_OFFSETS_MAX
@@ -68,7 +69,7 @@ def test_settings_of_the_assignment_begin_an_epoch(topics: Topics) -> None:
         ({"rack_aware_assignment_tags": ("zone",)}, 4),
         ({"session_timeout_ms": 50_000}, 4),
     ):
-        driver.settings = driver.settings._replace(**change)
+        driver.settings = evolve(driver.settings, **change)
         threads.beat("a", threads.described.members[0].member_epoch)
         assert threads.described.group_epoch == epoch
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from attrs import evolve
+
 from groupcoord.messages import TaskOffset
 from groupcoord.testing.topics import Topics
 from tests.core.driver import Driver
@@ -30,7 +32,7 @@ def test_who_waited_for_others_has_the_settings_of_that_time() -> None:
     threads = Threads(driver, COUNTS)
     for member_id in ("a", "b"):
         threads.join(member_id)
-    driver.settings = driver.settings._replace(num_standby_replicas=1)
+    driver.settings = evolve(driver.settings, num_standby_replicas=1)
     driver.advance(3_000)
     targets = [member.target_assignment for member in threads.described.members]
     assert all(target.active_tasks and not target.standby_tasks for target in targets)
