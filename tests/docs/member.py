@@ -18,8 +18,8 @@ WORDS = {
     Reaction.RESET_MEMBER_ID: "rejoin, no id",
     Reaction.TAKE_MEMBER_ID: "take the id",
     Reaction.TAKE_EPOCH: "new epoch",
-    Reaction.OUT_OF_GROUP: "tell",
-    Reaction.REPORT: "tell",
+    Reaction.OUT_OF_GROUP: "report",
+    Reaction.REPORT: "report",
     Reaction.IGNORE: "nothing",
     Reaction.FAIL: "**fail**",
 }
