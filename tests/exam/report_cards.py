@@ -27,13 +27,13 @@ def _bug(text: str, heading: str) -> str:
     return f"[{text}](client-bugs.md#{heading})"
 
 
-TOPIC_BEFORE = _bug("offsets of the topic before", "a-topic-is-made-again-and-its-first-records-are-read-by-nobody")
+TOPIC_BEFORE = _bug("offsets of the deleted topic", "the-first-records-of-a-recreated-topic-are-skipped")
 IN_HAND = _bug("the record in hand is committed", "the-record-in-hand-is-lost-when-a-process-dies")
-NOT_ACKNOWLEDGED = _bug("writes are not acknowledged", "what-was-written-is-not-there-and-no-error-was-told")
-IN_ANOTHER_ORDER = _bug("commits are tried again in another order", "committed-offsets-go-back")
-BEGINS_ANEW = _bug("errors of OffsetFetch are not seen", "a-group-begins-anew-though-it-had-committed-offsets")
-STAYS_AWAY = _bug("who is put out does not come back", "a-member-is-put-out-and-does-not-come-back")
-DOES_NOT_ASK = _bug("who does not know its coordinator", "a-process-ends-and-others-wait-for-its-session")
+NOT_ACKNOWLEDGED = _bug("writes are not acknowledged", "records-are-missing-although-no-write-failed")
+IN_ANOTHER_ORDER = _bug("commits are retried in another order", "committed-offsets-go-back")
+BEGINS_ANEW = _bug("errors of OffsetFetch are ignored", "a-group-starts-over-although-it-had-committed-offsets")
+STAYS_AWAY = _bug("a removed member does not come back", "a-removed-member-does-not-come-back")
+DOES_NOT_ASK = _bug("an unknown coordinator is not looked up", "a-process-ends-and-others-wait-for-its-session")
 
 KNOWN: Sequence[tuple[str, str, str, str]] = (
     ("sarama|kafka-python|aiokafka|kafkajs|java|spring", "AHEAD|BACKWARD", "topic-is-made-again", TOPIC_BEFORE),
@@ -67,21 +67,19 @@ def page(cards: Sequence[Card], clients: Collection[str]) -> str:
 
     Args:
         cards: what came of examining clients.
-        clients: all that there are programs of; those without a card are told to be not examined.
+        clients: the clients with programs; those without a card are listed as not examined.
     """
     missing = sorted(set(clients).difference(card["client"] for card in cards))
     lines = [
         "# Report cards",
         "",
-        "What consumers do by default, as the documentation of their clients shows them,",
-        "when they are put through [the exam](exam.md).",
-        "The programs are in `tests/exam/programs`;",
+        "Results of [the exam](exam.md) for consumers written as the documentation of their clients shows them.",
+        "The programs are in `tests/exam/programs`.",
         "`python -m tests.exam.clients --out FOLDER` examines them,",
-        "and `python -m tests.exam.report_cards FOLDER` makes this page.",
-        "Each scenario was played once, on a machine with two cores that was very busy with other work:",
-        "what depends on moments may come out otherwise the next time.",
-        "A failure is one of the program as documented, with the settings that it has by default,",
-        "and not always a bug of the client; what is known of why is behind the links.",
+        "and `python -m tests.exam.report_cards FOLDER` generates this page.",
+        "Each scenario ran once on a busy machine with two cores, so results that depend on timing may vary.",
+        "A failure is one of the documented program with its default settings, and not always a bug of the client.",
+        "Links lead to known causes.",
         "",
         "| client | version | protocol | passed | failed |",
         "|---|---|---|---|---|",
@@ -93,7 +91,7 @@ def page(cards: Sequence[Card], clients: Collection[str]) -> str:
     lines += [
         "## Scenarios",
         "",
-        "✓: no law was broken; a link: what was; nothing: there is no such thing in that protocol.",
+        "✓: no law was broken; ✗ links to the failures; an empty cell does not apply to the protocol.",
         "",
         "| scenario | " + " | ".join(f"[{card['client']}](#{card['client']})" for card in cards) + " |",
         "|---|" + "---|" * len(cards),
@@ -101,7 +99,7 @@ def page(cards: Sequence[Card], clients: Collection[str]) -> str:
         "",
     ]
     for card in cards:
-        lines += [f"## {card['client']}", "", *(_failures(card) or ["Nothing failed."]), ""]
+        lines += [f"## {card['client']}", "", *(_failures(card) or ["No scenario failed."]), ""]
     return "\n".join(lines)
 
 
@@ -138,7 +136,7 @@ def _failures(card: Card) -> list[str]:
 
 def _broken(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if found["trouble"]:
-        yield TROUBLE, "nothing could be judged"
+        yield TROUBLE, "no law could be checked"
     yield from found["broken"]
 
 
