@@ -6,11 +6,9 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from groupcoord.core.groups.share.host import LoneShareHost
-
 from groupcoord import Config, GroupCoordinator, ManualClock, MemoryLogStore
 from groupcoord.assignors import GroupAssignment, GroupSpec, MemberTasks, StreamsGroupSpec
-from groupcoord.core.host_queries import AskShareCoordinator
+from groupcoord.core.host_queries import AskShareCoordinator, LoneShareHost
 from groupcoord.messages import (
     ConsumerGroupHeartbeat,
     GroupToFetch,
