@@ -31,7 +31,7 @@ FRAME_BYTES_MAX = 2**30
 
 _METADATA, _SASL_HANDSHAKE, _API_VERSIONS, _SASL_AUTHENTICATE = 3, 17, 18, 36
 _LENGTH = struct.Struct(">i")
-_HEADER = struct.Struct(">hhi")
+_HEADER = struct.Struct(">hhih")
 _HANDSHAKE_VERSIONS = {_API_VERSIONS: (0, 0)}
 """Versions that are asked before the broker has named its own: every broker answers ApiVersions 0."""
 
@@ -82,6 +82,29 @@ def _codec(api_key: int, version: int) -> _Codec:
     return _Codec(is_flexible, struct_writer(request), struct_reader(response_schema(api_key, version)))
 
 
+def encode_request(api_key: int, version: int, values: Values, correlation_id: int, client_id: bytes) -> bytes:
+    """Return the bytes of a request, its length first. Fields that the version lacks are left out."""
+    codec = _codec(api_key, version)
+    frame = _HEADER.pack(api_key, version, correlation_id, len(client_id)) + client_id + b"\0" * codec.is_flexible
+    frame += codec.write(values)
+    return _LENGTH.pack(len(frame)) + frame
+
+
+def decode_response(api_key: int, version: int, response: bytes) -> Values:
+    """Return the fields of a response, which is given without its length.
+
+    Raises:
+        ProtocolError: the response is cut short.
+    """
+    codec = _codec(api_key, version)
+    # ApiVersions always has the older response header, so that any client can read the error in it (KIP-511).
+    has_tags = codec.is_flexible and api_key != _API_VERSIONS
+    try:
+        return codec.read(response, skip_tagged_fields(response, _LENGTH.size) if has_tags else _LENGTH.size)[0]
+    except (IndexError, struct.error) as error:
+        raise ProtocolError("a response is cut short") from error
+
+
 class BrokerConnection:
     """Connection to one broker, logged in. Requests may overlap; Kafka answers them in order.
 
@@ -120,8 +143,7 @@ class BrokerConnection:
             raise ConnectionLostError(f"{self.address}: {error or type(error).__name__}") from error
         self._reading = asyncio.create_task(self._read(reader))
         try:
-            answer = await self.send(Request(_API_VERSIONS, (0, 0), lambda version: {}))
-            keys = answer.values["api_keys"]
+            keys = (await self.send(Request(_API_VERSIONS, (0, 0), lambda version: {}))).values["api_keys"]
             self._versions = {one["api_key"]: (one["min_version"], one["max_version"]) for one in keys}
             if properties.uses_sasl:
                 await self._log_in(properties)
@@ -144,13 +166,10 @@ class BrokerConnection:
             raise IncompatibleBrokerError(f"the broker does not take API {request.api_key} in a version known here")
         if not self.is_open:
             raise ConnectionLostError(f"{self.address}: the connection is closed")
-        codec = _codec(request.api_key, version)
         self._correlation_id = correlation_id = (self._correlation_id + 1) % 2**31
-        header = _HEADER.pack(request.api_key, version, correlation_id)
-        header += struct.pack(">h", len(self._client_id)) + self._client_id + (b"\0" if codec.is_flexible else b"")
-        frame = header + codec.write(request.body(version))
+        frame = encode_request(request.api_key, version, request.body(version), correlation_id, self._client_id)
         waiting = self._waiting[correlation_id] = asyncio.get_running_loop().create_future()
-        self._writer.write(_LENGTH.pack(len(frame)) + frame)
+        self._writer.write(frame)
         try:
             async with asyncio.timeout(self._timeout_s):
                 await self._writer.drain()
@@ -162,14 +181,10 @@ class BrokerConnection:
             raise ConnectionLostError(f"{self.address}: {error}") from error
         finally:
             self._waiting.pop(correlation_id, None)
-        # ApiVersions always has the older response header, so that any client can read the error in it (KIP-511).
-        has_tags = codec.is_flexible and request.api_key != _API_VERSIONS
         try:
-            start = skip_tagged_fields(response, _LENGTH.size) if has_tags else _LENGTH.size
-            values, _ = codec.read(response, start)
-        except (IndexError, struct.error) as error:
-            raise ProtocolError(f"{self.address}: a response is cut short") from error
-        return Answer(version, values)
+            return Answer(version, decode_response(request.api_key, version, response))
+        except ProtocolError as error:
+            raise ProtocolError(f"{self.address}: {error}") from error
 
     def close(self) -> None:
         """Close the connection; requests without an answer fail."""

@@ -84,11 +84,16 @@ class Child:
     """A child process whose output is read line by line.
 
     It stands in a session of its own: a Ctrl-C in the terminal reaches the parent only, which then ends its children.
+
+    Attributes:
+        kept_lines: how many lines of output ``last_words`` holds at most; None for all.
     """
+
+    kept_lines: int | None = LAST_WORDS
 
     def __init__(self, name: str, words: list[str]) -> None:
         self.name = name
-        self.last_words: deque[str] = deque(maxlen=LAST_WORDS)
+        self.last_words: deque[str] = deque(maxlen=self.kept_lines)
         self._process = subprocess.Popen(
             words,
             stdin=subprocess.PIPE,
@@ -187,7 +192,7 @@ class ServerProcess(Child):
         *,
         port: int = 0,
         topics: Mapping[str, int] | None = None,
-        settings: Mapping[str, int] | None = None,
+        settings: Mapping[str, str | int] | None = None,
         words: Iterable[str] = (),
     ) -> None:
         self.port = 0

@@ -1,71 +1,20 @@
-"""Amplification: small requests that ask for much, by naming one thing many times, and large ones that name many.
-
-Each is sent alone, on a server of its own, and its answer is read to the end and thrown away.
-"""
+"""Amplification attacks: small requests with large responses or much work, each on a server of its own."""
 
 from __future__ import annotations
 
 import struct
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
-from tests.attack.layouts import Layout, layout, repeated
-from tests.attack.preparation import CROWDED, WIDE, prepare
-from tests.attack.report import Result
-from tests.attack.siege import Siege
-from tests.attack.target import MIB, Target
-from tests.wire.kio_client import VERSIONS, versions_of
+from tests.attack.layouts import layout, repeated
+from tests.attack.rig import MIB, TOPICS, Attack, Result, Server
+from tests.client import commit_errors, fetched_offsets, join_group, offset_commit, offset_fetch, sync_group
 from tests.wire.sample_requests import BODIES
 
 PATIENCE_S = 100.0
-RECEIVE_BYTES = 1_048_576
-TIMES = {"5000": 5_000, "20000": 20_000}
-NAMES = {
-    0: "Produce",
-    1: "Fetch",
-    2: "ListOffsets",
-    3: "Metadata",
-    8: "OffsetCommit",
-    9: "OffsetFetch",
-    10: "FindCoordinator",
-    11: "JoinGroup",
-    13: "LeaveGroup",
-    14: "SyncGroup",
-    15: "DescribeGroups",
-    16: "ListGroups",
-    19: "CreateTopics",
-    20: "DeleteTopics",
-    24: "AddPartitionsToTxn",
-    27: "WriteTxnMarkers",
-    28: "TxnOffsetCommit",
-    34: "AlterReplicaLogDirs",
-    37: "CreatePartitions",
-    41: "DescribeDelegationToken",
-    42: "DeleteGroups",
-    47: "OffsetDelete",
-    48: "DescribeClientQuotas",
-    49: "AlterClientQuotas",
-    57: "UpdateFeatures",
-    65: "DescribeTransactions",
-    68: "ConsumerGroupHeartbeat",
-    69: "ConsumerGroupDescribe",
-    76: "ShareGroupHeartbeat",
-    77: "ShareGroupDescribe",
-    78: "ShareFetch",
-    79: "ShareAcknowledge",
-    83: "InitializeShareGroupState",
-    84: "ReadShareGroupState",
-    85: "WriteShareGroupState",
-    86: "DeleteShareGroupState",
-    87: "ReadShareGroupStateSummary",
-    88: "StreamsGroupHeartbeat",
-    89: "StreamsGroupDescribe",
-    90: "DescribeShareGroupOffsets",
-    91: "AlterShareGroupOffsets",
-    92: "DeleteShareGroupOffsets",
-}
+WIDE, CROWDED = "wide", "crowded"
+COMMIT_COUNT, ASSIGNMENT_BYTES = 1_000, 100_000
 PART: dict[str, Any] = {
     "source_topics": [],
     "source_topic_regex": [],
@@ -77,31 +26,9 @@ PART: dict[str, Any] = {
 """A subtopology of nothing."""
 
 
-@dataclass(frozen=True)
-class Amplification:
-    """One request.
-
-    Attributes:
-        name: what it asks.
-        make: gives the request without its length.
-    """
-
-    name: str
-    make: Callable[[], bytes]
-
-
-def _group_values(api_key: int, values: dict[str, Any]) -> dict[str, Any]:
-    return {**BODIES[api_key], **values}
-
-
-def _of(api_key: int, version: int, values: dict[str, Any], times: int, array: int = 0) -> Callable[[], bytes]:
-    return lambda: repeated(layout(api_key, version, _group_values(api_key, values)), times, array)
-
-
-def _filled(request: Layout, array: int, size_bytes: int) -> Callable[[], bytes]:
-    """Repeat the first element of an array until the request is so large."""
-    start, end = request.arrays[array].elements[0]
-    return lambda: repeated(request, max((size_bytes - len(request.data)) // (end - start), 1), array)
+def _of(api_key: int, version: int, values: dict[str, Any], times: int = 1) -> Callable[[], bytes]:
+    """Return a function that makes a request whose first array holds its first element several times."""
+    return lambda: repeated(layout(api_key, version, {**BODIES[api_key], **values}), times)
 
 
 def _internal(name: str, partitions: int = 0) -> dict[str, Any]:
@@ -119,22 +46,22 @@ def _joins_application(*parts: dict[str, Any]) -> Callable[[], bytes]:
         "topology": {"epoch": 0, "subtopologies": named},
         "shutdown_application": False,
     }
-    return lambda: layout(88, 0, _group_values(88, values)).data
+    return lambda: layout(88, 0, {**BODIES[88], **values}).data
 
 
-def topologies() -> Iterator[Amplification]:
+def topologies() -> Iterator[Attack]:
     """Yield joins with topologies that are large, or lead to much work."""
     name, count, linked_count = "StreamsGroupHeartbeat", 10_000, 5_000
-    yield Amplification(
+    yield amplification(
         f"{name}, 20,000 tasks, the most that a topology may have",
         _joins_application(*[{"source_topics": [WIDE]}] * 10),
     )
-    yield Amplification(
+    yield amplification(
         f"{name}, {count} subtopologies of a topic of 2,000 partitions",
         _joins_application(*[{"source_topics": [WIDE]}] * count),
     )
     stores = [_internal(f"store-{number}-{'x' * 40}") for number in range(count)]
-    yield Amplification(
+    yield amplification(
         f"{name}, {count} changelogs that are missing",
         _joins_application({"source_topics": [WIDE], "state_changelog_topics": stores}),
     )
@@ -143,7 +70,7 @@ def topologies() -> Iterator[Amplification]:
     one_each = {"source_topics": [], "source_topic_regex": []}
     groups = [{**one_each, "repartition_source_topics": [number]} for number in range(linked_count)]
     sinks = [topic["name"] for topic in fixed]
-    yield Amplification(
+    yield amplification(
         f"{name}, {linked_count} copartition groups",
         _joins_application(
             {
@@ -162,79 +89,71 @@ def topologies() -> Iterator[Amplification]:
         last = [] if first else [_internal(f"r{linked_count - 1}")]
         begin = {**first, "repartition_sink_topics": ["r0"], "repartition_source_topics": last}
         end = {"repartition_source_topics": [_internal(f"r{linked_count - 1}")]}
-        yield Amplification(f"{name}, {label} of {linked_count} subtopologies", _joins_application(begin, *chain, end))
+        yield amplification(f"{name}, {label} of {linked_count} subtopologies", _joins_application(begin, *chain, end))
 
 
-def amplifications(request_mib: float) -> Iterator[Amplification]:
-    """Yield all of them; those that are filled up are so large."""
+def amplifications() -> Iterator[Attack]:
+    """Yield an attack for each request."""
     groups = {"groups": [{"group_id": WIDE, "member_id": None, "member_epoch": -1, "topics": None}]}
-    for label, times in TIMES.items():
-        yield Amplification(f"OffsetFetch, a group of 2,000 offsets {label} times", _of(9, 8, groups, times))
-    yield Amplification("DescribeGroups, a group of 100 KB 2000 times", _of(15, 5, {"groups": [CROWDED]}, 2_000))
+    for times in (5_000, 20_000):
+        yield amplification(f"OffsetFetch, a group of 2,000 offsets {times} times", _of(9, 8, groups, times))
+    yield amplification("DescribeGroups, a group of 100 KB 2000 times", _of(15, 5, {"groups": [CROWDED]}, 2_000))
     metadata = {"topics": [{"name": WIDE, "topic_id": None}]}
-    yield Amplification("Metadata, a topic of 2,000 partitions 5000 times", _of(3, 9, metadata, 5_000))
+    yield amplification("Metadata, a topic of 2,000 partitions 5000 times", _of(3, 9, metadata, 5_000))
     for count in (1_000_000, 2**31 - 1):
         topics = [{"name": "vast", "num_partitions": count, "replication_factor": 1, "assignments": [], "configs": []}]
         created = {"topics": topics, "validate_only": False}
-        yield Amplification(
-            f"CreateTopics of {count} partitions",
-            lambda created=created: layout(19, 4, _group_values(19, created)).data,  # type: ignore[misc]
-        )
+        yield amplification(f"CreateTopics of {count} partitions", _of(19, 4, created))
         counts = {"topics": [{"name": "bills", "count": count, "assignments": None}], "validate_only": False}
-        yield Amplification(
-            f"CreatePartitions up to {count}",
-            lambda counts=counts: layout(37, 1, _group_values(37, counts)).data,  # type: ignore[misc]
-        )
+        yield amplification(f"CreatePartitions up to {count}", _of(37, 1, counts))
     yield from topologies()
-    for api_key in sorted(NAMES):
-        request = layout(api_key, _newest(api_key), BODIES[api_key])
-        for array, found in enumerate(request.arrays):
-            yield Amplification(
-                f"{NAMES[api_key]}, array {array} at depth {found.depth} filled to {request_mib:g} MiB",
-                _filled(request, array, int(request_mib * MIB)),
-            )
 
 
-def _newest(api_key: int) -> int:
-    assert api_key in VERSIONS
-    return versions_of(api_key)[-1]
+def prepare(server: Server) -> None:
+    """Commit 2,000 offsets in the group ``wide`` and join ``crowded`` with a large assignment, once."""
+    with server.connect() as client:
+        if fetched_offsets(client.ask(offset_fetch(WIDE))):
+            return
+        for first in range(0, TOPICS[WIDE], COMMIT_COUNT):
+            offsets = dict.fromkeys(range(first, min(first + COMMIT_COUNT, TOPICS[WIDE])), 7)
+            assert not any(commit_errors(client.ask(offset_commit(WIDE, WIDE, offsets))))
+        member_id = client.ask(join_group(CROWDED))["member_id"]
+        generation_id = client.ask(join_group(CROWDED, member_id))["generation_id"]
+        client.ask(sync_group(CROWDED, generation_id, member_id, {member_id: bytes(ASSIGNMENT_BYTES)}))
 
 
-def amplify(siege: Siege, case: Amplification, replay: str, patience_s: float = PATIENCE_S) -> Result:
-    """Send one request to a server of its own, and read the answer for so long."""
+def amplification(name: str, make: Callable[[], bytes], patience_s: float = PATIENCE_S) -> Attack:
+    """Return an attack by one request, whose response must be complete in time or the connection closed."""
 
-    def attack(target: Target, result: Result) -> None:
-        prepare(target)
-        request = case.make()
+    def act(server: Server, result: Result) -> None:
+        prepare(server)
+        request = make()
         result.count("bytes asked", len(request))
-        begin_s = time.monotonic()
-        answer_bytes, is_whole = exchange(target, request, patience_s)
+        answer_bytes, is_whole = exchange(server, request, patience_s)
         result.count("bytes answered", answer_bytes)
-        if is_whole is None:
-            result.notes.append("the connection was closed")
-        elif not is_whole:
-            result.fault(f"no whole answer in {time.monotonic() - begin_s:.0f} s")
+        result.expect(is_whole is not False, f"no whole answer in {patience_s:.0f} s")
 
-    return siege.run(Result("amplify", case.name, replay), attack)
+    return Attack(name, act, ends_by_signal=True)
 
 
-def exchange(target: Target, request: bytes, patience_s: float) -> tuple[int, bool | None]:
-    """Return how many bytes came back, and whether that was all; None: the connection was closed."""
+def exchange(server: Server, request: bytes, patience_s: float) -> tuple[int, bool | None]:
+    """Send a request, given without its length; return the bytes received, and whether that was all.
+
+    None instead of that if the server closed the connection.
+    """
     deadline_s = time.monotonic() + patience_s
-    received, size = 0, -1
-    start = b""
-    with target.connect(patience_s) as sock:
+    received, start = 0, b""
+    with server.connect(patience_s) as client:
+        sock = client.socket
         try:
             sock.sendall(struct.pack(">i", len(request)) + request)
-            while size < 0 or received < size:
+            while len(start) < 4 or received < 4 + int.from_bytes(start, "big"):
                 sock.settimeout(max(deadline_s - time.monotonic(), 0.001))
-                part = sock.recv(RECEIVE_BYTES)
+                part = sock.recv(MIB)
                 if not part:
                     return received, None
                 received += len(part)
                 start = (start + part)[:4]
-                if size < 0 and len(start) == 4:
-                    size = 4 + int.from_bytes(start, "big")
         except TimeoutError:
             return received, False
         except ConnectionError:

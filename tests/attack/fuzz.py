@@ -20,11 +20,8 @@ from kio.serial.errors import OutOfBoundValue, SerialError
 
 from tests.attack.layouts import Layout, every_layout
 from tests.attack.mutations import WAITING, Mutator
-from tests.attack.report import Result
-from tests.attack.siege import Siege
-from tests.attack.target import Target
-from tests.crash.harness import ask
-from tests.crash.requests import join_group
+from tests.attack.rig import Attack, Result, Server
+from tests.client import join_group
 from tests.wire.kio_client import NOT_IN_KIO, VERSIONS, read_response
 
 ROUND_FRAMES = 100_000
@@ -267,14 +264,13 @@ class Fuzzer:
         self.read_count += conversation.read_count
 
 
-def fuzz(siege: Siege, frames: int, seed: int, conversation: int | None = None) -> Result:
-    """Fuzz a server of its own with so many frames."""
-    replay = f"python -m tests.attack fuzz --frames {frames} --seed {seed}"
-    result = Result("fuzz", f"seed {seed}", replay)
+def fuzz(frames: int, seed: int, conversation: int | None = None) -> Attack:
+    """Return an attack by so many frames, or by one conversation."""
     layouts = every_layout()
 
-    def attack(target: Target, result: Result) -> None:
-        fuzzer = Fuzzer(target.port, seed, layouts, _joined(target))
+    def act(server: Server, result: Result) -> None:
+        result.again = f"--frames {frames} --seed {seed}"
+        fuzzer = Fuzzer(server.port, seed, layouts, _join(server))
         try:
             fuzzer.run(frames, conversation)
         except FuzzFaultError as error:
@@ -284,16 +280,15 @@ def fuzz(siege: Siege, frames: int, seed: int, conversation: int | None = None) 
         result.count("closed by the server", fuzzer.closed_count)
         result.count("answers read field by field", fuzzer.read_count)
 
-    return siege.run(result, attack)
+    return Attack(f"seed {seed}", act)
 
 
-def _joined(target: Target) -> list[bytes]:
-    """Join some groups; return the ids of the members, for requests that get further than a stranger's."""
-    names = []
-    with target.connect() as sock:
+def _join(server: Server) -> list[bytes]:
+    """Join some groups; return the ids of the members, for mutated requests to name."""
+    member_ids = []
+    with server.connect() as client:
         for number in range(KNOWN_GROUPS):
-            answer = ask(sock, join_group(1, f"group-{number}", ""))
-            answer.int32(), answer.int16(), answer.int32(), answer.string(), answer.string()
-            names.append(answer.string().encode())
-            ask(sock, join_group(1, f"group-{number}", names[-1].decode()))
-    return names
+            group_id = f"group-{number}"
+            member_ids.append(client.ask(join_group(group_id))["member_id"])
+            client.ask(join_group(group_id, member_ids[-1]))
+    return [member_id.encode() for member_id in member_ids]

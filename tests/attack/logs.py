@@ -12,7 +12,6 @@ import random
 import shutil
 import signal
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -27,7 +26,7 @@ from groupcoord.records.batches import BatchRecord
 from groupcoord.records.salvage import Damage
 from groupcoord.storage.segment_store import SegmentLogStore
 from tests.attack.mutated_logs import TIME_MS, LogMutator, MutableLog, plausible_records
-from tests.attack.report import Result, one_line
+from tests.attack.rig import Result
 from tests.command import run_command
 
 TIMEOUT_S = 30
@@ -59,11 +58,9 @@ class Truth(NamedTuple):
     damage: list[tuple[Path, Damage, int]]
 
 
-def attack_logs(count: int, seed: int, only: int | None = None) -> Result:
-    """Make so many mutated logs and have each read in every way."""
-    result = Result("logs", f"seed {seed}", f"python -m tests.attack logs --count {count} --seed {seed}")
+def attack_logs(result: Result, count: int, seed: int, only: int | None = None) -> None:
+    """Make so many mutated logs, or the one of a number, and read each in every way."""
     pool = plausible_records()
-    begin_s = time.monotonic()
     for number in range(count) if only is None else [only]:
         folder = Path(tempfile.mkdtemp(prefix="groupcoord-logs-"))
         changes: list[str] = []
@@ -74,12 +71,10 @@ def attack_logs(count: int, seed: int, only: int | None = None) -> Result:
                 result.count(check_log(log, folder))
         except (LogFaultError, _HangError) as error:
             result.fault(f"log {number}: {error or 'it takes too long'} ({'; '.join(changes)})")
-            result.replay = f"python -m tests.attack logs --seed {seed} --only {number}"
+            result.again = f"--seed {seed} --only {number}"
         finally:
             shutil.rmtree(folder)
         result.count("logs")
-    result.duration_s = time.monotonic() - begin_s
-    return result
 
 
 @contextlib.contextmanager
@@ -244,7 +239,7 @@ def _check_dump(directory: Path) -> None:
     except Exception as error:
         raise LogFaultError(f"dump: {type(error).__name__}: {error}") from error
     if done.status not in (0, 1, 2) or "Traceback" in done.error:
-        raise LogFaultError(f"dump: exit status {done.status}, {one_line(done.error)}")
+        raise LogFaultError(f"dump: exit status {done.status}, {done.error[-300:]}")
     if done.status and not done.error:
         raise LogFaultError(f"dump: exit status {done.status}, and no reason")
 

@@ -10,7 +10,7 @@ import select
 import signal
 import time
 
-from tests.attack.report import Result
+from tests.attack.rig import Result
 from tests.storage.sql.postgres_server import NoServerError, PostgresServer
 from tests.storage.sql.replicas import Replica, Replicas
 
@@ -19,21 +19,20 @@ PATIENCE_S = 30.0
 LOST = "NOT_COORDINATOR"
 
 
-def attack_owners(rounds: int, seed: int, replay: str) -> Result:
-    """Let the active replica stand still so many times, for up to twice what its lease and a take-over take.
+def attack_owners(result: Result, rounds: int, seed: int) -> None:
+    """Stop the active replica with SIGSTOP, each time for up to twice as long as its lease and a take-over.
 
     Args:
+        result: what is found.
         rounds: how often.
         seed: decides how long each time.
-        replay: the command line that does it again.
     """
-    result = Result("owners", "the active replica stands still", replay)
-    begin_s = time.monotonic()
+    result.again = f"--rounds {rounds} --seed {seed}"
     try:
         server = PostgresServer()
     except NoServerError as error:
         result.notes.append(f"not tried: no PostgreSQL can be started: {error}")
-        return result
+        return
     try:
         with Replicas(server.conninfo, LEASE_MS) as replicas:
             chance = random.Random(seed)
@@ -41,8 +40,6 @@ def attack_owners(rounds: int, seed: int, replay: str) -> Result:
                 _stand_still(replicas, chance.uniform(0, 4 * LEASE_MS / 1_000), result)
     finally:
         server.close()
-    result.duration_s = time.monotonic() - begin_s
-    return result
 
 
 def _stand_still(replicas: Replicas, pause_s: float, result: Result) -> None:

@@ -1,11 +1,7 @@
-"""Share groups under attack: sessions that are never satisfied, acquisitions and renewals without end, huge answers to
-what was acquired, states that nobody can have written, and given up records of batches that are much when opened.
-"""
+"""Attacks on share groups: endless waits, renewals and acknowledgements, impossible states, and hostile batches."""
 
 from __future__ import annotations
 
-import dataclasses
-import struct
 import time
 from collections.abc import Callable
 from typing import Any
@@ -14,12 +10,10 @@ from uuid import UUID
 from groupcoord.records.batches import encode_batch
 from groupcoord.records.compression import Compression, compress
 from tests.attack.amplify import exchange
-from tests.attack.batches import BATCHES, RECORD
-from tests.attack.report import Result
-from tests.attack.siege import Siege
-from tests.attack.target import TOPICS, Target
+from tests.attack.rig import TOPICS, Attack, Result, Server
+from tests.client import Request
 from tests.topic_logs.batches import claiming
-from tests.wire.kio_client import read_response, request_frame
+from tests.topic_logs.hostile_batches import BATCHES, RECORD
 
 GROUP, WIDE, NARROW = "hoard", "wide", "bills"
 PRODUCE, METADATA, ALTER_CONFIGS, SHARE_FETCH, SHARE_ACKNOWLEDGE, INITIALIZE, WRITE = 0, 3, 44, 78, 79, 83, 85
@@ -50,39 +44,23 @@ BLOWN_UP: dict[int, Callable[[], bytes]] = {
 
 
 class Peer:
-    """One connection of somebody who means harm, and a share session on it."""
+    """Connection with a share session on it."""
 
-    def __init__(self, target: Target, member_id: str = "peer") -> None:
+    def __init__(self, server: Server, member_id: str = "peer") -> None:
         self.member_id = member_id
         self.epoch = 0
-        self._sock = target.connect(PATIENCE_S)
+        self.client = server.connect(PATIENCE_S)
 
     def ask(self, api_key: int, values: dict[str, Any]) -> Any:
-        """Send a request and return its answer."""
-        self.send(api_key, values)
-        return self.receive(api_key)
-
-    def send(self, api_key: int, values: dict[str, Any]) -> None:
-        """Send a request."""
-        frame = request_frame(api_key, VERSIONS[api_key], values)
-        self._sock.sendall(struct.pack(">i", len(frame)) + frame)
-
-    def receive(self, api_key: int) -> Any:
-        """Return the next answer."""
-        length = self._read(4)
-        return read_response(api_key, VERSIONS[api_key], length + self._read(int.from_bytes(length, "big")))
-
-    def _read(self, size: int) -> bytes:
-        parts = b""
-        while len(parts) < size:
-            part = self._sock.recv(size - len(parts))
-            assert part, "the connection was closed"
-            parts += part
-        return parts
+        return self.client.ask(Request(api_key, VERSIONS[api_key], values))
 
     def topic_id(self, name: str) -> UUID:
         """Return the id of a topic."""
-        asked = {"topics": [{"topic_id": None, "name": name}], "include_topic_authorized_operations": False}
+        asked = {
+            "topics": [{"topic_id": None, "name": name}],
+            "allow_auto_topic_creation": False,
+            "include_topic_authorized_operations": False,
+        }
         (topic,) = self.ask(METADATA, asked)["topics"]
         found: UUID = topic["topic_id"]
         return found
@@ -98,7 +76,7 @@ class Peer:
         batch = encode_batch(0, [(None, b"value", 0)] * count) if batch is None else batch
         partitions = [{"index": partition, "records": batch}]
         topics = [{"name": topic, "partition_data": partitions}]
-        self.ask(PRODUCE, {"transactional_id": None, "acks": -1, "timeout": 10_000, "topic_data": topics})
+        self.ask(PRODUCE, {"transactional_id": None, "acks": -1, "timeout_ms": 10_000, "topic_data": topics})
 
     def fetching(self, topic_id: UUID, count: int, **changes: Any) -> dict[str, Any]:
         """Return the next fetch of the session, which names partitions if it is the first."""
@@ -108,7 +86,7 @@ class Peer:
             "group_id": GROUP,
             "member_id": self.member_id,
             "share_session_epoch": self.epoch - 1,
-            "max_wait": 0,
+            "max_wait_ms": 0,
             "min_bytes": 1,
             "max_bytes": 2**20,
             "max_records": RECORDS,
@@ -134,18 +112,19 @@ class Peer:
         }
 
     def close(self) -> None:
-        """Be gone."""
-        self._sock.close()
+        """Close the connection."""
+        self.client.close()
 
 
-def never_satisfied(target: Target, result: Result) -> None:
+def never_satisfied(server: Server, result: Result) -> None:
     """Sessions of 2,000 partitions each wait for more bytes than there will be, while records come in."""
-    producer = Peer(target)
+    producer = Peer(server)
     topic_id, count = producer.topic_id(WIDE), TOPICS[WIDE]
     producer.begin(topic_id, count)
-    peers = [Peer(target, f"peer-{number}") for number in range(SESSIONS)]
+    peers = [Peer(server, f"peer-{number}") for number in range(SESSIONS)]
     for peer in peers:
-        peer.send(SHARE_FETCH, peer.fetching(topic_id, count, max_wait=int(PATIENCE_S) * 1_000, min_bytes=NEVER_ENOUGH))
+        fetching = peer.fetching(topic_id, count, max_wait_ms=int(PATIENCE_S) * 1_000, min_bytes=NEVER_ENOUGH)
+        peer.client.socket.sendall(Request(SHARE_FETCH, VERSIONS[SHARE_FETCH], fetching).encode())
     for number in range(APPENDS):
         producer.append(WIDE, number % count, 1)
     result.count("sessions", len(peers))
@@ -154,13 +133,13 @@ def never_satisfied(target: Target, result: Result) -> None:
         peer.close()
 
 
-def renewed_without_end(target: Target, result: Result) -> None:
+def renewed_without_end(server: Server, result: Result) -> None:
     """Somebody has 500 records, renews their locks one by one, again and again, and gives them back at last."""
-    peer = Peer(target)
+    peer = Peer(server)
     topic_id = peer.topic_id(NARROW)
     peer.begin(topic_id, 1)
     peer.append(NARROW, 0, RECORDS)
-    peer.ask(SHARE_FETCH, peer.fetching(topic_id, 1, max_wait=PATIENCE_MS))
+    peer.ask(SHARE_FETCH, peer.fetching(topic_id, 1, max_wait_ms=PATIENCE_MS))
     for _ in range(RENEWALS):
         peer.ask(SHARE_ACKNOWLEDGE, peer.acknowledging(topic_id, (0, RECORDS - 1, [RENEW] * RECORDS)))
     answer = peer.ask(SHARE_ACKNOWLEDGE, peer.acknowledging(topic_id, (0, RECORDS - 1, [RELEASE])))
@@ -170,30 +149,30 @@ def renewed_without_end(target: Target, result: Result) -> None:
     peer.close()
 
 
-def acknowledged_at_length(target: Target, result: Result) -> None:
+def acknowledged_at_length(server: Server, result: Result) -> None:
     """Acknowledgements of a record by the hundred thousand, and one with a million types."""
-    peer = Peer(target)
+    peer = Peer(server)
     topic_id = peer.topic_id(NARROW)
     peer.begin(topic_id, 1)
     peer.append(NARROW, 0, RECORDS)
-    peer.ask(SHARE_FETCH, peer.fetching(topic_id, 1, max_wait=PATIENCE_MS))
+    peer.ask(SHARE_FETCH, peer.fetching(topic_id, 1, max_wait_ms=PATIENCE_MS))
     for batches in (
         [(5, 5, [RENEW])] * 100_000,
         [(number, number, [RENEW]) for number in range(RECORDS)] * 30,
         [(0, 999_999, [ACCEPT] * 1_000_000)],
         [(0, 2**63 - 1, [ACCEPT])],
     ):
-        request = request_frame(SHARE_ACKNOWLEDGE, 2, peer.acknowledging(topic_id, *batches))
-        answered, is_whole = exchange(target, request, PATIENCE_S)  # on another connection, in the same session
+        request = Request(SHARE_ACKNOWLEDGE, 2, peer.acknowledging(topic_id, *batches)).encode()[4:]
+        answered, is_whole = exchange(server, request, PATIENCE_S)  # on another connection, in the same session
         result.count("bytes asked", len(request))
         if is_whole is False:
             result.fault(f"no whole answer ({answered} bytes) to {len(batches)} acknowledgements")
     peer.close()
 
 
-def states_of_others(target: Target, result: Result) -> None:
+def states_of_others(server: Server, result: Result) -> None:
     """States are written that no leader writes: of records that there will never be, in states that there aren't."""
-    peer = Peer(target)
+    peer = Peer(server)
     topic_id = peer.topic_id(NARROW)
     peer.append(NARROW, 0, RECORDS)
     for number, state in enumerate(
@@ -210,7 +189,7 @@ def states_of_others(target: Target, result: Result) -> None:
             "state_batches": [dict(zip(names, state, strict=True))],
         }
         peer.ask(WRITE, {"group_id": GROUP, "topics": [{"topic_id": topic_id, "partitions": [partition]}]})
-        reader = Peer(target, f"reader-{number}")
+        reader = Peer(server, f"reader-{number}")
         for most in (1, 100, 2**31 - 1):
             reader.ask(SHARE_FETCH, reader.fetching(topic_id, 1, max_records=most, share_acquire_mode=1))
         reader.close()
@@ -219,9 +198,9 @@ def states_of_others(target: Target, result: Result) -> None:
     peer.close()
 
 
-def given_up_at_length(target: Target, result: Result) -> None:
+def given_up_at_length(server: Server, result: Result) -> None:
     """Members give up records of batches that are millions, or one of many bytes, or can't be read."""
-    peer = Peer(target)
+    peer = Peer(server)
     settings = {"topic.name": DEAD, "copy.record.enable": "true"}
     configs = [
         {"name": f"errors.deadletterqueue.{name}", "config_operation": 0, "value": value}
@@ -246,16 +225,13 @@ def given_up_at_length(target: Target, result: Result) -> None:
     peer.close()
 
 
-SHARING: dict[str, Callable[[Target, Result], None]] = {
-    "sessions that are never satisfied": never_satisfied,
-    "locks that are renewed without end": renewed_without_end,
-    "acknowledgements by the hundred thousand": acknowledged_at_length,
-    "states that nobody can have written": states_of_others,
-    "records given up that are much": given_up_at_length,
-}
-
-
-def attack_sharing(siege: Siege, name: str, replay: str) -> Result:
-    """Carry out one of these attacks."""
-    siege = dataclasses.replace(siege, settings={**siege.settings, **SETTINGS})
-    return siege.run(Result("sharing", name, replay), SHARING[name])
+SHARING = [
+    Attack(name, act, SETTINGS)
+    for name, act in {
+        "sessions that are never satisfied": never_satisfied,
+        "locks that are renewed without end": renewed_without_end,
+        "acknowledgements by the hundred thousand": acknowledged_at_length,
+        "states that nobody can have written": states_of_others,
+        "records given up that are much": given_up_at_length,
+    }.items()
+]

@@ -20,6 +20,7 @@ from tests.attack.logs import (
     write_log,
 )
 from tests.attack.mutated_logs import LogMutator, MutableLog, PieceOfLog, plausible_records
+from tests.attack.rig import Result
 from tests.samples import seeds
 
 SAMPLE = 40
@@ -37,8 +38,9 @@ def valid_log(seed: int) -> MutableLog:
 
 def test_a_sample_of_mutated_logs() -> None:
     """Each is loaded whole or refused in one line, by everything that reads logs."""
-    result = attack_logs(SAMPLE, seed=1)
-    assert not result.faults, result.replay
+    result = Result("test", "logs")
+    attack_logs(result, SAMPLE, seed=1)
+    assert not result.faults, str(result)
     assert result.inputs["logs"] == SAMPLE
     assert result.inputs["loaded"] > SAMPLE / 20
     assert result.inputs["refused"] > SAMPLE / 20

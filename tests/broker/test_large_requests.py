@@ -23,17 +23,18 @@ from groupcoord.testing.server import ServerThread
 from groupcoord.wire.produce import FEW
 from tests.broker.driving import LateJobs, drain, feed
 from tests.broker.kafka_bytes import array, blob, correlation_ids, frame, heartbeat, split, string
-from tests.crash.record_requests import TOPIC, Sender, produce
+from tests.client import produce
 from tests.host.test_server import loop_factories
 from tests.topic_logs.batches import gzipped
 
+TOPIC = "written"
 NOW_MS = 1_700_000_000_000
 LARGE = LARGE_REQUEST_BYTES + 5_000
 
 
 def large(correlation_id: int, value: bytes = b"v", size: int = LARGE) -> bytes:
     """Return a Produce of one batch that has so many bytes and some."""
-    return produce(correlation_id, 0, [value * 1_000] * (size // 1_000), NOW_MS, 1, Sender())
+    return produce(TOPIC, 0, [value * 1_000] * (size // 1_000), NOW_MS, acks=1).encode(correlation_id)
 
 
 def of_many_partitions(correlation_id: int, count: int) -> bytes:
@@ -249,7 +250,7 @@ def test_acks_of_large_ones() -> None:
     """Without acks there is no answer, and what comes behind is handled."""
     broker = make_broker()
     connection = broker.connect("/127.0.0.1")
-    feed(connection, produce(1, 0, [b"v" * LARGE], NOW_MS, 0, Sender()))
+    feed(connection, produce(TOPIC, 0, [b"v" * LARGE], NOW_MS, acks=0).encode())
     feed(connection, heartbeat(2))
     assert correlation_ids(drain(connection)) == [2]
     assert end_offset(broker) == 1

@@ -10,8 +10,8 @@ from groupcoord.broker.share import letters
 from groupcoord.broker.share.letters import PORTION_BYTES, GivenUp, Origin, Portion, write_letters
 from groupcoord.records.batches import encode_batch, frame_records, iter_batches
 from groupcoord.records.compression import Compression, compress
-from tests.attack.batches import BATCHES
 from tests.topic_logs.batches import claiming
+from tests.topic_logs.hostile_batches import BATCHES
 
 ORIGIN = Origin("jobs", 3, "g")
 BYTES_MAX = 1_048_588

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,73 +31,75 @@ from groupcoord.wire.broker_messages import (
 from groupcoord.wire.cluster_messages import DescribeLogDirs, TopicPartitions
 from groupcoord.wire.transaction_messages import DescribeProducers
 from tests.broker.data_world import START_MS, DataWorld, batch, fetch_of, part
-from tests.crash.harness import ask
-from tests.crash.record_requests import TOPIC, Sender, fetch, fetched, produce, produced
-from tests.crash.requests import init_producer_id
+from tests.client import Client, fetch, fetched, init_producer_id, produce, produced
 
 FAILED = ErrorCode.KAFKA_STORAGE_ERROR
+TOPIC = "written"
 
 
 @contextmanager
-def serving(path: Path, **settings: Any) -> Iterator[tuple[ServerThread, socket.socket]]:
+def serving(path: Path, **settings: Any) -> Iterator[tuple[ServerThread, Client]]:
     """A server on a directory, on virtual time, and a connection to it."""
     clock = ManualClock(START_MS)
     with (
         ServerThread(data_dir=path, topics={TOPIC: 1}, settings=settings, clock=clock) as server,
-        socket.create_connection(("127.0.0.1", server.port), 30) as sock,
+        Client(server.port) as client,
     ):
-        yield server, sock
+        yield server, client
 
 
-def write(sock: socket.socket, *values: bytes) -> int:
-    error_code, offset = produced(ask(sock, produce(1, 0, list(values), START_MS, -1, Sender())))
+def write(client: Client, *values: bytes) -> int:
+    error_code, offset = produced(client.ask(produce(TOPIC, 0, values, START_MS)))
     assert error_code == 0
     return offset
 
 
-def read(sock: socket.socket, offset: int = 0) -> dict[int, bytes]:
-    found = fetched(ask(sock, fetch(1, 0, offset, 0)))
+def read(client: Client, offset: int = 0) -> dict[int, bytes]:
+    found = fetched(client.ask(fetch(TOPIC, 0, offset)))
     assert found.error_code == 0
     return found.values()
 
 
 def test_records_outlive_the_server(tmp_path: Path) -> None:
     """They are there again for the next one on the same directory; another that holds none leaves them alone."""
-    with serving(tmp_path) as (_, sock):
-        assert write(sock, b"a", b"b") == 0
+    with serving(tmp_path) as (_, client):
+        assert write(client, b"a", b"b") == 0
     with serving(tmp_path, **{"records.enable": "false"}) as (server, _):
         assert server.run(lambda broker: broker.data.logs is None)
-    with serving(tmp_path) as (_, sock):
-        assert (write(sock, b"c"), read(sock)) == (2, {0: b"a", 1: b"b", 2: b"c"})
+    with serving(tmp_path) as (_, client):
+        assert (write(client, b"c"), read(client)) == (2, {0: b"a", 1: b"b", 2: b"c"})
 
 
 def test_topics_of_a_broker_are_taken_over(tmp_path: Path) -> None:
     """Folders of unknown topics are topics, by the id that they name; producers get ids that no broker gives out."""
-    with serving(tmp_path) as (server, sock):
-        write(sock, b"a")
+    with serving(tmp_path) as (server, client):
+        write(client, b"a")
         topic_id = server.run(lambda broker: broker.topics.topic_id(TOPIC))
     (tmp_path / "topics.json").unlink()
     (tmp_path / "meta.properties").touch()
     (tmp_path / "__cluster_metadata-0").mkdir()
-    with serving(tmp_path) as (server, sock):
-        assert read(sock) == {0: b"a"}
+    with serving(tmp_path) as (server, client):
+        assert read(client) == {0: b"a"}
         assert server.run(lambda broker: broker.topics.topic_id(TOPIC)) == topic_id
         assert server.run(lambda broker: broker.topics.get("__cluster_metadata")) is None
-        answer = ask(sock, init_producer_id(1, None, 1_000))
-        assert (answer.int32(), answer.int16(), answer.int64()) == (0, 0, 2**40)
+        answer = client.ask(init_producer_id(None, 1_000))
+        assert (answer["error_code"], answer["producer_id"]) == (0, 2**40)
     assert ProducerIds(tmp_path).take(lambda: 0) == 2**40 + 1_000
 
 
 def test_old_records_go_by_the_clock(tmp_path: Path) -> None:
     """Every ``log.retention.check.interval.ms`` it is looked for what is too old, also in logs nobody asked for."""
-    with serving(tmp_path) as (_, sock):
-        write(sock, b"a")
-    with serving(tmp_path, **{"log.retention.ms": 10_000, "log.retention.check.interval.ms": 1_000}) as (server, sock):
+    with serving(tmp_path) as (_, client):
+        write(client, b"a")
+    with serving(tmp_path, **{"log.retention.ms": 10_000, "log.retention.check.interval.ms": 1_000}) as (
+        server,
+        client,
+    ):
         server.advance(10_500)
         assert next(tmp_path.glob(f"{TOPIC}-0/*.log")).stat().st_size
         server.advance(1_000)
         assert [path.stat().st_size for path in tmp_path.glob(f"{TOPIC}-0/*.log")] == [0]
-        assert (write(sock, b"b"), read(sock, 1)) == (1, {1: b"b"})
+        assert (write(client, b"b"), read(client, 1)) == (1, {1: b"b"})
 
 
 def test_a_log_that_cannot_be_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -9,23 +9,32 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from typing import Generic, Protocol, TypeVar
+from collections import deque
+from typing import Generic, TypeVar
 
 from groupcoord import ErrorCode
 from groupcoord.laws import errors_in
 from groupcoord.messages import (
+    Heartbeat,
+    HeartbeatResponse,
+    JoinedMember,
     JoinGroup,
     JoinGroupResponse,
+    OffsetCommit,
     OffsetCommitResponse,
     OffsetToCommit,
+    PartitionResult,
     Request,
     Response,
     SyncGroup,
     SyncGroupResponse,
+    TopicResult,
     TopicToCommit,
 )
 from groupcoord.testing.consumers import ClassicConsumer
-from tests.crash.requests import Answer, commit_errors, decoded, encoded, offset_commit
+from groupcoord.wire.schema import Values
+from tests import client as wire
+from tests.client import commit_errors, offset_commit
 
 TOPIC = "orders"
 PARTITION_COUNT = 6
@@ -102,18 +111,6 @@ class Promises:
 PromisesT = TypeVar("PromisesT")
 
 
-class AnyClient(Protocol):
-    """What a conversation needs of a client."""
-
-    outbox: bytearray
-
-    def connected(self) -> None:
-        """There is a new connection."""
-
-    def on_answer(self, correlation_id: int, answer: Answer) -> None:
-        """Take an answer."""
-
-
 class Client(ABC, Generic[PromisesT]):
     """One connection at a time; ``outbox`` is what it has to send."""
 
@@ -122,48 +119,49 @@ class Client(ABC, Generic[PromisesT]):
         self.random = random.Random(seed)
         self.outbox = bytearray()
         self._correlation_id = 0
+        self._unanswered: deque[tuple[int, wire.Request]] = deque()
 
     def connected(self) -> None:
-        """There is a new connection: nothing on the old one is answered any more."""
+        """Begin on a new connection, and forget requests that were sent on the one before."""
         self.outbox.clear()
+        self._unanswered.clear()
+
+    def send(self, request: wire.Request) -> None:
+        """Append a request to the outbox."""
+        self._correlation_id += 1
+        self._unanswered.append((self._correlation_id, request))
+        self.outbox += request.encode(self._correlation_id)
+
+    def receive(self, response: bytes) -> None:
+        """Handle a response, which is given without its length."""
+        correlation_id, request = self._unanswered.popleft()
+        assert int.from_bytes(response[:4], "big") == correlation_id
+        self.on_response(request.values, request.decode(response))
 
     @abstractmethod
-    def on_answer(self, correlation_id: int, answer: Answer) -> None:
-        """Take an answer."""
-
-    def next_id(self) -> int:
-        """Return a new correlation id."""
-        self._correlation_id += 1
-        return self._correlation_id
+    def on_response(self, request: Values, response: Values) -> None:
+        """Handle the fields of a response to the oldest request without one."""
 
 
 class Committer(Client[Promises]):
     """Commits from outside, as a group without members."""
 
-    def __init__(self, promises: Promises, seed: str) -> None:
-        super().__init__(promises, seed)
-        self._sent: dict[int, int] = {}
-
     def connected(self) -> None:
-        """Begin with several commits at once."""
         super().connected()
-        self._sent.clear()
         for _ in range(self.random.randint(1, AHEAD)):
             self._commit()
 
-    def on_answer(self, correlation_id: int, answer: Answer) -> None:
-        """Take note, and commit on."""
-        errors = set(commit_errors(answer))
+    def on_response(self, request: Values, response: Values) -> None:
+        errors = set(commit_errors(response))
         if errors != {NONE}:
-            raise BrokenPromiseError(f"{self.promises.group_id}: a commit was refused with {errors}")
-        self.promises.acknowledged = max(self.promises.acknowledged, self._sent.pop(correlation_id))
+            raise BrokenPromiseError(f"{self.promises.group_id}: a commit failed with {errors}")
+        offset = request["topics"][0]["partitions"][0]["committed_offset"]
+        self.promises.acknowledged = max(self.promises.acknowledged, offset)
         self._commit()
 
     def _commit(self) -> None:
-        offset, correlation_id = self.promises.next_offset(), self.next_id()
-        self._sent[correlation_id] = offset
-        offsets = dict.fromkeys(range(PARTITION_COUNT), offset)
-        self.outbox += offset_commit(correlation_id, self.promises.group_id, -1, "", TOPIC, offsets)
+        offsets = dict.fromkeys(range(PARTITION_COUNT), self.promises.next_offset())
+        self.send(offset_commit(self.promises.group_id, TOPIC, offsets))
 
 
 class Member(Client[Promises]):
@@ -177,7 +175,7 @@ class Member(Client[Promises]):
         self._offset = -1
 
     def connected(self) -> None:
-        """Go on where it was: try the generation it knows, or join if there is none."""
+        """Send a heartbeat in the generation that it knows, or join if there is none."""
         super().connected()
         if self._consumer.generation_id > 0:
             self._consumer.phase = "stable"
@@ -186,12 +184,11 @@ class Member(Client[Promises]):
             self._consumer.rejoin()
             self._send(self._consumer.next_request())
 
-    def on_answer(self, correlation_id: int, answer: Answer) -> None:
-        """Take note, and go on."""
+    def on_response(self, request: Values, response: Values) -> None:
         assert self._sent is not None
-        response = decoded(self._sent, answer)
-        self._check(self._sent, response)
-        self._consumer.receive(response)
+        message = to_message(self._sent, response)
+        self._check(self._sent, message)
+        self._consumer.receive(message)
         consumer, chance = self._consumer, self.random.random()
         if consumer.phase == "stable" and chance < 0.2:
             consumer.rejoin()
@@ -232,4 +229,47 @@ class Member(Client[Promises]):
         if isinstance(request, SyncGroup):
             for member_id, assignment in request.assignments:
                 self.promises.dealt.setdefault((request.generation_id, member_id), set()).add(assignment)
-        self.outbox += encoded(self.next_id(), request)
+        self.send(from_message(request))
+
+
+def from_message(request: Request) -> wire.Request:
+    """Return a consumer's request in an old version."""
+    match request:
+        case JoinGroup():
+            return wire.join_group(request.group_id, request.member_id)
+        case SyncGroup(group_id, generation_id, member_id):
+            assignments = {entry.member_id: entry.assignment for entry in request.assignments}
+            return wire.sync_group(group_id, generation_id, member_id, assignments)
+        case Heartbeat(group_id, generation_id, member_id):
+            return wire.heartbeat(group_id, generation_id, member_id)
+        case OffsetCommit(group_id, (topic,), generation_id, member_id):
+            offsets = {offset.partition_index: offset.committed_offset for offset in topic.partitions}
+            return offset_commit(group_id or "", topic.name or "", offsets, generation_id, member_id)
+        case _:
+            raise TypeError(f"no consumer sends {request!r}")
+
+
+def to_message(request: Request, response: Values) -> Response:
+    """Return the response to what :func:`from_message` made of a request, as the core's message."""
+    match request:
+        case OffsetCommit(topics=(topic,)):
+            codes = enumerate(commit_errors(response))
+            results = tuple(PartitionResult(index, ErrorCode(code)) for index, code in codes)
+            return OffsetCommitResponse((TopicResult(topic.name, topic.topic_id, results),))
+        case JoinGroup():
+            joined = [JoinedMember(member["member_id"], None, member["metadata"]) for member in response["members"]]
+            return JoinGroupResponse(
+                ErrorCode(response["error_code"]),
+                response["member_id"],
+                response["generation_id"],
+                request.protocol_type,
+                response["protocol_name"],
+                response["leader"],
+                members=tuple(joined),
+            )
+        case SyncGroup():
+            return SyncGroupResponse(
+                ErrorCode(response["error_code"]), "consumer", "range", bytes(response["assignment"])
+            )
+        case _:
+            return HeartbeatResponse(ErrorCode(response["error_code"]))

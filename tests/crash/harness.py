@@ -14,32 +14,35 @@ import shutil
 import socket
 import time
 from pathlib import Path
+from typing import Any
 
+from tests.client import Client as WireClient
+from tests.client import (
+    Frames,
+    Request,
+    fetch,
+    fetched,
+    fetched_offsets,
+    heartbeat,
+    offset_fetch,
+)
 from tests.crash.clients import (
     ILLEGAL_GENERATION,
     NONE,
     PARTITION_COUNT,
     TOPIC,
-    AnyClient,
     BrokenPromiseError,
+    Client,
     Committer,
     Member,
     Promises,
 )
 from tests.crash.processes import Launcher, Running
 from tests.crash.producers import UNSTABLE_OFFSET_COMMIT, OffsetsInTransactions, Producer, Seen
+from tests.crash.record_clients import TOPIC as WRITTEN_TOPIC
 from tests.crash.record_clients import RecordsInTransactions, TransactionalWriter, Writer, WrittenPromises
-from tests.crash.record_requests import TOPIC as WRITTEN_TOPIC
-from tests.crash.record_requests import fetch, fetched
-from tests.crash.requests import (
-    Answer,
-    fetched_offsets,
-    fetched_stability,
-    heartbeat,
-    offset_fetch,
-    stable_fetch,
-)
 
+OFFSET_FETCH = 9
 STALL_S = 30.0
 COMMITTER_COUNT, GROUP_COUNT, PRODUCER_COUNT = 3, 2, 2
 WRITERS = ((False, 1), (False, -1), (True, -1), (True, -1))
@@ -91,7 +94,7 @@ class Harness:
         self._data_dir = self.folder / f"data-{self.kill_count}"
         self._groups = [Promises(f"group-{number}") for number in range(COMMITTER_COUNT + GROUP_COUNT)]
         seed = f"{self._seed} {self.kill_count}"
-        self._clients: list[AnyClient] = [
+        self._clients: list[Client[Any]] = [
             Committer(promises, f"{seed} {promises.group_id}") for promises in self._groups[:COMMITTER_COUNT]
         ]
         for promises in self._groups[COMMITTER_COUNT:]:
@@ -171,33 +174,33 @@ class Harness:
             running.kill()
 
     def _check(self, port: int) -> None:
-        with socket.create_connection(("127.0.0.1", port), timeout=STALL_S) as sock:
+        with WireClient(port, STALL_S) as client:
             for promises in self._groups:
-                promises.check_offsets(fetched_offsets(ask(sock, offset_fetch(1, promises.group_id))))
+                promises.check_offsets(fetched_offsets(client.ask(offset_fetch(promises.group_id))))
                 if promises.generation_id:
-                    _check_generation(sock, promises)
+                    _check_generation(client, promises)
             for transactions in self._transactions:
-                transactions.check({group_id: _seen(sock, group_id) for group_id in transactions.committed})
+                transactions.check({group_id: _seen(client, group_id) for group_id in transactions.committed})
             for written in self._written:
-                written.check(lambda *asked: fetched(ask(sock, fetch(1, *asked))))
+                written.check(lambda *asked: fetched(client.ask(fetch(WRITTEN_TOPIC, *asked))))
 
 
-def _seen(sock: socket.socket, group_id: str) -> Seen:
-    offsets = fetched_offsets(ask(sock, offset_fetch(1, group_id)))
-    errors = fetched_stability(ask(sock, stable_fetch(2, group_id, TOPIC, PARTITION_COUNT)))
+def _seen(client: WireClient, group_id: str) -> Seen:
+    offsets = fetched_offsets(client.ask(offset_fetch(group_id)))
+    topics = [{"name": TOPIC, "partition_indexes": range(PARTITION_COUNT)}]
+    stable = client.ask(Request(OFFSET_FETCH, 7, {"group_id": group_id, "topics": topics, "require_stable": True}))
+    (topic,) = stable["topics"]
+    errors = {partition["partition_index"]: partition["error_code"] for partition in topic["partitions"]}
     if errors.keys() != set(range(PARTITION_COUNT)) or set(errors.values()) - {NONE, UNSTABLE_OFFSET_COMMIT}:
-        raise BrokenPromiseError(f"{group_id}: a fetch of stable offsets was answered with {errors}")
+        raise BrokenPromiseError(f"{group_id}: a fetch of stable offsets failed with {errors}")
     return Seen(offsets, {index: error == UNSTABLE_OFFSET_COMMIT for index, error in errors.items()})
 
 
-def _check_generation(sock: socket.socket, promises: Promises) -> None:
+def _check_generation(client: WireClient, promises: Promises) -> None:
     candidates = [promises.generation_id, *sorted(promises.synced)]
     for member_id in promises.assignments:
-        errors = []
-        for generation_id in candidates:
-            answer = ask(sock, heartbeat(1, promises.group_id, generation_id, member_id))
-            answer.int32()
-            errors.append(answer.int16())
+        beats = [heartbeat(promises.group_id, generation_id, member_id) for generation_id in candidates]
+        errors = [client.ask(beat)["error_code"] for beat in beats]
         if errors.count(NONE) != 1 or set(errors) - {NONE, ILLEGAL_GENERATION}:
             raise BrokenPromiseError(
                 f"{promises.group_id}: {member_id} was told its assignment in generation {promises.generation_id}; "
@@ -205,29 +208,18 @@ def _check_generation(sock: socket.socket, promises: Promises) -> None:
             )
 
 
-def ask(sock: socket.socket, request: bytes) -> Answer:
-    """Send a request and return the answer."""
-    sock.sendall(request)
-    buffer = bytearray()
-    while len(buffer) < 4 or len(buffer) < 4 + int.from_bytes(buffer[:4], "big"):
-        part = sock.recv(65_536)
-        assert part, "the server closed the connection"
-        buffer += part
-    return Answer(bytes(buffer[8:]))
-
-
 class _Conversation:
     """All clients, each on a connection of its own, until enough was answered."""
 
-    def __init__(self, port: int, clients: list[AnyClient]) -> None:
+    def __init__(self, port: int, clients: list[Client[Any]]) -> None:
         self._selector = selectors.DefaultSelector()
-        self._buffers: dict[socket.socket, bytearray] = {}
+        self._frames: dict[socket.socket, Frames] = {}
         for client in clients:
             sock = socket.create_connection(("127.0.0.1", port), timeout=STALL_S)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             client.connected()
             self._selector.register(sock, selectors.EVENT_READ, client)
-            self._buffers[sock] = bytearray()
+            self._frames[sock] = Frames()
             _send(sock, client)
 
     def run(self, answers: int) -> int:
@@ -262,20 +254,14 @@ class _Conversation:
         self._selector.close()
         return count
 
-    def _take(self, sock: socket.socket, client: AnyClient, part: bytes) -> int:
-        buffer, count = self._buffers[sock], 0
-        buffer += part
-        while len(buffer) >= 4:
-            end = 4 + int.from_bytes(buffer[:4], "big")
-            if len(buffer) < end:
-                break
-            client.on_answer(int.from_bytes(buffer[4:8], "big"), Answer(bytes(buffer[8:end])))
-            del buffer[:end]
-            count += 1
-        return count
+    def _take(self, sock: socket.socket, client: Client[Any], part: bytes) -> int:
+        responses = self._frames[sock].take(part)
+        for response in responses:
+            client.receive(response)
+        return len(responses)
 
 
-def _send(sock: socket.socket, client: AnyClient) -> None:
+def _send(sock: socket.socket, client: Client[Any]) -> None:
     if client.outbox:
         sock.sendall(client.outbox)
         client.outbox.clear()

@@ -20,7 +20,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.crash import requests
+from tests import client
 
 START_DEADLINE_S = 60.0
 COMMAND = [sys.executable, "-c", "from groupcoord.cli import main; main()"]
@@ -163,18 +163,14 @@ def _warm_up() -> None:
     broker = Broker(config=Config(), clock=ManualClock(0), log_store=MemoryLogStore())
     connection = broker.connect("/127.0.0.1")
     for request in (
-        requests.offset_fetch(1, "g"),
-        requests.offset_commit(2, "g", -1, "", "t", {0: 0}),
-        requests.sync_group(3, "g", 1, "m", {}),
-        requests.heartbeat(4, "g", 1, "m"),
-        requests.join_group(5, "g", ""),
-        requests.init_producer_id(6, "p", 1_000),
-        requests.add_offsets_to_txn(7, "p", (0, 0), "g"),
-        requests.txn_offset_commit(8, "p", (0, 0), "g", "t", {0: 0}),
-        requests.stable_fetch(9, "g", "t", 1),
-        requests.end_txn(10, "p", (0, 0), committed=True),
+        client.offset_fetch("g"),
+        client.offset_commit("g", "t", {0: 0}),
+        client.sync_group("g", 1, "m", {}),
+        client.heartbeat("g", 1, "m"),
+        client.join_group("g"),
+        client.init_producer_id("p", 1_000),
     ):
-        connection.receive_data(request)
+        connection.receive_data(request.encode())
     connection.take_output()
     with contextlib.suppress(SystemExit), contextlib.redirect_stderr(io.StringIO()):
         main(["serve", "--set", "refused"])

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from groupcoord.wire.schema import Values
+from tests.client import Request, commit_errors, committed_topic
 from tests.crash.clients import PARTITION_COUNT, TOPIC, BrokenPromiseError
-from tests.crash.requests import Answer, add_offsets_to_txn, commit_errors, txn_offset_commit
 from tests.crash.transactions import TransactionalClient, TransactionPromises
 
 UNSTABLE_OFFSET_COMMIT = 88
+ADD_OFFSETS_TO_TXN, TXN_OFFSET_COMMIT = 25, 28
 
 
 class Seen(NamedTuple):
@@ -114,22 +116,19 @@ class Producer(TransactionalClient[OffsetsInTransactions, _Step]):
                 steps += [_Step(group_id, self.promises.next_offset()) for _ in range(self.random.choice([1, 1, 1, 2]))]
         return steps
 
-    def request_of(self, step: _Step, correlation_id: int) -> bytes:
+    def request_of(self, step: _Step) -> Request:
         """Return an AddOffsetsToTxn or a TxnOffsetCommit."""
-        promises, group_id = self.promises, step.group_id
-        transactional_id, producer = promises.transactional_id, promises.producer
+        fields = {**self.promises.sender_fields(), "group_id": step.group_id}
         if step.offset is None:
-            return add_offsets_to_txn(correlation_id, transactional_id, producer, group_id)
-        promises.unanswered.add(group_id)
-        offsets = dict.fromkeys(range(PARTITION_COUNT), step.offset)
-        return txn_offset_commit(correlation_id, transactional_id, producer, group_id, TOPIC, offsets)
+            return Request(ADD_OFFSETS_TO_TXN, 1, fields)
+        self.promises.unanswered.add(step.group_id)
+        topics = committed_topic(TOPIC, dict.fromkeys(range(PARTITION_COUNT), step.offset))
+        return Request(TXN_OFFSET_COMMIT, 2, {**fields, "topics": topics})
 
-    def error_of(self, step: _Step, answer: Answer) -> int:
+    def error_of(self, step: _Step, response: Values) -> int:
         """Return the error of the group, or the largest of the partitions."""
-        if step.offset is not None:
-            return max(commit_errors(answer))
-        answer.int32()
-        return answer.int16()
+        error: int = response["error_code"] if step.offset is None else max(commit_errors(response))
+        return error
 
     def acknowledged(self, step: _Step) -> None:
         """Note that an offset is in the open transaction."""

@@ -11,11 +11,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
+from groupcoord.wire.schema import Values
+from tests.client import Fetched, Request, Sender, init_producer_id, only_partition, produce, produced
 from tests.crash.clients import NONE, BrokenPromiseError, Client
-from tests.crash.record_requests import Fetched, Sender, add_partitions, added, produce, produced
-from tests.crash.requests import Answer, init_producer_id
 from tests.crash.transactions import TIMEOUT_MS, TransactionalClient, TransactionPromises
 
+TOPIC = "written"
+ADD_PARTITIONS_TO_TXN = 24
 IN_FLIGHT = 5
 START_MS, STEP_MS = 1_700_000_000_000, 1_000
 """Each batch is a second younger than the one before, so that segments are full by their age."""
@@ -90,24 +92,22 @@ class Writer(Client[WrittenPromises]):
         super().connected()
         promises = self.promises
         if promises.is_idempotent and promises.producer is None:
-            self.outbox += init_producer_id(self.next_id(), None, TIMEOUT_MS)
+            self.send(init_producer_id(None, TIMEOUT_MS))
             return
         for batch in promises.unanswered:
             self._send(batch)
         self._send_more()
 
-    def on_answer(self, correlation_id: int, answer: Answer) -> None:
-        """Take note, and write on."""
+    def on_response(self, request: Values, response: Values) -> None:
         promises = self.promises
         if promises.is_idempotent and promises.producer is None:
-            answer.int32()
-            error, promises.producer = answer.int16(), (answer.int64(), answer.int16())
+            error, promises.producer = response["error_code"], (response["producer_id"], response["producer_epoch"])
         else:
-            error, offset = produced(answer)
+            error, offset = produced(response)
             batch = promises.unanswered.popleft()
             promises.acknowledged.update(enumerate(batch.values, offset))
         if error != NONE:
-            raise BrokenPromiseError(f"partition {promises.partition}: a batch was refused with {error}")
+            raise BrokenPromiseError(f"partition {promises.partition}: a request failed with {error}")
         self._send_more()
 
     def _send_more(self) -> None:
@@ -126,7 +126,7 @@ class Writer(Client[WrittenPromises]):
         promises = self.promises
         sender = Sender() if promises.producer is None else Sender(*promises.producer, batch.first)
         at_ms = START_MS + STEP_MS * batch.first
-        self.outbox += produce(self.next_id(), promises.partition, batch.values, at_ms, promises.acks, sender)
+        self.send(produce(TOPIC, promises.partition, batch.values, at_ms, promises.acks, sender))
 
 
 class RecordsInTransactions(TransactionPromises):
@@ -206,22 +206,24 @@ class TransactionalWriter(TransactionalClient[RecordsInTransactions, _Step]):
             self._written += len(values)
         return steps
 
-    def request_of(self, step: _Step, correlation_id: int) -> bytes:
+    def request_of(self, step: _Step) -> Request:
         """Return an AddPartitionsToTxn or a Produce."""
         promises = self.promises
-        name, producer = promises.transactional_id, promises.producer
         if not step.values:
-            return add_partitions(correlation_id, name, producer, [step.partition])
+            fields = promises.sender_fields("v3_and_below_")
+            topics = [{"name": TOPIC, "partitions": [step.partition]}]
+            return Request(ADD_PARTITIONS_TO_TXN, 0, {**fields, "v3_and_below_topics": topics})
         if promises.sequences[step.partition] == step.sequence:  # else it is sent again
             promises.open.setdefault(step.partition, []).extend(step.values)
             promises.sequences[step.partition] += len(step.values)
-        sender = Sender(*producer, step.sequence, name)
+        sender = Sender(*promises.producer, step.sequence, promises.transactional_id)
         at_ms = START_MS + STEP_MS * self._written
-        return produce(correlation_id, step.partition, list(step.values), at_ms, -1, sender)
+        return produce(TOPIC, step.partition, step.values, at_ms, -1, sender)
 
-    def error_of(self, step: _Step, answer: Answer) -> int:
+    def error_of(self, step: _Step, response: Values) -> int:
         """Return the error of the partition."""
-        if not step.values:
-            return added(answer)
-        error, _ = produced(answer)
+        if step.values:
+            return produced(response)[0]
+        partition = only_partition(response["results_by_topic_v3_and_below"], "results_by_partition")
+        error: int = partition["partition_error_code"]
         return error

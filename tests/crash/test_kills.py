@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from groupcoord.records.batches import encode_batch, iter_batches
+from tests.client import Fetched
 from tests.crash.clients import PARTITION_COUNT, TOPIC, BrokenPromiseError, Promises
 from tests.crash.harness import Harness
 from tests.crash.producers import OffsetsInTransactions, Seen
 from tests.crash.record_clients import RecordsInTransactions, WrittenPromises
-from tests.crash.record_requests import Fetched
 from tests.samples import SEED
 
 KILLS_ALWAYS, KILLS_IN_CI = 10, 90
@@ -128,7 +128,7 @@ def holding(*values: bytes, end: int | None = None, aborted: tuple[tuple[int, in
     """A partition with one record in each batch."""
     encoded = b"".join(encode_batch(offset, [(None, value, 0)]) for offset, value in enumerate(values))
     count = len(values) if end is None else end
-    return Fetched(0, count, count, list(iter_batches(encoded)), list(aborted))
+    return Fetched(0, count, list(iter_batches(encoded)), list(aborted))
 
 
 @pytest.mark.parametrize(

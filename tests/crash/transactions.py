@@ -7,9 +7,11 @@ from typing import Generic, TypeVar
 
 from attrs import frozen
 
+from groupcoord.wire.schema import Values
+from tests.client import Request, init_producer_id
 from tests.crash.clients import NONE, BrokenPromiseError, Client
-from tests.crash.requests import Answer, end_txn, init_producer_id
 
+END_TXN = 26
 CONCURRENT_TRANSACTIONS = 51
 TIMEOUT_MS = 900_000
 NEW_EPOCH = 0.25
@@ -29,6 +31,12 @@ class TransactionPromises(ABC):
         self.transactional_id = transactional_id
         self.ending: bool | None = None
         self.producer = (-1, -1)
+
+    def sender_fields(self, prefix: str = "") -> Values:
+        """Return the fields of a request that name the transactional id, producer id and epoch."""
+        producer_id, epoch = self.producer
+        fields = {"transactional_id": self.transactional_id, "producer_id": producer_id, "producer_epoch": epoch}
+        return {f"{prefix}{name}": value for name, value in fields.items()}
 
     @abstractmethod
     def ended(self, *, is_committed: bool) -> None:
@@ -80,21 +88,16 @@ class TransactionalClient(Client[PromisesT], Generic[PromisesT, StepT]):
             self._steps = [Initialise()]
         self._send_first()
 
-    def on_answer(self, correlation_id: int, answer: Answer) -> None:
-        """Take note, and go on."""
+    def on_response(self, request: Values, response: Values) -> None:
         step, promises = self._steps[0], self.promises
-        if isinstance(step, Initialise | End):
-            answer.int32()
-            error = answer.int16()
-        else:
-            error = self.error_of(step, answer)
+        error = response["error_code"] if isinstance(step, Initialise | End) else self.error_of(step, response)
         if isinstance(step, Initialise) and error == CONCURRENT_TRANSACTIONS:
             self._send_first()
             return
         if error != NONE:
-            raise BrokenPromiseError(f"{promises.transactional_id}: {step} was refused with {error}")
+            raise BrokenPromiseError(f"{promises.transactional_id}: {step} failed with {error}")
         if isinstance(step, Initialise):
-            promises.initialised((answer.int64(), answer.int16()))
+            promises.initialised((response["producer_id"], response["producer_epoch"]))
         elif isinstance(step, End):
             promises.ended(is_committed=step.is_committed)
         else:
@@ -105,28 +108,27 @@ class TransactionalClient(Client[PromisesT], Generic[PromisesT, StepT]):
         self._send_first()
 
     def _send_first(self) -> None:
-        step, promises, correlation_id = self._steps[0], self.promises, self.next_id()
-        transactional_id = promises.transactional_id
+        step, promises = self._steps[0], self.promises
         if isinstance(step, Initialise):
             promises.ending = False
-            self.outbox += init_producer_id(correlation_id, transactional_id, TIMEOUT_MS)
+            self.send(init_producer_id(promises.transactional_id, TIMEOUT_MS))
         elif isinstance(step, End):
             promises.ending = step.is_committed
-            self.outbox += end_txn(correlation_id, transactional_id, promises.producer, committed=step.is_committed)
+            self.send(Request(END_TXN, 1, {**promises.sender_fields(), "committed": step.is_committed}))
         else:
-            self.outbox += self.request_of(step, correlation_id)
+            self.send(self.request_of(step))
 
     @abstractmethod
     def next_steps(self) -> list[StepT]:
         """Return the requests of a new transaction, without its end."""
 
     @abstractmethod
-    def request_of(self, step: StepT, correlation_id: int) -> bytes:
+    def request_of(self, step: StepT) -> Request:
         """Return the request of a step; it may be sent again."""
 
     @abstractmethod
-    def error_of(self, step: StepT, answer: Answer) -> int:
-        """Return the error code that a step was answered with."""
+    def error_of(self, step: StepT, response: Values) -> int:
+        """Return the error code of a step's response."""
 
     def acknowledged(self, step: StepT) -> None:
         """Note that a step was done."""

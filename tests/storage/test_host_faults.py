@@ -6,7 +6,6 @@ import errno
 import os
 import resource
 import shutil
-import socket
 from pathlib import Path
 
 import pytest
@@ -25,9 +24,8 @@ from groupcoord.messages import (
     TopicToCommit,
 )
 from groupcoord.storage.segment_store import SegmentLogStore
-from tests.crash.harness import ask
+from tests.client import Client, commit_errors, fetched_offsets, offset_commit, offset_fetch
 from tests.crash.processes import Launcher
-from tests.crash.requests import commit_errors, fetched_offsets, offset_commit, offset_fetch
 
 NOT_COORDINATOR = 16
 CONFIG = Config(offsets_topic_num_partitions=1)
@@ -40,11 +38,11 @@ def test_a_full_disk_under_a_running_server(tmp_path: Path) -> None:
     running = launcher.start([*arguments, "--set", "offsets.topic.num.partitions=1"])
     try:
         port = running.wait_for_port()
-        with socket.create_connection(("127.0.0.1", port), timeout=30) as sock:
+        with Client(port) as client:
             resource.prlimit(running.pid, resource.RLIMIT_FSIZE, (5_000, resource.RLIM_INFINITY))
             stored, refused = -1, 0
             for offset in range(200):
-                (error,) = commit_errors(ask(sock, offset_commit(offset, "g", -1, "", "orders", {0: offset})))
+                (error,) = commit_errors(client.ask(offset_commit("g", "orders", {0: offset})))
                 if error:
                     assert error == NOT_COORDINATOR
                     refused += 1
@@ -53,16 +51,16 @@ def test_a_full_disk_under_a_running_server(tmp_path: Path) -> None:
                     stored = offset
             assert stored > 10
             assert refused > 10
-            assert fetched_offsets(ask(sock, offset_fetch(1, "g"))) == {("orders", 0): stored}
+            assert fetched_offsets(client.ask(offset_fetch("g"))) == {("orders", 0): stored}
             path = tmp_path / "data" / "__consumer_offsets-0" / "00000000000000000000.log"
             running.wait_for_log(f"ERROR groupcoord.host: the log can't be written: {path}: ")
             resource.prlimit(running.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-            assert commit_errors(ask(sock, offset_commit(1, "g", -1, "", "orders", {0: 777}))) == [0]
+            assert commit_errors(client.ask(offset_commit("g", "orders", {0: 777}))) == [0]
             running.wait_for_log(f"the log can be written again (appends refused in the meantime: {refused})")
         running.kill()
         running = launcher.start(arguments)
-        with socket.create_connection(("127.0.0.1", running.wait_for_port()), timeout=30) as sock:
-            assert fetched_offsets(ask(sock, offset_fetch(1, "g"))) == {("orders", 0): 777}
+        with Client(running.wait_for_port()) as client:
+            assert fetched_offsets(client.ask(offset_fetch("g"))) == {("orders", 0): 777}
     finally:
         running.kill()
         launcher.close()
@@ -74,14 +72,14 @@ def test_a_log_deleted_under_a_running_server(tmp_path: Path) -> None:
     arguments = ["serve", "--port", "0", "--data-dir", str(tmp_path / "data"), "--topic", "orders:1"]
     running = launcher.start([*arguments, "--set", "offsets.topic.num.partitions=1"])
     try:
-        with socket.create_connection(("127.0.0.1", running.wait_for_port()), timeout=30) as sock:
-            assert commit_errors(ask(sock, offset_commit(1, "g", -1, "", "orders", {0: 1}))) == [0]
+        with Client(running.wait_for_port()) as client:
+            assert commit_errors(client.ask(offset_commit("g", "orders", {0: 1}))) == [0]
             shutil.rmtree(tmp_path / "data")
             running.wait_for_log("log partition 0 can't be loaded, its groups are not served: ")
             running.wait_for_log("00000000000000000000.log is missing; put it back")
-            assert commit_errors(ask(sock, offset_commit(2, "g", -1, "", "orders", {0: 2}))) == [NOT_COORDINATOR]
-            answer = ask(sock, offset_fetch(3, "g"))
-            assert (answer.int32(), answer.int32(), answer.int16()) == (0, 0, NOT_COORDINATOR)  # no topics, the error
+            assert commit_errors(client.ask(offset_commit("g", "orders", {0: 2}))) == [NOT_COORDINATOR]
+            answer = client.ask(offset_fetch("g"))
+            assert (answer["topics"], answer["error_code"]) == ((), NOT_COORDINATOR)
     finally:
         running.kill()
         launcher.close()
