@@ -211,8 +211,9 @@ def test_settings_of_groups_are_kept(tmp_path: Path) -> None:
     configs.replace({"h": {}})
     again = GroupConfigs(Config(), tmp_path)
     assert (again.own("g"), again.own("h")) == ({SESSION: "50000"}, {})
-    assert again.settings_of("g") == ConsumerGroupSettings(50_000, 5_000, 1_000)
-    assert again.settings_of("h") == ConsumerGroupSettings.of(Config())
+    usual = ConsumerGroupSettings.of(Config())
+    assert again.settings_of("g") == evolve(usual, session_timeout_ms=50_000)
+    assert again.settings_of("h") == usual
 
 
 def test_settings_of_streams_groups() -> None:

@@ -182,7 +182,14 @@ def test_a_group_with_a_topic_that_may_not_be_described(rules: Rules, group: Des
 
 @pytest.mark.parametrize(
     ("own", "interval_ms", "session_ms"),
-    [(ConsumerGroupSettings(50_000, 6_000, 0), 6_000, 50_000), (None, 5_000, 45_000)],
+    [
+        (
+            ConsumerGroupSettings.of(Config(), {"session_timeout_ms": 50_000, "heartbeat_interval_ms": 6_000}),
+            6_000,
+            50_000,
+        ),
+        (None, 5_000, 45_000),
+    ],
 )
 def test_the_core_asks_for_the_settings_of_a_group(
     own: ConsumerGroupSettings | None, interval_ms: int, session_ms: int
