@@ -46,7 +46,7 @@ from groupcoord.broker.transactions.none import NoTransactions, refuse_to_find
 from groupcoord.broker.transactions.producer_ids import ProducerIds
 from groupcoord.broker.transactions.requests import TransactionRequests
 from groupcoord.broker.turns import Turns
-from groupcoord.broker.work import Job, Timed, Token, Work, do_in_place
+from groupcoord.broker.work import Job, Timed, Token, Wakes, Work, do_in_place
 from groupcoord.clock import Clock
 from groupcoord.config import Config, GroupType
 from groupcoord.config.group_settings import served_protocols
@@ -128,7 +128,6 @@ class Broker:
 
     transactions: TransactionCoordinator
     _seen_advances = -1
-    _seen_transactions_ms: int | None = None
 
     def __init__(
         self,
@@ -288,11 +287,15 @@ class Broker:
             self.data, self._permissions, self.transactions.verify_writer, self.nodes.leadership
         )
         self.share_requests = self._own_share_requests()
-        self._login_requests = LoginRequests(self.security, self._permissions, self.wake_earlier)
-        self._timed: tuple[Timed, ...] = (
-            *(self._data_requests, self.data, self._share, self.share_requests),
+        self._login_requests = LoginRequests(self.security, self._permissions)
+        parts: tuple[Wakes, ...] = (
+            *(self._data_requests, self._share, self.share_requests),
             *(self.transactions, self._login_requests.refusals, self._internal_topics),
         )
+        for part in parts:
+            part.on_earlier.append(self.wake_earlier)
+        self._wakers = parts
+        self._timed: tuple[Timed, ...] = (parts[0], self.data, *parts[1:])
         self._cluster_requests = ClusterRequests(
             self.data, self.nodes, self._node_for, self._permissions, self._administered
         )
@@ -378,20 +381,23 @@ class Broker:
         return dirty
 
     def wake_earlier(self) -> None:
-        """Have :meth:`may_wake_earlier` say so, for deadlines that it doesn't look at each time."""
+        """Have the next call of :meth:`may_wake_earlier` return True: a part's deadline may have come nearer."""
         self._seen_advances = -1
+
+    def _stop_waking(self) -> None:
+        """Have parts that other nodes go on using forget this node."""
+        for part in self._wakers:
+            part.on_earlier[:] = [call for call in part.on_earlier if call != self.wake_earlier]
 
     def may_wake_earlier(self) -> bool:
         """Tell whether :meth:`next_deadline_ms` may have come nearer since the last call, other than by :meth:`tick`.
 
         Cheap to ask for each request.
         """
-        advances = self.coordinator.timer_advances + self._data_requests.waits.count + self.share_requests.advances
-        advances += self._share.persister.pauses.count + self._internal_topics.count
-        transactions_ms = self.transactions.next_deadline_ms()
-        if advances == self._seen_advances and transactions_ms == self._seen_transactions_ms:
+        advances = self.coordinator.timer_advances
+        if advances == self._seen_advances:
             return False
-        self._seen_advances, self._seen_transactions_ms = advances, transactions_ms
+        self._seen_advances = advances
         return True
 
     def next_deadline_ms(self) -> int | None:
@@ -431,6 +437,7 @@ class Broker:
 
     def close(self) -> None:
         """Close the coordinator, and all that is kept, unless others share it. Requests that wait are not answered."""
+        self._stop_waking()
         self.coordinator.close()
         self._notices.report(ends=True)
         if self._owns_storage:
@@ -442,6 +449,7 @@ class Broker:
 
         What is kept in memory is left as it is, as a disk would be; so is what the node shares with others.
         """
+        self._stop_waking()
         if not self._owns_storage:
             return
         if isinstance(self.log_store, AbandonableStore):

@@ -59,6 +59,28 @@ class Timed(Protocol):
         """Do what is due."""
 
 
+class Wakes(Timed, Protocol):
+    """A part of a broker whose next deadline may come nearer between two calls of :meth:`tick`.
+
+    Attributes:
+        on_earlier: called each time that happens; a part that several nodes share has one for each.
+    """
+
+    on_earlier: list[Callable[[], None]]
+
+
+class Waker:
+    """Base of parts that call what is in ``on_earlier``; see :class:`Wakes`."""
+
+    def __init__(self) -> None:
+        self.on_earlier: list[Callable[[], None]] = []
+
+    def wake_earlier(self) -> None:
+        """Announce that the next deadline may have come nearer."""
+        for call in self.on_earlier:
+            call()
+
+
 class Answer(Awaited):
     """A token for one of the requests that work consists of.
 

@@ -141,3 +141,22 @@ def test_a_log_that_cannot_be_used(data: TopicData, brokers: list[Broker], monke
     answers = asked(brokers[0], describing(group_of(0)))
     assert [partition.start_offset for partition in described(answers)] == [0] * 4
     assert lags(answers) == [LEFT[0], -1, *LEFT[2:]]
+
+
+def test_each_node_is_woken_earlier_for_a_part_that_all_share(brokers: list[Broker]) -> None:
+    """A pause of the share coordinator's requests is a new deadline of every node, a fetch of one node alone."""
+    share = brokers[0].nodes.share
+    assert share is not None
+
+    def woken() -> list[bool]:
+        return [broker.may_wake_earlier() for broker in brokers]
+
+    woken()
+    assert woken() == [False, False]
+    share.persister.pauses.begin(1, lambda: None)
+    assert woken() == [True, True]
+    brokers[1].share_requests._wait(10)
+    assert woken() == [False, True]
+    brokers[0].abandon()
+    share.persister.pauses.begin(1, lambda: None)
+    assert woken() == [False, True]

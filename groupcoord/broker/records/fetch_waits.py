@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.records.fetch_sessions import FetchContext, Fetched
 from groupcoord.broker.records.fetching import FetchPlan
-from groupcoord.broker.work import Work, portions
+from groupcoord.broker.work import Waker, Work, portions
 from groupcoord.storage.errors import TopicLogError
 
 if TYPE_CHECKING:
@@ -115,20 +115,21 @@ class FetchWait:
         self._total_bytes += readable_bytes - counted
 
 
-class FetchWaits:
+class FetchWaits(Waker):
     """All of a host's: at most one for each connection."""
 
     def __init__(self) -> None:
         self._waiting: dict[Connection, FetchWait] = {}
         self._queue: list[tuple[int, int, FetchWait]] = []
-        self.count = 0
-        """How many there ever were."""
+        super().__init__()
+        self._count = 0
 
     def add(self, wait: FetchWait) -> None:
         """Let a Fetch wait."""
         self._waiting[wait.connection] = wait
-        self.count += 1
-        heapq.heappush(self._queue, (wait.deadline_ms, self.count, wait))
+        self._count += 1
+        heapq.heappush(self._queue, (wait.deadline_ms, self._count, wait))
+        self.wake_earlier()
 
     def remove(self, connection: Connection) -> FetchWait | None:
         """Take out the Fetch of a connection, if it has one waiting."""

@@ -61,6 +61,7 @@ class DataRequests:
             data.config.max_incremental_fetch_session_cache_slots if data.logs is not None else 0, data.clock.now_ms
         )
         self.waits = FetchWaits()
+        self.on_earlier = self.waits.on_earlier
 
     @cached_property
     def _producing(self) -> ModuleType:

@@ -42,20 +42,13 @@ class LoginRequests:
     Args:
         security: of the server; None: nobody has to log in.
         permissions_of: returns what a connection's client may do.
-        wake_earlier: called when a refusal falls due before everything else may.
 
     Attributes:
         refusals: clients that were refused and wait to be told.
     """
 
-    def __init__(
-        self,
-        security: Security | None,
-        permissions_of: Callable[[Connection], Permissions],
-        wake_earlier: Callable[[], None],
-    ) -> None:
+    def __init__(self, security: Security | None, permissions_of: Callable[[Connection], Permissions]) -> None:
         self.refusals = Refusals() if security is None else security.refusals
-        self.refusals.on_add = wake_earlier
         self._security = security
         self._permissions_of = permissions_of
 

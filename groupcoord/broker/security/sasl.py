@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from groupcoord.broker.rate_limited_logger import RateLimitedLogger
 from groupcoord.broker.security.mechanisms import NewExchange
+from groupcoord.broker.work import Waker
 from groupcoord.wire import WireResponse
 
 ADDRESSES_MAX = 256
@@ -34,22 +35,17 @@ class Refusal(NamedTuple):
     reason: str
 
 
-class Refusals:
-    """Log-ins that have failed, and whose clients are to wait for the answer.
-
-    Attributes:
-        on_add: called after one was added.
-    """
+class Refusals(Waker):
+    """Log-ins that have failed, and whose clients are to wait for the answer."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._waiting: deque[Refusal] = deque()
-        self.on_add: Callable[[], None] | None = None
 
     def add(self, refusal: Refusal) -> None:
         """Wait with a refusal. All wait equally long, so that the last one is due last."""
         self._waiting.append(refusal)
-        if self.on_add is not None:
-            self.on_add()
+        self.wake_earlier()
 
     def next_deadline_ms(self) -> int | None:
         """Return when :meth:`tick` is wanted, in milliseconds of the clock; None if nobody waits."""

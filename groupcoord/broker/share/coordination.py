@@ -62,6 +62,7 @@ class ShareCoordination:
         self._authorize = authorize
         self._coordinator: ShareCoordinator | None = None
         self.persister = Persister(self._submit, clock.now_ms)
+        self.on_earlier = self.persister.pauses.on_earlier
         if topics.get(SHARE_STATE_TOPIC) is not None:
             self._open()
 

@@ -18,7 +18,7 @@ from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.share.dead_letters import DeadLetters
 from groupcoord.broker.share.persister import Persister
 from groupcoord.broker.topics.registry import Topic
-from groupcoord.broker.work import do_whole
+from groupcoord.broker.work import Waker, do_whole
 from groupcoord.config.group_settings import EARLIEST, AutoOffsetReset, ShareGroupSettings
 from groupcoord.core.messages.share_state import (
     ReadShareGroupState,
@@ -103,7 +103,7 @@ class LedPartition:
             wake()
 
 
-class SharePartitions:
+class SharePartitions(Waker):
     """The share-partitions that a broker leads.
 
     Args:
@@ -119,6 +119,7 @@ class SharePartitions:
     def __init__(
         self, data: TopicData, persister: Persister, settings_of: SettingsOf, dead_letters: DeadLetters
     ) -> None:
+        super().__init__()
         self._data = data
         self._persister = persister
         self.settings_of = settings_of
@@ -351,16 +352,12 @@ class SharePartitions:
             led.lock_ms = lock_ms
             self._lock_count += 1
             heappush(self._locks, (lock_ms, self._lock_count, led))
+            self.wake_earlier()
 
     def next_deadline_ms(self) -> int | None:
         """Return when :meth:`tick` is wanted; None: nothing is locked, and nothing is to be sent again."""
         deadlines_ms = (self._locks[0][0] if self._locks else None, self.dead_letters.pauses.next_deadline_ms())
         return min((each for each in deadlines_ms if each is not None), default=None)
-
-    @property
-    def advances(self) -> int:
-        """A number that changes when :meth:`next_deadline_ms` may have come nearer."""
-        return self._lock_count + self.dead_letters.pauses.count
 
     def tick(self, now_ms: int) -> None:
         """Let others have what was locked for too long, and send again what could not be sent."""

@@ -147,9 +147,9 @@ class ShareRequests:
         self._settings_of = settings_of
         self.sessions = ShareSessions()
         self.partitions = SharePartitions(data, persister, settings_of, dead_letters)
+        self.on_earlier = dead_letters.pauses.on_earlier = self.partitions.on_earlier
         self._waits: list[tuple[int, int, _Awaited]] = []
-        self.count = 0
-        """How many fetches there ever were that waited."""
+        self._count = 0
 
     # ------------------------------------------------------------ time, and connections
 
@@ -159,11 +159,6 @@ class ShareRequests:
             heappop(self._waits)
         deadlines_ms = (self._waits[0][0] if self._waits else None, self.partitions.next_deadline_ms())
         return min((each for each in deadlines_ms if each is not None), default=None)
-
-    @property
-    def advances(self) -> int:
-        """A number that changes when :meth:`next_deadline_ms` may have come nearer."""
-        return self.count + self.partitions.advances
 
     def tick(self, now_ms: int) -> None:
         """Time has passed: locks are over, and so is the time of fetches."""
@@ -189,9 +184,10 @@ class ShareRequests:
 
     def _wait(self, deadline_ms: int) -> _Awaited:
         awaited = _Awaited()
-        self.count += 1
-        heappush(self._waits, (deadline_ms, self.count, awaited))
-        if len(self._waits) > STALE_WAITS_LIMIT and self.count % STALE_WAITS_LIMIT == 0:
+        self._count += 1
+        heappush(self._waits, (deadline_ms, self._count, awaited))
+        self.partitions.wake_earlier()
+        if len(self._waits) > STALE_WAITS_LIMIT and self._count % STALE_WAITS_LIMIT == 0:
             self._waits = [entry for entry in self._waits if entry[2].response is None]
             heapify(self._waits)
         return awaited

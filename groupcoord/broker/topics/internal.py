@@ -8,6 +8,7 @@ from uuid import UUID
 
 from groupcoord.broker.configs.definitions import NO_CONFIGS, Configs
 from groupcoord.broker.topics.registry import Topic, TopicEdit, TopicRegistry
+from groupcoord.broker.work import Waker
 from groupcoord.config import Config
 from groupcoord.core.host_queries import CreateInternalTopics, InternalTopicsCreated
 from groupcoord.core.log.records import OFFSETS_TOPIC
@@ -25,7 +26,7 @@ CREATION_MS = 50
 """A real broker on an idle machine has a topic some 20 to 60 ms after it has asked the controller for it."""
 
 
-class LateCreations:
+class LateCreations(Waker):
     """Internal topics of streams groups that were deleted, and come back a moment after a heartbeat has missed them.
 
     As with Kafka, whose controller creates them, heartbeats in between report them as missing, too. New topics are
@@ -36,9 +37,6 @@ class LateCreations:
         now_ms: returns the time.
         create: creates topics, and returns by name why it could not create some.
         created: takes the result of what was created later.
-
-    Attributes:
-        count: how many requests there were.
     """
 
     def __init__(
@@ -48,7 +46,7 @@ class LateCreations:
         create: Callable[[CreateInternalTopics], Mapping[str, str]],
         created: Callable[[InternalTopicsCreated], None],
     ) -> None:
-        self.count = 0
+        super().__init__()
         self._topics, self._now_ms = topics, now_ms
         self._create, self._created = create, created
         self._asked: deque[tuple[int, CreateInternalTopics]] = deque()
@@ -57,8 +55,8 @@ class LateCreations:
         """Create topics, and return by name why some could not be created; None if they are created later."""
         if not any(topic.name in self._topics.deleted for topic in question.topics):
             return self._create(question)
-        self.count += 1
         self._asked.append((self._now_ms() + CREATION_MS, question))
+        self.wake_earlier()
         return None
 
     def next_deadline_ms(self) -> int | None:

@@ -31,7 +31,7 @@ from groupcoord.broker.transactions.state import (
     TransactionState,
     Writer,
 )
-from groupcoord.broker.work import Token, Work, each, each_long
+from groupcoord.broker.work import Token, Waker, Work, each, each_long
 from groupcoord.clock import Clock
 from groupcoord.config import Config
 from groupcoord.core.consumer_protocol import TopicPartition
@@ -95,7 +95,7 @@ class _CommitInTransaction:
         self.token.answer(response)
 
 
-class TransactionCoordinator:
+class TransactionCoordinator(Waker):
     """Coordinates all transactions of a server, whose nodes share one if there are several.
 
     A handler that takes a ``token`` may return None: then ``token.answer(response)`` is called, now or later. Answers
@@ -124,6 +124,7 @@ class TransactionCoordinator:
         topics: TopicRegistry,
         data: TopicData,
     ) -> None:
+        super().__init__()
         self._config = config
         self._clock = clock
         self._log = TransactionLog(topics, data, on_made=lambda: coordinator.topics_created((TRANSACTIONS_TOPIC,)))
@@ -478,6 +479,7 @@ class TransactionCoordinator:
             now_ms, unwritten = self._clock.now_ms(), "markers of %r are not all written; the next try is soon"
             self._lines.warning("markers", now_ms / 1000, unwritten, transaction.transactional_id)
             self._retry_ms = now_ms + RETRY_MS
+            self.wake_earlier()
         waiting, completion.waiting = completion.waiting, []
         for token, response in waiting:
             token.answer(response)
@@ -554,6 +556,7 @@ class TransactionCoordinator:
             self._open[transactional_id] = None
         else:
             self._open.pop(transactional_id, None)
+        self.wake_earlier()
 
 
 def _end_error(transaction: Transaction, request: EndTxn) -> ErrorCode | None:
