@@ -40,37 +40,35 @@ class Column(NamedTuple):
 
 COLUMNS = (
     Column("kind", _STRING, "record, control, corrupt or read"),
-    Column("log_partition", _INT, "partition of __consumer_offsets; null if the file's folder does not tell"),
-    Column("log_offset", _LONG, "offset in that partition; of corrupt bytes the first that may be lost"),
+    Column("log_partition", _INT, "partition of __consumer_offsets; null if unknown from the file's folder"),
+    Column("log_offset", _LONG, "offset in that partition; for corrupt bytes the first that may be lost"),
     Column("log_timestamp_ms", _LONG, "the record's timestamp; -1 in message format v0"),
-    Column("record_type", _SHORT, "first two bytes of the key, Kafka's number, of records alone; null without a key"),
-    Column("control_type", _SHORT, "of control records: 0 abort, 1 commit, others are no transaction markers"),
-    Column("group_id", _STRING, "from the key of every known type; null if the key can't be read"),
+    Column("record_type", _SHORT, "first two bytes of the key, Kafka's number, for records only; null without a key"),
+    Column("control_type", _SHORT, "for control records: 0 abort, 1 commit; others are not transaction markers"),
+    Column("group_id", _STRING, "from the key of every known type; null if unreadable"),
     Column("tombstone", _BOOLEAN, "the record has no value"),
     Column("value_version", _SHORT, "first two bytes of the value; null in a tombstone"),
     Column("topic", _STRING, "of committed offsets and their tombstones (types 0 and 1)"),
     Column("topic_partition", _INT, "goes with topic"),
-    Column("committed_offset", _LONG, "of committed offsets, as all down to topic_id"),
+    Column("committed_offset", _LONG, "for committed offsets, as all down to topic_id"),
     Column("leader_epoch", _INT, "-1: none"),
-    Column("metadata", _STRING, "the client's text"),
-    Column("commit_timestamp_ms", _LONG, "when it was committed"),
-    Column("expire_timestamp_ms", _LONG, "when it expires by itself, in value version 1; -1: not set"),
+    Column("metadata", _STRING, "metadata of the client"),
+    Column("commit_timestamp_ms", _LONG, "time of the commit"),
+    Column("expire_timestamp_ms", _LONG, "its own expiry, in value version 1; -1: not set"),
     Column("topic_id", _BINARY, "16 bytes; null if not written or zero"),
     Column("producer_id", _LONG, "of the batch; -1: none"),
     Column("producer_epoch", _SHORT, "goes with it"),
-    Column(
-        "is_transactional", _BOOLEAN, "part of a transaction, which a marker commits or aborts; markers themselves too"
-    ),
-    Column("partition_leader_epoch", _INT, "of the log partition's leader that wrote the batch; -1: format v0, v1"),
-    Column("key", _BINARY, "the key's bytes; null for offsets decoded into columns, unless raw_bytes is asked for"),
-    Column("value", _BINARY, "the value's bytes; likewise"),
-    Column("size_bytes", _LONG, "of key and value; of a corrupt or read range, in the file"),
-    Column("file", _STRING, "where it was read"),
-    Column("position", _LONG, "where its batch, or the range, starts in the file, in bytes"),
-    Column("problem", _STRING, "why bytes are corrupt, or why a record was not understood; null: all is well"),
-    Column("end_offset", _LONG, "of a corrupt or read range: the first offset behind it, if known"),
-    Column("batch_count", _INT, "of a read range: sound batches, emptied ones too"),
-    Column("complete_from", _LONG, "of a read range: from this offset of it on none is missing"),
+    Column("is_transactional", _BOOLEAN, "part of a transaction, including markers"),
+    Column("partition_leader_epoch", _INT, "leader epoch of the batch; -1: format v0, v1"),
+    Column("key", _BINARY, "bytes of the key; null for offsets decoded into columns, unless raw_bytes is set"),
+    Column("value", _BINARY, "bytes of the value; likewise"),
+    Column("size_bytes", _LONG, "size of key and value; for a corrupt or read range, in the file"),
+    Column("file", _STRING, "the file, or a name for it"),
+    Column("position", _LONG, "byte position of its batch, or the range, in the file"),
+    Column("problem", _STRING, "why bytes are corrupt, or why a record is unreadable; null: no problem"),
+    Column("end_offset", _LONG, "for a corrupt or read range: the first offset after it, if known"),
+    Column("batch_count", _INT, "for a read range: sound batches, including empty ones"),
+    Column("complete_from", _LONG, "for a read range: no offset is missing from this one on"),
 )
 """Everything that was found in a log, one row each.
 
@@ -118,21 +116,19 @@ COMMITS: Columns = (
     Column("log_partition", _INT, "partition of __consumer_offsets"),
     Column("log_offset", _LONG, "offset in that partition"),
     Column("log_timestamp_ms", _LONG, "the record's timestamp"),
-    Column("group_id", _STRING, "who committed"),
+    Column("group_id", _STRING, "the group"),
     Column("topic", _STRING, "the topic"),
     Column("topic_partition", _INT, "the topic's partition"),
-    Column(
-        "committed_offset", _LONG, "the next offset to read; null in a tombstone, as all down to commit_timestamp_ms"
-    ),
+    Column("committed_offset", _LONG, "next offset to read; null in a tombstone, as all down to commit_timestamp_ms"),
     Column("leader_epoch", _INT, "-1: none"),
-    Column("metadata", _STRING, "the client's text"),
-    Column("commit_timestamp_ms", _LONG, "when it was committed"),
-    Column("expire_timestamp_ms", _LONG, "when it expires by itself; -1: not set"),
+    Column("metadata", _STRING, "metadata of the client"),
+    Column("commit_timestamp_ms", _LONG, "time of the commit"),
+    Column("expire_timestamp_ms", _LONG, "its own expiry; -1: not set"),
     Column("topic_id", _BINARY, "16 bytes; null if not written or zero"),
-    Column("producer_id", _LONG, "-1 outside of transactions"),
-    Column("transaction", _STRING, "null outside of transactions, else committed or open"),
-    Column("tombstone", _BOOLEAN, "the offset is gone: deleted, expired, or its group or topic deleted"),
-    Column("size_bytes", _LONG, "of key and value"),
+    Column("producer_id", _LONG, "-1 outside transactions"),
+    Column("transaction", _STRING, "null outside transactions, else committed or open"),
+    Column("tombstone", _BOOLEAN, "the offset was deleted, expired, or its group or topic was deleted"),
+    Column("size_bytes", _LONG, "size of key and value"),
 )
 """One row for each commit and each tombstone; those of aborted transactions are left out."""
 
@@ -140,38 +136,38 @@ CURRENT_OFFSETS: Columns = (
     Column("group_id", _STRING, "the group"),
     Column("topic", _STRING, "the topic"),
     Column("topic_partition", _INT, "the topic's partition"),
-    Column("committed_offset", _LONG, "the next offset to read"),
+    Column("committed_offset", _LONG, "next offset to read"),
     Column("leader_epoch", _INT, "-1: none"),
-    Column("metadata", _STRING, "the client's text"),
-    Column("commit_timestamp_ms", _LONG, "when it was committed"),
-    Column("expire_timestamp_ms", _LONG, "when it expires by itself; -1: not set"),
+    Column("metadata", _STRING, "metadata of the client"),
+    Column("commit_timestamp_ms", _LONG, "time of the commit"),
+    Column("expire_timestamp_ms", _LONG, "its own expiry; -1: not set"),
     Column("topic_id", _BINARY, "16 bytes; null if not written or zero"),
-    Column("log_partition", _INT, "where the record lies"),
-    Column("log_offset", _LONG, "where the record lies"),
+    Column("log_partition", _INT, "position of the record"),
+    Column("log_offset", _LONG, "position of the record"),
 )
 """The offsets that a coordinator would answer after loading the log: one row a group, topic and partition."""
 
 CORRUPT: Columns = (
-    Column("file", _STRING, "where the bytes are"),
-    Column("position", _LONG, "where they start, in bytes"),
-    Column("size_bytes", _LONG, "how many they are"),
-    Column("reason", _STRING, "what is wrong where they start"),
-    Column("log_partition", _INT, "null if the file's folder does not tell"),
-    Column("first_offset", _LONG, "the first offset that may be lost; null if there is no batch before"),
-    Column("end_offset", _LONG, "the first offset that is sound again; null if there is no batch behind"),
+    Column("file", _STRING, "the file"),
+    Column("position", _LONG, "byte position"),
+    Column("size_bytes", _LONG, "number of bytes"),
+    Column("reason", _STRING, "problem at their start"),
+    Column("log_partition", _INT, "null if unknown from the file's folder"),
+    Column("first_offset", _LONG, "first offset that may be lost; null without an earlier batch"),
+    Column("end_offset", _LONG, "first sound offset after it; null without a later batch"),
 )
-"""Bytes that are no sound batch and were passed over."""
+"""Bytes that are not sound batches and were skipped."""
 
 READ_COUNTS: Columns = (
-    Column("log_partition", _INT, "null if the file's folder does not tell"),
+    Column("log_partition", _INT, "null if unknown from the file's folder"),
     Column("kind", _STRING, "as in records"),
     Column("record_type", _SHORT, "of records"),
     Column("control_type", _SHORT, "of control records"),
-    Column("problem", _STRING, "null: understood"),
-    Column("count", _LONG, "how many rows"),
-    Column("size_bytes", _LONG, "their bytes: key and value of records, bytes in the file of ranges"),
+    Column("problem", _STRING, "null: no problem"),
+    Column("count", _LONG, "number of rows"),
+    Column("size_bytes", _LONG, "bytes: key and value of records, size of ranges in the file"),
 )
-"""What was read and what was passed over, and why."""
+"""Rows and bytes that were read or skipped, and why."""
 
 PARTITION_LOAD: Columns = (
     Column("log_partition", _INT, "partition of __consumer_offsets"),
@@ -180,73 +176,73 @@ PARTITION_LOAD: Columns = (
     Column("group_records", _LONG, "records of groups and members"),
     Column("tombstones", _LONG, "records without a value"),
     Column("control_records", _LONG, "transaction markers"),
-    Column("unknown_records", _LONG, "records that were not understood"),
-    Column("bytes", _LONG, "of keys and values"),
-    Column("file_bytes", _LONG, "of the files read; null if the records come from no files"),
-    Column("corrupt_bytes", _LONG, "of them no sound batch"),
+    Column("unknown_records", _LONG, "unreadable records"),
+    Column("bytes", _LONG, "bytes of keys and values"),
+    Column("file_bytes", _LONG, "bytes of the files read; null without files"),
+    Column("corrupt_bytes", _LONG, "bytes that are not sound batches"),
     Column("groups", _LONG, "groups with a record"),
     Column("hottest_group", _STRING, "the group with most records"),
-    Column("hottest_group_records", _LONG, "how many it has"),
-    Column("hottest_group_share", _DOUBLE, "of the partition's records, 0 to 1"),
-    Column("live_keys", _LONG, "keys whose last record has a value"),
+    Column("hottest_group_records", _LONG, "number of its records"),
+    Column("hottest_group_share", _DOUBLE, "its share of the partition's records, 0 to 1"),
+    Column("live_keys", _LONG, "keys with a value in their last record"),
     Column("superseded_records", _LONG, "records with a newer one of the same key"),
-    Column("superseded_bytes", _LONG, "of their keys and values: what compaction would save"),
-    Column("first_timestamp_ms", _LONG, "of the records"),
-    Column("last_timestamp_ms", _LONG, "of the records"),
+    Column("superseded_bytes", _LONG, "bytes of their keys and values, which compaction would save"),
+    Column("first_timestamp_ms", _LONG, "earliest timestamp"),
+    Column("last_timestamp_ms", _LONG, "latest timestamp"),
 )
-"""One row a log partition: how loaded it is, by whom, and what compaction would save."""
+"""One row per log partition: its load, its largest group, and what compaction would save."""
 
 END_OFFSETS: Columns = (
     Column("topic", _STRING, "the topic"),
     Column("topic_partition", _INT, "the topic's partition"),
     Column("end_offset", _LONG, "the offset after its last record"),
 )
-"""What a table of lag takes besides offsets: where each topic's partitions end."""
+"""End offsets of topics, the second input of the lag table."""
 
 LIVE_END_OFFSETS: Columns = (
     Column("topic", _STRING, "the topic"),
-    Column("topic_partition", _INT, "the topic's partition; null: the cluster tells nothing of the whole topic"),
-    Column("at_ms", _LONG, "when the cluster was asked"),
-    Column("log_start_offset", _LONG, "the first offset of the log; null, as the next two, if that is not told"),
+    Column("topic_partition", _INT, "the topic's partition; null: the whole topic is unknown"),
+    Column("at_ms", _LONG, "time of the request"),
+    Column("log_start_offset", _LONG, "first offset of the log; null, as the next two, if unknown"),
     Column("end_offset", _LONG, "the high watermark: the offset after the last record that can be read"),
     Column("last_stable_offset", _LONG, "the first offset of an open transaction, or the high watermark"),
-    Column("leader_epoch", _INT, "of the log's leader; -1: not told"),
-    Column("error_code", _SHORT, "Kafka's; 0: none"),
+    Column("leader_epoch", _INT, "leader epoch of the log; -1: unknown"),
+    Column("error_code", _SHORT, "Kafka's error code; 0: none"),
 )
-"""What :func:`groupcoord.spark.read_end_offsets` gives; :func:`groupcoord.spark.lag` takes it, too."""
+"""Result of :func:`groupcoord.spark.read_end_offsets`, and an input of :func:`groupcoord.spark.lag`."""
 
 RECORD_TIMES: Columns = (
     Column("topic", _STRING, "the topic"),
     Column("topic_partition", _INT, "the topic's partition"),
-    Column("committed_offset", _LONG, "what a group has committed"),
-    Column("record_timestamp_ms", _LONG, "the timestamp of the first record there or behind"),
+    Column("committed_offset", _LONG, "offset that a group has committed"),
+    Column("record_timestamp_ms", _LONG, "timestamp of the first record at or after it"),
 )
-"""How old the next records are to which groups come."""
+"""Timestamps of the next records of lagging groups."""
 
 LAG: Columns = (
     Column("group_id", _STRING, "the group"),
     Column("topic", _STRING, "the topic"),
     Column("topic_partition", _INT, "the topic's partition"),
-    Column("committed_offset", _LONG, "the next offset to read; null: none is committed, or -1, which stands for none"),
-    Column("end_offset", _LONG, "null if the end of this partition was not given"),
-    Column("lag", _LONG, "records behind; never below 0; null without an end, or with records and no offset"),
-    Column("commit_timestamp_ms", _LONG, "when it was committed"),
-    Column("at_ms", _LONG, "when the cluster was asked for the end; null, as the next four, if it was not asked"),
-    Column("lag_stable", _LONG, "records behind the last stable offset, as a consumer with read_committed sees it"),
-    Column("is_lost", _BOOLEAN, "the log begins behind the committed offset: what is between them is gone"),
-    Column("lag_ms", _LONG, "how old the next record to read was at_ms, about; null: that can't be told"),
-    Column("lag_ms_method", _STRING, "how that was found: record, interpolated or extrapolated"),
-    Column("status", _STRING, "how well the group keeps up with the partition"),
-    Column("complete", _DOUBLE, "how full the window of commits was from which the status was made, 0 to 1"),
+    Column("committed_offset", _LONG, "next offset to read; null: none is committed, or -1"),
+    Column("end_offset", _LONG, "null if unknown"),
+    Column("lag", _LONG, "lag in records, at least 0; null without an end, or with records and no offset"),
+    Column("commit_timestamp_ms", _LONG, "time of the commit"),
+    Column("at_ms", _LONG, "time of the request for the end; null, as the next four, without one"),
+    Column("lag_stable", _LONG, "lag to the last stable offset, as for a consumer with read_committed"),
+    Column("is_lost", _BOOLEAN, "the log starts after the committed offset, so records are gone"),
+    Column("lag_ms", _LONG, "approximate age of the next record at at_ms; null: unknown"),
+    Column("lag_ms_method", _STRING, "method: record, interpolated or extrapolated"),
+    Column("status", _STRING, "status of the group in the partition"),
+    Column("complete", _DOUBLE, "how full the window of commits for the status was, 0 to 1"),
     Column(
         "member_id",
         _STRING,
-        "the member that has the partition; null, as the next two, if that is not known",
+        "owner of the partition; null, as the next two, if unknown",
     ),
-    Column("client_id", _STRING, "what its client calls itself"),
-    Column("client_host", _STRING, "where it connects from"),
+    Column("client_id", _STRING, "its client id"),
+    Column("client_host", _STRING, "host of the client"),
 )
-"""How far each group is behind."""
+"""Lag of each group, by partition."""
 
 MESSAGES: Columns = (
     Column("key", _BINARY, "the key's bytes"),

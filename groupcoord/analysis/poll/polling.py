@@ -212,17 +212,17 @@ def _of(place: Place) -> Row:
 
 
 _LONG, _STRING = pa.int64(), pa.string()
-_POLLED = Column("polled_ms", _LONG, "when the poll was over that showed it")
+_POLLED = Column("polled_ms", _LONG, "end of the poll")
 
 POLLS: Columns = (
     _POLLED,
-    Column("asked_ms", _LONG, "when it began"),
-    Column("groups", _LONG, "how many groups it shows"),
-    Column("problems", _LONG, "how much is not told: so many rows of problems"),
+    Column("asked_ms", _LONG, "start of the poll"),
+    Column("groups", _LONG, "number of groups"),
+    Column("problems", _LONG, "number of rows of problems"),
     Column(
         "is_whole",
         pa.bool_(),
-        "every broker listed its groups: one that is missing does not exist, or may not be seen",
+        "every broker listed its groups; a missing one does not exist, or may not be described",
     ),
 )
 """One row a poll."""
@@ -230,9 +230,9 @@ POLLS: Columns = (
 PROBLEMS: Columns = (
     _POLLED,
     Column("subject", _STRING, "group NAME, topic NAME, broker ID, or cluster"),
-    Column("problem", _STRING, "what is not told of it, and why"),
+    Column("problem", _STRING, "missing information, and the reason"),
 )
-"""What polls did not tell."""
+"""Information that polls could not obtain."""
 
 
 def _polled(columns: Columns) -> Columns:
