@@ -85,3 +85,11 @@ def read_join(answer: bytes) -> tuple[int, int, str, str]:
         texts.append(answer[at + 2 : at + 2 + size].decode())
         at += 2 + size
     return error_code, generation_id, texts[1], texts[2]
+
+
+def produce(correlation_id: int, acks: int, *partition_indexes: int) -> bytes:
+    """Return a Produce request of version 3 for partitions of topic ``t``."""
+    partitions = [struct.pack(">i", index) + blob(b"records") for index in partition_indexes]
+    head = string(None) + struct.pack(">hi", acks, 1000)
+    asked = [string("t") + array(partitions)] if partitions else []
+    return frame(0, 3, correlation_id, head + array(asked))

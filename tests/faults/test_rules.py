@@ -10,8 +10,7 @@ from groupcoord.errors import ErrorCode
 from groupcoord.testing.faults import Call, FaultFunctionError, Rule, Rules, UnknownNameError
 from groupcoord.testing.faults.words import error_named
 from tests.broker.driving import drain, feed
-from tests.broker.kafka_bytes import api_versions
-from tests.broker.test_produce import produce
+from tests.broker.kafka_bytes import api_versions, produce
 from tests.broker.wire_world import COMMIT, HEARTBEAT, LEADER, Body, World, wire_frame
 
 METADATA_BODY: Body = {
