@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from uuid import UUID
+
+from attrs import define, evolve, field
 
 from groupcoord import Config, GroupCoordinator, ManualClock
 from groupcoord.core.consumer_protocol import (
@@ -33,30 +34,25 @@ from groupcoord.messages import (
     TopicToCommit,
 )
 from groupcoord.storage.segment_store import SegmentLogStore
+from groupcoord.testing.modern_members import Kip848Consumer
 from groupcoord.testing.topics import Topics
 
 CREW, MOVING = "crew", "moving"
 BEAT_MS, SESSION_MS, REBALANCE_MS = 1_000, 45_000, 10_000
 NEVER_MS = 10**9
 
-Partition = tuple[UUID, int]
 
-
-class Client:
-    """A consumer of the group :data:`CREW`.
+@define(eq=False)
+class SlowConsumer(Kip848Consumer):
+    """Consumer that works on for a while on partitions that it has to give up.
 
     Attributes:
-        gives_up_ms: how long it works on a partition that it is to give up.
+        gives_up_ms: how long it does.
+        assigned_ms: when its assignment changed last.
     """
 
-    def __init__(self, member_id: str, instance_id: str | None) -> None:
-        self.member_id = member_id
-        self.instance_id = instance_id
-        self.epoch = 0
-        self.gives_up_ms = 0
-        self.owned: frozenset[Partition] = frozenset()
-        self.is_to_have: frozenset[Partition] = frozenset()
-        self.told_ms = 0
+    gives_up_ms: int = field(default=0, kw_only=True)
+    assigned_ms: int = field(default=0, kw_only=True)
 
 
 class Story:
@@ -79,7 +75,7 @@ class Story:
             new_member_id=lambda prefix: f"{prefix}-1",
         )
         self.coordinator.load_all()
-        self.clients: dict[str, Client] = {}
+        self.clients: dict[str, SlowConsumer] = {}
 
     def join(
         self,
@@ -89,20 +85,29 @@ class Story:
         regex: str | None = None,
         rebalance_timeout_ms: int = REBALANCE_MS,
     ) -> None:
-        """Somebody joins the crew."""
-        client = self.clients[member_id] = Client(member_id, instance_id)
-        wanted = names or (() if regex else ("orders",))
-        self._send(client, names=wanted, regex=regex, rebalance_timeout_ms=rebalance_timeout_ms)
+        """Let a consumer join the crew."""
+        consumer = self.clients[member_id] = SlowConsumer(
+            f"client-{member_id}",
+            CREW,
+            instance_id,
+            member_id=member_id,
+            topics=names or (() if regex else ("orders",)),
+            regex=regex or "",
+            rebalance_timeout_ms=rebalance_timeout_ms,
+        )
+        self._beat(consumer)
 
     def tell(self, member_id: str, *names: str, assignor: str | None = None) -> None:
-        """A client changes what it asks for."""
-        self._send(self.clients[member_id], names=names or None, assignor=assignor)
+        """Change what a consumer subscribes to, or its assignor."""
+        consumer = self.clients[member_id]
+        consumer.topics, consumer.assignor = names or consumer.topics, assignor or consumer.assignor
+        consumer.told = None  # its next heartbeat is a full one
+        self._beat(consumer)
 
     def leave(self, member_id: str, epoch: int = -1) -> None:
-        """A client leaves; for a while, as static members do, with epoch -2."""
-        client = self.clients.pop(member_id)
-        client.epoch = epoch
-        self._send(client, with_partitions=False)
+        """Let a consumer leave; for a while, as static members do, with epoch -2."""
+        consumer = self.clients.pop(member_id)
+        self.coordinator.call(consumer.leave_request(for_good=epoch == -1))
 
     def vanish(self, member_id: str) -> None:
         """A client is killed."""
@@ -114,43 +119,19 @@ class Story:
             self.clock.advance(BEAT_MS)
             self.coordinator.tick()
             for client in list(self.clients.values()):
-                self._send(client)
+                self._beat(client)
 
-    def _send(
-        self,
-        client: Client,
-        *,
-        names: tuple[str, ...] | None = None,
-        regex: str | None = None,
-        assignor: str | None = None,
-        rebalance_timeout_ms: int = -1,
-        with_partitions: bool = True,
-    ) -> None:
-        if self.clock.now_ms() >= client.told_ms + client.gives_up_ms:
-            client.owned &= client.is_to_have
-        response = self.coordinator.call(
-            ConsumerGroupHeartbeat(
-                CREW,
-                client.member_id,
-                client.epoch,
-                instance_id=client.instance_id,
-                rebalance_timeout_ms=rebalance_timeout_ms,
-                subscribed_topic_names=names,
-                subscribed_topic_regex=regex,
-                server_assignor=assignor,
-                topic_partitions=_by_topic(client.owned) if with_partitions else None,
-                client_id=f"client-{client.member_id}",
-                client_host="/127.0.0.1",
-            )
-        )
+    def _beat(self, consumer: SlowConsumer) -> None:
+        now_ms = self.clock.now_ms()
+        consumer.gives_back = None if now_ms >= consumer.assigned_ms + consumer.gives_up_ms else 0
+        response = self.coordinator.call(evolve(consumer.next_request(), client_host="/127.0.0.1"))
         if response.error_code:
-            self.clients.pop(client.member_id, None)
-        client.epoch = response.member_epoch
-        if response.assignment is not None:
-            given = frozenset((topic_id, number) for topic_id, numbers in response.assignment for number in numbers)
-            if given != client.is_to_have:
-                client.is_to_have, client.told_ms = given, self.clock.now_ms()
-            client.owned |= given
+            self.clients.pop(consumer.member_id)
+            return
+        assigned, consumer.gives_back = consumer.assigned, 0 if consumer.gives_up_ms else None
+        consumer.receive(response)
+        if consumer.assigned != assigned:
+            consumer.assigned_ms = now_ms
 
     def wait_for(self, request: Request) -> Any:
         """Send a request that may be answered later, and let time pass until it is."""
@@ -168,14 +149,6 @@ class Story:
         told = TopicToCommit(topic, offsets, topic_id=self.topics.ids[topic])
         answer = self.coordinator.call(OffsetCommit(group_id, (told,), epoch, member_id))
         assert not any(partition.error_code for one in answer.topics for partition in one.partitions)
-
-
-def _by_topic(partitions: frozenset[Partition]) -> tuple[TopicPartitions, ...]:
-    topics = sorted({topic_id for topic_id, _ in partitions})
-    return tuple(
-        TopicPartitions(topic_id, tuple(sorted(number for found, number in partitions if found == topic_id)))
-        for topic_id in topics
-    )
 
 
 def crew(story: Story) -> None:
