@@ -41,7 +41,7 @@ class Story(Protocol):
     draw: random.Random
     topics: dict[str, int]
 
-    def ask(self, api: str, version: int, body: Body, client: Client | None = None) -> None:
+    def ask(self, api: str, version: int, body: Body, client: RandomClient | None = None) -> None:
         """Send a request; its sender is told the answer when it comes."""
 
     def topic_id(self, name: str) -> str:
@@ -50,17 +50,17 @@ class Story(Protocol):
     def new_id(self) -> str:
         """Return an id that no other member has."""
 
-    def commit(self, client: Client, **identity: Any) -> None:
+    def commit(self, client: RandomClient, **identity: Any) -> None:
         """Commit offsets in the name of a client."""
 
-    def commit_in_transaction(self, client: Client, **identity: Any) -> None:
+    def commit_in_transaction(self, client: RandomClient, **identity: Any) -> None:
         """Commit offsets within a transaction in the name of a client."""
 
-    def fetch(self, client: Client, member_id: str | None, member_epoch: int) -> None:
+    def fetch(self, client: RandomClient, member_id: str | None, member_epoch: int) -> None:
         """Fetch offsets in the name of a client."""
 
 
-class Client(ABC):
+class RandomClient(ABC):
     """A client of either protocol.
 
     Attributes:
@@ -115,7 +115,7 @@ class Client(ABC):
         return self.story.draw.choices(list(weights), list(weights.values()))[0]
 
 
-class ConsumerClient(Client):
+class ConsumerClient(RandomClient):
     """A client of the consumer protocol (KIP-848)."""
 
     def __init__(self, story: Story, number: int, group_id: str, instance_id: str | None) -> None:
@@ -294,7 +294,7 @@ class ConsumerClient(Client):
         self._choose_one(strange)
 
 
-class ClassicClient(Client):
+class ClassicClient(RandomClient):
     """A client of the classic protocol."""
 
     def __init__(self, story: Story, number: int, group_id: str, instance_id: str | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.beside_kafka.clients import NOBODY, Body, ClassicClient, Client, ConsumerClient
+from tests.beside_kafka.clients import NOBODY, Body, ClassicClient, ConsumerClient, RandomClient
 from tests.beside_kafka.settings import draw_share_group_settings, draw_share_settings
 from tests.beside_kafka.story import RandomStory
 
@@ -12,7 +12,7 @@ NONE, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH = 0, 25, 110
 STATES = ("Stable", "Empty", "stable", "Dead")
 
 
-class ShareClient(Client):
+class ShareClient(RandomClient):
     """A member of a share group."""
 
     def __init__(self, story: Any, number: int, group_id: str, instance_id: str | None) -> None:
@@ -96,9 +96,9 @@ class ShareStory(RandomStory):
     def _draw_config(self) -> dict[str, str]:
         return super()._draw_config() | draw_share_settings(self.draw)
 
-    def _draw_clients(self) -> list[Client]:
+    def _draw_clients(self) -> list[RandomClient]:
         draw = self.draw
-        clients: list[Client] = []
+        clients: list[RandomClient] = []
         for number in range(draw.choice([2, 3, 3, 4, 6])):
             group_id = draw.choice(self._groups)
             if draw.random() < 0.05:

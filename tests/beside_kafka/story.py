@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from tests.beside_kafka.clients import NOBODY, Body, ClassicClient, Client, ConsumerClient, long_id
+from tests.beside_kafka.clients import NOBODY, Body, ClassicClient, ConsumerClient, RandomClient, long_id
 from tests.beside_kafka.ids import JavaRandom
 from tests.beside_kafka.offsets import commit_body, deletion_body, fetch_body
 from tests.beside_kafka.oracle import Oracle, Recording
@@ -40,11 +40,11 @@ class RandomStory:
         self.recording = Recording(oracle, f"chance_{seed}", config=self.config, topics=TOPICS, seed=seed)
         self._ids = JavaRandom(~seed)
         self._token = 0
-        self._asked: dict[int, tuple[Client, str, Body]] = {}
+        self._asked: dict[int, tuple[RandomClient, str, Body]] = {}
         self._transactions: set[tuple[int, str]] = set()
         self._groups = draw.choice([["g"], ["g"], ["g", "h"]])
         self._clients = self._draw_clients()
-        self._silent: set[Client] = set()
+        self._silent: set[RandomClient] = set()
         self._mischief = draw.choice([0.02, 0.1, 0.25])
         self._acts = {
             self._let_live: 60,
@@ -60,10 +60,10 @@ class RandomStory:
     def _draw_config(self) -> dict[str, str]:
         return draw_settings(self.draw)
 
-    def _draw_clients(self) -> list[Client]:
+    def _draw_clients(self) -> list[RandomClient]:
         draw = self.draw
         classic, static = draw.choice([0, 0.4, 0.6, 1]), draw.choice([0, 0.3, 0.7])
-        clients: list[Client] = []
+        clients: list[RandomClient] = []
         for number in range(draw.choice([2, 3, 3, 4, 5])):
             kind = ClassicClient if draw.random() < classic else ConsumerClient
             instance_id = f"i{number}" if draw.random() < static else None
@@ -82,7 +82,7 @@ class RandomStory:
 
     # ------------------------------------------------------------ what clients need
 
-    def ask(self, api: str, version: int, body: Body, client: Client | None = None) -> None:
+    def ask(self, api: str, version: int, body: Body, client: RandomClient | None = None) -> None:
         """Send a request; its sender is told the answer when it comes."""
         self._token += 1
         command = {"do": "request", "api": api, "version": version, "body": body, "token": self._token}
@@ -98,19 +98,19 @@ class RandomStory:
         """Return an id that no other member has."""
         return self._ids.kafka_uuid()
 
-    def commit(self, client: Client | None, group_id: str = "", **identity: Any) -> None:
+    def commit(self, client: RandomClient | None, group_id: str = "", **identity: Any) -> None:
         """Commit offsets in the name of a client, or of nobody."""
         group_id = group_id or client.group_id if client is not None else group_id
         version = self._commit_version(client)
         self.ask("OffsetCommit", version, commit_body(self, version, group_id, identity), client)
 
-    def _commit_version(self, client: Client | None) -> int:
+    def _commit_version(self, client: RandomClient | None) -> int:
         version = self.draw.choice([10, self.draw.randint(2, 10)])
         if isinstance(client, ConsumerClient) and self.draw.random() < 0.9:
             version = max(version, 9)
         return version
 
-    def commit_in_transaction(self, client: Client | None, group_id: str = "", **identity: Any) -> None:
+    def commit_in_transaction(self, client: RandomClient | None, group_id: str = "", **identity: Any) -> None:
         """Commit offsets within a transaction in the name of a client, or of nobody."""
         group_id = group_id or client.group_id if client is not None else group_id
         producer_id = 1_000 + self.draw.randrange(2)
@@ -119,7 +119,7 @@ class RandomStory:
         self._transactions.add((producer_id, group_id))
         self.ask("TxnOffsetCommit", version, body, client)
 
-    def fetch(self, client: Client | None, member_id: str | None, member_epoch: int) -> None:
+    def fetch(self, client: RandomClient | None, member_id: str | None, member_epoch: int) -> None:
         """Fetch offsets in the name of a client, or of nobody."""
         groups = [client.group_id] if client is not None else self._groups
         version = self.draw.choice([10, 9, self.draw.randint(1, 10)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from tests.beside_kafka.clients import FENCED_MEMBER_EPOCH, NOBODY, NONE, Body, Client, Story
+from tests.beside_kafka.clients import FENCED_MEMBER_EPOCH, NOBODY, NONE, Body, RandomClient, Story
 
 FORGETTING = (FENCED_MEMBER_EPOCH, 25, 69, 82)
 UNRELEASED_INSTANCE_ID = 111
@@ -60,7 +60,7 @@ def _part(name: str, sources: list[str]) -> Body:
     }
 
 
-class StreamsClient(Client):
+class StreamsClient(RandomClient):
     """A thread of an application of Kafka Streams.
 
     Args:

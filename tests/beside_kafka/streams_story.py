@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.beside_kafka.clients import Body, ClassicClient, Client, ConsumerClient
+from tests.beside_kafka.clients import Body, ClassicClient, ConsumerClient, RandomClient
 from tests.beside_kafka.oracle import Oracle
 from tests.beside_kafka.settings import draw_streams_group_settings, draw_streams_settings
 from tests.beside_kafka.story import RandomStory
@@ -24,10 +24,10 @@ class StreamsStory(RandomStory):
     def _draw_config(self) -> dict[str, str]:
         return super()._draw_config() | draw_streams_settings(self.draw)
 
-    def _draw_clients(self) -> list[Client]:
+    def _draw_clients(self) -> list[RandomClient]:
         draw = self.draw
         static, topology = draw.choice([0, 0.3, 0.7]), draw_topology(draw)
-        clients: list[Client] = []
+        clients: list[RandomClient] = []
         for number in range(draw.choice([2, 3, 3, 4, 5])):
             group_id, instance_id = draw.choice(self._groups), f"i{number}" if draw.random() < static else None
             if draw.random() < 0.05:
@@ -37,7 +37,7 @@ class StreamsStory(RandomStory):
                 clients.append(StreamsClient(self, number, group_id, instance_id, topology))
         return clients
 
-    def _commit_version(self, client: Client | None) -> int:
+    def _commit_version(self, client: RandomClient | None) -> int:
         version = super()._commit_version(client)
         return max(version, 9) if isinstance(client, StreamsClient) and self.draw.random() < 0.9 else version
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.broker.rules import Rules
-from tests.broker.wire_world import World
+from tests.broker.wire_world import WireWorld
 
 
 @pytest.fixture
@@ -14,5 +14,5 @@ def rules() -> Rules:
 
 
 @pytest.fixture
-def world(rules: Rules) -> World:
-    return World(authorize=rules)
+def world(rules: Rules) -> WireWorld:
+    return WireWorld(authorize=rules)

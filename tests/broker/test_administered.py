@@ -24,7 +24,7 @@ from groupcoord.core.router.authorization import CLUSTER, Permissions
 from groupcoord.wire.quota_messages import AlterClientQuotas, DescribeClientQuotas
 from tests.broker.driving import drain, feed
 from tests.broker.rules import Rules
-from tests.broker.wire_world import World, wire_frame
+from tests.broker.wire_world import WireWorld, wire_frame
 from tests.wire.kio_client import read_response
 
 BROKER, CLIENT_METRICS, TOPIC, GROUP = 4, 16, 2, 32
@@ -438,5 +438,5 @@ def test_there_are_no_delegation_tokens() -> None:
         ("User:ANONYMOUS", ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED),
         ("User:ann", ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED),
     ):
-        world = World(principal_of=lambda client_host, principal=principal: principal)
+        world = WireWorld(principal_of=lambda client_host, principal=principal: principal)
         assert world.ask(41, 3, {"owners": None}) == {"error_code": expected, "tokens": []}

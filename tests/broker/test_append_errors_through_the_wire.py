@@ -13,7 +13,7 @@ import pytest
 from groupcoord import ErrorCode, MemoryLogStore
 from groupcoord.log_store import LogStoreError
 from tests.broker.rules import errors
-from tests.broker.wire_world import COMMIT, FOLLOWER, JOIN, LEADER, STATIC, SYNC, Body, World, offset
+from tests.broker.wire_world import COMMIT, FOLLOWER, JOIN, LEADER, STATIC, SYNC, Body, WireWorld, offset
 from tests.tables import as_one_test
 
 TOLD = {
@@ -38,7 +38,7 @@ TOLD_OF_MARKERS = dict(zip(TOLD, TOLD, strict=True)) | {
 """The same for a transaction coordinator, which knows partitions and not group coordinators."""
 
 
-def fail_next(world: World, error: str) -> None:
+def fail_next(world: WireWorld, error: str) -> None:
     """The log refuses the next append."""
     failure = LogStoreError("injected")
     failure.error_code = ErrorCode[error]
@@ -57,27 +57,27 @@ def of_whole(answer: Body) -> str:
     return ErrorCode(answer["error_code"]).name
 
 
-def leave(world: World) -> Body:
+def leave(world: WireWorld) -> Body:
     members = tuple({"member_id": member_id, "group_instance_id": None} for member_id in (LEADER, FOLLOWER, STATIC))
     answer = world.ask(13, 5, {"group_id": "g", "members": members})
     assert answer["members"] == []
     return answer
 
 
-def commit_in_a_transaction(world: World) -> Body:
+def commit_in_a_transaction(world: WireWorld) -> Body:
     member = {"generation_id": -1, "member_id": "", "group_instance_id": None}
     topics = ({"name": "t", "partitions": (offset(0),)},)
     return world.ask(28, 5, world.start_producer() | member | {"group_id": "g", "topics": topics})
 
 
-def delete_offset(world: World) -> Body:
+def delete_offset(world: WireWorld) -> Body:
     topics = ({"name": "t", "partitions": ({"partition_index": 0},)},)
     answer = world.ask(47, 0, {"group_id": "g", "topics": topics})
     assert answer["topics"] == []
     return answer
 
 
-REQUESTS: list[tuple[str, str, Callable[[World], Body], Callable[[Body], str]]] = [
+REQUESTS: list[tuple[str, str, Callable[[WireWorld], Body], Callable[[Body], str]]] = [
     ("OffsetCommit", "absent", lambda world: world.ask(8, 9, COMMIT), of_topics),
     ("TxnOffsetCommit", "absent", commit_in_a_transaction, of_topics),
     ("LeaveGroup of the last", "stable", leave, of_whole),
@@ -108,10 +108,10 @@ REQUESTS: list[tuple[str, str, Callable[[World], Body], Callable[[Body], str]]] 
 @pytest.mark.parametrize(("error", "told"), TOLD.items())
 @pytest.mark.parametrize(("state", "send", "read"), [row[1:] for row in REQUESTS], ids=[row[0] for row in REQUESTS])
 def test_refused_appends(
-    state: str, send: Callable[[World], Body], read: Callable[[Body], str], error: str, told: str
+    state: str, send: Callable[[WireWorld], Body], read: Callable[[Body], str], error: str, told: str
 ) -> None:
     """Each API that writes answers with the same translation."""
-    world = World()
+    world = WireWorld()
     world.reach(state)
     fail_next(world, error)
     assert read(send(world)) == told
@@ -121,7 +121,7 @@ def test_refused_appends(
 @pytest.mark.parametrize(("error", "told"), TOLD_OF_MARKERS.items())
 def test_refused_markers(error: str, told: str) -> None:
     """WriteTxnMarkers passes the log's trouble on, and knows no trouble of a group coordinator."""
-    world = World()
+    world = WireWorld()
     fail_next(world, error)
     topics = ({"name": "__consumer_offsets", "partition_indexes": (0,)},)
     marker = {"producer_id": 1, "producer_epoch": 0, "transaction_result": True, "coordinator_epoch": 0}
@@ -131,7 +131,7 @@ def test_refused_markers(error: str, told: str) -> None:
 
 def test_a_failed_sync_is_told_to_all() -> None:
     """Followers that wait get the leader's error, without an assignment, and all have to join again."""
-    world = World()
+    world = WireWorld()
     world.reach("completing")
     waiting = world.send(14, 5, SYNC | {"member_id": FOLLOWER})
     fail_next(world, "NOT_ENOUGH_REPLICAS")
@@ -148,7 +148,7 @@ def test_a_failed_sync_is_told_to_all() -> None:
 
 def test_what_a_failed_return_is_told() -> None:
     """The join of a static member has no member id then, but the generation, the protocol and the leader of before."""
-    world = World()
+    world = WireWorld()
     world.reach("stable")
     fail_next(world, "NOT_LEADER_OR_FOLLOWER")
     assert world.ask(11, 9, JOIN | {"group_instance_id": "i"}) == {
@@ -167,7 +167,7 @@ def test_what_a_failed_return_is_told() -> None:
 
 def test_the_error_of_the_log_is_the_answer_for_all_partitions() -> None:
     """A partition that was refused before the log was asked is told the log's error too, as Kafka's whole answer is."""
-    world = World()
+    world = WireWorld()
     fail_next(world, "NOT_ENOUGH_REPLICAS")
     partitions = (offset(0, 7, "x" * 4_097), offset(1))
     answer = world.ask(8, 9, COMMIT | {"topics": ({"name": "t", "partitions": partitions},)})

@@ -206,7 +206,7 @@ JOINS = {
 }
 
 
-class World:
+class BoundedBroker:
     """A server that decides by ACLs, with topics, groups of all kinds and a share session."""
 
     def __init__(self) -> None:
@@ -314,7 +314,7 @@ NAMES = (
 
 @functools.cache
 def in_portions() -> frozenset[type]:
-    return handled_in_portions(World().broker._handlers)
+    return handled_in_portions(BoundedBroker().broker._handlers)
 
 
 CASES = [
@@ -343,7 +343,7 @@ def test_no_step_takes_long(api_key: int, monkeypatch: pytest.MonkeyPatch) -> No
             frames = [framed(api_key, with_entries(body, path, count, distinct=distinct)) for count in COUNTS]
         except struct.error:
             continue  # numbers of one byte can't be distinct
-        few, many = (World().longest_step(frame) for frame in frames)
+        few, many = (BoundedBroker().longest_step(frame) for frame in frames)
         requests = [decode_request(frame[4:], "/127.0.0.1")[1] for frame in frames]
         entries_max = entry_limit(type(requests[0]), in_portions()) or OWN_BOUNDS.get(api_key, ARRAY_MAX)
         entries = [sum(map(len, arrays_of(request))) for request in requests]
@@ -373,7 +373,7 @@ def test_nested_entries_and_duplicates_count() -> None:
 
 def test_too_many_entries_are_invalid() -> None:
     """One entry more than the bound is INVALID_REQUEST, and nothing is done; the connection goes on."""
-    world = World()
+    world = BoundedBroker()
     names = ["t"] * (ENTRIES_AT_ONCE + 1)
     assert world.ask(76, LIVE[76] | {"subscribed_topic_names": names})["error_code"] == 42
     assert world.ask(77, {"group_ids": ["new"]})["groups"][0]["error_code"] == 69

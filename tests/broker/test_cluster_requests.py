@@ -19,7 +19,7 @@ from groupcoord.core.router.authorization import CLUSTER
 from groupcoord.wire.cluster_messages import DescribeLogDirs
 from tests.broker.data_world import batch
 from tests.broker.rules import CLUSTER_DENIED, TOPIC, Rules
-from tests.broker.wire_world import Body, World
+from tests.broker.wire_world import Body, WireWorld
 from tests.host.serving import serve
 from tests.wire.kio_client import request_frame
 
@@ -30,7 +30,7 @@ def names(topics: Any, key: str = "name") -> list[str]:
     return sorted(topic[key] for topic in topics)
 
 
-def produce(world: World, records: bytes) -> None:
+def produce(world: WireWorld, records: bytes) -> None:
     partition = {"index": 0, "records": records}
     topic = {"name": "t", "partition_data": (partition,)}
     world.ask(0, 8, {"transactional_id": None, "acks": -1, "timeout": 0, "topic_data": (topic,)})
@@ -39,7 +39,7 @@ def produce(world: World, records: bytes) -> None:
 # ---------------------------------------------------------------- all there is
 
 
-def test_messages_are_those_of_kafka(world: World) -> None:
+def test_messages_are_those_of_kafka(world: WireWorld) -> None:
     """As Apache Kafka 4.4.0 has them: of elections that aren't needed, and of producers of what there isn't."""
     elections = {"election_type": 0, "topic_partitions": [{"topic": "t", "partitions": [0]}], "timeout": 0}
     ((election,),) = (topic["partition_result"] for topic in world.ask(43, 2, elections)["replica_election_results"])
@@ -58,7 +58,7 @@ def test_messages_are_those_of_kafka(world: World) -> None:
     ]
 
 
-def test_all_topics_are_described_from_the_cursor_on(world: World) -> None:
+def test_all_topics_are_described_from_the_cursor_on(world: WireWorld) -> None:
     """Without names all topics are described, and the cursor may name one that is gone."""
     cursor = {"topic_name": "s", "partition_index": 1}
     answer = world.ask(75, 0, {"topics": (), "response_partition_limit": 2, "cursor": cursor})
@@ -67,7 +67,7 @@ def test_all_topics_are_described_from_the_cursor_on(world: World) -> None:
     assert answer["next_cursor"] == {"topic_name": "t", "partition_index": 2}
 
 
-def test_log_dirs_tell_how_large_logs_are(world: World) -> None:
+def test_log_dirs_tell_how_large_logs_are(world: WireWorld) -> None:
     """Sizes are those of the batches, of the log of offsets too; and memory has no volume."""
     records = batch(b"value", at_ms=world.clock.now_ms())
     produce(world, records)
@@ -139,7 +139,7 @@ WITHOUT_PERMISSION: dict[str, tuple[int, int, str, Body, Body]] = {
 
 
 @pytest.mark.parametrize("name", WITHOUT_PERMISSION)
-def test_whoever_may_not_ask_is_told_so_before_anything_else(world: World, rules: Rules, name: str) -> None:
+def test_whoever_may_not_ask_is_told_so_before_anything_else(world: WireWorld, rules: Rules, name: str) -> None:
     """CLUSTER_AUTHORIZATION_FAILED, whatever else is wrong with the request; sources: ``KafkaApis``, and the error
     responses of the requests."""
     api_key, version, operation, body, rest = WITHOUT_PERMISSION[name]
@@ -160,7 +160,7 @@ def _without_texts(value: Any) -> Any:
     return [_without_texts(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def test_operations_on_the_cluster_are_told_to_those_who_may_describe_it(world: World, rules: Rules) -> None:
+def test_operations_on_the_cluster_are_told_to_those_who_may_describe_it(world: WireWorld, rules: Rules) -> None:
     """The others learn of none; the brokers everybody learns."""
     body = {"include_cluster_authorized_operations": True, "endpoint_type": 1, "include_fenced_brokers": False}
     rules.deny("ALTER", CLUSTER)
@@ -173,7 +173,7 @@ def test_operations_on_the_cluster_are_told_to_those_who_may_describe_it(world: 
     assert allowed["brokers"] == denied["brokers"]
 
 
-def test_topics_that_may_not_be_described_come_last_or_not_at_all(world: World, rules: Rules) -> None:
+def test_topics_that_may_not_be_described_come_last_or_not_at_all(world: WireWorld, rules: Rules) -> None:
     """Whether they exist isn't told; where all topics are asked for they are left out."""
     rules.deny("DESCRIBE", TOPIC, "t", "nope")
     body = {"response_partition_limit": 9, "cursor": None}

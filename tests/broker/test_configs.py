@@ -51,7 +51,7 @@ from groupcoord.wire.config_messages import (
 )
 from tests.broker.data_world import SOLE
 from tests.broker.rules import GROUP, TOPIC, Rules
-from tests.broker.wire_world import World
+from tests.broker.wire_world import WireWorld
 
 SESSION, HEARTBEAT, OFFLOAD = (
     "consumer.session.timeout.ms",
@@ -189,7 +189,7 @@ def test_the_host_asks_for_permission() -> None:
     rules = Rules()
     rules.deny("DESCRIBE_CONFIGS", GROUP, "g")
     rules.deny("ALTER_CONFIGS", GROUP, "g")
-    world = World(authorize=rules, principal_of=lambda client_host: "User:bob")
+    world = WireWorld(authorize=rules, principal_of=lambda client_host: "User:bob")
     wanted = {"resource_type": 32, "resource_name": "g"}
     body: dict[str, Any] = {"include_synonyms": False, "include_documentation": True}
     (told,) = world.ask(32, 4, body | {"resources": [wanted | {"configuration_keys": None}]})["results"]

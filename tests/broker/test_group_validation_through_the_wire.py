@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from groupcoord import ErrorCode
-from tests.broker.wire_world import Body, World
+from tests.broker.wire_world import Body, WireWorld
 from tests.tables import as_one_test
 
 SHARD_ERRORS = [
@@ -16,7 +16,7 @@ SHARD_ERRORS = [
 NO_OPERATIONS = -(2**31)
 
 
-def describe(world: World, version: int, *groups: str) -> list[Body]:
+def describe(world: WireWorld, version: int, *groups: str) -> list[Body]:
     answer = world.ask(15, version, {"groups": groups, "include_authorized_operations": False})
     (described,) = answer.values()
     assert isinstance(described, list)
@@ -40,7 +40,7 @@ def nothing_of(group_id: str, error: str, state: str, message: str | None) -> Bo
 @pytest.mark.parametrize("group_id", ["g", ""])
 def test_describe_absent_groups(group_id: str) -> None:
     """Up to version 5 an absent group is Dead without an error; then it is an error with a message."""
-    world = World()
+    world = WireWorld()
     message = f"Group {group_id} not found."
     assert describe(world, 6, group_id) == [nothing_of(group_id, "GROUP_ID_NOT_FOUND", "Dead", message)]
     without_message = nothing_of(group_id, "NONE", "Dead", None)
@@ -51,7 +51,7 @@ def test_describe_absent_groups(group_id: str) -> None:
 @pytest.mark.parametrize(("state", "error"), SHARD_ERRORS)
 def test_describe_groups_of_a_log_partition(state: str, error: str) -> None:
     """Each group has the error of its log partition and no state."""
-    world = World()
+    world = WireWorld()
     world.reach(state)
     assert describe(world, 6, "g", "other") == [nothing_of(group_id, error, "", None) for group_id in ("g", "other")]
 
@@ -66,7 +66,7 @@ def test_describe_groups_of_a_log_partition(state: str, error: str) -> None:
 )
 def test_list_groups(state: str, error: str) -> None:
     """A log partition that loads makes the whole an error, one that is elsewhere is passed over; no group is listed."""
-    world = World()
+    world = WireWorld()
     world.reach("stable")
     world.reach(state)
     body = {"states_filter": (), "types_filter": ()}
@@ -76,7 +76,7 @@ def test_list_groups(state: str, error: str) -> None:
 @pytest.mark.parametrize(("states", "types"), [(("Nonsense",), ()), ((), ("nonsense",)), (("Stable",), ("consumer",))])
 def test_list_groups_with_names_that_match_nothing(states: tuple[str, ...], types: tuple[str, ...]) -> None:
     """An unknown state or type is no error: it just matches no group."""
-    world = World()
+    world = WireWorld()
     world.reach("stable")
     body = {"states_filter": states, "types_filter": types}
     assert world.ask(16, 5, body) == {"error_code": ErrorCode.NONE, "groups": []}
@@ -103,7 +103,7 @@ def test_list_groups_with_names_that_match_nothing(states: tuple[str, ...], type
 )
 def test_delete_groups(state: str, group_ids: list[str], errors: list[str]) -> None:
     """Each group has a result of its own, one that is named twice has one."""
-    world = World()
+    world = WireWorld()
     world.reach(state)
     results = world.ask(42, 2, {"groups_names": tuple(group_ids)})["results"]
     expected = zip(dict.fromkeys(group_ids), errors, strict=True)
@@ -124,7 +124,7 @@ MALFORMED = (
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_find_coordinator_of_an_unknown_type(version: int, key_type: int) -> None:
     """Up to version 3 the error is the answer's, and there is no node."""
-    answer = World().ask(10, version, {"key": "g", "key_type": key_type})
+    answer = WireWorld().ask(10, version, {"key": "g", "key_type": key_type})
     assert answer == {
         "error_code": ErrorCode.INVALID_REQUEST,
         "error_message": MALFORMED,
@@ -147,7 +147,7 @@ def test_find_coordinator_of_an_unknown_type(version: int, key_type: int) -> Non
 def test_find_coordinators_of_an_unknown_type(version: int, key_type: int, keys: tuple[str, ...]) -> None:
     """From version 4 on each key has the error. As recorded, only an unknown type of key gets a message."""
     message = "" if key_type == SHARE else MALFORMED
-    answer = World().ask(10, version, {"key_type": key_type, "coordinator_keys": keys})
+    answer = WireWorld().ask(10, version, {"key_type": key_type, "coordinator_keys": keys})
     assert answer["coordinators"] == [
         {
             "key": key,

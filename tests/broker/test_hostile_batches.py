@@ -14,7 +14,7 @@ from groupcoord.records.compression import Compression
 from tests.broker.data_world import START_MS
 from tests.broker.driving import LateJobs, drain
 from tests.broker.kafka_bytes import array, blob, correlation_ids, frame, heartbeat, string
-from tests.broker.wire_world import World
+from tests.broker.wire_world import WireWorld
 from tests.topic_logs.batches import claiming
 
 RECORD = b"\x0c" + bytes(6)
@@ -33,7 +33,7 @@ def always_over(broker: Broker) -> None:
     broker.now_s = broker.turns.now_s = itertools.count(1e9).__next__
 
 
-def turns_of_others(world: World, data: bytes) -> int:
+def turns_of_others(world: WireWorld, data: bytes) -> int:
     """Send a request; return how often somebody else is answered before it is, with all that is left of its answer."""
     broker, jobs = world.broker, LateJobs(world.broker)
     always_over(broker)
@@ -50,9 +50,9 @@ def turns_of_others(world: World, data: bytes) -> int:
     return turns
 
 
-def make_world() -> World:
+def make_world() -> WireWorld:
     """Return a broker with the topic ``c``, which is compacted, besides ``t``, which is not."""
-    world = World()
+    world = WireWorld()
     world.clock.advance(START_MS)
     with world.broker.topics.edit() as edit:
         edit.create("c", 1)

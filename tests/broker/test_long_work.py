@@ -31,7 +31,7 @@ from groupcoord.messages import (
 )
 from tests.broker.driving import LateJobs, drain, feed
 from tests.broker.kafka_bytes import correlation_ids, heartbeat
-from tests.broker.wire_world import COMMIT, OTHER_ID, TOPIC_ID, Body, World, offset, wire_frame
+from tests.broker.wire_world import COMMIT, OTHER_ID, TOPIC_ID, Body, WireWorld, offset, wire_frame
 from tests.wire.kio_client import read_response
 
 MANY = 300
@@ -186,14 +186,14 @@ REQUESTS: dict[str, tuple[int, int, Body]] = {
 }
 
 
-def make_world() -> World:
+def make_world() -> WireWorld:
     """Return one where nobody may do anything with what is called ``denied``, though ``many`` has offsets of it."""
     denied: set[str] = set()
 
     def authorize(principal: Principal, operation: Operation, resource: Resource) -> bool:
         return resource.name not in denied
 
-    world = World(authorize=authorize)
+    world = WireWorld(authorize=authorize)
     with world.broker.topics.edit() as edit:
         edit.create("denied", 2)
         edit.create("wide", MANY)
@@ -240,7 +240,7 @@ def test_the_answer_is_that_of_one_go(name: str, monkeypatch: pytest.MonkeyPatch
         assert in_portions == at_once
 
 
-def always_over(world: World) -> None:
+def always_over(world: WireWorld) -> None:
     """Have each portion end where it may."""
     broker = world.broker
     broker.now_s = broker.turns.now_s = itertools.count(1e9).__next__

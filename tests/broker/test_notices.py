@@ -24,7 +24,7 @@ from groupcoord.wire.config_messages import (
 REPLICAS, SEGMENT = CreatableTopicConfig("min.insync.replicas", "2"), CreatableTopicConfig("segment.ms", "60000")
 
 
-class World:
+class NotingBroker:
     """A broker with a topic ``orders``, and what it writes to the log."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture, config: Config | None = None) -> None:
@@ -59,10 +59,10 @@ def test_a_protocol_that_is_switched_off_is_named(caplog: pytest.LogCaptureFixtu
     """Who joins with group.protocol=consumer is named, and the setting; where it is served, nothing is said."""
     join = ConsumerGroupHeartbeat("billing", "m", client_id="billing-1")
 
-    assert World(caplog).lines_after(join) == []
-    assert World(caplog, Config.from_properties({"group.coordinator.rebalance.protocols": "classic"})).lines_after(
-        join
-    ) == [
+    assert NotingBroker(caplog).lines_after(join) == []
+    assert NotingBroker(
+        caplog, Config.from_properties({"group.coordinator.rebalance.protocols": "classic"})
+    ).lines_after(join) == [
         "client 'billing-1' at /10.0.0.7 asks for group.protocol=consumer in group 'billing', which is switched off "
         "here: group.coordinator.rebalance.protocols does not name it"
     ]
@@ -70,7 +70,7 @@ def test_a_protocol_that_is_switched_off_is_named(caplog: pytest.LogCaptureFixtu
 
 def test_settings_without_effect_are_named(caplog: pytest.LogCaptureFixture) -> None:
     """A topic that is created with a setting that changes nothing, or gets one, is named with it."""
-    world = World(caplog)
+    world = NotingBroker(caplog)
 
     assert world.lines_after(create("bills", "mail")) == [
         "topics have got settings that have no effect here: bills (min.insync.replicas=2), mail (min.insync.replicas=2)"
@@ -85,7 +85,7 @@ def test_settings_without_effect_are_named(caplog: pytest.LogCaptureFixture) -> 
 
 def test_what_has_an_effect_or_changes_nothing_is_no_news(caplog: pytest.LogCaptureFixture) -> None:
     """Nothing is said of settings that apply, of defaults, of trials, of what was refused, or is so already."""
-    world = World(caplog)
+    world = NotingBroker(caplog)
     default = CreatableTopicConfig("min.insync.replicas", "1")
     unknown = CreatableTopicConfig("min.insync", "1")
 
@@ -107,14 +107,14 @@ def test_what_has_an_effect_or_changes_nothing_is_no_news(caplog: pytest.LogCapt
 
 def test_many_topics_are_one_line(caplog: pytest.LogCaptureFixture) -> None:
     """Five are named, the others counted."""
-    (line,) = World(caplog).lines_after(create(*(f"t{number}" for number in range(9))))
+    (line,) = NotingBroker(caplog).lines_after(create(*(f"t{number}" for number in range(9))))
 
     assert line.endswith("t4 (min.insync.replicas=2) and 4 more")
 
 
 def test_what_was_left_out_is_told_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
     """A flood of the same is a few lines, and at the end how many there were besides."""
-    world = World(caplog, Config.from_properties({"group.coordinator.rebalance.protocols": "classic"}))
+    world = NotingBroker(caplog, Config.from_properties({"group.coordinator.rebalance.protocols": "classic"}))
     written = len(world.lines_after(*[ConsumerGroupHeartbeat("g", "m")] * 9))
     caplog.clear()
     world.broker.close()

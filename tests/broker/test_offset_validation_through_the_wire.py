@@ -17,7 +17,7 @@ from tests.broker.wire_world import (
     STATIC,
     TOPIC_ID,
     Body,
-    World,
+    WireWorld,
     offset,
 )
 from tests.tables import as_one_test
@@ -105,7 +105,7 @@ MEMBER_ERRORS = [
 )
 def test_commit(state: str, changes: Body, error: str) -> None:
     """An error of the group or the member is that of every partition, in the order of the request."""
-    world = World()
+    world = WireWorld()
     world.reach(state)
     topics = (topic("t", offset(2), offset(0)), topic("u", offset(0)))
     answer = world.ask(8, 9, COMMIT | {"topics": topics} | changes)
@@ -115,7 +115,7 @@ def test_commit(state: str, changes: Body, error: str) -> None:
 @pytest.mark.parametrize("version", [2, 7, 8])
 def test_commit_to_an_absent_group_in_old_versions(version: int) -> None:
     """GROUP_ID_NOT_FOUND came with version 9."""
-    answer = World().ask(8, version, COMMIT | MEMBER)
+    answer = WireWorld().ask(8, version, COMMIT | MEMBER)
     assert results(answer) == [("t", [(0, "ILLEGAL_GENERATION")])]
 
 
@@ -151,14 +151,14 @@ def test_commit_to_an_absent_group_in_old_versions(version: int) -> None:
 )
 def test_commit_to_topics(version: int, topics: list[Body], expected: object) -> None:
     """Errors of topics and partitions are their own: the others are committed."""
-    world = World()
+    world = WireWorld()
     answer = world.ask(8, version, COMMIT | {"topics": tuple(topics)})
     assert results(answer) == expected
 
 
 def test_unknown_topics_alone_ask_nobody() -> None:
     """Where no partition is known the group is not looked at: closed or a stranger, there is no other error."""
-    world = World()
+    world = WireWorld()
     world.reach("closed")
     answer = world.ask(8, 9, COMMIT | {"member_id": "m", "topics": (topic("nope", offset(0)),)})
     assert results(answer) == [("nope", [(0, UNKNOWN)])]
@@ -179,7 +179,7 @@ def fetch_body(group_id: str = "g", *, name: str = "t", topic_id: UUID = TOPIC_I
 def test_fetch_of_a_log_partition(state: str, error: str) -> None:
     """Version 1 has the error on each partition, 2 to 7 on the whole, later ones on each group."""
     code = ErrorCode[error]
-    world = World()
+    world = WireWorld()
     world.reach(state)
     partitions = [
         {"partition_index": index, "committed_offset": -1, "metadata": "", "error_code": code} for index in (0, 9)
@@ -196,7 +196,7 @@ def test_fetch_of_a_log_partition(state: str, error: str) -> None:
 @pytest.mark.parametrize("member", [{}, {"member_id": "m", "member_epoch": 99}, {"member_id": "", "member_epoch": -1}])
 def test_fetch_needs_no_member(state: str, member: Body) -> None:
     """Neither an absent group, nor an unknown member, topic or partition is an error: there is just no offset."""
-    world = World()
+    world = WireWorld()
     world.reach(state)
     body = fetch_body(name="nope")
     (group,) = body["groups"]
@@ -210,7 +210,7 @@ def test_fetch_needs_no_member(state: str, member: Body) -> None:
 @pytest.mark.parametrize(("topic_id", "echoed"), [(OTHER_ID, OTHER_ID), (NO_ID, None)])
 def test_fetch_of_an_unknown_id(topic_id: UUID, echoed: UUID | None) -> None:
     """Topics by id must exist."""
-    answer = World().ask(9, 10, fetch_body(topic_id=topic_id))
+    answer = WireWorld().ask(9, 10, fetch_body(topic_id=topic_id))
     partitions = [NOTHING | {"partition_index": index, "error_code": ErrorCode.UNKNOWN_TOPIC_ID} for index in (0, 9)]
     assert answer["groups"] == [
         {"group_id": "g", "topics": [{"topic_id": echoed, "partitions": partitions}], "error_code": ErrorCode.NONE}
@@ -242,7 +242,7 @@ def delete_body(*topics: tuple[str, tuple[int, ...]], group_id: str = "g") -> Bo
 )
 def test_delete_offsets(state: str, group_id: str, error: str) -> None:
     """An error of the whole replaces those of the topics."""
-    world = World()
+    world = WireWorld()
     world.reach(state)
     body = delete_body(("t", (0,)), ("nope", (0,)), group_id=group_id)
     assert world.ask(47, 0, body) == {"error_code": ErrorCode[error], "topics": []}
@@ -250,7 +250,7 @@ def test_delete_offsets(state: str, group_id: str, error: str) -> None:
 
 def test_delete_offsets_of_topics() -> None:
     """A topic that a member subscribes to is protected; what does not exist is unknown, and named first."""
-    world = World()
+    world = WireWorld()
     world.reach("stable")
     answer = world.ask(47, 0, delete_body(("t", (0, 9, -1)), ("nope", (0,)), ("u", (0,))))
     assert answer["error_code"] == ErrorCode.NONE
@@ -290,7 +290,7 @@ def plain(changes: Body) -> Body:
 )
 def test_commit_in_a_transaction(state: str, changes: Body, error: str) -> None:
     """As for a commit without a transaction, but a producer may say that it is nobody, or come during a rebalance."""
-    world = World()
+    world = WireWorld()
     producer = world.start_producer()
     world.reach(state)
     answer = world.ask(28, 5, commit_body(producer, **plain(changes)))
@@ -312,7 +312,7 @@ def test_commit_in_a_transaction(state: str, changes: Body, error: str) -> None:
 )
 def test_producers(version: int, changes: Body, error: str) -> None:
     """The transaction is looked at before the group; nothing is written, so there is no group afterwards."""
-    world = World()
+    world = WireWorld()
     producer = world.start_producer()
     answer = world.ask(28, version, commit_body(producer, **changes))
     assert results(answer) == [("t", [(2, error), (0, error)])]
@@ -321,7 +321,7 @@ def test_producers(version: int, changes: Body, error: str) -> None:
 
 def test_topics_of_a_commit_in_a_transaction() -> None:
     """Unknown topics and partitions, and metadata that is too long, are refused alone."""
-    world = World()
+    world = WireWorld()
     topics = (topic("t", offset(0), offset(9), offset(1, 7, "x" * 4097)), topic("nope", offset(0)))
     answer = world.ask(28, 5, commit_body(world.start_producer(), *topics))
     assert results(answer) == [
@@ -332,7 +332,7 @@ def test_topics_of_a_commit_in_a_transaction() -> None:
 
 def test_an_offset_of_an_open_transaction_is_unstable() -> None:
     """A stable read of it is refused, a plain one is told that there is none."""
-    world = World()
+    world = WireWorld()
     assert results(world.ask(28, 5, commit_body(world.start_producer()))) == [("t", [(2, "NONE"), (0, "NONE")])]
     for is_stable, error in ((True, "UNSTABLE_OFFSET_COMMIT"), (False, "NONE")):
         (group,) = world.ask(9, 8, fetch_body() | {"require_stable": is_stable})["groups"]

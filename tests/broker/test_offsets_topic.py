@@ -50,7 +50,7 @@ STORES: list[MakeStore] = [
 ]
 
 
-class World:
+class OffsetsTopic:
     """A broker whose groups are all in one log partition."""
 
     def __init__(self, store: LogStore, topics: TopicRegistry | None = None, **settings: Any) -> None:
@@ -91,8 +91,8 @@ class World:
 
 
 @pytest.fixture(params=STORES, ids=["segments", "memory", "sqlite"])
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
-    made = World(request.param(tmp_path))
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OffsetsTopic]:
+    made = OffsetsTopic(request.param(tmp_path))
     yield made
     made.broker.close()
 
@@ -109,7 +109,7 @@ def offsets_in(fetched: FetchedPartitionData) -> list[tuple[int, int]]:
     return found
 
 
-def test_a_reader_sees_each_commit_at_once(world: World) -> None:
+def test_a_reader_sees_each_commit_at_once(world: OffsetsTopic) -> None:
     """What was committed before somebody read is there, and what comes afterwards too."""
     world.commit(5)
     fetched = world.fetch()
@@ -122,7 +122,7 @@ def test_a_reader_sees_each_commit_at_once(world: World) -> None:
     assert world.list(-1) == ("NONE", 3)
 
 
-def test_a_fetch_that_waits_is_woken(world: World) -> None:
+def test_a_fetch_that_waits_is_woken(world: OffsetsTopic) -> None:
     """A commit ends the wait of who follows the topic, in the same turn."""
     world.commit(5)
     waiting = world.send(1, max_wait_ms=10_000, min_bytes=1)
@@ -132,7 +132,7 @@ def test_a_fetch_that_waits_is_woken(world: World) -> None:
     assert offsets_in(answer.topics[0].partitions[0]) == [(1, 6)]
 
 
-def test_readers_of_what_is_committed_stop_before_an_open_transaction(world: World) -> None:
+def test_readers_of_what_is_committed_stop_before_an_open_transaction(world: OffsetsTopic) -> None:
     """The last stable offset stays where the transaction begins until its marker is written; aborted ones are named."""
     world.commit(5)
     world.commit_in_transaction(6)
@@ -146,7 +146,7 @@ def test_readers_of_what_is_committed_stop_before_an_open_transaction(world: Wor
     assert world.fetch().aborted_transactions is None
 
 
-def test_producers_are_described(world: World) -> None:
+def test_producers_are_described(world: OffsetsTopic) -> None:
     """Who has an open transaction in the topic can be found."""
     world.commit_in_transaction(6)
     asked = DescribeProducers((TopicPartitions(OFFSETS_TOPIC, (0,)),))
@@ -155,7 +155,7 @@ def test_producers_are_described(world: World) -> None:
     assert (producer.producer_id, producer.current_txn_start_offset) == (7, 0)
 
 
-def test_offsets_are_found_by_time(world: World) -> None:
+def test_offsets_are_found_by_time(world: OffsetsTopic) -> None:
     """The first record of a time and the newest one are found."""
     for offset in range(3):
         world.commit(offset)
@@ -165,7 +165,7 @@ def test_offsets_are_found_by_time(world: World) -> None:
     assert world.list(START_MS + 9_000) == ("NONE", -1)
 
 
-def test_administration(world: World) -> None:
+def test_administration(world: OffsetsTopic) -> None:
     """Records can't be deleted; the size is told; the leader's epoch ends where the log does."""
     world.commit(5)
     deletion = DeleteRecords((DeleteRecordsTopic(OFFSETS_TOPIC, (DeleteRecordsPartition(0, -1),)),))
@@ -182,7 +182,7 @@ def test_administration(world: World) -> None:
 
 def test_topics_that_hold_nothing_leave_offsets_to_be_read(tmp_path: Path) -> None:
     """``records.enable=false`` is about what clients produce."""
-    world = World(SegmentLogStore(tmp_path), records_enable=False)
+    world = OffsetsTopic(SegmentLogStore(tmp_path), records_enable=False)
     world.commit(5)
     assert offsets_in(world.fetch()) == [(0, 5)]
     world.broker.close()
@@ -194,7 +194,7 @@ def test_topics_that_hold_nothing_leave_offsets_to_be_read(tmp_path: Path) -> No
 def test_readers_open_no_second_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Nobody says that a log can't be used, and compaction goes on, however often somebody reads."""
     topics = TopicRegistry(tmp_path)
-    world = World(SegmentLogStore(tmp_path, segment_bytes=200), topics)
+    world = OffsetsTopic(SegmentLogStore(tmp_path, segment_bytes=200), topics)
     for offset in range(20):
         world.commit(offset)
     store = world.broker.log_store
@@ -208,7 +208,7 @@ def test_readers_open_no_second_log(tmp_path: Path, caplog: pytest.LogCaptureFix
 
 def test_a_log_that_has_failed_is_not_opened_by_readers(tmp_path: Path) -> None:
     """Who reads is told KAFKA_STORAGE_ERROR until the coordinator has loaded the log partition again."""
-    world = World(SegmentLogStore(tmp_path))
+    world = OffsetsTopic(SegmentLogStore(tmp_path))
     world.commit(5)
     (path,) = tmp_path.rglob("*.log")
     content = path.read_bytes()
@@ -227,7 +227,7 @@ def test_the_topic_keeps_its_id(tmp_path: Path, caplog: pytest.LogCaptureFixture
     """A first life without any record, a second one with some: the folder has the id that clients were told."""
     ids = set()
     for life in range(3):
-        world = World(SegmentLogStore(tmp_path), TopicRegistry(tmp_path))
+        world = OffsetsTopic(SegmentLogStore(tmp_path), TopicRegistry(tmp_path))
         topic = world.broker.topics.get(OFFSETS_TOPIC)
         assert topic is not None
         ids.add(topic.topic_id)
@@ -247,7 +247,7 @@ def test_the_topic_keeps_its_id(tmp_path: Path, caplog: pytest.LogCaptureFixture
 def test_a_long_log_is_copied_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who asks meanwhile comes again, as clients do upon LEADER_NOT_AVAILABLE, and is never told of a wrong end."""
     monkeypatch.setattr(served_logs, "COPIED_AT_ONCE", 4)
-    world = World(MemoryLogStore())
+    world = OffsetsTopic(MemoryLogStore())
     for offset in range(10):
         world.commit(offset)
     assert [world.list(-1) for _ in range(3)] == [("LEADER_NOT_AVAILABLE", -1)] * 2 + [("NONE", 10)]
@@ -256,7 +256,7 @@ def test_a_long_log_is_copied_in_portions(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_copies_take_no_more_memory_than_allowed() -> None:
     """What is too much is left out at the beginning, and readers go on from there."""
-    world = World(MemoryLogStore(), records_memory_max_bytes=8_192)
+    world = OffsetsTopic(MemoryLogStore(), records_memory_max_bytes=8_192)
     for offset in range(10):
         world.commit(offset)
         world.fetch()
@@ -275,7 +275,7 @@ def test_a_store_that_reads_from_the_beginning_only() -> None:
             inner = MemoryLogStore()
             self.append, self.read = inner.append, inner.read
 
-    world = World(Plain())
+    world = OffsetsTopic(Plain())
     for offset in range(3):
         world.commit(offset)
         assert offsets_in(world.fetch(offset)) == [(offset, offset)]

@@ -23,7 +23,7 @@ from tests.broker.rules import (
     Rules,
     errors,
 )
-from tests.broker.wire_world import NO_ID, OTHER_ID, TOPIC_ID, U_ID, Body, World
+from tests.broker.wire_world import NO_ID, OTHER_ID, TOPIC_ID, U_ID, Body, WireWorld
 
 TOPIC_MESSAGE = "Topic authorization failed."
 
@@ -32,7 +32,7 @@ TOPIC_MESSAGE = "Topic authorization failed."
 
 
 @pytest.mark.parametrize("version", [1, 7, 11])
-def test_list_offsets(world: World, rules: Rules, version: int) -> None:
+def test_list_offsets(world: WireWorld, rules: Rules, version: int) -> None:
     """Topics without DESCRIBE come last; each of their partitions is answered, however often it is named."""
     rules.deny("DESCRIBE", TOPIC, "t", "nope")
     partitions = tuple({"partition_index": index, "current_leader_epoch": -1, "timestamp": -1} for index in (0, 9, 9))
@@ -75,7 +75,7 @@ def fetch_body(*topics: str | object, replica_id: int = -1, max_wait: int = 0) -
     }
 
 
-def test_fetch_by_name(world: World, rules: Rules) -> None:
+def test_fetch_by_name(world: WireWorld, rules: Rules) -> None:
     """What can be read comes first, then the errors in the order of the request; without READ existence is not told."""
     rules.deny("READ", TOPIC, "t", "secret")
     answer = world.ask(1, 12, fetch_body("t", "u", "secret", "nope"))
@@ -90,7 +90,7 @@ def test_fetch_by_name(world: World, rules: Rules) -> None:
     assert answer["responses"][1]["partitions"][0]["high_watermark"] == -1
 
 
-def test_fetch_by_id(world: World, rules: Rules) -> None:
+def test_fetch_by_id(world: WireWorld, rules: Rules) -> None:
     """Unknown ids come before all other errors."""
     rules.deny("READ", TOPIC, "t")
     answer = world.ask(1, 16, fetch_body(U_ID, TOPIC_ID, OTHER_ID))
@@ -102,14 +102,14 @@ def test_fetch_by_id(world: World, rules: Rules) -> None:
     ]
 
 
-def test_a_fetch_that_is_refused_does_not_wait(world: World, rules: Rules) -> None:
+def test_a_fetch_that_is_refused_does_not_wait(world: WireWorld, rules: Rules) -> None:
     """Only partitions that can be read are worth waiting for."""
     rules.deny("READ", TOPIC, "t")
     assert world.send(1, 12, fetch_body("t", max_wait=500)).answer() is not None
     assert world.send(1, 12, fetch_body("t", "u", max_wait=500)).answer() is None
 
 
-def test_fetch_of_a_follower(world: World, rules: Rules) -> None:
+def test_fetch_of_a_follower(world: WireWorld, rules: Rules) -> None:
     """A follower needs CLUSTER_ACTION in place of READ: without it, every topic is refused."""
     rules.deny("READ", TOPIC, "t")
     answer = world.ask(1, 12, fetch_body("t", "nope", replica_id=2))
@@ -120,7 +120,7 @@ def test_fetch_of_a_follower(world: World, rules: Rules) -> None:
     assert errors(answer["responses"]) == [("t", denied), ("nope", denied)]
 
 
-def test_ends_of_epochs(world: World, rules: Rules) -> None:
+def test_ends_of_epochs(world: WireWorld, rules: Rules) -> None:
     """Consumers need DESCRIBE for them (KIP-320), brokers CLUSTER_ACTION and nothing else."""
     partitions = ({"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0},)
     body = {"replica_id": -2, "topics": ({"topic": "t", "partitions": partitions},)}
@@ -151,7 +151,7 @@ def produce_body(
 
 
 @pytest.mark.parametrize("acks", [1, 7])
-def test_produce(world: World, rules: Rules, acks: int) -> None:
+def test_produce(world: WireWorld, rules: Rules, acks: int) -> None:
     """WRITE is asked for before anything else but an unknown id."""
     rules.deny("WRITE", TOPIC, "t", "secret")
     answer = world.ask(0, 9, produce_body("t", "secret", "nope", acks=acks))
@@ -168,7 +168,7 @@ def test_produce(world: World, rules: Rules, acks: int) -> None:
     ]
 
 
-def test_produce_in_a_transaction(world: World, rules: Rules) -> None:
+def test_produce_in_a_transaction(world: WireWorld, rules: Rules) -> None:
     """Without WRITE on the transactional id all is refused, if any of it is transactional."""
     rules.deny("WRITE", TRANSACTION, "x")
     plain = world.ask(0, 9, produce_body("t", transactional_id="x", records=batch(b"v", at_ms=0)))
@@ -181,7 +181,7 @@ def test_produce_in_a_transaction(world: World, rules: Rules) -> None:
     assert errors(answer["responses"], partitions="partition_responses") == [("t", denied), ("nope", denied)]
 
 
-def test_produce_without_an_answer(world: World, rules: Rules) -> None:
+def test_produce_without_an_answer(world: WireWorld, rules: Rules) -> None:
     """With acks=0 the closed connection tells of the refusal."""
     rules.deny("WRITE", TOPIC, "t")
     sent = world.send(0, 9, produce_body("t", acks=0))
@@ -203,7 +203,7 @@ def outcomes(topics: list[Body]) -> list[tuple[object, str, object]]:
 
 
 @pytest.mark.parametrize("version", [2, 7])
-def test_create_topics(world: World, rules: Rules, version: int) -> None:
+def test_create_topics(world: WireWorld, rules: Rules, version: int) -> None:
     """CREATE on the cluster is enough, else it is asked for each topic; the refused come last."""
     rules.deny("CREATE", TOPIC, "no", "t", "a b", "twice")
     assert outcomes(world.ask(19, version, create_body("no", validate_only=True))["topics"]) == [("no", "NONE", None)]
@@ -220,7 +220,7 @@ def test_create_topics(world: World, rules: Rules, version: int) -> None:
     assert world.broker.topics.get("no") is None
 
 
-def test_create_topics_without_a_look_at_their_settings(world: World, rules: Rules) -> None:
+def test_create_topics_without_a_look_at_their_settings(world: WireWorld, rules: Rules) -> None:
     """Without DESCRIBE_CONFIGS the topic is created, but nothing is told of it."""
     rules.deny("DESCRIBE_CONFIGS", TOPIC, "new")
     untold, told = world.ask(19, 7, create_body("new", "other"))["topics"]
@@ -230,7 +230,7 @@ def test_create_topics_without_a_look_at_their_settings(world: World, rules: Rul
     assert untold["topic_id"] is not None
 
 
-def test_create_partitions(world: World, rules: Rules) -> None:
+def test_create_partitions(world: WireWorld, rules: Rules) -> None:
     """ALTER is asked for each topic; the refused come first and have no message."""
     rules.deny("ALTER", TOPIC, "t", "secret", "twice")
     topics = tuple({"name": name, "count": 9, "assignments": None} for name in ("u", "t", "twice", "secret", "twice"))
@@ -244,7 +244,7 @@ def test_create_partitions(world: World, rules: Rules) -> None:
     assert world.broker.topics.partition_count("t") == 3
 
 
-def delete(world: World, *topics: str | object) -> dict[tuple[object, object], tuple[str, object]]:
+def delete(world: WireWorld, *topics: str | object) -> dict[tuple[object, object], tuple[str, object]]:
     """Return errors and messages by the names and ids that are answered."""
     named = tuple(
         {"name": topic, "topic_id": NO_ID} if isinstance(topic, str) else {"name": None, "topic_id": topic}
@@ -263,14 +263,14 @@ def cautious(rules: Rules) -> Rules:
     return rules
 
 
-def test_delete_topics_of_the_whole_cluster(world: World, rules: Rules) -> None:
+def test_delete_topics_of_the_whole_cluster(world: WireWorld, rules: Rules) -> None:
     """With DELETE on the cluster topics need no permission of their own."""
     rules.deny("DELETE", TOPIC, "t")
     rules.deny("DESCRIBE", TOPIC, "t")
     assert delete(world, "t") == {("t", TOPIC_ID): ("NONE", None)}
 
 
-def test_delete_topics_by_name(world: World, cautious: Rules) -> None:
+def test_delete_topics_by_name(world: WireWorld, cautious: Rules) -> None:
     """DESCRIBE comes before whether a topic exists, DELETE after."""
     cautious.deny("DESCRIBE", TOPIC, "t", "secret")
     cautious.deny("DELETE", TOPIC, "u", "nope", "twice")
@@ -284,7 +284,7 @@ def test_delete_topics_by_name(world: World, cautious: Rules) -> None:
     assert world.broker.topics.get("u") is not None
 
 
-def test_delete_topics_by_id(world: World, cautious: Rules) -> None:
+def test_delete_topics_by_id(world: WireWorld, cautious: Rules) -> None:
     """Who may not describe a topic is not told its name; DELETE is enough to delete it."""
     cautious.deny("DELETE", TOPIC, "t", "u")
     cautious.deny("DESCRIBE", TOPIC, "t")
@@ -310,14 +310,14 @@ NOBODY: Body = {"producer_id": -1, "producer_epoch": -1}
 
 
 @pytest.mark.parametrize("changes", [{}, {"transaction_timeout": 0}, {"producer_id": 5}])
-def test_init_producer_id(world: World, rules: Rules, changes: Body) -> None:
+def test_init_producer_id(world: WireWorld, rules: Rules, changes: Body) -> None:
     """WRITE on the transactional id is asked for before the request is looked at."""
     rules.deny("WRITE", TRANSACTION, "x")
     body = {"transactional_id": "x", "transaction_timeout": 60_000} | NOBODY | changes
     assert world.ask(22, 4, body) == {"error_code": ErrorCode[ID_DENIED]} | NOBODY
 
 
-def test_init_producer_id_of_an_idempotent_producer(world: World, rules: Rules) -> None:
+def test_init_producer_id_of_an_idempotent_producer(world: WireWorld, rules: Rules) -> None:
     """Either IDEMPOTENT_WRITE on the cluster or WRITE on some topic is enough."""
     body = {"transactional_id": None, "transaction_timeout": 60_000} | NOBODY
     rules.deny("IDEMPOTENT_WRITE", CLUSTER)
@@ -337,7 +337,9 @@ def test_init_producer_id_of_an_idempotent_producer(world: World, rules: Rules) 
         pytest.param(26, 5, {"committed": True}, NOBODY, id="EndTxn 5"),
     ],
 )
-def test_transactional_ids(world: World, rules: Rules, api_key: int, version: int, body: Body, answer: Body) -> None:
+def test_transactional_ids(
+    world: WireWorld, rules: Rules, api_key: int, version: int, body: Body, answer: Body
+) -> None:
     """WRITE on the transactional id comes before the permission on the group and before the producer."""
     rules.deny("WRITE", TRANSACTION, "x")
     rules.deny("READ", GROUP, "g")
@@ -345,7 +347,7 @@ def test_transactional_ids(world: World, rules: Rules, api_key: int, version: in
     assert world.ask(api_key, version, asked) == {"error_code": ErrorCode[ID_DENIED]} | answer
 
 
-def test_add_offsets_to_a_transaction(world: World, rules: Rules) -> None:
+def test_add_offsets_to_a_transaction(world: WireWorld, rules: Rules) -> None:
     """READ on the group comes before the producer and before an empty transactional id."""
     rules.deny("READ", GROUP, "g")
     for transactional_id in ("x", ""):
@@ -353,7 +355,9 @@ def test_add_offsets_to_a_transaction(world: World, rules: Rules) -> None:
         assert world.ask(25, 3, body) == {"error_code": ErrorCode[GROUP_DENIED]}
 
 
-def add_partitions(world: World, version: int, *topics: tuple[str, tuple[int, ...]], producer: Body = PRODUCER) -> Body:
+def add_partitions(
+    world: WireWorld, version: int, *topics: tuple[str, tuple[int, ...]], producer: Body = PRODUCER
+) -> Body:
     wanted = {"transactional_id": "x", "topics": tuple({"name": t, "partitions": p} for t, p in topics)} | producer
     own = {f"v3_and_below_{key}": value for key, value in wanted.items()}
     return world.ask(24, version, own | {"transactions": (wanted | {"verify_only": False},)})
@@ -364,7 +368,7 @@ def added(answer: Body) -> object:
 
 
 @pytest.mark.parametrize("version", [0, 3])
-def test_add_partitions_to_a_transaction(world: World, rules: Rules, version: int) -> None:
+def test_add_partitions_to_a_transaction(world: WireWorld, rules: Rules, version: int) -> None:
     """Without WRITE on the id all is refused; a topic without WRITE, or without being, spoils the others."""
     rules.deny("WRITE", TOPIC, "u", "secret")
     topics = (("t", (0, 9)), ("u", (0,)), ("secret", (0,)), ("nope", (1,)))
@@ -381,7 +385,7 @@ def test_add_partitions_to_a_transaction(world: World, rules: Rules, version: in
 
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_add_partitions_as_a_broker(world: World, rules: Rules, version: int) -> None:
+def test_add_partitions_as_a_broker(world: WireWorld, rules: Rules, version: int) -> None:
     """Brokers need CLUSTER_ACTION, and nothing else; without it the whole is refused."""
     rules.deny("WRITE", TRANSACTION, "x")
     rules.deny("WRITE", TOPIC, "t")
@@ -396,7 +400,7 @@ def test_add_partitions_as_a_broker(world: World, rules: Rules, version: int) ->
     }
 
 
-def test_write_markers(world: World, rules: Rules) -> None:
+def test_write_markers(world: WireWorld, rules: Rules) -> None:
     """Either ALTER or CLUSTER_ACTION on the cluster is enough; without both every partition is refused."""
     topics = tuple({"name": name, "partition_indexes": (0, 9)} for name in ("t", "nope"))
     marker = {"producer_id": 77, "producer_epoch": 0, "transaction_result": True, "coordinator_epoch": 0}
@@ -413,7 +417,7 @@ def test_write_markers(world: World, rules: Rules) -> None:
     assert (written["producer_id"], errors(written["topics"])) == (77, [("t", denied), ("nope", denied)])
 
 
-def test_describe_transactions(world: World, rules: Rules) -> None:
+def test_describe_transactions(world: WireWorld, rules: Rules) -> None:
     """DESCRIBE is asked for each id, and for each topic, which is left out without it."""
     body = {"transactional_id": "x", "transaction_timeout": 60_000} | NOBODY
     producer = world.ask(22, 4, body)
@@ -433,7 +437,7 @@ def test_describe_transactions(world: World, rules: Rules) -> None:
 
 def test_nothing_is_asked_without_a_hook() -> None:
     """Without authorize all is allowed, and authorized operations are all there are."""
-    world = World()
+    world = WireWorld()
     body = {"topics": None, "include_topic_authorized_operations": True, "include_cluster_authorized_operations": True}
     answer = world.ask(3, 8, body | {"allow_auto_topic_creation": False})
     assert {topic["topic_authorized_operations"] for topic in answer["topics"]} == {3576}

@@ -25,12 +25,24 @@ from tests.broker.rules import (
     Rules,
     errors,
 )
-from tests.broker.wire_world import COMMIT, HEARTBEAT, JOIN, NO_ID, OTHER_ID, SYNC, TOPIC_ID, U_ID, Body, World, offset
+from tests.broker.wire_world import (
+    COMMIT,
+    HEARTBEAT,
+    JOIN,
+    NO_ID,
+    OTHER_ID,
+    SYNC,
+    TOPIC_ID,
+    U_ID,
+    Body,
+    WireWorld,
+    offset,
+)
 
 # ---------------------------------------------------------------- who asks
 
 
-def test_everyone_is_anonymous_by_default(world: World, rules: Rules) -> None:
+def test_everyone_is_anonymous_by_default(world: WireWorld, rules: Rules) -> None:
     """Without a log-in Kafka's principal is User:ANONYMOUS, to the core and to the host."""
     world.ask(12, 4, HEARTBEAT)
     world.ask(3, 12, metadata_body("t"))
@@ -45,7 +57,7 @@ def test_a_principal_from_the_address(rules: Rules) -> None:
         asked.append(client_host)
         return f"User:{client_host}"
 
-    world = World(authorize=rules, principal_of=principal_of)
+    world = WireWorld(authorize=rules, principal_of=principal_of)
     world.ask(12, 4, HEARTBEAT)
     world.ask(28, 5, transactional_commit("t"))
     assert asked == ["/127.0.0.1"] * 2
@@ -85,13 +97,13 @@ def test_a_principal_from_the_address(rules: Rules) -> None:
         pytest.param(13, 2, {"group_id": "g", "member_id": "m"}, {}, id="LeaveGroup 2"),
     ],
 )
-def test_members(world: World, rules: Rules, api_key: int, version: int, body: Body, answer: Body) -> None:
+def test_members(world: WireWorld, rules: Rules, api_key: int, version: int, body: Body, answer: Body) -> None:
     """READ on the group is asked for before anything else is looked at; nothing is echoed."""
     rules.deny("READ", GROUP, "g")
     assert world.ask(api_key, version, body) == {"error_code": ErrorCode[GROUP_DENIED]} | answer
 
 
-def test_a_sync_without_protocol_is_refused_first(world: World, rules: Rules) -> None:
+def test_a_sync_without_protocol_is_refused_first(world: WireWorld, rules: Rules) -> None:
     """The one check that comes before the permission."""
     rules.deny("READ", GROUP, "g")
     answer = world.ask(14, 5, SYNC | {"protocol_type": None})
@@ -126,14 +138,16 @@ def transactional_commit(*topics: str, producer: Body | None = None, **changes: 
         (10, [(TOPIC_ID, (0, 9)), (OTHER_ID, (0,))], [(TOPIC_ID, [0, 9]), (OTHER_ID, [0])]),
     ],
 )
-def test_commit_to_a_group(world: World, rules: Rules, version: int, topics: list[Any], expected: list[Any]) -> None:
+def test_commit_to_a_group(
+    world: WireWorld, rules: Rules, version: int, topics: list[Any], expected: list[Any]
+) -> None:
     """Without READ on the group every partition is refused, even one that does not exist."""
     rules.deny("READ", GROUP, "g")
     answer = world.ask(8, version, COMMIT | commit_topics(*topics))
     assert errors(answer["topics"]) == [(name, [(i, GROUP_DENIED) for i in indexes]) for name, indexes in expected]
 
 
-def test_commit_to_topics(world: World, rules: Rules) -> None:
+def test_commit_to_topics(world: WireWorld, rules: Rules) -> None:
     """Topics without READ are refused on their own, whether they exist or not; an unknown id comes before that."""
     rules.deny("READ", TOPIC, "u", "nope")
     topics = commit_topics(("t", (0, 9)), ("u", (0, 9)), ("nope", (0,)), ("other", (0,)))
@@ -160,7 +174,7 @@ def test_commit_to_topics(world: World, rules: Rules) -> None:
     ],
 )
 def test_commit_in_a_transaction(
-    world: World, rules: Rules, denied: list[tuple[str, ResourceType, str]], error: str
+    world: WireWorld, rules: Rules, denied: list[tuple[str, ResourceType, str]], error: str
 ) -> None:
     """WRITE on the transactional id, READ on the group, READ on the topic; the producer is not looked at."""
     for rule in denied:
@@ -169,7 +183,7 @@ def test_commit_in_a_transaction(
     assert errors(answer["topics"]) == [(name, [(0, error), (9, error)]) for name in ("t", "nope")]
 
 
-def test_what_is_left_of_a_commit_in_a_transaction_is_verified(world: World, rules: Rules) -> None:
+def test_what_is_left_of_a_commit_in_a_transaction_is_verified(world: WireWorld, rules: Rules) -> None:
     """Refused topics come out beside the error of the producer."""
     rules.deny("READ", TOPIC, "u")
     answer = world.ask(28, 5, transactional_commit("u", "t"))
@@ -189,7 +203,7 @@ def fetch_body(*group_ids: str, all_topics: bool = False) -> Body:
     return {"group_id": group_ids[0], "topics": asked, "groups": tuple(groups), "require_stable": False}
 
 
-def test_fetch_of_a_group(world: World, rules: Rules) -> None:
+def test_fetch_of_a_group(world: WireWorld, rules: Rules) -> None:
     """Without DESCRIBE on the group: each partition has the error in version 1, the whole to 7, then the group."""
     rules.deny("DESCRIBE", GROUP, "g")
     code = ErrorCode[GROUP_DENIED]
@@ -204,7 +218,7 @@ def test_fetch_of_a_group(world: World, rules: Rules) -> None:
         assert other["error_code"] == ErrorCode.NONE
 
 
-def test_fetch_of_topics(world: World, rules: Rules) -> None:
+def test_fetch_of_topics(world: WireWorld, rules: Rules) -> None:
     """Without DESCRIBE named topics are refused behind the others; a fetch of everything leaves them out."""
     world.reach("simple")
     world.ask(8, 9, COMMIT | commit_topics(("u", (0,))))
@@ -223,7 +237,7 @@ def delete_body(*topics: str) -> Body:
     return {"group_id": "g", "topics": tuple({"name": name, "partitions": partitions} for name in topics)}
 
 
-def test_delete_offsets(world: World, rules: Rules) -> None:
+def test_delete_offsets(world: WireWorld, rules: Rules) -> None:
     """READ on each topic comes before whether it exists; DELETE on the group replaces all errors."""
     world.reach("simple")
     rules.deny("READ", TOPIC, "u", "nope")
@@ -241,7 +255,7 @@ def test_delete_offsets(world: World, rules: Rules) -> None:
 # ---------------------------------------------------------------- administration of groups
 
 
-def test_describe_groups(world: World, rules: Rules) -> None:
+def test_describe_groups(world: WireWorld, rules: Rules) -> None:
     """Groups without DESCRIBE come first, without state and operations."""
     world.reach("simple")
     rules.deny("DESCRIBE", GROUP, "secret")
@@ -257,7 +271,7 @@ def test_describe_groups(world: World, rules: Rules) -> None:
 
 
 @pytest.mark.parametrize("version", [5, 6])
-def test_authorized_operations_of_a_group(world: World, rules: Rules, version: int) -> None:
+def test_authorized_operations_of_a_group(world: WireWorld, rules: Rules, version: int) -> None:
     """What is denied is missing among a group's operations; they are told only if asked for."""
     world.reach("simple")
     rules.deny("DELETE", GROUP, "g")
@@ -267,7 +281,7 @@ def test_authorized_operations_of_a_group(world: World, rules: Rules, version: i
     assert world.ask(15, version, body)["groups"][0]["authorized_operations"] == NO_OPERATIONS
 
 
-def test_list_groups(world: World, rules: Rules) -> None:
+def test_list_groups(world: WireWorld, rules: Rules) -> None:
     """Who may describe the cluster sees all groups, others those that they may describe; nobody gets an error."""
     world.reach("simple")
     world.ask(8, 9, COMMIT | {"group_id": "secret"})
@@ -298,7 +312,7 @@ CONSUMER_HEARTBEAT: Body = {
         ([("DESCRIBE", TOPIC, "t"), ("READ", GROUP, "g")], GROUP_DENIED),
     ],
 )
-def test_consumer_group_heartbeat(world: World, rules: Rules, denied: Any, error: str) -> None:
+def test_consumer_group_heartbeat(world: WireWorld, rules: Rules, denied: Any, error: str) -> None:
     """READ on the group, then DESCRIBE on every topic that is named, there or not; then what the request is."""
     for operation, kind, name in denied:
         rules.deny(operation, kind, name)
@@ -308,7 +322,7 @@ def test_consumer_group_heartbeat(world: World, rules: Rules, denied: Any, error
     assert (answer["member_id"], answer["member_epoch"], answer["assignment"]) == (None, 0, None)
 
 
-def test_consumer_group_describe(world: World, rules: Rules) -> None:
+def test_consumer_group_describe(world: WireWorld, rules: Rules) -> None:
     """DESCRIBE is asked for each group; those that it is refused for come first, then those without a name."""
     rules.deny("DESCRIBE", GROUP, "secret")
     body = {"group_ids": ("absent", "", "secret", "absent", "secret"), "include_authorized_operations": True}
@@ -323,7 +337,7 @@ def test_consumer_group_describe(world: World, rules: Rules) -> None:
     assert {(group["group_state"], group["authorized_operations"]) for group in groups} == {("", NO_OPERATIONS)}
 
 
-def test_delete_groups(world: World, rules: Rules) -> None:
+def test_delete_groups(world: WireWorld, rules: Rules) -> None:
     """DELETE is asked for each group, and refused for each on its own."""
     world.reach("simple")
     rules.deny("DELETE", GROUP, "g")
@@ -343,7 +357,7 @@ def test_delete_groups(world: World, rules: Rules) -> None:
     ],
 )
 def test_find_coordinator(
-    world: World,
+    world: WireWorld,
     rules: Rules,
     key_type: int,
     operation: str,
@@ -391,7 +405,7 @@ def described_topics(answer: Body) -> list[tuple[object, ...]]:
     ]
 
 
-def test_metadata_of_names(world: World, rules: Rules) -> None:
+def test_metadata_of_names(world: WireWorld, rules: Rules) -> None:
     """Known topics come first, then unknown names, then what may not be described, whether it exists or not."""
     rules.deny("DESCRIBE", TOPIC, "t", "secret", "a b")
     body = metadata_body("secret", "nope", "t", "u", "a b", "z z", "t", shows_operations=True)
@@ -405,7 +419,7 @@ def test_metadata_of_names(world: World, rules: Rules) -> None:
     ]
 
 
-def test_metadata_of_ids(world: World, rules: Rules) -> None:
+def test_metadata_of_ids(world: WireWorld, rules: Rules) -> None:
     """Unknown ids come first; the name of a topic that may not be described is not told."""
     rules.deny("DESCRIBE", TOPIC, "t")
     body = metadata_body(TOPIC_ID, U_ID, OTHER_ID, shows_operations=True)
@@ -416,13 +430,13 @@ def test_metadata_of_ids(world: World, rules: Rules) -> None:
     ]
 
 
-def test_metadata_of_everything(world: World, rules: Rules) -> None:
+def test_metadata_of_everything(world: WireWorld, rules: Rules) -> None:
     """What may not be described is left out."""
     rules.deny("DESCRIBE", TOPIC, "t", "__consumer_offsets")
     assert [topic["name"] for topic in world.ask(3, 12, metadata_body())["topics"]] == ["u"]
 
 
-def test_authorized_operations_of_topics_and_the_cluster(world: World, rules: Rules) -> None:
+def test_authorized_operations_of_topics_and_the_cluster(world: WireWorld, rules: Rules) -> None:
     """What is denied is missing; whoever may not describe the cluster is told 0."""
     rules.deny("ALTER", TOPIC, "t")
     rules.deny("CREATE", CLUSTER)

@@ -25,7 +25,7 @@ from tests.broker.data_world import NO_ID, START_MS, FakeConnection, batch
 WRITER = "writer"
 
 
-class World:
+class TransactionalProducer:
     """A broker with a topic of two partitions, and a producer with a transactional id."""
 
     def __init__(self) -> None:
@@ -74,8 +74,8 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
-    world = World()
+def world() -> TransactionalProducer:
+    world = TransactionalProducer()
     world.init()
     return world
 
@@ -86,7 +86,7 @@ def aborted_count(log: PartitionLog) -> int:
 
 @pytest.mark.parametrize("bumps_epoch", [False, True])
 @pytest.mark.parametrize("committed", [False, True])
-def test_markers_end_a_transaction_everywhere(world: World, committed: bool, bumps_epoch: bool) -> None:
+def test_markers_end_a_transaction_everywhere(world: TransactionalProducer, committed: bool, bumps_epoch: bool) -> None:
     """Each partition that was written to gets one, and the next transaction goes on, with this epoch or the next."""
     assert [world.produce(0).base_offset, world.produce(1).base_offset, world.produce(1).base_offset] == [0, 0, 1]
     assert [world.log(index).last_stable_offset for index in (0, 1)] == [0, 0]
@@ -96,7 +96,7 @@ def test_markers_end_a_transaction_everywhere(world: World, committed: bool, bum
     assert world.produce(0).base_offset == 2
 
 
-def test_a_partition_must_be_in_the_transaction(world: World) -> None:
+def test_a_partition_must_be_in_the_transaction(world: TransactionalProducer) -> None:
     """Before version 12 a producer adds it first, and each of its own; a former epoch is fenced, whichever way."""
     assert world.produce(adds_partitions=False).error_code is ErrorCode.TRANSACTION_ABORTABLE
     assert world.produce().error_code is ErrorCode.NONE
@@ -107,7 +107,7 @@ def test_a_partition_must_be_in_the_transaction(world: World) -> None:
     assert world.produce().error_code is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_a_transaction_that_takes_too_long_is_aborted(world: World) -> None:
+def test_a_transaction_that_takes_too_long_is_aborted(world: TransactionalProducer) -> None:
     """Its readers go on, and its producer is fenced."""
     world.init(timeout_ms=1_000)
     world.produce()
@@ -117,7 +117,7 @@ def test_a_transaction_that_takes_too_long_is_aborted(world: World) -> None:
     assert world.produce().error_code is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_a_deleted_topic_holds_up_no_transaction(world: World) -> None:
+def test_a_deleted_topic_holds_up_no_transaction(world: TransactionalProducer) -> None:
     """What is gone needs no marker."""
     world.produce()
     with world.broker.topics.edit() as edit:
@@ -126,7 +126,7 @@ def test_a_deleted_topic_holds_up_no_transaction(world: World) -> None:
     assert world.end(committed=True) is ErrorCode.NONE
 
 
-def test_markers_from_outside(world: World) -> None:
+def test_markers_from_outside(world: TransactionalProducer) -> None:
     """As recorded: one without a transaction is written, one that is out of date is not."""
     producer_id = 2**41
 
@@ -160,7 +160,7 @@ def test_markers_from_outside(world: World) -> None:
         (ListTransactions(transactional_id_pattern="rite"), []),
     ],
 )
-def test_list_transactions(world: World, request_: ListTransactions, ids: list[str]) -> None:
+def test_list_transactions(world: TransactionalProducer, request_: ListTransactions, ids: list[str]) -> None:
     """By state, producer, how long ago they began, and a pattern that has to match all of the id."""
     world.produce()
     response = do_whole(answer_list_transactions(request_, world.broker.transactions.all, START_MS + 5_000))
@@ -168,7 +168,7 @@ def test_list_transactions(world: World, request_: ListTransactions, ids: list[s
     assert response.unknown_state_filters == (("Odd",) if "Odd" in request_.state_filters else ())
 
 
-def test_a_bad_pattern(world: World) -> None:
+def test_a_bad_pattern(world: TransactionalProducer) -> None:
     """It is an error of its own."""
     response = do_whole(
         answer_list_transactions(ListTransactions(transactional_id_pattern="("), world.broker.transactions.all, 0)

@@ -14,7 +14,7 @@ from groupcoord import ErrorCode
 from groupcoord.wire import primitives, schema
 from tests.broker.driving import drain, feed
 from tests.broker.rules import errors
-from tests.broker.wire_world import NO_ID, OTHER_ID, TOPIC_ID, U_ID, Body, World, offset
+from tests.broker.wire_world import NO_ID, OTHER_ID, TOPIC_ID, U_ID, Body, WireWorld, offset
 from tests.tables import as_one_test
 from tests.wire.txn_offset_commit_v6 import TxnOffsetCommitRequestV6, TxnOffsetCommitResponseV6
 
@@ -49,7 +49,7 @@ def row(name: str, *values: object) -> object:
 )
 def test_init_producer_id(version: int, changes: Body, error: str) -> None:
     """Errors have neither id nor epoch."""
-    world = World()
+    world = WireWorld()
     assert world.start_producer()["producer_id"] == 0
     body = {"transactional_id": "x", "transaction_timeout": 60_000} | NOBODY | changes
     answer = world.ask(22, version, body)
@@ -59,7 +59,7 @@ def test_init_producer_id(version: int, changes: Body, error: str) -> None:
 
 def test_init_producer_id_during_a_transaction() -> None:
     """The open transaction is aborted first; the next answer has an epoch that was raised twice."""
-    world = World()
+    world = WireWorld()
     producer = world.start_producer()
     assert world.ask(25, 3, producer | {"group_id": "g"})["error_code"] == ErrorCode.NONE
     body = {"transactional_id": "x", "transaction_timeout": 60_000} | NOBODY
@@ -80,8 +80,8 @@ PRODUCERS = [
 
 
 @pytest.fixture
-def world() -> World:
-    world = World()
+def world() -> WireWorld:
+    world = WireWorld()
     world.start_producer()
     assert world.start_producer()["producer_epoch"] == 1
     return world
@@ -91,7 +91,7 @@ CURRENT: Body = {"transactional_id": "x", "producer_id": 0, "producer_epoch": 1}
 
 
 @pytest.mark.parametrize(("changes", "error", "error_before"), PRODUCERS)
-def test_producers(world: World, changes: Body, error: str, error_before: str) -> None:
+def test_producers(world: WireWorld, changes: Body, error: str, error_before: str) -> None:
     """PRODUCER_FENCED came with version 2 of each; before, it was INVALID_PRODUCER_EPOCH."""
     producer = CURRENT | changes
     for version in (0, 1, 2, 4):
@@ -106,7 +106,7 @@ def test_producers(world: World, changes: Body, error: str, error_before: str) -
 
 
 def add(
-    world: World, version: int, producer: Body, *topics: tuple[str, tuple[int, ...]], verify: bool = False
+    world: WireWorld, version: int, producer: Body, *topics: tuple[str, tuple[int, ...]], verify: bool = False
 ) -> object:
     wanted = producer | {"topics": tuple({"name": name, "partitions": indexes} for name, indexes in topics)}
     own = {f"v3_and_below_{key}": value for key, value in wanted.items()}
@@ -117,7 +117,7 @@ def add(
     return errors(found, "partition_error_code", "results_by_partition")
 
 
-def test_add_partitions(world: World) -> None:
+def test_add_partitions(world: WireWorld) -> None:
     """One that does not exist, or an internal topic, keeps all from being added; a broker may add internal ones."""
     attempted = "OPERATION_NOT_ATTEMPTED"
     assert add(world, 3, CURRENT, ("t", (0, 3)), ("nope", (0,)), ("u", (0,))) == [
@@ -134,7 +134,7 @@ def test_add_partitions(world: World) -> None:
     assert add(world, 4, CURRENT, *internal) == [("__consumer_offsets", [(0, "NONE")]), ("t", [(0, "NONE")])]
 
 
-def test_verify_partitions(world: World) -> None:
+def test_verify_partitions(world: WireWorld) -> None:
     """A broker that only looks is told which partitions are not in the transaction."""
     assert add(world, 3, CURRENT, ("t", (0,))) == [("t", [(0, "NONE")])]
     assert add(world, 4, CURRENT, ("t", (0, 1)), verify=True) == [("t", [(0, "NONE"), (1, "TRANSACTION_ABORTABLE")])]
@@ -142,7 +142,7 @@ def test_verify_partitions(world: World) -> None:
 
 @pytest.mark.parametrize("version", [3, 5])
 @pytest.mark.parametrize("committed", [True, False])
-def test_ends_without_a_transaction(world: World, version: int, committed: bool) -> None:
+def test_ends_without_a_transaction(world: WireWorld, version: int, committed: bool) -> None:
     """There is nothing to commit; an abort raises the epoch from version 5 on."""
     answer = world.ask(26, version, CURRENT | {"committed": committed})
     is_allowed = version == 5 and not committed
@@ -150,7 +150,7 @@ def test_ends_without_a_transaction(world: World, version: int, committed: bool)
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_ends_that_are_repeated(world: World, committed: bool) -> None:
+def test_ends_that_are_repeated(world: WireWorld, committed: bool) -> None:
     """The same outcome again is no error, the opposite one is."""
     assert world.ask(25, 3, CURRENT | {"group_id": "g"})["error_code"] == ErrorCode.NONE
     for _ in range(2):
@@ -159,7 +159,7 @@ def test_ends_that_are_repeated(world: World, committed: bool) -> None:
     assert opposite == {"error_code": ErrorCode.INVALID_TXN_STATE}
 
 
-def test_describe_transactions(world: World) -> None:
+def test_describe_transactions(world: WireWorld) -> None:
     """An empty id is invalid, one that nobody used is not found."""
     assert world.ask(25, 3, CURRENT | {"group_id": "g"})["error_code"] == ErrorCode.NONE
     states = world.ask(65, 0, {"transactional_ids": ("", "y", "x")})["transaction_states"]
@@ -173,7 +173,7 @@ def test_describe_transactions(world: World) -> None:
 # ---------------------------------------------------------------- WriteTxnMarkers
 
 
-def mark(world: World, topic: str, *indexes: int, **changes: object) -> list[str]:
+def mark(world: WireWorld, topic: str, *indexes: int, **changes: object) -> list[str]:
     marker = {"producer_id": 4711, "producer_epoch": 5, "transaction_result": False, "coordinator_epoch": 3} | changes
     marker["topics"] = ({"name": topic, "partition_indexes": indexes},)
     (written,) = world.ask(27, 1, {"markers": (marker,)})["markers"]
@@ -194,7 +194,7 @@ def mark(world: World, topic: str, *indexes: int, **changes: object) -> list[str
 )
 def test_markers(state: str, changes: Body, error: str) -> None:
     """Each partition has a result; those that don't exist are unknown, and those of other topics hold nothing."""
-    world = World()
+    world = WireWorld()
     world.reach(state)
     assert mark(world, "__consumer_offsets", 0, 4, 5, **changes) == [error, error, UNKNOWN]
     assert mark(world, "nope", 0) == [UNKNOWN]
@@ -218,13 +218,13 @@ def test_markers(state: str, changes: Body, error: str) -> None:
 )
 def test_markers_after_others(changes: Body, error: str) -> None:
     """A partition remembers the epochs of a producer's last marker, also after a restart; other partitions don't."""
-    world = World()
+    world = WireWorld()
     assert mark(world, "__consumer_offsets", 1) == ["NONE"]
     world._reload(finish=True)
     assert mark(world, "__consumer_offsets", 1, 2, **changes) == [error, "NONE"]
 
 
-def test_a_marker_of_an_earlier_transaction(world: World) -> None:
+def test_a_marker_of_an_earlier_transaction(world: WireWorld) -> None:
     """Offsets of a newer epoch stay pending when a marker of an older one comes."""
     body = CURRENT | {"group_id": "g", "generation_id": -1, "member_id": "", "group_instance_id": None}
     topics = ({"name": "t", "partitions": (offset(0),)},)
@@ -238,7 +238,7 @@ def test_a_marker_of_an_earlier_transaction(world: World) -> None:
     assert topic["partitions"][0]["committed_offset"] == 7
 
 
-def test_a_transaction_that_somebody_else_ended(world: World) -> None:
+def test_a_transaction_that_somebody_else_ended(world: WireWorld) -> None:
     """A marker with a newer epoch ended it by hand: its own end finds nothing left to do, and is done."""
     assert world.ask(25, 3, CURRENT | {"group_id": "g"})["error_code"] == ErrorCode.NONE
     partition = world.broker.coordinator.partition_of("g")
@@ -255,7 +255,7 @@ def test_a_transaction_that_somebody_else_ended(world: World) -> None:
 @pytest.mark.parametrize("version", [0, 1, 2, 5])
 def test_old_clients_of_a_coordinator_that_loads(version: int) -> None:
     """Clients up to version 1 don't try again after COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
-    world = World()
+    world = WireWorld()
     body = world.start_producer() | {"group_id": "g", "generation_id": -1, "member_id": "", "group_instance_id": None}
     assert world.ask(25, 3, body)["error_code"] == ErrorCode.NONE
     world.reach("loading")
@@ -264,7 +264,7 @@ def test_old_clients_of_a_coordinator_that_loads(version: int) -> None:
     assert errors(answer["topics"]) == [("t", [(0, error)])]
 
 
-def commit_by_id(world: World, *topics: tuple[UUID, tuple[int, ...]], **changes: object) -> object:
+def commit_by_id(world: WireWorld, *topics: tuple[UUID, tuple[int, ...]], **changes: object) -> object:
     """Send a TxnOffsetCommit of version 6, which kio does not have."""
     body = {"group_id": "g", "generation_id": -1, "member_id": "", "group_instance_id": None} | CURRENT | changes
     body["topics"] = [{"topic_id": name, "partitions": [offset(index) for index in found]} for name, found in topics]
@@ -286,12 +286,12 @@ def commit_by_id(world: World, *topics: tuple[UUID, tuple[int, ...]], **changes:
         row("nobody", {}, "NONE"),
     ],
 )
-def test_commit_by_id(world: World, changes: Body, error: str) -> None:
+def test_commit_by_id(world: WireWorld, changes: Body, error: str) -> None:
     """Version 6 names topics by id, and knows GROUP_ID_NOT_FOUND, which is ILLEGAL_GENERATION before."""
     assert commit_by_id(world, (TOPIC_ID, (2, 0)), **changes) == [(TOPIC_ID, [(2, error), (0, error)])]
 
 
-def test_commit_to_topics_by_id(world: World) -> None:
+def test_commit_to_topics_by_id(world: WireWorld) -> None:
     """Unknown ids and the zero id are refused on their own, and so are unknown partitions of known ones."""
     topics = ((TOPIC_ID, (0, 9)), (OTHER_ID, (0,)), (NO_ID, (0,)), (U_ID, (0,)))
     assert commit_by_id(world, *topics) == [

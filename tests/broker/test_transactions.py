@@ -14,24 +14,24 @@ from groupcoord.core.messages import OffsetToCommit, TopicToCommit, TxnOffsetCom
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.cluster_messages import TopicPartitions
 from tests.broker.driving import drain, feed
-from tests.broker.transaction_world import WRITER, Client, World, names
+from tests.broker.transaction_world import WRITER, ProducerClient, TransactionWorld, names
 from tests.wire.kio_client import read_response, request_frame
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> TransactionWorld:
+    return TransactionWorld()
 
 
 @pytest.fixture
-def client(world: World) -> Client:
+def client(world: TransactionWorld) -> ProducerClient:
     return world.open()
 
 
 # ---------------------------------------------------------------- producer ids
 
 
-def test_a_producer_resumes(client: Client) -> None:
+def test_a_producer_resumes(client: ProducerClient) -> None:
     """One that names its epoch goes on with the next; asked again it is told the same; any other epoch is fenced."""
     producer_id, _ = client.start()
     assert client.init(producer=(producer_id, 0)) == ("NONE", producer_id, 1)
@@ -42,13 +42,13 @@ def test_a_producer_resumes(client: Client) -> None:
     assert client.init(producer=(producer_id, 1)) == ("PRODUCER_FENCED", -1, -1)
 
 
-def test_a_producer_that_nobody_knows_any_more_resumes(client: Client) -> None:
+def test_a_producer_that_nobody_knows_any_more_resumes(client: ProducerClient) -> None:
     """After its id expired it gets a new producer id."""
     assert client.init(producer=(123_456, 5)) == ("NONE", 0, 0)
 
 
 @pytest.mark.ci
-def test_epochs_run_out(client: Client) -> None:
+def test_epochs_run_out(client: ProducerClient) -> None:
     """After the last epoch a producer goes on with a new id; an EndTxn that is asked again is told the same."""
     producer_id, epoch = client.start()
     while epoch < LAST_EPOCH:
@@ -63,7 +63,7 @@ def test_epochs_run_out(client: Client) -> None:
 
 
 @pytest.mark.ci
-def test_init_with_the_last_epoch(client: Client) -> None:
+def test_init_with_the_last_epoch(client: ProducerClient) -> None:
     """InitProducerId then gives a new id, too, also to the producer that says what it has."""
     producer_id, epoch = client.start()
     while epoch < LAST_EPOCH:
@@ -76,7 +76,7 @@ def test_init_with_the_last_epoch(client: Client) -> None:
 # ---------------------------------------------------------------- partitions
 
 
-def test_partitions_are_added_together_or_not_at_all(client: Client) -> None:
+def test_partitions_are_added_together_or_not_at_all(client: ProducerClient) -> None:
     """One that does not exist keeps the others out; internal topics are not for clients."""
     producer = client.start()
     assert client.add(producer, ("t", (0, 9)), ("nope", (0,))) == [
@@ -90,7 +90,7 @@ def test_partitions_are_added_together_or_not_at_all(client: Client) -> None:
     assert (client.state(), client.describe().topics) == ("Ongoing", (TopicPartitions("t", (0, 2)),))
 
 
-def test_brokers_may_add_and_look(client: Client) -> None:
+def test_brokers_may_add_and_look(client: ProducerClient) -> None:
     """Looking adds nothing; what is not in the transaction is TRANSACTION_ABORTABLE."""
     producer = client.start()
     assert client.add(producer, ("__consumer_offsets", (3,)), is_from_broker=True) == ["NONE"]
@@ -99,7 +99,7 @@ def test_brokers_may_add_and_look(client: Client) -> None:
     assert client.describe().topics == (TopicPartitions("__consumer_offsets", (3,)),)
 
 
-def test_an_empty_transactional_id(client: Client) -> None:
+def test_an_empty_transactional_id(client: ProducerClient) -> None:
     """It is INVALID_REQUEST everywhere."""
     assert client.add_group((0, 0), name="") == "INVALID_REQUEST"
     assert client.end((0, 0), name="")[0] == "INVALID_REQUEST"
@@ -110,7 +110,7 @@ def test_an_empty_transactional_id(client: Client) -> None:
 # ---------------------------------------------------------------- offsets
 
 
-def test_a_transaction_of_many_groups(client: Client) -> None:
+def test_a_transaction_of_many_groups(client: ProducerClient) -> None:
     """Every log partition gets its marker."""
     producer = client.start()
     groups = [f"group-{number}" for number in range(20)]
@@ -120,7 +120,7 @@ def test_a_transaction_of_many_groups(client: Client) -> None:
     assert {client.committed(group_id) for group_id in groups} == {(10, "NONE")}
 
 
-def test_nothing_to_commit_is_not_verified(client: Client) -> None:
+def test_nothing_to_commit_is_not_verified(client: ProducerClient) -> None:
     """A request in which no partition exists is answered without a look at its producer; so is the empty group id."""
     unknown = (TopicToCommit("nope", (OffsetToCommit(0, 1),)), TopicToCommit("t", (OffsetToCommit(4, 1),)))
     assert client.commit((77, 7), topics=unknown) == ["UNKNOWN_TOPIC_OR_PARTITION"] * 2
@@ -129,7 +129,7 @@ def test_nothing_to_commit_is_not_verified(client: Client) -> None:
     assert client.commit((77, 7), topics=by_id) == ["UNKNOWN_TOPIC_ID"]
 
 
-def test_the_order_of_refusals(client: Client) -> None:
+def test_the_order_of_refusals(client: ProducerClient) -> None:
     """What does not exist comes first, each topic once; without such, topics come as in the request, also twice."""
     topic_id = client.broker.topics.topic_id("t") or ZERO_UUID
     offsets = (OffsetToCommit(1, 1), OffsetToCommit(8, 1))
@@ -149,7 +149,7 @@ def test_the_order_of_refusals(client: Client) -> None:
 # ---------------------------------------------------------------- ends
 
 
-def test_ends_that_are_asked_again(client: Client) -> None:
+def test_ends_that_are_asked_again(client: ProducerClient) -> None:
     """The same outcome again is NONE, the other INVALID_TXN_STATE; so is an end without a beginning."""
     producer = client.start()
     assert client.end(producer)[0] == client.end(producer, False)[0] == "INVALID_TXN_STATE"
@@ -159,7 +159,7 @@ def test_ends_that_are_asked_again(client: Client) -> None:
     assert client.end(producer, False)[0] == "INVALID_TXN_STATE"
 
 
-def test_ends_that_raise_the_epoch(client: Client) -> None:
+def test_ends_that_raise_the_epoch(client: ProducerClient) -> None:
     """Each end gives the next epoch (KIP-890): asked again with the old one it tells the same."""
     producer_id, _ = client.start()
     client.commit((producer_id, 0), adds_group=True)
@@ -172,7 +172,7 @@ def test_ends_that_raise_the_epoch(client: Client) -> None:
     assert client.init(producer=(producer_id, 0)) == ("NONE", producer_id, 1)
 
 
-def test_an_abort_of_nothing_raises_the_epoch(client: Client) -> None:
+def test_an_abort_of_nothing_raises_the_epoch(client: ProducerClient) -> None:
     """A producer that has not begun may abort to get a new epoch, though not commit."""
     producer_id, _ = client.start()
     assert client.end((producer_id, 0), bumps=True)[0] == "INVALID_TXN_STATE"
@@ -181,7 +181,7 @@ def test_an_abort_of_nothing_raises_the_epoch(client: Client) -> None:
     assert client.end((producer_id, 1), False, bumps=True) == ("NONE", producer_id, 2)
 
 
-def test_an_end_waits_for_its_markers(world: World, client: Client) -> None:
+def test_an_end_waits_for_its_markers(world: TransactionWorld, client: ProducerClient) -> None:
     """It is answered when they are durable; until then everything about the transaction is CONCURRENT_TRANSACTIONS."""
     producer = client.start()
     client.commit(producer, adds_group=True)
@@ -197,7 +197,7 @@ def test_an_end_waits_for_its_markers(world: World, client: Client) -> None:
     assert (client.committed(), client.state()) == ((10, "NONE"), "CompleteCommit")
 
 
-def test_an_end_does_not_overtake_offsets(world: World, client: Client) -> None:
+def test_an_end_does_not_overtake_offsets(world: TransactionWorld, client: ProducerClient) -> None:
     """While offsets are on their way to the log nothing ends the transaction: no EndTxn, InitProducerId or time-out."""
     producer = client.start(timeout_ms=1_000)
     world.store.is_late = True
@@ -212,7 +212,7 @@ def test_an_end_does_not_overtake_offsets(world: World, client: Client) -> None:
     assert client.committed() == (10, "NONE")
 
 
-def test_markers_that_fail_are_written_later(world: World, client: Client) -> None:
+def test_markers_that_fail_are_written_later(world: TransactionWorld, client: ProducerClient) -> None:
     """The outcome is decided, so the end is answered; the marker follows as soon as the log takes it."""
     producer = client.start()
     client.commit(producer, adds_group=True)
@@ -226,7 +226,7 @@ def test_markers_that_fail_are_written_later(world: World, client: Client) -> No
 # ---------------------------------------------------------------- time
 
 
-def test_the_time_counts_from_the_beginning(world: World, client: Client) -> None:
+def test_the_time_counts_from_the_beginning(world: TransactionWorld, client: ProducerClient) -> None:
     """Adding to a transaction does not make it last longer; the next one has its own time."""
     producer = client.start(timeout_ms=1_000)
     client.add_group(producer)
@@ -241,7 +241,7 @@ def test_the_time_counts_from_the_beginning(world: World, client: Client) -> Non
 
 
 @pytest.mark.parametrize("settings", [{}, {"expiration": 60_000, "interval": 5_000}])
-def test_unused_ids_are_forgotten(world: World, settings: dict[str, int]) -> None:
+def test_unused_ids_are_forgotten(world: TransactionWorld, settings: dict[str, int]) -> None:
     """A transactional id is kept for so long after its last use, be it by a time-out; from time to time one looks."""
     expiration_ms, interval_ms = settings.get("expiration", 604_800_000), settings.get("interval", 3_600_000)
     config = {
@@ -262,7 +262,7 @@ def test_unused_ids_are_forgotten(world: World, settings: dict[str, int]) -> Non
     assert client.start() != producer
 
 
-def test_a_time_out_is_a_use(world: World, client: Client) -> None:
+def test_a_time_out_is_a_use(world: TransactionWorld, client: ProducerClient) -> None:
     """A transaction that nobody ends is aborted first; its id is forgotten only a whole time later."""
     opened = client.start("open", 900_000)
     client.add_group(opened, name="open")
@@ -275,7 +275,7 @@ def test_a_time_out_is_a_use(world: World, client: Client) -> None:
 
 
 @pytest.mark.parametrize(("version", "error"), [(3, "INVALID_TXN_STATE"), (4, "TRANSACTION_ABORTABLE"), (5, "NONE")])
-def test_the_version_decides_whether_the_group_is_added(client: Client, version: int, error: str) -> None:
+def test_the_version_decides_whether_the_group_is_added(client: ProducerClient, version: int, error: str) -> None:
     """A TxnOffsetCommit of version 5 adds its group, an older one is refused in the words of its version."""
     producer_id, epoch = client.start()
     partition = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": ""}

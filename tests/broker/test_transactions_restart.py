@@ -21,19 +21,19 @@ from groupcoord.wire.cluster_messages import TopicPartitions
 from groupcoord.wire.transaction_messages import MarkerToWrite, WriteTxnMarkers
 from tests.broker.data_world import FakeConnection
 from tests.broker.driving import drain, feed
-from tests.broker.transaction_world import CHECK_INTERVAL_MS, Client, World
+from tests.broker.transaction_world import CHECK_INTERVAL_MS, ProducerClient, TransactionWorld
 from tests.wire.kio_client import read_response, request_frame
 
 WRITE_TXN_MARKERS = 27
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> TransactionWorld:
+    return TransactionWorld()
 
 
 @pytest.fixture
-def client(world: World) -> Client:
+def client(world: TransactionWorld) -> ProducerClient:
     return world.open()
 
 
@@ -41,7 +41,9 @@ def client(world: World) -> Client:
 
 
 @pytest.mark.parametrize(("committed", "offset"), [(True, 10), (False, -1)])
-def test_a_prepared_transaction_is_completed(world: World, client: Client, committed: bool, offset: int) -> None:
+def test_a_prepared_transaction_is_completed(
+    world: TransactionWorld, client: ProducerClient, committed: bool, offset: int
+) -> None:
     """The markers that a kill prevented are written at the start."""
     producer = client.start()
     client.commit(producer, adds_group=True)
@@ -52,7 +54,7 @@ def test_a_prepared_transaction_is_completed(world: World, client: Client, commi
     assert client.committed() == (offset, "NONE")
 
 
-def test_a_transaction_times_out_after_a_restart(world: World, client: Client) -> None:
+def test_a_transaction_times_out_after_a_restart(world: TransactionWorld, client: ProducerClient) -> None:
     """Its time goes on while the process is down."""
     client.commit(client.start(timeout_ms=1_000), adds_group=True)
     world.clock.advance(2_000)
@@ -61,7 +63,7 @@ def test_a_transaction_times_out_after_a_restart(world: World, client: Client) -
     assert (client.state(), client.committed()) == ("CompleteAbort", (-1, "NONE"))
 
 
-def test_producer_ids_are_unique_over_restarts(world: World) -> None:
+def test_producer_ids_are_unique_over_restarts(world: TransactionWorld) -> None:
     """No id is given twice, however often and whenever the process is killed."""
     seen: list[int] = []
     for count in (3, 0, 1_500, 1):
@@ -76,7 +78,7 @@ def test_producer_ids_are_unique_over_restarts(world: World) -> None:
     [OffsetCommitRecord("g", "t", 0, 5, -1, "", 1, -1, ZERO_UUID, 41, 0), TransactionMarker(41, 7, True)],
     ids=["open", "ended"],
 )
-def test_producer_ids_of_a_foreign_log(world: World, record: Record) -> None:
+def test_producer_ids_of_a_foreign_log(world: TransactionWorld, record: Record) -> None:
     """Ids in a log whose transactions are unknown, from a broker's directory for instance, are not given again."""
     world.store.append(3, Ticket(3, 0), [LogRecord(record, 1)])
     assert world.open().init(None) == ("NONE", 42, 0)
@@ -85,7 +87,9 @@ def test_producer_ids_of_a_foreign_log(world: World, record: Record) -> None:
 # ---------------------------------------------------------------- failures of the transaction log
 
 
-def test_what_can_not_be_kept_is_not_promised(world: World, client: Client, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_can_not_be_kept_is_not_promised(
+    world: TransactionWorld, client: ProducerClient, caplog: pytest.LogCaptureFixture
+) -> None:
     """While the transaction log can't be written everything is COORDINATOR_NOT_AVAILABLE, and nothing changes."""
     producer = client.start()
     client.commit(producer, adds_group=True)
@@ -102,7 +106,9 @@ def test_what_can_not_be_kept_is_not_promised(world: World, client: Client, capl
     assert (client.state(), client.committed()) == ("CompleteAbort", (-1, "NONE"))
 
 
-def test_refused_changes_make_few_lines(world: World, client: Client, caplog: pytest.LogCaptureFixture) -> None:
+def test_refused_changes_make_few_lines(
+    world: TransactionWorld, client: ProducerClient, caplog: pytest.LogCaptureFixture
+) -> None:
     """However many changes are refused, there is one line at once, one for the others, and one when it works again."""
     world.data.is_broken = True
     for _ in range(100):
@@ -122,7 +128,9 @@ def test_refused_changes_make_few_lines(world: World, client: Client, caplog: py
     ]
 
 
-def test_an_end_that_can_not_be_noted(world: World, client: Client, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_end_that_can_not_be_noted(
+    world: TransactionWorld, client: ProducerClient, caplog: pytest.LogCaptureFixture
+) -> None:
     """If only the completion can't be kept, the end is answered, and noted later."""
     producer = client.start()
     client.commit(producer, adds_group=True)
@@ -142,7 +150,7 @@ def test_an_end_that_can_not_be_noted(world: World, client: Client, caplog: pyte
 # ---------------------------------------------------------------- WriteTxnMarkers
 
 
-def write(client: Client, *markers: MarkerToWrite) -> list[tuple[int, list[tuple[str | None, int, str]]]]:
+def write(client: ProducerClient, *markers: MarkerToWrite) -> list[tuple[int, list[tuple[str | None, int, str]]]]:
     connection = FakeConnection()
     client.broker.handle(connection, WriteTxnMarkers(markers))  # type: ignore[arg-type]
     (response,) = connection.answers
@@ -152,7 +160,7 @@ def write(client: Client, *markers: MarkerToWrite) -> list[tuple[int, list[tuple
     ]
 
 
-def test_markers_from_outside(client: Client) -> None:
+def test_markers_from_outside(client: ProducerClient) -> None:
     """An administrator ends a transaction that hangs: its offsets appear; other partitions get markers, too."""
     producer_id, epoch = client.start()
     client.commit((producer_id, epoch), adds_group=True)
@@ -176,7 +184,7 @@ def test_markers_from_outside(client: Client) -> None:
     assert client.committed() == (10, "NONE")
 
 
-def test_markers_wait_for_the_log(world: World, client: Client) -> None:
+def test_markers_wait_for_the_log(world: TransactionWorld, client: ProducerClient) -> None:
     """The answer comes when the group coordinator's log has the marker."""
     producer_id, epoch = client.start()
     client.commit((producer_id, epoch), adds_group=True)
@@ -194,7 +202,7 @@ def test_markers_wait_for_the_log(world: World, client: Client) -> None:
     assert written["topics"][0]["partitions"] == [{"partition_index": index, "error_code": 0}]
 
 
-def test_markers_of_nobody(client: Client) -> None:
+def test_markers_of_nobody(client: ProducerClient) -> None:
     """Without a producer or an epoch nothing is written; a marker for no partition is not answered for."""
     topics = (TopicPartitions("__consumer_offsets", (1,)),)
     markers = (MarkerToWrite(-1, 0, True, topics), MarkerToWrite(5, -3, True, topics), MarkerToWrite(5, 0, True, ()))
@@ -207,7 +215,7 @@ def test_markers_of_nobody(client: Client) -> None:
 # ---------------------------------------------------------------- on disk
 
 
-def open_on_disk(directory: Path, clock: ManualClock) -> Client:
+def open_on_disk(directory: Path, clock: ManualClock) -> ProducerClient:
     """Start a broker on a directory, as ``groupcoord serve`` does."""
     store, topics = SegmentLogStore(directory), TopicRegistry(directory)
     broker = Broker(
@@ -221,7 +229,7 @@ def open_on_disk(directory: Path, clock: ManualClock) -> Client:
     with broker.topics.edit() as edit:
         if broker.topics.get("t") is None:
             edit.create("t", 4)
-    return Client(broker)
+    return ProducerClient(broker)
 
 
 def test_an_open_transaction_survives_on_disk(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ from groupcoord.wire.broker_messages import (
 )
 from groupcoord.wire.cluster_messages import DescribeLogDirs
 from tests.broker.data_world import SOLE, FakeConnection, fetch_of, part
-from tests.broker.transaction_world import WRITER, Client, World
+from tests.broker.transaction_world import WRITER, ProducerClient, TransactionWorld
 from tests.tables import as_one_test
 
 PARTITION = 7
@@ -55,16 +55,16 @@ def may_not_describe_ids(principal: Principal, operation: Operation, resource: R
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> TransactionWorld:
+    return TransactionWorld()
 
 
 @pytest.fixture
-def client(world: World) -> Client:
+def client(world: TransactionWorld) -> ProducerClient:
     return world.open()
 
 
-def open_on(directory: Path, clock: ManualClock | None = None, **settings: Any) -> Client:
+def open_on(directory: Path, clock: ManualClock | None = None, **settings: Any) -> ProducerClient:
     """Start a broker on a directory, as ``groupcoord serve`` does."""
     config, topics = Config(**settings), TopicRegistry(directory)
     broker = Broker(
@@ -76,10 +76,10 @@ def open_on(directory: Path, clock: ManualClock | None = None, **settings: Any) 
         producer_ids=open_producer_ids(directory),
     )
     broker.topics.ensure("t", 4)
-    return Client(broker)
+    return ProducerClient(broker)
 
 
-def fetch(client: Client, offset: int = 0, **fields: Any) -> FakeConnection:
+def fetch(client: ProducerClient, offset: int = 0, **fields: Any) -> FakeConnection:
     connection = FakeConnection()
     request = fetch_of(part(PARTITION, fetch_offset=offset), name=TRANSACTIONS_TOPIC, **{"max_wait_ms": 0, **fields})
     connection.answer(do_whole(client.broker._data_requests.fetch(connection, request)))  # type: ignore[arg-type]
@@ -105,7 +105,7 @@ def records_in(connection: FakeConnection) -> list[tuple[str | None, dict[str, A
     ]
 
 
-def steps(client: Client) -> list[tuple[int, int, list[tuple[str, list[int]]] | None, int]]:
+def steps(client: ProducerClient) -> list[tuple[int, int, list[tuple[str, list[int]]] | None, int]]:
     """Return each state that ``writer`` was in: the state, its epoch, its partitions, and the client's version."""
     found = []
     for transactional_id, value in records_in(fetch(client)):
@@ -119,7 +119,7 @@ def steps(client: Client) -> list[tuple[int, int, list[tuple[str, list[int]]] | 
     return found
 
 
-def test_each_change_is_a_record(world: World, client: Client) -> None:
+def test_each_change_is_a_record(world: TransactionWorld, client: ProducerClient) -> None:
     """What Apache Kafka 4.4.0 wrote for the same requests: states, epochs, partitions, the version of the client."""
     producer = client.start()
     assert client.add(producer, ("t", (2, 0))) == ["NONE"] * 2
@@ -150,7 +150,7 @@ def test_each_change_is_a_record(world: World, client: Client) -> None:
     ]
 
 
-def test_a_time_out_and_the_end_of_an_id(world: World, client: Client) -> None:
+def test_a_time_out_and_the_end_of_an_id(world: TransactionWorld, client: ProducerClient) -> None:
     """An open transaction that takes too long is aborted in version 2; an id that is forgotten has a tombstone."""
     client.add(client.start(timeout_ms=1_000), ("t", (1,)))
     world.pass_ms(client, 2_000)
@@ -159,7 +159,7 @@ def test_a_time_out_and_the_end_of_an_id(world: World, client: Client) -> None:
     assert records_in(fetch(client))[-1] == (WRITER, None)
 
 
-def test_readers_follow_it(client: Client) -> None:
+def test_readers_follow_it(client: ProducerClient) -> None:
     """A change ends the wait of who reads the topic; its ends and its size are told, and nobody cuts it."""
     client.start()
     waiting = fetch(client, 1, max_wait_ms=10_000, min_bytes=1)
@@ -187,7 +187,7 @@ def test_readers_follow_it(client: Client) -> None:
     assert (answer.responses[0].error_code, gone) == (ErrorCode.INVALID_REQUEST, [])
 
 
-def test_it_is_made_when_a_coordinator_is_looked_for(world: World) -> None:
+def test_it_is_made_when_a_coordinator_is_looked_for(world: TransactionWorld) -> None:
     """As in Kafka the topic comes with the first FindCoordinator of a transactional id, from somebody who may."""
     for authorize, key_type, is_made in (
         (None, CoordinatorType.GROUP, False),
@@ -211,7 +211,7 @@ def test_it_is_made_when_a_coordinator_is_looked_for(world: World) -> None:
     )
 
 
-def test_markers_name_the_epoch_of_the_coordinator(world: World, client: Client) -> None:
+def test_markers_name_the_epoch_of_the_coordinator(world: TransactionWorld, client: ProducerClient) -> None:
     """It is that of the leader of the partition that the transactional id is in."""
     producer = client.start()
     client.add(producer, ("t", (1,)))
@@ -227,7 +227,7 @@ def test_markers_name_the_epoch_of_the_coordinator(world: World, client: Client)
     assert [found.coordinator_epoch for found in ends.producers.active()] == [5]
 
 
-def test_memory_does_not_grow_with_transactions(world: World, client: Client) -> None:
+def test_memory_does_not_grow_with_transactions(world: TransactionWorld, client: ProducerClient) -> None:
     """In memory what is out of date is dropped before long, and what counts stays."""
     producer = client.start()
     for _ in range(4_000):
@@ -301,7 +301,7 @@ def test_transactions_of_a_broker_are_taken_over(tmp_path: Path) -> None:
 
 @as_one_test
 @pytest.mark.parametrize("value", [b"", b"\x00\x01damaged", b"\x00\x00" + bytes(14) + b"\x09" + bytes(20)])
-def test_what_is_no_transaction(world: World, value: bytes) -> None:
+def test_what_is_no_transaction(world: TransactionWorld, value: bytes) -> None:
     """A record that can't be read keeps the broker from starting, with the partition that has it."""
     world.open().start("other")
     topic = world.topics.get(TRANSACTIONS_TOPIC)
@@ -316,7 +316,7 @@ def test_what_is_no_transaction(world: World, value: bytes) -> None:
 
 
 def test_the_topic_can_not_be_made(
-    world: World, client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    world: TransactionWorld, client: ProducerClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Where there is no room for the topic a producer is told to come again, and gets its epoch when there is."""
 
@@ -354,7 +354,7 @@ def _no_room(*_: Any, **__: Any) -> None:
     raise OSError(28, "No space left on device")
 
 
-def test_no_id_is_left(world: World, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_id_is_left(world: TransactionWorld, client: ProducerClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """A producer that can't be given an id is told to come again, and that is logged like any refused change."""
 
     def take(_: Callable[[], int]) -> int:

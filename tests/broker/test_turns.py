@@ -23,7 +23,7 @@ class Stopwatch:
 class Worker:
     """Somebody with requests of a fixed cost, who does as many in a turn as time allows, but at least one."""
 
-    def __init__(self, name: str, world: World, cost_s: float, requests: int) -> None:
+    def __init__(self, name: str, world: ScheduledWorkers, cost_s: float, requests: int) -> None:
         self.name = name
         self.cost_s = 0.0
         self.cost_at_s = 0.0
@@ -44,7 +44,7 @@ class Worker:
         return self.requests > 0
 
 
-class World:
+class ScheduledWorkers:
     """Turns over a stopwatch."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class World:
 
 def test_everybody_gets_a_turn() -> None:
     """Of many who have as much to do, none is served twice a portion more than another."""
-    world = World()
+    world = ScheduledWorkers()
     for number in range(5):
         world.add(f"peer {number}", PORTION_S / 4, 100)
     world.turns.run()
@@ -74,7 +74,7 @@ def test_everybody_gets_a_turn() -> None:
 
 def test_a_turn_ends() -> None:
     """A turn lasts no longer than it may, and one request."""
-    world = World()
+    world = ScheduledWorkers()
     for number in range(50):
         world.add(f"peer {number}", 0.014, 100)
     begin_s = world.stopwatch.time_s
@@ -84,7 +84,7 @@ def test_a_turn_ends() -> None:
 
 def test_who_has_cost_little_goes_first() -> None:
     """Somebody who comes late and asks little waits for one expensive request at most."""
-    world = World()
+    world = ScheduledWorkers()
     for number in range(50):
         world.add(f"heavy {number}", 0.014, 100)
     for _ in range(400):
@@ -97,7 +97,7 @@ def test_who_has_cost_little_goes_first() -> None:
 
 def test_who_has_just_asked_goes_before_who_wants_more() -> None:
     """A client that asks one thing at a time is served at once beside a new crowd, though it has cost more so far."""
-    world = World()
+    world = ScheduledWorkers()
     for number in range(50):
         world.add(f"peer {number}", PORTION_S / 4, 10_000)
     for _ in range(50):
@@ -112,7 +112,7 @@ def test_who_has_just_asked_goes_before_who_wants_more() -> None:
 
 def test_who_wants_more_gets_it_though_others_ask_without_end() -> None:
     """However many ask little, a long request goes on by a portion in each turn once it has waited for its patience."""
-    world = World()
+    world = ScheduledWorkers()
     long = world.add("long", PORTION_S, 20)
     world.turns.run()
     turns = 0
@@ -126,7 +126,7 @@ def test_who_wants_more_gets_it_though_others_ask_without_end() -> None:
 
 def test_a_newcomer_shortens_the_turn() -> None:
     """After a connection was accepted only who asks little is served, so that fifty can come in a moment."""
-    world = World()
+    world = ScheduledWorkers()
     for number in range(50):
         world.add(f"peer {number}", PORTION_S, 100)
     world.turns.run()
@@ -147,7 +147,7 @@ def test_a_newcomer_shortens_the_turn() -> None:
 
 def test_what_one_big_request_cost_counts() -> None:
     """Somebody whose first request was expensive does not count as cheap after it."""
-    world = World()
+    world = ScheduledWorkers()
     heavy = world.add("heavy", 0.05, 1)
     world.turns.run()
     world.add("waiting", 0.001, 1)
@@ -156,7 +156,7 @@ def test_what_one_big_request_cost_counts() -> None:
 
 def test_who_has_waited_long_enough_is_served() -> None:
     """Costs are forgotten with time: whoever was expensive gets a turn, though others never stop asking."""
-    world = World()
+    world = ScheduledWorkers()
     heavy = world.add("heavy", 1.0, 3)
     while not heavy.cost_s:
         world.turns.run()
@@ -170,7 +170,7 @@ def test_who_has_waited_long_enough_is_served() -> None:
 
 def test_the_first_of_a_turn_need_not_queue() -> None:
     """A request that arrives is handled at once until the turn has lasted long enough; then all wait for the next."""
-    world = World()
+    world = ScheduledWorkers()
     peer = Worker("peer", world, 0.001, 1)
     now_s = world.stopwatch.time_s
     assert world.turns.go_first(peer, now_s)
@@ -185,7 +185,7 @@ def test_the_first_of_a_turn_need_not_queue() -> None:
 
 def test_who_has_cost_much_queues_behind_others() -> None:
     """While others wait, only those go first who have cost little lately."""
-    world = World()
+    world = ScheduledWorkers()
     world.add("waiting", 0.001, 1)
     cheap, dear = Worker("cheap", world, 0.001, 1), Worker("dear", world, 0.001, 1)
     dear.cost_s, dear.cost_at_s = LEVELS_S[0] * 2, world.stopwatch.time_s
@@ -197,7 +197,7 @@ def test_who_has_cost_much_queues_behind_others() -> None:
 @settings(max_examples=100, deadline=None)
 def test_all_is_handled_in_the_end(peers: list[tuple[float, int]]) -> None:
     """Whatever requests cost, each is handled once and the queue is empty then."""
-    world = World()
+    world = ScheduledWorkers()
     for number, (cost_s, requests) in enumerate(peers):
         world.add(str(number), cost_s, requests)
     while world.turns.run():

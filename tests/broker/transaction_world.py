@@ -39,7 +39,7 @@ CHECK_INTERVAL_MS = 500
 WRITER = "writer"
 
 
-class Client:
+class ProducerClient:
     """Takes answers like a connection, and asks for one producer."""
 
     def __init__(self, broker: Broker) -> None:
@@ -147,7 +147,7 @@ class FragileData(TopicData):
         return super().log(topic, partition_index)
 
 
-class World:
+class TransactionWorld:
     """What outlives a broker."""
 
     def __init__(self) -> None:
@@ -159,7 +159,7 @@ class World:
         with self.topics.edit() as edit:
             edit.create("t", 4)
 
-    def open(self, **settings: int) -> Client:
+    def open(self, **settings: int) -> ProducerClient:
         """Start a broker on what there is."""
         settings.setdefault("transaction_abort_timed_out_transaction_cleanup_interval_ms", CHECK_INTERVAL_MS)
         config = Config(**settings)
@@ -171,9 +171,9 @@ class World:
             data=self.data,
             producer_ids=self.producer_ids,
         )
-        return Client(broker)
+        return ProducerClient(broker)
 
-    def pass_ms(self, client: Client, duration_ms: int) -> None:
+    def pass_ms(self, client: ProducerClient, duration_ms: int) -> None:
         """Let time pass; what is due on the way happens at its time."""
         end_ms = self.clock.now_ms() + duration_ms
         while (deadline_ms := client.broker.next_deadline_ms()) is not None and deadline_ms <= end_ms:
@@ -181,7 +181,7 @@ class World:
             client.broker.tick()
         self.clock.advance_to(end_ms)
 
-    def acknowledge(self, client: Client) -> None:
+    def acknowledge(self, client: ProducerClient) -> None:
         """The late store answers."""
         held, self.store.held = self.store.held, []
         for ticket, base_offset in held:

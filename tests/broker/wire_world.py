@@ -75,7 +75,7 @@ def wire_frame(api_key: int, version: int, body: Body) -> bytes:
     return struct.pack(">i", len(data)) + data
 
 
-class World:
+class WireWorld:
     """One broker, asked over a new connection each time.
 
     ``authorize`` and ``principal_of`` are the broker's; ``config`` has settings of it.

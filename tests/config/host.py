@@ -14,18 +14,18 @@ from groupcoord.records.batches import encode_batch, iter_batches
 from tests.broker.data_world import START_MS, DataWorld, batch, fetch_of, part
 from tests.broker.driving import feed
 from tests.broker.test_auto_creation import ask, broker
-from tests.broker.transaction_world import World
+from tests.broker.transaction_world import TransactionWorld
 
 HOUR_MS = 3_600_000
 
 
 def start_producer(**settings: Any) -> str:
-    return str(World().open(**settings).init(timeout_ms=60_000)[0])
+    return str(TransactionWorld().open(**settings).init(timeout_ms=60_000)[0])
 
 
 def first_abort_ms(**settings: Any) -> int:
     """Return after how many milliseconds a transaction with a time-out of 1 ms is aborted."""
-    world = World()
+    world = TransactionWorld()
     settings = {"transaction_abort_timed_out_transaction_cleanup_interval_ms": 10_000, **settings}
     client = world.open(**settings)
     producer = client.start(timeout_ms=1)
@@ -39,7 +39,7 @@ def first_abort_ms(**settings: Any) -> int:
 
 def state_after_an_hour(**settings: Any) -> str:
     """Return the state of an unused transactional id an hour later."""
-    world = World()
+    world = TransactionWorld()
     client = world.open(**settings)
     client.start()
     world.clock.advance(HOUR_MS)

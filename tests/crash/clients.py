@@ -1,8 +1,8 @@
 """Clients of the kill harness: each has one connection at a time, and remembers what it was promised.
 
 A *committer* commits all partitions of a group without members at once, several requests ahead. A *member* joins,
-syncs, commits and rejoins at random in a group of two. Both outlive the server: :meth:`Client.connected` starts them
-anew.
+syncs, commits and rejoins at random in a group of two. Both outlive the server: :meth:`KillClient.connected` restarts
+them.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Promises:
 PromisesT = TypeVar("PromisesT")
 
 
-class Client(ABC, Generic[PromisesT]):
+class KillClient(ABC, Generic[PromisesT]):
     """One connection at a time; ``outbox`` is what it has to send."""
 
     def __init__(self, promises: PromisesT, seed: str) -> None:
@@ -143,7 +143,7 @@ class Client(ABC, Generic[PromisesT]):
         """Handle the fields of a response to the oldest request without one."""
 
 
-class Committer(Client[Promises]):
+class Committer(KillClient[Promises]):
     """Commits from outside, as a group without members."""
 
     def connected(self) -> None:
@@ -164,7 +164,7 @@ class Committer(Client[Promises]):
         self.send(offset_commit(self.promises.group_id, TOPIC, offsets))
 
 
-class Member(Client[Promises]):
+class Member(KillClient[Promises]):
     """Joins, syncs, heartbeats and, now and then, rejoins. One of each group commits, so offsets never go back."""
 
     def __init__(self, promises: Promises, seed: str, *, commits: bool) -> None:

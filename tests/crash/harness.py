@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.client import Client as WireClient
 from tests.client import (
+    Client,
     Frames,
     Request,
     fetch,
@@ -32,8 +32,8 @@ from tests.crash.clients import (
     PARTITION_COUNT,
     TOPIC,
     BrokenPromiseError,
-    Client,
     Committer,
+    KillClient,
     Member,
     Promises,
 )
@@ -94,7 +94,7 @@ class Harness:
         self._data_dir = self.folder / f"data-{self.kill_count}"
         self._groups = [Promises(f"group-{number}") for number in range(COMMITTER_COUNT + GROUP_COUNT)]
         seed = f"{self._seed} {self.kill_count}"
-        self._clients: list[Client[Any]] = [
+        self._clients: list[KillClient[Any]] = [
             Committer(promises, f"{seed} {promises.group_id}") for promises in self._groups[:COMMITTER_COUNT]
         ]
         for promises in self._groups[COMMITTER_COUNT:]:
@@ -174,7 +174,7 @@ class Harness:
             running.kill()
 
     def _check(self, port: int) -> None:
-        with WireClient(port, STALL_S) as client:
+        with Client(port, STALL_S) as client:
             for promises in self._groups:
                 promises.check_offsets(fetched_offsets(client.ask(offset_fetch(promises.group_id))))
                 if promises.generation_id:
@@ -185,7 +185,7 @@ class Harness:
                 written.check(lambda *asked: fetched(client.ask(fetch(WRITTEN_TOPIC, *asked))))
 
 
-def _seen(client: WireClient, group_id: str) -> Seen:
+def _seen(client: Client, group_id: str) -> Seen:
     offsets = fetched_offsets(client.ask(offset_fetch(group_id)))
     topics = [{"name": TOPIC, "partition_indexes": range(PARTITION_COUNT)}]
     stable = client.ask(Request(OFFSET_FETCH, 7, {"group_id": group_id, "topics": topics, "require_stable": True}))
@@ -196,7 +196,7 @@ def _seen(client: WireClient, group_id: str) -> Seen:
     return Seen(offsets, {index: error == UNSTABLE_OFFSET_COMMIT for index, error in errors.items()})
 
 
-def _check_generation(client: WireClient, promises: Promises) -> None:
+def _check_generation(client: Client, promises: Promises) -> None:
     candidates = [promises.generation_id, *sorted(promises.synced)]
     for member_id in promises.assignments:
         beats = [heartbeat(promises.group_id, generation_id, member_id) for generation_id in candidates]
@@ -211,7 +211,7 @@ def _check_generation(client: WireClient, promises: Promises) -> None:
 class _Conversation:
     """All clients, each on a connection of its own, until enough was answered."""
 
-    def __init__(self, port: int, clients: list[Client[Any]]) -> None:
+    def __init__(self, port: int, clients: list[KillClient[Any]]) -> None:
         self._selector = selectors.DefaultSelector()
         self._frames: dict[socket.socket, Frames] = {}
         for client in clients:
@@ -254,14 +254,14 @@ class _Conversation:
         self._selector.close()
         return count
 
-    def _take(self, sock: socket.socket, client: Client[Any], part: bytes) -> int:
+    def _take(self, sock: socket.socket, client: KillClient[Any], part: bytes) -> int:
         responses = self._frames[sock].take(part)
         for response in responses:
             client.receive(response)
         return len(responses)
 
 
-def _send(sock: socket.socket, client: Client[Any]) -> None:
+def _send(sock: socket.socket, client: KillClient[Any]) -> None:
     if client.outbox:
         sock.sendall(client.outbox)
         client.outbox.clear()

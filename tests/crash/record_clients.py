@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from groupcoord.wire.schema import Values
 from tests.client import Fetched, Request, Sender, init_producer_id, only_partition, produce, produced
-from tests.crash.clients import NONE, BrokenPromiseError, Client
+from tests.crash.clients import NONE, BrokenPromiseError, KillClient
 from tests.crash.transactions import TIMEOUT_MS, TransactionalClient, TransactionPromises
 
 TOPIC = "written"
@@ -84,7 +84,7 @@ def _number(value: bytes) -> int:
     return int(value.split()[0])
 
 
-class Writer(Client[WrittenPromises]):
+class Writer(KillClient[WrittenPromises]):
     """Writes on and on."""
 
     def connected(self) -> None:

@@ -9,7 +9,7 @@ from attrs import frozen
 
 from groupcoord.wire.schema import Values
 from tests.client import Request, init_producer_id
-from tests.crash.clients import NONE, BrokenPromiseError, Client
+from tests.crash.clients import NONE, BrokenPromiseError, KillClient
 
 END_TXN = 26
 CONCURRENT_TRANSACTIONS = 51
@@ -70,7 +70,7 @@ PromisesT = TypeVar("PromisesT", bound=TransactionPromises)
 StepT = TypeVar("StepT")
 
 
-class TransactionalClient(Client[PromisesT], Generic[PromisesT, StepT]):
+class TransactionalClient(KillClient[PromisesT], Generic[PromisesT, StepT]):
     """Makes one transaction after another; some are aborted, and some stay open over a restart.
 
     It goes on after a restart where it was, repeating what was not answered, or gets a new epoch, which aborts what is

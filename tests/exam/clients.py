@@ -31,7 +31,7 @@ SMALL_JVM = ("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:aut
 
 
 @frozen
-class Client:
+class ExaminedClient:
     """A client's consumer.
 
     Attributes:
@@ -101,20 +101,22 @@ KAFKA_GO = ("go/go.mod", "segmentio/kafka-go v")
 KAFKA_CLIENTS = ("java/pom.xml", "<artifactId>kafka-clients</artifactId>\n      <version>")
 SPRING_BOOT = ("spring/pom.xml", "<artifactId>spring-boot-starter-parent</artifactId>\n    <version>")
 
-CLIENTS: dict[str, Client] = {
-    "confluent-kafka": Client(OF_CONFLUENT, CONFLUENT),
-    "confluent-kafka-consumer": Client(OF_CONFLUENT, CONFLUENT, "consumer"),
-    "kafka-python": Client(in_python("of_kafka_python.py"), ("", "kafka-python")),
-    "aiokafka": Client(in_python("of_aiokafka.py"), ("", "aiokafka")),
-    "kafkajs": Client(in_node("of_kafkajs.js"), ("node/package.json", '"kafkajs": "')),
-    "platformatic-kafka": Client(in_node("of_platformatic.js"), ("node/package.json", '"@platformatic/kafka": "')),
-    "sarama": Client(in_go("sarama"), ("go/go.mod", "IBM/sarama v")),
-    "franz-go": Client(in_go("franz_go"), ("go/go.mod", "twmb/franz-go v")),
-    "kafka-go-read": Client(in_go("kafka_go", "read"), KAFKA_GO),
-    "kafka-go-commit": Client(in_go("kafka_go", "commit"), KAFKA_GO),
-    "java": Client(OF_JAVA, KAFKA_CLIENTS),
-    "java-consumer": Client(OF_JAVA, KAFKA_CLIENTS, "consumer"),
-    "spring-kafka": Client(OF_SPRING, SPRING_BOOT),
+CLIENTS: dict[str, ExaminedClient] = {
+    "confluent-kafka": ExaminedClient(OF_CONFLUENT, CONFLUENT),
+    "confluent-kafka-consumer": ExaminedClient(OF_CONFLUENT, CONFLUENT, "consumer"),
+    "kafka-python": ExaminedClient(in_python("of_kafka_python.py"), ("", "kafka-python")),
+    "aiokafka": ExaminedClient(in_python("of_aiokafka.py"), ("", "aiokafka")),
+    "kafkajs": ExaminedClient(in_node("of_kafkajs.js"), ("node/package.json", '"kafkajs": "')),
+    "platformatic-kafka": ExaminedClient(
+        in_node("of_platformatic.js"), ("node/package.json", '"@platformatic/kafka": "')
+    ),
+    "sarama": ExaminedClient(in_go("sarama"), ("go/go.mod", "IBM/sarama v")),
+    "franz-go": ExaminedClient(in_go("franz_go"), ("go/go.mod", "twmb/franz-go v")),
+    "kafka-go-read": ExaminedClient(in_go("kafka_go", "read"), KAFKA_GO),
+    "kafka-go-commit": ExaminedClient(in_go("kafka_go", "commit"), KAFKA_GO),
+    "java": ExaminedClient(OF_JAVA, KAFKA_CLIENTS),
+    "java-consumer": ExaminedClient(OF_JAVA, KAFKA_CLIENTS, "consumer"),
+    "spring-kafka": ExaminedClient(OF_SPRING, SPRING_BOOT),
 }
 """What is examined, by name."""
 

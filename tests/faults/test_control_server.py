@@ -31,7 +31,7 @@ from tests.tables import as_one_test
 DAY_MS = 24 * 3_600_000
 
 
-class Client:
+class ControlClient:
     """Asks a server for faults, from a thread of its own."""
 
     def __init__(self, port: int) -> None:
@@ -52,7 +52,7 @@ def test_words_are_said_over_http() -> None:
     """A rule is made, met by a client of ``groupcoord serve``, looked at and removed; time passes."""
     with serve("--control", "0") as serving:
         assert serving.process.stdout is not None
-        client = Client(int(serving.process.stdout.readline().rsplit(":", 1)[1]))
+        client = ControlClient(int(serving.process.stdout.readline().rsplit(":", 1)[1]))
         status, rule = client.ask("POST", "/fail_next", {"api": "Heartbeat", "error": "NOT_COORDINATOR", "times": 2})
         assert (status, rule) == (200, {"id": 1, "api": "Heartbeat", "count": 0, "is_over": False})
 
@@ -75,7 +75,7 @@ def test_groups_and_requests_are_asked_for_over_http() -> None:
     confluent_kafka = pytest.importorskip("confluent_kafka")
     with serve("--control", "0", "--topic", "orders:1") as serving:
         assert serving.process.stdout is not None
-        client = Client(int(serving.process.stdout.readline().rsplit(":", 1)[1]))
+        client = ControlClient(int(serving.process.stdout.readline().rsplit(":", 1)[1]))
 
         def asked(word: str, **arguments: object) -> Any:
             status, answer = client.ask("POST", f"/{word}", arguments)
@@ -120,7 +120,7 @@ def test_others_have_their_turn_while_ten_years_pass() -> None:
     """Clients and the control port are answered meanwhile, and SIGTERM ends the server."""
     with serve("--control", "0") as serving:
         assert serving.process.stdout is not None
-        client = Client(int(serving.process.stdout.readline().rsplit(":", 1)[1]))
+        client = ControlClient(int(serving.process.stdout.readline().rsplit(":", 1)[1]))
         with socket.create_connection(("127.0.0.1", client.port)) as passing:
             body = json.dumps({"duration_ms": 3_650 * DAY_MS})
             passing.sendall(
@@ -138,7 +138,7 @@ def test_a_server_dies_and_comes_back_over_http(tmp_path: Path) -> None:
     """/crash lets nobody listen any more, /restart brings the server back on its port, with what is on disk."""
     with serve("--control", "0", "--data-dir", str(tmp_path), "--topic", "orders:1") as serving:
         assert serving.process.stdout is not None
-        client = Client(int(serving.process.stdout.readline().rsplit(":", 1)[1]))
+        client = ControlClient(int(serving.process.stdout.readline().rsplit(":", 1)[1]))
         assert client.ask("POST", "/crash") == (200, {"result": None})
         with pytest.raises(ConnectionRefusedError):
             serving.ask(wire_frame(12, 4, HEARTBEAT))
@@ -158,7 +158,7 @@ def test_nodes_fail_and_leaders_move_over_http() -> None:
     """``serve --nodes 3``: each node has a port; leaders and coordinators move, and a node dies and comes back."""
     with serve("--control", "0", "--nodes", "3", "--topic", "orders:1") as serving:
         assert serving.process.stdout is not None
-        client = Client(int(serving.process.stdout.readline().rsplit(":", 1)[1]))
+        client = ControlClient(int(serving.process.stdout.readline().rsplit(":", 1)[1]))
         ports = [int(port) for port in re.findall(r"127.0.0.1:(\d+)", serving.line)]
         assert len(set(ports)) == 3
 
@@ -215,7 +215,7 @@ def answers(*asked: tuple[str, str, object, dict[str, str]]) -> list[tuple[int, 
         cluster = NodesUnderTest(Config(), {}, None, LeapingClock(), secure={}, users={}, make_broker=make_broker)
         await cluster.start()
         async with ControlServer(cluster.control, 0, request_log) as control:
-            client = Client(control.port)
+            client = ControlClient(control.port)
             answered = [
                 await asyncio.to_thread(client.ask, method, path, body, **headers)
                 for method, path, body, headers in asked

@@ -11,7 +11,7 @@ from groupcoord.testing.faults import Call, FaultFunctionError, Rule, Rules, Unk
 from groupcoord.testing.faults.words import error_named
 from tests.broker.driving import drain, feed
 from tests.broker.kafka_bytes import api_versions, produce
-from tests.broker.wire_world import COMMIT, HEARTBEAT, LEADER, Body, World, wire_frame
+from tests.broker.wire_world import COMMIT, HEARTBEAT, LEADER, Body, WireWorld, wire_frame
 
 METADATA_BODY: Body = {
     "topics": ({"name": "t", "topic_id": None}, {"name": "new", "topic_id": None}),
@@ -22,7 +22,7 @@ METADATA_BODY: Body = {
 FETCH_OFFSETS: Body = {"group_id": "g", "topics": None, "require_stable": False}
 
 
-class FaultyWorld(World):
+class FaultyWorld(WireWorld):
     """A world with rules."""
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ from tests.broker.data_world import batch
 from tests.broker.driving import drain, feed
 from tests.broker.test_permissions_of_the_host import fetch_body, produce_body
 from tests.broker.test_permissions_through_the_wire import CONSUMER_HEARTBEAT, metadata_body
-from tests.broker.wire_world import COMMIT, HEARTBEAT, JOIN, SYNC, Body, World, wire_frame
+from tests.broker.wire_world import COMMIT, HEARTBEAT, JOIN, SYNC, Body, WireWorld, wire_frame
 from tests.wire.kio_client import read_response
 
 OFFSETS: Body = {
@@ -86,7 +86,7 @@ def count_bytecodes(act: Callable[[], object]) -> int:
     return count
 
 
-def bytecodes_by_request(world: World) -> dict[str, int]:
+def bytecodes_by_request(world: WireWorld) -> dict[str, int]:
     """Let a consumer live, in both protocols; return what each of its requests takes, from its bytes to the answer's.
 
     The second of two equal requests counts, where there can be two.
@@ -126,9 +126,9 @@ def bytecodes_by_request(world: World) -> dict[str, int]:
     return found
 
 
-def ruled_world(names: Iterable[str]) -> tuple[World, Rules]:
+def ruled_world(names: Iterable[str]) -> tuple[WireWorld, Rules]:
     """Return a world with a rule for each of some APIs that lets requests go on."""
-    world, rules = World(), Rules()
+    world, rules = WireWorld(), Rules()
     rules.follow(world.broker)
     for name in names:
         rules.add(Rule(name, lambda call: None))
@@ -137,8 +137,8 @@ def ruled_world(names: Iterable[str]) -> tuple[World, Rules]:
 
 def test_idle_hooks_cost_nothing() -> None:
     """Requests take the same instructions after all faults were removed as on a server that never had any."""
-    bytecodes_by_request(World())  # now everything that is kept for later is there
-    plain = bytecodes_by_request(World())
+    bytecodes_by_request(WireWorld())  # now everything that is kept for later is there
+    plain = bytecodes_by_request(WireWorld())
     names = {name.split()[0] for name in plain}
     looking, _ = ruled_world(names)
     hooked, rules = ruled_world(names)

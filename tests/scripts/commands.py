@@ -86,7 +86,7 @@ KNOWS_MEMBER_ID_REQUIRED, KNOWS_SKIP_ASSIGNMENT = 4, 9
 
 
 @define
-class Client:
+class ScriptedMember:
     """What a client remembers."""
 
     name: str
@@ -106,9 +106,9 @@ class RecordingDriver(Driver):
 
     def __init__(self, lines: list[str], topics: Topics | None, **settings: int) -> None:
         self.lines = lines
-        self.clients: dict[str, Client] = {}
-        self.told: list[tuple[Kip848Consumer, Client]] = []
-        self.labels: dict[int, tuple[str, Client | None]] = {}
+        self.clients: dict[str, ScriptedMember] = {}
+        self.told: list[tuple[Kip848Consumer, ScriptedMember]] = []
+        self.labels: dict[int, tuple[str, ScriptedMember | None]] = {}
         self._written = 0
         self._held = -1
         self._states: dict[str, str] = {}
@@ -119,7 +119,7 @@ class RecordingDriver(Driver):
         self.lines.append(line)
 
     def ask(
-        self, label: str, request: Request, client: Client | None = None, consumer: Kip848Consumer | None = None
+        self, label: str, request: Request, client: ScriptedMember | None = None, consumer: Kip848Consumer | None = None
     ) -> None:
         """Send a request, and say so if it has to wait."""
         self.labels[id(request)] = (label, client)
@@ -227,14 +227,14 @@ class Session(ConsumerGroupCommands):
 
     # ------------------------------------------------------------ clients
 
-    def _client(self, name: str) -> Client:
-        return self.world.clients.setdefault(name, Client(name))
+    def _client(self, name: str) -> ScriptedMember:
+        return self.world.clients.setdefault(name, ScriptedMember(name))
 
     def _id(self, text: str) -> str:
         return self._client(text[1:]).member_id if text.startswith("@") else text
 
     def _identity(
-        self, client: Client, id: str | None, gen: str | None, instance: str | None
+        self, client: ScriptedMember, id: str | None, gen: str | None, instance: str | None
     ) -> tuple[int, str, str | None]:
         return (
             client.generation if gen is None else int(gen),
@@ -353,7 +353,7 @@ class Session(ConsumerGroupCommands):
     ) -> None:
         """Commit, as a member or from outside."""
         name = next((word for word in words_of_line if "/" not in word), None)
-        who = Client("") if name is None else self._client(name)
+        who = ScriptedMember("") if name is None else self._client(name)
         topics = topics_to_commit(words_of_line, int(epoch), metadata)
         request = OffsetCommit(group, topics, *self._identity(who, id, gen, instance), retention_time_ms=int(retention))
         self.world.ask(words("commit", *words_of_line), request)
@@ -368,7 +368,7 @@ class Session(ConsumerGroupCommands):
         **member: str,
     ) -> None:
         """Commit in a producer's transaction; ``as=`` names the client whose ids come with it."""
-        who = self._client(member.pop("as")) if "as" in member else Client("")
+        who = self._client(member.pop("as")) if "as" in member else ScriptedMember("")
         if member:
             raise ValueError(f"got an unexpected keyword argument {min(member)!r}")
         generation, member_id, instance = self._identity(who, None, gen, None)

@@ -18,7 +18,7 @@ CLIENTS_TIMEOUT_S = 60.0
 HEARTBEAT, DESCRIBE_GROUPS, UNKNOWN_API = 12, 15, 999
 
 
-class Client:
+class RawClient:
     """Sends bytes as a client would."""
 
     def __init__(self, server: ServerThread) -> None:
@@ -26,7 +26,7 @@ class Client:
         self._socket = socket.create_connection((host, int(port)), CLIENTS_TIMEOUT_S)
         self._answers = self._socket.makefile("rb")
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> RawClient:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -81,7 +81,7 @@ def test_requests_are_decoded_and_filtered() -> None:
 
 def test_times_connections_and_places_are_told() -> None:
     """Each request has a number, its connection and client, and when it came and was answered."""
-    with ServerThread() as server, Client(server) as first, Client(server) as second:
+    with ServerThread() as server, RawClient(server) as first, RawClient(server) as second:
         for client in (first, second, first):
             client.send(HEARTBEAT, heartbeat("g"))
             client.receive()
@@ -98,7 +98,7 @@ def test_times_connections_and_places_are_told() -> None:
 
 def test_requests_are_a_sequence_that_stays() -> None:
     """What was taken does not grow; parts are requests again; what is forgotten is gone, and numbers go on."""
-    with ServerThread() as server, Client(server) as client:
+    with ServerThread() as server, RawClient(server) as client:
         for group_id in ("a", "b", "c"):
             client.send(HEARTBEAT, heartbeat(group_id))
             client.receive()
@@ -118,7 +118,7 @@ def test_requests_outlive_their_server() -> None:
     """After the end what has come is still there, and a restart goes on with it."""
     server = ServerThread()
     for _ in range(2):
-        with server, Client(server) as client:
+        with server, RawClient(server) as client:
             client.send(HEARTBEAT, heartbeat("g"))
             client.receive()
 
@@ -128,7 +128,7 @@ def test_requests_outlive_their_server() -> None:
 def test_a_request_that_is_read_in_portions_is_kept_once() -> None:
     """A long request, and one that is answered bit by bit, are each one request, with the whole answer."""
     names = [f"group-{number}" for number in range(5_000)]
-    with ServerThread() as server, Client(server) as client:
+    with ServerThread() as server, RawClient(server) as client:
         client.send(DESCRIBE_GROUPS, pack(">i", len(names)) + b"".join(map(text, names)))
         client.receive()
         (request,) = server.requests
@@ -141,11 +141,11 @@ def test_what_gets_no_answer_says_why() -> None:
     """A join whose client goes away has no answer; what isn't served closes its connection, and isn't a request."""
     join = text("g") + pack(">i", 10_000) + text("") + text("consumer") + pack(">i", 1) + text("range") + pack(">i", 0)
     with ServerThread(settings={"group.initial.rebalance.delay.ms": 60_000}) as server:
-        with Client(server) as client:
+        with RawClient(server) as client:
             client.send(11, join)
             server.wait_until(lambda: server.requests)
         server.wait_until(lambda: server.requests[0].refusal)
-        with Client(server) as client:
+        with RawClient(server) as client:
             client.send(UNKNOWN_API, b"")
             assert client.receive() == b""
         (request,) = server.requests
@@ -169,7 +169,7 @@ def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "KEPT_RECORD_BYTES", 2_500)
     confluent_kafka = pytest.importorskip("confluent_kafka")
     with ServerThread(topics=["orders"]) as server:
-        with Client(server) as client:
+        with RawClient(server) as client:
             for _ in range(12):
                 client.send(HEARTBEAT, heartbeat("g"))
                 client.receive()
@@ -195,7 +195,7 @@ def test_faults_change_what_is_answered_not_what_came() -> None:
     def disguise(call: Call) -> HeartbeatResponse:
         return HeartbeatResponse(ErrorCode.FENCED_INSTANCE_ID)
 
-    with ServerThread() as server, Client(server) as client:
+    with ServerThread() as server, RawClient(server) as client:
         server.fail_next("Heartbeat", "REBALANCE_IN_PROGRESS")
         server.on("Heartbeat", disguise, times=1, after=True, where={"group_id": "b"})
         with server.on("Heartbeat", lambda call: None, after=True, where={"group_id": "c"}):
@@ -222,7 +222,7 @@ def test_faults_change_what_is_answered_not_what_came() -> None:
 def test_requests_are_kept_over_a_crash() -> None:
     """What came before a crash is there after the restart; what waited then says that it got no answer."""
     with ServerThread() as server:
-        with Client(server) as client:
+        with RawClient(server) as client:
             held = server.hold("Heartbeat")
             client.send(HEARTBEAT, heartbeat("g"))
             held.wait()
@@ -230,7 +230,7 @@ def test_requests_are_kept_over_a_crash() -> None:
             held.remove()
         crashed = server.requests
         server.restart()
-        with Client(server) as client:
+        with RawClient(server) as client:
             client.send(HEARTBEAT, heartbeat("g"))
             client.receive()
         received = server.requests

@@ -44,7 +44,7 @@ class Found(NamedTuple):
     value: bytes | None
 
 
-class World:
+class CompactedLog:
     """The log of a partition, in memory or on disk, and everything that was written to it."""
 
     def __init__(self, path: Path | None, settings: TopicLogSettings = SETTINGS) -> None:
@@ -123,12 +123,12 @@ class World:
 
 
 @pytest.fixture(params=["memory", "disk"])
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> CompactedLog:
     """An empty log."""
-    return World(None if request.param == "memory" else tmp_path)
+    return CompactedLog(None if request.param == "memory" else tmp_path)
 
 
-def write_some(world: World, chance: random.Random, count: int) -> None:
+def write_some(world: CompactedLog, chance: random.Random, count: int) -> None:
     """Write what chance wants; transactions that were begun are ended."""
     open_producers: set[int] = set()
     for number in range(count):
@@ -145,7 +145,7 @@ def write_some(world: World, chance: random.Random, count: int) -> None:
         world.end(producer_id, committed=True)
 
 
-def check_reads(world: World) -> None:
+def check_reads(world: CompactedLog) -> None:
     """Whatever is asked of a log with gaps is answered as a walk over its batches would answer it."""
     log, batches, left = world.log, world.batches(), world.left()
     for before, after in pairwise(batches):
@@ -166,7 +166,7 @@ def check_reads(world: World) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(3))
-def test_the_last_value_of_each_key_stays(world: World, seed: int) -> None:
+def test_the_last_value_of_each_key_stays(world: CompactedLog, seed: int) -> None:
     """However the passes fall between the writes: whoever reads from the start sees the same state as without them."""
     chance = random.Random(seed)
     for _ in range(4):
@@ -186,7 +186,7 @@ def test_the_last_value_of_each_key_stays(world: World, seed: int) -> None:
 
 def test_memory_is_given_back(tmp_path: Path) -> None:
     """A log in memory takes less when it was compacted, and small segments become one; producers may write again."""
-    world = World(None)
+    world = CompactedLog(None)
     for number in range(400):
         world.put((b"k%d" % (number % 5), b"x" * 100))
     before, segments = world.logs.memory.used_bytes, len(world.log.segments)
@@ -195,7 +195,7 @@ def test_memory_is_given_back(tmp_path: Path) -> None:
     assert len(world.log.segments) < segments / 20
 
 
-def test_only_what_its_settings_want_is_compacted(world: World) -> None:
+def test_only_what_its_settings_want_is_compacted(world: CompactedLog) -> None:
     """Neither below the dirty ratio, nor young records; but old ones whatever the ratio."""
     for number in range(100):
         world.put((b"k", b"x" * 50), at_ms=NOW_MS + number * 1_000)
@@ -211,7 +211,7 @@ def test_only_what_its_settings_want_is_compacted(world: World) -> None:
     assert len(world.left()) < 15
 
 
-def test_old_records_of_a_compacted_topic_roll_the_segment(world: World) -> None:
+def test_old_records_of_a_compacted_topic_roll_the_segment(world: CompactedLog) -> None:
     """What stays in the last segment is never compacted, so that is rolled after ``max.compaction.lag.ms``."""
     world.settings = evolve(SETTINGS, segment_bytes=1 << 20, max_compaction_lag_ms=5_000)
     for seconds in range(12):
@@ -219,7 +219,7 @@ def test_old_records_of_a_compacted_topic_roll_the_segment(world: World) -> None
     assert [group[0].base_offset for group in world.log.groups()] == [0, 6]
 
 
-def test_tombstones_go_when_they_have_had_their_time(world: World) -> None:
+def test_tombstones_go_when_they_have_had_their_time(world: CompactedLog) -> None:
     """Not before every reader had the time to see them (``delete.retention.ms``)."""
 
     def roll() -> None:
@@ -236,7 +236,7 @@ def test_tombstones_go_when_they_have_had_their_time(world: World) -> None:
 
 
 @pytest.mark.parametrize("codec", list(Compression))
-def test_what_stays_is_as_it_was(world: World, codec: Compression) -> None:
+def test_what_stays_is_as_it_was(world: CompactedLog, codec: Compression) -> None:
     """A batch of which a part goes keeps its codec, its records' headers and times, its offsets and its producer."""
     records = [(0, NOW_MS, b"k0", b"a" * 50), (1, NOW_MS + 5, b"k1", b"b" * 50), (2, NOW_MS + 9, b"k2", b"c" * 50)]
     fields = {"leader_epoch": -1, "producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
@@ -254,7 +254,7 @@ def test_what_stays_is_as_it_was(world: World, codec: Compression) -> None:
     assert batch.max_timestamp_ms == NOW_MS + 9
 
 
-def test_a_producer_goes_on_where_it_was(world: World) -> None:
+def test_a_producer_goes_on_where_it_was(world: CompactedLog) -> None:
     """Its last batch stays, without records if need be, so its next sequence is known when the log is read anew."""
     world.put((b"k", b"1"), producer_id=7)
     world.end(7, committed=True)
@@ -271,7 +271,7 @@ def test_a_producer_goes_on_where_it_was(world: World) -> None:
     assert known == {7: 0}
 
 
-def test_records_can_be_deleted_meanwhile(world: World) -> None:
+def test_records_can_be_deleted_meanwhile(world: CompactedLog) -> None:
     """Whoever deletes records while they are compacted ends that; what is left is compacted later."""
     for number in range(100):
         world.put((b"k%d" % (number % 3), b"x" * 50))
@@ -288,7 +288,7 @@ def test_records_can_be_deleted_meanwhile(world: World) -> None:
         assert world.log.start_offset == 50
 
 
-def test_both_policies(world: World) -> None:
+def test_both_policies(world: CompactedLog) -> None:
     """With ``compact,delete`` what was compacted goes for its age, segments that compaction has emptied with it."""
     world.settings = evolve(SETTINGS, is_deleted=True, retention_ms=1_000)
     for number in range(60):
@@ -301,7 +301,7 @@ def test_both_policies(world: World) -> None:
 
 def test_a_topic_of_the_same_name_begins_anew(tmp_path: Path) -> None:
     """How far the old one was compacted is forgotten with it."""
-    world = World(tmp_path)
+    world = CompactedLog(tmp_path)
     for _ in range(40):
         world.put((b"k", b"x" * 100))
     world.compact()
@@ -310,7 +310,7 @@ def test_a_topic_of_the_same_name_begins_anew(tmp_path: Path) -> None:
     assert "orders" not in (tmp_path / "cleaner-offset-checkpoint").read_text()
 
 
-def test_a_batch_that_holds_no_records_stays(world: World) -> None:
+def test_a_batch_that_holds_no_records_stays(world: CompactedLog) -> None:
     """Batches are taken as they come while a topic isn't compacted, and nothing that can't be read is dropped."""
     plain = evolve(world.settings, is_compacted=False)
     broken = encode_any_batch([(0, NOW_MS, b"k", b"v")], base_offset=0, last_offset=0, codec=Compression.GZIP)
@@ -323,7 +323,7 @@ def test_a_batch_that_holds_no_records_stays(world: World) -> None:
     assert len(world.batches()) < 8
 
 
-def test_a_batch_of_too_many_records_stays(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_of_too_many_records_stays(world: CompactedLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """What would have to be held in memory has a bound; all else is compacted."""
     monkeypatch.setattr("groupcoord.storage.compaction.BATCH_RECORDS_MAX", 50)
     for count in (50, 51, 50):
@@ -335,7 +335,7 @@ def test_a_batch_of_too_many_records_stays(world: World, monkeypatch: pytest.Mon
 
 def test_what_decompresses_slowly_is_compacted_in_portions() -> None:
     """A batch of gzip with a thousand empty members takes as many portions, each time that it is looked into."""
-    world = World(None, evolve(SETTINGS, segment_bytes=30_000))
+    world = CompactedLog(None, evolve(SETTINGS, segment_bytes=30_000))
     plain = evolve(world.settings, is_compacted=False)
     packed = gzip.compress(encoded(b"v")[61:], mtime=0) + gzip.compress(b"", mtime=0) * 1_000
     world.log.append(read_produced(claiming(1, packed, attributes=Compression.GZIP)), plain, NOW_MS)
@@ -359,7 +359,7 @@ def _sealed(data: bytes) -> bytes:
 @pytest.mark.parametrize("step", range(14))
 def test_a_machine_that_dies_loses_nothing(tmp_path: Path, step: int) -> None:
     """Whichever file was renamed or deleted last: the log opens, and says the same as before."""
-    world = World(tmp_path)
+    world = CompactedLog(tmp_path)
     write_some(world, random.Random(step), 60)
     assert world.disk is not None
     with DyingDisk(step), suppress(PowerFailure):
@@ -380,8 +380,8 @@ def test_a_machine_that_dies_loses_nothing(tmp_path: Path, step: int) -> None:
 def test_what_abandoned_logs_have_begun_is_not_deleted_later(tmp_path: Path) -> None:
     """When logs are abandoned in the middle of a pass, the next process's pass over the same segments is its own."""
 
-    def begin() -> World:
-        world = World(tmp_path)
+    def begin() -> CompactedLog:
+        world = CompactedLog(tmp_path)
         for _ in range(30):
             world.put((b"k", b"x" * 100))
         while not list(tmp_path.rglob("*.cleaned")):
@@ -400,7 +400,7 @@ def test_what_abandoned_logs_have_begun_is_not_deleted_later(tmp_path: Path) -> 
 
 def test_a_swap_that_fails_half_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The log can't be used until it is opened anew, which puts its files in order."""
-    world = World(tmp_path)
+    world = CompactedLog(tmp_path)
     for number in range(60):
         world.put((b"k%d" % (number % 3), b"x" * 50))
 
@@ -419,7 +419,7 @@ def test_a_swap_that_fails_half_way(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("lag_ms", [0, 1])
 def test_a_log_that_cant_be_read_is_left_alone(tmp_path: Path, lag_ms: int) -> None:
     """Compaction of the others goes on, and so does writing."""
-    world = World(tmp_path)
+    world = CompactedLog(tmp_path)
     for _ in range(40):
         world.put((b"k", b"x" * 100))
     assert world.disk is not None

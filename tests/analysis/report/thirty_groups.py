@@ -50,7 +50,7 @@ class Group:
     members: list[Kip848Consumer] = field(factory=list)
 
 
-class World:
+class ThirtyGroups:
     """Groups, their coordinator, and topics into which records come."""
 
     def __init__(self, store: SegmentLogStore) -> None:
@@ -114,7 +114,7 @@ def _member(group: Group, number: int) -> Kip848Consumer:
     )
 
 
-def _live(world: World, group: Group, step: int) -> None:
+def _live(world: ThirtyGroups, group: Group, step: int) -> None:
     """Let a group do what it does in one step."""
     if group.group_id == FLAPPING and step > 5 * MINUTE and step % (MINUTE // 2) == 0:
         if len(group.members) == 3:
@@ -135,7 +135,7 @@ def write_log(folder: Path) -> tuple[Path, Path]:
     """Let everything happen; return the folder with the log, and the file that tells where topics end."""
     data, ends = folder / "data", folder / "end_offsets.csv"
     with SegmentLogStore(data) as store:
-        world, living = World(store), groups()
+        world, living = ThirtyGroups(store), groups()
         for step in range(LENGTH):
             world.step()
             for group in living:

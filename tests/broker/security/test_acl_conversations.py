@@ -9,7 +9,7 @@ import pytest
 
 from groupcoord.broker.security.acls import AclFileError
 from groupcoord.core.router.authorization import Resource
-from tests.broker.security.world import Client, Values, World, conversations, from_json
+from tests.broker.security.world import LoginClient, LoginWorld, Values, conversations, from_json
 from tests.tables import as_one_test
 
 CONVERSATIONS = conversations("acl_conversations.json")
@@ -19,9 +19,9 @@ ACLS: dict[str, str | int | float] = {
 }
 
 
-def acl_world(**arguments: Any) -> World:
+def acl_world(**arguments: Any) -> LoginWorld:
     """Return a broker that decides by ACLs, with two topics."""
-    world = World(ACLS | arguments.pop("properties", {}), authorize=None, **arguments)
+    world = LoginWorld(ACLS | arguments.pop("properties", {}), authorize=None, **arguments)
     with world.broker.topics.edit() as edit:
         for name in ("orders", "other"):
             edit.create(name, 1)
@@ -51,7 +51,7 @@ def reduced(answer: Any, expected: Any) -> Any:
 def test_acls_are_answered_and_decided_as_by_kafka(conversation: Values) -> None:
     """Error codes and messages, what is found and deleted, who may do what: as recorded."""
     world = acl_world()
-    clients: dict[str, Client] = {}
+    clients: dict[str, LoginClient] = {}
     asked = ("", 0)
     for step in conversation["steps"]:
         if step["do"] == "log_in":
@@ -92,14 +92,14 @@ EVERY = {
 HEARTBEAT = {"group_id": "g1", "generation_id": 1, "member_id": "m", "group_instance_id": None}
 
 
-def heartbeat_of_alice(world: World, host: str = "/127.0.0.1") -> str:
+def heartbeat_of_alice(world: LoginWorld, host: str = "/127.0.0.1") -> str:
     """Return the error of a heartbeat in group g1."""
     client = world.connect(host=host)
     client.log_in_plain("alice", "alice-secret")
     return str(client.ask("Heartbeat", 4, HEARTBEAT)["error_code"])
 
 
-def create(world: World, **changed: object) -> str:
+def create(world: LoginWorld, **changed: object) -> str:
     """Have an ACL made; return the error."""
     answer = world.connect("PLAINTEXT").ask("CreateAcls", 3, {"creations": (READ_G1 | changed,)})
     return str(answer["results"][0]["error_code"])
@@ -145,7 +145,7 @@ def test_what_has_no_acl_may_be_open() -> None:
 
 def test_without_an_authorizer_there_are_no_acls() -> None:
     """Each request is told so, as by Kafka: by the controller, or where only looked at by the broker itself."""
-    client = World(authorize=None).connect("PLAINTEXT")
+    client = LoginWorld(authorize=None).connect("PLAINTEXT")
     created = client.ask("CreateAcls", 3, {"creations": (READ_G1, READ_G1)})
     deleted = client.ask("DeleteAcls", 3, {"filters": (EVERY,)})
     answers = [*created["results"], *deleted["filter_results"], client.ask("DescribeAcls", 3, EVERY)]

@@ -14,7 +14,7 @@ from jwt.algorithms import ECAlgorithm
 from groupcoord.broker.security.jwks import FETCH_PAUSE_S, KeySet, signed_validator
 from groupcoord.broker.security.oauthbearer import Bearer, ClaimChecks, InvalidTokenError
 from groupcoord.errors import ConfigError
-from tests.broker.security.world import NOW_MS, World
+from tests.broker.security.world import NOW_MS, LoginWorld
 
 NOW_S = NOW_MS // 1000
 GOOD: dict[str, Any] = {"sub": "dan", "iat": NOW_S, "exp": NOW_S + 60, "aud": "kafka", "iss": "https://issuer"}
@@ -128,12 +128,12 @@ def test_a_server_does_not_start_without_keys(tmp_path: Path, content: str | Non
         path.write_text(content)
 
     with pytest.raises(ConfigError, match=r"sasl\.oauthbearer\.jwks\.endpoint\.url"):
-        World({"sasl.oauthbearer.jwks.endpoint.url": path.as_uri()})
+        LoginWorld({"sasl.oauthbearer.jwks.endpoint.url": path.as_uri()})
 
 
 def test_clients_log_in_with_signed_tokens(tmp_path: Path) -> None:
     """Where keys are set, a signed token is good and an unsecured one is not."""
-    world = World({"sasl.oauthbearer.jwks.endpoint.url": write_keys(tmp_path / "keys.json", first=FIRST)})
+    world = LoginWorld({"sasl.oauthbearer.jwks.endpoint.url": write_keys(tmp_path / "keys.json", first=FIRST)})
     answers = []
     for token in (signed(), signed(None, algorithm="none")):
         client = world.connect()

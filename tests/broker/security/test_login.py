@@ -19,14 +19,14 @@ from groupcoord.broker.security.scram import Nobody, ScramCredential
 from groupcoord.broker.security.security import Security, is_security_key
 from groupcoord.broker.security.users import read_users
 from groupcoord.errors import ConfigError
-from tests.broker.security.world import NOW_MS, Client, World
+from tests.broker.security.world import NOW_MS, LoginClient, LoginWorld
 from tests.tables import as_one_test
 
 HEARTBEAT = {"group_id": "g", "generation_id": 1, "member_id": "m", "group_instance_id": None}
 INVALID = "Authentication failed: Invalid username or password"
 
 
-def scram_answers(client: Client, user: str, password: str, mechanism: str = "SCRAM-SHA-256") -> list[str]:
+def scram_answers(client: LoginClient, user: str, password: str, mechanism: str = "SCRAM-SHA-256") -> list[str]:
     """Return the errors of both steps of a log-in; the second is not taken when the first fails."""
     scram = ScramClient([mechanism], user, password)
     client.shake_hands(mechanism)
@@ -44,7 +44,7 @@ def bearer(**claims: object) -> bytes:
 
 def test_an_unknown_user_fails_like_a_wrong_password() -> None:
     """By no mechanism can a client tell whether there is a user: neither by words nor by when it is refused."""
-    world = World()
+    world = LoginWorld()
     world.add_scram_user("carol", "carol-secret")
 
     assert scram_answers(world.connect(), "carol", "carol-secret") == ["NONE", "NONE"]
@@ -55,7 +55,7 @@ def test_an_unknown_user_fails_like_a_wrong_password() -> None:
     assert refusals[0]["error_message"] == INVALID
 
 
-def shown_to(world: World, user: str) -> tuple[bytes, int]:
+def shown_to(world: LoginWorld, user: str) -> tuple[bytes, int]:
     """Return the salt and the iterations that somebody is shown who calls himself this."""
     client = world.connect()
     client.shake_hands("SCRAM-SHA-256")
@@ -66,19 +66,19 @@ def shown_to(world: World, user: str) -> tuple[bytes, int]:
 
 def test_an_unknown_user_has_one_salt(tmp_path: Path) -> None:
     """Who asks twice gets the same salt, also after a restart, as of users that there are: made ones and the file's."""
-    world = World(directory=tmp_path)
+    world = LoginWorld(directory=tmp_path)
     world.add_scram_user("carol", "carol-secret")
     names = ("carol", "alice", "nobody")
     before = [shown_to(world, name) for name in names]
 
     assert [shown_to(world, name) for name in names] == before
-    assert [shown_to(World(directory=tmp_path), name) for name in names] == before
-    assert len(set(before)) == len({shown_to(World(), "nobody"), *before}) - 1 == 3
+    assert [shown_to(LoginWorld(directory=tmp_path), name) for name in names] == before
+    assert len(set(before)) == len({shown_to(LoginWorld(), "nobody"), *before}) - 1 == 3
 
 
 def test_an_unknown_user_looks_like_those_that_there_are() -> None:
     """By salt and iterations nobody can be told from a user: he has those of some user, and none that can't log in."""
-    world = World(passwords={})
+    world = LoginWorld(passwords={})
     world.add_scram_user("short", "secret", b"short", 5000)
     for number, salt in enumerate((b"a binary salt, 64 bytes".ljust(64, b"\0"), b"1hz3nspj7d2r6amlfmbi4ad7yj")):
         world.add_scram_user(f"user-{number}", "secret", salt, 4096 << number)
@@ -114,8 +114,8 @@ def test_shapes_are_as_frequent_as_among_users_and_stay() -> None:
 
 def test_credentials_are_kept(tmp_path: Path) -> None:
     """A broker that is started on the same directory knows the credentials that were made, and no password."""
-    World(directory=tmp_path, passwords={}).add_scram_user("carol", "carol-secret")
-    again = World(directory=tmp_path, passwords={})
+    LoginWorld(directory=tmp_path, passwords={}).add_scram_user("carol", "carol-secret")
+    again = LoginWorld(directory=tmp_path, passwords={})
 
     assert scram_answers(again.connect(), "carol", "carol-secret") == ["NONE", "NONE"]
     assert "carol-secret" not in (tmp_path / "scram-credentials.json").read_text()
@@ -129,13 +129,13 @@ def test_nobody_else_may_read_credentials(tmp_path: Path) -> None:
         return stat.S_IMODE(path.stat().st_mode)
 
     left.touch(0o666)
-    world = World(directory=tmp_path)
+    world = LoginWorld(directory=tmp_path)
     modes = []
     for name in ("carol", "dan"):
         world.add_scram_user(name, "secret")
         modes.append(mode())
     path.chmod(0o644)
-    World(directory=tmp_path)
+    LoginWorld(directory=tmp_path)
 
     assert [*modes, mode()] == [0o600] * 3
 
@@ -144,7 +144,7 @@ def test_credentials_that_others_may_read_are_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the mode can't be changed the server starts, and the log says so."""
-    World(directory=tmp_path).add_scram_user("carol", "carol-secret")
+    LoginWorld(directory=tmp_path).add_scram_user("carol", "carol-secret")
     (tmp_path / "scram-credentials.json").chmod(0o644)
 
     def refuse(*_: object) -> None:
@@ -152,7 +152,7 @@ def test_credentials_that_others_may_read_are_told(
 
     monkeypatch.setattr(Path, "chmod", refuse)
     with caplog.at_level(logging.WARNING, "groupcoord.host"):
-        again = World(directory=tmp_path)
+        again = LoginWorld(directory=tmp_path)
     assert "others may read it: Operation not permitted" in caplog.text
     assert scram_answers(again.connect(), "carol", "carol-secret") == ["NONE", "NONE"]
 
@@ -163,12 +163,12 @@ def test_a_broken_file_of_credentials_is_refused(tmp_path: Path, content: str) -
     (tmp_path / "scram-credentials.json").write_text(content)
 
     with pytest.raises(CredentialFileError, match=r"scram-credentials\.json"):
-        World(directory=tmp_path)
+        LoginWorld(directory=tmp_path)
 
 
 def test_credentials_that_can_not_be_written_do_not_change(tmp_path: Path) -> None:
     """The administrator is told, and the old credentials hold."""
-    world = World(directory=tmp_path / "gone")
+    world = LoginWorld(directory=tmp_path / "gone")
     upsertion = {"name": "carol", "mechanism": 1, "iterations": 4096, "salt": b"s" * 12, "salted_password": b"p"}
     answer = world.connect("PLAINTEXT").ask(
         "AlterUserScramCredentials", 0, {"deletions": (), "upsertions": (upsertion,)}
@@ -180,7 +180,7 @@ def test_credentials_that_can_not_be_written_do_not_change(tmp_path: Path) -> No
 
 def test_a_short_salt_can_be_kept_but_not_used() -> None:
     """Credentials with one are taken, as in Kafka, and nobody can log in with them."""
-    world = World()
+    world = LoginWorld()
     world.add_scram_user("carol", "carol-secret", b"short")
 
     assert scram_answers(world.connect(), "carol", "carol-secret")[-1] == "SASL_AUTHENTICATION_FAILED"
@@ -188,7 +188,7 @@ def test_a_short_salt_can_be_kept_but_not_used() -> None:
 
 def test_a_token_ends_the_session() -> None:
     """When the token has expired, the next request ends the connection; logging in anew beforehand doesn't."""
-    world = World()
+    world = LoginWorld()
     client = world.connect()
     client.shake_hands("OAUTHBEARER")
     now_s = NOW_MS // 1000
@@ -207,7 +207,7 @@ def test_a_token_ends_the_session() -> None:
 
 def test_nothing_long_is_taken_before_the_log_in() -> None:
     """A request larger than ``sasl.server.max.receive.size`` closes the connection; after the log-in it is read."""
-    world = World({"sasl.server.max.receive.size": 100})
+    world = LoginWorld({"sasl.server.max.receive.size": 100})
     late, early = world.connect(), world.connect()
     late.log_in_plain("admin", "admin-secret")
     group_ids = ["g" * 50] * 10
@@ -223,12 +223,12 @@ def test_nothing_long_is_taken_before_the_log_in() -> None:
 
 def test_a_long_token_is_read_at_once() -> None:
     """One that any other request would be read in portions for is refused like a short one."""
-    assert World().connect().log_in_plain("alice", "x" * 20_000)["error_message"] == INVALID
+    assert LoginWorld().connect().log_in_plain("alice", "x" * 20_000)["error_message"] == INVALID
 
 
 def test_a_long_request_after_the_log_in_is_read_in_portions() -> None:
     """Many groups in one request are described, as on any connection."""
-    client = World().connect()
+    client = LoginWorld().connect()
     client.log_in_plain("admin", "admin-secret")
     names = [f"group-{number}" for number in range(3_000)]
     answer = client.ask("DescribeGroups", 5, {"groups": names, "include_authorized_operations": False})
@@ -238,7 +238,7 @@ def test_a_long_request_after_the_log_in_is_read_in_portions() -> None:
 
 def test_a_refused_client_does_not_keep_others_waiting() -> None:
     """While one waits for its refusal, others are answered; what it sends meanwhile is dropped."""
-    world = World()
+    world = LoginWorld()
     refused, other = world.connect(), world.connect("PLAINTEXT")
     refused.shake_hands("PLAIN")
     refused.send("SaslAuthenticate", 2, {"auth_bytes": b"\0alice\0no"})
@@ -256,7 +256,7 @@ def test_a_refused_client_does_not_keep_others_waiting() -> None:
 
 def test_a_client_that_leaves_before_its_refusal_is_forgotten() -> None:
     """Its refusal falls due, and nothing happens."""
-    world = World()
+    world = LoginWorld()
     client = world.connect()
     client.shake_hands("PLAIN")
     client.send("SaslAuthenticate", 2, {"auth_bytes": b"\0alice\0no"})
@@ -269,7 +269,7 @@ def test_a_client_that_leaves_before_its_refusal_is_forgotten() -> None:
 
 def test_the_log_says_who_failed_and_from_where(caplog: pytest.LogCaptureFixture) -> None:
     """A few lines for each address, with the user's name and no password; then how many were left out."""
-    world = World()
+    world = LoginWorld()
     with caplog.at_level(logging.WARNING, "groupcoord.host"):
         for host in ("/10.0.0.1", "/10.0.0.2"):
             for _ in range(20):
@@ -287,7 +287,7 @@ def test_the_log_says_who_failed_and_from_where(caplog: pytest.LogCaptureFixture
 
 def test_the_log_counts_many_addresses_together(caplog: pytest.LogCaptureFixture) -> None:
     """Only so many have lines of their own; the others share theirs."""
-    world = World()
+    world = LoginWorld()
     with caplog.at_level(logging.WARNING, "groupcoord.host"):
         for number in range(ADDRESSES_MAX + 20):
             world.security.failures.tell(f"/10.0.{number // 256}.{number % 256}", "PLAIN", "alice", "no")
@@ -297,7 +297,7 @@ def test_the_log_counts_many_addresses_together(caplog: pytest.LogCaptureFixture
 
 def test_clients_are_told_the_listener_they_came_by() -> None:
     """Metadata, FindCoordinator and DescribeCluster name the address of the client's own listener."""
-    world = World()
+    world = LoginWorld()
     for number, listener in enumerate(world.security.listeners, 1):
         world.security.advertise(listener.name, world.broker.node._replace(host=listener.name.lower(), port=number))
     for number, name in enumerate(("PLAINTEXT", "SASL"), 1):

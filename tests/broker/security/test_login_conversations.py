@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from scramp import ScramClient
 
-from tests.broker.security.world import UNTIL_2100_MS, Values, World, conversations, from_json
+from tests.broker.security.world import UNTIL_2100_MS, LoginWorld, Values, conversations, from_json
 from tests.tables import as_one_test
 
 CONVERSATIONS = conversations("login_conversations.json")
@@ -20,7 +20,7 @@ class Replay:
     """One conversation with a broker."""
 
     def __init__(self, conversation: Values) -> None:
-        self.world = World()
+        self.world = LoginWorld()
         if conversation["name"].startswith("scram"):
             self.world.add_scram_user("carol", "carol-secret")
         self.client = self.world.connect(conversation["listener"].upper())

@@ -41,7 +41,7 @@ def super_users_only(principal: Any, operation: Operation, resource: Resource) -
     return principal in SUPER_USERS
 
 
-class World:
+class LoginWorld:
     """A broker, and connections to its listeners.
 
     Args:
@@ -69,9 +69,9 @@ class World:
             security=self.security,
         )
 
-    def connect(self, listener: str = "SASL", host: str = "/127.0.0.1") -> Client:
+    def connect(self, listener: str = "SASL", host: str = "/127.0.0.1") -> LoginClient:
         """Return a client that has connected."""
-        return Client(self, self.broker.connect(host, listener))
+        return LoginClient(self, self.broker.connect(host, listener))
 
     def pass_time(self, duration_ms: int) -> None:
         """Let time pass, and have done what is due."""
@@ -90,10 +90,10 @@ class World:
             assert answer["results"][0]["error_code"] == "NONE"
 
 
-class Client:
+class LoginClient:
     """One connection."""
 
-    def __init__(self, world: World, connection: Connection) -> None:
+    def __init__(self, world: LoginWorld, connection: Connection) -> None:
         self._world = world
         self.connection = connection
 

@@ -23,7 +23,7 @@ AGAIN_S = 0.2
 LIBRARIES: dict[str, Open] = {**HTTP_LIBRARIES, **KAFKA_LIBRARIES}
 
 
-class Client:
+class ChaosClient:
     """One group's."""
 
     def __init__(self, group: str, journal: Journal, record: Record, library: str, ways: dict[int, int]) -> None:
@@ -69,7 +69,7 @@ def main(library: str, path: Path, groups: list[str], ways: dict[int, int]) -> N
     for line in Reader(path).new_lines():
         records[line.group].take(line)
     journal = Journal(path)
-    clients = [Client(group, journal, record, library, ways) for group, record in records.items()]
+    clients = [ChaosClient(group, journal, record, library, ways) for group, record in records.items()]
     threads = [threading.Thread(target=client.run) for client in clients]
     for thread in threads:
         thread.start()

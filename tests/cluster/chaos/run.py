@@ -18,7 +18,7 @@ from attrs import define, field
 
 from tests.cluster.black_hole import BlackHole
 
-from .client import Client
+from .client import ChaosClient
 from .journals import BROKEN, SHARDS, Journal, Reader, Record
 from .processes import Clients, Fleet, Node, Program, Server, Setting, fleet
 
@@ -235,7 +235,7 @@ def see_that_all_is_there(records: dict[str, Record], library: str, ways: dict[i
     path = folder / "verdict"
     journal, deadline_s = Journal(path), time.monotonic() + WAIT_S
     for group, record in records.items():
-        client = Client(group, journal, record, library, ways)
+        client = ChaosClient(group, journal, record, library, ways)
         for shard in range(SHARDS):
             while not client.look(shard):
                 if time.monotonic() > deadline_s:

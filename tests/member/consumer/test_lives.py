@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from groupcoord.member import SubscriptionPattern
 
-from .world import Topics, World
+from .world import ConsumerWorld, Topics
 
 
 def test_two_members_share_and_leave() -> None:
     """The first has all; the second gets half after the first gave it up; when the first leaves it gets the rest."""
-    world = World()
+    world = ConsumerWorld()
     ann = world.add("ann")
     world.wait(3_000)
     assert ann.has("orders-0", "orders-1", "orders-2", "orders-3")
@@ -25,7 +25,7 @@ def test_two_members_share_and_leave() -> None:
 
 def test_an_upgrade_of_a_live_group() -> None:
     """Members change from the classic protocol to the other one by one; all the time each partition has one owner."""
-    world = World()
+    world = ConsumerWorld()
     classic = {"group_protocol": "classic", "partition_assignment_strategy": "cooperative-sticky"}
     for name in ("ann", "bob"):
         world.add(name, **classic)
@@ -42,7 +42,7 @@ def test_an_upgrade_of_a_live_group() -> None:
 
 def test_topics_that_match_an_expression() -> None:
     """The coordinator finds them, new ones too; the member learns their names from the metadata."""
-    world = World(Topics(orders=2, bills=1))
+    world = ConsumerWorld(Topics(orders=2, bills=1))
     ann = world.add("ann", pattern=SubscriptionPattern("or.*"))
     world.wait(5_000)
     assert ann.has("orders-0", "orders-1")
@@ -54,7 +54,7 @@ def test_topics_that_match_an_expression() -> None:
 
 def test_a_topic_that_grows() -> None:
     """The member need not watch the topics: the coordinator hands out new partitions."""
-    world = World(Topics(orders=2))
+    world = ConsumerWorld(Topics(orders=2))
     ann = world.add("ann")
     world.wait(5_000)
     world.topics.partition_counts["orders"] = 3
@@ -65,7 +65,7 @@ def test_a_topic_that_grows() -> None:
 
 def test_a_static_member_that_comes_back() -> None:
     """It gets what it had, under a new member id, and the others notice nothing."""
-    world = World()
+    world = ConsumerWorld()
     ann = world.add("ann", group_instance_id="ann")
     bob = world.add("bob")
     world.wait(10_000)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from groupcoord.member import CommitCompleted, CommitFailure, MemberState, TopicPartition
 
-from .world import FOREVER_MS, Host, Topics, World
+from .world import FOREVER_MS, ConsumerWorld, Host, Topics
 
 NAMES = ("ann", "bob", "cid")
 WAITS_MS = (1, 100, 900, 1_000, 3_000, 9_999, 12_000)
@@ -25,7 +25,7 @@ class Life:
     """What a test lets happen in a world."""
 
     def __init__(self, draw: Callable[..., object], is_static: bool) -> None:
-        self.world = World(Topics(orders=4, bills=3))
+        self.world = ConsumerWorld(Topics(orders=4, bills=3))
         self.world.keeps = True
         self._draw = draw
         self._is_static = is_static
@@ -166,7 +166,7 @@ def test_many_random_lives(data: st.DataObject, is_static: bool) -> None:
 
 def test_a_commit_with_the_epoch_of_now_is_taken() -> None:
     """Through rebalances that change epochs, positions are committed, and the next owner goes on from there."""
-    world = World()
+    world = ConsumerWorld()
     ann = world.add("ann", auto_commit_interval_ms=500)
     world.wait(2_000)
     ann.member.consumed(dict.fromkeys(ann.owned, 7))

@@ -73,7 +73,9 @@ class Topics:
 class Host:
     """One member, what it told, and what it has by what it told."""
 
-    def __init__(self, name: str, member_id: str, topics: tuple[str, ...], world: World, **settings: Any) -> None:
+    def __init__(
+        self, name: str, member_id: str, topics: tuple[str, ...], world: ConsumerWorld, **settings: Any
+    ) -> None:
         self.name = name
         self.topics = topics
         self.member = Member(
@@ -104,7 +106,7 @@ class Host:
                 self.fetched = {partition: found and found.offset for partition, found in offsets.items()}
 
 
-class World:
+class ConsumerWorld:
     """A coordinator, members, and what is on its way between them.
 
     Attributes:
