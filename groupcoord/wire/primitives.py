@@ -105,6 +105,8 @@ def read_string(frame: bytes, position: int) -> tuple[str, int]:
 def read_nullable_string(frame: bytes, position: int) -> tuple[str | None, int]:
     """Read a string with an int16 length; negative: null."""
     if frame[position] >= 0x80:
+        if position + 2 > len(frame):
+            raise IndexError("the length of a string is cut short")
         return None, position + 2
     return read_string(frame, position)
 
