@@ -14,10 +14,16 @@ import typing
 from types import UnionType
 from typing import Any
 
-from kio.index import load_request_schema, load_response_schema
+from kio.schema.errors import ErrorCode
+from kio.schema.request_header.v2.header import RequestHeader
+from kio.schema.response_header.v1.header import ResponseHeader
 from kio.serial import entity_reader, entity_writer
 
+from groupcoord.wire import newer_schemas
+from tests.wire.txn_offset_commit_v6 import TxnOffsetCommitRequestV6, TxnOffsetCommitResponseV6
+
 CORRELATION_ID = 0x01020304
+_EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 
 VERSIONS = {
     0: (3, 13),
@@ -114,15 +120,51 @@ def versions_of(api_key: int) -> list[int]:
     return [version for version in range(first, last + 1) if (api_key, version) not in NOT_IN_KIO]
 
 
+def request_schema(api_key: int, version: int) -> type:
+    """Return kio's dataclass, or what declares a version that kio lacks."""
+    if (api_key, version) == (28, 6):
+        return TxnOffsetCommitRequestV6
+    return _for_kio(newer_schemas.request_schema(api_key, version))
+
+
+def response_schema(api_key: int, version: int) -> type:
+    """Return kio's dataclass, or what declares a version that kio lacks."""
+    if (api_key, version) == (28, 6):
+        return TxnOffsetCommitResponseV6
+    return _for_kio(newer_schemas.response_schema(api_key, version))
+
+
+def _for_kio(schema: type) -> type:
+    """Return a dataclass with types in place of their names, which kio does not resolve."""
+    types = _types_of(schema)
+    for field in dataclasses.fields(schema):
+        field.type = types[field.name]
+        for part in (field.type, *typing.get_args(field.type)):
+            for element in (part, *typing.get_args(part)):
+                if dataclasses.is_dataclass(element):
+                    _for_kio(typing.cast(type, element))
+    return schema
+
+
 def request_frame(api_key: int, version: int, values: dict[str, Any], client_id: str | None = "client") -> bytes:
     """Write a request, header and body, without the length in front."""
-    schema: Any = load_request_schema(api_key, version)
-    header = schema.__header_schema__(
+    schema = request_schema(api_key, version)
+    header_schema: Any = getattr(schema, "__header_schema__", RequestHeader)
+    header = header_schema(
         request_api_key=api_key, request_api_version=version, correlation_id=CORRELATION_ID, client_id=client_id
     )
+    return written(header_schema, header) + body_of(schema, values)
+
+
+def body_of(schema: type, values: dict[str, Any]) -> bytes:
+    """Write a request or a response without its header."""
+    return written(schema, entity(schema, values))
+
+
+def written(schema: type, value: Any) -> bytes:
+    """Write what kio declares."""
     out = io.BytesIO()
-    entity_writer(schema.__header_schema__)(out, header)
-    entity_writer(schema)(out, entity(schema, values))
+    entity_writer(schema)(out, value)
     return out.getvalue()
 
 
@@ -130,12 +172,13 @@ def read_response(api_key: int, version: int, frame: bytes, correlation_id: int 
     """Read a response to its last byte."""
     (length,) = struct.unpack_from(">i", frame)
     assert length == len(frame) - 4
-    schema = load_response_schema(api_key, version)
-    header, header_size = entity_reader(schema.__header_schema__)(frame, 4)
+    schema = response_schema(api_key, version)
+    header, header_size = entity_reader(getattr(schema, "__header_schema__", ResponseHeader))(frame, 4)
     assert header.correlation_id == correlation_id
+    body: Any
     body, body_size = entity_reader(schema)(frame, 4 + header_size)
     assert 4 + header_size + body_size == len(frame)
-    values: dict[str, Any] = _plain(body)
+    values: dict[str, Any] = plain(body)
     return values
 
 
@@ -165,16 +208,23 @@ def _value(annotation: Any, kafka_type: str | None, value: Any) -> Any:
         return tuple(_value(element, kafka_type, item) for item in value)
     if kafka_type in ("timedelta_i32", "timedelta_i64"):
         return datetime.timedelta(milliseconds=value)
+    if kafka_type == "error_code":
+        return ErrorCode(value)
+    if kafka_type == "datetime_i64":
+        return None if value < 0 else _EPOCH + datetime.timedelta(milliseconds=value)
     if isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
         return entity(annotation, value)
     return value
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return what kio has read as dicts, lists and numbers; times are integers in milliseconds."""
     if dataclasses.is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, datetime.timedelta):
         return value // datetime.timedelta(milliseconds=1)
+    if isinstance(value, datetime.datetime):
+        return (value - _EPOCH) // datetime.timedelta(milliseconds=1)
     return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -23,10 +24,17 @@ from groupcoord.core.messages import (
     LeftMember,
     Node,
     OffsetFetchResponse,
+    OffsetToCommit,
+    PartitionResult,
+    StreamsGroupTopologyDescriptionUpdate,
     SyncGroupResponse,
+    TopicResult,
+    TopicToCommit,
+    TxnOffsetCommit,
+    TxnOffsetCommitResponse,
 )
 from groupcoord.errors import ErrorCode
-from groupcoord.wire import RequestHeader, encode_response
+from groupcoord.wire import RequestHeader, decode_request, encode_response
 from groupcoord.wire.broker_messages import (
     CreatedTopic,
     CreateTopicsResponse,
@@ -307,3 +315,38 @@ def test_refused_api_versions(version: int, error_code: str) -> None:
     response = ApiVersionsResponse(ErrorCode(int(error_code, 16)), ())
     frame = encode_response(RequestHeader(18, version, 7), response)
     assert frame.hex() == f"0000000c00000007{error_code}010000000000"
+
+
+RECORDED_TOPIC_ID = UUID("01020304-0506-0708-090a-0b0c0d0e0f10")
+
+TXN_OFFSET_COMMIT_6 = bytes.fromhex(
+    "03747802670000000000000007000300000005026d0269020102030405060708090a0b0c0d0e0f10"
+    "0300000002000000000000000a0000000402780000000003000000000000000bffffffff00000000"
+)
+"""The body of a TxnOffsetCommit of version 6, which kio does not have, as Kafka's own classes wrote it."""
+
+
+def test_txn_offset_commit_request_by_topic_id() -> None:
+    """Version 6, in bytes that Kafka's classes wrote, has topic ids in place of names."""
+    frame = bytes.fromhex("001c 0006 00000007 0001 63 00") + TXN_OFFSET_COMMIT_6
+    offsets = (OffsetToCommit(2, 10, 4, "x"), OffsetToCommit(3, 11, -1, None))
+    expected = TxnOffsetCommit("g", (TopicToCommit(None, offsets, RECORDED_TOPIC_ID),), 7, 3, "tx", 5, "m", "i")
+    assert decode_request(frame, "/127.0.0.1")[1] == expected
+
+
+def test_txn_offset_commit_response_by_topic_id() -> None:
+    """Version 6 answers as Kafka's classes wrote it, and GROUP_ID_NOT_FOUND as it is."""
+    response = TxnOffsetCommitResponse(
+        (TopicResult("t", RECORDED_TOPIC_ID, (PartitionResult(2, ErrorCode.GROUP_ID_NOT_FOUND),)),)
+    )
+    frame = encode_response(RequestHeader(28, 6, 7), response)
+    body = "00000000 02 0102030405060708090a0b0c0d0e0f10 02 00000002 0045 00 00 00"
+    assert frame[9:] == bytes.fromhex(body)
+
+
+def test_topology_description_update() -> None:
+    """What a description of a topology says is passed over."""
+    body = "0667726f7570 076d656d626572 00000004 02 02 30 02 02 6e 01 02 02 74 00 01 02 02 73 00 00 01 00 00"
+    frame = bytes.fromhex("005d 0000 01020304 0006 636c69656e74 00" + body)
+    expected = StreamsGroupTopologyDescriptionUpdate("group", "member", 4)
+    assert decode_request(frame, "/127.0.0.1")[1] == expected

@@ -12,6 +12,8 @@ from groupcoord.core.messages import FetchedGroup, FetchedTopic, OffsetFetchResp
 from groupcoord.core.messages.commits import FetchedOffsets
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import ProtocolError, RequestHeader, decode_request, encode_response, encode_response_parts, parts
+from groupcoord.wire.broker_messages import FetchedPartitionData, FetchedTopicData, FetchResponse
+from groupcoord.wire.fetch import COPIED_BYTES
 from groupcoord.wire.primitives import MAX_ARRAY_LENGTH
 from tests.tables import as_one_test
 from tests.wire.kio_client import request_frame
@@ -57,3 +59,35 @@ def test_an_answer_that_takes_too_much_memory_is_not_given(monkeypatch: pytest.M
     groups = tuple(wide_answer(1).groups[0] for _ in range(10))
     with pytest.raises(ProtocolError, match="larger than 100000 bytes"):
         encode_response_parts(header, OffsetFetchResponse(groups))
+
+
+@as_one_test
+@pytest.mark.parametrize("version", range(4, 19))
+def test_records_go_out_as_they_are_kept(version: int) -> None:
+    """An answer to Fetch in parts is the answer in one piece, and many records are not copied into it."""
+    records = (memoryview(bytes(COPIED_BYTES)), memoryview(b"few"), memoryview(bytes(COPIED_BYTES + 1)))
+    partitions = (
+        FetchedPartitionData(3, ErrorCode.NONE, 9, 8, 1, ((7, 2),), -1, records),
+        FetchedPartitionData(4, ErrorCode.NONE, 5, 5, 0, None),
+        FetchedPartitionData(5, ErrorCode.NONE, 5, 5, 0, None, -1, records[1:2]),
+    )
+    response = FetchResponse(ErrorCode.NONE, 77, (FetchedTopicData("orders", ZERO_UUID, partitions),))
+    header = RequestHeader(1, version, 7)
+    found = encode_response_parts(header, response)
+    assert b"".join(found) == encode_response(header, response)
+    assert [part for part in found if isinstance(part, memoryview)] == [records[0], records[2]]
+    assert len(found) == 5
+
+
+@as_one_test
+@pytest.mark.parametrize("version", range(4, 19))
+def test_few_records_go_out_in_one_part(version: int) -> None:
+    """An answer to Fetch of little is one piece; of very many partitions it is in some, none of them large."""
+    few, *more = (FetchedPartitionData(index, ErrorCode.NONE, 5, 5, 0, None) for index in range(1_000))
+    for partitions in ((), (few,), (few, *more)):
+        response = FetchResponse(ErrorCode.NONE, 77, (FetchedTopicData("orders", ZERO_UUID, tuple(partitions)),))
+        header = RequestHeader(1, version, 7)
+        found = encode_response_parts(header, response)
+        assert b"".join(found) == encode_response(header, response)
+        assert len(found) == 1 or len(partitions) > 1
+        assert max(map(len, found)) < 10_000

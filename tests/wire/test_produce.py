@@ -1,4 +1,4 @@
-"""Produce: read and written as a client of each version expects; the versions that are only listed are refused."""
+"""Produce: views of frames, requests that name few partitions, and versions that are listed but not served."""
 
 from __future__ import annotations
 
@@ -18,47 +18,19 @@ from groupcoord.wire import (
     encode_response,
 )
 from groupcoord.wire.broker_messages import (
-    CurrentLeader,
-    MetadataBroker,
     Produce,
     ProducedPartition,
     ProducedTopic,
-    ProducePartition,
     ProduceResponse,
-    ProduceTopic,
 )
 from groupcoord.wire.primitives import write_uvarint
 from groupcoord.wire.produce import FEW, names_few
 from groupcoord.wire.registry import APIS
 from tests.tables import as_one_test
-from tests.wire.kio_client import CORRELATION_ID, read_response, request_frame, versions_of
-from tests.wire.sample_requests import BODIES, OTHER_TOPIC_ID, TOPIC_ID
+from tests.wire.kio_client import request_frame, versions_of
+from tests.wire.sample_requests import BODIES
 
-NO_ID = UUID(int=0)
-
-
-@as_one_test
-@pytest.mark.parametrize("version", versions_of(0))
-def test_request(version: int) -> None:
-    """Topics come by name, in version 13 by id, with records or null; what is allowed goes by version."""
-    is_by_id = version >= 13
-    topics = (
-        ("orders", TOPIC_ID, (ProducePartition(3, b"records"), ProducePartition(0, None))),
-        ("bills", OTHER_TOPIC_ID, ()),
-    )
-    expected = tuple(
-        ProduceTopic(None if is_by_id else name, topic_id if is_by_id else NO_ID, partitions)
-        for name, topic_id, partitions in topics
-    )
-    _, request = decode_request(request_frame(0, version, BODIES[0]), "/127.0.0.1")
-    assert request == Produce(
-        expected,
-        -1,
-        "transaction",
-        allows_zstd=version >= 7,
-        knows_abortable=version >= 11,
-        adds_partitions=version >= 12,
-    )
+NO_ID, TOPIC_ID = UUID(int=0), UUID(int=7)
 
 
 @as_one_test
@@ -125,41 +97,6 @@ def test_a_view_of_a_request_that_is_cut(version: int) -> None:
         with pytest.raises(ProtocolError, match=f"^{re.escape(str(refused.value))}$"):
             decode_request(memoryview(frame)[:size], "/127.0.0.1")
         assert names_few(frame[:size])
-
-
-@as_one_test
-@pytest.mark.parametrize("version", versions_of(0))
-def test_response(version: int) -> None:
-    """Offsets, times and starts, none with an error; messages and refused records from version 8."""
-    partitions = (
-        ProducedPartition(3, ErrorCode.POLICY_VIOLATION, "no"),
-        ProducedPartition(9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        ProducedPartition(5, ErrorCode.INVALID_RECORD, "no keys", refused_records=(1, 3)),
-        ProducedPartition(4, ErrorCode.NONE, None, 2**40, 1_700_000_000_000, 7),
-        ProducedPartition(6, ErrorCode.NOT_LEADER_OR_FOLLOWER, current_leader=CurrentLeader(2, 5)),
-    )
-    endpoints = (MetadataBroker(2, "host", 9093),)
-    response = ProduceResponse((ProducedTopic("orders", TOPIC_ID, partitions),), endpoints)
-    frame = encode_response(RequestHeader(0, version, CORRELATION_ID), response)
-    answer = read_response(0, version, frame)
-    (topic,) = answer["responses"]
-    if version >= 10:
-        assert [(place["node_id"], place["host"], place["port"]) for place in answer["node_endpoints"]] == [
-            (2, "host", 9093)
-        ]
-        leaders = [partition["current_leader"] for partition in topic["partition_responses"]]
-        assert leaders == [*[{"leader_id": -1, "leader_epoch": -1}] * 4, {"leader_id": 2, "leader_epoch": 5}]
-    assert topic["topic_id" if version >= 13 else "name"] == (TOPIC_ID if version >= 13 else "orders")
-    for read, (index, error_code, message, offset, time_ms, start, refused, _) in zip(
-        topic["partition_responses"], partitions, strict=True
-    ):
-        assert (read["index"], read["error_code"], read["base_offset"]) == (index, error_code, offset)
-        append_time = read["log_append_time"]
-        assert append_time is None if time_ms < 0 else append_time.timestamp() * 1000 == time_ms
-        assert read.get("log_start_offset", start) == start
-        errors = [{"batch_index": number, "batch_index_error_message": message} for number in refused]
-        assert read.get("record_errors", []) == (errors if version >= 8 else [])
-        assert read.get("error_message", message if version < 8 else "?") == message
 
 
 @pytest.mark.parametrize(

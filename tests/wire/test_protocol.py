@@ -5,17 +5,21 @@ from __future__ import annotations
 import struct
 import subprocess
 import sys
+from collections import defaultdict
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from groupcoord.core.messages import (
+    FetchedGroup,
     FindCoordinator,
     FindCoordinatorResponse,
     FoundCoordinator,
     Heartbeat,
     Node,
+    OffsetFetchResponse,
+    OffsetToCommit,
     SyncGroup,
 )
 from groupcoord.errors import ErrorCode, GroupcoordError
@@ -30,8 +34,11 @@ from groupcoord.wire import (
     encode_response,
 )
 from groupcoord.wire.feature_messages import ApiVersions
+from groupcoord.wire.login_messages import SaslAuthenticate, ScramUpsertion
+from tests.samples import portion, sampled
 from tests.tables import as_one_test
-from tests.wire.kio_client import UNLISTED, VERSIONS, request_frame
+from tests.wire.generated import in_version, struct_of
+from tests.wire.kio_client import CORRELATION_ID, UNLISTED, VERSIONS, request_frame, request_schema, versions_of
 from tests.wire.sample_requests import BODIES
 
 HOST = "/127.0.0.1"
@@ -284,12 +291,78 @@ def test_metadata_of_nothing_named() -> None:
 
 def test_offset_fetch_of_version_1_keeps_what_was_asked() -> None:
     """The header takes along what an error must be spread over, and the answer has it."""
-    sent, _ = decode_request(request_frame(9, 1, BODIES[9]), HOST)
-    from groupcoord.core.messages import FetchedGroup, OffsetFetchResponse
-
+    topics = [{"name": "orders", "partition_indexes": [3, 0]}, {"name": "bills", "partition_indexes": []}]
+    frame = request_frame(9, 1, BODIES[9] | {"topics": topics})
+    sent, _ = decode_request(frame, HOST)
     refused = OffsetFetchResponse((FetchedGroup("group", ErrorCode.NOT_COORDINATOR, ()),))
     answer = encode_response(sent, refused)
     assert answer.count(struct.pack(">iqhh", 3, -1, 0, 16)) == 1
     assert answer.count(struct.pack(">iqhh", 0, -1, 0, 16)) == 1
+    assert answer.endswith(b"\x00\x05bills" + bytes(4))
     other, _ = decode_request(request_frame(9, 2, BODIES[9]), HOST)
     assert other.reply_context is None
+
+
+@pytest.mark.parametrize("version", [0, 4])
+def test_null_client_id(version: int) -> None:
+    """A null client id is read as the empty one."""
+    header, request = decode_request(request_frame(12, version, BODIES[12], client_id=None), HOST)
+    assert header == RequestHeader(12, version, CORRELATION_ID, "")
+    assert isinstance(request, Heartbeat)
+    assert request.group_id == BODIES[12]["group_id"]
+
+
+def test_memoryview_frame() -> None:
+    """A frame may be a view into a larger buffer."""
+    frame = request_frame(12, 4, BODIES[12])
+    view = memoryview(b"abc" + frame + b"def")[3:-3]
+    assert decode_request(view, HOST) == decode_request(frame, HOST)
+
+
+@sampled
+@as_one_test
+@pytest.mark.parametrize("count", portion([257, 1_000, 256, 255, 2, 1, 0]))
+@pytest.mark.parametrize("version", versions_of(8))
+def test_offset_commit_of_any_size(version: int, count: int) -> None:
+    """However many there are, with metadata alike, of other lengths, or null, which is read as none."""
+
+    def partition(index: int, metadata: str | None = "") -> dict[str, Any]:
+        return {
+            "partition_index": index,
+            "committed_offset": 2**40 + index,
+            "committed_leader_epoch": index,
+            "committed_metadata": metadata,
+        }
+
+    def offset(index: int, metadata: str | None = "") -> OffsetToCommit:
+        return OffsetToCommit(index, 2**40 + index, index if version >= 6 else -1, metadata)
+
+    def commit(partitions: list[dict[str, Any]]) -> Any:
+        topics = [{"name": "orders", "topic_id": UUID(int=7), "partitions": partitions} for _ in range(2)]
+        return decode_request(request_frame(8, version, BODIES[8] | {"topics": topics}), HOST)[1]
+
+    expected = tuple(map(offset, range(count)))
+    assert [topic.partitions for topic in commit([*map(partition, range(count))]).topics] == [expected] * 2
+    for metadata in ("m", None, "größe", "m" * 126, "m" * 127, "m" * 300):
+        last = [topic.partitions for topic in commit([*map(partition, range(count)), partition(7, metadata)]).topics]
+        assert last == [(*expected, offset(7, metadata or ""))] * 2
+        alike = [topic.partitions for topic in commit([partition(index, metadata) for index in range(count)]).topics]
+        assert alike == [tuple([offset(index, metadata or "") for index in range(count)])] * 2
+
+
+@pytest.mark.parametrize(("api_key", "version"), [(68, 1), (88, 1)])
+def test_heartbeats_that_are_alike_are_read_once(api_key: int, version: int) -> None:
+    """A short heartbeat that came before is the same object again; one from another host is not."""
+    empty = in_version(struct_of(request_schema(api_key, version)), defaultdict(lambda: None))
+    frame = request_frame(api_key, version, empty)
+    first: Any = decode_request(frame, HOST)[1]
+    assert decode_request(frame, HOST)[1] is first
+    elsewhere: Any = decode_request(frame, "/10.0.0.1")[1]
+    assert elsewhere is not first
+    assert elsewhere.client_host == "/10.0.0.1"
+
+
+def test_secrets_are_not_shown() -> None:
+    """Neither tokens nor salted passwords stand in what Python prints of a request."""
+    assert "secret" not in repr(SaslAuthenticate(b"\0alice\0secret"))
+    assert "xff" not in repr(ScramUpsertion("alice", 1, 4096, b"salt", b"\xff" * 32))

@@ -12,7 +12,7 @@ class OffsetToCommitV6:
     __flexible__: ClassVar[bool] = True
     partition_index: int = field(metadata={"kafka_type": "int32"})
     committed_offset: int = field(metadata={"kafka_type": "int64"})
-    committed_leader_epoch: int = field(metadata={"kafka_type": "int32"})
+    committed_leader_epoch: int = field(default=-1, metadata={"kafka_type": "int32"})
     committed_metadata: str | None = field(metadata={"kafka_type": "string"})
 
 
@@ -34,7 +34,7 @@ class TxnOffsetCommitRequestV6:
     group_id: str = field(metadata={"kafka_type": "string"})
     producer_id: int = field(metadata={"kafka_type": "int64"})
     producer_epoch: int = field(metadata={"kafka_type": "int16"})
-    generation_id: int = field(metadata={"kafka_type": "int32"})
+    generation_id: int = field(default=-1, metadata={"kafka_type": "int32"})
     member_id: str = field(metadata={"kafka_type": "string"})
     group_instance_id: str | None = field(metadata={"kafka_type": "string"})
     topics: tuple[TopicToCommitV6, ...]

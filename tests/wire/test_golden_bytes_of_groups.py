@@ -1,13 +1,19 @@
-"""APIs of KIP-1071: what a client writes is read, and what is written is what Kafka 4.4.0's classes write."""
+"""Bytes that a broker of Apache Kafka 4.4.0 sent, or its classes wrote, about groups of KIP-848 and KIP-1071."""
 
 from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
 
 import pytest
 from attrs import evolve
 
-from groupcoord.conformance.entities import encode_request
 from groupcoord.core.messages import (
-    CopartitionGroup,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatResponse,
+    DescribedConsumerGroup,
+    DescribedConsumerMember,
+    DescribedPartitions,
     DescribedStreamsGroup,
     DescribedStreamsMember,
     DescribedSubtopology,
@@ -18,89 +24,132 @@ from groupcoord.core.messages import (
     KeyValue,
     NamedTopicPartitions,
     Response,
-    StreamsGroupDescribe,
     StreamsGroupDescribeResponse,
-    StreamsGroupHeartbeat,
     StreamsGroupHeartbeatResponse,
-    StreamsGroupTopologyDescriptionUpdate,
     StreamsGroupTopologyDescriptionUpdateResponse,
     StreamsStatus,
     StreamsStatusCode,
-    Subtopology,
     TaskIds,
     TaskOffset,
     TopicInfo,
-    Topology,
+    TopicPartitions,
     TopologyDescriptionStatus,
 )
 from groupcoord.errors import ErrorCode
-from groupcoord.wire import RequestHeader, decode_request, encode_response, encode_response_parts
+from groupcoord.wire import RequestHeader, encode_response, encode_response_parts
 from tests.tables import as_one_test
-from tests.wire.sample_frames import FRAMES
 
 HOST = "/127.0.0.1"
-
-HEARTBEAT = StreamsGroupHeartbeat(
-    "group",
-    "member",
-    12,
-    3,
-    instance_id="instance",
-    rack_id="rack",
-    rebalance_timeout_ms=300_000,
-    topology=Topology(
-        4,
-        (
-            Subtopology(
-                "0",
-                ("orders", "bills"),
-                ("b.*",),
-                (TopicInfo("app-store-changelog", 0, 1, (KeyValue("cleanup.policy", "compact"),)),),
-                ("app-by-key",),
-                (TopicInfo("app-by-name", 5),),
-                (CopartitionGroup((0, 1), (0,), (0,)),),
-            ),
-        ),
-    ),
-    active_tasks=(TaskIds("0", (3, 0)),),
-    standby_tasks=(),
-    warmup_tasks=(TaskIds("1", ()),),
-    process_id="process",
-    user_endpoint=Endpoint("größe", 65_535),
-    client_tags=(KeyValue("zone", "a"),),
-    task_offsets=(TaskOffset("0", 3, 2**40),),
-    task_end_offsets=(TaskOffset("0", 3, 2**41),),
-    shutdown_application=True,
-    client_id="client",
-    client_host=HOST,
-)
+RECORDED_TOPIC_ID = UUID("d2d55311-5d17-476a-8775-56ff006d3a16")
 
 
 @as_one_test
 @pytest.mark.parametrize(
-    ("api_key", "version", "request_"),
+    ("response", "frame"),
     [
-        (88, 0, HEARTBEAT),
-        (88, 1, HEARTBEAT),
-        (89, 0, StreamsGroupDescribe(("group", ""), True)),
-        (89, 1, StreamsGroupDescribe(("group", ""), True, True)),
-        (93, 0, StreamsGroupTopologyDescriptionUpdate("group", "member", 4)),
+        (
+            ConsumerGroupHeartbeatResponse(
+                ErrorCode.NONE, None, "m", 2, 5_000, (TopicPartitions(RECORDED_TOPIC_ID, (0, 1)),)
+            ),
+            "00000034 00000001 00 00000000 0000 00 026d 00000002 00001388 01 02 d2d553115d17476a877556ff006d3a16 "
+            "03 00000000 00000001 00 00 00",
+        ),
+        (
+            ConsumerGroupHeartbeatResponse(ErrorCode.NONE, None, "m", 2, 5_000),
+            "00000018 00000001 00 00000000 0000 00 026d 00000002 00001388 ff 00",
+        ),
+        (
+            ConsumerGroupHeartbeatResponse(ErrorCode.NONE, None, "m", 2, 5_000, ()),
+            "0000001a 00000001 00 00000000 0000 00 026d 00000002 00001388 01 01 00 00",
+        ),
+        (
+            ConsumerGroupHeartbeatResponse(ErrorCode.UNKNOWN_MEMBER_ID, "Member x is not a member of group raw."),
+            "0000003d 00000001 00 00000000 0019 27 4d656d6265722078206973206e6f742061206d656d626572206f6620"
+            "67726f7570207261772e 00 00000000 00000000 ff 00",
+        ),
     ],
+    ids=["assignment", "unchanged", "nothing", "error"],
 )
-def test_requests(api_key: int, version: int, request_: object) -> None:
-    """Every field is read in every version; what a description of a topology says is passed over."""
-    assert decode_request(FRAMES[api_key, version], HOST)[1] == request_
+@pytest.mark.parametrize("version", [0, 1])
+def test_answers_of_a_broker_to_heartbeats(version: int, response: ConsumerGroupHeartbeatResponse, frame: str) -> None:
+    """The bytes are those that a broker sent, which are the same in both versions."""
+    assert encode_response(RequestHeader(68, version, 1), response).hex() == frame.replace(" ", "")
 
 
-def test_heartbeats_that_are_alike_are_read_once() -> None:
-    """A short one that came before is the same object again; the same from elsewhere is not."""
-    body = dict.fromkeys(("instance_id", "rack_id", "topology", "process_id", "user_endpoint", "client_tags"))
-    body |= dict.fromkeys(("active_tasks", "standby_tasks", "warmup_tasks", "task_offsets", "task_end_offsets"))
-    names = {"group_id": "g", "member_id": "m", "member_epoch": 1, "endpoint_information_epoch": 0}
-    frame = encode_request("StreamsGroupHeartbeat", 1, 0, "client", {**body, **names, "shutdown_application": False})
-    first = decode_request(frame, HOST)[1]
-    assert decode_request(frame, HOST)[1] is first
-    assert decode_request(frame, "/10.0.0.1")[1] is not first
+def member(**changes: Any) -> DescribedConsumerMember:
+    shares = (DescribedPartitions(RECORDED_TOPIC_ID, "t", (0, 1)),)
+    values: dict[str, Any] = {
+        "member_id": "m",
+        "instance_id": None,
+        "rack_id": None,
+        "member_epoch": 2,
+        "client_id": "c",
+        "client_host": HOST,
+        "subscribed_topic_names": ("t",),
+        "subscribed_topic_regex": "",
+        "assignment": shares,
+        "target_assignment": shares,
+    }
+    return DescribedConsumerMember(**values | changes)
+
+
+RECORDED_GROUPS = (
+    DescribedConsumerGroup(
+        "raw",
+        group_state="Stable",
+        group_epoch=2,
+        assignment_epoch=2,
+        assignor_name="uniform",
+        members=(member(),),
+        authorized_operations=3_400,
+    ),
+    DescribedConsumerGroup(
+        "raw2",
+        group_state="Stable",
+        group_epoch=2,
+        assignment_epoch=2,
+        assignor_name="uniform",
+        members=(
+            member(
+                instance_id="i",
+                rack_id="r",
+                subscribed_topic_names=("nope",),
+                assignment=(),
+                target_assignment=(),
+            ),
+        ),
+        authorized_operations=3_400,
+    ),
+    DescribedConsumerGroup("nope", ErrorCode.GROUP_ID_NOT_FOUND, "Group nope not found."),
+)
+
+RECORDED_DESCRIPTIONS = {
+    0: "000000fa 00000001 00 00000000 04 "
+    "0000 00 04726177 07537461626c65 00000002 00000002 08756e69666f726d 02 "
+    "026d 00 00 00000002 0263 0b2f3132372e302e302e31 020274 01 "
+    "02d2d553115d17476a877556ff006d3a16 0274 03 00000000 00000001 00 00 "
+    "02d2d553115d17476a877556ff006d3a16 0274 03 00000000 00000001 00 00 00 00000d48 00 "
+    "0000 00 0572617732 07537461626c65 00000002 00000002 08756e69666f726d 02 "
+    "026d 0269 0272 00000002 0263 0b2f3132372e302e302e31 02056e6f7065 01 01 00 01 00 00 00000d48 00 "
+    "0045 1647726f7570206e6f7065206e6f7420666f756e642e 056e6f7065 01 00000000 00000000 01 01 80000000 00 00",
+    1: "000000fc 00000001 00 00000000 04 "
+    "0000 00 04726177 07537461626c65 00000002 00000002 08756e69666f726d 02 "
+    "026d 00 00 00000002 0263 0b2f3132372e302e302e31 020274 01 "
+    "02d2d553115d17476a877556ff006d3a16 0274 03 00000000 00000001 00 00 "
+    "02d2d553115d17476a877556ff006d3a16 0274 03 00000000 00000001 00 00 01 00 00000d48 00 "
+    "0000 00 0572617732 07537461626c65 00000002 00000002 08756e69666f726d 02 "
+    "026d 0269 0272 00000002 0263 0b2f3132372e302e302e31 02056e6f7065 01 01 00 01 00 01 00 00000d48 00 "
+    "0045 1647726f7570206e6f7065206e6f7420666f756e642e 056e6f7065 01 00000000 00000000 01 01 80000000 00 00",
+}
+
+
+@pytest.mark.parametrize("version", RECORDED_DESCRIPTIONS)
+def test_descriptions_of_a_broker(version: int) -> None:
+    """The bytes are those that a broker sent, also in parts; which protocol a member speaks comes with version 1."""
+    response, expected = ConsumerGroupDescribeResponse(RECORDED_GROUPS), RECORDED_DESCRIPTIONS[version]
+    assert encode_response(RequestHeader(69, version, 1), response).hex() == expected.replace(" ", "")
+    parts = encode_response_parts(RequestHeader(69, version, 1), response)
+    assert b"".join(parts).hex() == expected.replace(" ", "")
 
 
 _TASKS = (TaskIds("0", (0, 1)), TaskIds("1", (0, 1)))
@@ -233,7 +282,7 @@ _DESCRIBED_HEX = (
         ),
     ],
 )
-def test_answers(api_key: int, version: int, response: Response, expected: str) -> None:
+def test_answers_about_streams_groups(api_key: int, version: int, response: Response, expected: str) -> None:
     """They have the bytes of Kafka's, in parts as in one piece; version 0 is not told that tags are missing."""
     header = RequestHeader(api_key, version, 1)
     frame = encode_response(header, response)
