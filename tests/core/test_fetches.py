@@ -1,4 +1,4 @@
-"""OffsetFetch: shapes of the answer, what is not there, what may not be seen yet."""
+"""OffsetFetch: null group ids, several log partitions, and offsets of another topic of the same name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log answers late: what it says counts for the group as it is by then."""
+"""Classic groups on a log that answers late, in orders that scripts can't play."""
 
 from __future__ import annotations
 

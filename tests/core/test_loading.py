@@ -1,4 +1,4 @@
-"""Log partitions come and go: what a load brings back, whom an unload tells, how epochs order them."""
+"""Loads and unloads of log partitions: records, logs that fail, and writes that are under way."""
 
 from __future__ import annotations
 

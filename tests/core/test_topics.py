@@ -1,4 +1,4 @@
-"""Topics that the coordinator is told of: unknown ones are answered before the group is asked."""
+"""Topics of commits, fetches and deletions of offsets: ids, unknown ones, and a coordinator without a list."""
 
 from __future__ import annotations
 

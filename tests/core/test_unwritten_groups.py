@@ -1,4 +1,4 @@
-"""Groups that are in memory alone: those that a commit left which was refused for every partition."""
+"""Groups in memory alone, left by a commit that was refused for every partition."""
 
 from __future__ import annotations
 

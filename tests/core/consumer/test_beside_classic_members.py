@@ -1,4 +1,4 @@
-"""Consumer groups that begin or end as classic ones, and timers of their members, as Kafka's own classes have them."""
+"""Conversions that are refused, and timers of converted members, as in Kafka's own classes."""
 
 from __future__ import annotations
 

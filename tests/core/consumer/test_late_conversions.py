@@ -1,4 +1,4 @@
-"""The log answers late while a group changes its kind: until then it is what it was."""
+"""Conversion of a group's type while the log answers late."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log answers late: a consumer group is what is durable, and whoever may have to write waits for its word."""
+"""Consumer groups on a log that answers late."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""When the expressions of a group are matched again: neither too soon after the last time, nor without a reason."""
+"""Regular expressions of a consumer group: when they are matched again, and a load without a resolver for them."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import cast
 
-from groupcoord.config import Config
+from groupcoord import Config, ErrorCode, GroupCoordinator, ManualClock, MemoryLogStore
 from groupcoord.core.groups.consumer.group import ConsumerGroupEnvironment
 from groupcoord.core.groups.consumer.records import (
     ConsumerGroupMemberMetadataRecord,
@@ -13,6 +13,8 @@ from groupcoord.core.groups.consumer.records import (
 )
 from groupcoord.core.groups.consumer.regexes import REFRESH_PAUSE_MS, needs_resolution
 from groupcoord.core.groups.consumer.state import ConsumerState
+from groupcoord.testing.modern_members import Kip848Consumer
+from groupcoord.testing.topics import Topics
 
 MATCHED_MS = 1_700_000_000_000
 
@@ -39,3 +41,22 @@ def test_the_interval_must_be_over() -> None:
     """Without new topics, when more time than the refresh interval has passed (Kafka 4.4)."""
     assert not is_due(60_000, version=1)
     assert is_due(60_001, version=1)
+
+
+def test_a_loaded_group_keeps_its_expressions_without_a_resolver() -> None:
+    """A member may join with an expression that the loaded group uses, but not with a new one."""
+    topics, clock, log_store = Topics(orders=2, other=2), ManualClock(MATCHED_MS), MemoryLogStore()
+    config = Config(offsets_topic_num_partitions=1)
+
+    def join(coordinator: GroupCoordinator, member_id: str, regex: str) -> ErrorCode:
+        answer = coordinator.call(Kip848Consumer("", "g", member_id=member_id, topics=(), regex=regex).join_request())
+        coordinator.tick()  # takes the answer of the resolver
+        return answer.error_code
+
+    before = GroupCoordinator(config=config, clock=clock, log_store=log_store, topics=topics, regexes=topics)
+    before.load_all()
+    assert join(before, "a", "or.*") is ErrorCode.NONE
+    after = GroupCoordinator(config=config, clock=clock, log_store=log_store, topics=topics)
+    after.load_all()
+    assert join(after, "b", "or.*") is ErrorCode.NONE
+    assert join(after, "c", "ot.*") is ErrorCode.INVALID_REGULAR_EXPRESSION

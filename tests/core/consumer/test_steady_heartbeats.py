@@ -1,4 +1,4 @@
-"""Heartbeats that change nothing take a short way: what they must not pass by on it."""
+"""Fast path of heartbeats that change nothing, and the checks that it must keep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Share groups (KIP-932) in the coordinator: members, epochs, states of partitions, offsets, late logs and restarts."""
+"""Share groups (KIP-932): epochs, states of share-partitions, late logs and restarts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may commit and fetch offsets in a streams group, and which of them last."""
+"""Offsets of a streams group: epochs that may commit them, and their expiry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a streams group comes of an empty classic group, and becomes one again; and what others do with it."""
+"""Conversion of an empty classic group by a join of a streams group that is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What members of a streams group are told of each other's endpoints, and when."""
+"""Endpoints of a streams group's members, and heartbeats that fail before they are answered."""
 
 from __future__ import annotations
 

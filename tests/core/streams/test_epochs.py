@@ -1,4 +1,4 @@
-"""When a streams group's epoch grows, and who is let in, fenced or refused."""
+"""Epochs of a streams group: changes that increase them, and heartbeats that are fenced or refused."""
 
 from __future__ import annotations
 

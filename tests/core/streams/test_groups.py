@@ -1,4 +1,4 @@
-"""Streams groups from join to leave: tasks move one step after the other, and what is missing is asked for."""
+"""Streams groups: steady heartbeats, shared writes, missing internal topics and custom assignors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How members of a streams group go and come back, in time or not, and what the log says then."""
+"""Static members, delays and time-outs of a streams group (Kafka 4.4)."""
 
 from __future__ import annotations
 

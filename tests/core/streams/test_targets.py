@@ -1,4 +1,4 @@
-"""Which target counts, that of the log or one that was used before, and with which settings it is made."""
+"""Target assignments of a streams group that rests or has waited for more members."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What requests of the consumer protocol (KIP-848) meet before their group: the switch, permissions, form."""
+"""Checks of a consumer group's heartbeats and descriptions before the group is asked (KIP-848)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request of the streams protocol (KIP-1071) meets before its group, as Kafka 4.4's own classes answer it."""
+"""Checks of a streams group's heartbeats and descriptions before the group is asked (KIP-1071)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One group by itself: members, votes, leaders, and the invariants that ``check`` proves."""
+"""Invariants of a classic group that ``GroupMetadata.check`` verifies."""
 
 from __future__ import annotations
 
@@ -12,35 +12,6 @@ from groupcoord.core.groups.classic.state import MemberMetadata, Parked
 from groupcoord.core.timers import Timer, TimerKey, TimerKind
 from tests.core.driver import protocols_of
 from tests.tables import as_one_test
-
-
-def member(member_id: str, *names: str, instance: str | None = None, rebalance_ms: int = 1_000) -> MemberMetadata:
-    """Return a member that supports these protocols."""
-    return MemberMetadata(
-        member_id,
-        group_instance_id=instance,
-        client_id="client",
-        client_host="/127.0.0.1",
-        rebalance_timeout_ms=rebalance_ms,
-        session_timeout_ms=10_000,
-        protocols=protocols_of(*(names or ("range",))),
-        session_timer=Timer(TimerKey(TimerKind.SESSION, 0, "group", member_id)),
-    )
-
-
-def group_of(*members: MemberMetadata, state: GroupState = GroupState.PREPARING_REBALANCE) -> GroupMetadata:
-    """Return a group of these members."""
-    group = GroupMetadata("group", 0, 0)
-    group.protocol_type = "consumer"
-    group.protocol_name = "range" if state is GroupState.STABLE else None
-    group.state = state
-    for one in members:
-        group.add(one)
-    group.check()
-    return group
-
-
-# ---------------------------------------------------------------- check
 
 
 def _stranger_syncs(group: GroupMetadata) -> None:
@@ -70,7 +41,21 @@ BREAKS: dict[str, Callable[[GroupMetadata], object]] = {
 @pytest.mark.parametrize("rule", BREAKS)
 def test_check_finds(rule: str) -> None:
     """A group that contradicts itself is found out, and the message names the rule."""
-    group = group_of(member("a"))
+    group = GroupMetadata("group", 0, 0)
+    group.protocol_type, group.state = "consumer", GroupState.PREPARING_REBALANCE
+    timer = Timer(TimerKey(TimerKind.SESSION, 0, "group", "a"))
+    group.add(
+        MemberMetadata(
+            "a",
+            group_instance_id=None,
+            client_id="client",
+            client_host="/127.0.0.1",
+            rebalance_timeout_ms=1_000,
+            session_timeout_ms=10_000,
+            protocols=protocols_of("range"),
+            session_timer=timer,
+        )
+    )
     group.state, group.protocol_name = GroupState.STABLE, "range"
     group.check()
     BREAKS[rule](group)
