@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from uuid import UUID
-
-from attrs import define, field
+from collections.abc import Callable
 
 from groupcoord.core.events import Cause
-from groupcoord.core.groups.group import Group
+from groupcoord.core.groups.group import Deletion, Group
 from groupcoord.core.handler_context import HandlerContext, Writing
 from groupcoord.core.log.append_failures import refused
 from groupcoord.core.log.records import OffsetTombstone, Record
@@ -22,66 +19,6 @@ FILTERED_AS = {"NotReady": "not_ready"}
 
 TOMBSTONE_BYTES_MIN = 16
 """No tombstone of an offset is shorter in a batch of the log, the names of its group and topic left aside."""
-
-
-@define(eq=False)
-class Deletion:
-    """A request to delete groups of one log partition, some of which others have to forget before.
-
-    Attributes:
-        group_ids: those that can be deleted, as far as is known.
-        token: of the request.
-        results: what became of the others.
-        awaited: how many groups others have still to forget.
-        finish: goes on when all of them have.
-    """
-
-    group_ids: list[str]
-    token: Token
-    finish: Callable[[Deletion], None]
-    results: list[DeletedGroup] = field(factory=list)
-    awaited: int = 0
-    is_refused: bool = False
-
-    def go_on(self, group_id: str, error_code: ErrorCode) -> None:
-        """A group is forgotten elsewhere, or could not be."""
-        if self.is_refused:
-            return
-        if error_code is not ErrorCode.NONE:
-            self.group_ids.remove(group_id)
-            self.results.append(DeletedGroup(group_id, error_code))
-        self.awaited -= 1
-        if not self.awaited:
-            self.finish(self)
-
-    def refuse(self, error_code: ErrorCode) -> list[Reply]:
-        """Return what is said if it can't be carried out any more; nothing if that was said already."""
-        if self.is_refused:
-            return []
-        self.is_refused = True
-        results = (*self.results, *(DeletedGroup(group_id, error_code) for group_id in self.group_ids))
-        return [Reply(self.token, DeleteGroupsResponse(results))]
-
-
-class AllInGroups:
-    """A kind of which all that there is is in its groups and in the log: see :class:`.GroupKind`."""
-
-    places: Sequence[tuple[object, tuple[str, ...]]] = ()
-
-    def topic_deleted(self, topic_id: UUID, now_ms: int) -> None:
-        """A topic is gone from the cluster: nothing is kept of it besides committed offsets."""
-
-    def parked_tokens(self) -> list[Token]:
-        """Return no tokens: requests wait in groups."""
-        return []
-
-    def refuse_waiting(self, error_code: ErrorCode) -> list[Reply]:
-        """Return no refusals: requests wait in groups."""
-        return []
-
-    def forget_elsewhere(self, group: Group, deletion: Deletion, now_ms: int) -> bool:
-        """Return False: all that there is of a group is in the log."""
-        return False
 
 
 class Administration:
@@ -162,25 +99,3 @@ class Administration:
         keys = context.writer.hard.offsets.known_keys(group.group_id)
         tombstones: list[Record] = [OffsetTombstone(group.group_id, topic, index) for topic, index in keys]
         return tombstones + group.tombstones()
-
-    def on_durable(self, written: WhenDeleted, now_ms: int) -> None:
-        """The groups are gone for good."""
-        self._context.observer.offsets_removed(written.offset_count, written.cause)
-        for group in written.groups:
-            self._end(group, written.cause, now_ms)
-
-    def on_failure(self, written: WhenDeleted, error_code: ErrorCode, now_ms: int) -> None:
-        """The tombstones could not be written: the groups are back.
-
-        Nobody has seen a group for which nothing else was written either: that one is gone.
-        """
-        for group in written.groups:
-            if self._context.is_seen(group):
-                self._context.groups[group.group_id] = group
-            else:
-                self._end(group, Cause.CREATION_FAILED, now_ms)
-
-    def _end(self, group: Group, cause: Cause, now_ms: int) -> None:
-        self._context.disarm(group)
-        group.end(now_ms)
-        self._context.observer.group_removed(group, cause, now_ms)

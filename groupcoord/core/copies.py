@@ -45,7 +45,10 @@ VALUES = (
 )
 """Classes of the core whose instances never change, besides those of :data:`MODULES_OF_VALUES`."""
 
-MODULES_OF_VALUES = ("messages", "events", "records", "columns", "consumer.records", "share.records", "streams.records")
+MODULES_OF_VALUES = (
+    *("messages", "events", "log.records", "columns"),
+    *("groups.consumer.records", "groups.share.records", "groups.streams.records"),
+)
 """Modules and packages of the core with nothing but values: no request, record or event changes."""
 
 PARTS = (GroupEnvironment, KnownTopics, Config)

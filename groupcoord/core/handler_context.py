@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from groupcoord.config import Config
-from groupcoord.core.groups.group import Group
+from groupcoord.core.events import Cause
+from groupcoord.core.groups.group import Deletion, Group
 from groupcoord.core.log.append_queue import PartitionWriter
 from groupcoord.core.observer import Observer
 from groupcoord.core.outputs import Effects
-from groupcoord.core.replies import Token, Waiting
-from groupcoord.core.timers import TimerKey, TimerQueue
+from groupcoord.core.replies import Reply, Token, Waiting
+from groupcoord.core.timers import TimerKey, TimerKind, TimerQueue
+from groupcoord.errors import ErrorCode
 
 Handler = Callable[[Any, Token, int], None]
 """Takes a request of one type: the request, its token, the time."""
@@ -33,6 +36,72 @@ class Writing(NamedTuple):
     overdue: list[TimerKey]
 
 
+class GroupKind:
+    """Handlers of all groups of one kind in one log partition.
+
+    Questions about a single group (may this commit, is it empty, who waits) are in
+    :class:`~groupcoord.core.groups.group.Group`, which each kind implements with a class of its own.
+
+    Attributes:
+        group_class: the class of its groups.
+        record_types: the types of the records by which a load knows its groups.
+        describe_request: the request that describes groups of this kind.
+        handlers: request of the kind's own protocol → handler, if the group is of this kind or does not exist. A group
+            of another kind handles it as a guest where it can; else this handler refuses or converts the group.
+        guest_handlers: request of another protocol → handler, if the group is of this kind.
+        timers: kind of timer → what it does when it fires.
+        answer_class: what the host answers to queries of this kind; None if it asks none.
+        places: where handlers keep what changes and is in no group: objects, with the names of attributes.
+    """
+
+    group_class: type[Any]
+    record_types: frozenset[int]
+    describe_request: type[Any]
+    heartbeat_request: type[Any] | None = None
+    answer_class: type[Any] | None = None
+    handlers: dict[type, Handler]
+    guest_handlers: dict[type, Handler]
+    timers: dict[TimerKind, Callable[[TimerKey, int], None]]
+    places: Sequence[tuple[object, tuple[str, ...]]] = ()
+
+    def load(self, group_id: str, now_ms: int) -> None:
+        """Make a group of what the log has of it when a load is over, and start its timers."""
+        raise NotImplementedError
+
+    def describe(self, group_id: str) -> Any:
+        """Return the description of a group id, be there such a group or not."""
+        raise NotImplementedError
+
+    def begin_rebalance(self, group: Any, now_ms: int) -> bool:
+        """Begin a rebalance without a cause; return False if the group can't now."""
+        raise NotImplementedError
+
+    def repeat_heartbeat(self, request: Any, token: Token, now_ms: int) -> bool:
+        """Answer a heartbeat that equals its member's last one, before any check; return False for all others."""
+        return False
+
+    def found_out(self, answer: Any, now_ms: int) -> None:
+        """Take the host's answer to a query of this kind."""
+
+    def topic_deleted(self, topic_id: UUID, now_ms: int) -> None:
+        """Forget a deleted topic of which a group knows more than committed offsets."""
+
+    def forget_elsewhere(self, group: Any, deletion: Deletion, now_ms: int) -> bool:
+        """Begin to delete what others keep of a group, and return whether there is anything.
+
+        The :class:`.Deletion` goes on when they have.
+        """
+        return False
+
+    def parked_tokens(self) -> list[Token]:
+        """Return the tokens of requests that wait outside of groups."""
+        return []
+
+    def refuse_waiting(self, error_code: ErrorCode) -> list[Reply]:
+        """Return the refusals of requests that wait outside of groups."""
+        return []
+
+
 class HandlerContext:
     """What the handlers of one log partition share: its state, and the ways out of it.
 
@@ -41,6 +110,7 @@ class HandlerContext:
         writings: group id → the write in flight that a group's requests have to wait for.
         has_modern_groups: there is or was a group that is no classic one: the classic protocol may meet it.
         handle: takes a request for one group as if it came now.
+        kinds: class of groups → the handlers of its kind (:class:`.GroupKind`).
         new_member_id: makes a member id from its prefix, the client's or the instance's id.
         new_uuid: makes a member id for who joins a consumer group without one.
     """
@@ -51,6 +121,7 @@ class HandlerContext:
         "groups",
         "handle",
         "has_modern_groups",
+        "kinds",
         "new_member_id",
         "new_uuid",
         "observer",
@@ -83,6 +154,7 @@ class HandlerContext:
         self.groups: dict[str, Group] = {}
         self.has_modern_groups = False
         self.handle = handle
+        self.kinds: dict[type, Any] = {}  # each with what its continuations need besides
         self.writings: dict[str, Writing] = {}
         self.writer = PartitionWriter(partition, effects, first_append)
 
@@ -105,3 +177,9 @@ class HandlerContext:
         """Cancel every timer of a group, which is about to be dropped or rebuilt."""
         for timer in group.timers():
             self.timers.cancel(timer)
+
+    def end(self, group: Group, cause: Cause, now_ms: int) -> None:
+        """End a group that is no longer among :attr:`groups`."""
+        self.disarm(group)
+        group.end(now_ms)
+        self.observer.group_removed(group, cause, now_ms)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from attrs import define, frozen
+from attrs import define
 
 from groupcoord.core.fast_construct import maker
 from groupcoord.core.groups.group import Group
@@ -20,13 +20,22 @@ _make_reply = maker(Reply)
 
 
 class Continuation:
-    """What follows when the log has answered an append: small data, so that a core can be copied and printed.
+    """Consequence of an append besides the answers that it holds (:attr:`Append.held`).
 
-    Each kind of it has its :class:`Outcome` in a table of :class:`~groupcoord.core.partition.Partition`. Whose answers
-    wait for the append is not its business: see :attr:`Append.held`.
+    Small data, so that a core can be copied and printed. Its methods get the
+    :class:`~groupcoord.core.handler_context.HandlerContext` of the log partition.
     """
 
     __slots__ = ()
+
+    def on_durable(self, context: Any, now_ms: int) -> None:
+        """Act on records that are in the log."""
+
+    def on_refused(self, context: Any, error_code: ErrorCode, now_ms: int) -> None:
+        """Act on records that are not in the log and never will be; ``error_code`` is what clients see."""
+
+    def on_overdue(self, context: Any, error_code: ErrorCode, now_ms: int) -> None:
+        """Act on an append that takes longer than ``offsets.commit.timeout.ms``; its outcome is still to come."""
 
     @property
     def suspended(self) -> Sequence[Group]:
@@ -40,25 +49,6 @@ class Continuation:
     def parked_tokens(self) -> list[Token]:
         """Return the tokens of requests that have still to be taken when the log has answered."""
         return []
-
-
-def _nothing(written: Continuation, *_: object) -> None:
-    """Nothing follows."""
-
-
-@frozen
-class Outcome:
-    """What follows an append besides the answers that it holds, as the log decides.
-
-    Attributes:
-        durable: its records are in the log.
-        refused: they are not, and never will be; the error is what clients see.
-        overdue: nobody waits longer (``offsets.commit.timeout.ms``). Durable or refused is still to come.
-    """
-
-    durable: Callable[[Any, int], None] = _nothing
-    refused: Callable[[Any, ErrorCode, int], None] = _nothing
-    overdue: Callable[[Any, ErrorCode, int], None] = _nothing
 
 
 @define(eq=False)

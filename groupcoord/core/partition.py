@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any
 from uuid import UUID
 
-from attrs import evolve
-
 from groupcoord.config import Config
-from groupcoord.core.administration import Administration, Deletion
+from groupcoord.core.administration import Administration
 from groupcoord.core.environments import Environments
 from groupcoord.core.events import Cause
-from groupcoord.core.groups.group import Group
+from groupcoord.core.groups.group import Deletion, Group
 from groupcoord.core.groups.group_types import GroupKinds
 from groupcoord.core.groups.pending_groups import Creation
 from groupcoord.core.handler_context import Handler, HandlerContext
@@ -20,12 +17,12 @@ from groupcoord.core.host_queries import Found
 from groupcoord.core.log.append_failures import AppendTimeouts, for_client, refused
 from groupcoord.core.log.hard_state import HardState
 from groupcoord.core.log.records import CommitRecords, Record
-from groupcoord.core.messages import OffsetCommit, OffsetDelete, TopicToCommit, TxnOffsetCommit
+from groupcoord.core.messages import OffsetCommit, OffsetDelete, TxnOffsetCommit
 from groupcoord.core.messages.request import GroupRequest
 from groupcoord.core.observer import Observer
-from groupcoord.core.offsets.commits import Commits, WhenCommitted, WhenDeleted, WhenWritten
+from groupcoord.core.offsets.commits import Commits
 from groupcoord.core.offsets.retention import Retention
-from groupcoord.core.outputs import Append, Continuation, Effects, Outcome
+from groupcoord.core.outputs import Append, Effects
 from groupcoord.core.replies import Token, Waiting
 from groupcoord.core.timers import Timer, TimerKey, TimerKind, TimerQueue
 from groupcoord.errors import ErrorCode, InvariantError
@@ -45,8 +42,8 @@ class Partition:
         commits: offsets and transactions.
         writer: the way to the log, and what the log says.
         retention: expiry, and what follows when topics are deleted.
-        repeaters: by request, who answers one that is like its sender's last; see :class:`.GroupKind`.
-        descriptions: by the request that describes groups of one kind, what it says of a group id.
+        repeaters: class of a heartbeat → :meth:`.GroupKind.repeat_heartbeat`.
+        describers: class of a request that describes groups of one kind → :meth:`.GroupKind.describe`.
     """
 
     def __init__(
@@ -92,24 +89,15 @@ class Partition:
             TimerKind.APPEND: self._on_append_timer,
             TimerKind.EXPIRY: self.retention.on_timer,
         }
-        self._outcomes: dict[type[Continuation], Outcome] = {
-            WhenCommitted: Outcome(self.commits.on_durable),
-            WhenWritten: Outcome(self.commits.on_written),
-            WhenDeleted: Outcome(self.administration.on_durable, self.administration.on_failure),
-        }
         self._guest_handlers: dict[type, Mapping[type, Handler]] = {}
-        self._answers: dict[type, Callable[[Any, int], None]] = {}
-        self.repeaters: dict[type, Callable[[Any, Token, int], bool]] = {}
-        self.descriptions: dict[type, Callable[[str], Any]] = {}
         for kind in kinds.rows:
             if kind.guest_handlers:
                 self._guest_handlers[kind.group_class] = kind.guest_handlers
             self._handlers.update(kind.handlers)
             self._timer_handlers.update(kind.timers)
-            self._outcomes.update(kind.outcomes)
-            self._answers.update(kind.answers)
-            self.repeaters.update(kind.repeaters)
-            self.descriptions.update(kind.descriptions)
+        self.repeaters = {kind.heartbeat_request: kind.repeat_heartbeat for kind in kinds.rows}
+        self.describers = {kind.describe_request: kind.describe for kind in kinds.rows}
+        self._answers = {kind.answer_class: kind.found_out for kind in kinds.rows}
 
     # ------------------------------------------------------------ requests
 
@@ -125,13 +113,6 @@ class Partition:
             if guests is not None and kind in guests:
                 handler = guests[kind]
         handler(request, token, now_ms)
-
-    def commit(self, request: OffsetCommit, topics: tuple[TopicToCommit, ...], token: Token, now_ms: int) -> None:
-        """Take a commit of these topics in place of its own: they were looked up, and none of them is refused."""
-        if self._writings and request.group_id in self._writings:
-            self.handle(evolve(request, topics=topics), token, now_ms)
-        else:
-            self.commits.commit_topics(request, topics, token, now_ms)
 
     def answered(self, answer: Found, now_ms: int) -> None:
         """The host has found out what it was asked (see ``Effects.questions``)."""
@@ -150,7 +131,7 @@ class Partition:
         self.topics_changed((name,))
 
     def _forget_elsewhere(self, group: Group, deletion: Deletion, now_ms: int) -> bool:
-        return self._kinds.of(group).forget_elsewhere(group, deletion, now_ms)
+        return bool(self._context.kinds[type(group)].forget_elsewhere(group, deletion, now_ms))
 
     def begin_rebalance(self, group_id: str, now_ms: int) -> bool:
         """Let a group rebalance though nothing has happened to it: for those who test what its members do then.
@@ -163,7 +144,7 @@ class Partition:
         group = self._context.groups.get(group_id)
         if group is None or group_id in self._writings:
             return False
-        return self._kinds.of(group).begin_rebalance(group, now_ms)
+        return bool(self._context.kinds[type(group)].begin_rebalance(group, now_ms))
 
     # ------------------------------------------------------------ time
 
@@ -185,7 +166,7 @@ class Partition:
         for append in self.writer.acknowledge(number, base_offset):
             self._effects.replies += append.held
             written = append.continuation
-            self._outcomes[type(written)].durable(written, now_ms)
+            written.on_durable(self._context, now_ms)
             if self._writings:
                 self._end_writings(written.suspended, now_ms)
 
@@ -200,7 +181,7 @@ class Partition:
             self._creation.undo(number, for_client(error_code), now_ms)
             self._refuse_held(append, error_code)
             written = append.continuation
-            self._outcomes[type(written)].refused(written, for_client(error_code), now_ms)
+            written.on_refused(self._context, for_client(error_code), now_ms)
             self._go_on_as_before(written.suspended, now_ms)
             self.retention.wake(now_ms)
 
@@ -214,8 +195,7 @@ class Partition:
         Its records may still come to the log, and then they count; only the answer has been given.
         """
         self._refuse_held(append, ErrorCode.REQUEST_TIMED_OUT)
-        written = append.continuation
-        self._outcomes[type(written)].overdue(written, for_client(ErrorCode.REQUEST_TIMED_OUT), now_ms)
+        append.continuation.on_overdue(self._context, for_client(ErrorCode.REQUEST_TIMED_OUT), now_ms)
 
     def _refuse_held(self, append: Append, append_error: ErrorCode) -> None:
         self._effects.replies += [refused(reply, append_error) for reply in append.held]

@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from groupcoord.coordinator import GroupCoordinator
-from groupcoord.core.groups.base.kind import WhenConverted
-from groupcoord.core.groups.base.membership import WhenDrafted
+from groupcoord.core.groups.base.kind import WhenDrafted
 from groupcoord.core.groups.base.state import ModernGroupState
 from groupcoord.core.groups.consumer.state import ConsumerState
+from groupcoord.core.groups.conversion import WhenConverted
 from groupcoord.core.groups.group_types import as_consumer_group, as_modern_group
 from groupcoord.core.groups.share.kind import WhenTopicForgotten
 from groupcoord.core.groups.share.state import ShareState

@@ -1,9 +1,8 @@
-"""What follows an append: every kind has its row, and every answer that may wait for the log can be refused."""
+"""Continuations of appends, and refusals of the answers that wait for them."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 
 import pytest
 
@@ -24,28 +23,10 @@ from groupcoord.core.messages import (
     TopicResult,
     TxnOffsetCommitResponse,
 )
-from groupcoord.core.outputs import Continuation
 from groupcoord.core.replies import Reply
-from tests.subclasses import subclasses
 from tests.tables import as_one_test
 
 from .driver import Driver, Group
-
-
-def kinds(parent: type[Continuation] = Continuation) -> Iterator[type[Continuation]]:
-    """Yield every kind of continuation that a handler can leave: those that no other kind refines."""
-    children = subclasses(parent)
-    if not children:
-        yield parent
-    for child in children:
-        yield from kinds(child)
-
-
-def test_every_kind_has_its_row() -> None:
-    """The table says of each kind of continuation what follows, and of nothing else."""
-    partition = Driver().coordinator.partition(0)
-    assert partition is not None
-    assert set(kinds()) == set(partition._outcomes)
 
 
 def test_a_leave_that_empties_the_group_waits_beside_the_record() -> None:

@@ -7,7 +7,7 @@ import pytest
 from groupcoord import InvariantError, StoreContractError
 from groupcoord.core.columns import OffsetColumns
 from groupcoord.core.groups.classic.group import GroupMetadata
-from groupcoord.core.groups.classic.rebalance import WhenCreated
+from groupcoord.core.groups.classic.rebalance import WhenGroupWritten
 from groupcoord.core.log.append_queue import PartitionWriter
 from groupcoord.core.log.records import CommitKind, CommitRecords, CommittedTopic, OffsetCommitRecord
 from groupcoord.core.messages import OffsetCommitResponse
@@ -153,7 +153,7 @@ def test_load(writer: PartitionWriter) -> None:
 
 def test_check(writer: PartitionWriter) -> None:
     """Pending commits are those in flight."""
-    writer.begin([], WhenCreated(GroupMetadata("group", 3, 0)))
+    writer.begin([], WhenGroupWritten(GroupMetadata("group", 3, 0)))
     writer.check()
     writer.hard.offsets.pending[99] = CommitRecords([])
     with pytest.raises(InvariantError, match=r"pending commits \[99\]"):

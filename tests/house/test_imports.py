@@ -239,6 +239,43 @@ LAYERED = ("sim",)
 """Parts whose sub-packages are layers: they don't import each other in a circle either."""
 
 
+CORE_LAYERS: tuple[tuple[str, ...], ...] = (
+    # values: requests, records, events, what Java does
+    (
+        *("fast_construct", "javacompat", "columns", "consumer_protocol", "events", "timers", "topics", "sizes"),
+        *("messages", "records", "log.records", "log.record_keys", "share_state.records", "router.authorization"),
+        *("groups.base.topics", "groups.base.assignor", "groups.share.simple_assignor", "groups.streams.assignors"),
+        *("groups.consumer.assignors", "groups.consumer.records", "groups.share.records", "groups.streams.records"),
+        *("groups.consumer.reconciliation", "groups.streams.reconciliation"),
+    ),
+    # facts: what the log says, and what is asked of any group
+    ("log.hard_state", "offsets.cache", "offsets.drafting", "replies", "host_queries", "groups.group"),
+    ("share_state.states", "share_partition"),
+    # state of the groups of each type
+    (
+        *("groups.base.known_topics", "groups.base.environment", "groups.base.state", "groups.base.group"),
+        *("groups.base.member_lookup", "groups.classic.state", "groups.classic.group"),
+        *("groups.consumer.state", "groups.consumer.group", "groups.share.state", "groups.share.group"),
+        *("groups.streams.topology", "groups.streams.state", "groups.streams.soft_state", "groups.streams.group"),
+    ),
+    # what handlers have in common: outputs, appends in flight, deletion and expiry
+    ("outputs", "observer", "log.append_queue", "log.append_failures", "handler_context"),
+    ("offsets", "administration", "groups.pending_groups", "share_state.partition"),
+    # handlers
+    ("groups.base",),
+    ("groups.classic",),
+    ("groups.conversion",),
+    ("groups.consumer", "groups.share", "groups.streams"),
+    ("environments", "groups.group_types"),
+    ("partition",),
+    ("router", "copies", "fingerprints"),
+)
+"""Modules of the core and their layers, the lowest first. No module imports from a layer above its own, nor does one
+type of groups import another but the classic one; the longest name counts."""
+
+TYPES_OF_GROUPS = ("groups.classic", "groups.consumer", "groups.share", "groups.streams")
+
+
 def part_of(module: str) -> str:
     """Return the part of the package that a module ``groupcoord.…`` belongs to."""
     name = module.removeprefix("groupcoord").removeprefix(".")
@@ -478,3 +515,44 @@ def test_the_server_starts_with_little() -> None:
         "groupcoord.cli.serve_opening",
     }
     assert {".".join(name.split(".")[:3]) for name in later} == {"kio.schema.api_versions"}
+
+
+FOREIGN = {
+    (one, other) for one in TYPES_OF_GROUPS for other in TYPES_OF_GROUPS if one != other and other != "groups.classic"
+}
+"""Pairs of types of which the first must not know the second."""
+
+
+def layer_of(module: str) -> int:
+    """Return the layer of a module, by its name below ``groupcoord.core``; -1 for packages and what is in none."""
+    named = {name: rank for rank, names in enumerate(CORE_LAYERS) for name in names}
+    return named[max((n for n in named if is_allowed(module, (n,))), key=len)] if layered(module) else -1
+
+
+def layered(module: str) -> bool:
+    """Tell whether a module is in one of the layers."""
+    return any(is_allowed(module, names) for names in CORE_LAYERS)
+
+
+def upward_imports(source: Source) -> Iterator[str]:
+    """Yield what a module of the core imports from a layer above its own, or from another type of groups."""
+    name = source.module.removeprefix("groupcoord.core.")
+    if not source.module.startswith("groupcoord.core.") or source.path.name == "__init__.py":
+        return
+    if not layered(name):
+        yield f"{name} is new: give it a place in CORE_LAYERS"
+        return
+    kind = next((each for each in TYPES_OF_GROUPS if is_allowed(name, (each,))), None)
+    for module in inner_imports(source):
+        imported = module.removeprefix("core.")
+        if module.startswith("core.") and layer_of(imported) > layer_of(name):
+            yield f"must not import {module}, which is above it"
+        elif module.startswith("core.groups.") and layer_of(imported) > 0:
+            other = next((each for each in TYPES_OF_GROUPS if is_allowed(imported, (each,))), None)
+            if other is not None and (name.startswith("groups.base.") or (kind, other) in FOREIGN):
+                yield f"must not import {module}, another type of groups"
+
+
+def test_the_core_imports_downwards() -> None:
+    """Nothing in the core imports upwards: groups.base imports no type of groups, and records no handler."""
+    check_sources(package_sources(), upward_imports)

@@ -15,6 +15,7 @@ HOMES = (
     "core/groups/base/",
     "core/groups/share/",
     "core/groups/streams/",
+    "core/groups/conversion.py",
     "core/groups/group_types.py",
 )
 """Who may know: the folders of the kinds, that of what three of them share, and the table."""

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Protocol
+
+from attrs import define, field
 
 from groupcoord.config import Config, GroupType
 from groupcoord.core.log.hard_state import RecordsOfGroup
 from groupcoord.core.log.records import CommitKind, Record
-from groupcoord.core.messages import GroupToFetch, ListedGroup, OffsetCommit, TopicToCommit, TxnOffsetCommit
+from groupcoord.core.messages import (
+    DeletedGroup,
+    DeleteGroupsResponse,
+    GroupToFetch,
+    ListedGroup,
+    OffsetCommit,
+    TopicToCommit,
+    TxnOffsetCommit,
+)
 from groupcoord.core.replies import Reply, Token, Waiting
 from groupcoord.core.timers import Timer, TimerQueue
 from groupcoord.errors import ErrorCode
@@ -119,6 +129,45 @@ class Group(Protocol):
         """
 
 
+@define(eq=False)
+class Deletion:
+    """A request to delete groups of one log partition, some of which others have to forget before.
+
+    Attributes:
+        group_ids: those that can be deleted, as far as is known.
+        token: of the request.
+        results: what became of the others.
+        awaited: how many groups others have still to forget.
+        finish: goes on when all of them have.
+    """
+
+    group_ids: list[str]
+    token: Token
+    finish: Callable[[Deletion], None]
+    results: list[DeletedGroup] = field(factory=list)
+    awaited: int = 0
+    is_refused: bool = False
+
+    def go_on(self, group_id: str, error_code: ErrorCode) -> None:
+        """A group is forgotten elsewhere, or could not be."""
+        if self.is_refused:
+            return
+        if error_code is not ErrorCode.NONE:
+            self.group_ids.remove(group_id)
+            self.results.append(DeletedGroup(group_id, error_code))
+        self.awaited -= 1
+        if not self.awaited:
+            self.finish(self)
+
+    def refuse(self, error_code: ErrorCode) -> list[Reply]:
+        """Return what is said if it can't be carried out any more; nothing if that was said already."""
+        if self.is_refused:
+            return []
+        self.is_refused = True
+        results = (*self.results, *(DeletedGroup(group_id, error_code) for group_id in self.group_ids))
+        return [Reply(self.token, DeleteGroupsResponse(results))]
+
+
 def check_group_size(member_count: int, max_size: int) -> ErrorCode:
     """Return NONE if a group may have so many members, else GROUP_MAX_SIZE_REACHED.
 
@@ -127,6 +176,11 @@ def check_group_size(member_count: int, max_size: int) -> ErrorCode:
         max_size: ``group.max.size`` (KIP-389) or ``group.consumer.max.size`` (KIP-848).
     """
     return ErrorCode.NONE if member_count <= max_size else ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def allows_session_timeout(config: Config, session_timeout_ms: int) -> bool:
+    """Tell whether a join may bring this session time-out; both bounds are allowed."""
+    return config.group_min_session_timeout_ms <= session_timeout_ms <= config.group_max_session_timeout_ms
 
 
 def why_not_found(group: Group | None, group_id: str, group_type: GroupType) -> str:

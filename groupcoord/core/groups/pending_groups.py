@@ -48,7 +48,5 @@ class Creation:
         """Drop a group that never was."""
         # Kafka leaves joins without an answer.
         self._context.effects.replies += group.refuse_waiting(error_code, names_members=False)
-        self._context.disarm(group)
         del self._context.groups[group.group_id]
-        group.end(now_ms)
-        self._context.observer.group_removed(group, Cause.CREATION_FAILED, now_ms)
+        self._context.end(group, Cause.CREATION_FAILED, now_ms)

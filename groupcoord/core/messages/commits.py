@@ -152,6 +152,18 @@ class OffsetCommit(GroupRequest[OffsetCommitResponse]):
     retention_time_ms: int = -1
     supports_member_epoch: bool = True
 
+    def with_topics(self, topics: tuple[TopicToCommit, ...]) -> OffsetCommit:
+        """Return the same request for other topics: those that were resolved."""
+        return OffsetCommit(
+            self.group_id,
+            topics,
+            self.generation_id,
+            self.member_id,
+            self.group_instance_id,
+            self.retention_time_ms,
+            self.supports_member_epoch,
+        )
+
     def refused(self, error_code: ErrorCode, message: str | None = None) -> OffsetCommitResponse:
         return OffsetCommitResponse(refused_topics(self.topics, error_code))
 

@@ -34,7 +34,6 @@ from groupcoord.core.messages import (
     OffsetDeleteResponse,
     PartitionResult,
     TopicResult,
-    TopicToCommit,
     TopicToFetch,
     TxnOffsetCommit,
     TxnOffsetCommitResponse,
@@ -49,10 +48,13 @@ from groupcoord.errors import NO_ERROR, ErrorCode
 
 @define(eq=False)
 class WhenCommitted(Continuation):
-    """Offsets are committed."""
+    """Counts committed offsets."""
 
     group_id: str
     offset_count: int
+
+    def on_durable(self, context: HandlerContext, now_ms: int) -> None:
+        context.observer.counters.offset_commits += self.offset_count
 
     def concerns(self, group: Group) -> bool:
         """Tell whether the offsets are this group's."""
@@ -66,11 +68,23 @@ def count_offsets(records: Iterable[Record]) -> int:
 
 @define(eq=False)
 class WhenDeleted(Continuation):
-    """Groups and offsets are gone for good, or come back."""
+    """Ends deleted groups, or puts them back."""
 
     groups: tuple[Group, ...]
     cause: Cause
     offset_count: int
+
+    def on_durable(self, context: HandlerContext, now_ms: int) -> None:
+        context.observer.offsets_removed(self.offset_count, self.cause)
+        for group in self.groups:
+            context.end(group, self.cause, now_ms)
+
+    def on_refused(self, context: HandlerContext, error_code: ErrorCode, now_ms: int) -> None:
+        for group in self.groups:
+            if context.is_seen(group):
+                context.groups[group.group_id] = group
+            else:  # no reader has seen a group of which the log has no record: that one is gone
+                context.end(group, Cause.CREATION_FAILED, now_ms)
 
     @property
     def suspended(self) -> tuple[Group, ...]:
@@ -84,9 +98,12 @@ class WhenDeleted(Continuation):
 
 @define(eq=False)
 class WhenWritten(Continuation):
-    """A transaction marker, or tombstones of so many offsets, are durable: nobody but those who wait goes on."""
+    """Counts deleted offsets; follows a transaction marker with none."""
 
     deleted_offset_count: int = 0
+
+    def on_durable(self, context: HandlerContext, now_ms: int) -> None:
+        context.observer.offsets_removed(self.deleted_offset_count, Cause.DELETION)
 
 
 _make_fetched, _make_topic, _make_group = maker(FetchedOffset), maker(FetchedTopic), maker(FetchedGroup)
@@ -123,26 +140,18 @@ class Commits:
     # ------------------------------------------------------------ OffsetCommit, TxnOffsetCommit
 
     def commit(self, request: OffsetCommit, token: Token, now_ms: int) -> None:
-        """Commit offsets of the topics that the request names."""
-        self.commit_topics(request, request.topics, token, now_ms)
-
-    def commit_topics(
-        self, request: OffsetCommit, topics: tuple[TopicToCommit, ...], token: Token, now_ms: int
-    ) -> None:
         """Commit offsets: the answer waits for the log. Partitions with too long metadata are refused on their own.
 
         A group that nobody knew is made first, and stays even if all partitions are refused, as in Kafka 4.
         """
         group_id, retention_ms = request.group_id, request.retention_time_ms
+        topics = request.topics
         assert group_id is not None
         group = self._groups.get(group_id)
         if group is not None:
             error_code = group.commit_error(request, topics, self._timers, now_ms)
         else:
-            # Outside of group management anybody may commit; a simple group comes of it. Before versions with epochs,
-            # nobody tells a group that is absent from a wrong generation.
-            absent = ErrorCode.GROUP_ID_NOT_FOUND if request.supports_member_epoch else ErrorCode.ILLEGAL_GENERATION
-            error_code = ErrorCode.NONE if request.generation_id < 0 else absent
+            error_code = _error_without_group(request)
         if error_code is not NO_ERROR:
             self._effects.reply(token, OffsetCommitResponse(refused_topics(topics, error_code)))
             return
@@ -173,8 +182,7 @@ class Commits:
         elif group is not None:
             error_code = group.transactional_commit_error(request)
         else:
-            absent = ErrorCode.GROUP_ID_NOT_FOUND if request.supports_member_epoch else ErrorCode.ILLEGAL_GENERATION
-            error_code = ErrorCode.NONE if request.generation_id < 0 else absent
+            error_code = _error_without_group(request)
         if error_code is not ErrorCode.NONE:
             self._effects.reply(token, TxnOffsetCommitResponse(refused_topics(request.topics, error_code)))
             return
@@ -210,14 +218,6 @@ class Commits:
             self._writer.begin(records, WhenCommitted(group_id, count), (held,))
         else:
             self._effects.replies.append(held)
-
-    def on_durable(self, written: WhenCommitted, now_ms: int) -> None:
-        """The offsets are in the log."""
-        self._context.observer.counters.offset_commits += written.offset_count
-
-    def on_written(self, written: WhenWritten, now_ms: int) -> None:
-        """A marker is in the log, or the tombstones of deleted offsets are."""
-        self._context.observer.offsets_removed(written.deleted_offset_count, Cause.DELETION)
 
     # ------------------------------------------------------------ ends of transactions, OffsetDelete
 
@@ -301,6 +301,14 @@ class Commits:
                 for row, unstable in rows
             ]
         )
+
+
+def _error_without_group(request: OffsetCommit | TxnOffsetCommit) -> ErrorCode:
+    """Return NONE if a request may commit to a group that does not exist."""
+    if request.generation_id < 0:
+        return NO_ERROR  # outside of group management every client may commit, which makes a simple group
+    # Kafka tells an absent group from a wrong generation only in versions with member epochs (KIP-848).
+    return ErrorCode.GROUP_ID_NOT_FOUND if request.supports_member_epoch else ErrorCode.ILLEGAL_GENERATION
 
 
 def _bytes_min(topics: list[CommittedTopic]) -> int:

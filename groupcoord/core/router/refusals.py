@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from groupcoord.config import Config
-from groupcoord.core.groups.classic.membership import allows_session_timeout
+from groupcoord.core.groups.group import allows_session_timeout
 from groupcoord.core.log.append_failures import refused
 from groupcoord.core.messages import (
     NO_NODE,

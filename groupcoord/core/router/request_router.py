@@ -21,6 +21,7 @@ from groupcoord.core.messages import (
     CompleteTransactionResponse,
     ConsumerGroupDescribe,
     ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatResponse,
     CoordinatorType,
     DeletedGroup,
     DeleteGroups,
@@ -48,10 +49,12 @@ from groupcoord.core.messages import (
     OffsetFetch,
     OffsetFetchResponse,
     Request,
+    Response,
     ShareGroupDescribe,
     ShareGroupHeartbeat,
     StreamsGroupDescribe,
     StreamsGroupHeartbeat,
+    StreamsGroupHeartbeatResponse,
     StreamsGroupTopologyDescriptionUpdate,
     SyncGroup,
     TopicToCommit,
@@ -112,6 +115,8 @@ from groupcoord.errors import ErrorCode
 VerifyTransaction = Callable[[TxnOffsetCommit], ErrorCode]
 """Returns NONE if the producer may commit offsets of this group in its transaction, or why not; must not raise."""
 
+Heartbeats = ConsumerGroupHeartbeat | ShareGroupHeartbeat | StreamsGroupHeartbeat
+
 ALL_OPERATIONS_ON_A_GROUP = sum(1 << operation for operation in OPERATIONS_ON_A_GROUP)
 
 
@@ -151,6 +156,7 @@ class RequestRouter:
         "_config",
         "_effects",
         "_every_route",
+        "_heartbeat_checks",
         "_partitions",
         "_routes",
         "_split_requests",
@@ -197,15 +203,20 @@ class RequestRouter:
             FindCoordinator: Route(None, self._find_coordinators),
             ConsumerGroupHeartbeat: Route(heartbeat_permission, self._heartbeat),
             ConsumerGroupDescribe: Route(None, self._describe_kind),
-            ShareGroupHeartbeat: Route(_may_read_group, self._share_heartbeat),
+            ShareGroupHeartbeat: Route(_may_read_group, self._heartbeat),
             ShareGroupDescribe: Route(None, self._describe_kind),
             DescribeShareGroupOffsets: Route(None, self._describe_share_offsets),
             DescribeOneShareGroup: Route(None, self._to_group),
             AlterShareGroupOffsets: Route(_may_read_group, self._alter_share_offsets),
             DeleteShareGroupOffsets: Route(_may_delete_group, self._delete_share_offsets),
-            StreamsGroupHeartbeat: Route(_may_read_group, self._streams_heartbeat),
+            StreamsGroupHeartbeat: Route(_may_read_group, self._heartbeat),
             StreamsGroupDescribe: Route(None, self._describe_kind),
             StreamsGroupTopologyDescriptionUpdate: Route(None, self._update_description),
+        }
+        self._heartbeat_checks: dict[type[Request], Callable[[Any, Permissions | None], Response | None]] = {
+            ConsumerGroupHeartbeat: self._check_consumer_heartbeat,
+            ShareGroupHeartbeat: refuse_malformed_share_heartbeat,
+            StreamsGroupHeartbeat: self._check_streams_heartbeat,
         }
         self.serve(served_protocols(config))
 
@@ -254,14 +265,8 @@ class RequestRouter:
 
     def _commit(self, request: OffsetCommit, token: Token, permissions: Permissions | None, now_ms: int) -> None:
         topics, token = self._resolve(request, token, permissions)
-        if not topics:
-            return
-        assert request.group_id is not None
-        partition = self._partitions.serving(request.group_id)
-        if partition is not None:
-            partition.commit(request, topics, token, now_ms)
-        else:
-            self._to_group(evolve(request, topics=topics), token, permissions, now_ms)
+        if topics:
+            self._to_group(request.with_topics(topics), token, permissions, now_ms)
 
     def _commit_transactional(
         self, request: TxnOffsetCommit, token: Token, permissions: Permissions | None, now_ms: int
@@ -314,50 +319,33 @@ class RequestRouter:
 
     # ------------------------------------------------------------ modern protocols
 
-    def _heartbeat(
-        self, request: ConsumerGroupHeartbeat, token: Token, permissions: Permissions | None, now_ms: int
-    ) -> None:
-        """Take a heartbeat: what is like the member's last one had the right form, all else is looked at first."""
-        request.principal = None if permissions is None else permissions.principal
-        partition = self._partitions.serving(request.group_id)
-        if partition is not None and partition.repeaters[type(request)](request, token, now_ms):
-            return
-        refusal = None
-        if not self._partitions.is_closed:
-            refusal = refuse_malformed(request, self._assignors)
+    def _heartbeat(self, request: Heartbeats, token: Token, permissions: Permissions | None, now_ms: int) -> None:
+        """Handle a heartbeat. One that repeats its member's previous one is answered without further checks."""
+        kind = type(request)
+        # Topics of a share group's heartbeat are checked each time: its answer hides what the principal may not see.
+        if permissions is None or kind is not ShareGroupHeartbeat:
+            partition = self._partitions.serving(request.group_id)
+            if partition is not None and partition.repeaters[kind](request, token, now_ms):
+                return
+        refusal = self._heartbeat_checks[kind](request, permissions)
         if refusal is None:
             self._to_group(request, token, permissions, now_ms)
         else:
             self._effects.reply(token, refusal)
 
-    def _streams_heartbeat(
-        self, request: StreamsGroupHeartbeat, token: Token, permissions: Permissions | None, now_ms: int
-    ) -> None:
+    def _check_consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeat, permissions: Permissions | None
+    ) -> ConsumerGroupHeartbeatResponse | None:
+        request.principal = None if permissions is None else permissions.principal
+        return None if self._partitions.is_closed else refuse_malformed(request, self._assignors)
+
+    def _check_streams_heartbeat(
+        self, request: StreamsGroupHeartbeat, permissions: Permissions | None
+    ) -> StreamsGroupHeartbeatResponse | None:
         request.permissions = permissions
         request.principal = None if permissions is None else permissions.principal
-        partition = self._partitions.serving(request.group_id)
-        if partition is not None and partition.repeaters[type(request)](request, token, now_ms):
-            return
         refusal = refuse_topics(request, permissions)
-        if refusal is None and not self._partitions.is_closed:
-            refusal = refuse_malformed_heartbeat(request)
-        if refusal is None:
-            self._to_group(request, token, permissions, now_ms)
-        else:
-            self._effects.reply(token, refusal)
-
-    def _share_heartbeat(
-        self, request: ShareGroupHeartbeat, token: Token, permissions: Permissions | None, now_ms: int
-    ) -> None:
-        """Take a heartbeat: what is like the member's last one had the right form, but topics may have been closed."""
-        partition = self._partitions.serving(request.group_id) if permissions is None else None
-        if partition is not None and partition.repeaters[type(request)](request, token, now_ms):
-            return
-        refusal = refuse_malformed_share_heartbeat(request, permissions)
-        if refusal is None:
-            self._to_group(request, token, permissions, now_ms)
-        else:
-            self._effects.reply(token, refusal)
+        return refusal if refusal is not None or self._partitions.is_closed else refuse_malformed_heartbeat(request)
 
     def _describe_share_offsets(
         self, request: DescribeShareGroupOffsets, token: Token, permissions: Permissions | None, now_ms: int
@@ -420,7 +408,7 @@ class RequestRouter:
             partition = self._partition_of(group_id or None, Operation.DESCRIBE, permissions)
             if isinstance(partition, Partition):
                 assert group_id is not None
-                group = partition.descriptions[type(request)](group_id)
+                group = partition.describers[type(request)](group_id)
                 described.append(self._shown(kind, group, request, permissions))
             else:
                 described.append(kind.described(group_id or "", partition))
@@ -488,7 +476,7 @@ class RequestRouter:
                 (refused if partition is ErrorCode.GROUP_AUTHORIZATION_FAILED else described).append(group)
                 continue
             assert group_id is not None
-            group = partition.descriptions[DescribeGroups](group_id)
+            group = partition.describers[DescribeGroups](group_id)
             if request.include_authorized_operations:
                 group = group._replace(authorized_operations=self._operations_on(group_id, permissions))
             described.append(group)

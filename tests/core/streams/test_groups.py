@@ -6,7 +6,7 @@ import pytest
 
 from groupcoord import Config, ErrorCode, GroupCoordinator
 from groupcoord.assignors import MemberTasks, StreamsGroupSpec
-from groupcoord.core.groups.base.membership import STEADY_VALUES_MAX
+from groupcoord.core.groups.base.kind import STEADY_VALUES_MAX
 from groupcoord.core.groups.streams.group import StreamsGroup
 from groupcoord.core.host_queries import CreateInternalTopics
 from groupcoord.errors import ConfigError

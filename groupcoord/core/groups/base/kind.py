@@ -1,90 +1,394 @@
-"""Handlers that all kinds of groups share whose state is in the log, and conversion between kinds.
+"""Handlers of groups whose state is in the log, for all kinds: one write in flight for each group.
 
-A conversion writes tombstones of the old group and records of the new one in a single append. Until that is durable,
-readers see the group as it was, and whatever may change it waits.
+An append builds only on what is durable, since the log may refuse it and take a later one. Requests that may have to
+write wait for the write in flight, and then share the next one. Requests that only read use the durable state.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Generic
+from collections.abc import Callable, Collection
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
-from attrs import define
+from attrs import astuple, define
 
-from groupcoord.core.administration import AllInGroups
-from groupcoord.core.events import Cause
-from groupcoord.core.groups.base.environment import GroupEnvironment
-from groupcoord.core.groups.base.group import GroupT, MemberTimers, ModernGroup
-from groupcoord.core.groups.base.membership import ModernMembership
-from groupcoord.core.groups.base.state import DraftedEvent
-from groupcoord.core.groups.classic.group import GroupMetadata
-from groupcoord.core.groups.classic.kind import ClassicGroups
-from groupcoord.core.groups.group import Group, why_not_found
-from groupcoord.core.handler_context import Handler, HandlerContext, Writing
-from groupcoord.core.log.records import CLASSIC_GROUP_KEY, Record
-from groupcoord.core.messages import JoinGroup, JoinGroupResponse
-from groupcoord.core.outputs import Continuation, Outcome
+from groupcoord.core.events import Cause, Trigger
+from groupcoord.core.groups.base.environment import GroupEnvironment, RefusedError
+from groupcoord.core.groups.base.group import GroupT, MemberTimers, SteadyHeartbeat
+from groupcoord.core.groups.base.state import Draft
+from groupcoord.core.groups.group import Group, allows_session_timeout, why_not_found
+from groupcoord.core.groups.pending_groups import Creation
+from groupcoord.core.handler_context import GroupKind, Handler, HandlerContext
+from groupcoord.core.messages import (
+    JOIN_GROUP_MEMBER_EPOCH,
+    Heartbeat,
+    HeartbeatResponse,
+    JoinGroup,
+    JoinGroupResponse,
+    LeaveGroup,
+    LeaveGroupResponse,
+    LeftMember,
+    Response,
+    SyncGroup,
+    SyncGroupResponse,
+)
+from groupcoord.core.messages.request import GroupRequest
+from groupcoord.core.outputs import Continuation
 from groupcoord.core.replies import Reply, Token, Waiting
+from groupcoord.core.sizes import says_more
+from groupcoord.core.timers import TimerKey
 from groupcoord.errors import ErrorCode
 
+RECORDS_PER_WRITE_MAX = 1_000
+"""Requests that waited share a write until it has so many records."""
 
-class ModernGroups(AllInGroups, ABC, Generic[GroupT]):
-    """The groups of one kind of one log partition, as far as they come from the log and go there.
+STEADY_VALUES_MAX = 10_000
+"""A heartbeat that says more than this is not remembered."""
 
-    A row of the table adds its requests, and sets the timers of a group that a load made: :meth:`revive`.
+DraftT = TypeVar("DraftT", bound=Draft[Any])
 
-    Args:
-        context: of the log partition.
-        environment: what the groups look at.
-        membership: handles their requests.
+
+@define(eq=False)
+class WhenDrafted(Continuation):
+    """Makes what was drafted for a group its state."""
+
+    group: Any
+
+    def concerns(self, group: Group) -> bool:
+        """Tell whether it is this group's."""
+        return self.group is group
+
+    def on_durable(self, context: HandlerContext, now_ms: int) -> None:
+        context.kinds[type(self.group)].on_durable(self, now_ms)
+
+    def on_refused(self, context: HandlerContext, error_code: ErrorCode, now_ms: int) -> None:
+        context.kinds[type(self.group)].on_failure(self, error_code, now_ms)
+
+    def on_overdue(self, context: HandlerContext, error_code: ErrorCode, now_ms: int) -> None:
+        context.kinds[type(self.group)].on_overdue(self, error_code, now_ms)
+
+
+class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
+    """Handlers of one kind of groups of one log partition.
+
+    A kind names its classes, fills :attr:`rules`, and overrides what is its own: :meth:`remove_members`,
+    :meth:`steady_until_ms`, :meth:`meet_no_group`, :meth:`revive`, and what else differs.
+
+    Attributes:
+        rules: class of a request or of a host's answer → the function of the group, a draft and the request that writes
+            to the draft what follows. For a request it returns the response.
     """
 
-    DESCRIBE: ClassVar[type]
-    """The request that describes groups of this kind."""
-    DESCRIBED: ClassVar[Callable[..., Any]]
-    """Makes the description of a group that isn't there."""
+    draft_class: ClassVar[type[Any]]
+    described_class: ClassVar[Callable[..., Any]]
+    """Makes the description of a group that does not exist."""
 
     def __init__(
         self,
         context: HandlerContext,
+        creation: Creation,
         environment: GroupEnvironment[Any, Any],
-        membership: ModernMembership[GroupT, Any],
+        timers: MemberTimers[GroupT, Any],
     ) -> None:
         self._context = context
+        self._groups: dict[str, Any] = context.groups
+        self._creation = creation
+        self._known_topics = environment.topics
+        self._settings_of = environment.settings_of
         self._environment = environment
-        self.group_class: type[GroupT] = membership.GROUP
+        self._timers = timers
+        self.rules: dict[type, Callable[[GroupT, DraftT, Any, int], Any]] = {}
         self.record_types = frozenset(self.group_class.STATE.FORGET)
-        self.timers = dict.fromkeys(self.group_class.MEMBER_TIMERS, membership.on_timer)
-        self.outcomes: dict[type[Continuation], Outcome] = {
-            membership.WHEN_DRAFTED: Outcome(membership.on_durable, membership.on_failure, membership.on_overdue),
-        }
-        self.begin_rebalance = membership.begin_rebalance
-        self.handlers: dict[type, Handler] = {membership.HEARTBEAT: membership.heartbeat}
-        self.repeaters: dict[type, Callable[[Any, Token, int], bool]] = {membership.HEARTBEAT: membership.beat_again}
-        self.descriptions: dict[type, Callable[[str], Any]] = {self.DESCRIBE: self._describe}
+        self.timers = dict.fromkeys(self.group_class.MEMBER_TIMERS, self.on_timer)
+        assert self.heartbeat_request is not None
+        self.handlers = {self.heartbeat_request: self.heartbeat}
 
-    def _describe(self, group_id: str) -> Any:
+    # ------------------------------------------------------------ what is a kind's own
+
+    @abstractmethod
+    def remove_members(self, draft: DraftT, member_ids: Collection[str], cause: Cause, now_ms: int) -> None:
+        """Write that members are gone, and what follows from it for the group."""
+
+    @abstractmethod
+    def steady_until_ms(self, group: GroupT) -> int | None:
+        """Return until when a heartbeat that has just changed nothing will change nothing.
+
+        None if that is not known: then it is not remembered. What others write, changes of topics that members
+        subscribe to, new topics, and changes of settings end it in any case.
+        """
+
+    @abstractmethod
+    def meet_no_group(self, request: Any, token: Token, now_ms: int) -> None:
+        """Take a heartbeat that can't go on in a group of this kind: there is none, or one of another kind."""
+
+    def shares_write(self, draft: DraftT, request: GroupRequest[Any]) -> bool:
+        """Tell whether a request that has waited may be judged on top of a draft."""
+        return len(draft.records) < RECORDS_PER_WRITE_MAX
+
+    def adopt(self, group: GroupT, draft: DraftT, now_ms: int) -> None:
+        """What was drafted is durable, and the group's state: let timers follow."""
+        for record in draft.records:
+            self._timers.follow(group, record, now_ms)
+
+    def hold(self, draft: DraftT, token: Token, response: Response) -> None:
+        """Let an answer wait for what was drafted with it."""
+        draft.held.append(Reply(token, response))
+
+    def announce(self, draft: DraftT, now_ms: int) -> None:
+        """Tell observers what was drafted, which is durable: before and after can be compared for the last time."""
+        self._context.observer.announce(draft.state.group_id, self.group_class.TYPE, draft.events, now_ms)
+
+    def looked_at_topics(self, group: GroupT) -> None:
+        """Note that a group's topics were compared with what it knew of them."""
+        # Not for the request that creates a group: Kafka makes the group of its records, which looks again.
+        if self._groups.get(group.group_id) is group:
+            group.is_topics_look_due = False
+
+    # ------------------------------------------------------------ requests that may write
+
+    def repeat_heartbeat(self, request: Any, token: Token, now_ms: int) -> bool:
+        """Answer a heartbeat that is like its member's last one, which changed nothing, if nothing has changed since.
+
+        It is the request that a coordinator sees most, so it is asked for before anything else is looked at: what is
+        like a heartbeat that was taken has the right form, too.
+
+        Returns:
+            False if it isn't, and nothing was done: take it with :meth:`heartbeat`.
+        """
+        context = self._context
+        group: Any = self._groups.get(request.group_id)
+        if type(group) is not self.group_class or (context.writings and request.group_id in context.writings):
+            return False
+        steady = group.steady.get(request.member_id)
+        if (
+            steady is None
+            or (request is not steady.request and request != steady.request)
+            or group.writes != steady.writes
+            or (group.writing is not None and request.member_id not in group.writing.state.members)
+            or group.is_topics_look_due
+            or now_ms > steady.until_ms
+            or self._known_topics.version != steady.topics_version
+            or self._settings_of(request.group_id) != steady.settings
+        ):
+            return False
+        context.timers.arm(steady.session_timer, now_ms + steady.session_timeout_ms)
+        context.effects.reply(token, steady.response)
+        return True
+
+    def heartbeat(self, request: Any, token: Token, now_ms: int) -> None:
+        """Take a heartbeat: answer it, or let its answer wait for the log."""
+        group: Any = self._groups.get(request.group_id)
+        if type(group) is self.group_class:
+            self.take_or_wait(group, request, token, now_ms)
+        elif group is None and request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
+            made = self.group_class(request.group_id, self._context.partition, self._environment)
+            self.take_or_wait(made, request, token, now_ms)
+        else:
+            self.meet_no_group(request, token, now_ms)
+
+    def take_or_wait(self, group: GroupT, request: GroupRequest[Any], token: Token, now_ms: int) -> None:
+        """Judge a request now, or as soon as the group's write in flight has its answer."""
+        if group.writing is not None:
+            self._renew_waiting_session(group, request, now_ms)
+            group.waiting.append(Waiting(request, token))
+            return
+        draft = self.draft_class(group.state)
+        self._take(group, draft, request, token, now_ms)
+        self.write(group, draft, now_ms)
+
+    def _take(self, group: GroupT, draft: DraftT, request: GroupRequest[Any], token: Token, now_ms: int) -> None:
+        """Judge one request on top of what is drafted, and answer it now or with the draft."""
+        draft.mark()
+        try:
+            response = self.rules[type(request)](group, draft, request, now_ms)
+        except RefusedError as error:
+            draft.roll_back()
+            self.refuse(request, token, error)
+            return
+        if draft.records:
+            self.hold(draft, token, response)
+            return
+        self.adopt(group, draft, now_ms)
+        self._context.effects.reply(token, response)
+        if type(request) is self.heartbeat_request:
+            self._note_steady(group, request, response)
+
+    def _note_steady(self, group: GroupT, request: Any, response: Any) -> None:
+        """Remember a heartbeat that changed nothing, unless time alone makes the next one like it change something."""
+        state = group.state
+        if request.member_epoch <= JOIN_GROUP_MEMBER_EPOCH or state.assignment_epoch < state.epoch:
+            return
+        until_ms = self.steady_until_ms(group)
+        if until_ms is None or says_more(astuple(request, recurse=False), STEADY_VALUES_MAX):
+            return
+        settings = self._settings_of(group.group_id)
+        group.steady[request.member_id] = SteadyHeartbeat(
+            request,
+            response,
+            group.writes,
+            settings,
+            settings.session_timeout_ms,
+            self._known_topics.version,
+            until_ms,
+            group.timer(group.SESSION, request.member_id),
+        )
+
+    def refuse_without_group(self, request: Any, token: Token) -> None:
+        """Tell a client that there is no group of this kind."""
+        group_id = request.group_id
+        group = self._context.groups.get(group_id)
+        message = why_not_found(group, group_id, self.group_class.TYPE)
+        if group is None and type(request) is self.heartbeat_request:
+            message = f"{self.group_class.TYPE.capitalize()} group {group_id} not found."
+        self.refuse(request, token, RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, message))
+
+    def refuse(self, request: GroupRequest[Any], token: Token, error: RefusedError) -> None:
+        """Tell a client that its request can't be granted."""
+        self._context.effects.reply(token, request.refused(error.error_code, error.message))
+
+    # ------------------------------------------------------------ writes
+
+    def write(self, group: GroupT, draft: DraftT, now_ms: int) -> None:
+        """Let the log have what was drafted, if that is anything."""
+        if not draft.records:
+            return
+        if group.group_id not in self._context.groups:
+            self._creation.add(cast(Group, group), now_ms)
+            self._context.has_modern_groups = True
+        group.writing = draft
+        self._context.writer.begin(draft.records, WhenDrafted(group), draft.held)
+
+    def on_durable(self, written: WhenDrafted, now_ms: int) -> None:
+        """What was drafted is a fact."""
+        group: GroupT = written.group
+        draft, group.writing = cast(DraftT, group.writing), None
+        self.announce(draft, now_ms)
+        draft.state.settle()  # from here on nobody knows any more what was before
+        group.state = draft.state
+        group.writes += 1
+        group.fencing.clear()
+        self._context.observer.look_at_rebalance(group, now_ms)
+        self.adopt(group, draft, now_ms)
+        self._go_on(group, now_ms)
+
+    def on_failure(self, written: WhenDrafted, error_code: ErrorCode, now_ms: int) -> None:
+        """What was drafted never was."""
+        group: GroupT = written.group
+        group.writing = None
+        group.is_topics_look_due = True
+        self._timers.retry_fencing(group, now_ms)
+        self._go_on(group, now_ms)
+
+    def on_overdue(self, written: WhenDrafted, error_code: ErrorCode, now_ms: int) -> None:
+        """The log takes too long: whoever waits for its next word is told. The write stays until that comes."""
+        waiting, written.group.waiting = written.group.waiting, []
+        for request, token in waiting:
+            self.refuse(request, token, RefusedError(error_code))
+
+    def _go_on(self, group: GroupT, now_ms: int) -> None:
+        """Handle what came in the meantime: as many as share a write, the others after it."""
+        if not (group.waiting or group.overdue or group.answers):
+            return
+        overdue, group.overdue = group.overdue, []
+        answers, group.answers = group.answers, []
+        waiting, group.waiting = group.waiting, []
+        if self._groups.get(group.group_id) is not group:
+            for request, token in waiting:  # the group never was: the first of them may make another, of any kind
+                self._context.handle(request, token, now_ms)
+            return
+        draft = self.draft_class(group.state)
+        for key in overdue:
+            self.fence(group, draft, key, now_ms)
+        for answer in answers:
+            draft.mark()
+            self.rules[type(answer)](group, draft, answer, now_ms)
+        for position, (request, token) in enumerate(waiting):
+            if not self.shares_write(draft, request):
+                group.waiting = waiting[position:]
+                break
+            self._take(group, draft, request, token, now_ms)
+        self.write(group, draft, now_ms)
+        while group.waiting and group.writing is None:  # who shares no write with the others, if they wrote nothing
+            request, token = group.waiting.pop(0)
+            self._context.handle(request, token, now_ms)
+
+    def answered(self, group: GroupT, answer: Any, now_ms: int) -> None:
+        """The host has found out something for a group, which waits for its write in flight."""
+        if group.writing is not None:
+            group.answers.append(answer)
+            return
+        draft = self.draft_class(group.state)
+        self.rules[type(answer)](group, draft, answer, now_ms)
+        self.write(group, draft, now_ms)
+
+    # ------------------------------------------------------------ timers
+
+    def _renew_waiting_session(self, group: GroupT, request: Any, now_ms: int) -> None:
+        """A member whose heartbeat has to wait for a write is alive."""
+        if type(request) is self.heartbeat_request:
+            member = group.state.members.get(request.member_id)
+            if member is not None and member.member_epoch == request.member_epoch:
+                self._timers.start_session(group, member, now_ms)
+
+    def on_timer(self, key: TimerKey, now_ms: int) -> None:
+        """A member was silent for too long, or has not done in time what it had to."""
+        group = self._groups.get(key.group_id)
+        if group is None or type(group) is not self.group_class:
+            return
+        if group.writing is not None:
+            group.overdue.append(key)
+            return
+        draft = self.draft_class(group.state)
+        self.fence(group, draft, key, now_ms)
+        self.write(group, draft, now_ms)
+
+    def fence(self, group: GroupT, draft: DraftT, key: TimerKey, now_ms: int) -> None:
+        """Remove the member whose timer has fired, unless the timer was set again or the member has moved on."""
+        if group.timer(key.kind, key.member_id).deadline_ms is not None:
+            return
+        member = draft.state.members.get(key.member_id)
+        if member is None:
+            group.fencing.append(key)  # another of its timers removes it; both fire again if the log refuses that
+            return
+        has_moved_on = member.member_epoch != group.revoking_epochs.get(key.member_id)
+        if key.kind is not group.REVOCATION or not has_moved_on:
+            assert key.kind.cause is not None
+            self.remove_members(draft, (key.member_id,), key.kind.cause, now_ms)
+            group.fencing.append(key)
+
+    def begin_rebalance(self, group: Any, now_ms: int) -> bool:
+        """Begin a new epoch though nothing has changed."""
+        if group.writing is not None or group.is_empty:
+            return False
+        draft = self.draft_class(group.state)
+        draft.begin_epoch(group.state.metadata_hash, Trigger(Cause.METADATA_CHANGE))
+        self.write(group, draft, now_ms)
+        return True
+
+    # ------------------------------------------------------------ groups as they are read
+
+    def describe(self, group_id: str) -> Any:
         group: Any = self._context.visible(group_id)
         if type(group) is self.group_class:
             return self.described(group)
         message = why_not_found(group, group_id, self.group_class.TYPE)
-        return self.DESCRIBED(group_id, ErrorCode.GROUP_ID_NOT_FOUND, message)
+        return self.described_class(group_id, ErrorCode.GROUP_ID_NOT_FOUND, message)
 
     def described(self, group: Any) -> Any:
         """Return a group as administrators see it."""
         return group.described()
 
+    # ------------------------------------------------------------ groups as the log has them
+
     def load(self, group_id: str, now_ms: int) -> None:
-        """A load is over: make the group of what the log has of it."""
         group = self.make_of_records(group_id)
         self.revive(group, now_ms)
         self._context.observer.group_loaded(group_id, group.state.epoch, len(group.state.members), now_ms)
 
     def make_of_records(self, group_id: str) -> GroupT:
-        """Make the group of what the log has of it, without its timers."""
+        """Return the group that the log has, without its timers."""
         context = self._context
-        group = self.group_class(group_id, context.partition, self._environment)
+        group: GroupT = self.group_class(group_id, context.partition, self._environment)
         group.state = type(group.state).of(
             group_id, [record for _, record in context.writer.hard.groups[group_id].values()]
         )
@@ -93,7 +397,7 @@ class ModernGroups(AllInGroups, ABC, Generic[GroupT]):
         return group
 
     def convert(self, group_id: str, now_ms: int) -> GroupT:
-        """Make the group of what the log has of it, of which it has just become one."""
+        """Return the group of which the log has just made one of this kind."""
         group = self.make_of_records(group_id)
         self.revive(group, now_ms)
         return group
@@ -102,114 +406,35 @@ class ModernGroups(AllInGroups, ABC, Generic[GroupT]):
     def revive(self, group: GroupT, now_ms: int) -> None:
         """Set the timers of a group that was made of its records: every member's session starts now."""
 
+    # ------------------------------------------------------------ requests of the classic protocol
 
-@define(eq=False)
-class WhenConverted(Continuation):
-    """A group is of another kind, or gone. Each kind that is no classic one has a class of it.
+    def join_as_guest(self, request: JoinGroup, token: Token, now_ms: int) -> None:
+        """Handle a JoinGroup that meets a group of this kind. Kafka checks the session time-out before all else."""
+        if allows_session_timeout(self._context.config, request.session_timeout_ms):
+            self.join(self._groups[request.group_id], request, token, now_ms)
+        else:
+            response = JoinGroupResponse(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
+            self._context.effects.reply(token, response)
 
-    Attributes:
-        group: as it was.
-        events: what observers are told of the group that is no classic one.
-        joiner: the join that begins the new group, which is classic; None if there is none.
-    """
+    @abstractmethod
+    def join(self, group: GroupT, request: JoinGroup, token: Token, now_ms: int) -> None:
+        """Handle a JoinGroup whose session time-out is allowed."""
 
-    group: Any
-    events: Sequence[DraftedEvent] = ()
-    joiner: Waiting | None = None
+    def refuse_classic_members(self) -> dict[type, Handler]:
+        """Return guest handlers for a kind without members of the classic protocol: all are UNKNOWN_MEMBER_ID."""
+        reply = self._context.effects.reply
 
-    @property
-    def suspended(self) -> tuple[Group, ...]:
-        """The group: of which kind it is is the log's to say."""
-        return (self.group,)
+        def heartbeat(request: Heartbeat, token: Token, now_ms: int) -> None:
+            reply(token, HeartbeatResponse(ErrorCode.UNKNOWN_MEMBER_ID))
 
-    def concerns(self, group: Group) -> bool:
-        """Tell whether it is this group."""
-        return self.group is group
+        def sync(request: SyncGroup, token: Token, now_ms: int) -> None:
+            reply(token, SyncGroupResponse(ErrorCode.UNKNOWN_MEMBER_ID))
 
-    def parked_tokens(self) -> list[Token]:
-        """Return the token of the join that begins the new group."""
-        return [] if self.joiner is None else [self.joiner.token]
+        def leave(request: LeaveGroup, token: Token, now_ms: int) -> None:
+            left = tuple(
+                LeftMember(entry.member_id, entry.group_instance_id, ErrorCode.UNKNOWN_MEMBER_ID)
+                for entry in request.members
+            )
+            reply(token, LeaveGroupResponse(ErrorCode.NONE, left))
 
-
-class Conversion(Generic[GroupT]):
-    """Lets groups of one log partition change between the classic kind and another one.
-
-    Args:
-        context: of the log partition.
-        timers: of members of groups of the other kind.
-        classic: classic groups.
-        revive: makes a group of the other kind of what the log has of it, of which it has just become one.
-    """
-
-    WHEN_CONVERTED: ClassVar[type[WhenConverted]]
-
-    def __init__(
-        self,
-        context: HandlerContext,
-        timers: MemberTimers[GroupT, Any],
-        classic: ClassicGroups,
-        revive: Callable[[str, int], GroupT],
-    ) -> None:
-        self._context = context
-        self._timers = timers
-        self._classic = classic
-        self._revive = revive
-
-    # ------------------------------------------------------------ what begins one
-
-    def replace(self, group: GroupT, request: JoinGroup, token: Token, now_ms: int) -> None:
-        """Make a classic group of one in which nobody is, and let somebody join that."""
-        classic = GroupMetadata(group.group_id, self._context.partition, now_ms)
-        records = [*group.tombstones(), classic.to_record({})]
-        self.begin(self.WHEN_CONVERTED(group, joiner=Waiting(request, token)), records)
-
-    def begin(self, written: WhenConverted, records: Sequence[Record], held: Sequence[Reply] = ()) -> None:
-        """Write what makes another group of one; requests for it wait, those too that have waited before."""
-        group = written.group
-        writing = Writing(group, [], [])
-        if isinstance(group, ModernGroup):
-            writing = Writing(written.group, group.waiting, group.overdue)
-            group.waiting = []
-        self._context.writings[group.group_id] = writing
-        self._context.writer.begin(records, written, held)
-
-    # ------------------------------------------------------------ what the log says of it
-
-    def on_durable(self, written: WhenConverted, now_ms: int) -> None:
-        """A group is of another kind, or gone."""
-        self.end(written, now_ms)
-        records = self._context.writer.hard.groups.get(written.group.group_id)
-        if records and CLASSIC_GROUP_KEY in records:
-            revived = self._classic.bring_to_life(written.group.group_id, now_ms)
-            self.go_on_as_classic_group(written, revived, now_ms)
-        elif records:
-            self.go_on_as_modern_group(written, self._revive(written.group.group_id, now_ms), now_ms)
-
-    def end(self, written: WhenConverted, now_ms: int) -> None:
-        """The group is no more. What happened to it before that is told first, if it was no classic one."""
-        context, group = self._context, written.group
-        if isinstance(group, ModernGroup):
-            context.observer.announce(group.group_id, group.TYPE, written.events, now_ms)
-        context.disarm(group)
-        context.groups.pop(group.group_id, None)
-        group.end(now_ms)
-        context.observer.group_removed(group, Cause.CONVERSION, now_ms)
-
-    def go_on_as_classic_group(self, written: Any, group: GroupMetadata, now_ms: int) -> None:
-        """The group is a classic one now."""
-        if written.joiner is not None:
-            request, token = written.joiner
-            assert isinstance(request, JoinGroup)
-            self._classic.join(request, token, now_ms)
-
-    def go_on_as_modern_group(self, written: Any, group: GroupT, now_ms: int) -> None:
-        """The group is no classic one any more."""
-        self._context.observer.announce(group.group_id, group.TYPE, written.events, now_ms)
-        self._context.observer.look_at_rebalance(group, now_ms)
-
-    def on_failure(self, written: WhenConverted, error_code: ErrorCode, now_ms: int) -> None:
-        """A group stays what it was."""
-        if written.joiner is not None:
-            self._context.effects.reply(written.joiner.token, JoinGroupResponse(error_code))
-        if isinstance(written.group, ModernGroup):
-            self._timers.retry_fencing(written.group, now_ms)  # type: ignore[arg-type]
+        return {Heartbeat: heartbeat, SyncGroup: sync, LeaveGroup: leave}

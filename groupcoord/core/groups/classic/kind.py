@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from groupcoord.config import GroupType
-from groupcoord.core.administration import AllInGroups
 from groupcoord.core.events import Cause, Trigger
 from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.classic.membership import Membership, StaticMembers
 from groupcoord.core.groups.classic.rebalance import (
     CAN_REBALANCE,
     Rebalance,
-    WhenAssigned,
-    WhenCreated,
-    WhenEmptied,
-    WhenReplaced,
 )
 from groupcoord.core.groups.classic.state import GroupState
 from groupcoord.core.groups.group import Group, check_group_size, why_not_found
 from groupcoord.core.groups.pending_groups import Creation
-from groupcoord.core.handler_context import Handler, HandlerContext
+from groupcoord.core.handler_context import GroupKind, HandlerContext
 from groupcoord.core.log.records import CLASSIC_GROUP_KEY
 from groupcoord.core.messages import (
     DescribedGroup,
@@ -32,49 +26,39 @@ from groupcoord.core.messages import (
     LeaveGroup,
     SyncGroup,
 )
-from groupcoord.core.outputs import Continuation, Outcome
 from groupcoord.core.timers import TimerKind
 from groupcoord.errors import ErrorCode
 
 
-class ClassicGroups(AllInGroups):
+class ClassicGroups(GroupKind):
     """Handlers of classic groups; see :class:`~groupcoord.core.groups.group_types.GroupKind`."""
 
     group_class = GroupMetadata
+    describe_request = DescribeGroups
     record_types = frozenset({CLASSIC_GROUP_KEY[0]})
 
     def __init__(self, context: HandlerContext, creation: Creation) -> None:
         self._context = context
-        self._rebalance = rebalance = Rebalance(context)
-        static_members = StaticMembers(context, rebalance)
-        membership = Membership(context, creation, rebalance, static_members)
+        self.rebalance = rebalance = Rebalance(context)
+        self.static_members = StaticMembers(context, rebalance)
+        membership = Membership(context, creation, rebalance, self.static_members)
         self.create = membership.create
         self.join = membership.join
-        self.handlers: dict[type, Handler] = {
+        self.handlers = {
             JoinGroup: membership.join,
             SyncGroup: membership.sync,
             Heartbeat: membership.heartbeat,
             LeaveGroup: membership.leave,
         }
-        self.guest_handlers: dict[type, Handler] = {}
-        self.repeaters: dict[type, Callable[..., bool]] = {}
-        self.answers: dict[type, Callable[..., None]] = {}
-        self.descriptions: dict[type, Callable[[str], Any]] = {DescribeGroups: self._describe}
+        self.guest_handlers = {}
         self.timers = {
             TimerKind.SESSION: rebalance.on_session_timer,
             TimerKind.JOIN: rebalance.on_join_timer,
             TimerKind.SYNC: rebalance.on_sync_timer,
         }
-        self.outcomes: dict[type[Continuation], Outcome] = {
-            WhenCreated: Outcome(),
-            WhenEmptied: Outcome(),
-            WhenAssigned: Outcome(rebalance.assign, rebalance.fail_assignment, rebalance.fail_assignment),
-            WhenReplaced: Outcome(
-                static_members.on_durable, static_members.on_refusal, overdue=static_members.on_failure
-            ),
-        }
 
-    def _describe(self, group_id: str) -> DescribedGroup:
+    def describe(self, group_id: str) -> DescribedGroup:
+        """Return a group as DescribeGroups shows it."""
         group = self._context.visible(group_id)
         if isinstance(group, GroupMetadata):
             return group.described()
@@ -86,7 +70,7 @@ class ClassicGroups(AllInGroups):
         assert isinstance(group, GroupMetadata)
         if group.is_empty or group.state not in CAN_REBALANCE:
             return False
-        self._rebalance.start(group, Trigger(Cause.LEADER_REJOIN), now_ms)
+        self.rebalance.start(group, Trigger(Cause.LEADER_REJOIN), now_ms)
         return True
 
     def load(self, group_id: str, now_ms: int) -> None:
@@ -97,7 +81,7 @@ class ClassicGroups(AllInGroups):
         group = self.bring_to_life(group_id, now_ms)
         self._context.observer.group_loaded(group_id, group.generation_id, len(group.members), now_ms)
         if check_group_size(len(group.members), self._context.config.group_max_size) is not ErrorCode.NONE:
-            self._rebalance.start(group, Trigger(Cause.LOAD), now_ms)
+            self.rebalance.start(group, Trigger(Cause.LOAD), now_ms)
 
     def bring_to_life(self, group_id: str, now_ms: int) -> GroupMetadata:
         """Make the group of what the log has of it. Every member's session starts now."""
@@ -108,7 +92,7 @@ class ClassicGroups(AllInGroups):
             group = GroupMetadata.from_record(record, self._context.partition)
         self._context.groups[group_id] = group
         for member in group.members.values():
-            self._rebalance.renew_session(member, now_ms)
+            self.rebalance.renew_session(member, now_ms)
         return group
 
     def go_on(
@@ -130,4 +114,4 @@ class ClassicGroups(AllInGroups):
             member = group.members[member_id]
             group.update(member, supported, member.rebalance_timeout_ms, member.session_timeout_ms)
         if trigger is not None:
-            self._rebalance.start(group, trigger, now_ms)
+            self.rebalance.start(group, trigger, now_ms)

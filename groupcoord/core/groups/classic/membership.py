@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from groupcoord.config import Config
 from groupcoord.core.events import Cause, Trigger
 from groupcoord.core.groups.classic.group import GroupMetadata, classic_groups
 from groupcoord.core.groups.classic.rebalance import (
@@ -10,10 +9,11 @@ from groupcoord.core.groups.classic.rebalance import (
     FormerMember,
     Rebalance,
     WhenAssigned,
-    WhenCreated,
+    WhenGroupWritten,
     WhenReplaced,
 )
 from groupcoord.core.groups.classic.state import GroupState, MemberMetadata, Parked
+from groupcoord.core.groups.group import allows_session_timeout
 from groupcoord.core.groups.pending_groups import Creation
 from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.messages import (
@@ -166,11 +166,6 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 _HEARTBEAT_RESPONSES = {code: HeartbeatResponse(code) for code in ErrorCode}
 
 
-def allows_session_timeout(config: Config, session_timeout_ms: int) -> bool:
-    """Tell whether a join may bring this session time-out; both bounds are allowed."""
-    return config.group_min_session_timeout_ms <= session_timeout_ms <= config.group_max_session_timeout_ms
-
-
 class Membership:
     """Handles the membership requests of one context."""
 
@@ -214,7 +209,7 @@ class Membership:
             # The record of the empty group is written even when the join itself is refused, as Kafka 4 does.
             record = group.to_record({})
             self._join_group(group, request, token, now_ms)
-            self._context.writer.begin([record], WhenCreated(group))
+            self._context.writer.begin([record], WhenGroupWritten(group))
 
     def _join_group(self, group: GroupMetadata, request: JoinGroup, token: Token, now_ms: int) -> None:
         member_id = request.member_id

@@ -20,8 +20,8 @@ from groupcoord.errors import ErrorCode
 
 
 @define(eq=False)
-class OfGroup(Continuation):
-    """A record of this classic group is on its way."""
+class WhenGroupWritten(Continuation):
+    """Says that a record of a classic group is on its way: a join made it, or a generation without members ended."""
 
     group: GroupMetadata
 
@@ -31,21 +31,19 @@ class OfGroup(Continuation):
 
 
 @define(eq=False)
-class WhenCreated(OfGroup):
-    """A join made the group."""
-
-
-@define(eq=False)
-class WhenEmptied(OfGroup):
-    """A generation without members ends in Empty."""
-
-
-@define(eq=False)
-class WhenAssigned(OfGroup):
+class WhenAssigned(WhenGroupWritten):
     """The leader's assignments are durable: hand them out, if the generation still waits for them."""
 
     generation_id: int
     assignments: dict[str, bytes]
+
+    def on_durable(self, context: HandlerContext, now_ms: int) -> None:
+        context.kinds[GroupMetadata].rebalance.assign(self, now_ms)
+
+    def on_refused(self, context: HandlerContext, error_code: ErrorCode, now_ms: int) -> None:
+        context.kinds[GroupMetadata].rebalance.fail_assignment(self, error_code, now_ms)
+
+    on_overdue = on_refused
 
 
 @frozen
@@ -60,11 +58,20 @@ class FormerMember:
 
 
 @define(eq=False)
-class WhenReplaced(OfGroup):
+class WhenReplaced(WhenGroupWritten):
     """A restarted static member's new id is durable: answer its join; or make it what it was (KIP-345)."""
 
     former: FormerMember
     new_member_id: str
+
+    def on_durable(self, context: HandlerContext, now_ms: int) -> None:
+        context.kinds[GroupMetadata].static_members.on_durable(self, now_ms)
+
+    def on_refused(self, context: HandlerContext, error_code: ErrorCode, now_ms: int) -> None:
+        context.kinds[GroupMetadata].static_members.on_refusal(self, error_code, now_ms)
+
+    def on_overdue(self, context: HandlerContext, error_code: ErrorCode, now_ms: int) -> None:
+        context.kinds[GroupMetadata].static_members.on_failure(self, error_code, now_ms)
 
 
 CAN_REBALANCE = frozenset({GroupState.EMPTY, GroupState.STABLE, GroupState.COMPLETING_REBALANCE})
@@ -165,7 +172,7 @@ class Rebalance:
         group.protocol_name = None
         group.subscribed_topics = group.subscriptions()
         group.to(GroupState.EMPTY, now_ms)
-        append = self._writer.begin([group.to_record({})], WhenEmptied(group))
+        append = self._writer.begin([group.to_record({})], WhenGroupWritten(group))
         self._observer.rebalance_completed(group, now_ms)
         return append
 

@@ -21,10 +21,9 @@ from groupcoord.core.consumer_protocol import (
 )
 from groupcoord.core.events import Trigger
 from groupcoord.core.groups.base.environment import RefusedError
-from groupcoord.core.groups.base.kind import Conversion, WhenConverted
 from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.classic.kind import ClassicGroups
-from groupcoord.core.groups.classic.rebalance import OfGroup
+from groupcoord.core.groups.classic.rebalance import WhenGroupWritten
 from groupcoord.core.groups.classic.state import GroupState, MemberMetadata
 from groupcoord.core.groups.consumer.classic_members import in_hash_order, owned_partitions
 from groupcoord.core.groups.consumer.group import ConsumerGroup, ConsumerGroupEnvironment, ConsumerTimers
@@ -47,6 +46,7 @@ from groupcoord.core.groups.consumer.state import (
     Partition,
     assignment_record,
 )
+from groupcoord.core.groups.conversion import Conversion, WhenConverted
 from groupcoord.core.groups.group import check_group_size
 from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.host_queries import ResolveRegexes
@@ -295,6 +295,8 @@ class WhenConsumerGroupConverted(WhenConverted):
         question: what the host is asked for the new group.
     """
 
+    MODERN_CLASS = ConsumerGroup
+
     downgrade: Downgrade | None = None
     question: ResolveRegexes | None = None
 
@@ -349,13 +351,12 @@ class ConsumerConversion(Conversion[ConsumerGroup]):
     def _is_written(self, group: GroupMetadata) -> bool:
         """Tell whether a record of a classic group is on its way, of which nobody knows whether it will be."""
         in_flight = self._context.writer.in_flight
-        return any(isinstance(e.continuation, OfGroup) and e.continuation.concerns(group) for e in in_flight)
+        return any(isinstance(e.continuation, WhenGroupWritten) and e.continuation.concerns(group) for e in in_flight)
 
     def downgrade(self, group: ConsumerGroup, draft: ConsumerDraft) -> None:
         """Make a classic group of a consumer group, as was drafted."""
-        self.begin(
-            WhenConsumerGroupConverted(group, draft.events, downgrade=draft.downgrade), draft.records, draft.held
-        )
+        written = WhenConsumerGroupConverted(group, draft.events, downgrade=draft.downgrade)
+        self.begin(written, draft.records, draft.held)
 
     def go_on_as_classic_group(self, written: WhenConsumerGroupConverted, group: GroupMetadata, now_ms: int) -> None:
         """The group is a classic one now, with the members that it had."""

@@ -6,24 +6,21 @@ Sources: ``GroupMetadataManager`` (``consumerGroupLeave``, ``consumerGroupStatic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
-from attrs import define, evolve
+from attrs import evolve
 
 from groupcoord.core.events import Cause, MemberRemoved, Trigger
 from groupcoord.core.groups.base.environment import RefusedError
 from groupcoord.core.groups.base.kind import ModernGroups
 from groupcoord.core.groups.base.member_lookup import find_member, find_sender, find_static_member
-from groupcoord.core.groups.base.membership import ModernMembership, WhenDrafted
 from groupcoord.core.groups.base.state import LEFT_MEMBER_EPOCH
 from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.classic.kind import ClassicGroups
-from groupcoord.core.groups.classic.membership import allows_session_timeout
 from groupcoord.core.groups.consumer.classic_members import ClassicRequests, check_join, join
 from groupcoord.core.groups.consumer.conversion import (
     ConsumerConversion,
-    WhenConsumerGroupConverted,
     can_downgrade,
     downgrade,
 )
@@ -41,7 +38,7 @@ from groupcoord.core.groups.consumer.records import (
 from groupcoord.core.groups.consumer.regexes import next_resolution_ms, question, take_resolution
 from groupcoord.core.groups.consumer.state import ConsumerDraft, ConsumerMember, ConsumerState, assignment_record
 from groupcoord.core.groups.pending_groups import Creation
-from groupcoord.core.handler_context import Handler, HandlerContext
+from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.host_queries import ResolvedRegexes
 from groupcoord.core.log.records import GroupTombstone
 from groupcoord.core.messages import (
@@ -61,7 +58,6 @@ from groupcoord.core.messages import (
     SyncGroup,
 )
 from groupcoord.core.messages.request import GroupRequest
-from groupcoord.core.outputs import Outcome
 from groupcoord.core.replies import Token
 from groupcoord.core.router.authorization import Principal
 from groupcoord.errors import ErrorCode
@@ -114,36 +110,36 @@ def remove_members(
         draft.write(ConsumerGroupTargetAssignmentMetadataRecord(group_id, draft.state.epoch, 0))
 
 
-@define(eq=False)
-class WhenConsumerGroupDrafted(WhenDrafted):
-    """What was drafted for a consumer group becomes its state."""
+class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
+    """Handlers of consumer groups, of the heartbeats, joins and leaves of both protocols."""
 
-
-class ConsumerMembership(ModernMembership[ConsumerGroup, ConsumerDraft]):
-    """Handles the consumer groups of one log partition: heartbeats, joins and leaves with the classic protocol."""
-
-    GROUP = ConsumerGroup
-    DRAFT = ConsumerDraft
-    WHEN_DRAFTED = WhenConsumerGroupDrafted
-    HEARTBEAT = ConsumerGroupHeartbeat
+    group_class = ConsumerGroup
+    draft_class = ConsumerDraft
+    heartbeat_request = ConsumerGroupHeartbeat
+    describe_request = ConsumerGroupDescribe
+    described_class = DescribedConsumerGroup
+    answer_class = ResolvedRegexes
 
     def __init__(
-        self,
-        context: HandlerContext,
-        creation: Creation,
-        environment: ConsumerGroupEnvironment,
-        timers: ConsumerTimers,
-        conversion: ConsumerConversion,
+        self, context: HandlerContext, creation: Creation, environment: ConsumerGroupEnvironment, classic: ClassicGroups
     ) -> None:
+        self._member_timers = timers = ConsumerTimers(context.timers, environment)
         super().__init__(context, creation, environment, timers)
         self._groups: dict[str, ConsumerGroup] = consumer_groups(context.groups)
         self._environment: ConsumerGroupEnvironment = environment
-        self._member_timers = timers
-        self._conversion = conversion
-        self.judges = {
+        self.conversion = ConsumerConversion(context, environment, timers, classic, self.convert)
+        self.rules = {
             ConsumerGroupHeartbeat: self._judge_heartbeat,
             JoinGroup: self._judge_join,
             LeaveGroup: self._judge_leave,
+            ResolvedRegexes: self._take_resolution,
+        }
+        classic_requests = ClassicRequests(context, environment, timers)
+        self.guest_handlers = {
+            JoinGroup: self.join_as_guest,
+            SyncGroup: classic_requests.sync,
+            Heartbeat: classic_requests.heartbeat,
+            LeaveGroup: self.leave,
         }
 
     # ------------------------------------------------------------ requests that may write
@@ -152,22 +148,19 @@ class ConsumerMembership(ModernMembership[ConsumerGroup, ConsumerDraft]):
         """Take a heartbeat that meets no consumer group: whoever joins makes one of a classic group."""
         group = self._context.groups.get(request.group_id)
         if isinstance(group, GroupMetadata) and request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
-            self._conversion.upgrade(group, request, token, now_ms)
+            self.conversion.upgrade(group, request, token, now_ms)
         else:
             self.refuse_without_group(request, token)
 
-    def join(self, request: JoinGroup, token: Token, now_ms: int) -> None:
-        """Take a join with the classic protocol. If nobody is in the group, it ends, and the joiner begins another."""
-        group = self._groups[request.group_id]
-        if not allows_session_timeout(self._environment.config, request.session_timeout_ms):
-            self._context.effects.reply(token, JoinGroupResponse(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
-        elif not group.is_empty:
+    def join(self, group: ConsumerGroup, request: JoinGroup, token: Token, now_ms: int) -> None:
+        """Handle a join with the classic protocol. An empty group ends, and the member begins a classic one."""
+        if not group.is_empty:
             self.take_or_wait(group, request, token, now_ms)
         elif request.member_id:
             # Kafka forgets the group then, in memory alone: a restart brings it back.
             self._context.effects.reply(token, JoinGroupResponse(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
         else:
-            self._conversion.replace(group, request, token, now_ms)
+            self.conversion.replace(group, request, token, now_ms)
 
     def leave(self, request: LeaveGroup, token: Token, now_ms: int) -> None:
         """Remove members, whichever protocol they use; each entry has its own result."""
@@ -251,9 +244,8 @@ class ConsumerMembership(ModernMembership[ConsumerGroup, ConsumerDraft]):
         self, group: ConsumerGroup, draft: ConsumerDraft, step: Step, principal: Principal, now_ms: int
     ) -> None:
         """Do what follows from a request of a member besides its records."""
-        if step.looked_at_topics and group.group_id in self._context.groups:
-            # The request that makes a group looks for nobody: what Kafka makes of its records looks again.
-            group.is_topics_look_due = False
+        if step.looked_at_topics:
+            self.looked_at_topics(group)
         if step.wants_resolution and not group.is_resolving:
             group.is_resolving = True
             self._context.effects.questions.append(
@@ -271,7 +263,7 @@ class ConsumerMembership(ModernMembership[ConsumerGroup, ConsumerDraft]):
     def write(self, group: ConsumerGroup, draft: ConsumerDraft, now_ms: int) -> None:
         """Let the log have what was drafted, which may make another kind of group of this one."""
         if draft.downgrade is not None:
-            self._conversion.downgrade(group, draft)
+            self.conversion.downgrade(group, draft)
         else:
             super().write(group, draft, now_ms)
 
@@ -290,7 +282,7 @@ class ConsumerMembership(ModernMembership[ConsumerGroup, ConsumerDraft]):
 
     # ------------------------------------------------------------ topics and regular expressions
 
-    def regexes_resolved(self, resolved: ResolvedRegexes, now_ms: int) -> None:
+    def found_out(self, resolved: ResolvedRegexes, now_ms: int) -> None:
         """The host has matched a group's expressions.
 
         That of a group which is about to be of another kind is lost, as in Kafka; if the log refuses that, the next
@@ -304,10 +296,30 @@ class ConsumerMembership(ModernMembership[ConsumerGroup, ConsumerDraft]):
             return
         self.answered(group, resolved, now_ms)
 
-    def take_answer(self, group: ConsumerGroup, draft: ConsumerDraft, answer: ResolvedRegexes, now_ms: int) -> None:
+    def _take_resolution(
+        self, group: ConsumerGroup, draft: ConsumerDraft, answer: ResolvedRegexes, now_ms: int
+    ) -> None:
         """Write which topics expressions match."""
         if draft.downgrade is None and take_resolution(draft, answer, self._environment):
             group.is_topics_look_due = False
+
+    # ------------------------------------------------------------ groups as the log has them
+
+    def make_of_records(self, group_id: str) -> ConsumerGroup:
+        group = super().make_of_records(group_id)
+        versions = [record.version for record in group.state.resolved.values()]
+        topics = self._environment.topics
+        topics.version = max(topics.version, *versions, 0)
+        return group
+
+    def revive(self, group: ConsumerGroup, now_ms: int) -> None:
+        """Start every member's session, of the length that Kafka takes for all of the group after a load."""
+        self._member_timers.revive(group, now_ms, uses_own_timeouts=False)
+
+    def convert(self, group_id: str, now_ms: int) -> ConsumerGroup:
+        group = self.make_of_records(group_id)
+        self._member_timers.revive(group, now_ms, uses_own_timeouts=True)
+        return group
 
 
 def _leaving_member(state: ConsumerState, entry: LeavingMember) -> ConsumerMember | ErrorCode:
@@ -320,45 +332,3 @@ def _leaving_member(state: ConsumerState, entry: LeavingMember) -> ConsumerMembe
         return find_static_member(state, entry.group_instance_id, entry.member_id)
     except RefusedError as error:
         return error.error_code
-
-
-class ConsumerGroups(ModernGroups[ConsumerGroup]):
-    """Handlers of consumer groups; see :class:`~groupcoord.core.groups.group_types.GroupKind`."""
-
-    DESCRIBE = ConsumerGroupDescribe
-    DESCRIBED = DescribedConsumerGroup
-
-    def __init__(
-        self, context: HandlerContext, creation: Creation, environment: ConsumerGroupEnvironment, classic: ClassicGroups
-    ) -> None:
-        self._timers = ConsumerTimers(context.timers, environment)
-        conversion = ConsumerConversion(context, environment, self._timers, classic, self.convert)
-        membership = ConsumerMembership(context, creation, environment, self._timers, conversion)
-        super().__init__(context, environment, membership)
-        classic_requests = ClassicRequests(context, environment, self._timers)
-        self.guest_handlers: dict[type, Handler] = {
-            JoinGroup: membership.join,
-            SyncGroup: classic_requests.sync,
-            Heartbeat: classic_requests.heartbeat,
-            LeaveGroup: membership.leave,
-        }
-        self.answers: dict[type, Callable[[Any, int], None]] = {ResolvedRegexes: membership.regexes_resolved}
-        self.outcomes[WhenConsumerGroupConverted] = Outcome(conversion.on_durable, conversion.on_failure)
-
-    def make_of_records(self, group_id: str) -> ConsumerGroup:
-        """Make the group of what the log has of it, without its timers."""
-        group = super().make_of_records(group_id)
-        versions = [record.version for record in group.state.resolved.values()]
-        topics = self._environment.topics
-        topics.version = max(topics.version, *versions, 0)
-        return group
-
-    def revive(self, group: ConsumerGroup, now_ms: int) -> None:
-        """Start every member's session, of the length that Kafka takes for all of the group after a load."""
-        self._timers.revive(group, now_ms, uses_own_timeouts=False)
-
-    def convert(self, group_id: str, now_ms: int) -> ConsumerGroup:
-        """Make the group of what the log has of it, of which it has just become one."""
-        group = self.make_of_records(group_id)
-        self._timers.revive(group, now_ms, uses_own_timeouts=True)
-        return group

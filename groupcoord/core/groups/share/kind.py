@@ -6,20 +6,17 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
-from attrs import define, frozen
+from attrs import frozen
 
-from groupcoord.core.administration import Deletion
 from groupcoord.core.events import Cause
 from groupcoord.core.groups.base.group import MemberTimers
-from groupcoord.core.groups.base.kind import ModernGroups
+from groupcoord.core.groups.base.kind import ModernGroups, WhenDrafted
 from groupcoord.core.groups.base.member_lookup import find_member
-from groupcoord.core.groups.base.membership import ModernMembership, Strangers, WhenDrafted
-from groupcoord.core.groups.classic.membership import allows_session_timeout
-from groupcoord.core.groups.group import Group
+from groupcoord.core.groups.group import Deletion, Group
 from groupcoord.core.groups.pending_groups import Creation
 from groupcoord.core.groups.share.group import ShareGroup, ShareGroupEnvironment
 from groupcoord.core.groups.share.heartbeat import beat, remove_members
@@ -38,7 +35,7 @@ from groupcoord.core.groups.share.offsets import (
 )
 from groupcoord.core.groups.share.records import ShareGroupStatePartitionMetadataRecord
 from groupcoord.core.groups.share.state import AwaitedResponse, ShareDraft, ShareMember, StateChange, StatePartitions
-from groupcoord.core.handler_context import Handler, HandlerContext
+from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.host_queries import AskShareCoordinator, ShareCoordinatorAnswered
 from groupcoord.core.log.records import Record
 from groupcoord.core.messages import (
@@ -57,27 +54,34 @@ from groupcoord.core.messages import (
 )
 from groupcoord.core.messages.share_groups import DescribeOneShareGroup
 from groupcoord.core.messages.share_state import InitializeShareGroupState
-from groupcoord.core.outputs import Continuation, Outcome
+from groupcoord.core.outputs import Continuation
 from groupcoord.core.replies import Reply, Token
 from groupcoord.errors import ErrorCode
 
 FOREVER_MS = 2**63 - 1
 
 
-@define(eq=False)
-class WhenShareGroupDrafted(WhenDrafted):
-    """What was drafted for a share group becomes its state."""
-
-
 @frozen
 class WhenTopicForgotten(Continuation):
-    """What was drafted for share groups that knew of a topic which is gone becomes their state."""
+    """Makes what was drafted for share groups their state, after a topic was deleted that they knew."""
 
-    drafted: tuple[WhenShareGroupDrafted, ...]
+    drafted: tuple[WhenDrafted, ...]
 
     def concerns(self, group: Group) -> bool:
         """Tell whether it is one of these groups."""
         return any(each.concerns(group) for each in self.drafted)
+
+    def on_durable(self, context: HandlerContext, now_ms: int) -> None:
+        for each in self.drafted:
+            each.on_durable(context, now_ms)
+
+    def on_refused(self, context: HandlerContext, error_code: ErrorCode, now_ms: int) -> None:
+        for each in self.drafted:
+            each.on_refused(context, error_code, now_ms)
+
+    def on_overdue(self, context: HandlerContext, error_code: ErrorCode, now_ms: int) -> None:
+        for each in self.drafted:
+            each.on_overdue(context, error_code, now_ms)
 
 
 @frozen
@@ -95,29 +99,40 @@ class StateChanged:
     error_codes: ErrorCodes
 
 
-class ShareMembership(ModernMembership[ShareGroup, ShareDraft]):
-    """Handles the share groups of one log partition, as far as something may be written for them."""
+class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
+    """Handlers of share groups.
 
-    GROUP = ShareGroup
-    DRAFT = ShareDraft
-    WHEN_DRAFTED = WhenShareGroupDrafted
-    HEARTBEAT = ShareGroupHeartbeat
+    Attributes:
+        offsets: describes where groups stand.
+    """
 
-    def __init__(
-        self,
-        context: HandlerContext,
-        creation: Creation,
-        environment: ShareGroupEnvironment,
-        timers: MemberTimers[ShareGroup, ShareMember],
-    ) -> None:
-        super().__init__(context, creation, environment, timers)
+    group_class = ShareGroup
+    draft_class = ShareDraft
+    heartbeat_request = ShareGroupHeartbeat
+    describe_request = ShareGroupDescribe
+    described_class = DescribedShareGroup
+    answer_class = ShareCoordinatorAnswered
+
+    def __init__(self, context: HandlerContext, creation: Creation, environment: ShareGroupEnvironment) -> None:
+        super().__init__(
+            context, creation, environment, MemberTimers[ShareGroup, ShareMember](context.timers, environment)
+        )
         self._environment: ShareGroupEnvironment = environment
-        self._member_timers = timers
-        self.judges = {
+        self.offsets = ShareOffsets(context, environment)
+        self.places = ((self.offsets, ("waiting",)),)
+        self.rules = {
             ShareGroupHeartbeat: self._judge_heartbeat,
             AlterShareGroupOffsets: self._judge_alteration,
             DeleteShareGroupOffsets: self._judge_deletion,
+            StateChanged: self._take_state_change,
+            TopicGone: self._take_topic_gone,
         }
+        self.handlers |= {
+            AlterShareGroupOffsets: self.alter_offsets,
+            DeleteShareGroupOffsets: self.delete_offsets,
+            DescribeOneShareGroup: self.offsets.describe,
+        }
+        self.guest_handlers = {JoinGroup: self.join_as_guest, **self.refuse_classic_members()}
 
     # ------------------------------------------------------------ requests that may write
 
@@ -159,11 +174,9 @@ class ShareMembership(ModernMembership[ShareGroup, ShareDraft]):
             written_ms=group.state_partitions_ms,
             now_ms=now_ms,
         )
-        if group.group_id in self._groups:
-            # The request that makes a group looks for nobody: what Kafka makes of its records looks again.
-            group.is_topics_look_due = False
+        self.looked_at_topics(group)
         if request.member_id in group.state.members:
-            self._member_timers.start_session(group, member, now_ms)
+            self._timers.start_session(group, member, now_ms)
         return response
 
     def _judge_alteration(
@@ -229,8 +242,11 @@ class ShareMembership(ModernMembership[ShareGroup, ShareDraft]):
 
     # ------------------------------------------------------------ what the share coordinator has answered
 
-    def share_coordinator_answered(self, answer: ShareCoordinatorAnswered, now_ms: int) -> None:
-        """The share coordinator has done what it was asked, or could not be asked."""
+    def found_out(self, answer: ShareCoordinatorAnswered, now_ms: int) -> None:
+        """Take what the share coordinator has done, or that it could not be asked."""
+        if isinstance(answer.question.purpose, OffsetsToDescribe):
+            self.offsets.answered(answer, now_ms)
+            return
         group, change = self._groups.get(answer.question.group_id), answer.question.purpose
         if not isinstance(group, ShareGroup) or change not in group.changes:
             return
@@ -241,14 +257,16 @@ class ShareMembership(ModernMembership[ShareGroup, ShareDraft]):
         else:
             self.answered(group, changed, now_ms)
 
-    def take_answer(self, group: ShareGroup, draft: ShareDraft, answer: StateChanged | TopicGone, now_ms: int) -> None:
-        """Write what follows from what the share coordinator has done, or from a topic's end."""
+    def _take_topic_gone(self, group: ShareGroup, draft: ShareDraft, gone: TopicGone, now_ms: int) -> None:
+        """Forget the states of a deleted topic."""
         known = draft.state.state_partitions
-        if isinstance(answer, TopicGone):
-            left = known.without_topics((answer.topic_id,))
-            if left != known:
-                self._write_state_partitions(draft, left)
-            return
+        left = known.without_topics((gone.topic_id,))
+        if left != known:
+            self._write_state_partitions(draft, left)
+
+    def _take_state_change(self, group: ShareGroup, draft: ShareDraft, answer: StateChanged, now_ms: int) -> None:
+        """Write what follows from what the share coordinator has done."""
+        known = draft.state.state_partitions
         change, error_codes = answer.change, answer.error_codes
         response = change.response
         if isinstance(change.request, InitializeShareGroupState):
@@ -273,7 +291,7 @@ class ShareMembership(ModernMembership[ShareGroup, ShareDraft]):
     def topic_deleted(self, topic_id: UUID, now_ms: int) -> None:
         """A topic is gone: groups forget it with one write, as far as that is possible now (Kafka 4.4)."""
         records: list[Record] = []
-        drafted: list[WhenShareGroupDrafted] = []
+        drafted: list[WhenDrafted] = []
         gone = TopicGone(topic_id)
         for group in self._groups.values():
             if not isinstance(group, ShareGroup):
@@ -282,29 +300,17 @@ class ShareMembership(ModernMembership[ShareGroup, ShareDraft]):
                 group.answers.append(gone)
                 continue
             draft = ShareDraft(group.state)
-            self.take_answer(group, draft, gone, now_ms)
+            self._take_topic_gone(group, draft, gone, now_ms)
             if draft.records:
                 group.writing = draft
                 records += draft.records
-                drafted.append(WhenShareGroupDrafted(group))
+                drafted.append(WhenDrafted(group))
         if drafted:
             self._context.writer.begin(records, WhenTopicForgotten(tuple(drafted)))
 
-    def outcome_for_each(self) -> Outcome:
-        """Return what follows a write that several groups share: for each of them the same as of its own."""
-
-        def for_each(follow: Callable[..., None]) -> Callable[..., None]:
-            def follow_all(written: WhenTopicForgotten, *outcome: Any) -> None:
-                for each in written.drafted:
-                    follow(each, *outcome)
-
-            return follow_all
-
-        return Outcome(for_each(self.on_durable), for_each(self.on_failure), for_each(self.on_overdue))
-
-    def forget_elsewhere(self, group: ShareGroup, deletion: Deletion, now_ms: int) -> bool:
+    def forget_elsewhere(self, group: Group, deletion: Deletion, now_ms: int) -> bool:
         """Begin to delete a group's states; return False if it has none, or its write in flight comes first."""
-        if group.writing is not None:
+        if not isinstance(group, ShareGroup) or group.writing is not None:
             return False
         draft = ShareDraft(group.state)
         request = draft_group_deletion(draft, self._environment.topics)
@@ -314,56 +320,11 @@ class ShareMembership(ModernMembership[ShareGroup, ShareDraft]):
         self.write(group, draft, now_ms)
         return True
 
-
-class ShareGroups(ModernGroups[ShareGroup]):
-    """Handlers of share groups; see :class:`~groupcoord.core.groups.group_types.GroupKind`.
-
-    Attributes:
-        offsets: tells where groups stand.
-    """
-
-    DESCRIBE = ShareGroupDescribe
-    DESCRIBED = DescribedShareGroup
-
-    def __init__(self, context: HandlerContext, creation: Creation, environment: ShareGroupEnvironment) -> None:
-        self._timers = MemberTimers[ShareGroup, ShareMember](context.timers, environment)
-        self.offsets = ShareOffsets(context, environment)
-        self._membership = membership = ShareMembership(context, creation, environment, self._timers)
-        super().__init__(context, environment, membership)
-        self.places = ((self.offsets, ("waiting",)),)
-        self.outcomes[WhenTopicForgotten] = membership.outcome_for_each()
-        self.handlers |= {
-            AlterShareGroupOffsets: membership.alter_offsets,
-            DeleteShareGroupOffsets: membership.delete_offsets,
-            DescribeOneShareGroup: self.offsets.describe,
-        }
-        self.guest_handlers: dict[type, Handler] = {
-            JoinGroup: self._refuse_join,
-            **Strangers(context).handlers,
-        }
-        self.answers: dict[type, Callable[[Any, int], None]] = {
-            ShareCoordinatorAnswered: self._share_coordinator_answered
-        }
-
-    def _share_coordinator_answered(self, answer: ShareCoordinatorAnswered, now_ms: int) -> None:
-        if isinstance(answer.question.purpose, OffsetsToDescribe):
-            self.offsets.answered(answer, now_ms)
-        else:
-            self._membership.share_coordinator_answered(answer, now_ms)
-
     def revive(self, group: ShareGroup, now_ms: int) -> None:
         """Start every member's session. What was asked of the share coordinator counts as asked now."""
         group.state_partitions_ms = now_ms
         for member in group.state.members.values():
             self._timers.start_session(group, member, now_ms)
-
-    def topic_deleted(self, topic_id: UUID, now_ms: int) -> None:
-        """A topic is gone from the cluster: groups forget that they have states of it."""
-        self._membership.topic_deleted(topic_id, now_ms)
-
-    def forget_elsewhere(self, group: Group, deletion: Deletion, now_ms: int) -> bool:
-        """Begin to delete what the share coordinator has of a group; return False if that is nothing."""
-        return isinstance(group, ShareGroup) and self._membership.forget_elsewhere(group, deletion, now_ms)
 
     def parked_tokens(self) -> list[Token]:
         """Return the tokens of requests that wait for others, and not in a group."""
@@ -373,10 +334,5 @@ class ShareGroups(ModernGroups[ShareGroup]):
         """Return the refusals of these requests, which are not answered any more."""
         return self.offsets.refuse(error_code)
 
-    # ------------------------------------------------------------ requests of the classic protocol
-
-    def _refuse_join(self, request: JoinGroup, token: Token, now_ms: int) -> None:
-        response = JoinGroupResponse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        if not allows_session_timeout(self._context.config, request.session_timeout_ms):
-            response = JoinGroupResponse(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
-        self._context.effects.reply(token, response)
+    def join(self, group: ShareGroup, request: JoinGroup, token: Token, now_ms: int) -> None:
+        self._context.effects.reply(token, JoinGroupResponse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))

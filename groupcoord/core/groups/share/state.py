@@ -13,10 +13,10 @@ from uuid import UUID
 
 from attrs import define, evolve, field, frozen
 
-from groupcoord.core.administration import Deletion
 from groupcoord.core.groups.base.assignor import Partitions, SubscriptionType, subscription_type
 from groupcoord.core.groups.base.state import Draft, ModernGroupState, ModernMember, count
 from groupcoord.core.groups.base.topics import TopicPartitions
+from groupcoord.core.groups.group import Deletion
 from groupcoord.core.groups.share.records import (
     NamedTopic,
     NamedTopicPartitions,

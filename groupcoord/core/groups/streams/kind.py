@@ -7,19 +7,17 @@ Unlike a consumer group a streams group takes over no members of a classic group
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any
 
 from attrs import define, evolve
 
 from groupcoord.core.events import Cause, MemberRemoved, Trigger
 from groupcoord.core.groups.base.environment import RefusedError
-from groupcoord.core.groups.base.kind import Conversion, ModernGroups, WhenConverted
+from groupcoord.core.groups.base.kind import ModernGroups, WhenDrafted
 from groupcoord.core.groups.base.member_lookup import find_sender
-from groupcoord.core.groups.base.membership import ModernMembership, Strangers, WhenDrafted
 from groupcoord.core.groups.base.state import LEFT_MEMBER_EPOCH
 from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.classic.kind import ClassicGroups
-from groupcoord.core.groups.classic.membership import allows_session_timeout
+from groupcoord.core.groups.conversion import Conversion, WhenConverted
 from groupcoord.core.groups.pending_groups import Creation
 from groupcoord.core.groups.streams.group import StreamsGroup, StreamsTimers
 from groupcoord.core.groups.streams.heartbeat import Step, assign_target, beat
@@ -34,7 +32,7 @@ from groupcoord.core.groups.streams.state import (
     is_empty_between,
     task_ids,
 )
-from groupcoord.core.handler_context import Handler, HandlerContext
+from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.host_queries import CreateInternalTopics, InternalTopicsCreated
 from groupcoord.core.messages import (
     JOIN_GROUP_MEMBER_EPOCH,
@@ -48,7 +46,6 @@ from groupcoord.core.messages import (
     StreamsStatus,
     StreamsStatusCode,
 )
-from groupcoord.core.outputs import Outcome
 from groupcoord.core.replies import Reply, Token
 from groupcoord.core.timers import NEVER_MS, TimerKey, TimerKind
 from groupcoord.errors import ErrorCode
@@ -87,31 +84,82 @@ def remove_members(draft: StreamsDraft, member_ids: Collection[str], cause: Caus
 
 
 @define(eq=False)
-class WhenStreamsGroupDrafted(WhenDrafted):
-    """What was drafted for a streams group becomes its state."""
+class WhenStreamsGroupConverted(WhenConverted):
+    """A streams group has come of an empty classic group, or the other way round.
+
+    Attributes:
+        delay_until_ms: until when the new group waits for more members; None if it doesn't.
+    """
+
+    MODERN_CLASS = StreamsGroup
+
+    delay_until_ms: int | None = None
 
 
-class StreamsMembership(ModernMembership[StreamsGroup, StreamsDraft]):
-    """Handles the streams groups of one log partition."""
+class StreamsConversion(Conversion[StreamsGroup]):
+    """Lets empty groups of one log partition change between the classic kind and that of streams groups."""
 
-    GROUP = StreamsGroup
-    DRAFT = StreamsDraft
-    WHEN_DRAFTED = WhenStreamsGroupDrafted
-    HEARTBEAT = StreamsGroupHeartbeat
+    WHEN_CONVERTED = WhenStreamsGroupConverted
 
     def __init__(
         self,
         context: HandlerContext,
-        creation: Creation,
-        environment: StreamsGroupEnvironment,
         timers: StreamsTimers,
-        conversion: StreamsConversion,
+        classic: ClassicGroups,
+        revive: Callable[[str, int], StreamsGroup],
     ) -> None:
+        super().__init__(context, timers, classic, revive)
+        self._streams_timers = timers
+
+    def upgrade(
+        self,
+        classic: GroupMetadata,
+        group: StreamsGroup,
+        draft: StreamsDraft,
+        token: Token,
+        response: StreamsGroupHeartbeatResponse,
+    ) -> None:
+        """Make a streams group of a classic group in which nobody is.
+
+        Args:
+            classic: the group as it is.
+            group: stands for the group that it is to be, until the log has it.
+            draft: what its first member's heartbeat writes.
+            token: of that heartbeat.
+            response: its answer.
+        """
+        written = WhenStreamsGroupConverted(
+            classic, draft.events, delay_until_ms=self._streams_timers.take_delay(group)
+        )
+        self.begin(written, [*classic.tombstones(), *draft.records], (Reply(token, response),))
+
+    def go_on_as_modern_group(self, written: WhenStreamsGroupConverted, group: StreamsGroup, now_ms: int) -> None:
+        """The group is a streams group now, and may wait for more members."""
+        super().go_on_as_modern_group(written, group, now_ms)
+        if written.delay_until_ms is not None:
+            self._streams_timers.begin_delay(group, written.delay_until_ms)
+
+
+class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
+    """Handlers of streams groups."""
+
+    group_class = StreamsGroup
+    draft_class = StreamsDraft
+    heartbeat_request = StreamsGroupHeartbeat
+    describe_request = StreamsGroupDescribe
+    described_class = DescribedStreamsGroup
+    answer_class = InternalTopicsCreated
+
+    def __init__(
+        self, context: HandlerContext, creation: Creation, environment: StreamsGroupEnvironment, classic: ClassicGroups
+    ) -> None:
+        self._member_timers = timers = StreamsTimers(context.timers, environment)
         super().__init__(context, creation, environment, timers)
         self._environment: StreamsGroupEnvironment = environment
-        self._member_timers = timers
-        self._conversion = conversion
-        self.judges = {StreamsGroupHeartbeat: self._judge_heartbeat}
+        self.conversion = StreamsConversion(context, timers, classic, self.convert)
+        self.rules = {StreamsGroupHeartbeat: self._judge_heartbeat}
+        self.timers[TimerKind.ASSIGNMENT_DELAY] = self.on_timer
+        self.guest_handlers = {JoinGroup: self.join_as_guest, **self.refuse_classic_members()}
 
     # ------------------------------------------------------------ requests
 
@@ -133,19 +181,16 @@ class StreamsMembership(ModernMembership[StreamsGroup, StreamsDraft]):
             self._member_timers.take_delay(group)
             self.refuse(request, token, error)
         else:
-            self._conversion.upgrade(classic, group, draft, token, response)
+            self.conversion.upgrade(classic, group, draft, token, response)
 
-    def join(self, request: JoinGroup, token: Token, now_ms: int) -> None:
-        """Take a join with the classic protocol. If nobody is in the group, it ends, and the joiner begins another."""
-        group = self._groups[request.group_id]
-        if not allows_session_timeout(self._environment.config, request.session_timeout_ms):
-            error_code, member_id = ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id
-        elif not group.is_empty:
+    def join(self, group: StreamsGroup, request: JoinGroup, token: Token, now_ms: int) -> None:
+        """Handle a join with the classic protocol. An empty group ends, and the member begins a classic one."""
+        if not group.is_empty:
             error_code, member_id = ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ""
         elif request.member_id:
             error_code, member_id = ErrorCode.UNKNOWN_MEMBER_ID, request.member_id
         else:
-            self._conversion.replace(group, request, token, now_ms)
+            self.conversion.replace(group, request, token, now_ms)
             return
         self._context.effects.reply(token, JoinGroupResponse(error_code, member_id))
 
@@ -199,8 +244,7 @@ class StreamsMembership(ModernMembership[StreamsGroup, StreamsDraft]):
             except EndpointError:
                 self._go_on_untold(group, step, now_ms)
                 raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
-        if not is_made_by_this:
-            group.is_topics_look_due = False
+        self.looked_at_topics(group)
         return StreamsGroupHeartbeatResponse(
             ErrorCode.NONE,
             None,
@@ -275,7 +319,7 @@ class StreamsMembership(ModernMembership[StreamsGroup, StreamsDraft]):
             )
         return detail
 
-    def internal_topics_created(self, answer: InternalTopicsCreated, now_ms: int) -> None:
+    def found_out(self, answer: InternalTopicsCreated, now_ms: int) -> None:
         """The host has created topics, or could not. That they are there shows when they are seen."""
         interval_ms = self._environment.settings_of(answer.question.group_id).heartbeat_interval_ms
         self._environment.internal_topics.created(answer, interval_ms, now_ms)
@@ -319,84 +363,7 @@ class StreamsMembership(ModernMembership[StreamsGroup, StreamsDraft]):
             except RefusedError:
                 draft.roll_back()
 
-
-@define(eq=False)
-class WhenStreamsGroupConverted(WhenConverted):
-    """A streams group has come of an empty classic group, or the other way round.
-
-    Attributes:
-        delay_until_ms: until when the new group waits for more members; None if it doesn't.
-    """
-
-    delay_until_ms: int | None = None
-
-
-class StreamsConversion(Conversion[StreamsGroup]):
-    """Lets empty groups of one log partition change between the classic kind and that of streams groups."""
-
-    WHEN_CONVERTED = WhenStreamsGroupConverted
-
-    def __init__(
-        self,
-        context: HandlerContext,
-        timers: StreamsTimers,
-        classic: ClassicGroups,
-        revive: Callable[[str, int], StreamsGroup],
-    ) -> None:
-        super().__init__(context, timers, classic, revive)
-        self._streams_timers = timers
-
-    def upgrade(
-        self,
-        classic: GroupMetadata,
-        group: StreamsGroup,
-        draft: StreamsDraft,
-        token: Token,
-        response: StreamsGroupHeartbeatResponse,
-    ) -> None:
-        """Make a streams group of a classic group in which nobody is.
-
-        Args:
-            classic: the group as it is.
-            group: stands for the group that it is to be, until the log has it.
-            draft: what its first member's heartbeat writes.
-            token: of that heartbeat.
-            response: its answer.
-        """
-        written = WhenStreamsGroupConverted(
-            classic, draft.events, delay_until_ms=self._streams_timers.take_delay(group)
-        )
-        self.begin(written, [*classic.tombstones(), *draft.records], (Reply(token, response),))
-
-    def go_on_as_modern_group(self, written: WhenStreamsGroupConverted, group: StreamsGroup, now_ms: int) -> None:
-        """The group is a streams group now, and may wait for more members."""
-        super().go_on_as_modern_group(written, group, now_ms)
-        if written.delay_until_ms is not None:
-            self._streams_timers.begin_delay(group, written.delay_until_ms)
-
-
-class StreamsGroups(ModernGroups[StreamsGroup]):
-    """Handlers of streams groups; see :class:`~groupcoord.core.groups.group_types.GroupKind`."""
-
-    DESCRIBE = StreamsGroupDescribe
-    DESCRIBED = DescribedStreamsGroup
-
-    def __init__(
-        self, context: HandlerContext, creation: Creation, environment: StreamsGroupEnvironment, classic: ClassicGroups
-    ) -> None:
-        self._timers = StreamsTimers(context.timers, environment)
-        conversion = StreamsConversion(context, self._timers, classic, self.convert)
-        membership = StreamsMembership(context, creation, environment, self._timers, conversion)
-        super().__init__(context, environment, membership)
-        self.timers[TimerKind.ASSIGNMENT_DELAY] = membership.on_timer
-        self.guest_handlers: dict[type, Handler] = {
-            JoinGroup: membership.join,
-            **Strangers(context).handlers,
-        }
-        self.answers: dict[type, Callable[[Any, int], None]] = {
-            InternalTopicsCreated: membership.internal_topics_created
-        }
-        self.outcomes[WhenStreamsGroupConverted] = Outcome(conversion.on_durable, conversion.on_failure)
+    # ------------------------------------------------------------ groups as they are read and loaded
 
     def described(self, group: StreamsGroup) -> DescribedStreamsGroup:
         """Return a group as administrators see it."""
@@ -404,4 +371,4 @@ class StreamsGroups(ModernGroups[StreamsGroup]):
 
     def revive(self, group: StreamsGroup, now_ms: int) -> None:
         """Start every member's session, and the time of those that have to give tasks back."""
-        self._timers.revive(group, now_ms)
+        self._member_timers.revive(group, now_ms)

@@ -1,0 +1,145 @@
+"""Conversion of groups between the classic kind and a kind whose state is in the log.
+
+A conversion writes tombstones of the old group and records of the new one in a single append. Until that is durable,
+readers see the group as it was, and whatever may change it waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Generic
+
+from attrs import define
+
+from groupcoord.core.events import Cause
+from groupcoord.core.groups.base.group import GroupT, MemberTimers, ModernGroup
+from groupcoord.core.groups.base.state import DraftedEvent
+from groupcoord.core.groups.classic.group import GroupMetadata
+from groupcoord.core.groups.classic.kind import ClassicGroups
+from groupcoord.core.groups.group import Group
+from groupcoord.core.handler_context import HandlerContext, Writing
+from groupcoord.core.log.records import CLASSIC_GROUP_KEY, Record
+from groupcoord.core.messages import JoinGroup, JoinGroupResponse
+from groupcoord.core.outputs import Continuation
+from groupcoord.core.replies import Reply, Token, Waiting
+from groupcoord.errors import ErrorCode
+
+
+@define(eq=False)
+class WhenConverted(Continuation):
+    """Makes a group of another kind, or ends it. ``MODERN_CLASS`` is the class of the kind that is not classic.
+
+    Attributes:
+        group: as it was.
+        events: what observers are told of the group that is no classic one.
+        joiner: the join that begins the new group, which is classic; None if there is none.
+    """
+
+    group: Any
+    events: Sequence[DraftedEvent] = ()
+    joiner: Waiting | None = None
+
+    MODERN_CLASS: ClassVar[type[Any]]
+
+    @property
+    def suspended(self) -> tuple[Group, ...]:
+        """The group: of which kind it is is the log's to say."""
+        return (self.group,)
+
+    def concerns(self, group: Group) -> bool:
+        """Tell whether it is this group."""
+        return self.group is group
+
+    def parked_tokens(self) -> list[Token]:
+        """Return the token of the join that begins the new group."""
+        return [] if self.joiner is None else [self.joiner.token]
+
+    def on_durable(self, context: HandlerContext, now_ms: int) -> None:
+        context.kinds[self.MODERN_CLASS].conversion.on_durable(self, now_ms)
+
+    def on_refused(self, context: HandlerContext, error_code: ErrorCode, now_ms: int) -> None:
+        context.kinds[self.MODERN_CLASS].conversion.on_failure(self, error_code, now_ms)
+
+
+class Conversion(Generic[GroupT]):
+    """Lets groups of one log partition change between the classic kind and another one.
+
+    Args:
+        context: of the log partition.
+        timers: of members of groups of the other kind.
+        classic: classic groups.
+        revive: makes a group of the other kind of what the log has of it, of which it has just become one.
+    """
+
+    WHEN_CONVERTED: ClassVar[type[WhenConverted]]
+
+    def __init__(
+        self,
+        context: HandlerContext,
+        timers: MemberTimers[GroupT, Any],
+        classic: ClassicGroups,
+        revive: Callable[[str, int], GroupT],
+    ) -> None:
+        self._context = context
+        self._timers = timers
+        self._classic = classic
+        self._revive = revive
+
+    # ------------------------------------------------------------ what begins one
+
+    def replace(self, group: GroupT, request: JoinGroup, token: Token, now_ms: int) -> None:
+        """Make a classic group of one in which nobody is, and let somebody join that."""
+        classic = GroupMetadata(group.group_id, self._context.partition, now_ms)
+        records = [*group.tombstones(), classic.to_record({})]
+        self.begin(self.WHEN_CONVERTED(group, joiner=Waiting(request, token)), records)
+
+    def begin(self, written: WhenConverted, records: Sequence[Record], held: Sequence[Reply] = ()) -> None:
+        """Write what makes another group of one; requests for it wait, those too that have waited before."""
+        group = written.group
+        writing = Writing(group, [], [])
+        if isinstance(group, ModernGroup):
+            writing = Writing(written.group, group.waiting, group.overdue)
+            group.waiting = []
+        self._context.writings[group.group_id] = writing
+        self._context.writer.begin(records, written, held)
+
+    # ------------------------------------------------------------ what the log says of it
+
+    def on_durable(self, written: WhenConverted, now_ms: int) -> None:
+        """A group is of another kind, or gone."""
+        self.end(written, now_ms)
+        records = self._context.writer.hard.groups.get(written.group.group_id)
+        if records and CLASSIC_GROUP_KEY in records:
+            revived = self._classic.bring_to_life(written.group.group_id, now_ms)
+            self.go_on_as_classic_group(written, revived, now_ms)
+        elif records:
+            self.go_on_as_modern_group(written, self._revive(written.group.group_id, now_ms), now_ms)
+
+    def end(self, written: WhenConverted, now_ms: int) -> None:
+        """The group is no more. What happened to it before that is told first, if it was no classic one."""
+        context, group = self._context, written.group
+        if isinstance(group, ModernGroup):
+            context.observer.announce(group.group_id, group.TYPE, written.events, now_ms)
+        context.disarm(group)
+        context.groups.pop(group.group_id, None)
+        group.end(now_ms)
+        context.observer.group_removed(group, Cause.CONVERSION, now_ms)
+
+    def go_on_as_classic_group(self, written: Any, group: GroupMetadata, now_ms: int) -> None:
+        """The group is a classic one now."""
+        if written.joiner is not None:
+            request, token = written.joiner
+            assert isinstance(request, JoinGroup)
+            self._classic.join(request, token, now_ms)
+
+    def go_on_as_modern_group(self, written: Any, group: GroupT, now_ms: int) -> None:
+        """The group is no classic one any more."""
+        self._context.observer.announce(group.group_id, group.TYPE, written.events, now_ms)
+        self._context.observer.look_at_rebalance(group, now_ms)
+
+    def on_failure(self, written: WhenConverted, error_code: ErrorCode, now_ms: int) -> None:
+        """A group stays what it was."""
+        if written.joiner is not None:
+            self._context.effects.reply(written.joiner.token, JoinGroupResponse(error_code))
+        if isinstance(written.group, ModernGroup):
+            self._timers.retry_fencing(written.group, now_ms)  # type: ignore[arg-type]
