@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from importlib.util import find_spec
@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 from attrs import frozen
 
-from groupcoord.cli.cluster_options import BootstrapServer, CommandConfig, Topic, given_address, served_metrics
+from groupcoord.cli.cluster_options import (
+    BootstrapServer,
+    CommandConfig,
+    ExcludedGroups,
+    Topic,
+    given_address,
+    served_metrics,
+)
 from groupcoord.cli.interrupts import BeforeTheEnd
 from groupcoord.cli.messages import complain, say
 from groupcoord.cli.replica_logs import as_files, is_of_replicas
@@ -142,6 +149,7 @@ def analyze(
     master: Master = None,
     memory: Memory = None,
     partition: Partition = None,
+    exclude_group: ExcludedGroups = None,
     end_offsets: EndOffsets = None,
     lag_from_records: LagFromRecords = False,
     verify: Verify = False,
@@ -169,10 +177,10 @@ def analyze(
             _give_up("--poll starts no Spark: it goes without --engine spark")
         _check_follows(follow, metrics)
         with _folder(out) as place:
-            _poll(address, place, interval if follow else None, metrics)
+            _poll(address, exclude_group or (), place, interval if follow else None, metrics)
         return
     paths = _local(paths or [], context, follows=follow)
-    source = _Source(paths, address, topic, frozenset(partition or ()), end_offsets, lag_from_records)
+    source = _Source(paths, address, topic, (partition or (), exclude_group or ()), end_offsets, lag_from_records)
     _check_follows(follow, metrics)
     if follow and verify:
         _give_up("--follow and --verify don't go together: verify in a run without --follow")
@@ -283,17 +291,19 @@ class _Source:
     paths: list[str]
     address: ClusterAddress | None
     topic: str
-    partitions: frozenset[int]
+    selected: tuple[Sequence[int], Sequence[str]]
     end_offsets: str | None
     lag_from_records: bool
 
     def open(self) -> Source:
         """Return it as the pipeline knows it."""
         from groupcoord.analysis.pipeline.sources import ClusterSource, LogSource
+        from groupcoord.analysis.selection import Selection
 
+        selection, ends = Selection(*self.selected), self.end_offsets
         if self.address is None:
-            return LogSource(self.partitions, self.end_offsets, self.paths)
-        return ClusterSource(self.partitions, self.end_offsets, self.address, self.topic, self.lag_from_records)
+            return LogSource(self.paths, selection=selection, end_offsets=ends)
+        return ClusterSource(self.address, self.topic, self.lag_from_records, selection=selection, end_offsets=ends)
 
 
 @frozen
@@ -382,7 +392,13 @@ def _follow(source: _Source, out: str, interval_s: float, metrics: str | None) -
             run_following(following, out, collector)
 
 
-def _poll(address: ClusterAddress | None, out: str, interval_s: float | None, metrics: str | None) -> None:
+def _poll(
+    address: ClusterAddress | None,
+    exclude_groups: Sequence[str],
+    out: str,
+    interval_s: float | None,
+    metrics: str | None,
+) -> None:
     """Ask a cluster for its groups, once or until a signal comes."""
     if address is None:
         _give_up("--poll asks a cluster: name it by --bootstrap-server or --command-config, and no paths")
@@ -390,7 +406,7 @@ def _poll(address: ClusterAddress | None, out: str, interval_s: float | None, me
         from groupcoord.analysis.poll.polling import Polling
         from groupcoord.cli.analyze_poll import run_polling
 
-        polling = Polling(address, out)
+        polling = Polling(address, out, exclude_groups=exclude_groups)
         with served_metrics("analyze", polling.cluster_name, metrics) as collector:
             run_polling(polling, out, interval_s, collector)
 

@@ -35,6 +35,15 @@ Topic = Annotated[
     str, typer.Option("--topic", metavar="NAME", help="Of the cluster: a copy of __consumer_offsets by another name.")
 ]
 
+ExcludedGroups = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--exclude-group",
+        metavar="REGEX",
+        help="Leave out groups whose whole name matches this regular expression; can be repeated.",
+    ),
+]
+
 
 def given_address(bootstrap_server: str, command_config: str | None) -> ClusterAddress | None:
     """Return where the cluster is that a command is to read; None: it is to read files."""

@@ -12,7 +12,14 @@ import typer
 from attrs import asdict, frozen
 
 from groupcoord.analysis.report.text import clipped, escape
-from groupcoord.cli.cluster_options import USAGE_ERROR, BootstrapServer, CommandConfig, given_address, served_metrics
+from groupcoord.cli.cluster_options import (
+    USAGE_ERROR,
+    BootstrapServer,
+    CommandConfig,
+    ExcludedGroups,
+    given_address,
+    served_metrics,
+)
 from groupcoord.cli.messages import complain, say
 
 if TYPE_CHECKING:
@@ -22,6 +29,7 @@ if TYPE_CHECKING:
     from groupcoord.analysis.live.settings import ClusterAddress
     from groupcoord.analysis.live.snapshots import Snapshot
     from groupcoord.analysis.poll.lag import GroupLag, PartitionLag
+    from groupcoord.analysis.selection import Selection
     from groupcoord.cli.interrupts import StopRequest
 
 FAILED = 1
@@ -68,6 +76,7 @@ def lag(
     bootstrap_server: BootstrapServer = "",
     command_config: CommandConfig = None,
     groups: Groups = None,
+    exclude_group: ExcludedGroups = None,
     partitions: Partitions = False,
     min_lag: MinLag = 0,
     watch: Watch = False,
@@ -81,6 +90,7 @@ def lag(
     writes nothing. Exit status: 0, 1 if the cluster doesn't answer or has no such group, 2 if the command can't be
     carried out.
     """
+    from groupcoord.analysis.selection import Selection
     from groupcoord.cli.console import open_console
     from groupcoord.cli.interrupts import AtTheFirstSignal, StopRequest
 
@@ -89,16 +99,17 @@ def lag(
         if address is None:
             _give_up("name a cluster, by --bootstrap-server or --command-config")
         shown = _Shown(tuple(groups or ()), partitions or bool(groups), min_lag, as_json)
+        selection = Selection(excluded_groups=exclude_group or ())
         console = open_console()
         if not watch and metrics is None:
-            for look in _looks(address, shown.group_ids, None, interval):
+            for look in _looks(address, shown.group_ids, selection, None, interval):
                 _print(console, look, shown)
                 if look.unknown:
                     _give_up(_no_such_group(look.unknown), FAILED)
             return
         stop = StopRequest()
         with served_metrics("lag", lambda: _cluster_name(address), metrics) as collector, AtTheFirstSignal(stop.ask):
-            for look in _looks(address, shown.group_ids, stop, interval):
+            for look in _looks(address, shown.group_ids, selection, stop, interval):
                 if collector is not None:
                     from groupcoord.analysis.pipeline.metric_values import Figures
                     from groupcoord.analysis.poll.rows import group_rows
@@ -116,7 +127,11 @@ def lag(
 
 
 def _looks(
-    address: ClusterAddress, group_ids: tuple[str, ...], stop: StopRequest | None, interval_s: float
+    address: ClusterAddress,
+    group_ids: tuple[str, ...],
+    selection: Selection,
+    stop: StopRequest | None,
+    interval_s: float,
 ) -> Iterator[_Look]:
     """Yield one look, or looks until somebody asks to stop."""
     from groupcoord.analysis.live.cluster import Patience
@@ -140,7 +155,7 @@ def _looks(
             )
         )
         while True:
-            snapshot = take_snapshot(cluster, patience, SystemClock().now_ms, topics_of, group_ids)
+            snapshot = take_snapshot(cluster, patience, SystemClock().now_ms, topics_of, group_ids, selection)
             lags = watch.take(snapshot, group_ids)
             groups = group_lags(snapshot, lags, group_ids)
             problems, unknown = list(problems_of(snapshot, group_ids)), unknown_groups(snapshot, group_ids)

@@ -26,6 +26,7 @@ from groupcoord.spark.java import JavaNotFoundError
 from groupcoord.spark.lag import lag
 from groupcoord.spark.load import partition_load
 from groupcoord.spark.reading import from_messages, read_log, read_log_stream
+from groupcoord.spark.record_sources import RowArguments
 from groupcoord.spark.record_times import read_record_times
 from groupcoord.spark.sessions import register, session
 from groupcoord.spark.tables import COMMIT_COLUMNS, commits, corrupt, current_offsets, read_counts
@@ -38,6 +39,7 @@ __all__ = [
     "InputError",
     "JavaNotFoundError",
     "PipelineError",
+    "RowArguments",
     "Thresholds",
     "anomalies",
     "commits",

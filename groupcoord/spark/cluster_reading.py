@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
+from typing import Unpack
 
 from pyspark.sql import DataFrame, SparkSession
 
-from groupcoord.analysis.live.offsets import SPLIT_BYTES
 from groupcoord.analysis.live.settings import BOOTSTRAP_SERVERS, ClusterAddress, cluster_address
 from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.spark.cluster_source import CLUSTER_FORMAT, COMMAND_CONFIG, ClusterOptions
 from groupcoord.spark.end_offsets import END_OFFSETS_FORMAT
 from groupcoord.spark.reading import check_version
-from groupcoord.spark.record_sources import row_options
+from groupcoord.spark.record_sources import RowArguments, row_options
 from groupcoord.spark.sessions import register
 
 
@@ -24,10 +24,7 @@ def read_cluster(
     *,
     command_config: str | os.PathLike[str] | None = None,
     topic: str = OFFSETS_TOPIC,
-    columns: Iterable[str] | None = None,
-    raw_bytes: bool = False,
-    split_bytes: int = SPLIT_BYTES,
-    partitions: Iterable[int] = (),
+    **rows: Unpack[RowArguments],
 ) -> DataFrame:
     """Return the table of records (:data:`groupcoord.spark.schemas.RECORDS`) of a cluster's ``__consumer_offsets``.
 
@@ -41,10 +38,7 @@ def read_cluster(
             where Spark works. What it does not set may be in the environment: ``KAFKA_CLIENT_SASL_JAAS_CONFIG`` is
             ``sasl.jaas.config``.
         topic: a copy of ``__consumer_offsets`` by another name.
-        columns: which columns to make, ``kind`` among them in any case; all by default.
-        raw_bytes: keep key and value of decoded offsets too.
-        split_bytes: how much one task reads, about; at least 65,536.
-        partitions: only these log partitions; all by default.
+        rows: what rows are to hold, and which; see :class:`groupcoord.spark.RowArguments`.
 
     Raises:
         InputError: the topic isn't there, holds nothing or may not be read, or an option or a setting is wrong.
@@ -52,7 +46,7 @@ def read_cluster(
     """
     register(spark)
     address = cluster_address(bootstrap_servers, command_config)
-    options = cluster_options(address, topic, columns, raw_bytes, split_bytes, partitions)
+    options = cluster_options(address, topic, **rows)
     ClusterOptions(options).check()
     return spark.read.format(CLUSTER_FORMAT).options(**options).load()
 
@@ -63,25 +57,19 @@ def read_cluster_stream(
     *,
     command_config: str | os.PathLike[str] | None = None,
     topic: str = OFFSETS_TOPIC,
-    columns: Iterable[str] | None = None,
-    raw_bytes: bool = False,
-    split_bytes: int = SPLIT_BYTES,
-    partitions: Iterable[int] = (),
     max_offsets: int | None = None,
+    **rows: Unpack[RowArguments],
 ) -> DataFrame:
     """Return the table of records as a stream: all that the cluster's ``__consumer_offsets`` holds, and what comes.
 
     Args:
         spark: any session; the format ``groupcoord-kafka`` is registered with it.
-        bootstrap_servers: as :func:`read_cluster` takes it, as all arguments but the last.
+        bootstrap_servers: as for :func:`read_cluster`, as all arguments but ``max_offsets``.
         command_config: see there.
         topic: see there.
-        columns: see there.
-        raw_bytes: see there.
-        split_bytes: see there.
-        partitions: see there.
         max_offsets: how many offsets of each log partition a micro-batch covers; by default all there are. Needs
             Spark 4.2.
+        rows: see there.
 
     Raises:
         InputError: the topic isn't there or may not be read, an option or a setting is wrong, or Spark is too old.
@@ -91,7 +79,7 @@ def read_cluster_stream(
         check_version("max_offsets")
     register(spark)
     address = cluster_address(bootstrap_servers, command_config)
-    options = cluster_options(address, topic, columns, raw_bytes, split_bytes, partitions)
+    options = cluster_options(address, topic, **rows)
     options |= {} if max_offsets is None else {"max_offsets": str(max_offsets)}
     ClusterOptions(options).check(may_be_empty=True)
     return spark.readStream.format(CLUSTER_FORMAT).options(**options).load()
@@ -131,15 +119,12 @@ def read_end_offsets(
 def cluster_options(
     address: ClusterAddress,
     topic: str = OFFSETS_TOPIC,
-    columns: Iterable[str] | None = None,
-    raw_bytes: bool = False,
-    split_bytes: int = SPLIT_BYTES,
-    partitions: Iterable[int] = (),
+    **rows: Unpack[RowArguments],
 ) -> dict[str, str]:
     """Return the arguments of :func:`read_cluster` as the format's options."""
     return {
         BOOTSTRAP_SERVERS: address.bootstrap_servers,
         COMMAND_CONFIG: address.command_config or "",
         "topic": topic,
-        **row_options(columns, raw_bytes, split_bytes, partitions),
+        **row_options(**rows),
     }

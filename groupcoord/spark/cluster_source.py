@@ -71,7 +71,7 @@ class ClusterOptions(RecordOptions):
 
     def ends(self) -> TopicEnds:
         """Return where the logs begin and end now."""
-        return ends_now(self.address, self.topic, self.partitions)
+        return ends_now(self.address, self.topic, self.selection.partitions)
 
     def check(self, *, may_be_empty: bool = False) -> TopicEnds:
         """Make sure that all of it can be read; see :func:`groupcoord.analysis.live.tasks.check_topic`.
@@ -79,11 +79,11 @@ class ClusterOptions(RecordOptions):
         Args:
             may_be_empty: records may come later.
         """
-        return check_topic(self.address, self.topic, self.partitions, may_be_empty=may_be_empty)
+        return check_topic(self.address, self.topic, self.selection.partitions, may_be_empty=may_be_empty)
 
     def tasks(self) -> Sequence[ClusterTask]:
         """Return what there is to read up to where the topic ends now, cut into tasks."""
-        return cluster_tasks(self.address, self.topic, self.partitions, self.split_bytes)
+        return cluster_tasks(self.address, self.topic, self.selection.partitions, self.split_bytes)
 
 
 class ClusterStreamReader(RecordStreamReader):

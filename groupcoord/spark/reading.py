@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Unpack
 
 import pyarrow as pa
 import pyspark
@@ -14,11 +14,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import LongType, TimestampType
 
-from groupcoord.analysis.decode.files import SPLIT_BYTES
+from groupcoord.analysis.decode.files import selected_rows
 from groupcoord.analysis.decode.records import accounts_of_messages, rows_of_messages
 from groupcoord.analysis.errors import InputError
 from groupcoord.analysis.pipeline.sources import absolute
-from groupcoord.spark.record_sources import row_options
+from groupcoord.analysis.selection import Selection
+from groupcoord.spark.record_sources import RowArguments, row_options
 from groupcoord.spark.schemas import MESSAGES, RECORDS
 from groupcoord.spark.sessions import register
 from groupcoord.spark.source import FORMAT, LogOptions
@@ -27,11 +28,8 @@ from groupcoord.spark.source import FORMAT, LogOptions
 def read_log(
     spark: SparkSession,
     *paths: str | os.PathLike[str],
-    columns: Iterable[str] | None = None,
-    raw_bytes: bool = False,
-    split_bytes: int = SPLIT_BYTES,
-    partitions: Iterable[int] = (),
     storage_options: Mapping[str, Any] | None = None,
+    **rows: Unpack[RowArguments],
 ) -> DataFrame:
     """Return the table of records (:data:`groupcoord.spark.schemas.RECORDS`) of ``__consumer_offsets`` logs.
 
@@ -43,18 +41,14 @@ def read_log(
         paths: segment files, folders of a log partition, data directories of a broker or of
             :class:`groupcoord.storage.segment_store.SegmentLogStore`, or patterns of these. Local paths, or URLs that
             fsspec understands. Workers must see the same files.
-        columns: which columns to make, ``kind`` among them in any case; all by default.
-            :data:`groupcoord.spark.COMMIT_COLUMNS` are enough for tables of committed offsets.
-        raw_bytes: keep key and value of decoded offsets too.
-        split_bytes: how much one task reads, about; at least 65,536.
-        partitions: only these log partitions; all by default.
         storage_options: for the file system that the URLs name.
+        rows: what rows are to hold, and which; see :class:`groupcoord.spark.RowArguments`.
 
     Raises:
         InputError: a path does not exist, may not be read or holds no records, or an option is wrong.
     """
     register(spark)
-    options = log_options(paths, columns, raw_bytes, split_bytes, partitions, storage_options)
+    options = log_options(paths, storage_options, **rows)
     # Spark finds the files itself, in a worker; here the errors are told without a stack of two languages.
     LogOptions(options).find_segments()
     return spark.read.format(FORMAT).options(**options).load()
@@ -63,12 +57,9 @@ def read_log(
 def read_log_stream(
     spark: SparkSession,
     *paths: str | os.PathLike[str],
-    columns: Iterable[str] | None = None,
-    raw_bytes: bool = False,
-    split_bytes: int = SPLIT_BYTES,
-    partitions: Iterable[int] = (),
     storage_options: Mapping[str, Any] | None = None,
     max_bytes: int | None = None,
+    **rows: Unpack[RowArguments],
 ) -> DataFrame:
     """Return the table of records as a stream: all that the logs hold, and then what is added to them.
 
@@ -77,20 +68,17 @@ def read_log_stream(
 
     Args:
         spark: any session; the format ``groupcoord`` is registered with it.
-        paths: as :func:`read_log` takes them, as all arguments but the last.
-        columns: see there.
-        raw_bytes: see there.
-        split_bytes: see there.
-        partitions: see there.
+        paths: as for :func:`read_log`, as ``storage_options`` and ``rows``.
         storage_options: see there.
         max_bytes: how much of each log partition a micro-batch reads, about; by default, and where a trigger asks for
             all there is, no bound. Needs Spark 4.2.
+        rows: see there.
 
     Raises:
         InputError: a path does not exist or may not be read, an option is wrong, or Spark is too old for it.
     """
     register(spark)
-    options = log_options(paths, columns, raw_bytes, split_bytes, partitions, storage_options)
+    options = log_options(paths, storage_options, **rows)
     if max_bytes is not None:
         check_version("max_bytes")
         options |= {"max_bytes": str(max_bytes)}
@@ -113,21 +101,18 @@ def check_version(option: str) -> None:
 
 def log_options(
     paths: Iterable[str | os.PathLike[str]],
-    columns: Iterable[str] | None = None,
-    raw_bytes: bool = False,
-    split_bytes: int = SPLIT_BYTES,
-    partitions: Iterable[int] = (),
     storage_options: Mapping[str, Any] | None = None,
+    **rows: Unpack[RowArguments],
 ) -> dict[str, str]:
     """Return the arguments of :func:`read_log` as the format's options."""
     return {
         "paths": json.dumps(absolute(paths)),
-        **row_options(columns, raw_bytes, split_bytes, partitions),
+        **row_options(**rows),
         "storage_options": json.dumps(dict(storage_options or {})),
     }
 
 
-def from_messages(messages: DataFrame, *, raw_bytes: bool = False) -> DataFrame:
+def from_messages(messages: DataFrame, *, raw_bytes: bool = False, exclude_groups: Iterable[str] = ()) -> DataFrame:
     """Return the table of records made of a DataFrame of keys and values, a stream as well.
 
     For what Spark's Kafka connector reads from the topic ``__consumer_offsets``, or any dump of it. A consumer never
@@ -138,10 +123,12 @@ def from_messages(messages: DataFrame, *, raw_bytes: bool = False) -> DataFrame:
         messages: columns :data:`groupcoord.spark.schemas.MESSAGES`; others are dropped. ``timestamp`` may be a
             timestamp or milliseconds.
         raw_bytes: keep key and value of decoded offsets too.
+        exclude_groups: regular expressions; groups whose whole name matches one are left out.
 
     Raises:
-        InputError: a column is missing or of another type.
+        InputError: a column is missing or of another type, or an expression is invalid.
     """
+    selection = Selection(excluded_groups=exclude_groups)
     given = {field.name: field.dataType for field in messages.schema}
     wanted = []
     for field in MESSAGES:
@@ -157,15 +144,15 @@ def from_messages(messages: DataFrame, *, raw_bytes: bool = False) -> DataFrame:
                 f"column {field.name} is {given[field.name].simpleString()}, not {field.dataType.simpleString()}"
             )
         wanted.append(column.cast(field.dataType).alias(field.name))
-    return messages.select(*wanted).mapInArrow(_decoder(raw_bytes), RECORDS)
+    return messages.select(*wanted).mapInArrow(_decoder(raw_bytes, selection), RECORDS)
 
 
-def _decoder(raw_bytes: bool) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _decoder(raw_bytes: bool, selection: Selection) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             if batch.num_rows:
                 rows = rows_of_messages(batch, raw_bytes=raw_bytes)
-                yield rows
+                yield from selected_rows([rows], selection)
                 yield accounts_of_messages(rows)
 
     return decode

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from groupcoord.analysis.decode.chunks import RowSettings
-from groupcoord.analysis.decode.files import RecordTask
+from groupcoord.analysis.decode.files import RecordTask, selected
 from groupcoord.analysis.decode.parquet import with_times
 from groupcoord.analysis.errors import InputError
+from groupcoord.analysis.selection import Selection
 from groupcoord.spark.schemas import RECORDS
 from groupcoord.spark.times import schema_with_times
 
@@ -82,19 +83,48 @@ else:
 
 
 SPLIT_BYTES_MIN = 65_536
-ROW_OPTIONS = ("columns", "raw_bytes", "split_bytes", "partitions", "timestamps")
+ROW_OPTIONS = ("columns", "raw_bytes", "split_bytes", "partitions", "exclude_groups", "timestamps")
 
 
-def row_options(
-    columns: Iterable[str] | None, raw_bytes: bool, split_bytes: int, partitions: Iterable[int]
-) -> dict[str, str]:
-    """Return as options what functions that read records are told of rows."""
-    return {
-        "columns": ",".join(columns or ()),
-        "raw_bytes": str(raw_bytes).lower(),
-        "split_bytes": str(split_bytes),
-        "partitions": ",".join(map(str, partitions)),
+class RowArguments(TypedDict, total=False):
+    """Keyword arguments of every function that reads records.
+
+    Attributes:
+        columns: which columns to make, ``kind`` among them in any case; all by default.
+            :data:`groupcoord.spark.COMMIT_COLUMNS` are enough for tables of committed offsets.
+        raw_bytes: keep key and value of decoded offsets too.
+        split_bytes: how much one task reads, about; at least 65,536.
+        partitions: only these log partitions; all by default.
+        exclude_groups: regular expressions; groups whose whole name matches one are left out.
+    """
+
+    columns: Iterable[str] | None
+    raw_bytes: bool
+    split_bytes: int
+    partitions: Iterable[int]
+    exclude_groups: Iterable[str]
+
+
+def row_options(**given: Unpack[RowArguments]) -> dict[str, str]:
+    """Return arguments as options of a data source, which are text.
+
+    Raises:
+        InputError: an expression is invalid.
+        TypeError: there is no such argument.
+    """
+    unknown = sorted(given.keys() - RowArguments.__annotations__.keys())
+    if unknown:
+        raise TypeError(f"unexpected keyword argument {unknown[0]!r}")
+    options = {
+        "columns": ",".join(given.get("columns") or ()),
+        "raw_bytes": str(given.get("raw_bytes", False)).lower(),
+        "partitions": ",".join(map(str, given.get("partitions", ()))),
     }
+    if "split_bytes" in given:
+        options["split_bytes"] = str(given["split_bytes"])
+    if excluded := Selection(excluded_groups=given.get("exclude_groups", ())).expressions:
+        options["exclude_groups"] = json.dumps(excluded)
+    return options
 
 
 class RecordOptions(ABC):
@@ -109,7 +139,7 @@ class RecordOptions(ABC):
         settings: what rows are to hold.
         timestamps: whether to add a timestamp to each point in time.
         split_bytes: how much one task reads, about.
-        partitions: only these log partitions; all if empty.
+        selection: the log partitions that are read, and the groups that are left out.
         micro_batch_max: how much of each log partition a micro-batch reads, about; None: all there is.
 
     Raises:
@@ -122,7 +152,10 @@ class RecordOptions(ABC):
         )
         self.timestamps = flag("timestamps", given.get("timestamps", ""))
         self.split_bytes = number("split_bytes", given.get("split_bytes", str(split_bytes)), SPLIT_BYTES_MIN)
-        self.partitions = frozenset(number("partitions", name, 0) for name in words(given.get("partitions", "")))
+        self.selection = Selection(
+            [number("partitions", name, 0) for name in words(given.get("partitions", ""))],
+            json_value("exclude_groups", given.get("exclude_groups", "[]"), list),
+        )
         told = given.get(bound, "")
         self.micro_batch_max = number(bound, told, 1) if told else None
 
@@ -133,7 +166,7 @@ class RecordOptions(ABC):
 
     def rows(self, task: RecordTask) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task."""
-        rows = task.rows(self.settings)
+        rows = selected(task, self.selection).rows(self.settings)
         return map(with_times, rows) if self.timestamps else rows
 
     @abstractmethod

@@ -18,6 +18,7 @@ from groupcoord.analysis.decode.files import (
     cut_ranges,
     find_segments,
     log_tasks,
+    selected,
 )
 from groupcoord.analysis.decode.parquet import with_times
 from groupcoord.analysis.decode.schema import arrow_schema
@@ -99,7 +100,7 @@ class LogOptions(RecordOptions):
         return find_segments(
             self.paths,
             storage_options=self.storage_options,
-            partitions=self.partitions,
+            partitions=self.selection.partitions,
             may_be_empty=may_be_empty,
             folders=folders,
         )
@@ -133,7 +134,8 @@ class TableReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         work: FoldedPartition = partition.value
         settings = RowSettings(DECODED_COLUMNS)
-        fold = fold_batches(work.number, (rows for task in work.tasks for rows in task.rows(settings)))
+        tasks = [selected(task, self._options.selection) for task in work.tasks]
+        fold = fold_batches(work.number, (rows for task in tasks for rows in task.rows(settings)))
         rows, schema = _table_rows(self._options.table, fold), arrow_schema(TABLES[self._options.table])
         for start in range(0, len(rows), _ROWS_MAX):
             batch = pa.RecordBatch.from_pylist(rows[start : start + _ROWS_MAX], schema)

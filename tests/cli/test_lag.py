@@ -105,6 +105,18 @@ def test_lines_for_programs(groupcoord: Run, server: ServerThread) -> None:
     assert found["lag_ms"] >= 0
 
 
+def test_groups_are_left_out(groupcoord: Run, server: ServerThread) -> None:
+    """A group whose whole name matches an expression is not shown; an expression that is none is an error."""
+    words = ("lag", "--bootstrap-server", server.bootstrap)
+    out = groupcoord(*words, "--exclude-group", "a.*", "--exclude-group", "bill")[1]
+
+    assert [row[1] for row in cells(out)] == ["billing", "none"]
+    assert groupcoord(*words, "--exclude-group", "(")[::2] == (
+        2,
+        "groupcoord lag: ( is not a regular expression: missing ), unterminated subpattern at position 0\n",
+    )
+
+
 def test_a_group_that_there_is_not(groupcoord: Run, server: ServerThread) -> None:
     """One sentence and exit status 1; the groups that there are are shown all the same."""
     words = ("lag", "--bootstrap-server", server.bootstrap, "--group", "nope")

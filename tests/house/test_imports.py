@@ -125,8 +125,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "analysis": (),
     "analysis.errors": ("errors",),
+    "analysis.selection": ("analysis.errors",),
     "analysis.decode": (
-        *("analysis.errors", "records", "core.log.records", "errors"),
+        *("analysis.errors", "analysis.selection", "records", "core.log.records", "errors"),
         "storage",  # how segment files and their folders are named
     ),
     "analysis.fold": (
@@ -164,7 +165,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "analysis.report.data.model": ("analysis.report.data.group_status",),
     "analysis.report.data.group_status": (),
     "analysis.live": (
-        *("analysis.decode", "analysis.errors"),  # the same rows as of files
+        *("analysis.decode", "analysis.errors", "analysis.selection"),  # the same rows as of files
         "analysis.report.durations",
         *("records", "errors"),
         "config",  # how clients reach a cluster and log in
@@ -213,6 +214,7 @@ MAY_REQUIRE: dict[str, frozenset[str]] = {
     "coordinator": BASE_REQUIREMENTS,
     "aio": BASE_REQUIREMENTS,
     "laws": BASE_REQUIREMENTS,
+    "analysis.selection": BASE_REQUIREMENTS,
     "analysis.fold.history": BASE_REQUIREMENTS,
     "analysis.rules.thresholds": BASE_REQUIREMENTS,
     "analysis.rules.lag_status": BASE_REQUIREMENTS,

@@ -135,6 +135,33 @@ def test_messages_give_the_same_rows(
     assert made.where("file is null and producer_id = -1 and not is_transactional").count() == raw.count()
 
 
+def test_excluded_groups_have_no_rows(spark: SparkSession, broker_log: Path, broker_records: DataFrame) -> None:
+    """Groups whose whole name matches are in no row, whichever way these are read; all other rows are there."""
+    left_out = ["small-.*", "transactional"]
+    is_left = "coalesce(group_id not rlike '^(small-.*|transactional)$', true)"
+    wanted = broker_records.where(is_left)
+    stream = pipeline.read_log_stream(spark, broker_log, exclude_groups=left_out, columns=["log_offset"])
+    query = stream.writeStream.format("memory").queryName("excluded").trigger(availableNow=True).start()
+    query.awaitTermination()
+    columns = [F.col(name) for name in ("key", "value", "log_partition", "log_offset", "log_timestamp_ms")]
+    names = ("key", "value", "partition", "offset", "timestamp")
+    raw = pipeline.read_log(spark, broker_log, raw_bytes=True).where("kind = 'record'")
+    messages = raw.select(*(column.alias(name) for column, name in zip(columns, names, strict=True)))
+
+    assert 0 < wanted.count() < broker_records.count()
+    assert same(found(pipeline.read_log(spark, broker_log, exclude_groups=left_out)), found(wanted))
+    assert spark.table("excluded").where("kind = 'record'").count() == wanted.where("kind = 'record'").count()
+    made = pipeline.from_messages(messages, exclude_groups=left_out)
+    assert made.where("kind = 'record'").count() == wanted.where("kind = 'record'").count()
+    options = {"table": "groups", "exclude_groups": '["small-.*", "transactional"]'}
+    groups = spark.read.format("groupcoord").options(**options).load(str(broker_log))
+    assert groups.where(f"not {is_left}").count() == 0 < groups.count()
+    with pytest.raises(pipeline.InputError, match="is not a regular expression"):
+        pipeline.read_log(spark, broker_log, exclude_groups=["("])
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colums'"):
+        pipeline.read_log(spark, broker_log, colums=["kind"])  # type: ignore[call-arg]
+
+
 def test_messages_need_their_columns(spark: SparkSession) -> None:
     """A column that is missing or of another type is named."""
     whole = spark.createDataFrame([], "key binary, value binary, partition int, offset long, timestamp timestamp")

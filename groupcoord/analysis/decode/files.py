@@ -20,6 +20,8 @@ from itertools import groupby, pairwise
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import evolve, frozen
 from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
 
@@ -27,6 +29,7 @@ from groupcoord.analysis.decode.chunks import Origin, RowSettings
 from groupcoord.analysis.decode.ranges import ByteRange, one_row, range_rows
 from groupcoord.analysis.decode.schema import KIND_CORRUPT
 from groupcoord.analysis.errors import InputError, first_line
+from groupcoord.analysis.selection import Selection
 from groupcoord.records.range_checksums import ReadAt
 from groupcoord.storage.file_names import OFFSETS_FOLDER, OTHER_FILES, PARTITION_FOLDER, SEGMENT_SUFFIX, SWAP_SUFFIX
 from groupcoord.storage.log_directory import found_in_some
@@ -432,6 +435,51 @@ class LogTask:
         """Yield the rows of each run of ranges of one log partition, with its number."""
         for partition, ranges in groupby(self.ranges, lambda found: found.segment.partition):
             yield partition, rows_of_files(self.file_system, ranges, settings)
+
+
+@frozen
+class SelectedTask:
+    """A task without the records of groups that a selection leaves out."""
+
+    task: RecordTask
+    selection: Selection
+
+    def rows(self, settings: RowSettings) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of all that is to be read."""
+        return self._kept(self.task.rows(self._with_group(settings)), settings)
+
+    def runs(self, settings: RowSettings) -> Iterator[tuple[int | None, Iterator[pa.RecordBatch]]]:
+        """Yield the rows of each run of one log partition, with its number."""
+        for partition, rows in self.task.runs(self._with_group(settings)):
+            yield partition, self._kept(rows, settings)
+
+    @staticmethod
+    def _with_group(settings: RowSettings) -> RowSettings:
+        return settings if "group_id" in settings.columns else evolve(settings, columns=(*settings.columns, "group_id"))
+
+    def _kept(self, batches: Iterable[pa.RecordBatch], settings: RowSettings) -> Iterator[pa.RecordBatch]:
+        for batch in selected_rows(batches, self.selection):
+            yield batch.select(list(settings.columns))
+
+
+def selected(task: RecordTask, selection: Selection) -> RecordTask:
+    """Return a task that yields what a selection leaves of another's rows."""
+    return SelectedTask(task, selection) if selection.excluded_groups else task
+
+
+def selected_rows(batches: Iterable[pa.RecordBatch], selection: Selection) -> Iterator[pa.RecordBatch]:
+    """Yield rows with a column ``group_id``, without those of groups that a selection leaves out."""
+    excluded: dict[str | None, bool] = {None: False}
+    for batch in batches:
+        groups = batch.column("group_id").dictionary_encode()
+        names = groups.dictionary.to_pylist()
+        for name in names:
+            if name not in excluded:
+                excluded[name] = selection.excludes(name)
+        if any(excluded[name] for name in names):
+            index = pc.fill_null(groups.indices, len(names))
+            batch = batch.filter(pa.array([not excluded[name] for name in (*names, None)]).take(index))
+        yield batch
 
 
 def log_tasks(found: Iterable[FileSet], split_bytes: int = SPLIT_BYTES) -> list[LogTask]:

@@ -23,6 +23,7 @@ from groupcoord.analysis.live.cluster import (
 )
 from groupcoord.analysis.live.group_requests import DESCRIBED_BY, SHARE
 from groupcoord.analysis.live.offsets import PartitionEnds, list_ends
+from groupcoord.analysis.selection import EVERYTHING, Selection
 from groupcoord.errors import ErrorCode
 
 GROUPS_OF_REQUEST_MAX = 100
@@ -100,6 +101,7 @@ def take_snapshot(
     now_ms: Callable[[], int],
     topics_of: Callable[[GroupSnapshot], Collection[str]],
     known: Collection[str] = (),
+    selection: Selection = EVERYTHING,
 ) -> Snapshot:
     """Ask for all groups, and for the ends of their topics.
 
@@ -110,13 +112,14 @@ def take_snapshot(
         now_ms: gives the time, in milliseconds since 1970.
         topics_of: returns the topics that a group's members have.
         known: groups that were there before. Of one that nobody lists it is asked whether its coordinator would.
+        selection: leaves groups out; nothing is requested about them.
 
     Raises:
         ClusterError: the cluster can't be reached: no broker lists its groups.
     """
 
     def ask() -> _Attempt:
-        attempt = _Attempt(cluster, now_ms, known)
+        attempt = _Attempt(cluster, now_ms, [one for one in known if not selection.excludes(one)], selection)
         attempt.ask()
         if attempt.transient is not None and not attempt.answered:
             raise attempt.transient
@@ -149,6 +152,7 @@ class _Attempt:
     cluster: LiveCluster
     now_ms: Callable[[], int]
     known: Collection[str]
+    selection: Selection
     asked_ms: int = 0
     at_ms: int = 0
     is_whole: bool = True
@@ -182,7 +186,8 @@ class _Attempt:
         self.listed |= {one.group_id for one in listed.groups}
         by_type: dict[str, list[ListedGroup]] = defaultdict(list)
         for group in listed.groups:
-            by_type[group.type].append(group)
+            if not self.selection.excludes(group.group_id):
+                by_type[group.type].append(group)
         for group_type, groups in by_type.items():
             for start in range(0, len(groups), GROUPS_OF_REQUEST_MAX):
                 self._ask_groups(broker, group_type, groups[start : start + GROUPS_OF_REQUEST_MAX])

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Protocol, TypedDict, TypeVar, Unpack
 
 import pyarrow as pa
-from attrs import frozen
+from attrs import evolve, frozen
 
 from groupcoord.analysis.decode.files import RecordTask
 from groupcoord.analysis.decode.parquet import Written
@@ -31,6 +31,7 @@ from groupcoord.analysis.report.data.files import (
 from groupcoord.analysis.report.data.gathering import gather_report
 from groupcoord.analysis.report.data.model import Report
 from groupcoord.analysis.rules.lag import Ends
+from groupcoord.analysis.selection import Selection
 from groupcoord.analysis.tables import END_OFFSETS_TABLE, TableFiles
 from groupcoord.clock import Clock, SystemClock
 
@@ -42,6 +43,7 @@ class RunOptions(TypedDict, total=False):
     """What every run may be told besides what it reads and where results go, as :class:`Run` explains it."""
 
     partitions: Iterable[int]
+    exclude_groups: Iterable[str]
     end_offsets: str | None
     clock: Clock | None
 
@@ -54,6 +56,7 @@ class Run:
             :class:`groupcoord.analysis.pipeline.sources.Source`, such as a cluster that runs.
         out: an empty directory, or one that does not exist yet; a URL is fine.
         partitions: only these log partitions; all if empty.
+        exclude_groups: regular expressions; groups whose whole name matches one are left out.
         end_offsets: a CSV file with a header and the columns of :data:`groupcoord.analysis.decode.schema.END_OFFSETS`;
             read anew each time that tables are made.
         clock: says when the report is made, and how long that took.
@@ -74,10 +77,13 @@ class Run:
         out: str | os.PathLike[str],
         *,
         partitions: Iterable[int] = (),
+        exclude_groups: Iterable[str] = (),
         end_offsets: str | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._source = paths if isinstance(paths, Source) else LogSource(frozenset(partitions), end_offsets, paths)
+        if not isinstance(paths, Source):
+            paths = LogSource(paths, selection=Selection(partitions, exclude_groups), end_offsets=end_offsets)
+        self._source = paths
         self._clock = clock or SystemClock()
         self.size_bytes = self._source.check(may_be_empty=self._goes_on is not None)
         self._results = self._open(out)
@@ -100,6 +106,7 @@ class Run:
         _check_has_groups(tables, self._source.names)
         self._share_states.write(tables)
         report = gather_report(tables, self._source.names, self._clock, self._retention_minutes)
+        report = evolve(report, excluded_groups=self._source.selection.expressions)
         write_report(self._results, report)
         return report
 

@@ -86,7 +86,8 @@ class ShareStates:
             assigned = (one for row in members for one in row["assignment"])
             names = {one["topic_id"]: one["topic"] for one in assigned if one["topic"] is not None}
             files = TableFiles(tables.results)
-            files.write_rows(_TABLE, self._fold.rows(names))
+            excludes = self._source.selection.excludes
+            files.write_rows(_TABLE, [row for row in self._fold.rows(names) if not excludes(row["group_id"])])
             tables.counts |= files.counts
 
     def _read(self) -> None:

@@ -18,10 +18,12 @@ from groupcoord.analysis.decode.files import (
     Folders,
     LogTask,
     RecordTask,
+    SelectedTask,
     cut_ranges,
     find_segments,
     log_tasks,
     refusals_told,
+    selected,
 )
 from groupcoord.analysis.decode.schema import END_OFFSETS, LIVE_END_OFFSETS, arrow_schema
 from groupcoord.analysis.decode.tailing import (
@@ -40,6 +42,7 @@ from groupcoord.analysis.live.offsets import SPLIT_BYTES as OFFSETS_SPLIT_BYTES
 from groupcoord.analysis.live.offsets import TopicEnds, list_ends, offsets_retention_minutes
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.live.tasks import check_same, check_topic, cluster_tasks, ends_now, tasks_between
+from groupcoord.analysis.selection import EVERYTHING, Selection
 from groupcoord.clock import SystemClock
 from groupcoord.core.topics import SHARE_STATE_TOPIC
 
@@ -175,6 +178,31 @@ class ClusterTail(Tail):
         self._taken = self._seen
 
 
+class SelectedTail(Tail):
+    """Reads logs as they grow, without the groups that a selection leaves out.
+
+    Args:
+        tail: reads all of them.
+        selection: leaves groups out.
+    """
+
+    def __init__(self, tail: Tail, selection: Selection) -> None:
+        self._tail = tail
+        self._selection = selection
+
+    def look(self) -> Sequence[SelectedTask]:
+        tasks = [SelectedTask(task, self._selection) for task in self._tail.look()]
+        self.leaderless = self._tail.leaderless
+        return tasks
+
+    def check(self, task: RecordTask) -> None:
+        assert isinstance(task, SelectedTask)
+        self._tail.check(task.task)
+
+    def take(self) -> None:
+        self._tail.take()
+
+
 RECORD_BYTES = 106
 """What a committed offset takes in a log, about, in batches of a dozen."""
 
@@ -193,13 +221,13 @@ class Source(ABC):
     """Records of ``__consumer_offsets``, and where the topics' partitions end.
 
     Attributes:
-        partitions: only these log partitions; all if empty.
+        selection: the log partitions that are read, and the groups that are left out.
         end_offsets: a CSV file with a header and the columns of :data:`groupcoord.analysis.decode.schema.END_OFFSETS`,
             or None.
     """
 
-    partitions: frozenset[int]
-    end_offsets: str | None
+    selection: Selection = field(default=EVERYTHING, kw_only=True)
+    end_offsets: str | None = field(default=None, kw_only=True)
 
     def check(self, *, may_be_empty: bool = False) -> int:
         """Make sure that all of it is there, and return how many bytes there are to read now, about.
@@ -268,18 +296,19 @@ class Source(ABC):
     def names(self) -> Sequence[str]:
         """What is read, for people."""
 
-    @abstractmethod
     def tasks(self) -> Sequence[RecordTask]:
         """Return what there is to read now, cut into tasks."""
+        return [selected(task, self.selection) for task in self._all_tasks()]
+
+    def tail(self) -> Tail:
+        """Return what reads it as it grows, from the start."""
+        tail = self._whole_tail()
+        return SelectedTail(tail, self.selection) if self.selection.excluded_groups else tail
 
     @property
     def cluster_name(self) -> str:
         """The id of the cluster that is read; empty for files."""
         return ""
-
-    @abstractmethod
-    def tail(self) -> Tail:
-        """Return what reads it as it grows, from the start."""
 
     @abstractmethod
     def share_state_tail(self) -> Tail:
@@ -288,6 +317,12 @@ class Source(ABC):
         Its ``look`` raises :class:`groupcoord.analysis.errors.InputError` where there is no topic of them, or
         it may not be read.
         """
+
+    @abstractmethod
+    def _all_tasks(self) -> Sequence[RecordTask]: ...
+
+    @abstractmethod
+    def _whole_tail(self) -> Tail: ...
 
     @abstractmethod
     def _check_records(self, *, may_be_empty: bool) -> int: ...
@@ -309,12 +344,10 @@ class LogSource(Source):
         """See :class:`Source`."""
         return self.paths
 
-    def tasks(self) -> Sequence[RecordTask]:
-        """See :class:`Source`."""
+    def _all_tasks(self) -> Sequence[RecordTask]:
         return log_tasks(self.find(may_be_empty=False))
 
-    def tail(self) -> Tail:
-        """See :class:`Source`."""
+    def _whole_tail(self) -> Tail:
         return LogTail(partial(self.find, may_be_empty=True))
 
     def share_state_tail(self) -> Tail:
@@ -333,7 +366,9 @@ class LogSource(Source):
 
     def find(self, *, may_be_empty: bool) -> list[FileSet]:
         """Return the files."""
-        return find_segments(self.paths, partitions=self.partitions, may_be_empty=may_be_empty, folders=self._folders)
+        return find_segments(
+            self.paths, partitions=self.selection.partitions, may_be_empty=may_be_empty, folders=self._folders
+        )
 
     def _check_records(self, *, may_be_empty: bool) -> int:
         return sum(one.size_bytes for files in self.find(may_be_empty=may_be_empty) for one in files.segments)
@@ -387,9 +422,8 @@ class ClusterSource(Source):
         """See :class:`Source`."""
         return (f"kafka://{self.address.settings().bootstrap_servers}/{self.topic}",)
 
-    def tasks(self) -> Sequence[RecordTask]:
-        """See :class:`Source`."""
-        return cluster_tasks(self.address, self.topic, self.partitions, OFFSETS_SPLIT_BYTES)
+    def _all_tasks(self) -> Sequence[RecordTask]:
+        return cluster_tasks(self.address, self.topic, self.selection.partitions, OFFSETS_SPLIT_BYTES)
 
     @property
     def cluster_name(self) -> str:
@@ -400,17 +434,16 @@ class ClusterSource(Source):
         """See :class:`Source`."""
         return ClusterTail(self.address, lambda: ends_now(self.address, SHARE_STATE_TOPIC, (), may_lack=True))
 
-    def tail(self) -> Tail:
-        """See :class:`Source`."""
+    def _whole_tail(self) -> Tail:
         return ClusterTail(self.address, self.ends)
 
     def ends(self) -> TopicEnds:
         """Return the present start and end offsets of the logs, without those that have no leader."""
-        return ends_now(self.address, self.topic, self.partitions, may_lack=True)
+        return ends_now(self.address, self.topic, self.selection.partitions, may_lack=True)
 
     def _check_records(self, *, may_be_empty: bool) -> int:
         # A cluster tells how many offsets there are, and not how many bytes.
-        ends = check_topic(self.address, self.topic, self.partitions, may_be_empty=may_be_empty)
+        ends = check_topic(self.address, self.topic, self.selection.partitions, may_be_empty=may_be_empty)
         return sum(one.end - one.start for one in ends.whole()) * RECORD_BYTES
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 
 import pyarrow as pa
-from attrs import asdict, frozen
+from attrs import asdict, evolve, frozen
 
 from groupcoord.analysis.decode.group_tables import ANOMALIES, EPOCHS, GROUPS, MEMBERS, REBALANCES
 from groupcoord.analysis.decode.results import ResultDirectory
@@ -38,6 +38,7 @@ from groupcoord.analysis.rules.anomalies import anomalies
 from groupcoord.analysis.rules.assignment_balance import assigned
 from groupcoord.analysis.rules.lag import Ends
 from groupcoord.analysis.rules.lag_status import time_lag_of
+from groupcoord.analysis.selection import Selection
 from groupcoord.analysis.tables import END_OFFSETS_TABLE
 from groupcoord.clock import Clock, SystemClock
 
@@ -287,14 +288,23 @@ class Polling:
     Args:
         address: where the cluster is.
         out: an empty directory, or one that does not exist yet; a URL for fsspec is fine.
+        exclude_groups: regular expressions; groups whose whole name matches one are left out.
         clock: says when polls and pages are made.
 
     Raises:
         InputError: a setting is wrong, or the directory can't be used.
     """
 
-    def __init__(self, address: ClusterAddress, out: str | os.PathLike[str], *, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        address: ClusterAddress,
+        out: str | os.PathLike[str],
+        *,
+        exclude_groups: Iterable[str] = (),
+        clock: Clock | None = None,
+    ) -> None:
         self._address = address
+        self._selection = Selection(excluded_groups=exclude_groups)
         self._clock = clock or SystemClock()
         inputs = (f"kafka://{address.settings().bootstrap_servers}",)
         self._output = ResultDirectory(out)
@@ -330,7 +340,9 @@ class Polling:
         """
         with connection(self._address, begins_run=True) as (cluster, patience):
             while True:
-                snapshot = take_snapshot(cluster, patience, self._clock.now_ms, topics_of, self._groups.ids)
+                snapshot = take_snapshot(
+                    cluster, patience, self._clock.now_ms, topics_of, self._groups.ids, self._selection
+                )
                 tell(self._take(snapshot))
                 if is_stopped():
                     return
@@ -359,7 +371,7 @@ class Polling:
         self._append("polls", [rows.poll_row(snapshot)])
         counts = self._counts | {"rebalances": self._counts["rebalances"] + len(under_way)}
         report = self._figures.report(snapshot, groups, lag, anomalies, counts, self._clock.now_ms())
-        write_report(self._output, report)
+        write_report(self._output, evolve(report, excluded_groups=self._selection.expressions))
         kinds = Counter((row["group_id"], row["kind"]) for row in anomalies)
         figures = Figures(
             snapshot.at_ms,

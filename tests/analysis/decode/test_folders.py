@@ -52,7 +52,7 @@ def test_a_look_again_asks_for_what_can_have_grown(tmp_path: Path, monkeypatch: 
         for number in range(100):
             last = segment(folder, number * 1_000)
     settle(tmp_path)
-    source = LogSource(frozenset(), None, [tmp_path])
+    source = LogSource([tmp_path])
     found = source.find(may_be_empty=False)
     with last.open("ab") as file:
         file.write(bytes(5))

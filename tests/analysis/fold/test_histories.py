@@ -36,7 +36,7 @@ def told_by_batches(folder: Path) -> list[str]:
 def told_by_columns(folder: Path, out: Path) -> list[str]:
     """Return the same rows out of columns."""
     results = ResultDirectory(out)
-    decoded = decode_records(LogSource(frozenset(), None, [folder]).tasks(), results, lambda done, total: None)
+    decoded = decode_records(LogSource([folder]).tasks(), results, lambda done, total: None)
     told = []
     for partition in decoded.partitions:
         history = LogHistory(partition.number)

@@ -118,6 +118,37 @@ def test_coordinators_agree_and_what_is_lost_is_told(analyzed: Analyzed) -> None
     assert "verified: coordinators that loaded the log answer what the tables say" in analyzed.run.output
 
 
+def test_excluded_groups_are_in_no_table(broker_log: Path, broker_truth: dict[str, Any], tmp_path: Path) -> None:
+    """Groups whose whole name matches leave no row; those of others are the same, and the page names the rule."""
+    excluded = {name for name in broker_truth["offsets"] if name.startswith("short-")} | {"simple-consumer"}
+    words = ("--exclude-group", "short-.*", "--exclude-group", "simple-consumer", "--exclude-group", "hort")
+    analyze(broker_log, "--out", tmp_path / "all", "--engine", "local")
+    done = analyze(broker_log, "--out", tmp_path / "some", "--engine", "local", "--verify", *words)
+
+    assert (done.status, done.error) == (0, "")
+    for name in table_names(tmp_path / "all") - {"records", "corrupt", "read_counts", "partition_load"}:
+        whole, left = (read_table(tmp_path / out, name).to_pylist() for out in ("all", "some"))
+        assert sorted(map(repr, left)) == sorted(repr(row) for row in whole if row["group_id"] not in excluded), name
+    records = read_table(tmp_path / "some", "records").to_pylist()
+    assert not excluded & {row["group_id"] for row in records}
+    assert {row["kind"] for row in records} == {"record", "control", "read"}
+    page = (tmp_path / "some" / "report.html").read_text("utf-8")
+    assert (
+        "Groups whose names match <code>short-.*</code>, <code>simple-consumer</code>, <code>hort</code> are left out."
+        in page
+    )
+
+
+@pytest.mark.parametrize("more", [(), ("--follow",), ("--poll",)], ids=["once", "follow", "poll"])
+def test_an_expression_that_is_none(broker_log: Path, tmp_path: Path, more: tuple[str, ...]) -> None:
+    """An invalid regular expression is an error of the command line, in one line that names it."""
+    where = ("--bootstrap-server", "localhost:1") if "--poll" in more else (broker_log,)
+    done = analyze(*where, "--out", tmp_path / "out", "--exclude-group", "a(", *more)
+
+    assert done.status == USAGE_ERROR
+    assert "a( is not a regular expression: missing ), unterminated subpattern" in done.error
+
+
 def test_the_page_says_what_the_terminal_does(analyzed: Analyzed) -> None:
     """The page is there with the figures of the summary, and the terminal tells where."""
     page, overview = (analyzed.folder / "report.html").read_text("utf-8"), analyzed.summary["overview"]
@@ -277,7 +308,7 @@ def test_who_has_stopped_goes_by_when_the_log_was_read(tmp_path: Path) -> None:
             )
             key, value = encode_record(commit)
             server.produce("offsets", [ProducerRecord(value=value, key=key, partition=0)])
-        source = ClusterSource(frozenset(), None, ClusterAddress(server.bootstrap), "offsets", False)
+        source = ClusterSource(ClusterAddress(server.bootstrap), "offsets", False)
         for read_ms in (last_ms + 1_000, last_ms + 3_000):
             Pipeline(LocalEngine(), source, tmp_path / str(read_ms), clock=ManualClock(read_ms)).run()
     statuses = [read_table(path, "lag")["status"].to_pylist() for path in sorted(tmp_path.iterdir())]
@@ -388,7 +419,7 @@ def test_share_partitions_have_a_table(tmp_path: Path, monkeypatch: pytest.Monke
     with ServerThread(topics={"offsets": 1, "states": 1}) as server:
         for topic, records in (("offsets", of_group), ("states", of_states)):
             server.produce(topic, [ProducerRecord(value=value, key=key) for key, value in records])
-        source = ClusterSource(frozenset(), None, ClusterAddress(server.bootstrap), "offsets")
+        source = ClusterSource(ClusterAddress(server.bootstrap), "offsets")
         Pipeline(LocalEngine(), source, tmp_path / "cluster").run()
     names = ("group_id", "topic", "topic_partition", "start_offset", "released", "redeliveries", "log_partition")
 

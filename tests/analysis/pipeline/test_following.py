@@ -84,6 +84,22 @@ def test_tables_are_those_of_one_reading(whole_log: Path, tmp_path: Path, seed: 
     assert report.causes == whole.causes
 
 
+def test_excluded_groups_are_not_followed(whole_log: Path, tmp_path: Path) -> None:
+    """The tables of groups are those of one reading that leaves the same groups out."""
+    left_out = ("small-.*", "transactional")
+    following = LocalFollowing([whole_log], tmp_path / "out", exclude_groups=left_out, clock=ManualClock(NOW_MS))
+    following.run(lambda wait_s: True, lambda progress: None)
+    whole = Pipeline(LocalEngine(), [whole_log], tmp_path / "whole", exclude_groups=left_out, clock=ManualClock(NOW_MS))
+    whole.run()
+
+    for name in table_names(tmp_path / "whole") - NOT_ALIKE:
+        found, wanted = (sorted_rows(read_table(tmp_path / folder, name)) for folder in ("out", "whole"))
+        assert found == wanted, name
+    groups = {row["group_id"] for row in read_table(tmp_path / "out", "current_offsets").to_pylist()}
+    assert {"altered-only", "busy", "crew"} <= groups
+    assert not {one for one in groups if one.startswith("small-")}
+
+
 def test_a_run_begins_anew_where_another_was(whole_log: Path, tmp_path: Path) -> None:
     """Its tables go; a directory with something else is refused, and one that another process uses."""
     LocalFollowing([whole_log], tmp_path / "out").run(lambda wait_s: True, lambda progress: None)
@@ -212,8 +228,8 @@ def test_spark_is_refused(tmp_path: Path, words: tuple[str, ...], refused: str) 
 
 def test_a_cluster_is_judged_as_of_now() -> None:
     """Files tell nothing behind their last record; a cluster goes on though nothing comes to its log."""
-    of_files = LogSource(frozenset(), None, ["log"])
-    of_cluster = ClusterSource(frozenset(), None, ClusterAddress("localhost:1"), "__consumer_offsets")
+    of_files = LogSource(["log"])
+    of_cluster = ClusterSource(ClusterAddress("localhost:1"), "__consumer_offsets")
 
     assert of_files.judged_at_ms(1_000, 60_000) == 1_000
     assert of_cluster.judged_at_ms(1_000, 60_000) == 60_000

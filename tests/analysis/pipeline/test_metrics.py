@@ -33,7 +33,7 @@ def test_metrics_follow_the_ends_of_topics(tmp_path: Path) -> None:
         server.produce("orders", [b"order"] * 30, partition=0)
         for second, offset in enumerate((10, 15, 20)):
             commit(server, second, offset)
-        source = ClusterSource(frozenset(), None, ClusterAddress(server.bootstrap), "offsets", False)
+        source = ClusterSource(ClusterAddress(server.bootstrap), "offsets", False)
         following = LocalFollowing(source, tmp_path / "out", clock=clock)
         collector = GroupCollector(following.cluster_name, clock)
 
@@ -70,7 +70,7 @@ def test_a_group_stops_though_nothing_comes_to_the_log(tmp_path: Path) -> None:
         server.produce("orders", [b"order"] * 30, partition=0)
         for second, offset in enumerate((10, 15, 20)):
             commit(server, second, offset)
-        source = ClusterSource(frozenset(), None, ClusterAddress(server.bootstrap), "offsets", False)
+        source = ClusterSource(ClusterAddress(server.bootstrap), "offsets", False)
 
         def is_stopped(wait_s: float) -> bool:
             found.append(read_table(tmp_path / "out", "anomalies")["kind"].to_pylist())
@@ -88,7 +88,7 @@ def test_metrics_tell_of_groups(tmp_path: Path) -> None:
     write_story(tmp_path / "story", crew)
     collector = GroupCollector("")
     for folder in ("log", "story"):
-        following = LocalFollowing(LogSource(frozenset(), None, [tmp_path / folder]), tmp_path / f"{folder}-out")
+        following = LocalFollowing(LogSource([tmp_path / folder]), tmp_path / f"{folder}-out")
 
         def tell(progress: Progress) -> None:
             assert progress.tables is not None

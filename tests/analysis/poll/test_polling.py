@@ -21,6 +21,7 @@ from groupcoord.analysis.fold.history.causes import EXPIRY_OR_LEAVE, JOIN
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.poll.polling import APPENDED, POLLS, PROBLEMS, REPLACED, Polled, Polling
 from groupcoord.cli import USAGE_ERROR
+from groupcoord.messages import OffsetCommit, OffsetToCommit, TopicToCommit
 from groupcoord.testing import ServerThread
 
 from ...command import analyze
@@ -141,6 +142,23 @@ def test_the_page_tells_what_polls_add(schema: Columns) -> None:
     lines = [f"| {one.name} | {SQL_TYPES.get(str(one.type), one.type)} | {one.comment} |" for one in schema]
 
     assert "\n".join(["| column | type | |", "|---|---|---|", *lines, ""]) in (DOCS / "live.md").read_text("utf-8")
+
+
+def test_excluded_groups_are_not_polled(server: ServerThread, tmp_path: Path) -> None:
+    """Of groups whose whole name matches nothing is requested, and no table has them; the page names the expression."""
+    offsets = (TopicToCommit("orders", (OffsetToCommit(0, 3),)),)
+    server.run(lambda broker: broker.coordinator.call(OffsetCommit(GROUP, offsets)))
+    server.run(lambda broker: broker.coordinator.call(OffsetCommit("console-consumer-1", offsets)))
+    words = ("--bootstrap-server", server.bootstrap, "--poll", "--exclude-group", "console-consumer-.*")
+    done = analyze(*words, "--out", tmp_path / "out")
+
+    assert (done.status, done.error) == (0, "")
+    assert "poll 1: 1 groups, 0 members, 1 offsets" in done.output
+    for name in ("groups", "current_offsets", "lag"):
+        rows = pq.read_table(tmp_path / "out" / "tables" / name).to_pylist()
+        assert {row["group_id"] for row in rows} == {GROUP}
+    page = (tmp_path / "out" / "report.html").read_text("utf-8")
+    assert "Groups whose names match <code>console-consumer-.*</code> are left out." in page
 
 
 def test_the_command_asks_once(server: ServerThread, tmp_path: Path) -> None:

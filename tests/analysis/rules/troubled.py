@@ -40,7 +40,7 @@ class Known(NamedTuple):
 def fold_log(folder: Path, out: Path, limits: Thresholds | None = None) -> Known:
     """Decode the only log partition of a folder, and fold it."""
     results = ResultDirectory(out)
-    decoded = decode_records(LogSource(frozenset(), None, [folder]).tasks(), results, lambda done, total: None)
+    decoded = decode_records(LogSource([folder]).tasks(), results, lambda done, total: None)
     (partition,) = decoded.partitions
     fold, history = CommitFold(limits), LogHistory(partition.number)
     for span in decoded.spans(partition):

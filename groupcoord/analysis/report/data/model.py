@@ -536,6 +536,7 @@ class Report:
         statuses: the worst first.
         polls: None if a log was read.
         missing: names of tables that were not made.
+        excluded_groups: the expressions of groups that were left out.
     """
 
     title: str
@@ -569,6 +570,7 @@ class Report:
     verification: Verification | None = None
     tables: Mapping[str, int] = {}
     polls: Polls | None = None
+    excluded_groups: tuple[str, ...] = ()
 
 
 def summary(report: Report) -> dict[str, Any]:

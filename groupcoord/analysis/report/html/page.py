@@ -98,7 +98,9 @@ def _tiles_of_polls(report: Report, polls: Polls, shown: Collection[str]) -> lis
 def _inputs(report: Report) -> Html:
     named = joined((name(path) for path in report.inputs[:INPUTS_NAMED_MAX]), ", ")
     more = len(report.inputs) - INPUTS_NAMED_MAX
-    return soft("Read from ", named, f" and {more:,} more" if more > 0 else "", ".")
+    excluded = joined((name(one) for one in report.excluded_groups[:INPUTS_NAMED_MAX]), ", ")
+    without = joined((" Groups whose names match ", excluded, " are left out.")) if report.excluded_groups else EMPTY
+    return soft("Read from ", named, f" and {more:,} more" if more > 0 else "", ".", without)
 
 
 def _doubts(report: Report) -> list[Html]:

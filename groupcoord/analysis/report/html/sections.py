@@ -331,6 +331,8 @@ def read(report: Report) -> Html:
     if report.polls is not None:
         return EMPTY
     told = "Everything in the files is counted here once: records by type, and what was passed over with the reason."
+    if report.excluded_groups:
+        told = f"{told} Records of the groups that are left out are not counted."
     columns: Columns[ReadCount] = (
         ("what", lambda row: text(row.what)),
         ("problem", lambda row: text(row.problem)),
