@@ -70,23 +70,6 @@ def correlation_ids(output: bytes) -> list[int]:
     return [struct.unpack_from(">i", answer)[0] for answer in split(output)]
 
 
-def heartbeat_error(answer: bytes) -> int:
-    """Return the error code of a Heartbeat answer, version 0."""
-    return int(struct.unpack(">ih", answer)[1])
-
-
-def read_join(answer: bytes) -> tuple[int, int, str, str]:
-    """Return error code, generation, leader and member id of a JoinGroup answer, version 3."""
-    _, _, error_code, generation_id = struct.unpack_from(">iihi", answer)
-    at = 14
-    texts = []
-    for _ in range(3):
-        (size,) = struct.unpack_from(">h", answer, at)
-        texts.append(answer[at + 2 : at + 2 + size].decode())
-        at += 2 + size
-    return error_code, generation_id, texts[1], texts[2]
-
-
 def produce(correlation_id: int, acks: int, *partition_indexes: int) -> bytes:
     """Return a Produce request of version 3 for partitions of topic ``t``."""
     partitions = [struct.pack(">i", index) + blob(b"records") for index in partition_indexes]

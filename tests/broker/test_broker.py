@@ -98,22 +98,6 @@ def test_the_offsets_topic_has_the_id_of_the_store() -> None:
     assert broker.topics.topic_id(OFFSETS_TOPIC) == UUID(int=5)
 
 
-def test_a_failed_log_partition_is_loaded_again() -> None:
-    """After an append of unknown outcome the groups are refused until the host has the partition loaded again."""
-    store = MemoryLogStore()
-    broker = Broker(config=Config(offsets_topic_num_partitions=1), clock=ManualClock(), log_store=store)
-    with broker.topics.edit() as edit:
-        edit.create("t", 1)
-    assert commit(broker, 1) == "NONE"
-    store.fail_next(AppendTimedOutError())
-    assert commit(broker, 2) != "NONE"
-    assert broker.coordinator.status(0) is PartitionStatus.FAILED
-    assert commit(broker, 3) == "NOT_COORDINATOR"
-    broker.reload_failed()
-    assert broker.coordinator.status(0) is PartitionStatus.ACTIVE
-    assert committed(broker) == [("t", 1)]
-
-
 def test_a_log_partition_that_stays_broken(caplog: pytest.LogCaptureFixture) -> None:
     """Loading again is tried, its failure is logged, and nothing else happens."""
     store = MemoryLogStore()

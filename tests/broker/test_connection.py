@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
+from groupcoord import Config, ManualClock, MemoryLogStore
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.connection import BACKLOG_LIMIT_BYTES, OUTPUT_LIMIT_BYTES, OUTPUT_PORTION_BYTES
 from groupcoord.broker.topics.registry import TopicRegistry
@@ -23,13 +23,9 @@ from tests.broker.kafka_bytes import (
     fetch,
     frame,
     heartbeat,
-    heartbeat_error,
     join,
     metadata,
-    read_join,
-    split,
     string,
-    sync,
 )
 from tests.tables import as_one_test
 
@@ -99,29 +95,6 @@ def test_requests_wait_behind_a_join() -> None:
     advance(broker, 1_000)
     assert broker.take_dirty() == [waiting]
     assert correlation_ids(drain(waiting)) == [1, 2, 3]
-
-
-def test_one_request_releases_another_connection() -> None:
-    """A sync by the leader answers the follower's, and the requests that the follower had sent behind it."""
-    broker = make_broker()
-    leader, follower = broker.connect("/127.0.0.1"), broker.connect("/127.0.0.1")
-    feed(leader, join(1))
-    feed(follower, join(2))
-    advance(broker, 1_000)  # the second join has prolonged the delay
-    advance(broker, 1_000)
-    _, generation, leader_id, first_id = read_join(split(drain(leader))[0])
-    second_id = read_join(split(drain(follower))[0])[3]
-    assert leader_id in (first_id, second_id)
-    if leader_id == second_id:
-        leader, follower, first_id, second_id = follower, leader, second_id, first_id
-    feed(follower, sync(3, "g", generation, second_id) + heartbeat(4, "g", generation, second_id))
-    assert drain(follower) == b""
-    broker.take_dirty()
-    feed(leader, sync(5, "g", generation, first_id, (first_id, b"a"), (second_id, b"b")))
-    assert set(broker.take_dirty()) == {leader, follower}
-    answers = split(drain(follower))
-    assert answers[0] == struct.pack(">ih", 3, 0) + blob(b"b")
-    assert heartbeat_error(answers[1]) == ErrorCode.NONE
 
 
 @as_one_test

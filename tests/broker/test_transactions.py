@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from uuid import UUID
-
 import pytest
 
 from groupcoord import LogStoreError
@@ -12,7 +10,6 @@ from groupcoord.broker.transactions.state import LAST_EPOCH
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import OffsetToCommit, TopicToCommit, TxnOffsetCommit
 from groupcoord.errors import ErrorCode
-from groupcoord.wire.cluster_messages import TopicPartitions
 from tests.broker.driving import drain, feed
 from tests.broker.transaction_world import WRITER, ProducerClient, TransactionWorld, names
 from tests.wire.kio_client import read_response, request_frame
@@ -76,37 +73,6 @@ def test_init_with_the_last_epoch(client: ProducerClient) -> None:
 # ---------------------------------------------------------------- partitions
 
 
-def test_partitions_are_added_together_or_not_at_all(client: ProducerClient) -> None:
-    """One that does not exist keeps the others out; internal topics are not for clients."""
-    producer = client.start()
-    assert client.add(producer, ("t", (0, 9)), ("nope", (0,))) == [
-        "OPERATION_NOT_ATTEMPTED",
-        "UNKNOWN_TOPIC_OR_PARTITION",
-        "UNKNOWN_TOPIC_OR_PARTITION",
-    ]
-    assert client.add(producer, ("__consumer_offsets", (3,))) == ["TOPIC_AUTHORIZATION_FAILED"]
-    assert client.state() == "Empty"
-    assert client.add(producer, ("t", (2,)), ("t", (0, 2))) == ["NONE"] * 3
-    assert (client.state(), client.describe().topics) == ("Ongoing", (TopicPartitions("t", (0, 2)),))
-
-
-def test_brokers_may_add_and_look(client: ProducerClient) -> None:
-    """Looking adds nothing; what is not in the transaction is TRANSACTION_ABORTABLE."""
-    producer = client.start()
-    assert client.add(producer, ("__consumer_offsets", (3,)), is_from_broker=True) == ["NONE"]
-    looked = client.add(producer, ("__consumer_offsets", (3, 4)), verify_only=True, is_from_broker=True)
-    assert looked == ["NONE", "TRANSACTION_ABORTABLE"]
-    assert client.describe().topics == (TopicPartitions("__consumer_offsets", (3,)),)
-
-
-def test_an_empty_transactional_id(client: ProducerClient) -> None:
-    """It is INVALID_REQUEST everywhere."""
-    assert client.add_group((0, 0), name="") == "INVALID_REQUEST"
-    assert client.end((0, 0), name="")[0] == "INVALID_REQUEST"
-    assert client.commit((0, 0), name="") == ["INVALID_REQUEST"]
-    assert client.describe("").error_code is ErrorCode.INVALID_REQUEST
-
-
 # ---------------------------------------------------------------- offsets
 
 
@@ -118,15 +84,6 @@ def test_a_transaction_of_many_groups(client: ProducerClient) -> None:
         assert client.commit(producer, group_id=group_id, adds_group=True) == ["NONE"]
     assert client.end(producer)[0] == "NONE"
     assert {client.committed(group_id) for group_id in groups} == {(10, "NONE")}
-
-
-def test_nothing_to_commit_is_not_verified(client: ProducerClient) -> None:
-    """A request in which no partition exists is answered without a look at its producer; so is the empty group id."""
-    unknown = (TopicToCommit("nope", (OffsetToCommit(0, 1),)), TopicToCommit("t", (OffsetToCommit(4, 1),)))
-    assert client.commit((77, 7), topics=unknown) == ["UNKNOWN_TOPIC_OR_PARTITION"] * 2
-    assert client.commit((77, 7), group_id="") == ["INVALID_GROUP_ID"]
-    by_id = (TopicToCommit(None, (OffsetToCommit(0, 1),), UUID(int=99)),)
-    assert client.commit((77, 7), topics=by_id) == ["UNKNOWN_TOPIC_ID"]
 
 
 def test_the_order_of_refusals(client: ProducerClient) -> None:
@@ -147,16 +104,6 @@ def test_the_order_of_refusals(client: ProducerClient) -> None:
 
 
 # ---------------------------------------------------------------- ends
-
-
-def test_ends_that_are_asked_again(client: ProducerClient) -> None:
-    """The same outcome again is NONE, the other INVALID_TXN_STATE; so is an end without a beginning."""
-    producer = client.start()
-    assert client.end(producer)[0] == client.end(producer, False)[0] == "INVALID_TXN_STATE"
-    client.add_group(producer)
-    for _ in range(2):
-        assert client.end(producer) == ("NONE", *producer)
-    assert client.end(producer, False)[0] == "INVALID_TXN_STATE"
 
 
 def test_ends_that_raise_the_epoch(client: ProducerClient) -> None:
