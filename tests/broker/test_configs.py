@@ -53,11 +53,7 @@ from tests.broker.data_world import SOLE
 from tests.broker.rules import GROUP, TOPIC, Rules
 from tests.broker.wire_world import WireWorld
 
-SESSION, HEARTBEAT, OFFLOAD = (
-    "consumer.session.timeout.ms",
-    "consumer.heartbeat.interval.ms",
-    "consumer.assignor.offload.enable",
-)
+SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 A_GROUP, A_TOPIC, A_BROKER = ConfigResourceType.GROUP, ConfigResourceType.TOPIC, ConfigResourceType.BROKER
 
 
