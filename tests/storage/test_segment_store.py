@@ -13,16 +13,9 @@ from pathlib import Path
 import pytest
 
 from groupcoord.core.log.records import (
-    ConsumerGroupCurrentMemberAssignmentRecord,
-    ConsumerGroupMetadataRecord,
-    GroupMetadataRecord,
     GroupTombstone,
-    MemberRecord,
     OffsetCommitRecord,
-    OffsetTombstone,
     OpaqueRecord,
-    Record,
-    TransactionMarker,
 )
 from groupcoord.errors import StoreContractError
 from groupcoord.log_store import (
@@ -45,41 +38,6 @@ from groupcoord.storage.segment_store import SegmentLogStore
 from tests.storage.storage_logs import TOPIC_ID, append, commit, log_file, read
 
 TICKET = Ticket(3, 1)
-
-
-def test_every_kind_of_record_survives(tmp_path: Path) -> None:
-    """All records come back in order with offset, timestamp and producer, from a store opened anew."""
-    member = MemberRecord("m-1", None, "c", "/127.0.0.1", 60_000, 10_000, b"\x01", b"\x02")
-    plain: list[Record] = [
-        commit(5),
-        OffsetTombstone("grp", "topic", 1),
-        GroupMetadataRecord("grp", "consumer", 5, "range", "m-1", 1000, (member,)),
-        GroupTombstone("grp"),
-        ConsumerGroupMetadataRecord("grp", 2, 9),
-        GroupTombstone("grp", ConsumerGroupCurrentMemberAssignmentRecord.key_of("m-1")),
-        OpaqueRecord(bytes.fromhex("000900026731"), bytes.fromhex("00000000000200")),
-        OpaqueRecord(bytes.fromhex("000900026731"), None),
-    ]
-    transactional = [OffsetCommitRecord("grp", "topic", p, 7, producer_id=77, producer_epoch=3) for p in (0, 1)]
-    marker = TransactionMarker(77, 3, committed=True, coordinator_epoch=9)
-    with SegmentLogStore(tmp_path) as store:
-        assert append(store, *plain) == 0
-        assert append(store, *transactional, timestamp_ms=2000) == 8
-        assert append(store, marker, timestamp_ms=3000) == 10
-
-    with SegmentLogStore(tmp_path) as store:
-        records = list(store.read(3))
-    assert [record.record for record in records] == [*plain, *transactional, marker]
-    assert [record.offset for record in records] == list(range(11))
-    assert [record.timestamp_ms for record in records] == [1000] * 8 + [2000] * 2 + [3000]
-    assert [record.producer_id for record in records] == [-1] * 8 + [77] * 3
-    assert [record.is_control for record in records] == [False] * 10 + [True]
-    batches = list(iter_batches(log_file(tmp_path).read_bytes()))
-    assert [(b.is_transactional, b.is_control, b.base_sequence) for b in batches] == [
-        (False, False, 0),
-        (True, False, 0),
-        (True, True, -1),
-    ]
 
 
 def test_bytes_of_records_are_kept(tmp_path: Path) -> None:
@@ -158,17 +116,6 @@ def test_reading_creates_nothing(tmp_path: Path) -> None:
         append(store, commit(0), partition=12)
         append(store, commit(0), partition=2)
         assert store.partitions() == [2, 12]
-
-
-def test_reopening_continues_offsets(tmp_path: Path) -> None:
-    """A store opened anew goes on after the last record."""
-    for offset in range(3):
-        with SegmentLogStore(tmp_path) as store:
-            assert store.end_offset(3) == 2 * offset
-            assert append(store, commit(offset), commit(offset)) == 2 * offset
-
-    with SegmentLogStore(tmp_path) as store:
-        assert [offset for offset, _ in read(store)] == list(range(6))
 
 
 def test_reading_while_appending(tmp_path: Path) -> None:
