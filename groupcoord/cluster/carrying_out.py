@@ -1,4 +1,4 @@
-"""What an owner of a log partition wants to have done, done by an engine."""
+"""Execution of the operations of a log partition's owner on an engine."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from groupcoord.cluster.slot_writer import Operation, Purge, Put
 
 
 async def carry_out(slot_log: SlotLog, partition: int, operation: Operation) -> int | list[Slot] | None:
-    """Have an engine do something, and return what :meth:`~groupcoord.cluster.slot_writer.SlotWriter.done` wants.
+    """Execute an operation and return the result that :meth:`~groupcoord.cluster.slot_writer.SlotWriter.done` takes.
 
     Args:
         slot_log: the engine.
         partition: the log partition.
-        operation: what is to be done.
+        operation: the operation.
 
     Raises:
-        SlotLogError: nobody knows what came of it.
+        SlotLogError: the outcome is unknown.
     """
     if isinstance(operation, Put):
         return await slot_log.put(partition, operation.slot, operation.payload)

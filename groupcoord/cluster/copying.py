@@ -1,4 +1,4 @@
-"""Copies of a log that replicas share, as segment files: for backups, and for programs that read Kafka's."""
+"""Copies of a shared log as segment files, for backups and for programs that read Kafka's format."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from groupcoord.core.log.records import OFFSETS_TOPIC
 
 
 async def copy_log(slot_log: SlotLog, folder: Path) -> int:
-    """Write what a log comes to as folders ``__consumer_offsets-N`` with a segment each. Owners go on meanwhile.
+    """Write a shared log as folders ``__consumer_offsets-N`` with one segment each, while its owners keep writing.
 
-    Each log partition is copied as it is at some moment. ``groupcoord dump`` and ``groupcoord analyze`` read the
-    folder, and so does a server's ``--data-dir``.
+    Each log partition is copied as of some moment. ``groupcoord dump``, ``groupcoord analyze`` and the ``--data-dir``
+    of a server read the folder.
 
     Args:
         slot_log: the engine; open.
-        folder: where; log partitions that have something get a folder of their own in it.
+        folder: the target; each log partition with records gets a folder in it.
 
     Returns:
-        How many bytes were written.
+        The number of bytes written.
 
     Raises:
         NoLogError: no replica has ever shared this log.
-        SlotLogError: the engine can't be asked.
-        MalformedSlotError: a slot holds something else.
-        OSError: it can't be written.
+        SlotLogError: the engine failed.
+        MalformedSlotError: a slot does not hold a message.
+        OSError: a file can't be written.
     """
     size_bytes = 0
     for partition in range(await partition_count_of(slot_log)):
@@ -44,7 +44,7 @@ async def _read_all(slot_log: SlotLog, partition: int) -> list[Slot]:
     slots: list[Slot] = []
     while found := await slot_log.read(partition, slots[-1].number + 1 if slots else 0):
         if slots and found[0].number != slots[-1].number + 1:
-            slots = []  # what was to come was purged: a snapshot stands for it, and what was read
+            slots = []  # the next slots were purged: a snapshot replaces them and those read so far
         else:
             slots += found
     return slots

@@ -1,8 +1,8 @@
-"""What all nodes of a cluster must know besides their log (topics, settings, ACLs): in the same engine, read by all.
+"""Topics, settings and ACLs that all nodes of a cluster share, stored as documents in the engine of the log.
 
-Each slot has all documents, so the last one is enough. Whoever writes puts the next slot, and is refused if another
-node was quicker: then it knows what that one has written, and can try again. Nodes write seldom, from code that waits
-for nothing, as one waits for a disk; so that is done in a thread of its own, for a bounded time.
+Each slot holds all documents, so the last one is enough. A writer puts the next slot and fails if another node was
+faster; then it knows that node's version and can retry. Nodes write rarely, from synchronous code, as one writes to a
+disk. So the I/O runs in a separate thread, and a write takes a bounded time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from groupcoord.cluster.slot_messages import MalformedSlotError
 logger = logging.getLogger("groupcoord")
 
 WRITE_S = 1.0
-"""The longest that whoever writes is held up, and its thread; while a look takes as long, nobody writes."""
+"""The longest time that a write blocks its caller. While a look at the engine takes as long, writes fail at once."""
 
 START_S = 10.0
 LOOK_S = 0.25
@@ -31,21 +31,21 @@ AGAIN_S = 0.05
 
 
 class _State(NamedTuple):
-    """What the last slot has: of each document the slot in which it became what it is, and its text."""
+    """The last slot: for each document its text and the slot that changed it last."""
 
     slot: int
     documents: Mapping[str, tuple[int, str]]
 
 
 class SlotDocuments:
-    """Documents in a slot log, by their names: written by any node, seen by all within a quarter of a second.
+    """Named documents in a slot log. Any node may write them; all nodes see a change within a quarter of a second.
 
     Args:
-        new_slot_log: returns an engine that ``async with`` opens and closes; this one is used by nobody else.
+        new_slot_log: returns an engine that ``async with`` opens and closes, for the use of this object alone.
 
     Attributes:
-        refusals: how often something was not written, since another node had written before.
-        on_changed: is called in another thread soon after somebody has written.
+        refusals: how many writes failed because another node had written before.
+        on_changed: is called in another thread soon after a node has written.
     """
 
     def __init__(self, new_slot_log: Callable[[], AbstractAsyncContextManager[SlotLog]]) -> None:
@@ -64,18 +64,18 @@ class SlotDocuments:
     # ------------------------------------------------------------ life cycle
 
     def open(self) -> None:
-        """Read what is there, and look for news from now on.
+        """Read the documents and start to poll for changes.
 
         Raises:
-            SlotLogError: the engine can't be asked.
-            MalformedSlotError: it has something else.
-            TimeoutError: it does not answer.
+            SlotLogError: the engine failed.
+            MalformedSlotError: a slot does not hold documents.
+            TimeoutError: the engine does not answer.
         """
         self._thread.start()
         self._is_open.result(START_S)
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop polling."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._ended.set)
             self._thread.join()
@@ -104,7 +104,7 @@ class SlotDocuments:
         self._loop = None
 
     async def _look(self) -> None:
-        """Know what others have written; that it can't be known now is said once."""
+        """Read what other nodes have written; log a failure once."""
         try:
             async with asyncio.timeout(WRITE_S):
                 await self._catch_up()
@@ -112,7 +112,7 @@ class SlotDocuments:
                 if last > self._purged:
                     await self._slot_log.purge(DOCUMENTS_PARTITION, last)
                     self._purged = last
-        except Exception as error:  # an engine's own errors as well
+        except Exception as error:  # an engine may raise errors of its own
             if self._is_seen:
                 logger.warning("topics and settings are what they were: the engine can't be asked: %r", error)
             self._is_seen = False
@@ -130,31 +130,25 @@ class SlotDocuments:
     # ------------------------------------------------------------ documents
 
     def place_of(self, name: str) -> str:
-        """See :class:`~groupcoord.broker.json_file.Documents`."""
         return f"{name} of the cluster"
 
     def stamp(self, name: str) -> object:
-        """See :class:`~groupcoord.broker.json_file.Documents`."""
         found = self._state.documents.get(name)
         return None if found is None else found[0]
 
     def read(self, name: str) -> str:
-        """See :class:`~groupcoord.broker.json_file.Documents`.
-
-        Raises:
-            FileNotFoundError: there is no such document.
-        """
         found = self._state.documents.get(name)
         if found is None:
             raise FileNotFoundError(name)
         return found[1]
 
     def write(self, name: str, text: str, seen: object) -> object:
-        """See :class:`~groupcoord.broker.json_file.Documents`.
+        """Write a document.
 
         Raises:
-            OSError: another node has written before, which is known now; or the engine does not answer, and it may be
-                written or not. While it can't be asked nobody waits for that.
+            OSError: another node has written before, which :meth:`read` now shows. Or the engine does not answer and
+                the
+                document may have been written; until it answers, further writes fail at once.
         """
         loop, before = self._loop, self._state
         if loop is None:
@@ -180,7 +174,7 @@ class SlotDocuments:
         raise OSError("another node has written before")
 
     async def _put(self, state: _State) -> bool:
-        """Have the next slot, and tell whether this one has it; else what others have put is known."""
+        """Fill the next slot and return whether this node did; otherwise apply what other nodes have put."""
         payload = _encoded(state)
         while True:
             try:
@@ -190,14 +184,14 @@ class SlotDocuments:
                 slots = await self._slot_log.read(DOCUMENTS_PARTITION, state.slot)
                 await self._catch_up()
             except SlotLogError:
-                await asyncio.sleep(AGAIN_S)  # it is put or not: asked again, the engine says which
+                await asyncio.sleep(AGAIN_S)  # the put was done or not: the engine says which on the next attempt
                 continue
             if slots:
                 return slots[0].payload == payload
 
 
 def _encoded(state: _State) -> bytes:
-    """Return what no other put has, though it may say the same."""
+    """Return a payload that no other put has, even with the same documents."""
     return json.dumps({"tag": secrets.token_hex(8), "documents": state.documents}).encode()
 
 
@@ -210,4 +204,4 @@ def _decoded(payload: bytes) -> Mapping[str, tuple[int, str]]:
 
 
 def _nobody_is_told() -> None:
-    """Nobody but who reads goes by what others have written."""
+    """Default of ``on_changed``."""

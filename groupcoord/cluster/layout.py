@@ -1,8 +1,8 @@
-"""How many log partitions there are: all that share a log must agree, and the log itself says it.
+"""Number of log partitions of a shared log, on which all nodes must agree; the log itself stores it.
 
-The number decides in which log partition a group is. With another one a replica would serve groups that others serve
-elsewhere, and miss what they have committed. So the first replica that there ever was fills a slot with it, and all
-that come later compare.
+The number decides to which log partition a group belongs. A replica with another number would serve groups that other
+replicas serve, too, and miss their commits. So the first replica stores the number in a slot, and all later ones
+compare.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ class LayoutError(GroupcoordError, ValueError):
 
 
 async def agree_on_partition_count(slot_log: SlotLog, partition_count: int) -> None:
-    """Say how many log partitions there are if nobody has, or compare.
+    """Store the number of log partitions if the log has none, or compare.
 
     Args:
         slot_log: the engine; open.
-        partition_count: what this process believes.
+        partition_count: the number of this process.
 
     Raises:
-        LayoutError: others believe in another number.
-        SlotLogError: the engine can't be asked.
-        MalformedSlotError: the log says something else.
+        LayoutError: the log has another number.
+        SlotLogError: the engine failed.
+        MalformedSlotError: the slot does not hold a number.
     """
     if await slot_log.put(LAYOUT_PARTITION, 0, json.dumps({PARTITIONS: partition_count}).encode()) is None:
         return
     while (found := await _said(slot_log)) is None:
-        await asyncio.sleep(AGAIN_S)  # a replica of the engine that lags behind has answered
+        await asyncio.sleep(AGAIN_S)  # a lagging replica of the engine has answered
     if found != partition_count:
         raise LayoutError(f"the log was begun with {PARTITIONS}={found}, which can't be changed to {partition_count}")
 
 
 async def partition_count_of(slot_log: SlotLog) -> int:
-    """Return how many log partitions a log has.
+    """Return the number of log partitions of a log.
 
     Raises:
-        NoLogError: no replica has ever been there.
-        SlotLogError: the engine can't be asked.
-        MalformedSlotError: the log says something else.
+        NoLogError: no replica has ever shared this log.
+        SlotLogError: the engine failed.
+        MalformedSlotError: the slot does not hold a number.
     """
     found = await _said(slot_log)
     if found is None:
@@ -61,7 +61,7 @@ async def partition_count_of(slot_log: SlotLog) -> int:
 
 
 async def _said(slot_log: SlotLog) -> int | None:
-    """Return what the log says; None: nothing, as far as the engine tells."""
+    """Return the stored number, or None if the engine has none."""
     slots = await slot_log.read(LAYOUT_PARTITION, 0)
     if not slots:
         return None

@@ -1,12 +1,13 @@
-"""Who should own which log partition, and whether this node may still speak for those that it owns.
+"""Membership of the nodes that share a log: which node should own each log partition, and how long it may answer.
 
-Nodes say now and then what they own, and hear all others (:meth:`~groupcoord.cluster.slot_log.SlotLog.beat`). What
-follows is for liveness and routing only: whoever is wrong about who lives costs extra fences, and no record. Partitions
-are spread by rendezvous hashing: one that dies leaves its own to all others, and nothing else moves.
+Each node announces what it owns and receives the announcements of all others
+(:meth:`~groupcoord.cluster.slot_log.SlotLog.beat`). Safety does not depend on this module: a node with a wrong view
+writes unnecessary fences, but no record is lost. Partitions are spread by rendezvous hashing, so the partitions of a
+dead node are divided among all others and no other partition moves.
 
-Answers from memory are another matter. A node that was stopped for a while knows nothing of a fence until its next
-append. So it answers only for a lease from when it began its last beat that was heard; and a node counts as dead when
-it was not heard for longer than that.
+Answers from memory need a lease. A node that was paused does not learn of a fence before its next append. So it answers
+only for ``lease_ms`` after it began its last acknowledged heartbeat, and a node counts as dead only after a longer
+silence.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ LEASE_MS, DEAD_MS, BEAT_MS = 1_000, 1_500, 250
 
 
 class Announcement(NamedTuple):
-    """What a node says of itself.
+    """State that a node announces with each heartbeat.
 
     Attributes:
-        address: where it can be reached, in words that the program understands.
+        address: where clients reach the node, in a form that the program understands.
         owned: the log partitions that it owns, with their epochs.
-        known: of each log partition the highest epoch that it has ever heard of, whoever had it, and has it no more.
-        leaves: this is its last word: it owns nothing, and takes nothing over any more.
+        known: the highest epoch that it has seen of each log partition that it does not own.
+        leaves: True in its last announcement: it owns nothing and takes nothing over any more.
     """
 
     address: str
@@ -37,17 +38,17 @@ class Announcement(NamedTuple):
     leaves: bool = False
 
     def encoded(self) -> bytes:
-        """Return it as bytes."""
+        """Return the announcement as JSON bytes."""
         owned, known = sorted(self.owned.items()), sorted(self.known.items())
         said = {"address": self.address, "owned": owned, "known": known, "leaves": self.leaves}
         return json.dumps(said).encode()
 
     @classmethod
     def decoded(cls, content: bytes) -> Announcement:
-        """Return what was said.
+        """Parse an announcement.
 
         Raises:
-            ValueError: it is no announcement.
+            ValueError: the bytes are not an announcement.
         """
         try:
             said = json.loads(content)
@@ -58,7 +59,7 @@ class Announcement(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """A live node that says that it owns a log partition."""
+    """A live node that announces that it owns a log partition."""
 
     node_id: str
     address: str
@@ -66,16 +67,16 @@ class Owner(NamedTuple):
 
 
 class Membership:
-    """What one node makes of what all say.
+    """View of one node of all announcements.
 
     Args:
-        node_id: of this node.
-        partition_count: how many log partitions there are.
-        lease_ms: how long it may answer after a beat began, in milliseconds.
-        dead_ms: after how long in silence a node counts as dead.
+        node_id: the id of this node.
+        partition_count: the number of log partitions.
+        lease_ms: how long the node may answer after a heartbeat began, in milliseconds.
+        dead_ms: the silence after which a node counts as dead, in milliseconds.
 
     Raises:
-        ValueError: the lease is not shorter than that.
+        ValueError: the lease is not shorter than ``dead_ms``.
     """
 
     def __init__(self, node_id: str, partition_count: int, lease_ms: int = LEASE_MS, dead_ms: int = DEAD_MS) -> None:
@@ -90,11 +91,11 @@ class Membership:
         self._live: dict[str, Announcement] = {}
 
     def heard(self, beats: Collection[Beat], began_ms: int) -> None:
-        """A beat was answered.
+        """Apply the announcements that a heartbeat returned.
 
         Args:
-            beats: the answer.
-            began_ms: when the beat began, by this node's clock, in milliseconds.
+            beats: the announcements.
+            began_ms: when the heartbeat began, by the clock of this node, in milliseconds.
         """
         said = {beat.node_id: Announcement.decoded(beat.content) for beat in beats}
         for one in said.values():
@@ -108,32 +109,32 @@ class Membership:
             self._known[partition] = max(epoch, self._known.get(partition, epoch))
 
     def announcement(self, address: str, owned: Mapping[int, int], *, leaves: bool = False) -> Announcement:
-        """Return what this node is to say.
+        """Return the next announcement of this node.
 
         Args:
-            address: where it can be reached.
+            address: where clients reach it.
             owned: the log partitions that it owns, with their epochs.
-            leaves: it says nothing more after that.
+            leaves: True if this is the last one.
         """
         self._learn(owned)
         return Announcement(address, dict(owned), dict(self._known), leaves)
 
     def may_answer(self, now_ms: int) -> bool:
-        """Tell whether what this node owns, as far as it knows, may be answered for."""
+        """Return whether the lease lasts, so that the node may answer for what it owns."""
         return self._lease_end_ms is not None and now_ms < self._lease_end_ms
 
     @property
     def live(self) -> tuple[str, ...]:
-        """The nodes that were heard lately, in order."""
+        """The nodes that announced themselves within ``dead_ms``, in order."""
         return tuple(sorted(self._live))
 
     @property
     def addresses(self) -> dict[str, str]:
-        """Where the nodes that were heard lately can be reached, in order of their names."""
+        """Addresses of the live nodes, in order of their ids."""
         return {node_id: said.address for node_id, said in sorted(self._live.items())}
 
     def owner(self, partition: int) -> Owner | None:
-        """Return who says that it owns a log partition, with the highest epoch; None: nobody who lives."""
+        """Return the live node that announces a log partition with the highest epoch, or None if no live node does."""
         found = (
             Owner(node_id, said.address, said.owned[partition])
             for node_id, said in self._live.items()
@@ -148,7 +149,7 @@ class Membership:
     # ------------------------------------------------------------ what is to be done
 
     def to_take(self, owned: Mapping[int, int], now_ms: int) -> list[int]:
-        """Return the log partitions to be taken over: chosen for this node, and nobody who lives owns them."""
+        """Return the log partitions to take over: this node should own them and no live node does."""
         if not self.may_answer(now_ms):
             return []
         missing = (partition for partition in range(self._partition_count) if partition not in owned)
@@ -161,13 +162,13 @@ class Membership:
         return owner is None or owner.node_id == self.node_id
 
     def to_release(self, owned: Mapping[int, int]) -> list[int]:
-        """Return the log partitions that others are chosen for: to be given up in order."""
+        """Return the owned log partitions that another node should own."""
         return [partition for partition in sorted(owned) if self.chosen(partition) != self.node_id]
 
     def superseded(self, owned: Mapping[int, int]) -> list[int]:
-        """Return the log partitions that somebody has taken over since: nothing more is to be said of them.
+        """Return the owned log partitions that another node has taken over since: this node must not answer for them.
 
-        It counts also if that one is dead by now, or has given them up: what it has acknowledged is only in the log.
+        The other node may be dead or have released them by now. What it acknowledged is still only in the log.
         """
         return [partition for partition, epoch in sorted(owned.items()) if self._known.get(partition, epoch) > epoch]
 

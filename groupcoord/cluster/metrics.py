@@ -1,4 +1,4 @@
-"""What a replica tells Prometheus: whether it may answer, what it owns, and how often that changed hands."""
+"""Prometheus metrics of a replica: its lease, its log partitions, take-overs and losses."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ PREFIX = "groupcoord_replica_"
 
 
 class ReplicaCollector(Collector):
-    """Reads a replica's status whenever Prometheus asks: ``REGISTRY.register(ReplicaCollector(replica.status))``.
+    """Collector that reads the status of a replica: ``REGISTRY.register(ReplicaCollector(replica.status))``.
 
     Args:
-        status_now: returns the status; None while there is no replica.
+        status_now: returns the status, or None while there is no replica.
     """
 
     def __init__(self, status_now: Callable[[], ReplicaStatus | None]) -> None:
         self._status_now = status_now
 
     def collect(self) -> Iterator[Metric]:
-        """Return every metric with its present value; none while there is no replica."""
+        """Yield all metrics with their present values; none while there is no replica."""
         status = self._status_now()
         if status is None:
             return

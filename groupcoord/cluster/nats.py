@@ -1,8 +1,8 @@
-"""A slot log in streams of NATS JetStream, by nats-py: each log partition is a stream, and each slot a message.
+"""Slot log in streams of NATS JetStream, by nats-py: each log partition is a stream and each slot a message.
 
-A put is a message that the stream takes only if it ends with the slot before: the header with the expected last
-sequence. JetStream replicates it to several servers before it is acknowledged, and elects another leader when one dies.
-How durable a server's copy is, is a setting of the server: ``sync_interval: always``.
+A put is a publish with the header for the expected last sequence, so that the stream accepts it only after the slot
+before. JetStream replicates it to several servers before it acknowledges, and elects another leader when one dies. The
+durability of a server's copy depends on its setting ``sync_interval: always``.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 
 API_S = 15.0
-"""So long what is seldom is asked again: what is there, making streams, and the like."""
+"""Time limit for repeating rare requests: stream information, creation of streams and the like."""
 
 OPEN_S = 10.0
 AGAIN_S = 0.02
 SLOTS_AT_ONCE, BYTES_AT_ONCE = 500, 2_000_000
 NODES_MAX = 1_000
 FORGOTTEN_AFTER_S = 3_600
-"""Of a node that is silent for so long nothing is left: others have heard what it knew."""
+"""Announcements of a node that was silent for this long are deleted: other nodes have its knowledge."""
 
 PAYLOAD_BYTES_MIN = 1_100_000
-"""A batch of records may have 1,048,588 bytes; more than that goes into no message."""
+"""Smallest ``max_payload`` of a server: a record batch may have 1,048,588 bytes."""
 
 SERVER_VERSION = (2, 11)
-"""The first that gives several messages for one request."""
+"""First version of nats-server that returns several messages for one request."""
 
 EXPECTED = "Nats-Expected-Last-Sequence"
 _WRONG_LAST, _WRONG_LAST_UNTOLD, _NO_STREAM, _NOT_NOW = 10071, 10164, 10059, 10008
@@ -46,7 +46,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,40}")
 
 
 class _RefusedError(SlotLogError):
-    """JetStream refuses something; ``code`` is its own."""
+    """JetStream refused a request; ``code`` is its error code."""
 
     def __init__(self, error: Mapping[str, Any]) -> None:
         super().__init__(str(error.get("description", error)))
@@ -54,21 +54,21 @@ class _RefusedError(SlotLogError):
 
 
 class NatsSlotLog(ConnectedSlotLog):
-    """Has slots in streams of NATS JetStream (``pip install 'groupcoord[cluster]'``); ``async with`` opens it.
+    """Slot log in streams of NATS JetStream (``pip install 'groupcoord[cluster]'``); ``async with`` opens it.
 
-    A connection that is lost is opened anew at the next call, to another server if there is one; what was on its way is
-    a :class:`SlotLogError`.
+    After a lost connection the next call connects again, to another server if there is one. Calls in flight raise
+    :class:`SlotLogError`.
 
     Args:
-        url: ``nats://[user:password@]host[:port],…[?setting=value&…]``, or ``tls://…``. Settings are ``replicas``: on
-            how many servers each slot is to be, 1, 3 or 5, and 3 if left out; ``monitor``: URLs of the servers'
-            monitoring, with commas, at which their settings are looked at; ``credentials``, ``nkey``: a file by which
-            to log in; ``sslrootcert``, ``sslcert``, ``sslkey``: files for TLS.
-        name: what the names of the streams begin with.
+        url: ``nats://[user:password@]host[:port],…[?setting=value&…]``, or ``tls://…``. The settings are ``replicas``:
+            the number of servers that store each slot, 1, 3 (default) or 5; ``monitor``: monitoring URLs of the
+            servers, separated by commas, to check their settings; ``credentials``, ``nkey``: a file to log in with;
+            ``sslrootcert``, ``sslcert``, ``sslkey``: files for TLS.
+        name: prefix of the names of the streams.
 
     Raises:
-        ModuleNotFoundError: nats-py isn't installed.
-        ValueError: the URL or the name is none.
+        ModuleNotFoundError: nats-py is not installed.
+        ValueError: the URL or the name is malformed.
     """
 
     def __init__(self, url: str, *, name: str = "groupcoord") -> None:
@@ -81,10 +81,11 @@ class NatsSlotLog(ConnectedSlotLog):
         self._written_s = 0.0
 
     async def open(self) -> None:
-        """Make the stream of beats if it isn't there, and say in the log what isn't safe for acknowledged records.
+        """Create the stream of announcements if it does not exist, and log each setting that endangers acknowledged
+        records.
 
         Raises:
-            SlotLogError: no server can be reached, or none that this can work with.
+            SlotLogError: no server can be reached, or the server is not supported.
         """
         try:
             async with asyncio.timeout(OPEN_S):
@@ -117,7 +118,7 @@ class NatsSlotLog(ConnectedSlotLog):
     # ------------------------------------------------------------ slots
 
     async def put(self, partition: int, slot: int, payload: bytes) -> int | None:
-        """See :class:`~groupcoord.cluster.slot_log.SlotLog`."""
+        """Fill a slot by a publish that expects the last sequence."""
         while True:
             try:
                 await self._publish(
@@ -130,12 +131,12 @@ class NatsSlotLog(ConnectedSlotLog):
                         return last
                 elif error.code != _WRONG_LAST_UNTOLD:
                     raise
-                await asyncio.sleep(AGAIN_S)  # another put is on its way there, and may come to nothing
+                await asyncio.sleep(AGAIN_S)  # another put is in flight and may fail
             else:
                 return None
 
     async def read(self, partition: int, from_slot: int) -> list[Slot]:
-        """See :class:`~groupcoord.cluster.slot_log.SlotLog`."""
+        """Return slots by direct gets, from any replica of the stream."""
         wanted = {"seq": from_slot + 1, "batch": SLOTS_AT_ONCE, "max_bytes": BYTES_AT_ONCE}
         found = [
             Slot(int(message.headers["Nats-Sequence"]) - 1, message.data)
@@ -145,20 +146,21 @@ class NatsSlotLog(ConnectedSlotLog):
         return [slot for index, slot in enumerate(found) if slot.number == found[0].number + index]
 
     async def purge(self, partition: int, before_slot: int) -> None:
-        """See :class:`~groupcoord.cluster.slot_log.SlotLog`."""
+        """Purge messages of the stream."""
         await self._ask_api(f"STREAM.PURGE.{self._stream(partition)}", {"seq": before_slot + 1})
 
     async def beat(self, node_id: str, content: bytes) -> list[Beat]:
-        """See :class:`~groupcoord.cluster.slot_log.SlotLog`.
+        """Store an announcement and return those of all nodes.
 
-        A beat that is heard for the first time is as old as the clock of the servers says; from then on it ages by this
-        process's, so that servers whose clocks differ don't make nodes seem dead when the stream gets another leader.
+        The age of an announcement that is heard for the first time is measured by the clock of the servers, afterwards
+        by that of this process. So servers with different clocks do not make nodes appear dead when the stream gets
+        another leader.
         """
         began_s = time.monotonic()
         try:
             return await self._beat(node_id, content)
         except (asyncio.CancelledError, SlotLogError):
-            if self._written_s < began_s:  # perhaps this server is cut off from the others, and nothing can be written
+            if self._written_s < began_s:  # this server may be cut off from the others, so that nothing can be written
                 self._connections.leave()
             raise
 
@@ -169,7 +171,7 @@ class NatsSlotLog(ConnectedSlotLog):
             said = {_node(message.subject_said): message for message in map(_Said, found)}
             if node_id in said and said[node_id].sequence >= own:
                 break
-            await asyncio.sleep(AGAIN_S)  # a replica that lags behind has answered
+            await asyncio.sleep(AGAIN_S)  # a lagging replica has answered
         now_s, now = time.monotonic(), said[node_id].at
         before, self._heard = self._heard, {}
         for node, one in said.items():
@@ -189,10 +191,10 @@ class NatsSlotLog(ConnectedSlotLog):
         return f"{self._name}-beats"
 
     async def _make_stream(self, stream: str) -> None:
-        """Make a stream if it isn't there."""
+        """Create a stream if it does not exist."""
         wanted: dict[str, Any] = {"name": stream, "num_replicas": self._address.replicas, "allow_direct": True}
         if stream == self._beats:
-            # Not on a disk, which may be slow when there is much to be written. Who was silent for long is forgotten.
+            # In memory, because a disk may be slow under load. Old announcements expire.
             wanted |= {"subjects": [f"{stream}.>"], "storage": "memory", "max_msgs_per_subject": 1}
             wanted |= {"max_age": FORGOTTEN_AFTER_S * 10**9}
         else:
@@ -220,16 +222,16 @@ class NatsSlotLog(ConnectedSlotLog):
                 return [one for one in found if str(one["name"]).startswith(f"{self._name}-")]
 
     async def _publish(self, stream: str, subject: str, payload: bytes, headers: dict[str, str] | None = None) -> int:
-        """Put a message into a stream, which is made if it isn't there, and return its number."""
+        """Publish a message to a stream, which is created if it does not exist, and return its sequence number."""
         is_new = False
         while True:
-            # One that was just made may be without a leader for a while.
+            # A new stream may have no leader for a while.
             (reply,) = await self._connections.ask(subject, payload, headers, again_s=API_S if is_new else 0.0)
             if _status(reply) != "503":
                 break
             await self._make_stream(stream)
             is_new = True
-            await asyncio.sleep(AGAIN_S)  # it is there, but not everywhere yet
+            await asyncio.sleep(AGAIN_S)  # the stream exists, but not on all servers yet
         answer = json.loads(reply.data)
         if "error" in answer:
             raise _RefusedError(answer["error"])
@@ -237,7 +239,7 @@ class NatsSlotLog(ConnectedSlotLog):
         return int(answer["seq"])
 
     async def _get(self, stream: str, wanted: Mapping[str, Any]) -> list[Msg]:
-        """Return messages of a stream from any of its replicas; none if there is no such stream."""
+        """Return messages of a stream from any of its replicas; none if the stream does not exist."""
         subject, asked = f"$JS.API.DIRECT.GET.{stream}", json.dumps(wanted).encode()
         until_s = time.monotonic() + API_S
         while True:
@@ -247,7 +249,7 @@ class NatsSlotLog(ConnectedSlotLog):
             status = _status(last)
             if status != "503" or await self._ask_api(f"STREAM.INFO.{stream}") is None:
                 break
-            if time.monotonic() > until_s:  # of one that was just made, replicas may not answer for a moment
+            if time.monotonic() > until_s:  # replicas of a new stream may not answer for a moment
                 raise SlotLogError(f"no replica of stream {stream} answers")
             await asyncio.sleep(AGAIN_S)
         if status not in ("204", "404", "503"):
@@ -255,7 +257,7 @@ class NatsSlotLog(ConnectedSlotLog):
         return messages
 
     async def _ask_api(self, what: str, wanted: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
-        """Ask JetStream, and return its answer; None: there is no such stream."""
+        """Send a request to JetStream's API and return the response, or None if the stream does not exist."""
         payload = b"" if wanted is None else json.dumps(wanted).encode()
         (reply,) = await self._connections.ask(f"$JS.API.{what}", payload, again_s=API_S)
         if _status(reply) == "503":
@@ -269,7 +271,7 @@ class NatsSlotLog(ConnectedSlotLog):
 
 
 class _Said:
-    """A beat as the stream has it."""
+    """An announcement as stored in the stream."""
 
     def __init__(self, message: Msg) -> None:
         headers = message.headers or {}
@@ -280,12 +282,12 @@ class _Said:
 
 
 def _status(message: Msg) -> str:
-    """Return the status that a server says instead of an answer, or at the end of it; empty if there is none."""
+    """Return the status that a server sent instead of an answer or after it; empty if there is none."""
     return str((message.headers or {}).get("Status", ""))
 
 
 def _token(node_id: str) -> str:
-    """Return a node's id as a part of a subject, where dots and blanks mean something."""
+    """Return a node id as a subject token, in which dots and blanks have no meaning."""
     return base64.urlsafe_b64encode(node_id.encode()).decode().rstrip("=")
 
 
@@ -294,11 +296,11 @@ def _node(subject: str) -> str:
     return base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
 
 
-# ---------------------------------------------------------------- what is not safe
+# ---------------------------------------------------------------- unsafe settings
 
 
 async def _settings(monitors: Iterable[str]) -> dict[str, Mapping[str, Any] | None]:
-    """Return what servers tell of their JetStream, by the URL of their monitoring; None: nothing."""
+    """Return the JetStream settings of servers by monitoring URL, None for a server that does not answer."""
     asked = {monitor: asyncio.create_task(asyncio.to_thread(_setting, monitor)) for monitor in monitors}
     return {monitor: await one for monitor, one in asked.items()}
 
@@ -313,10 +315,10 @@ def _setting(monitor: str) -> Mapping[str, Any] | None:
 
 
 def unsafe_servers(settings: Mapping[str, Mapping[str, Any] | None]) -> Iterator[str]:
-    """Yield what keeps acknowledged records from being safe on servers, a line each.
+    """Yield one line for each server setting that endangers acknowledged records.
 
     Args:
-        settings: of each server's JetStream, by the URL of its monitoring; None: it tells nothing.
+        settings: JetStream settings of each server by monitoring URL, or None for a server that does not answer.
     """
     if not settings:
         yield "whether sync_interval is always can't be seen: name the servers' monitoring as monitor=http://…"
@@ -328,11 +330,11 @@ def unsafe_servers(settings: Mapping[str, Mapping[str, Any] | None]) -> Iterator
 
 
 def unsafe_streams(streams: Iterable[Mapping[str, Any]], replicas: int) -> Iterator[str]:
-    """Yield what keeps acknowledged records from being safe in streams, a line each.
+    """Yield one line for each stream setting that endangers acknowledged records.
 
     Args:
-        streams: their settings.
-        replicas: on how many servers each should be.
+        streams: settings of the streams.
+        replicas: the number of servers that should store each stream.
     """
     if replicas == 1:
         yield "replicas is 1: what a server of NATS has acknowledged is nowhere else"

@@ -1,8 +1,7 @@
-"""Requests to servers of NATS, by nats-py: one connection at a time, and another server when that one is lost.
+"""Requests to NATS servers, by nats-py: one connection at a time, and another server when it is lost.
 
-Connections are not opened again by nats-py itself, which waits for a server that is stopped to take what is left to be
-sent, and would send later what nobody waits for any more. Here whoever waits for an answer is told at once that the
-connection is lost.
+nats-py's own reconnection is not used. It waits until a stopped server has taken the pending data, and would later send
+requests whose callers have given up. Here a request fails at once when its connection is lost.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
 
 CONNECT_S = 1.0
-"""A server that takes longer is passed over."""
+"""Time limit for connecting to one server, in seconds."""
 
 ANSWER_S = 2.0
-"""So long an answer is waited for: a stream without a leader gives none, and what it was asked is asked again."""
+"""Time limit for an answer, in seconds. A stream without a leader gives none, and the request is repeated."""
 
 WATCH_S, PONG_S, MISSES_MAX = 0.25, 0.5, 2
-"""How often a server is asked whether it is there, how long it may take, and how often in a row it may not answer."""
+"""Interval of pings, time limit for the pong, and how many pongs may be missing in a row."""
 
 CLOSING_S = 1.0
 _FOR_EVER_S = 10**6
@@ -40,13 +39,13 @@ _SETTINGS = ("replicas", "monitor", "credentials", "nkey", "sslrootcert", "sslce
 
 
 class NatsAddress(NamedTuple):
-    """Where servers are, and how one reaches and uses them.
+    """Addresses of the servers and how to connect to them.
 
     Attributes:
-        servers: a URL for each.
-        user, password: to log in with; empty: without.
-        replicas: on how many servers each message is to be.
-        monitors: URLs of the servers' monitoring, where their settings are told.
+        servers: a URL for each server.
+        user, password: credentials; empty to log in without.
+        replicas: the number of servers that store each message.
+        monitors: monitoring URLs of the servers.
         credentials: a file with a user's JWT and seed.
         nkey: a file with a user's seed.
         root_certificates, certificate, key: files for TLS.
@@ -67,10 +66,10 @@ class NatsAddress(NamedTuple):
 
     @classmethod
     def parsed(cls, url: str) -> NatsAddress:
-        """Return what a URL says: ``nats://[user:password@]host[:port],…[?setting=value&…]``.
+        """Parse a URL: ``nats://[user:password@]host[:port],…[?setting=value&…]``.
 
         Raises:
-            ValueError: it is none.
+            ValueError: the URL is malformed.
         """
         parts = urlsplit(url)
         login, _, hosts = parts.netloc.rpartition("@")
@@ -100,10 +99,10 @@ class NatsAddress(NamedTuple):
         )
 
     def options(self) -> dict[str, Any]:
-        """Return how nats-py is to connect.
+        """Return the options of nats-py's client.
 
         Raises:
-            OSError: a file isn't there.
+            OSError: a file does not exist.
         """
         found: dict[str, Any] = {
             "user": self.user or None,
@@ -125,7 +124,7 @@ def _server(scheme: str, host: str) -> str:
 
 
 class _Asked:
-    """A request, and what was answered so far."""
+    """A request and its answers so far."""
 
     def __init__(self, is_last: Callable[[Msg], bool]) -> None:
         self.replies: list[Msg] = []
@@ -133,19 +132,19 @@ class _Asked:
         self._is_last = is_last
 
     def replied(self, message: Msg) -> None:
-        """Take an answer."""
+        """Append an answer."""
         self.replies.append(message)
         if not self.answer.done() and self._is_last(message):
             self.answer.set_result(self.replies)
 
 
 class _Connection:
-    """A connection to one server.
+    """Connection to one server.
 
     Attributes:
-        client: nats-py's.
-        is_lost: nothing comes by it any more.
-        complaint: what the server has said last against something.
+        client: the client of nats-py.
+        is_lost: True if the connection is lost.
+        complaint: the last error that the server has reported.
     """
 
     def __init__(self, client: Client, server: str) -> None:
@@ -177,7 +176,7 @@ class _Connection:
     async def ask(
         self, subject: str, payload: bytes, headers: dict[str, str] | None, is_last: Callable[[Msg], bool]
     ) -> list[Msg]:
-        """Return the answers up to the last one."""
+        """Return the answers to a request, up to the last one."""
         self._count += 1
         token, asked = str(self._count), _Asked(is_last)
         self._asked[token] = asked
@@ -188,7 +187,7 @@ class _Connection:
             del self._asked[token]
 
     def lose(self, reason: str) -> None:
-        """Give the connection up: who waits for an answer is told so."""
+        """Give the connection up and fail all waiting requests."""
         if self.is_lost:
             return
         self.is_lost = True
@@ -199,7 +198,7 @@ class _Connection:
                 asked.answer.set_exception(SlotLogError(f"the connection to {self._server} is lost: {reason}"))
 
     async def close(self) -> None:
-        """Close it, and wait for that, but not for a server that is stopped."""
+        """Close the connection without waiting for a stopped server."""
         self.lose("it is closed")
         with suppress(Exception):
             async with asyncio.timeout(CLOSING_S):
@@ -208,11 +207,11 @@ class _Connection:
             self._ping.cancel()
 
     async def _watch(self) -> None:
-        """See that the server is there."""
+        """Send pings and give the connection up when pongs are missing."""
         while True:
-            # Nobody may stop waiting for an answer that can still come: nats-py would read nothing after that.
+            # Never cancelled: after a cancelled flush nats-py reads nothing more from the connection.
             self._ping = asking = asyncio.create_task(self.client.flush(_FOR_EVER_S))
-            for _ in range(MISSES_MAX):  # a process that was held up finds its patience at an end, and then the answer
+            for _ in range(MISSES_MAX):  # a process that was held up sees its timeout first and the answer after it
                 await asyncio.wait((asking,), timeout=PONG_S)
             if not asking.done():
                 return self.lose(f"no answer for {PONG_S * MISSES_MAX} s")
@@ -233,13 +232,13 @@ class _Connection:
 
 
 class NatsConnections:
-    """Asks servers of NATS, one at a time.
+    """Sends requests to NATS servers, one server at a time.
 
     Args:
-        address: where they are.
+        address: the servers.
 
     Raises:
-        ModuleNotFoundError: nats-py isn't installed.
+        ModuleNotFoundError: nats-py is not installed.
     """
 
     def __init__(self, address: NatsAddress) -> None:
@@ -265,15 +264,15 @@ class NatsConnections:
         is_last: Callable[[Msg], bool] = lambda message: True,
         again_s: float = 0.0,
     ) -> list[Msg]:
-        """Ask whoever listens on a subject, and return what comes back.
+        """Send a request to a subject and return the answers.
 
-        Whoever has no leader does not answer, and forgets what it was asked.
+        A stream without a leader neither answers nor remembers the request.
 
         Args:
-            subject: where.
-            payload, headers: what.
-            is_last: whether an answer is the last one.
-            again_s: how long to ask again and again what may be done twice, in seconds.
+            subject: the subject.
+            payload, headers: the message.
+            is_last: returns whether an answer is the last one.
+            again_s: how long to repeat an idempotent request, in seconds.
 
         Raises:
             SlotLogError: there is no answer.
@@ -295,7 +294,7 @@ class NatsConnections:
                 raise SlotLogError(f"{subject} can't be asked: {error!r}") from error
 
     async def client(self) -> Client:
-        """Return nats-py's client, which is connected.
+        """Return a connected client of nats-py.
 
         Raises:
             SlotLogError: no server can be reached.
@@ -303,7 +302,7 @@ class NatsConnections:
         return (await self._connected()).client
 
     def leave(self) -> None:
-        """Go to another server: this one is there, but is of no use."""
+        """Switch to another server: this one is reachable but useless."""
         if self._connection is not None:
             self._give_up(self._connection, "it is of no use")
 
@@ -322,7 +321,7 @@ class NatsConnections:
             return self._connection
         if self._connecting is None or self._connecting.done():
             self._connecting = asyncio.create_task(self._connect())
-            self._connecting.add_done_callback(_looked_at)  # perhaps all have gone that wait for it
+            self._connecting.add_done_callback(_looked_at)  # all callers may have stopped waiting for it
         return await asyncio.shield(self._connecting)
 
     async def _connect(self) -> _Connection:
@@ -341,7 +340,7 @@ class NatsConnections:
                 async with asyncio.timeout(2 * CONNECT_S):
                     await connection.open(options)
             except Exception as error:
-                # nats-py tells by a callback what is the matter.
+                # nats-py reports the reason through a callback.
                 problem = SlotLogError(f"{urlsplit(server).netloc}: {connection.complaint or error!r}")
                 self._give_up(connection, "it was not opened")
                 continue
@@ -350,7 +349,7 @@ class NatsConnections:
         raise SlotLogError(f"no server of NATS can be reached: {problem}")
 
     def _give_up(self, connection: _Connection, reason: str) -> None:
-        """Close a connection without waiting for it."""
+        """Close a connection in the background."""
         if connection is self._connection:
             self._connection = None
         connection.lose(reason)

@@ -1,4 +1,4 @@
-"""One of several processes that share a log: it beats, takes log partitions over, and has the engine asked."""
+"""Heartbeats, take-overs and engine operations of one process that shares a log, in an event loop."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ logger = logging.getLogger("groupcoord")
 T = TypeVar("T")
 
 OPERATION_S = 10.0
-"""After so long without an answer the engine is asked again."""
+"""Time limit for an operation of the engine; after that it is repeated."""
 
 AGAIN_S = 0.1
 CLOSING_S = 1.0
 
 
 class ReplicaStatus(NamedTuple):
-    """What there is to be known of a replica, for metrics and probes.
+    """Status of a replica, for metrics and probes.
 
     Attributes:
-        may_answer: its lease lasts.
+        may_answer: whether its lease lasts.
         live: the replicas that it has heard lately.
-        owners: who has each log partition, as far as it has heard; without those that nobody has.
-        partitions: the log partitions that it owns, by number.
-        take_overs: how many it has taken over so far, counted each time: fences that stood.
-        losses: how many it found to be another replica's when it wrote.
+        owners: the owner of each log partition as far as it has heard; partitions without an owner are missing.
+        partitions: figures of the log partitions that it owns, by number.
+        take_overs: how many times it took a log partition over.
+        losses: how many times a write failed because another replica had taken over.
     """
 
     may_answer: bool
@@ -52,37 +52,37 @@ class ReplicaStatus(NamedTuple):
 
 
 class Served(Protocol):
-    """A coordinator in an event loop, as :class:`~groupcoord.aio.AsyncCoordinator` is one.
+    """Coordinator in an event loop, such as :class:`~groupcoord.aio.AsyncCoordinator`.
 
     Attributes:
-        coordinator: the coordinator inside.
+        coordinator: the synchronous coordinator.
     """
 
     coordinator: GroupCoordinator
 
     def change(self, change: Callable[[GroupCoordinator], T]) -> T:
-        """Do something with the coordinator, and pass on what comes of it."""
+        """Call a function with the coordinator and deliver the responses that result."""
 
     async def close(self) -> None:
-        """Stop serving: whoever waits is told NOT_COORDINATOR."""
+        """Stop serving: waiting requests fail with NOT_COORDINATOR."""
 
 
 class Participant:
-    """Keeps a coordinator's share of a log, from :meth:`start` to :meth:`close`, in the event loop's thread.
+    """Serves a coordinator's share of a log from :meth:`start` to :meth:`close`, in the thread of the event loop.
 
     Args:
         served: the coordinator. Its log store must be a :class:`~groupcoord.cluster.slot_store.SlotStore`.
         slot_log: the engine; open.
-        address: where the others' clients find this process, in words that the program understands.
-        node_id, dead_ms, beat_ms: see :class:`~groupcoord.cluster.replica.Replica`.
+        address: where clients reach this process, in a form that the program understands.
+        node_id, dead_ms, beat_ms: as in :class:`~groupcoord.cluster.replica.Replica`.
 
     Attributes:
-        node_id: see above.
-        sharing: what it does about the log partitions.
-        on_heard: is called when the others were heard.
+        node_id: the id of this process.
+        sharing: the ownership logic.
+        on_heard: is called after each heartbeat that was answered.
 
     Raises:
-        ValueError: the log store is another one, or the lease is not shorter than ``dead_ms``.
+        ValueError: the log store is not a SlotStore, or its lease is not shorter than ``dead_ms``.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Participant:
         self._patience: set[asyncio.Timeout] = set()
 
     def status(self) -> ReplicaStatus:
-        """Return what there is to be known of it now."""
+        """Return the status of this replica."""
         store = self._store
         indexes = range(self._core.config.offsets_topic_num_partitions)
         found = ((index, self.sharing.owner_of(index)) for index in indexes)
@@ -126,12 +126,12 @@ class Participant:
     # ------------------------------------------------------------ life cycle
 
     async def start(self) -> None:
-        """Begin to beat, and with that to take log partitions over.
+        """Start heartbeats and take-overs.
 
         Raises:
             LayoutError: the log has another number of log partitions than this coordinator.
-            SlotLogError: the engine can't be asked.
-            TimeoutError: it does not answer.
+            SlotLogError: the engine failed.
+            TimeoutError: the engine does not answer.
         """
         async with asyncio.timeout(OPERATION_S):
             await agree_on_partition_count(self._slot_log, self._core.config.offsets_topic_num_partitions)
@@ -139,7 +139,7 @@ class Participant:
         self._beating = asyncio.create_task(self._beat_on())
 
     async def close(self) -> None:
-        """Give everything up, so that the others have it at once. The engine stays open."""
+        """Release everything, so that other replicas take over at once. The engine stays open."""
         if self._beating is None:
             return
         self._beating.cancel()
@@ -164,7 +164,7 @@ class Participant:
                     await self._beat_wanted.wait()
 
     async def _beat(self) -> None:
-        """Say what is owned, hear the others, and do what follows."""
+        """Announce the owned log partitions, receive all announcements, and apply them."""
         self._beat_wanted.clear()
         began_ms = self._core.clock.now_ms()
         content = self.sharing.announcement()
@@ -172,7 +172,7 @@ class Participant:
             async with asyncio.timeout(self._dead_s):
                 beats = await self._slot_log.beat(self.node_id, content)
             to_load = self._served.change(lambda _: self.sharing.heard(beats, began_ms))
-        except Exception as error:  # an engine's own errors as well: whoever isn't heard has no lease, and beats again
+        except Exception as error:  # an engine may raise errors of its own; the next heartbeat retries
             if self._is_heard:
                 logger.warning("replica %s is not heard, and answers no more: %r", self.node_id, error)
             self._is_heard, problem = False, StorageError(repr(error))
@@ -187,7 +187,7 @@ class Participant:
             self._begin(self._load(each))
 
     def _lose_patience(self) -> None:
-        """Wait no longer for what the engine was asked: who isn't heard is cut off, and the way there may be lost."""
+        """Cancel pending operations: without heartbeats this process is cut off, and the connection may be lost."""
         for patience in self._patience:
             if not patience.expired():
                 patience.reschedule(asyncio.get_running_loop().time())
@@ -203,7 +203,9 @@ class Participant:
     # ------------------------------------------------------------ the store's work
 
     def _note_work(self) -> None:
-        """Do what is to be done when this turn of the event loop is over: appends of one turn go together."""
+        """Schedule the pending operations for the end of this turn of the event loop, so that its appends share one
+        put.
+        """
         if not self._is_work_noted:
             self._is_work_noted = True
             asyncio.get_running_loop().call_soon(self._work)
@@ -213,7 +215,7 @@ class Participant:
         for partition, operation in self._store.next_operations():
             self._begin(self._carry_out(partition, operation))
         if self._store.is_look_wanted and not self._core.may_answer():
-            self._beat_wanted.set()  # answers wait for it
+            self._beat_wanted.set()  # responses wait for this heartbeat
 
     async def _carry_out(self, partition: int, operation: Operation) -> None:
         result = await self._outcome(partition, operation)
@@ -226,7 +228,7 @@ class Participant:
         self._work()
 
     async def _outcome(self, partition: int, operation: Operation) -> int | list[Slot] | Unknown | None:
-        """Have something done, and return what came of it. A log partition's troubles are told once."""
+        """Execute an operation and return its result. Log the first of consecutive failures of a log partition."""
         try:
             async with asyncio.timeout(OPERATION_S) as patience:
                 self._patience.add(patience)
@@ -234,7 +236,7 @@ class Participant:
                     result = await carry_out(self._slot_log, partition, operation)
                 finally:
                     self._patience.discard(patience)
-        except Exception as error:  # an engine's own errors as well: whatever has happened, asking again is right
+        except Exception as error:  # an engine may raise errors of its own; repeating is right in any case
             if partition not in self._unknown:
                 self._unknown.add(partition)
                 logger.warning("log partition %d: the engine is asked again, until it answers: %r", partition, error)
@@ -249,4 +251,4 @@ class Participant:
 
 
 def _nobody_is_told() -> None:
-    """Nobody but the coordinator goes by what was heard."""
+    """Default of ``on_heard``."""

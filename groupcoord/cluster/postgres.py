@@ -1,8 +1,7 @@
-"""A slot log in a database of PostgreSQL, by psycopg 3: a table with the primary key (log partition, slot).
+"""Slot log in PostgreSQL, by psycopg 3: a table with the primary key (log partition, slot).
 
-A put is one statement, which the primary key decides when two come at a time. How durable it is, and what becomes of it
-when the database fails over, is the database's business: ``synchronous_commit`` must be on, and who manages replicas
-must promote none that lags behind.
+A put is one INSERT, and the primary key decides between concurrent ones. Durability and failover are up to the
+database: ``synchronous_commit`` must be on, and no lagging standby may be promoted.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 CONNECTIONS_MAX = 4
 SLOTS_AT_ONCE = 20
 FORGOTTEN_AFTER = "1 day"
-"""Of a node that is silent for so long nothing is left: others have heard what it knew."""
+"""Announcements of a node that was silent for this long are deleted: other nodes have its knowledge."""
 
 _UNSAFE = {
     ("fsync", "off"): "a power failure may take back what was acknowledged, and damage the database",
@@ -38,19 +37,18 @@ _NAME = re.compile(r"[a-z_][a-z0-9_]{0,40}")
 
 
 class PostgresSlotLog(ConnectedSlotLog):
-    """Has slots in a table of PostgreSQL (``pip install 'groupcoord[postgres]'``). ``async with`` opens and closes it.
+    """Slot log in a table of PostgreSQL (``pip install 'groupcoord[postgres]'``); ``async with`` opens and closes it.
 
-    A connection that is lost is opened anew at the next call; what was on its way is a :class:`SlotLogError`.
+    After a lost connection the next call connects again. Calls in flight raise :class:`SlotLogError`.
 
     Args:
-        conninfo: which database, as libpq has it. The tables are made in the schema that its ``search_path`` begins
-            with.
-        name: what the names of the tables begin with.
-        connections_max: how many calls may be on their way at a time, beside one beat; more wait.
+        conninfo: the database, as libpq writes it. The tables are created in the first schema of its ``search_path``.
+        name: prefix of the names of the tables.
+        connections_max: the most concurrent calls, in addition to one heartbeat; further calls wait.
 
     Raises:
-        ModuleNotFoundError: psycopg isn't installed.
-        ValueError: the name is none, or there may be no connection.
+        ModuleNotFoundError: psycopg is not installed.
+        ValueError: the name is malformed, or ``connections_max`` is less than 1.
     """
 
     def __init__(self, conninfo: str, *, name: str = "groupcoord", connections_max: int = CONNECTIONS_MAX) -> None:
@@ -69,14 +67,14 @@ class PostgresSlotLog(ConnectedSlotLog):
         self._slots, self._nodes = f"{name}_slots", f"{name}_nodes"
         self._free: list[AsyncConnection[Any]] = []
         self._turns = asyncio.Semaphore(connections_max)
-        self._beat_turns = asyncio.Semaphore(1)  # who has much to write must be heard, too
+        self._beat_turns = asyncio.Semaphore(1)  # heartbeats must not wait for writes
         self._ending: set[asyncio.Task[Sequence[Any]]] = set()
 
     async def open(self) -> None:
-        """Make the tables that aren't there, and say in the log what keeps acknowledged records from being safe.
+        """Create missing tables, and log each setting that endangers acknowledged records.
 
         Raises:
-            SlotLogError: the database can't be reached, or doesn't let this user make tables.
+            SlotLogError: the database can't be reached, or the user may not create tables.
         """
         ((are_there,),) = await self._ask(
             "SELECT to_regclass(%(slots)s) IS NOT NULL AND to_regclass(%(nodes)s) IS NOT NULL",
@@ -95,7 +93,7 @@ class PostgresSlotLog(ConnectedSlotLog):
         self.is_open = True
 
     async def _make_tables(self) -> None:
-        # Two that make the same table at once would get an error in spite of IF NOT EXISTS.
+        # Two sessions that create the same table concurrently get an error in spite of IF NOT EXISTS.
         await self._ask(
             "BEGIN",
             f"SELECT pg_advisory_xact_lock({zlib.crc32(self._slots.encode())})",
@@ -119,7 +117,7 @@ class PostgresSlotLog(ConnectedSlotLog):
     # ------------------------------------------------------------ slots
 
     async def put(self, partition: int, slot: int, payload: bytes) -> int | None:
-        """See :class:`~groupcoord.cluster.slot_log.SlotLog`."""
+        """Fill a slot by one INSERT."""
         end = f"SELECT coalesce(max(slot), -1) FROM {self._slots} WHERE log_partition = %(partition)s"
         filled = await self._ask(
             f"INSERT INTO {self._slots} (log_partition, slot, payload) "
@@ -135,7 +133,7 @@ class PostgresSlotLog(ConnectedSlotLog):
         return int(last)
 
     async def read(self, partition: int, from_slot: int) -> list[Slot]:
-        """See :class:`~groupcoord.cluster.slot_log.SlotLog`."""
+        """Return slots by one SELECT."""
         rows = await self._ask(
             f"SELECT slot, payload FROM {self._slots} WHERE log_partition = %(partition)s AND slot >= %(first)s "
             f"ORDER BY slot LIMIT {SLOTS_AT_ONCE}",
@@ -145,7 +143,7 @@ class PostgresSlotLog(ConnectedSlotLog):
         return [Slot(slot, bytes(payload)) for slot, payload in rows]
 
     async def purge(self, partition: int, before_slot: int) -> None:
-        """See :class:`~groupcoord.cluster.slot_log.SlotLog`."""
+        """Delete rows."""
         await self._ask(
             f"DELETE FROM {self._slots} WHERE log_partition = %(partition)s AND slot < %(before)s RETURNING slot",
             partition=partition,
@@ -153,7 +151,7 @@ class PostgresSlotLog(ConnectedSlotLog):
         )
 
     async def beat(self, node_id: str, content: bytes) -> list[Beat]:
-        """See :class:`~groupcoord.cluster.slot_log.SlotLog`. Ages are by the clock of the database."""
+        """Store and return announcements; ages are by the clock of the database."""
         await self._ask_in_turn(
             self._beat_turns,
             f"INSERT INTO {self._nodes} VALUES (%(node)s, clock_timestamp(), %(content)s) ON CONFLICT (node_id) "
@@ -171,10 +169,10 @@ class PostgresSlotLog(ConnectedSlotLog):
     # ------------------------------------------------------------ connections
 
     async def _ask(self, *statements: str, **values: object) -> Sequence[Any]:
-        """Execute statements on one connection, and return the rows of the last, if it has some.
+        """Execute statements on one connection and return the rows of the last one, if it has any.
 
         Raises:
-            SlotLogError: the database can't be asked, or did not answer.
+            SlotLogError: the database failed or did not answer.
         """
         return await self._ask_in_turn(self._turns, *statements, **values)
 
@@ -188,7 +186,8 @@ class PostgresSlotLog(ConnectedSlotLog):
             try:
                 await asyncio.wait((asking,))
             except asyncio.CancelledError:
-                # psycopg asks the server to stop, which takes seconds if that can't be reached. Nobody waits for it.
+                # psycopg sends a cancel request, which takes seconds if the server can't be reached. Do not wait for
+                # it.
                 asking.cancel()
                 self._ending.add(asking)
                 asking.add_done_callback(self._has_ended)
@@ -201,7 +200,7 @@ class PostgresSlotLog(ConnectedSlotLog):
     async def _execute(
         self, connection: AsyncConnection[Any], statements: Sequence[str], values: Mapping[str, object]
     ) -> Sequence[Any]:
-        """Execute statements, and keep the connection for others, or close it: an answer may be on its way."""
+        """Execute statements, then return the connection to the pool, or close it if an answer may still arrive."""
         try:
             for statement in statements:
                 cursor = await connection.execute(statement, values, binary=True)
@@ -215,17 +214,17 @@ class PostgresSlotLog(ConnectedSlotLog):
     def _has_ended(self, asking: asyncio.Task[Sequence[Any]]) -> None:
         self._ending.discard(asking)
         if not asking.cancelled():
-            asking.exception()  # nobody waits for that either
+            asking.exception()  # the result is not needed
 
     async def _connect(self) -> AsyncConnection[Any]:
         return await self._psycopg.AsyncConnection.connect(self._conninfo, autocommit=True)
 
 
 def unsafe_settings(settings: Mapping[str, str]) -> Iterator[str]:
-    """Yield what keeps acknowledged records from being safe, a line each.
+    """Yield one line for each setting that endangers acknowledged records.
 
     Args:
-        settings: of PostgreSQL, by name, as ``pg_settings`` has them.
+        settings: settings of PostgreSQL by name, from ``pg_settings``.
     """
     has_standbys = bool(settings.get(_STANDBYS))
     for (name, value), what in _UNSAFE.items():

@@ -1,4 +1,4 @@
-"""A replica of a service: it shares the log partitions with the others, and coordinates the groups of its own."""
+"""Replica of a service: it shares a log with others and coordinates the groups of the log partitions that it owns."""
 
 from __future__ import annotations
 
@@ -23,29 +23,30 @@ R = TypeVar("R")
 class Replica:
     """One of several processes that share a log: ``async with Replica(GroupCoordinator(…), slot_log, address)``.
 
-    Entering begins to beat and to take log partitions over; leaving gives them up in order, so that the others have
-    them at once. Use it from the event loop's thread.
+    Entering starts heartbeats and take-overs. Leaving releases the log partitions in order, so that other replicas
+    serve them at once. Use it in the thread of the event loop.
 
-    Whatever is asked about a group that another replica has is answered NOT_COORDINATOR, as it is while nobody has it;
-    :meth:`coordinator_of` says who has it. A replica that can't reach the engine, or was stopped, answers
-    NOT_COORDINATOR when its lease is over, before another one answers for what it had.
+    A request for a group of another replica, or of none, fails with NOT_COORDINATOR; :meth:`coordinator_of` returns the
+    replica that has it. A replica that was paused or can't reach the engine fails requests with NOT_COORDINATOR once
+    its lease is over, before another replica answers for its groups.
 
     Args:
-        coordinator: belongs to this one from now on. Its log store must be a
+        coordinator: the coordinator, which the replica owns from now on. Its log store must be a
             :class:`~groupcoord.cluster.slot_store.SlotStore`.
         slot_log: the engine; open.
-        address: where the others' clients find this replica, in words that the service understands.
-        node_id: tells this process from all others that there ever were; a random one if left out.
-        on_event: see :class:`~groupcoord.aio.AsyncCoordinator`.
-        dead_ms: after how long in silence others take over, in milliseconds; longer than the store's ``lease_ms``.
-        beat_ms: how often it says that it lives, in milliseconds.
+        address: where clients reach this replica, in a form that the service understands.
+        node_id: id that no other process has or had; random if left out.
+        on_event: the observer of :class:`~groupcoord.aio.AsyncCoordinator`.
+        dead_ms: the silence after which other replicas take over, in milliseconds; longer than the ``lease_ms`` of
+            the store.
+        beat_ms: the interval of heartbeats, in milliseconds.
 
     Attributes:
-        coordinator: the coordinator in the event loop, for what isn't a request.
-        node_id: see above.
+        coordinator: the coordinator in the event loop, for everything except requests.
+        node_id: the id of this replica.
 
     Raises:
-        ValueError: the log store is another one, or the lease is not shorter than ``dead_ms``.
+        ValueError: the log store is not a SlotStore, or its lease is not shorter than ``dead_ms``.
     """
 
     def __init__(
@@ -76,31 +77,31 @@ class Replica:
         await self.close()
 
     async def ask(self, request: Request[R], principal: Principal = None, *, timeout_s: float | None = None) -> R:
-        """Return the answer to a request; see :meth:`groupcoord.aio.AsyncCoordinator.ask`."""
+        """Return the response to a request, as :meth:`groupcoord.aio.AsyncCoordinator.ask` does."""
         return await self.coordinator.ask(request, principal, timeout_s=timeout_s)
 
     def coordinator_of(self, group_id: str) -> Owner | None:
-        """Return which replica has a group, this one included, as far as this one has heard.
+        """Return the replica that has a group, as far as this one has heard.
 
         Returns:
-            Its ``node_id`` and ``address``; None: nobody has it yet, so ask again in a moment.
+            Its ``node_id`` and ``address``, or None if no replica has the group yet: retry in a moment.
         """
         return self._participant.sharing.coordinator_of(group_id)
 
     def status(self) -> ReplicaStatus:
-        """Return what there is to be known of this replica now."""
+        """Return the status of this replica."""
         return self._participant.status()
 
     # ------------------------------------------------------------ life cycle
 
     async def start(self) -> None:
-        """Begin to beat, and with that to take log partitions over.
+        """Start heartbeats and take-overs.
 
         Raises:
             RuntimeError: the slot log is not open.
             LayoutError: the log has another number of log partitions than this coordinator.
-            SlotLogError: the engine can't be asked.
-            TimeoutError: it does not answer.
+            SlotLogError: the engine failed.
+            TimeoutError: the engine does not answer.
         """
         slot_log = self._slot_log
         if isinstance(slot_log, ConnectedSlotLog) and not slot_log.is_open:
@@ -110,5 +111,5 @@ class Replica:
         await self._participant.start()
 
     async def close(self) -> None:
-        """Give everything up: whoever waits is told NOT_COORDINATOR. The engine stays open."""
+        """Release everything: waiting requests fail with NOT_COORDINATOR. The engine stays open."""
         await self._participant.close()

@@ -1,8 +1,9 @@
-"""What one replica does about the log partitions that it shares with others. No I/O: somebody beats, and says so.
+"""Ownership logic of one replica: take-overs, releases and loads that follow from heartbeats. No I/O.
 
-A log partition is served in this order: it is taken over, that is announced, and only when the announcement was heard,
-and still nobody else is to have it, it is loaded. Of two that take one over at a time, at least one hears the other,
-and both know which of them is chosen. So only that one serves it, and no answer from memory contradicts another's.
+A log partition is served in this order: it is taken over, the take-over is announced, and it is loaded once the
+announcement was acknowledged and no other replica should own it. Of two replicas that take it over at the same time, at
+least one hears the other and both compute the same owner. So only that one serves it, and no answer from memory
+contradicts another.
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ from groupcoord.log_store import LogStoreError
 
 
 class ToLoad(NamedTuple):
-    """A log partition that is owned and announced: load it, with this leader's epoch."""
+    """A log partition that is owned and announced: load it with this leader epoch."""
 
     partition: int
     epoch: int
 
 
 class Sharing:
-    """Keeps a coordinator, its slot store and what others say in step.
+    """Keeps a coordinator, its slot store and the announcements of other replicas consistent.
 
     Args:
-        coordinator: whose log store is that store.
-        store: the log partitions that are owned.
-        membership: who should own what.
-        address: where this replica can be reached.
+        coordinator: the coordinator, whose log store is ``store``.
+        store: the owned log partitions.
+        membership: which replica should own which log partition.
+        address: where clients reach this replica.
     """
 
     def __init__(
@@ -48,23 +49,23 @@ class Sharing:
     # ------------------------------------------------------------ beats
 
     def announcement(self, *, leaves: bool = False) -> bytes:
-        """Return what this replica is to say; a beat begins with it."""
+        """Return the announcement of the heartbeat that begins now."""
         self._said = self._store.owned
         self._is_look = self._store.take_look() or self._is_look
         return self._membership.announcement(self._address, self._said, leaves=leaves).encoded()
 
     def heard(self, beats: Collection[Beat], began_ms: int) -> list[ToLoad]:
-        """The beat was answered: give up what others have or are to have, take over what nobody has.
+        """Apply the result of a heartbeat: release what others own or should own, take over what no replica owns.
 
         Args:
-            beats: the answer.
-            began_ms: when the beat began, in milliseconds by the coordinator's clock.
+            beats: the announcements.
+            began_ms: when the heartbeat began, in milliseconds by the clock of the coordinator.
 
         Returns:
-            What is to be loaded now.
+            The log partitions to load now.
 
         Raises:
-            ValueError: somebody has said what is no announcement.
+            ValueError: an announcement is malformed.
         """
         self._membership.heard(beats, began_ms)
         for partition in self._membership.superseded(self._store.owned):
@@ -84,7 +85,7 @@ class Sharing:
         return found
 
     def not_heard(self, error: LogStoreError) -> None:
-        """The beat came to nothing: nobody knows who has what."""
+        """Handle a failed heartbeat: the owners are unknown."""
         self._end_look(error)
 
     def _end_look(self, error: LogStoreError | None) -> None:
@@ -95,15 +96,16 @@ class Sharing:
     # ------------------------------------------------------------ the store
 
     def settle(self) -> bool:
-        """Tell the coordinator what has come of operations.
+        """Pass answers of appends and losses of log partitions to the coordinator.
 
         Returns:
-            True if something was taken over: it is to be announced, soon.
+            True if a log partition was taken over, which should be announced soon.
         """
         changes = self._store.take_changes()
         for change in changes:
             if isinstance(change, Gone):
-                # Before its appends are answered: one that fails may lead to the next, for a log that is another's.
+                # Unload before the appends are answered: a failed append may lead to a next one, for a log that is not
+                # owned.
                 self._unload(change.partition)
         for ticket, answer in self._store.take_answers():
             if isinstance(answer, LogStoreError):
@@ -113,13 +115,13 @@ class Sharing:
         return any(not isinstance(change, Gone) for change in changes)
 
     def snapshot(self, partition: int) -> None:
-        """Let a snapshot of a log partition be written, if one is due."""
+        """Write a snapshot of a log partition if one is due."""
         core = self._coordinator.partition(partition)
         if core is not None and self._store.is_snapshot_due(partition):
             self._store.snapshot(partition, core.snapshot(), self._coordinator.clock.now_ms())
 
     def give_all_up(self) -> None:
-        """Own nothing any more, and want nothing."""
+        """Release all log partitions."""
         for partition in range(self._coordinator.config.offsets_topic_num_partitions):
             self._give_up(partition, "this replica ends")
 
@@ -132,24 +134,24 @@ class Sharing:
         self._loaded.pop(partition, None)
         self._coordinator.unload(partition)
 
-    # ------------------------------------------------------------ what others are told
+    # ------------------------------------------------------------ owners
 
     @property
     def live(self) -> tuple[str, ...]:
-        """The replicas that were heard lately, this one included if it was, in order."""
+        """The replicas that were heard lately, in order."""
         return self._membership.live
 
     @property
     def addresses(self) -> dict[str, str]:
-        """Where each of them can be reached."""
+        """Addresses of the live replicas."""
         return self._membership.addresses
 
     def coordinator_of(self, group_id: str) -> Owner | None:
-        """Return which replica has a group; None: nobody who lives, as far as this one has heard."""
+        """Return the replica that has a group, or None if no live replica has announced it."""
         return self.owner_of(self._coordinator.partition_of(group_id))
 
     def owner_of(self, partition: int) -> Owner | None:
-        """Return which replica has a log partition; None: nobody who lives, as far as this one has heard."""
+        """Return the replica that has a log partition, or None if no live replica has announced it."""
         owner = self._membership.owner(partition)
         if owner is not None and owner.node_id == self._membership.node_id and partition not in self._store.owned:
             return None

@@ -1,8 +1,8 @@
-"""What an engine has to promise, and one in memory.
+"""Interface of the engine that stores a shared log, and an engine in memory.
 
-A slot log has numbered slots for each log partition, 0, 1, 2 … Each is filled once, by a ``put`` that names it, and
-only if the one before it is the last that there is. That is compare-and-set on the end of a log: a table with a primary
-key has it, a stream that checks the expected last sequence, an object store with conditional writes.
+A slot log has numbered slots for each log partition: 0, 1, 2 … Each slot is filled once, by a ``put`` that names it,
+and only if the slot before it is the last one. That is compare-and-set on the end of a log. A table with a primary key
+provides it, and so do a stream that checks the expected last sequence and an object store with conditional writes.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from groupcoord.errors import GroupcoordError
 logger = logging.getLogger("groupcoord")
 
 LAYOUT_PARTITION = -1
-"""Not a log partition: its only slot says how many there are (:mod:`groupcoord.cluster.layout`)."""
+"""Pseudo-partition whose only slot holds the number of log partitions (:mod:`groupcoord.cluster.layout`)."""
 
 DOCUMENTS_PARTITION = -2
-"""Nor is this: its last slot has what all nodes must know besides (:mod:`groupcoord.cluster.documents`)."""
+"""Pseudo-partition whose last slot holds topics, settings and ACLs (:mod:`groupcoord.cluster.documents`)."""
 
 
 class SlotLogError(GroupcoordError):
-    """The engine can't be asked, or did not answer: what was asked for was done or not."""
+    """The engine failed or did not answer: the operation may have been done or not."""
 
 
 class Slot(NamedTuple):
-    """One slot, and what is in it."""
+    """A filled slot."""
 
     number: int
     payload: bytes
 
 
 class Beat(NamedTuple):
-    """What a node has said last.
+    """Last announcement of a node.
 
     Attributes:
         node_id: the node.
-        age_ms: how long ago, by the engine's clock, in milliseconds.
-        content: what it has said.
+        age_ms: age of the announcement by the clock of the engine, in milliseconds.
+        content: the announcement.
     """
 
     node_id: str
@@ -50,43 +50,47 @@ class Beat(NamedTuple):
 
 
 class SlotLog(Protocol):
-    """An engine. Calls for one log partition may come from several processes at a time, and fail at any time.
+    """Engine of a shared log. Several processes may call it for one log partition at a time.
 
-    Every method may raise :class:`SlotLogError`; then it was done or not, or will be done later.
+    Every method may raise :class:`SlotLogError`: then the operation was done, was not, or will be done later.
     """
 
     async def put(self, partition: int, slot: int, payload: bytes) -> int | None:
-        """Fill a slot if the one before it is the last, for ever and on every replica that matters.
+        """Fill a slot if the slot before it is the last one, durably and on every replica that counts.
 
         Args:
-            partition: the log partition; or :data:`LAYOUT_PARTITION` or :data:`DOCUMENTS_PARTITION`, which an engine
-                treats as any other.
+            partition: the log partition, or :data:`LAYOUT_PARTITION` or :data:`DOCUMENTS_PARTITION`, which an engine
+                treats like any other.
             slot: 0, 1, 2 …
-            payload: what is to be in it.
+            payload: the content.
 
         Returns:
-            None: it is filled. Else nothing was written, and this is the last slot that was; -1 if none was.
+            None if the slot was filled. Otherwise nothing was written and the result is the last filled slot, or -1.
         """
 
     async def read(self, partition: int, from_slot: int) -> list[Slot]:
-        """Return slots in order, without gaps, from one on, or from the first that was not purged.
+        """Return slots in order and without gaps, from ``from_slot`` or from the first that was not purged.
 
-        As many as the engine finds handy. Replicas that lag behind may answer: none means that there is nothing yet.
+        The engine decides how many. A lagging replica may answer: an empty list means that it has nothing yet.
         """
 
     async def purge(self, partition: int, before_slot: int) -> None:
-        """Forget the slots before one. They stay filled: none can be put again."""
+        """Delete the slots before one. They stay filled: they can't be put again."""
 
     async def beat(self, node_id: str, content: bytes) -> list[Beat]:
-        """Say something, and hear what each node has said last, this one included. Ages are by one clock for all."""
+        """Store the announcement of a node and return the last one of each node, this one included.
+
+        All ages are measured by one clock.
+        """
 
 
 class ConnectedSlotLog(ABC):
-    """An engine that is reached by connections: ``async with`` opens and closes it.
+    """Engine that is reached over connections: ``async with`` opens and closes it.
 
     Attributes:
-        is_open: whether it was opened, and not closed.
-        warns: say in the log what keeps acknowledged records from being safe; one of several to an engine is enough.
+        is_open: True between opening and closing.
+        warns: whether to log a warning for each setting that endangers acknowledged records. One of several
+            connections to the same engine is enough.
     """
 
     warns = True
@@ -105,14 +109,14 @@ class ConnectedSlotLog(ABC):
 
     @abstractmethod
     async def open(self) -> None:
-        """Connect, make what isn't there, and say in the log what keeps acknowledged records from being safe.
+        """Connect, create what is missing, and log a warning for each setting that endangers acknowledged records.
 
         Raises:
-            SlotLogError: the engine can't be reached, or can't be worked with.
+            SlotLogError: the engine can't be reached or is not supported.
         """
 
     def warn_of(self, problems: Iterable[str]) -> None:
-        """Say in the log what keeps acknowledged records from being safe, if that is wanted."""
+        """Log the problems that endanger acknowledged records, if ``warns`` is set."""
         for problem in problems if self.warns else ():
             logger.warning("%s", problem)
 
@@ -122,13 +126,13 @@ class ConnectedSlotLog(ABC):
 
 
 class MemorySlotLog:
-    """An engine in memory, for tests: what is asked for is done at once.
+    """Engine in memory, for tests: every operation is done at once.
 
     Args:
-        read_max: how many slots one read returns.
+        read_max: the most slots that one read returns.
 
     Attributes:
-        now_ms: the engine's clock, in milliseconds.
+        now_ms: the clock of the engine, in milliseconds.
     """
 
     def __init__(self, read_max: int = 100) -> None:
@@ -139,7 +143,7 @@ class MemorySlotLog:
         self._beats: dict[str, tuple[int, bytes]] = {}
 
     async def put(self, partition: int, slot: int, payload: bytes) -> int | None:
-        """See :class:`SlotLog`."""
+        """Fill a slot if it is the next one."""
         end = self._ends.get(partition, 0)
         if slot != end:
             return end - 1
@@ -148,18 +152,18 @@ class MemorySlotLog:
         return None
 
     async def read(self, partition: int, from_slot: int) -> list[Slot]:
-        """See :class:`SlotLog`."""
+        """Return at most ``read_max`` slots."""
         slots = self._slots.get(partition, {})
         first = max(from_slot, min(slots, default=0))
         return [Slot(slot, slots[slot]) for slot in range(first, first + self._read_max) if slot in slots]
 
     async def purge(self, partition: int, before_slot: int) -> None:
-        """See :class:`SlotLog`."""
+        """Delete slots."""
         slots = self._slots.get(partition, {})
         for slot in [slot for slot in slots if slot < before_slot]:
             del slots[slot]
 
     async def beat(self, node_id: str, content: bytes) -> list[Beat]:
-        """See :class:`SlotLog`."""
+        """Store an announcement and return all."""
         self._beats[node_id] = self.now_ms, content
         return [Beat(node, self.now_ms - at_ms, said) for node, (at_ms, said) in sorted(self._beats.items())]

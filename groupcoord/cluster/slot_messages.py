@@ -1,10 +1,10 @@
-"""What is in slots, and what the slots of a log partition come to.
+"""Messages in the slots of a log partition, and the state that they add up to.
 
-A *fence* begins the time of an owner; its slot is the leader's epoch. *Batches* are what the owner appends. A snapshot
-is *chunks*, which say the state as it was at some slot, and a *manifest* that makes them count: what the chunks stand
-for can be purged when the manifest is there, and not before. Chunks without a manifest are of a snapshot that was never
-finished, and mean nothing. An append that was on its way when the snapshot was made comes before the first chunk, and
-isn't covered: only what the snapshot covers may be purged.
+A *fence* begins the ownership of a node; its slot number is the leader epoch. *Batches* are the appends of the owner. A
+snapshot consists of *chunks*, which hold the state as of some slot, and a *manifest* that makes them valid. The slots
+that the chunks replace may be purged after the manifest is written, not before. Chunks without a manifest belong to an
+unfinished snapshot and are ignored. An append that was in flight when the snapshot began lies before the first chunk
+and is not covered: only covered slots may be purged.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ TAG_BYTES = 16
 _HEAD = struct.Struct(f">B{TAG_BYTES}sQ")
 _SIZE = struct.Struct(">I")
 JOINED_BYTES = _SIZE.size
-"""What each append costs in the body of a message, beside its own bytes."""
+"""Overhead of each append in the body of a message, in bytes."""
 
 _CHUNK = struct.Struct(">QI")
 _MANIFEST = struct.Struct(">QQI")
 
 
 class MalformedSlotError(GroupcoordError, ValueError):
-    """A slot does not hold what an owner of this program writes."""
+    """A slot does not hold a message of this program."""
 
 
 class Kind(IntEnum):
-    """What a message is."""
+    """Type of a message."""
 
     FENCE = 0
     BATCHES = 1
@@ -42,13 +42,13 @@ class Kind(IntEnum):
 
 
 class Message(NamedTuple):
-    """What is in a slot.
+    """Content of a slot.
 
     Attributes:
-        kind: what it is.
-        tag: of the life of the owner that wrote it: another life has another.
-        number: which of its messages this is, so that no two are alike.
-        body: what it says.
+        kind: the type.
+        tag: identifies the ownership that wrote it; each ownership has another.
+        number: the sequence number within the ownership, so that no two messages are equal.
+        body: the content.
     """
 
     kind: Kind
@@ -57,15 +57,15 @@ class Message(NamedTuple):
     body: bytes = b""
 
     def encoded(self) -> bytes:
-        """Return the message as it is in a slot."""
+        """Return the bytes of the message in a slot."""
         return _HEAD.pack(self.kind, self.tag, self.number) + self.body
 
     @classmethod
     def decoded(cls, payload: bytes) -> Message:
-        """Return the message in a slot.
+        """Parse the message in a slot.
 
         Raises:
-            MalformedSlotError: it is none.
+            MalformedSlotError: the payload is not a message.
         """
         try:
             kind, tag, number = _HEAD.unpack_from(payload)
@@ -75,7 +75,7 @@ class Message(NamedTuple):
 
 
 def join(bodies: Sequence[bytes]) -> bytes:
-    """Return what several appends are as the body of one message."""
+    """Return the body of one message that holds several appends."""
     return b"".join(_SIZE.pack(len(body)) + body for body in bodies)
 
 
@@ -83,7 +83,7 @@ def split(joined: bytes) -> list[bytes]:
     """Return the appends in the body of a message.
 
     Raises:
-        MalformedSlotError: there are none.
+        MalformedSlotError: the body is malformed.
     """
     bodies, position = [], 0
     while position < len(joined):
@@ -100,24 +100,24 @@ def split(joined: bytes) -> list[bytes]:
 
 
 class Chunk(NamedTuple):
-    """A part of a snapshot: of which, the how-manieth, and what it says."""
+    """Part of a snapshot: the snapshot's number, the index of the part, and its content."""
 
     snapshot: int
     place: int
     content: bytes
 
     def encoded(self) -> bytes:
-        """Return the body of its message."""
+        """Return the body of the message."""
         return _CHUNK.pack(self.snapshot, self.place) + self.content
 
 
 class Manifest(NamedTuple):
-    """The end of a snapshot.
+    """End of a snapshot.
 
     Attributes:
-        snapshot: which.
-        covered: the slot up to which the snapshot has everything.
-        chunk_count: how many chunks it has.
+        snapshot: the number of the snapshot.
+        covered: the last slot that the snapshot replaces.
+        chunk_count: the number of its chunks.
     """
 
     snapshot: int
@@ -125,21 +125,21 @@ class Manifest(NamedTuple):
     chunk_count: int
 
     def encoded(self) -> bytes:
-        """Return the body of its message."""
+        """Return the body of the message."""
         return _MANIFEST.pack(*self)
 
 
 def contents(slots: Iterable[Slot]) -> tuple[list[bytes], list[bytes]]:
-    """Return what a log comes to.
+    """Return the state that the slots of a log partition add up to.
 
     Args:
-        slots: all that there are, in order.
+        slots: all slots, in order.
 
     Returns:
-        The chunks of the last whole snapshot, and the appends that it doesn't cover, in order.
+        The chunks of the last complete snapshot, and the appends that it does not cover, in order.
 
     Raises:
-        MalformedSlotError: a slot holds something else.
+        MalformedSlotError: a slot does not hold a message.
     """
     chunks: dict[tuple[bytes, int], dict[int, bytes]] = {}
     base: list[bytes] = []

@@ -1,10 +1,10 @@
-"""A log store for the log partitions that this process owns, of a log that several processes share. No I/O.
+"""Log store for the owned log partitions of a log that several processes share. No I/O.
 
-Whoever drives it takes log partitions over and gives them up, has done what :meth:`SlotStore.next_operations` names,
-and tells the coordinator of answers (:meth:`SlotStore.take_answers`) and of what has changed
-(:meth:`SlotStore.take_changes`): a log partition that is taken is to be loaded, one that is lost to be unloaded.
+A driver takes log partitions over and releases them, executes :meth:`SlotStore.next_operations`, and passes results to
+the coordinator: answers of appends (:meth:`SlotStore.take_answers`) and changes of ownership
+(:meth:`SlotStore.take_changes`). It loads a log partition that was taken over and unloads one that was lost.
 
-An append is one batch of records in Kafka's format; so is what a snapshot has, with the offsets that its records had.
+An append is one record batch in Kafka's format. A snapshot holds batches, too, with the original offsets.
 """
 
 from __future__ import annotations
@@ -45,47 +45,47 @@ from groupcoord.storage.loading import last_records
 from groupcoord.storage.segments import all_records
 
 CHUNK_BYTES_MAX = 250_000
-"""A chunk of a snapshot is made in one go, while everybody else waits: some tens of milliseconds."""
+"""Size of a snapshot chunk. A chunk is made without yielding, which takes some tens of milliseconds."""
 
 BATCH_RECORDS_MAX = 1_000
-"""A batch of a snapshot is read in one go, too."""
+"""Records in a batch of a snapshot, which is read without yielding."""
 
 BATCH_BYTES_MAX = 1_048_588
-"""Kafka's ``message.max.bytes``, if nobody has set it. An engine has room for that in a slot, and for little more."""
+"""Kafka's default of ``message.max.bytes``. A slot has room for that and little more."""
 
 SNAPSHOT_BYTES_MIN = 1_000_000
 APPEND_COST_BYTES = 500
-"""What an append costs whoever reads it, beside its bytes."""
+"""Cost of reading an append in addition to its bytes, as a number of bytes."""
 
 _NEXT_OFFSET = struct.Struct(">q")
 
 
 def random_tag() -> bytes:
-    """Return a tag that nobody else has."""
+    """Return a tag that no other ownership has."""
     return secrets.token_bytes(TAG_BYTES)
 
 
 class Taken(NamedTuple):
-    """A log partition is this process's: load it, with this leader's epoch."""
+    """A log partition was taken over: load it with this leader epoch."""
 
     partition: int
     epoch: int
 
 
 class Gone(NamedTuple):
-    """A log partition is somebody else's, or was given up: unload it."""
+    """A log partition was lost or released: unload it."""
 
     partition: int
     reason: str
 
 
 class PartitionFigures(NamedTuple):
-    """What there is to be known of a log partition that is owned.
+    """Figures of an owned log partition.
 
     Attributes:
-        epoch: of its leader.
-        unread_bytes: what was appended since the last snapshot: who takes over reads it besides that.
-        snapshot_bytes: how long the last snapshot is.
+        epoch: the leader epoch.
+        unread_bytes: bytes appended since the last snapshot, which a new owner must read in addition to it.
+        snapshot_bytes: size of the last snapshot.
     """
 
     epoch: int
@@ -94,7 +94,7 @@ class PartitionFigures(NamedTuple):
 
 
 class _Owned:
-    """A log partition that this process owns, or wants."""
+    """State of a log partition that is owned or being taken over."""
 
     def __init__(self, writer: SlotWriter) -> None:
         self.writer = writer
@@ -104,13 +104,13 @@ class _Owned:
         self.snapshot_bytes = 0
 
     def load(self, loaded: Loaded) -> None:
-        """Take what was there when it was taken over."""
+        """Store what the take-over read."""
         self.loaded, self.next_offset = loaded, _end_offset(loaded)
         self.appended_bytes = sum(len(body) + APPEND_COST_BYTES for body in loaded.appends)
         self.snapshot_bytes = sum(map(len, loaded.chunks))
 
     def append(self, ticket: Ticket, records: Sequence[LogRecord]) -> None:
-        """Let records be written."""
+        """Encode records and queue them for writing."""
         base_offset = self.next_offset
         body = _encoded(base_offset, records)
         if len(body) > BATCH_BYTES_MAX:
@@ -120,7 +120,7 @@ class _Owned:
         self.writer.append((ticket, base_offset), body)
 
     def snapshot(self, records: Iterable[LogRecord], bytes_max: int) -> None:
-        """Let a snapshot be written."""
+        """Begin a snapshot."""
         self.appended_bytes = self.snapshot_bytes = 0
         self.writer.snapshot(self._measured([_NEXT_OFFSET.pack(self.next_offset)], _chunks(records, bytes_max)))
 
@@ -132,18 +132,18 @@ class _Owned:
 
 
 class SlotStore:
-    """Keeps the records of the log partitions that are owned: a :class:`~groupcoord.log_store.LogStore`.
+    """Log store of the owned log partitions; implements :class:`~groupcoord.log_store.LogStore`.
 
     Args:
-        new_tag: returns 16 bytes that it never returned before, in any process; random ones if left out.
-        body_bytes_max: no put has more than this, unless a single append has.
-        lease_ms: see :class:`~groupcoord.log_store.OwnedStore`; None: nobody looks whose a log partition is.
-        snapshot_bytes_min: a snapshot is due when that was appended since the last one, and more than that one has.
+        new_tag: returns 16 bytes that no process has used before; random by default.
+        body_bytes_max: the largest put, unless a single append is larger.
+        lease_ms: the lease of :class:`~groupcoord.log_store.OwnedStore`, or None to answer without one.
+        snapshot_bytes_min: a snapshot is due after this many bytes, and after more than the last snapshot has.
 
     Attributes:
-        on_work: is called when something is to be done; it had better only make a note of that.
-        take_overs: how many log partitions were taken over so far, counted each time.
-        losses: how many were found to be somebody else's.
+        on_work: is called when there is an operation to execute. It must not call back into the store.
+        take_overs: how many times a log partition was taken over.
+        losses: how many times an owned log partition turned out to belong to another owner.
     """
 
     def __init__(
@@ -167,11 +167,11 @@ class SlotStore:
     # ------------------------------------------------------------ for the coordinator
 
     def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> None:
-        """Let records be written; the answer comes later. See :meth:`groupcoord.log_store.LogStore.append`.
+        """Queue records for writing; the answer comes later.
 
         Raises:
-            NotLeaderError: the log partition isn't owned.
-            RecordTooLargeError: the batch is larger than 1,048,588 bytes, or a string in it than 32,767.
+            NotLeaderError: the log partition is not owned.
+            RecordTooLargeError: the batch exceeds 1,048,588 bytes, or a string in it 32,767.
         """
         owned = self._owned.get(partition)
         if owned is None or owned.writer.state is not State.OWNER:
@@ -181,25 +181,25 @@ class SlotStore:
 
     @property
     def lease_ms(self) -> int | None:
-        """How long an owner may answer after a look; see :class:`~groupcoord.log_store.OwnedStore`."""
+        """How long an owner may answer after a look at the owners, in milliseconds, or None."""
         return self._lease_ms
 
     def check_ownership(self) -> bool:
-        """Let who drives this look what others own; the answer comes later."""
+        """Request a look at the owners; the answer comes later."""
         self._is_look_wanted = True
         self.on_work()
         return False
 
     def read(self, partition: int) -> Iterator[LogRecord]:
-        """Yield what a log partition had when it was taken over, once.
+        """Yield the records that the take-over found, once.
 
         Raises:
-            NotLeaderError: it isn't owned, or was read before.
+            NotLeaderError: the log partition is not owned, or was read before.
         """
         return all_records(self._take_batches(partition))
 
     def read_last(self, partition: int) -> Iterator[LogRecord | LoadedCommits]:
-        """Do as :meth:`read`, for a load: see :meth:`groupcoord.log_store.CondensingStore.read_last`."""
+        """Yield the records as :meth:`read` does, condensed for a load."""
         return last_records(self._take_batches(partition))
 
     def _take_batches(self, partition: int) -> Iterator[Batch]:
@@ -212,16 +212,16 @@ class SlotStore:
         return chain.from_iterable(map(iter_batches, (*loaded.chunks[1:], *loaded.appends)))
 
     def snapshot(self, partition: int, records: Iterable[tuple[int, Record]], now_ms: int) -> None:
-        """Write what rebuilds the state of a log partition, and forget the slots that it stands for.
+        """Write a snapshot of a log partition and purge the slots that it replaces.
 
-        Nothing is done if the log partition isn't owned, or a snapshot is being written; nor while there are answers
-        that nobody has taken, since what they are about would not be among the records.
+        Does nothing if the log partition is not owned or a snapshot is being written. Does nothing either while there
+        are untaken answers, because the records of these appends would be missing.
 
         Args:
             partition: the log partition.
-            records: with their offsets, in order, of all that was answered so far; a core's ``Partition.snapshot()``.
-                They are walked as the snapshot is written, so they must not change any more.
-            now_ms: the time that they get.
+            records: all acknowledged records with their offsets, in order, as ``Partition.snapshot()`` of the core
+                returns them. They are read while the snapshot is written and must not change.
+            now_ms: the timestamp of the records.
         """
         owned = self._owned.get(partition)
         if owned is None or owned.writer.state is not State.OWNER or owned.writer.is_writing_snapshot or self._answers:
@@ -231,16 +231,16 @@ class SlotStore:
         self.on_work()
 
     def is_snapshot_due(self, partition: int) -> bool:
-        """Tell whether a log partition has so many appends that a snapshot of it would spare whoever takes it over."""
+        """Return whether a log partition has enough appends that a snapshot would make the next take-over cheaper."""
         owned = self._owned.get(partition)
         if owned is None or owned.writer.state is not State.OWNER or owned.writer.is_writing_snapshot:
             return False
         return owned.appended_bytes > max(owned.snapshot_bytes, self._snapshot_bytes_min)
 
-    # ------------------------------------------------------------ for who drives it
+    # ------------------------------------------------------------ for the driver
 
     def take_over(self, partition: int) -> None:
-        """Begin to own a log partition, whoever owns it now; nothing happens if this process does, or has begun to."""
+        """Start to take a log partition over. Does nothing if it is owned or being taken over."""
         owned = self._owned.get(partition)
         if owned is None:
             owned = self._owned[partition] = _Owned(SlotWriter(self._new_tag(), body_bytes_max=self._body_bytes_max))
@@ -248,7 +248,7 @@ class SlotStore:
             self.on_work()
 
     def give_up(self, partition: int, reason: str) -> None:
-        """Own a log partition no more; what waits is not written, what is on its way may be."""
+        """Release a log partition. Queued appends are not written; the one in flight may be."""
         owned = self._owned.pop(partition, None)
         if owned is not None:
             owned.writer.give_up(reason)
@@ -256,21 +256,21 @@ class SlotStore:
 
     @property
     def owned(self) -> dict[int, int]:
-        """The log partitions that are owned, with their epochs."""
+        """The owned log partitions, with their epochs."""
         found = sorted(self._owned.items())
         return {partition: one.writer.epoch for partition, one in found if one.writer.state is State.OWNER}
 
     def wants(self, partition: int) -> bool:
-        """Tell whether a log partition is owned, or being taken over."""
+        """Return whether a log partition is owned or being taken over."""
         return partition in self._owned
 
     def last_slot(self, partition: int) -> int:
-        """Return the last slot of a log partition that is known to be this process's; -1: none is."""
+        """Return the last slot of a log partition that this process is known to have written, or -1."""
         owned = self._owned.get(partition)
         return -1 if owned is None else owned.writer.last_slot
 
     def figures(self) -> dict[int, PartitionFigures]:
-        """Return what there is to be known of each log partition that is owned."""
+        """Return the figures of each owned log partition."""
         found = ((partition, epoch, self._owned[partition]) for partition, epoch in self.owned.items())
         return {
             partition: PartitionFigures(epoch, one.appended_bytes, one.snapshot_bytes)
@@ -279,16 +279,16 @@ class SlotStore:
 
     @property
     def is_look_wanted(self) -> bool:
-        """True if somebody waits for a look: see :meth:`check_ownership`."""
+        """True while a look at the owners is requested."""
         return self._is_look_wanted
 
     def take_look(self) -> bool:
-        """Return whether a look is wanted, once: now it begins."""
+        """Return whether a look at the owners was requested, and clear the request."""
         is_wanted, self._is_look_wanted = self._is_look_wanted, False
         return is_wanted
 
     def next_operations(self) -> list[tuple[int, Operation]]:
-        """Return what is to be done now: of each log partition one thing at a time."""
+        """Return the operations to execute now, at most one for each log partition."""
         found = []
         for partition, owned in self._owned.items():
             operation = owned.writer.next_operation()
@@ -297,7 +297,7 @@ class SlotStore:
         return found
 
     def done(self, partition: int, operation: Operation, result: int | list[Slot] | Unknown | None) -> None:
-        """Take what came of an operation, see :meth:`~groupcoord.cluster.slot_writer.SlotWriter.done`."""
+        """Apply the result of an operation; see :meth:`~groupcoord.cluster.slot_writer.SlotWriter.done`."""
         owned = self._owned.get(partition)
         if owned is not None:
             owned.writer.done(operation, result)
@@ -305,12 +305,12 @@ class SlotStore:
             self.losses += owned.writer.state is State.LOST
 
     def take_answers(self) -> list[tuple[Ticket, int | LogStoreError]]:
-        """Return what came of appends, once: offset of the first record, or why it isn't in the log."""
+        """Return and clear the answers of appends: the offset of the first record, or the error."""
         answers, self._answers = self._answers, []
         return answers
 
     def take_changes(self) -> list[Taken | Gone]:
-        """Return which log partitions were taken and lost, once, in order."""
+        """Return and clear the changes of ownership, in order."""
         changes, self._changes = self._changes, []
         return changes
 
@@ -331,11 +331,11 @@ class SlotStore:
 
 
 def _nobody_is_told() -> None:
-    """Nobody drives the store but by asking it."""
+    """Default of ``on_work``: no driver needs a notice."""
 
 
 def _asked(token: object) -> tuple[Ticket, int]:
-    """Return the ticket of an append, and the offset that its first record has."""
+    """Return the ticket of an append and the offset of its first record."""
     assert isinstance(token, tuple), "what was given with the append"
     ticket, base_offset = token
     return ticket, base_offset
@@ -345,10 +345,10 @@ def _asked(token: object) -> tuple[Ticket, int]:
 
 
 def _encoded(base_offset: int, records: Sequence[LogRecord]) -> bytes:
-    """Return records whose offsets follow each other as a batch.
+    """Return records with consecutive offsets as a batch.
 
     Raises:
-        RecordTooLargeError: they have none.
+        RecordTooLargeError: the records can't be encoded.
     """
     first = records[0]
     try:
@@ -365,7 +365,7 @@ def _encoded(base_offset: int, records: Sequence[LogRecord]) -> bytes:
 
 
 def _chunks(records: Iterable[LogRecord], bytes_max: int) -> Iterator[bytes]:
-    """Yield batches of records with gaps between them, put together as far as they fit."""
+    """Yield chunks of batches for records whose offsets may have gaps."""
     batches: list[bytes] = []
     size = 0
     for batch in chain.from_iterable(_batches(run, bytes_max) for run in _runs(records)):
@@ -379,7 +379,7 @@ def _chunks(records: Iterable[LogRecord], bytes_max: int) -> Iterator[bytes]:
 
 
 def _batches(run: Sequence[LogRecord], bytes_max: int) -> Iterator[bytes]:
-    """Yield records without gaps as batches that are no longer than that, unless a single record is."""
+    """Yield records with consecutive offsets as batches of at most ``bytes_max``, unless a single record is larger."""
     batch = _encoded(run[0].offset, run)
     if len(batch) <= bytes_max or len(run) == 1:
         yield batch
@@ -390,7 +390,7 @@ def _batches(run: Sequence[LogRecord], bytes_max: int) -> Iterator[bytes]:
 
 
 def _runs(records: Iterable[LogRecord]) -> Iterator[list[LogRecord]]:
-    """Put records together that can be one batch: no gap is between them, and one producer wrote them."""
+    """Group records that fit into one batch: consecutive offsets, the same producer, no marker."""
     run: list[LogRecord] = []
     for record in records:
         if run and (len(run) == BATCH_RECORDS_MAX or not _goes_on(run[-1], record)):
@@ -408,7 +408,7 @@ def _goes_on(last: LogRecord, record: LogRecord) -> bool:
 
 
 def _end_offset(loaded: Loaded) -> int:
-    """Return the offset of the next record."""
+    """Return the offset after the last record."""
     if loaded.appends:
         return max(batch.next_offset for batch in iter_batches(loaded.appends[-1]))
     return int(_NEXT_OFFSET.unpack(loaded.chunks[0])[0]) if loaded.chunks else 0

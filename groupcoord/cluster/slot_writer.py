@@ -1,15 +1,15 @@
-"""The owner of a log partition, or who wants to be: takes over, appends, and notices when another one has.
+"""Writer of a log partition in a slot log: takes over, appends, and detects that another owner has taken over. No I/O.
 
-Without I/O: there is one operation to be done at a time (:meth:`SlotWriter.next_operation`), whose result is given back
-(:meth:`SlotWriter.done`); what comes of it are events.
+:meth:`SlotWriter.next_operation` returns one operation at a time, and :meth:`SlotWriter.done` takes its result.
+:meth:`SlotWriter.take_events` returns the consequences.
 
-Slot n + 1 is filled once, by a put that expected n; an owner puts into n + 1 only when it knows that slot n is its own.
-By induction every slot between its fence and the next one is the owner's. So an append that was acknowledged lies below
-the next fence, and who takes over reads up to its own: nothing acknowledged can be missed. An older owner's put expects
-a slot that is taken for ever. Nothing hangs on clocks, or on who believes whom to be alive.
+Slot n + 1 is filled once, by a put that expected n, and an owner puts into n + 1 only when it knows that slot n is its
+own. By induction every slot between its fence and the next fence is the owner's. So an acknowledged append lies below
+the next fence, and a new owner, which reads up to its own fence, misses none. A put of an older owner expects a slot
+that is filled. Correctness depends neither on clocks nor on failure detection.
 
-That holds as long as one put is in flight at a time. With several, the fence takes the first one's slot, which is
-refused, and the next expects the fence's slot and is taken. So all that waits goes into the next put together.
+This holds while one put is in flight at a time. With two, a fence may take the slot of the first, which fails, and the
+second expects the fence's slot and succeeds. So all waiting appends go into the next put.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BODY_BYTES_MAX = 1_000_000
 
 
 class State(Enum):
-    """Where an owner stands."""
+    """State of an ownership."""
 
     IDLE = auto()
     FENCING = auto()
@@ -45,20 +45,20 @@ class State(Enum):
 
 
 class Put(NamedTuple):
-    """Fill a slot; the result is None, the last slot if that was refused, or :data:`UNKNOWN`."""
+    """Fill a slot. The result is None, the last slot if the put was refused, or :data:`UNKNOWN`."""
 
     slot: int
     payload: bytes
 
 
 class Read(NamedTuple):
-    """Read slots from one on; the result is a list, or :data:`UNKNOWN`."""
+    """Read slots from one on. The result is a list, or :data:`UNKNOWN`."""
 
     from_slot: int
 
 
 class Purge(NamedTuple):
-    """Forget slots; the result is None, or :data:`UNKNOWN`."""
+    """Delete slots. The result is None, or :data:`UNKNOWN`."""
 
     before_slot: int
 
@@ -67,7 +67,7 @@ Operation = Put | Read | Purge
 
 
 class Unknown(Enum):
-    """Nobody knows what came of an operation."""
+    """The result of an operation is unknown."""
 
     UNKNOWN = auto()
 
@@ -79,9 +79,9 @@ class Loaded(NamedTuple):
     """The log partition is taken over.
 
     Attributes:
-        epoch: of the leader: the slot of the fence.
-        chunks: of the last snapshot.
-        appends: what was appended since, in order.
+        epoch: the leader epoch, which is the slot of the fence.
+        chunks: the chunks of the last snapshot.
+        appends: the appends since then, in order.
     """
 
     epoch: int
@@ -96,14 +96,14 @@ class Acknowledged(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """An append isn't in the log and never will be; or, ``is_unknown``, may be."""
+    """An append is not in the log and never will be, or may be if ``is_unknown``."""
 
     token: Hashable
     is_unknown: bool
 
 
 class Lost(NamedTuple):
-    """Somebody else owns the log partition. ``reason`` says how that was seen."""
+    """Another owner has the log partition. ``reason`` says how that was detected."""
 
     reason: str
 
@@ -117,17 +117,17 @@ class _Waiting(NamedTuple):
 
 
 class SlotWriter:
-    """One life of an owner, in one log partition.
+    """One ownership of a log partition.
 
     Args:
-        tag: 16 bytes that no other life of any owner has.
-        first_guess: the slot that may come next, if something is known of the log.
-        body_bytes_max: no put has more than this, unless a single append has.
+        tag: 16 bytes that no other ownership has.
+        first_guess: the slot that probably comes next, if something is known about the log.
+        body_bytes_max: the largest put, unless a single append is larger.
 
     Attributes:
-        state: where it stands.
-        epoch: the slot of its fence; -1 before that stands.
-        last_slot: the last slot that it knows to be its own; -1: none.
+        state: the state of the ownership.
+        epoch: the slot of its fence, or -1 before the fence is written.
+        last_slot: the last slot that is known to be its own, or -1.
     """
 
     def __init__(self, tag: bytes, first_guess: int = 0, body_bytes_max: int = BODY_BYTES_MAX) -> None:
@@ -138,43 +138,45 @@ class SlotWriter:
         self._tag = tag
         self._guess = first_guess
         self._count = 0
-        self._current: Operation | None = None  # given out, or to be given out again
+        self._current: Operation | None = None  # issued, or to be issued again
         self._is_out = False
         self._putting: tuple[Message, list[Hashable]] | None = None
         self._refused_by = -1
         self._read: list[Slot] = []
         self._waiting: deque[_Waiting] = deque()
-        self._snapshot: Iterator[tuple[Kind, bytes]] | None = None  # chunks and a manifest that are to be put
+        self._snapshot: Iterator[tuple[Kind, bytes]] | None = None  # the rest of a snapshot, then its manifest
         self._is_snapshot_next = False
         self._covered = -1
         self._purge_before = -1
         self._events: list[Event] = []
 
-    # ------------------------------------------------------------ what is wanted
+    # ------------------------------------------------------------ requests
 
     def take_over(self) -> None:
-        """Become the owner: put a fence, then read up to it."""
+        """Start to take over: put a fence, then read up to it."""
         assert self.state is State.IDLE, "a life takes over once"
         self.state = State.FENCING
 
     def append(self, token: Hashable, body: bytes) -> None:
-        """Append something; an event says what came of it, in the order of appends."""
+        """Queue an append. An event reports the result; events keep the order of appends."""
         if self.state is State.LOST:
             self._events.append(Failed(token, is_unknown=False))
         else:
             self._waiting.append(_Waiting(token, body))
 
     def give_up(self, reason: str) -> None:
-        """Be the owner no more. What is on its way may be written, all else that waits is not."""
+        """End the ownership. The put in flight may be written; queued appends are not."""
         if self.state is not State.LOST:
             self._lose(reason, is_unknown=self._is_out or self._putting is not None)
 
     def snapshot(self, chunks: Iterable[bytes]) -> None:
-        """Write what all that is acknowledged comes to, and forget the slots that it stands for. One at a time.
+        """Begin a snapshot of everything acknowledged; afterwards the slots that it replaces are purged.
+
+        Only one snapshot may be in progress, and all events must have been taken, so that no acknowledged append is
+        missing.
 
         Args:
-            chunks: what a load needs instead, each asked for when it is to be put. All events must have been taken, so
-                that nothing acknowledged is missing.
+            chunks: the content, from which each chunk is taken when it is put.
         """
         assert self.state is State.OWNER, "only an owner knows what there is"
         assert not self._events, "an acknowledged append may not be among what is kept"
@@ -191,14 +193,14 @@ class SlotWriter:
         return self._putting is not None and self._putting[0].kind is kind
 
     def take_events(self) -> list[Event]:
-        """Return what has come of operations, once."""
+        """Return and clear the events."""
         events, self._events = self._events, []
         return events
 
     # ------------------------------------------------------------ operations
 
     def next_operation(self) -> Operation | None:
-        """Return what is to be done now; None: nothing, or something is being done."""
+        """Return the next operation, or None if there is none or one is in progress."""
         if self._is_out:
             return None
         if self._current is None:
@@ -241,12 +243,12 @@ class SlotWriter:
         return Put(slot, message.encoded())
 
     def done(self, operation: Operation, result: int | list[Slot] | Unknown | None) -> None:
-        """Take what came of an operation; of one that isn't the last given out nothing is wanted any more."""
+        """Apply the result of the operation in progress; results of others are ignored."""
         if not self._is_out or operation is not self._current:
             return
         self._is_out = False
         if result is UNKNOWN:
-            return  # again: two copies of a put can't both be taken, and reading changes nothing
+            return  # repeat it: only one of two copies of a put can succeed, and a read changes nothing
         self._current = None
         if isinstance(operation, Put):
             if result is None:
@@ -261,7 +263,7 @@ class SlotWriter:
             self._has_read(operation, result)
 
     def _put_refused(self, put: Put, last_slot: int) -> None:
-        """A put was refused: perhaps an earlier copy of it was taken, so the slot is read back."""
+        """Read the slot of a refused put back, because an earlier copy of the put may have filled it."""
         if last_slot >= put.slot:
             self._refused_by = last_slot
             self._current = Read(put.slot)
@@ -278,7 +280,7 @@ class SlotWriter:
 
     def _has_read_back(self, read: Read, slots: list[Slot]) -> None:
         if not slots:
-            self._current = read  # a replica that lags behind: the slot is filled
+            self._current = read  # a lagging replica has answered: the slot is filled
             return
         assert self._putting is not None, "a slot is read back"
         first = slots[0]
@@ -287,7 +289,7 @@ class SlotWriter:
         elif self.state is State.FENCING:
             self._putting, self._guess = None, max(self._refused_by + 1, slots[-1].number + 1)
         else:
-            # What was purged was another owner's to purge: who wrote this slot can't be told any more.
+            # A purged slot may have been either owner's, so the outcome is unknown.
             self._lose(f"slot {read.from_slot} is another owner's", is_unknown=first.number != read.from_slot)
 
     def _written(self, slot: int) -> None:
@@ -302,9 +304,9 @@ class SlotWriter:
             self._purge_before = self._covered + 1
 
     def _has_read_on(self, read: Read, slots: list[Slot]) -> None:
-        """Keep what was read, until the own fence is seen."""
+        """Collect slots until the own fence is read."""
         if self._read and slots[0].number != read.from_slot:
-            self._read = []  # the older owner has purged what was to come: what is left begins with its snapshot
+            self._read = []  # the previous owner has purged the next slots: the rest begins with its snapshot
             return
         self._read += [slot for slot in slots if slot.number <= self.epoch]
         if slots[-1].number < self.epoch:
@@ -322,7 +324,7 @@ class SlotWriter:
         self._events.append(Loaded(self.epoch, chunks, appends))
 
     def _lose(self, reason: str, *, is_unknown: bool) -> None:
-        """End this life: nothing that waits is written, and what was being put is not, unless nobody knows."""
+        """End the ownership: queued appends fail, and the put in flight fails or has an unknown outcome."""
         self.state = State.LOST
         tokens = [] if self._putting is None else self._putting[1]
         self._events += (Failed(token, is_unknown) for token in tokens)
@@ -333,7 +335,7 @@ class SlotWriter:
 
 
 def _messages(snapshot: int, covered: int, chunks: Iterable[bytes]) -> Iterator[tuple[Kind, bytes]]:
-    """Yield the messages of a snapshot; the last one makes it count."""
+    """Yield the messages of a snapshot; the last one makes it valid."""
     count = 0
     for count, content in enumerate(chunks, 1):
         yield Kind.CHUNK, Chunk(snapshot, count - 1, content).encoded()
