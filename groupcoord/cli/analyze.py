@@ -50,7 +50,8 @@ Out = Annotated[
     str | None,
     typer.Option(
         metavar="DIR",
-        help="Where the results go; empty, or made. A URL is fine. Without it a temporary folder is made, and named.",
+        help="Directory of the results: empty or new, or a URL. With --follow also that of an earlier "
+        "run; its tables are replaced. [default: a temporary directory]",
     ),
 ]
 Paths = Annotated[
@@ -62,42 +63,38 @@ Paths = Annotated[
         "postgresql://USER@HOST/DATABASE or nats://HOST,HOST,HOST.",
     ),
 ]
-Partition = Annotated[list[int] | None, typer.Option(help="Only this log partition; can be repeated.")]
+Partition = Annotated[list[int] | None, typer.Option(help="Only this log partition; repeatable.")]
 Verify = Annotated[
-    bool, typer.Option("--verify", help="Load the log into coordinators too, and compare their answers.")
+    bool, typer.Option("--verify", help="Also load the log into coordinators and compare. Not with --follow.")
 ]
 Follow = Annotated[
     bool,
     typer.Option(
         "--follow",
-        help="Keep all of it up to date as the logs grow, until SIGINT or SIGTERM: in this process, without Spark.",
+        help="Update the results as the logs grow, until SIGINT or SIGTERM, in one process without Spark.",
     ),
 ]
-Interval = Annotated[
-    float, typer.Option(min=0.1, metavar="SECONDS", help="With --follow: from one update to the next.")
-]
+Interval = Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="With --follow: update interval.")]
 EndOffsets = Annotated[
     str | None,
     typer.Option(
         "--end-offsets",
         metavar="FILE",
-        help="Where the topics' partitions end, for the lag: CSV with topic,topic_partition,end_offset on top.",
+        help="End offsets for the lag: CSV with the header topic,topic_partition,end_offset.",
     ),
 ]
 LagFromRecords = Annotated[
     bool,
     typer.Option(
         "--lag-from-records",
-        help="Of a cluster: look at the next record of each group that is behind, and tell the lag as time by its "
-        "timestamp. Needs READ on the topics; where that is missing, the lag is told as without.",
+        help="On a cluster: compute time lag from the next unread record. Needs READ on the topics.",
     ),
 ]
 Poll = Annotated[
     bool,
     typer.Option(
         "--poll",
-        help="Of a cluster that lets nobody read __consumer_offsets: ask for its groups, once, or with --follow every "
-        "so often. Spark is not started.",
+        help="On a cluster without access to __consumer_offsets: request its groups once, or with --follow repeatedly.",
     ),
 ]
 
@@ -113,27 +110,24 @@ class Engine(Enum):
 EngineOption = Annotated[
     Engine,
     typer.Option(
-        help="What does the work: spark, on many cores or machines, or local: this process, without Spark and Java. "
-        "auto is local where that is quicker (of any size on two cores, up to 3.2 GiB on four, to 1.8 on eight) and "
-        "where pyspark is not installed; else spark. --follow is always local."
+        help="spark, or local: one process without Spark and Java. auto is local where that is faster "
+        "(any size on two cores, up to 3.2 GiB on four, 1.8 GiB on eight) or pyspark is not "
+        "installed. Always local with --follow."
     ),
 ]
-Master = Annotated[str | None, typer.Option(show_default=MASTER, help="Where Spark runs.")]
+Master = Annotated[str | None, typer.Option(show_default=MASTER, help="Spark master.")]
 Memory = Annotated[
     str | None,
-    typer.Option(show_default=MEMORY, help="Memory of Spark's driver, which in local mode does all the work."),
+    typer.Option(show_default=MEMORY, help="Memory of Spark's driver."),
 ]
 
-Settings = Annotated[
-    list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; can be repeated.")
-]
+Settings = Annotated[list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A Spark setting; repeatable.")]
 
 Metrics = Annotated[
     str | None,
     typer.Option(
         metavar="[HOST:]PORT",
-        help="With --follow: show lag, statuses, members, rebalances and anomalies of groups for Prometheus there, "
-        "under /metrics; on 127.0.0.1 by default.",
+        help="With --follow: address of /metrics for Prometheus, on 127.0.0.1 by default; 0 takes a free port.",
     ),
 ]
 

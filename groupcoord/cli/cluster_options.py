@@ -19,20 +19,18 @@ LOOPBACK, PORT_MAX = "127.0.0.1", 65_535
 
 BootstrapServer = Annotated[
     str,
-    typer.Option(
-        "--bootstrap-server", metavar="HOST:PORT[,…]", help="Read from the cluster that runs there, instead of files."
-    ),
+    typer.Option("--bootstrap-server", metavar="HOST:PORT[,…]", help="Read this cluster instead of files."),
 ]
 CommandConfig = Annotated[
     str | None,
     typer.Option(
         "--command-config",
         metavar="FILE",
-        help="How to reach the cluster and log in: a file of properties, as Kafka's own commands take it.",
+        help="Properties file of a Kafka client: connection, TLS, log-in.",
     ),
 ]
 Topic = Annotated[
-    str, typer.Option("--topic", metavar="NAME", help="Of the cluster: a copy of __consumer_offsets by another name.")
+    str, typer.Option("--topic", metavar="NAME", help="Name of a copy of __consumer_offsets on the cluster.")
 ]
 
 ExcludedGroups = Annotated[

@@ -26,24 +26,24 @@ Files = Annotated[
     list[Path] | None,
     typer.Argument(metavar="FILE", help="Transcripts, or folders of them. Default: those of this package."),
 ]
-Bootstrap = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT", help="A server that runs already, with settings of your choice.")
-]
+Bootstrap = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Test a running server.")]
 CommandConfig = Annotated[
     Path | None,
     typer.Option(
-        "--command-config", metavar="FILE", help="A Kafka client's properties file: TLS, log-in, bootstrap.servers."
+        "--command-config", metavar="FILE", help="Properties file of a Kafka client: TLS, log-in, bootstrap.servers."
     ),
 ]
 Has = Annotated[
     list[str] | None,
-    typer.Option(metavar="KEY=VALUE", help="A setting that the running server has; others it is asked for."),
+    typer.Option(
+        metavar="KEY=VALUE", help="A setting of the running server, instead of the one that it describes; repeatable."
+    ),
 ]
 Launch = Annotated[
     str | None,
     typer.Option(
         metavar="COMMAND",
-        help="Start servers with this: {port} to listen on, {dir} for data, {nodes}, {sets} for --set key=value ….",
+        help="Start servers with this command; {port}, {dir}, {nodes} and {sets} (--set key=value …) are replaced.",
     ),
 ]
 LaunchSettings = Annotated[
@@ -55,33 +55,30 @@ LaunchSettings = Annotated[
     ),
 ]
 InProcess = Annotated[bool, typer.Option("--in-process", help="groupcoord itself on a virtual clock (the default).")]
-Only = Annotated[str | None, typer.Option(metavar="REGEX", help="Only transcripts whose area/name matches somewhere.")]
+Only = Annotated[str | None, typer.Option(metavar="REGEX", help="Only transcripts with a matching area/name.")]
 Skip = Annotated[
-    list[str] | None, typer.Option(metavar="REGEX", help="None whose area/name matches somewhere; may be repeated.")
+    list[str] | None, typer.Option(metavar="REGEX", help="Skip transcripts with a matching area/name; repeatable.")
 ]
-Area = Annotated[list[str] | None, typer.Option(help="Only this area; may be repeated.")]
+Area = Annotated[list[str] | None, typer.Option(help="Only this area; repeatable.")]
 ExpectFailures = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Names or patterns of transcripts that are known to fail, one on each line."),
+    typer.Option(metavar="FILE", help="File of known failures: a name or pattern per line, with the reason after #."),
 ]
 MaxSkipped = Annotated[
-    int | None, typer.Option(min=0, metavar="N", help="Fail if more transcripts than these are skipped.")
+    int | None, typer.Option(min=0, metavar="N", help="Exit with status 1 if more transcripts are skipped.")
 ]
-Jobs = Annotated[int, typer.Option(min=1, help="How many transcripts at the same time, over sockets.")]
-Prefix = Annotated[str, typer.Option(help="What ids of groups, and topics made for them, begin with.")]
-Keep = Annotated[
-    bool, typer.Option("--keep", help="Leave groups and topics on the running server; by default they are deleted.")
-]
+Jobs = Annotated[int, typer.Option(min=1, help="Number of concurrent transcripts over sockets.")]
+Prefix = Annotated[str, typer.Option(help="Prefix of group ids and topics.")]
+Keep = Annotated[bool, typer.Option("--keep", help="Keep groups and topics on the running server.")]
 Compare = Annotated[
     list[Path] | None,
     typer.Option(
         metavar="FILE",
-        help="Say what changed since the run that printed FILE with --json. Given twice: from the first run to the "
-        "second, without running anything.",
+        help="Compare with a run saved by --json. Given twice: compare two saved runs without running anything.",
     ),
 ]
 Junit = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the result as JUnit XML.")]
-ListOnly = Annotated[bool, typer.Option("--list", help="List the transcripts and run none.")]
+ListOnly = Annotated[bool, typer.Option("--list", help="List the transcripts without running them.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Print every transcript and whole bodies.")]
 

@@ -49,7 +49,7 @@ class DemoError(GroupcoordError):
 
 
 def demo(
-    quick: Annotated[bool, typer.Option("--quick", help="Do not pause for reading.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Do not pause after each claim.")] = False,
 ) -> None:
     """Watch a group at work: real clients join over TCP, one dies, nothing is lost when the server is killed.
 

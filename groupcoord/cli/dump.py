@@ -67,34 +67,31 @@ def dump(
     topic: Topic = OFFSETS_TOPIC,
     output_format: Annotated[
         Format | None,
-        typer.Option(
-            "--format", help="JSON lines, a table, or text, which is for histories. By default histories are text."
-        ),
+        typer.Option("--format", help="JSON lines, a table, or (for --history, its default) text."),
     ] = None,
-    group: Annotated[list[str] | None, typer.Option(help="Only records about this group; can be repeated.")] = None,
+    group: Annotated[list[str] | None, typer.Option(help="Only records of this group; repeatable.")] = None,
     record_type: Annotated[
         list[str] | None,
         typer.Option(
             "--type",
-            help="Only this record type: Kafka's name or number, control or unknown; of a history only this kind of "
-            "row: generation, member, rebalance, duplicate, epoch, membership, move, revocation, group; repeatable.",
+            help="Only this record type: Kafka's name or number, control or unknown. With --history only "
+            "this kind of row: generation, member, rebalance, duplicate, epoch, membership, move, "
+            "revocation, group. Repeatable.",
         ),
     ] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="From this time on: ISO 8601 (UTC) or milliseconds since 1970.")
+        str | None, typer.Option(metavar="TIME", help="Start time: ISO 8601 (UTC) or milliseconds since 1970.")
     ] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Before this time.")] = None,
-    partition: Annotated[list[int] | None, typer.Option(help="Only this log partition; can be repeated.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="End time, exclusive.")] = None,
+    partition: Annotated[list[int] | None, typer.Option(help="Only this log partition; repeatable.")] = None,
     raw: Annotated[
         bool,
-        typer.Option(
-            "--raw", help="Leave subscriptions and assignments in base 64, exactly as Kafka's formatter prints them."
-        ),
+        typer.Option("--raw", help="Keep subscriptions and assignments as base 64, as Kafka's formatter prints them."),
     ] = False,
     history: Annotated[
         bool,
         typer.Option(
-            "--history", help="What happened to each group: generations, members, and rebalances with their causes."
+            "--history", help="Print the history of each group: generations, members, and rebalances with their causes."
         ),
     ] = False,
 ) -> None:

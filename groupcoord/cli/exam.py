@@ -30,36 +30,32 @@ Command = Annotated[
     ),
 ]
 Protocol = Annotated[
-    str, typer.Option(help="What its consumers speak: classic, consumer (KIP-848), or share (KIP-932).")
+    str, typer.Option(help="Protocol of the consumers: classic, consumer (KIP-848), or share (KIP-932).")
 ]
-Instances = Annotated[int, typer.Option(min=2, max=4, help="How many are started.")]
+Instances = Annotated[int, typer.Option(min=2, max=4, help="Number of instances.")]
 Declared = Annotated[
     str,
     typer.Option(
         metavar="PROMISE",
-        help="What it promises of the output: at-least-once, exactly-once, or nothing: none is written.",
+        help="Promise about the output: at-least-once, exactly-once, or nothing (no output).",
     ),
 ]
 SecurityProtocol = Annotated[
-    str, typer.Option(help="How its clients connect: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.")
+    str, typer.Option(help="Security protocol of the clients: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.")
 ]
-Mechanism = Annotated[str, typer.Option(help="How its clients log in: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.")]
-Within = Annotated[float, typer.Option(metavar="SECONDS", help="How soon all must be caught up after a fault.")]
-Jobs = Annotated[int, typer.Option(min=1, help="How many scenarios at the same time.")]
+Mechanism = Annotated[str, typer.Option(help="SASL mechanism of the clients: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.")]
+Within = Annotated[float, typer.Option(metavar="SECONDS", help="Time to catch up after a fault.")]
+Jobs = Annotated[int, typer.Option(min=1, help="Number of concurrent scenarios.")]
 Only = Annotated[
     list[str] | None,
-    typer.Option(metavar="REGEX", help="Only scenarios whose name matches somewhere; may be repeated."),
+    typer.Option(metavar="REGEX", help="Only scenarios with a matching name; repeatable."),
 ]
-Set = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting of the server; may be repeated.")
-]
-HtmlFile = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the result as a page.")]
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A server setting; repeatable.")]
+HtmlFile = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the result as an HTML page.")]
 Junit = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the result as JUnit XML.")]
-ListOnly = Annotated[bool, typer.Option("--list", help="List the scenarios and run none.")]
-PlaysAll = Annotated[
-    bool, typer.Option("--all", help="Play all scenarios, even if the first fails before anything goes wrong.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and progress to stderr.")]
+ListOnly = Annotated[bool, typer.Option("--list", help="List the scenarios without running them.")]
+PlaysAll = Annotated[bool, typer.Option("--all", help="Run all scenarios even if the first fails before any fault.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON, with progress on stderr.")]
 
 
 def exam(

@@ -25,25 +25,26 @@ What = Annotated[
     str | None,
     typer.Argument(metavar="SCOPE", help="What there is: the name of a scope, or a file FILE.toml. All: --scopes."),
 ]
-Scopes = Annotated[bool, typer.Option("--scopes", help="List the scopes that have names, and end.")]
+Scopes = Annotated[bool, typer.Option("--scopes", help="List the named scopes.")]
 Protocol = Annotated[
-    str, typer.Option(metavar="PROTOCOL", help="Instead of SCOPE: classic, consumer, mixed, share or streams.")
+    str,
+    typer.Option(metavar="PROTOCOL", help="Protocol, instead of SCOPE: classic, consumer, mixed, share or streams."),
 ]
-Dynamic = Annotated[int, typer.Option(min=0, help="So many processes without an instance id.")]
-Static = Annotated[int, typer.Option(min=0, help="So many processes with one.")]
+Dynamic = Annotated[int, typer.Option(min=0, help="Number of processes without an instance id.")]
+Static = Annotated[int, typer.Option(min=0, help="Number of processes with an instance id.")]
 Faults = Annotated[
     str | None,
-    typer.Option(metavar="WORDS", help="What may happen besides that consumers go on, with commas between the words."),
+    typer.Option(metavar="WORDS", help="Allowed faults, separated by commas; with refuse the log is late."),
 ]
-Depth = Annotated[int, typer.Option(min=0, help="The longest history, in steps.")]
-CpuSeconds = Annotated[float, typer.Option("--cpu", min=0.1, metavar="SECONDS", help="Stop after so much CPU.")]
-Jobs = Annotated[int, typer.Option(min=1, metavar="N", help="So many processes take steps; what is found is the same.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print an object a line: levels, violations, what was found.")]
-Page = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Draw the histories that break a law.")]
-Keep = Annotated[
-    Path | None, typer.Option(metavar="FOLDER", help="Write each history that breaks a law there, to be replayed.")
+Depth = Annotated[int, typer.Option(min=0, help="Maximum steps of a history.")]
+CpuSeconds = Annotated[float, typer.Option("--cpu", min=0.1, metavar="SECONDS", help="CPU limit of all processes.")]
+Jobs = Annotated[int, typer.Option(min=1, metavar="N", help="Number of processes; the result is the same.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object per line.")]
+Page = Annotated[
+    Path | None, typer.Option("--html", metavar="FILE", help="Draw the histories that break a law, as HTML.")
 ]
-Replay = Annotated[Path | None, typer.Option(metavar="FILE", help="Play this history (JSON or TOML) instead.")]
+Keep = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Save each history that breaks a law as JSON.")]
+Replay = Annotated[Path | None, typer.Option(metavar="FILE", help="Replay this history (JSON or TOML) instead.")]
 
 
 def explore(

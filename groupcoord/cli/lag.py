@@ -36,19 +36,21 @@ FAILED = 1
 
 Groups = Annotated[
     list[str] | None,
-    typer.Option("--group", metavar="NAME", help="Only this group, by partition; can be repeated."),
+    typer.Option("--group", metavar="NAME", help="Only this group, by partition; repeatable."),
 ]
-Partitions = Annotated[bool, typer.Option("--partitions", help="A row for each partition instead of each group.")]
+Partitions = Annotated[bool, typer.Option("--partitions", help="Print a row per partition instead of per group.")]
 MinLag = Annotated[
-    int, typer.Option("--min-lag", min=0, metavar="RECORDS", help="Only what is at least so many records behind.")
+    int, typer.Option("--min-lag", min=0, metavar="RECORDS", help="Only groups or partitions with at least this lag.")
 ]
-Watch = Annotated[bool, typer.Option("--watch", help="Look again and again, until Ctrl-C.")]
-Interval = Annotated[float, typer.Option(min=0.2, metavar="SECONDS", help="With --watch: how long between two looks.")]
+Watch = Annotated[bool, typer.Option("--watch", help="Repeat until Ctrl-C.")]
+Interval = Annotated[float, typer.Option(min=0.2, metavar="SECONDS", help="With --watch: interval.")]
 Metrics = Annotated[
     str | None,
-    typer.Option("--metrics", metavar="[HOST:]PORT", help="Show them to Prometheus there, and look as with --watch."),
+    typer.Option(
+        "--metrics", metavar="[HOST:]PORT", help="Address of /metrics for Prometheus; repeats as --watch does."
+    ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print an object a line for each partition.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object per partition.")]
 
 
 @frozen

@@ -46,10 +46,10 @@ With = Annotated[
         "--with", metavar="SEARCHERS", help="Ways of looking, with commas between: explore,machine,member,swarm."
     ),
 ]
-CpuSeconds = Annotated[float, typer.Option("--cpu", min=0.1, metavar="SECONDS", help="For each way of looking.")]
-All = Annotated[bool, typer.Option("--all", help="With play or hunt: every exhibit that has its bug in this package.")]
-Page = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="With play: write it as one HTML page.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print an object a line.")]
+CpuSeconds = Annotated[float, typer.Option("--cpu", min=0.1, metavar="SECONDS", help="CPU per search method.")]
+All = Annotated[bool, typer.Option("--all", help="With play or hunt: every possible exhibit.")]
+Page = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="With play: write one HTML page.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object per line.")]
 
 
 def museum(

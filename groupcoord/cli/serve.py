@@ -45,12 +45,12 @@ if TYPE_CHECKING:
     from groupcoord.host.cluster_node import ClusterNode
     from groupcoord.testing.asserting.requests import RequestLog
 
-NODES_HELP = "How many nodes to run, with a port each: --port and those after it, or free ones."
+NODES_HELP = "Number of nodes, on --port and the following ports, or on free ones."
 CLUSTER_HELP = (
-    "Be one of several nodes that share the groups of a log in PostgreSQL or NATS: postgresql://USER@HOST/DATABASE, "
-    "or nats://HOST,HOST,HOST. Records of topics are not kept."
+    "URL of a log shared with other nodes: postgresql://USER@HOST/DATABASE, or "
+    "nats://HOST,HOST,HOST. Topics hold no records then."
 )
-NODE_ID_HELP = "With --cluster: the id of this node, which no other node of the cluster has."
+NODE_ID_HELP = "With --cluster: unique id of this node."
 
 
 def serve(
@@ -58,25 +58,25 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 9092,
     data_dir: Annotated[
         Path | None,
-        typer.Option(help="Where topics, records, groups and offsets are kept. Without it: in memory."),
+        typer.Option(help="Directory of topics, records, groups and offsets, in Kafka's format. [default: in memory]"),
     ] = None,
     topic: Annotated[
-        list[str] | None, typer.Option(metavar="NAME:PARTITIONS", help="A topic that shall exist; can be repeated.")
+        list[str] | None, typer.Option(metavar="NAME:PARTITIONS", help="Create a topic; repeatable.")
     ] = None,
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A setting under Kafka's key; can be repeated."),
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting under Kafka's key; repeatable."),
     ] = None,
     advertised_host: Annotated[
-        str | None, typer.Option(help="Address that clients are told to connect to. [default: that of --host]")
+        str | None, typer.Option(help="Address that clients are given. [default: that of --host]")
     ] = None,
     advertised_port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="Port that clients are told. [default: that of --port]")
+        int | None, typer.Option(min=1, max=65535, help="Port that clients are given. [default: that of --port]")
     ] = None,
     metrics_port: Annotated[
         int | None,
         typer.Option(
-            min=0, max=65535, help="Show metrics for Prometheus on this port, under /metrics; 0 takes a free one."
+            min=0, max=65535, help="Port of /metrics for Prometheus; 0 takes a free one. Not with several nodes."
         ),
     ] = None,
     control_port: Annotated[
@@ -85,16 +85,20 @@ def serve(
             "--control",
             min=0,
             max=65535,
-            help="Let tests say on this port of 127.0.0.1, over HTTP, what shall go wrong; 0 takes a free one.",
+            help="Port on 127.0.0.1 for faults, waits and queries over HTTP, for tests; 0 takes a free one.",
         ),
     ] = None,
     nodes: Annotated[int, typer.Option(min=1, max=NODES_MAX, help=NODES_HELP)] = 1,
     cluster: Annotated[str | None, typer.Option(metavar="URL", help=CLUSTER_HELP)] = None,
     node_id: Annotated[int | None, typer.Option(min=0, max=2**31 - 1, help=NODE_ID_HELP)] = None,
     no_records: Annotated[
-        bool, typer.Option("--no-records", help="Let topics be empty: nothing can be produced, and lag is always 0.")
+        bool,
+        typer.Option(
+            "--no-records",
+            help="Topics hold no records: Produce fails, and lag is 0. The same as --set records.enable=false.",
+        ),
     ] = False,
-    log_level: Annotated[str, typer.Option(help="What to log to stderr: debug, info, warning or error.")] = "warning",
+    log_level: Annotated[str, typer.Option(help="Log level for stderr: debug, info, warning or error.")] = "warning",
 ) -> None:
     """Run a broker that real Kafka clients can produce to and consume from, with every consumer group and offset API.
 

@@ -34,16 +34,18 @@ Scenarios = Annotated[
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Set a key of the scenario otherwise: groups.billing.members=5."),
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Override a key of the scenario: groups.billing.members=5. Repeatable."
+    ),
 ]
-Variant = Annotated[str | None, typer.Option(metavar="NAME", help="Only this variant of the scenario.")]
-Seeds = Annotated[int, typer.Option(min=1, help="How many seeds to run.")]
-FirstSeed = Annotated[int, typer.Option("--first-seed", min=0, help="The first of them.")]
-Seed = Annotated[int | None, typer.Option(min=0, help="Run this seed alone and print its trace, one line per event.")]
+Variant = Annotated[str | None, typer.Option(metavar="NAME", help="Run this variant only.")]
+Seeds = Annotated[int, typer.Option(min=1, help="Number of seeds.")]
+FirstSeed = Annotated[int, typer.Option("--first-seed", min=0, help="The first seed.")]
+Seed = Annotated[int | None, typer.Option(min=0, help="Run this seed only and print its trace, one line per event.")]
 JOBS = max(os.cpu_count() or 1, 1)
-Jobs = Annotated[int, typer.Option(min=1, help="How many processes.")]
+Jobs = Annotated[int, typer.Option(min=1, help="Number of processes.")]
 NoFastForward = Annotated[
-    bool, typer.Option("--no-fast-forward", help="Skip nothing while groups are steady. The trace is the same.")
+    bool, typer.Option("--no-fast-forward", help="Simulate steady phases step by step; the trace is the same.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]
 Page = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as one HTML page.")]
