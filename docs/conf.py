@@ -16,9 +16,13 @@ from sphinx.application import Sphinx
 
 from groupcoord import __version__
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent / "site"))
 import messages_page
 import museum_page
+
+from tests.docs.generated import with_tables
+from tests.exam import report_cards
 
 project = "groupcoord"
 copyright = "Apache License 2.0"
@@ -35,9 +39,13 @@ autodoc_default_options = {"members": True, "show-inheritance": True}
 ELSEWHERE = {
     "README.md": "index.md",
     "CHANGELOG.md": "site/changes.md",
+    "SECURITY.md": "site/security.md",
     "examples": "site/examples.md",
     "groupcoord/conformance/transcripts/README.md": "site/transcripts.md",
     "groupcoord/messages.py": "site/api.md",
+    "groupcoord/config/config.py": "reference.md",
+    "groupcoord/analysis/decode/schema.py": "spark.md",
+    "groupcoord/analysis/decode/group_tables.py": "spark.md",
     "groupcoord/testing/museum/exhibits": "museum.md",
 }
 """What pages link to that isn't among them, with the page that shows it here."""
@@ -47,18 +55,23 @@ README = Path(__file__).parents[1] / "README.md"
 PAPER = 'style="background: #fff; padding: 1em"'
 """Drawings are dark on white, in the dark too."""
 
-GENERATED = {"messages": messages_page.sections, "museum": museum_page.sections}
+GENERATED = {
+    "messages": messages_page.sections,
+    "museum": museum_page.sections,
+    "report-cards": lambda: report_cards.sections(report_cards.kept()),
+}
 """Pages whose sections are made from the source when the site is built."""
 
 described: set[int] = set()
 
 
 def complete_page(app: Sphinx, name: str, source: list[str]) -> None:
-    """Add the README and generated sections to their pages; point links to files of the checkout to their pages."""
+    """Add the README, generated sections and tables to their pages; point links to files of the checkout to pages."""
     if name == app.config.root_doc:
         source[0] = README.read_text("utf-8").replace("](docs/", "](") + source[0]
     if name in GENERATED:
         source[0] += "\n" + GENERATED[name]()
+    source[0] = with_tables(source[0])
     source[0] = re.sub(r"\]\(([^)#\s]+)", lambda link: f"]({_place(link[1])}", source[0])
 
 

@@ -3,9 +3,9 @@
 An attribute is the key with underscores for dots: ``group.max.size`` is ``Config.group_max_size``. Defaults and
 bounds are those of Apache Kafka 4.4; ``records.…`` are groupcoord's own.
 
-A new setting is one field of :class:`Config`, with the docstring that becomes its row in docs/reference.md
-(``pytest tests/docs/test_reference.py --rewrite``), and a row in ``tests/config/test_effects.py`` that shows its
-effect. One that a group may have of its own (``of_groups``) is also a field of its class in ``group_settings.py``.
+A new setting is one field of :class:`Config`, with the docstring that becomes its row on the site's reference page,
+and a row in ``tests/config/test_effects.py`` that shows its effect. One that a group may have of its own
+(``of_groups``) is also a field of its class in ``group_settings.py``.
 """
 
 from __future__ import annotations

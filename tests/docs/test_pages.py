@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from groupcoord.cli import COMMANDS
 from tests.tables import as_one_test
 
-from .columns import WITH_TYPES, with_tables
+from .generated import GROUP_TABLES, MARK, SIMPLE_TABLES, with_tables
 from .markdown import DOCS, PAGES, ROOT, blocks, links, prose, run_page
 
 EXECUTED = (
@@ -67,11 +68,15 @@ WITHOUT_INSTALLING = ("design", "gaps")
 SENTENCE_END = re.compile(r"(?<![.\d])[.!?] [A-Z`]")
 
 
-def test_tables_of_columns_are_those_of_the_code() -> None:
-    """``python -m tests.docs.columns`` writes them."""
-    for page in WITH_TYPES:
-        text = (DOCS / page).read_text("utf-8")
-        assert with_tables(page, text) == text
+def test_every_table_has_its_mark() -> None:
+    """The site shows the columns of each table, all settings and the options of commands, at marks in the pages."""
+    marks = [mark for page in PAGES for mark in MARK.findall(page.read_text("utf-8"))]
+
+    assert sorted(heading for name, heading in marks if name == "columns") == sorted([*SIMPLE_TABLES, *GROUP_TABLES])
+    assert [heading for name, heading in marks if name == "settings"] == ["all"]
+    assert {heading for name, heading in marks if name == "options"} == COMMANDS.keys() - {"dump"}  # in its synopsis
+    for name, argument in marks:
+        assert with_tables(f"<!-- {name}: {argument} -->").startswith("| ")
 
 
 def test_a_line_holds_one_sentence() -> None:

@@ -1,16 +1,12 @@
-"""The reference names everything that is public, and its table of settings is that of ``Config``."""
+"""The reference names everything that is public, and every setting is described."""
 
 from __future__ import annotations
 
-import ast
-import inspect
 import re
-from itertools import pairwise
 
 import pytest
 
 import groupcoord
-import groupcoord.config.config
 import groupcoord.conformance
 import groupcoord.host
 import groupcoord.member.assignors
@@ -20,13 +16,13 @@ import groupcoord.wire
 from groupcoord import GroupCoordinator, MemoryLogStore
 from groupcoord.cli import COMMANDS
 from groupcoord.config import SETTINGS
-from groupcoord.config.settings import Number
 from groupcoord.core import events
 from groupcoord.log_store import LogStoreError
 from tests.subclasses import subclasses
 from tests.tables import as_one_test
 
-from .markdown import DOCS, table_rows
+from .generated import rows_of_settings
+from .markdown import DOCS
 
 REFERENCE = DOCS / "reference.md"
 TEXT = REFERENCE.read_text("utf-8")
@@ -37,47 +33,12 @@ def is_named(name: str) -> bool:
     return re.search(rf"\b{re.escape(name)}\b", TEXT) is not None
 
 
-def described_settings() -> dict[str, str]:
-    """Return what each setting does, by attribute: the docstrings below the fields of ``Config``."""
-    (config,) = (
-        node
-        for node in ast.walk(ast.parse(inspect.getsource(groupcoord.config.config)))
-        if isinstance(node, ast.ClassDef) and node.name == "Config"
-    )
-    found = {}
-    for field, text in pairwise(config.body):
-        match field, text:
-            case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(docstring))):
-                found[name] = " ".join(docstring.split()).replace("``", "`")
-    return found
+def test_every_setting_is_described() -> None:
+    """The site's table has a row for each setting, with its key, default, bounds and description."""
+    rows = list(rows_of_settings())
 
-
-def rows_of_settings() -> list[list[str]]:
-    """Return the table of settings, as they are declared."""
-    texts, rows = described_settings(), []
-    texts |= {each.lowest: "Lower bound for groups." for each in SETTINGS.values() if each.lowest is not None}
-    texts |= {each.highest: "Upper bound for groups." for each in SETTINGS.values() if each.highest is not None}
-    for name, setting in SETTINGS.items():
-        kind = setting.kind
-        bounds = [str(kind.at_least), str(kind.at_most)] if isinstance(kind, Number) else ["", ""]
-        text = "" if setting.is_kafkas else "groupcoord's own. "
-        text += texts[name] + (" Can be set per group." if setting.group_type is not None else "")
-        rows.append([setting.key, kind.text(setting.default), *bounds, text])
-    return rows
-
-
-def test_the_table_of_settings_is_that_of_config(request: pytest.FixtureRequest) -> None:
-    """Every key with its default, its bounds and what it does, in the order of Config; ``--rewrite`` writes it."""
-    if request.config.getoption("--rewrite"):
-        head, rule = "| key | default | at least | at most | |\n", "|---|---|---|---|---|\n"
-        before, _, rest = TEXT.partition(head + rule)
-        rows = [f"| `{key}` | {' | '.join(cells)} |\n" for key, *cells in rows_of_settings()]
-        after = rest[rest.index("\n\n") + 1 :]
-        REFERENCE.write_text(before + head + rule + "".join(rows) + after, "utf-8")
-
-    assert [[*row[:4], row[4].strip("`")] for row in table_rows(REFERENCE, "Settings")] == [
-        [*row[:4], row[4].strip("`")] for row in rows_of_settings()
-    ]
+    assert [row[0] for row in rows] == [setting.key for setting in SETTINGS.values()]
+    assert [row[0] for row in rows if not row[4].endswith(".")] == []
 
 
 @as_one_test

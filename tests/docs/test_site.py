@@ -57,6 +57,18 @@ def test_generated_pages_are_complete(site: Path) -> None:
     assert "session_timeout_ms" in fields
 
 
+def test_tables_are_inserted(site: Path) -> None:
+    """Settings, options, columns and report cards come from the code and the results."""
+    reference, spark, cards = (
+        (site / f"{name}.html").read_text("utf-8") for name in ("reference", "spark", "report-cards")
+    )
+
+    assert ">group.consumer.assignors<" in reference
+    assert "Address that clients are given." in reference
+    assert "<td><p>partition_leader_epoch</p></td>" in spark
+    assert 'id="scenarios"' in cards
+
+
 def test_drawings_are_drawn(site: Path) -> None:
     """Each block of Mermaid is a picture, and nothing is fetched to show it."""
     for page in (page for page in PAGES if page.parent == DOCS):

@@ -63,10 +63,10 @@ def card_of(client: str, version: str, protocol: str, results: Sequence[Result])
 
 
 def page(cards: Sequence[Card], clients: Collection[str]) -> str:
-    """Return the page: a table of clients, one of scenarios, and for each client what failed.
+    """Return the page: a table of clients with what is known of their failures.
 
     Args:
-        cards: what came of examining clients.
+        cards: results of examined clients.
         clients: the clients with programs; those without a card are listed as not examined.
     """
     missing = sorted(set(clients).difference(card["client"] for card in cards))
@@ -79,16 +79,21 @@ def page(cards: Sequence[Card], clients: Collection[str]) -> str:
         "and `python -m tests.exam.report_cards FOLDER` generates this page.",
         "Each scenario ran once on a busy machine with two cores, so results that depend on timing may vary.",
         "A failure is one of the documented program with its default settings, and not always a bug of the client.",
-        "Links lead to known causes.",
         "",
-        "| client | version | protocol | passed | failed |",
-        "|---|---|---|---|---|",
+        "| client | version | protocol | passed | failed | known causes |",
+        "|---|---|---|---|---|---|",
         *map(_row, cards),
         "",
     ]
     if missing:
         lines += [f"Not examined yet: {', '.join(missing)}.", ""]
-    lines += [
+    lines += ["On the documentation's site this page continues with every scenario and every failure.", ""]
+    return "\n".join(lines)
+
+
+def sections(cards: Sequence[Card]) -> str:
+    """Return the sections that the site adds: a table of scenarios, and the failures of each client."""
+    lines = [
         "## Scenarios",
         "",
         "✓: no law was broken; ✗ links to the failures; an empty cell does not apply to the protocol.",
@@ -105,8 +110,14 @@ def page(cards: Sequence[Card], clients: Collection[str]) -> str:
 
 def _row(card: Card) -> str:
     failed = sum(map(_is_failed, card["scenarios"].values()))
+    reasons = dict.fromkeys(
+        _reason(card["client"], law, scenario)
+        for scenario, found in card["scenarios"].items()
+        for law, _ in _broken(found)
+    )
+    known = "; ".join(filter(None, reasons))
     passed = len(card["scenarios"]) - failed
-    return f"| [{card['client']}](#{card['client']}) | {card['version']} | {card['protocol']} | {passed} | {failed} |"
+    return f"| {card['client']} | {card['version']} | {card['protocol']} | {passed} | {failed} | {known} |"
 
 
 def _is_failed(found: Mapping[str, Any]) -> bool:
