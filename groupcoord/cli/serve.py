@@ -50,6 +50,8 @@ CLUSTER_HELP = (
     "URL of a log shared with other nodes: postgresql://USER@HOST/DATABASE, or "
     "nats://HOST,HOST,HOST. Topics hold no records then."
 )
+CONTROL_HELP = "Port on 127.0.0.1 for faults, waits and queries over HTTP, for tests; 0 takes a free one."
+NO_RECORDS_HELP = "Topics hold no records: Produce fails, and lag is 0. The same as --set records.enable=false."
 NODE_ID_HELP = "With --cluster: unique id of this node."
 
 
@@ -81,23 +83,12 @@ def serve(
     ] = None,
     control_port: Annotated[
         int | None,
-        typer.Option(
-            "--control",
-            min=0,
-            max=65535,
-            help="Port on 127.0.0.1 for faults, waits and queries over HTTP, for tests; 0 takes a free one.",
-        ),
+        typer.Option("--control", min=0, max=65535, help=CONTROL_HELP),
     ] = None,
     nodes: Annotated[int, typer.Option(min=1, max=NODES_MAX, help=NODES_HELP)] = 1,
     cluster: Annotated[str | None, typer.Option(metavar="URL", help=CLUSTER_HELP)] = None,
     node_id: Annotated[int | None, typer.Option(min=0, max=2**31 - 1, help=NODE_ID_HELP)] = None,
-    no_records: Annotated[
-        bool,
-        typer.Option(
-            "--no-records",
-            help="Topics hold no records: Produce fails, and lag is 0. The same as --set records.enable=false.",
-        ),
-    ] = False,
+    no_records: Annotated[bool, typer.Option("--no-records", help=NO_RECORDS_HELP)] = False,
     log_level: Annotated[str, typer.Option(help="Log level for stderr: debug, info, warning or error.")] = "warning",
 ) -> None:
     """Run a broker that real Kafka clients can produce to and consume from, with every consumer group and offset API.
