@@ -38,7 +38,7 @@ ExcludedGroups = Annotated[
     typer.Option(
         "--exclude-group",
         metavar="REGEX",
-        help="Leave out groups whose whole name matches this regular expression; can be repeated.",
+        help="Omit groups with a name that fully matches this Python regular expression; repeatable.",
     ),
 ]
 
