@@ -15,21 +15,19 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 from attrs import frozen
 
-from groupcoord.conformance.client import Client, NoResponseError
-from groupcoord.conformance.entities import ResponseError
-from groupcoord.conformance.sockets import SocketServer
-from groupcoord.conformance.targets import ConnectionClosedError
+from tests.client import Client, Request
 from tests.clients import member_process
 
 HOST = "127.0.0.1"
 POLL_S = 0.02
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0
-ANSWER_TIMEOUT_MS = 5_000
+ANSWER_TIMEOUT_S = 5.0
+DESCRIBE_GROUPS, OFFSET_FETCH = (15, 5), (9, 5)
 LAST_WORDS = 12
 
 SERVE_WHILE_WATCHED = """\
@@ -107,6 +105,12 @@ class Child:
         self._readers = [threading.Thread(target=self._read, args=output, daemon=True) for output in outputs]
         for reader in self._readers:
             reader.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
 
     @property
     def pid(self) -> int:
@@ -333,36 +337,32 @@ class GroupDescription:
 
 
 def describe_group(port: int, group_id: str) -> GroupDescription:
-    """Ask the server about a group (DescribeGroups).
+    """Return what DescribeGroups returns of a group.
 
     Raises:
-        ProcessError: it does not answer.
+        ProcessError: the server does not answer.
     """
-    (group,) = _ask(port, "DescribeGroups", 5, {"groups": [group_id], "include_authorized_operations": False})["groups"]
+    (group,) = _ask(port, DESCRIBE_GROUPS, {"groups": [group_id], "include_authorized_operations": False})["groups"]
     client_ids = tuple(sorted(member["client_id"] for member in group["members"]))
     member_ids = tuple(sorted(member["member_id"] for member in group["members"]))
     return GroupDescription(group["group_state"], client_ids, member_ids)
 
 
 def committed_offsets(port: int, group_id: str, topic: str) -> dict[int, int]:
-    """Ask the server for the offsets that a group has committed on a topic (OffsetFetch).
+    """Return the offsets by partition that OffsetFetch returns of a group.
 
     Raises:
-        ProcessError: it does not answer.
+        ProcessError: the server does not answer.
     """
-    for named in _ask(port, "OffsetFetch", 5, {"group_id": group_id, "topics": None})["topics"]:
+    for named in _ask(port, OFFSET_FETCH, {"group_id": group_id, "topics": None})["topics"]:
         if named["name"] == topic:
             return {found["partition_index"]: found["committed_offset"] for found in named["partitions"]}
     return {}
 
 
-def _ask(port: int, api: str, version: int, body: dict[str, Any]) -> Any:
+def _ask(port: int, api: tuple[int, int], fields: dict[str, Any]) -> Any:
     try:
-        client = Client(SocketServer(HOST, port), "groupcoord tests")
-        try:
-            client.send(api, version, body)
-            return client.receive(ANSWER_TIMEOUT_MS)
-        finally:
-            client.close()
-    except (ConnectionClosedError, NoResponseError, ResponseError) as error:
-        raise ProcessError(f"the server does not answer {api}: {error}") from error
+        with Client(port, ANSWER_TIMEOUT_S) as client:
+            return client.ask(Request(*api, fields))
+    except OSError as error:
+        raise ProcessError(f"the server does not answer API {api}: {error}") from error

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.fleet import serving
+from tests.clients.fleet import open_server
 from tests.processes import ServerProcess
 
 HERE = Path(__file__).parent
@@ -38,5 +38,5 @@ def client_libraries() -> None:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A server that all tests of a module share: each has groups of its own."""
-    with serving(tmp_path_factory.mktemp("data")) as server:
+    with open_server(tmp_path_factory.mktemp("data")) as server:
         yield server

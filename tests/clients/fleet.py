@@ -58,15 +58,6 @@ def open_server(data_dir: Path, port: int = 0) -> ServerProcess:
 
 
 @contextmanager
-def serving(data_dir: Path) -> Iterator[ServerProcess]:
-    server = open_server(data_dir)
-    try:
-        yield server
-    finally:
-        server.kill()
-
-
-@contextmanager
 def open_groups(server: ServerProcess, commit_interval_ms: int = 50) -> Iterator[list[Group]]:
     """Start a group per library and a mixed one, and wait until each has shared out the partitions."""
     kinds = {library: [library] * 3 for library in LIBRARIES} | {"mixed": list(LIBRARIES)}

@@ -223,11 +223,8 @@ def groupcoord(folder: Path) -> Iterator[str]:
     """Run the server; yield its address."""
     words = [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
     partitions = {"offsets.topic.num.partitions": LOG_PARTITIONS}
-    server = ServerProcess(folder / "groupcoord", settings=partitions, words=words)
-    try:
+    with ServerProcess(folder / "groupcoord", settings=partitions, words=words) as server:
         yield server.bootstrap
-    finally:
-        server.kill()
 
 
 def read_answers() -> list[Printed]:

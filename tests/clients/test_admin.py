@@ -26,12 +26,9 @@ def commit(server: ServerProcess, group_id: str, offsets: dict[int, int]) -> Non
 @contextmanager
 def working_member(server: ServerProcess, group_id: str) -> Iterator[MemberProcess]:
     """A member named ``worker`` that owns all partitions, alone in a group."""
-    process = MemberProcess(Options("kafka-python", server.bootstrap, group_id, TOPIC, "worker"))
-    try:
+    with MemberProcess(Options("kafka-python", server.bootstrap, group_id, TOPIC, "worker")) as process:
         wait_until(lambda: process.commit_count > 0, DEADLINE_S, "the member commits")
         yield process
-    finally:
-        process.kill()
 
 
 @pytest.fixture(scope="module")

@@ -54,14 +54,9 @@ def partitions(opened: Any) -> set[int]:
     return {assigned.partition for assigned in opened.assignment()}
 
 
-@contextmanager
-def serving(data_dir: Path, port: int = 0, words: tuple[str, ...] = ()) -> Iterator[ServerProcess]:
-    """A server with the topic."""
-    server = ServerProcess(data_dir, port=port, topics={TOPIC: PARTITION_COUNT}, settings=SETTINGS, words=words)
-    try:
-        yield server
-    finally:
-        server.kill()
+def serving(data_dir: Path, port: int = 0, words: tuple[str, ...] = ()) -> ServerProcess:
+    """Start a server with the topic."""
+    return ServerProcess(data_dir, port=port, topics={TOPIC: PARTITION_COUNT}, settings=SETTINGS, words=words)
 
 
 def test_members_come_and_go(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from tests.clients.fleet import (
     is_stable,
     open_groups,
     open_server,
-    serving,
     wait_for_all,
 )
 from tests.processes import acknowledged, committed_offsets, describe_group
@@ -38,7 +37,7 @@ def commit_more(groups: list[Group]) -> None:
 
 def test_every_partition_is_owned_once(tmp_path: Path) -> None:
     """Three members share out all partitions and commit; the server names them; when they leave, the group is empty."""
-    with serving(tmp_path) as server, open_groups(server) as groups:
+    with open_server(tmp_path) as server, open_groups(server) as groups:
         wait_for_all(groups, partial(is_stable, server), "the server says: Stable, with these members")
         commit_more(groups)
         assert [member.failures for group in groups for member in group.members] == [[]] * 12
@@ -54,7 +53,7 @@ def test_every_partition_is_owned_once(tmp_path: Path) -> None:
 
 def test_a_killed_member(tmp_path: Path) -> None:
     """The others own everything soon after the session time-out, not before, and go on where it has stopped."""
-    with serving(tmp_path) as server, open_groups(server) as groups:
+    with open_server(tmp_path) as server, open_groups(server) as groups:
         commit_more(groups)
         dead = {group.group_id: group.members.pop(1) for group in groups}
         for member in dead.values():
@@ -93,5 +92,5 @@ def test_a_killed_server(tmp_path: Path) -> None:
 
 def look_aside(data_dir: Path, groups: list[Group]) -> dict[str, dict[int, int]]:
     """Read the offsets of all groups with a server on another port, where the members can't commit meanwhile."""
-    with serving(data_dir) as server:
+    with open_server(data_dir) as server:
         return {group.group_id: committed_offsets(server.port, group.group_id, TOPIC) for group in groups}

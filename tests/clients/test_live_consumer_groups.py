@@ -52,15 +52,10 @@ def need(*kinds: str) -> None:
         pytest.skip("there is no go, or franz-go can't be had")
 
 
-@contextmanager
-def serving(data_dir: Path, port: int = 0, session_ms: int = LONG_SESSION_MS) -> Iterator[ServerProcess]:
-    """A server with the topic, which is gone afterwards. If not said otherwise, its sessions outlast the test."""
+def serving(data_dir: Path, port: int = 0, session_ms: int = LONG_SESSION_MS) -> ServerProcess:
+    """Start a server with the topic, whose sessions outlast the test by default."""
     settings = {**SETTINGS, "group.consumer.session.timeout.ms": session_ms}
-    server = ServerProcess(data_dir, port=port, topics={TOPIC: PARTITION_COUNT}, settings=settings)
-    try:
-        yield server
-    finally:
-        server.kill()
+    return ServerProcess(data_dir, port=port, topics={TOPIC: PARTITION_COUNT}, settings=settings)
 
 
 @contextmanager

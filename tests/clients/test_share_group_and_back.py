@@ -152,8 +152,7 @@ def test_a_broker_and_a_server_in_turn(tmp_path: Path) -> None:
     with TopicRegistry(directory).edit() as edit:
         edit.create(TOPIC, 1, UUID(topic_id))
         edit.create(SHARE_STATE_TOPIC, LOG_PARTITIONS, state_id)
-    server = ServerProcess(directory, port=port, settings=SETTINGS)
-    try:
+    with ServerProcess(directory, port=port, settings=SETTINGS):
         worker = Worker(port, topic_id)
         assert worker.lag() == RECORDS - 3
         found = worker.fetch()
@@ -162,8 +161,6 @@ def test_a_broker_and_a_server_in_turn(tmp_path: Path) -> None:
         worker.acknowledge(o1=RELEASE, o4=ACCEPT, o5=ACCEPT)
         assert worker.lag() == RECORDS - 5
         worker.begin_acknowledging(o6=ACCEPT)
-    finally:
-        server.kill()
     worker.client.close()
     with running(broker, port, log):
         worker = Worker(port, topic_id)

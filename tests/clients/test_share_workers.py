@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import random
 import signal
-import socket
-import struct
 import subprocess
 import time
 from collections import Counter
@@ -19,11 +17,11 @@ from typing import Any
 
 import pytest
 
+from tests.client import Client, Request
 from tests.clients.test_applications import APPLICATIONS, LONGEST_S, START_S, jars, running
 from tests.host.serving import serve
 from tests.ports import free_port
 from tests.processes import wait_until
-from tests.wire.kio_client import read_response, request_frame
 
 __all__ = ["jars"]
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("client_libraries")]
@@ -34,14 +32,10 @@ JOBS, WAVE = 1_200, 40
 SETTINGS = ("group.share.min.record.lock.duration.ms=1000", "group.share.record.lock.duration.ms=3000")
 
 
-def ask(port: int, api_key: int, version: int, body: dict[str, Any]) -> Any:
-    """Ask a server on a connection of its own."""
-    with socket.create_connection(("127.0.0.1", port), timeout=LONGEST_S) as connection:
-        frame = request_frame(api_key, version, body)
-        connection.sendall(struct.pack(">i", len(frame)) + frame)
-        with connection.makefile("rb") as file:
-            head = file.read(4)
-            return read_response(api_key, version, head + file.read(*struct.unpack(">i", head)))
+def ask(port: int, api_key: int, version: int, fields: dict[str, Any]) -> Any:
+    """Send a request on a connection of its own."""
+    with Client(port, LONGEST_S) as client:
+        return client.ask(Request(api_key, version, fields))
 
 
 def begin_with_the_earliest(port: int) -> None:

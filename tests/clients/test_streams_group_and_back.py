@@ -145,8 +145,8 @@ def test_a_broker_and_a_server_in_turn(tmp_path: Path) -> None:
     registry = TopicRegistry(directory, new_id=iter([lines, uuid4(), counts]).__next__)
     for name in TOPICS:
         registry.ensure(name, PARTITION_COUNT)
-    server = ServerProcess(directory, port=port, settings={**SETTINGS, "offsets.topic.num.partitions": LOG_PARTITIONS})
-    try:
+    settings = {**SETTINGS, "offsets.topic.num.partitions": LOG_PARTITIONS}
+    with ServerProcess(directory, port=port, settings=settings):
         client = Client(SocketServer("127.0.0.1", port), "test")
         told = [thread.told for thread in threads]
         assert settle(client, threads) == before
@@ -155,8 +155,6 @@ def test_a_broker_and_a_server_in_turn(tmp_path: Path) -> None:
         threads[-1].join(client)
         before = settle(client, threads)
         client.close()
-    finally:
-        server.kill()
     assert tasks(threads) == {"active_tasks": every, "standby_tasks": every, "warmup_tasks": []}
 
     with running(broker, port, log) as client:

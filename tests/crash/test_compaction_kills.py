@@ -55,17 +55,16 @@ def test_nothing_acknowledged_is_lost(tmp_path: Path, kills: int) -> None:
     chance = random.Random(kills)
     number, folder = 0, tmp_path / f"{TOPIC}-0"
     for _ in range(kills):
-        server = ServerProcess(tmp_path, settings=SETTINGS)
-        try:
-            with closing(Client(SocketServer("127.0.0.1", server.port), "test")) as client:
-                if not number:
-                    create(client)
-                values = dict(read(client)) if number else {}
-                assert values == {b"k%d" % (last % KEYS): last for last in range(max(number - KEYS, 0), number)}
-                for _ in range(chance.randint(20, 50)):
-                    put(client, number)
-                    number += 1
-                few = chance.randint(5, 20)
-                wait_until(lambda few=few: len(list(folder.glob("*.log"))) <= few, 60, "compaction")
-        finally:
-            server.kill()
+        with (
+            ServerProcess(tmp_path, settings=SETTINGS) as server,
+            closing(Client(SocketServer("127.0.0.1", server.port), "test")) as client,
+        ):
+            if not number:
+                create(client)
+            values = dict(read(client)) if number else {}
+            assert values == {b"k%d" % (last % KEYS): last for last in range(max(number - KEYS, 0), number)}
+            for _ in range(chance.randint(20, 50)):
+                put(client, number)
+                number += 1
+            few = chance.randint(5, 20)
+            wait_until(lambda few=few: len(list(folder.glob("*.log"))) <= few, 60, "compaction")

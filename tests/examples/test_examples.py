@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.analysis.fold.history.broker_log import unpack_broker_log
-from tests.clients.fleet import PARTITION_COUNT, TOPIC, serving
+from tests.clients.fleet import PARTITION_COUNT, TOPIC, open_server
 from tests.pytest_runs import WITHOUT_HYPOTHESIS, run_pytest
 from tests.samples import portion, sampled
 
@@ -130,7 +130,7 @@ def test_virtual_clock_test_tells_how_long_it_took(tmp_path: Path) -> None:
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_asyncio_member(tmp_path: Path, protocol: str) -> None:
     """It joins, is given every partition, commits, and leaves when it is interrupted."""
-    with serving(tmp_path) as server:
+    with open_server(tmp_path) as server:
         settings = ("--set", "auto.commit.interval.ms=300", "--set", f"group.protocol={protocol}")
         words = [server.bootstrap, "example", TOPIC, *settings]
         process = subprocess.Popen(

@@ -26,12 +26,11 @@ CHECKPOINT = "leader-epoch-checkpoint"
 
 @contextmanager
 def serving(directory: Path) -> Iterator[tuple[ServerProcess, Client]]:
-    server = ServerProcess(directory, settings={"offsets.topic.num.partitions": 1})
-    try:
-        with closing(Client(SocketServer("127.0.0.1", server.port), "test")) as client:
-            yield server, client
-    finally:
-        server.kill()
+    with (
+        ServerProcess(directory, settings={"offsets.topic.num.partitions": 1}) as server,
+        closing(Client(SocketServer("127.0.0.1", server.port), "test")) as client,
+    ):
+        yield server, client
 
 
 # ---------------------------------------------------------------- beside a real broker

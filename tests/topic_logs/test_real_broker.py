@@ -132,14 +132,11 @@ def broker(properties: Path, port: int, log: Path, *, is_killed: bool) -> Iterat
 @contextmanager
 def serving(directory: Path, *, is_killed: bool, **more: Any) -> Iterator[tuple[int, Client]]:
     settings = {"offsets.topic.num.partitions": LOG_PARTITIONS, "log.segment.bytes": 1_048_576, **more}
-    server = ServerProcess(directory, settings=settings)
-    try:
+    with ServerProcess(directory, settings=settings) as server:
         with closing(Client(SocketServer("127.0.0.1", server.port), "test")) as client:
             yield server.port, client
         if not is_killed:
             server.stop()
-    finally:
-        server.kill()
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
