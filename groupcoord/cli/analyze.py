@@ -363,7 +363,7 @@ def _analyze(work: _Work, *, verifies: bool) -> Report:
     with _errors_in_words(Engine.SPARK):
         from groupcoord.analysis.pipeline.batch import Pipeline
         from groupcoord.spark.engine import SparkEngine
-        from groupcoord.spark.running import end_java, one_run
+        from groupcoord.spark.sessions import end_java, one_run
 
         engine = SparkEngine()
         pipeline = Pipeline(engine, work.source.open(), work.out, verifies=verifies)
@@ -463,7 +463,7 @@ class _Watch:
 
 def _print_result(report: Report, out: str) -> None:
     """Print what matters most, and where the rest is."""
-    from groupcoord.analysis.report.data.files import PAGE
+    from groupcoord.analysis.report.data.gathering import PAGE
     from groupcoord.cli.console import open_console
 
     console = open_console()

@@ -29,7 +29,7 @@ def run_polling(polling: Polling, out: str, interval_s: float | None, collector:
     Raises:
         PipelineError: the cluster does not answer, or refuses the log-in.
     """
-    from groupcoord.analysis.report.data.files import PAGE
+    from groupcoord.analysis.report.data.gathering import PAGE
     from groupcoord.cli.console import open_console
 
     console = open_console()

@@ -19,19 +19,32 @@ as nothing shuffles them.
 from groupcoord.analysis.errors import ClusterError, InputError, PipelineError
 from groupcoord.analysis.rules.thresholds import Thresholds
 from groupcoord.spark.anomalies import anomalies, offset_expiry, stale_groups
-from groupcoord.spark.cluster_reading import read_cluster, read_cluster_stream, read_end_offsets
 from groupcoord.spark.folding import history
-from groupcoord.spark.groups import epochs, generations, groups, members, memberships, moves, rebalances, revocations
+from groupcoord.spark.groups import (
+    epochs,
+    generations,
+    groups,
+    members,
+    memberships,
+    moves,
+    rebalances,
+    revocations,
+    verify,
+)
 from groupcoord.spark.java import JavaNotFoundError
-from groupcoord.spark.lag import lag
-from groupcoord.spark.load import partition_load
-from groupcoord.spark.reading import from_messages, read_log, read_log_stream
+from groupcoord.spark.lag import lag, read_record_times
+from groupcoord.spark.output import with_times
+from groupcoord.spark.reading import (
+    from_messages,
+    read_cluster,
+    read_cluster_stream,
+    read_end_offsets,
+    read_log,
+    read_log_stream,
+)
 from groupcoord.spark.record_sources import RowArguments
-from groupcoord.spark.record_times import read_record_times
 from groupcoord.spark.sessions import register, session
-from groupcoord.spark.tables import COMMIT_COLUMNS, commits, corrupt, current_offsets, read_counts
-from groupcoord.spark.times import with_times
-from groupcoord.spark.verify import verify
+from groupcoord.spark.tables import COMMIT_COLUMNS, commits, corrupt, current_offsets, partition_load, read_counts
 
 __all__ = [
     "COMMIT_COLUMNS",

@@ -1,20 +1,31 @@
-"""The Spark data source ``groupcoord-kafka``: a topic of a cluster in, rows of the table of records out."""
+"""Spark data sources of a running cluster: records of a topic, and end offsets of topics."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from groupcoord.analysis.errors import InputError
-from groupcoord.analysis.live.offsets import SPLIT_BYTES, TopicEnds
+from groupcoord.analysis.live.connection import connection
+from groupcoord.analysis.live.offsets import SPLIT_BYTES, TopicEnds, list_ends
 from groupcoord.analysis.live.settings import BOOTSTRAP_SERVERS, ClusterAddress
 from groupcoord.analysis.live.tasks import ClusterTask, check_same, check_topic, cluster_tasks, ends_now, tasks_between
+from groupcoord.clock import SystemClock
 from groupcoord.config.client_properties import SECRET_KEYS
 from groupcoord.core.log.records import OFFSETS_TOPIC
-from groupcoord.spark.record_sources import ROW_OPTIONS, RecordOptions, RecordReader, RecordStreamReader, known_options
+from groupcoord.spark.record_sources import (
+    ROW_OPTIONS,
+    RecordOptions,
+    RecordReader,
+    RecordStreamReader,
+    json_value,
+    known_options,
+)
+from groupcoord.spark.schemas import LIVE_END_OFFSETS
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
@@ -174,3 +185,44 @@ class ClusterDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return what reads the topic as it grows."""
         return ClusterStreamReader(ClusterOptions(self.options))
+
+
+END_OFFSETS_FORMAT = "groupcoord-end-offsets"
+_LONG, _INT, _SHORT = pa.int64(), pa.int32(), pa.int16()
+_ROWS = pa.schema(zip(LIVE_END_OFFSETS.fieldNames(), (pa.string(), _INT, *[_LONG] * 4, _INT, _SHORT), strict=True))
+
+
+class EndOffsetsReader(DataSourceReader):
+    """Asks for the ends, in one task."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._address, given = cluster_and_options(options, ("topics",))
+        told = given.get("topics")
+        self._topics: list[str] | None = json_value("topics", told, list) if told else None
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows."""
+        with connection(self._address) as (cluster, patience):
+            found = list_ends(cluster, patience, self._topics, SystemClock().now_ms)
+        yield pa.RecordBatch.from_pylist([row._asdict() for row in found], schema=_ROWS)
+
+
+class EndOffsetsDataSource(DataSource):
+    """``spark.read.format("groupcoord-end-offsets")``.
+
+    Options: ``bootstrap.servers``, ``command.config`` (the path of a file of properties, on every machine), settings of
+    a client with ``kafka.`` before their names, ``topics`` (a JSON array of names; without it, all).
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return END_OFFSETS_FORMAT
+
+    def schema(self) -> StructType:
+        """Return :data:`groupcoord.spark.schemas.LIVE_END_OFFSETS`."""
+        return LIVE_END_OFFSETS
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return what asks for the ends."""
+        return EndOffsetsReader(self.options)

@@ -18,10 +18,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-from groupcoord.analysis.decode.chunks import RowSettings
 from groupcoord.analysis.decode.files import RecordTask
 from groupcoord.analysis.decode.parquet import WRITTEN_COLUMNS, TableFile, Written, folder_name, write_run
 from groupcoord.analysis.decode.results import whole_file
+from groupcoord.analysis.decode.rows import RowSettings
 from groupcoord.analysis.decode.schema import READ_COUNTS, arrow_schema
 from groupcoord.analysis.fold.load import KEYS, summed_counts
 from groupcoord.analysis.fold.records import RANGES, Accounts

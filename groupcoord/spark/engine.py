@@ -12,24 +12,20 @@ from pyspark.sql.types import StructType
 from groupcoord.analysis.decode.files import RecordTask
 from groupcoord.analysis.decode.parquet import Written
 from groupcoord.analysis.fold.records import corrupt
-from groupcoord.analysis.pipeline.batch import Moment
+from groupcoord.analysis.pipeline.batch import ANOMALIES, LAG, Moment
 from groupcoord.analysis.pipeline.sources import ClusterSource
-from groupcoord.analysis.report.data.files import ANOMALIES, LAG
 from groupcoord.analysis.rules.thresholds import OFFSETS_RETENTION_MINUTES
 from groupcoord.analysis.tables import TABLES_OF_KINDS, TableFiles
 from groupcoord.spark.anomalies import anomalies, offset_expiry, stale_groups
 from groupcoord.spark.decoding import Folders, write_records
 from groupcoord.spark.folding import FACTS, OFFSETS, UNPACKED, WRITTEN, write_fold
-from groupcoord.spark.groups import History, groups
-from groupcoord.spark.lag import held_topics, lag
-from groupcoord.spark.load import KEY_COLUMNS, load_of
+from groupcoord.spark.groups import History, groups, verify
+from groupcoord.spark.lag import held_topics, lag, read_record_times
 from groupcoord.spark.output import OutputDirectory, write_counted
 from groupcoord.spark.packing import BLOBS
-from groupcoord.spark.record_times import read_record_times
-from groupcoord.spark.running import count_tasks
 from groupcoord.spark.schemas import CURRENT_OFFSETS, RECORDS
-from groupcoord.spark.tables import transactional_commits
-from groupcoord.spark.verify import verify
+from groupcoord.spark.sessions import count_tasks
+from groupcoord.spark.tables import KEY_COLUMNS, load_of, transactional_commits
 
 _WORKING = "working"
 """The folder for intermediate files."""

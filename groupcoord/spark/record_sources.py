@@ -11,13 +11,13 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from groupcoord.analysis.decode.chunks import RowSettings
 from groupcoord.analysis.decode.files import RecordTask, selected
 from groupcoord.analysis.decode.parquet import with_times
+from groupcoord.analysis.decode.rows import RowSettings
 from groupcoord.analysis.errors import InputError
 from groupcoord.analysis.selection import Selection
+from groupcoord.spark.output import schema_with_times
 from groupcoord.spark.schemas import RECORDS
-from groupcoord.spark.times import schema_with_times
 
 
 def known_options(given: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:

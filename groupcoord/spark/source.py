@@ -9,7 +9,6 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from groupcoord.analysis.decode.chunks import RowSettings
 from groupcoord.analysis.decode.files import (
     SPLIT_BYTES,
     FileSet,
@@ -21,6 +20,7 @@ from groupcoord.analysis.decode.files import (
     selected,
 )
 from groupcoord.analysis.decode.parquet import with_times
+from groupcoord.analysis.decode.rows import RowSettings
 from groupcoord.analysis.decode.schema import arrow_schema
 from groupcoord.analysis.decode.tailing import (
     Cursor,
@@ -35,9 +35,10 @@ from groupcoord.analysis.decode.tailing import (
     to_json,
 )
 from groupcoord.analysis.errors import InputError
-from groupcoord.analysis.fold.partition import DECODED_COLUMNS, PartitionFold, fold_batches
+from groupcoord.analysis.fold.records import DECODED_COLUMNS, PartitionFold, fold_batches
 from groupcoord.analysis.rules.groups import groups, offset_expiry
 from groupcoord.analysis.tables import TABLES, TABLES_OF_KINDS
+from groupcoord.spark.output import schema_with_times
 from groupcoord.spark.record_sources import (
     ROW_OPTIONS,
     RecordOptions,
@@ -47,7 +48,6 @@ from groupcoord.spark.record_sources import (
     known_options,
 )
 from groupcoord.spark.schemas import declared
-from groupcoord.spark.times import schema_with_times
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit

@@ -11,13 +11,16 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from groupcoord.analysis.decode.parquet import ABORT_TYPE, ABORTED, COMMIT_TYPE, COMMITTED, OFFSET_TYPES
 from groupcoord.analysis.decode.schema import KIND_CONTROL, KIND_CORRUPT, KIND_RECORD
+from groupcoord.analysis.fold import load
 from groupcoord.analysis.fold.commits import LAST_COMMITS, OUTCOME_SQL, CommitFacts, CommitFold
+from groupcoord.analysis.fold.load import COUNTED_COLUMNS, KEYS, LoadFold, summed_keys
 from groupcoord.analysis.rules.thresholds import Thresholds
 from groupcoord.spark.packing import BLOBS, ROWS_MAX, blob_rows
-from groupcoord.spark.schemas import COMMITS, CURRENT_OFFSETS
+from groupcoord.spark.schemas import COMMITS, CURRENT_OFFSETS, PARTITION_LOAD, of_arrow
 
 LAST, REWOUND, BUSY, CURRENT = "last", "rewinds", "minutes", "current"
 """Tables of what is known of commits."""
@@ -159,3 +162,39 @@ def read_counts(records: DataFrame) -> DataFrame:
     return records.groupBy("log_partition", "kind", "record_type", "control_type", "problem").agg(
         F.count(F.lit(1)).alias("count"), F.sum("size_bytes").alias("size_bytes")
     )
+
+
+KEY_COLUMNS = of_arrow(KEYS)
+"""Counts of records by key: :data:`groupcoord.analysis.fold.load.KEYS`."""
+
+
+def partition_load(records: DataFrame) -> DataFrame:
+    """Return one row a log partition: its load (:data:`groupcoord.spark.schemas.PARTITION_LOAD`).
+
+    A record is superseded if a newer one has its key, as the log cleaner sees it; tombstones and what aborted
+    transactions wrote are cleaned away too in the end, but not counted here. Needs ``records`` with the column ``key``.
+
+    A task holds one row of each key.
+    """
+    return load_of(records.select(*COUNTED_COLUMNS).mapInArrow(_keys, KEY_COLUMNS))
+
+
+def load_of(keys: DataFrame) -> DataFrame:
+    """Return the same, where records are counted by key already.
+
+    Args:
+        keys: :data:`KEY_COLUMNS`.
+    """
+    return keys.repartition("log_partition").mapInArrow(_load, PARTITION_LOAD)
+
+
+def _keys(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    fold = LoadFold()
+    for batch in batches:
+        fold.add(pa.Table.from_batches([batch]))
+    yield from fold.keys().to_batches()
+
+
+def _load(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    keys = summed_keys([KEYS.empty_table(), *(pa.Table.from_batches([batch]).cast(KEYS) for batch in batches)])
+    yield pa.RecordBatch.from_pylist(load.partition_load(keys), to_arrow_schema(PARTITION_LOAD))

@@ -24,8 +24,8 @@ import pytest
 from confluent_kafka import Consumer, ElectionType, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, PartitionMetadata
 
-from groupcoord.analysis.decode.chunks import RowSettings
 from groupcoord.analysis.decode.files import cut, find_segments, rows_of_files
+from groupcoord.analysis.decode.rows import RowSettings
 from groupcoord.core.log.records import OFFSETS_TOPIC
 
 from .test_reading import Rows

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
 )
 from cryptography.hazmat.primitives import serialization
 
-from groupcoord.analysis.decode.chunks import RowSettings
+from groupcoord.analysis.decode.rows import RowSettings
 from groupcoord.analysis.errors import TransientClusterError
 from groupcoord.analysis.live import fetching
 from groupcoord.analysis.live.client import KafkaCluster

@@ -16,8 +16,8 @@ from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient
 
-from groupcoord.analysis.decode.chunks import RowSettings
 from groupcoord.analysis.decode.files import cut, find_segments, rows_of_files
+from groupcoord.analysis.decode.rows import RowSettings
 from groupcoord.analysis.errors import ClusterError, InputError, LogCutError, TransientClusterError
 from groupcoord.analysis.live import fetching
 from groupcoord.analysis.live import offsets as offset_ranges

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from groupcoord.analysis.decode.chunks import RowSettings
+from groupcoord.analysis.decode.rows import RowSettings
 from groupcoord.analysis.live import fetching
 from groupcoord.analysis.live.cluster import LiveCluster, Patience
 from groupcoord.analysis.live.connection import connection

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import groupcoord.spark as pipeline
-import groupcoord.spark.running
+import groupcoord.spark.sessions
 from groupcoord.analysis.pipeline.batch import Pipeline
 from groupcoord.analysis.report.data.group_status import SEVERITIES
 from groupcoord.analysis.report.data.model import ANOMALIES_OF_GROUP_MAX
@@ -19,7 +19,7 @@ from groupcoord.cli import USAGE_ERROR
 from groupcoord.cli.analyze import _Watch
 from groupcoord.spark.engine import SparkEngine
 from groupcoord.spark.java import JavaNotFoundError
-from groupcoord.spark.running import SparkFailedError, one_run
+from groupcoord.spark.sessions import SparkFailedError, one_run
 
 from ..analysis.fold.history.consumer_story import CREW, crew, write_story
 from ..command import Run, analyze
@@ -229,7 +229,7 @@ def test_no_java_is_told(broker_log: Path, tmp_path: Path, monkeypatch: pytest.M
     def no_session(*_: object, **__: object) -> SparkSession:
         raise JavaNotFoundError("Spark needs Java 17 or newer, and there is no java in the path")
 
-    monkeypatch.setattr(groupcoord.spark.running, "session", no_session)
+    monkeypatch.setattr(groupcoord.spark.sessions, "session", no_session)
     refused = analyze(broker_log, "--engine", "spark", "--out", tmp_path / "new")
 
     assert (refused.status, refused.error.count("\n")) == (USAGE_ERROR, 1)
@@ -247,8 +247,8 @@ def test_the_compiler_goes_by_the_size_of_the_logs(
         chosen.append(compiler)
         raise JavaNotFoundError("there is no java")
 
-    monkeypatch.setattr(groupcoord.spark.running, "session", no_session)
-    monkeypatch.setattr(groupcoord.spark.running, "C1_BYTES_MAX", bytes_max)
+    monkeypatch.setattr(groupcoord.spark.sessions, "session", no_session)
+    monkeypatch.setattr(groupcoord.spark.sessions, "C1_BYTES_MAX", bytes_max)
     analyze(broker_log, "--engine", "spark", "--out", tmp_path / "new")
 
     assert chosen == [expected]

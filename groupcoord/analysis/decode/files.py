@@ -25,8 +25,7 @@ from attrs import evolve, frozen
 from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
 
-from groupcoord.analysis.decode.chunks import Origin, RowSettings
-from groupcoord.analysis.decode.ranges import ByteRange, one_row, range_rows
+from groupcoord.analysis.decode.rows import ByteRange, Origin, RowSettings, one_row, range_rows
 from groupcoord.analysis.decode.schema import KIND_CORRUPT
 from groupcoord.analysis.errors import InputError, first_line
 from groupcoord.analysis.selection import Selection

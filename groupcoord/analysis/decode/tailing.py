@@ -25,7 +25,7 @@ from groupcoord.analysis.decode.files import (
     partition_of,
     reader_of,
 )
-from groupcoord.analysis.decode.ranges import ByteRange
+from groupcoord.analysis.decode.rows import ByteRange
 from groupcoord.analysis.errors import PipelineError
 from groupcoord.records.batches import Batch, InvalidBatchError, TruncatedBatchError, iter_batches
 from groupcoord.records.range_checksums import ReadAt

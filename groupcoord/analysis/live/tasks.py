@@ -11,8 +11,7 @@ from itertools import groupby
 
 import pyarrow as pa
 
-from groupcoord.analysis.decode.chunks import Origin, RowSettings
-from groupcoord.analysis.decode.ranges import ByteRange, RangeReader, one_row
+from groupcoord.analysis.decode.rows import ByteRange, Origin, RangeReader, RowSettings, one_row
 from groupcoord.analysis.decode.schema import KIND_CORRUPT
 from groupcoord.analysis.errors import InputError, LogCutError
 from groupcoord.analysis.live.cluster import LiveCluster, Patience

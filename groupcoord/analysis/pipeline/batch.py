@@ -17,23 +17,26 @@ from groupcoord.analysis.decode.schema import KIND_RECORD
 from groupcoord.analysis.errors import InputError, RunFailedError, first_line
 from groupcoord.analysis.pipeline.share_states import ShareStates
 from groupcoord.analysis.pipeline.sources import LogSource, Source
-from groupcoord.analysis.report.data.files import (
-    ANOMALIES,
-    HISTORY,
-    LAG,
-    READ,
-    REPORT,
-    VERIFY,
-    FinishedTables,
-    steps,
-    write_report,
-)
-from groupcoord.analysis.report.data.gathering import gather_report
+from groupcoord.analysis.report.data.gathering import gather_report, write_report
 from groupcoord.analysis.report.data.model import Report
 from groupcoord.analysis.rules.lag import Ends
 from groupcoord.analysis.selection import Selection
-from groupcoord.analysis.tables import END_OFFSETS_TABLE, TableFiles
+from groupcoord.analysis.tables import END_OFFSETS_TABLE, FinishedTables, TableFiles
 from groupcoord.clock import Clock, SystemClock
+
+READ, HISTORY = "reading the log", "offsets and histories of groups"
+ANOMALIES, LAG, VERIFY, REPORT = "anomalies and forecasts", "lag", "verifying", "report"
+
+
+def steps(*, has_ends: bool, verifies: bool) -> list[str]:
+    """Return the names of what an analysis does, in order.
+
+    Args:
+        has_ends: it is known where topics end.
+        verifies: coordinators load the log, too.
+    """
+    return [READ, HISTORY, ANOMALIES, *[LAG] * has_ends, *[VERIFY] * verifies, REPORT]
+
 
 Paths = Sequence[str | os.PathLike[str]] | Source
 """What is read."""

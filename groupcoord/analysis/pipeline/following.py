@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import field, frozen
 
-from groupcoord.analysis.decode.chunks import RowSettings
 from groupcoord.analysis.decode.parquet import WRITTEN_COLUMNS
+from groupcoord.analysis.decode.rows import RowSettings
 from groupcoord.analysis.decode.schema import COMMITS, KIND_CORRUPT, arrow_schema
 from groupcoord.analysis.errors import RunFailedError, first_line
 from groupcoord.analysis.fold.commits import LAST_COMMITS, MINUTES, REWINDS, CommitFacts
@@ -36,10 +36,9 @@ from groupcoord.analysis.pipeline.tables import (
     write_groups,
     write_lag,
 )
-from groupcoord.analysis.report.data.files import FinishedTables
 from groupcoord.analysis.report.data.model import Report
 from groupcoord.analysis.rules.lag import Ends, behind_ends
-from groupcoord.analysis.tables import END_OFFSETS_TABLE, TABLES_OF_KINDS, TableFiles
+from groupcoord.analysis.tables import END_OFFSETS_TABLE, TABLES_OF_KINDS, FinishedTables, TableFiles
 
 INTERVAL_S = 10.0
 

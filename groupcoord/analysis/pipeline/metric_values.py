@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
-from groupcoord.analysis.report.data.files import FinishedTables
+from groupcoord.analysis.tables import FinishedTables
 
 ROWS_MAX = 100_000
 """Partitions of groups that are shown; if there are more, those with the greatest lag."""

@@ -11,8 +11,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from groupcoord.analysis.pipeline.metric_values import Figures, RebalanceCounts, Row, figures_of
-from groupcoord.analysis.report.data.files import FinishedTables
 from groupcoord.analysis.rules.lag_status import LagStatus, group_status
+from groupcoord.analysis.tables import FinishedTables
 from groupcoord.clock import Clock, SystemClock
 
 MS_PER_S = 1_000

@@ -6,15 +6,14 @@ from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
-from groupcoord.analysis.decode.chunks import RowSettings
+from groupcoord.analysis.decode.rows import RowSettings
 from groupcoord.analysis.decode.schema import KIND_RECORD
 from groupcoord.analysis.errors import InputError, LogCutError
 from groupcoord.analysis.fold.history import Row
 from groupcoord.analysis.fold.history.rows import SHARE
 from groupcoord.analysis.fold.history.share_partitions import SharePartitions
 from groupcoord.analysis.pipeline.sources import Source, attempted
-from groupcoord.analysis.report.data.files import FinishedTables
-from groupcoord.analysis.tables import TableFiles
+from groupcoord.analysis.tables import FinishedTables, TableFiles
 from groupcoord.core.log.records import OpaqueRecord
 from groupcoord.records.share_state import decode_share_state
 

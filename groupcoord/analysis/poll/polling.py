@@ -28,8 +28,8 @@ from groupcoord.analysis.poll.groups import GONE_MAX, Changes, PolledGroups
 from groupcoord.analysis.poll.lag import LagWatch, PartitionLag, Place
 from groupcoord.analysis.poll.rows import Row, topics_of
 from groupcoord.analysis.report.data import model
-from groupcoord.analysis.report.data.files import write_report
 from groupcoord.analysis.report.data.findings import anomaly_counts, anomaly_rows, lag_rows, status_counts
+from groupcoord.analysis.report.data.gathering import write_report
 from groupcoord.analysis.report.data.groups import group_rows, most_churning, severities, state_counts
 from groupcoord.analysis.report.data.model import Report
 from groupcoord.analysis.report.data.rebalances import RebalanceFigures

@@ -11,8 +11,8 @@ import fsspec
 import pytest
 from fsspec.asyn import AsyncFileSystem
 
-from groupcoord.analysis.decode.chunks import RowSettings
 from groupcoord.analysis.decode.files import INTERRUPTED, cut, find_segments, rows_of_files
+from groupcoord.analysis.decode.rows import RowSettings
 from groupcoord.analysis.errors import InputError
 
 from ..fold.history.broker_log import unpack_broker_log

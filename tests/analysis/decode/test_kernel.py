@@ -9,8 +9,7 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groupcoord.analysis.decode.chunks import Origin, RowSettings
-from groupcoord.analysis.decode.ranges import LOOK_BACK_BYTES, ByteRange, range_rows
+from groupcoord.analysis.decode.rows import LOOK_BACK_BYTES, ByteRange, Origin, RowSettings, range_rows
 from groupcoord.core.log.records import OffsetCommitRecord
 from groupcoord.records.batches import encode_batch, iter_batches
 from groupcoord.records.codec import encode_record

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from groupcoord.analysis.decode.chunks import RowSettings
+from groupcoord.analysis.decode.rows import RowSettings
 from groupcoord.analysis.decode.schema import KIND_READ, KIND_RECORD, RECORDS
 from groupcoord.analysis.fold.arrow import every, flags, is_offset_record
 from groupcoord.analysis.fold.commits import Markers

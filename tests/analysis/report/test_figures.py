@@ -13,11 +13,11 @@ from groupcoord.analysis.decode.results import ResultDirectory
 from groupcoord.analysis.decode.schema import COMMITS, arrow_schema
 from groupcoord.analysis.fold.history.causes import JOIN, SESSION_EXPIRY
 from groupcoord.analysis.report.data.consumers import epoch_lines
-from groupcoord.analysis.report.data.files import FinishedTables
 from groupcoord.analysis.report.data.findings import stale_rows
 from groupcoord.analysis.report.data.groups import CommitCount, count_commits, group_rows, state_counts
 from groupcoord.analysis.report.data.model import EPOCHS_OF_GROUP_MAX
 from groupcoord.analysis.report.data.rebalances import RebalanceFigures, count_rebalances
+from groupcoord.analysis.tables import FinishedTables
 
 
 def rebalance(group_id: str, cause: str, started_ms: int | None, ended_ms: int | None) -> dict[str, Any]:

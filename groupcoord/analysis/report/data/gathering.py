@@ -1,14 +1,15 @@
-"""All that a page says of an analysis, gathered from its finished tables."""
+"""Report of an analysis: gathered from its finished tables, and written as a page and a summary."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 
+from groupcoord.analysis.decode.results import ResultDirectory
 from groupcoord.analysis.fold.history.rows import CLASSIC
 from groupcoord.analysis.report.data import consumers, findings, groups
-from groupcoord.analysis.report.data.files import FinishedTables
 from groupcoord.analysis.report.data.groups import (
     COLUMNS_OF_GROUPS,
     CommitsOfGroups,
@@ -26,12 +27,18 @@ from groupcoord.analysis.report.data.model import (
     Overview,
     Report,
     Verification,
+    summary,
 )
 from groupcoord.analysis.report.data.rebalances import RebalanceFigures, count_rebalances
 from groupcoord.analysis.report.data.rows import Row, by_group, load_totals, partition_rows, report_title
 from groupcoord.analysis.report.data.standings import standings
+from groupcoord.analysis.report.html.page import report_page
 from groupcoord.analysis.rules.thresholds import OFFSETS_RETENTION_MINUTES
+from groupcoord.analysis.tables import FinishedTables
 from groupcoord.clock import Clock
+
+PAGE = "report.html"
+SUMMARY = "summary.json"
 
 _COUNTED = ("group_id", "cause", "confidence", "started_ms", "ended_ms", "joined", "left", "partitions_moved")
 """What is counted of rebalances."""
@@ -138,3 +145,9 @@ def _verification(tables: FinishedTables) -> Verification | None:
         return None
     differences = findings.difference_rows(tables.rows("differences"))
     return Verification(tables.counts["groups"], tables.counts["differences"], differences)
+
+
+def write_report(results: ResultDirectory, report: Report) -> None:
+    """Write the page and its figures."""
+    results.replace_text(SUMMARY, json.dumps(summary(report), indent=1, ensure_ascii=False) + "\n")
+    results.replace_text(PAGE, report_page(report))
