@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,6 @@ from groupcoord.wire.cluster_messages import DescribeLogDirs
 from tests.broker.data_world import batch
 from tests.broker.rules import CLUSTER_DENIED, TOPIC, Rules
 from tests.broker.wire_world import Body, WireWorld
-from tests.host.serving import serve
-from tests.wire.kio_client import request_frame
 
 OFFSETS = "__consumer_offsets"
 
@@ -189,14 +186,3 @@ def test_topics_that_may_not_be_described_come_last_or_not_at_all(world: WireWor
 
 
 # ---------------------------------------------------------------- what isn't served
-
-
-def test_asking_for_what_is_not_served_leaves_a_line_in_the_log() -> None:
-    """The line names the API; a client that asks again and again leaves few of them."""
-    data = request_frame(67, 0, {"broker_id": 1, "broker_epoch": 1})
-    with serve("--log-level", logging.getLevelName(logging.WARNING).lower()) as server:
-        for _ in range(20):
-            assert server.ask(len(data).to_bytes(4, "big") + data) == b""
-        _, errors = server.stop()
-
-    assert 1 <= errors.count("API key 67 (AllocateProducerIds) is not served") <= 7

@@ -186,20 +186,6 @@ def test_any_cut_gives_the_same_log(count: int) -> None:
         assert (drain(connection), log_of(broker)) == expected, (low, high)
 
 
-def test_a_large_produce_byte_by_byte() -> None:
-    """It is handled with its last byte, and not before."""
-    broker = make_broker()
-    connection = broker.connect("/127.0.0.1")
-    request = large(1)
-    for position in range(len(request) - 1):
-        connection.receive_data(request[position : position + 1])
-    broker.handle_waiting()
-    assert end_offset(broker) == 0
-    feed(connection, request[-1:])
-    assert correlation_ids(drain(connection)) == [1]
-    assert end_offset(broker) == LARGE // 1_000
-
-
 def test_large_ones_behind_each_other() -> None:
     """Those that a producer has in flight are handled in order, whatever else waits."""
     broker = make_broker()
@@ -233,17 +219,6 @@ def test_a_large_request_that_is_none() -> None:
         assert connection.closing is not None
         assert reason in connection.closing
         assert end_offset(broker) == 0
-
-
-def test_a_large_request_of_another_kind() -> None:
-    """A request that may name much whatever its first array says is read by a job."""
-    broker = make_broker()
-    connection = broker.connect("/127.0.0.1")
-    jobs = LateJobs(broker)
-    assert not connection.receive_data(frame(3, 1, 7, array([string("x" * LARGE)])))
-    while jobs.do_next():
-        broker.handle_waiting()
-    assert correlation_ids(drain(connection)) == [7]
 
 
 def test_acks_of_large_ones() -> None:

@@ -226,16 +226,6 @@ def test_a_long_token_is_read_at_once() -> None:
     assert LoginWorld().connect().log_in_plain("alice", "x" * 20_000)["error_message"] == INVALID
 
 
-def test_a_long_request_after_the_log_in_is_read_in_portions() -> None:
-    """Many groups in one request are described, as on any connection."""
-    client = LoginWorld().connect()
-    client.log_in_plain("admin", "admin-secret")
-    names = [f"group-{number}" for number in range(3_000)]
-    answer = client.ask("DescribeGroups", 5, {"groups": names, "include_authorized_operations": False})
-
-    assert [group["group_id"] for group in answer["groups"]] == names
-
-
 def test_a_refused_client_does_not_keep_others_waiting() -> None:
     """While one waits for its refusal, others are answered; what it sends meanwhile is dropped."""
     world = LoginWorld()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
 
 import pytest
@@ -283,32 +280,3 @@ def test_impossible_topics_are_refused(count: int, racks: tuple[tuple[str, ...],
     """There are no negative numbers of partitions, and racks are given for every partition or none."""
     with pytest.raises(ValueError, match="partitions"):
         ClusterTopic(count, racks)
-
-
-PROGRAM = """
-import hashlib
-from groupcoord.member.assignors import ASSIGNORS, AssignmentError
-from tests.member.assignors.recorded import cluster_of, records, subscriptions_of
-digest = hashlib.sha256()
-for name, make in ASSIGNORS.items():
-    for record in records(name)[::9]:
-        try:
-            digest.update(repr(make().assign(cluster_of(record), subscriptions_of(record))).encode())
-        except AssignmentError as error:
-            digest.update(str(error).encode())
-print(digest.hexdigest())
-"""
-
-
-def test_the_hash_seed_does_not_matter() -> None:
-    """Processes with different ``PYTHONHASHSEED`` give the same answers, order and messages included."""
-    digests = set()
-    for seed in ("0", "1", "4711"):
-        environment = {**os.environ, "PYTHONHASHSEED": seed}
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=environment, timeout=60
-        )
-        assert done.returncode == 0, done.stderr
-        digests.add(done.stdout)
-
-    assert len(digests) == 1
