@@ -22,9 +22,6 @@ from groupcoord.analysis.poll.polling import APPENDED, REPLACED
 from groupcoord.analysis.tables import TABLES
 from tests.tables import as_one_test
 
-from ...docs.markdown import DOCS
-
-TOLD = {**TABLES, **{name: columns for name, columns in APPENDED.items() if name not in TABLES}}
 ALL_TABLES = {**TABLES, **{f"polled {name}": columns for name, columns in (REPLACED | APPENDED).items()}}
 
 
@@ -61,25 +58,6 @@ def test_timestamps_stand_behind_their_numbers() -> None:
         *[None] * 5,
     ]
     assert with_times(found).equals(found)
-
-
-def test_the_page_lists_them() -> None:
-    """Every timestamp is on the page, with the tables that have it."""
-    lines = []
-    for column in dict.fromkeys(column.name for columns in ALL_TABLES.values() for column in columns):
-        if column in MOMENTS:
-            names = [name for name, columns in TOLD.items() if column in [one.name for one in columns]]
-            told = "tables of polls" if column == "polled_ms" else ", ".join(f"`{name}`" for name in names)
-            lines.append(f"| {time_name(column)} | {column} | {told} |")
-
-    found = blocks_of_lines((DOCS / "spark.md").read_text("utf-8"), "| column | of | in |")
-    assert sorted(found) == sorted(lines)
-
-
-def blocks_of_lines(text: str, head: str) -> list[str]:
-    """Return the lines of the table with this head."""
-    rows = text.partition(f"{head}\n")[2].partition("\n\n")[0].splitlines()
-    return rows[1:]
 
 
 def test_batches_are_as_tables() -> None:
