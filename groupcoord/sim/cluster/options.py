@@ -13,13 +13,15 @@ from groupcoord.config import Config
 
 @frozen
 class ReplicaOptions:
-    """What nodes are like that share the log as replicas do (:mod:`groupcoord.cluster`).
+    """Options of nodes that share the log as replicas (:mod:`groupcoord.cluster`).
 
     Attributes:
-        lease_ms, dead_ms, beat_ms: see :class:`~groupcoord.cluster.replica.Replica`.
-        snapshot_bytes_min: see :class:`~groupcoord.cluster.slot_store.SlotStore`.
-        stale_percent: so many reads in a hundred don't see the last slots: a replica of the engine lags behind.
-        late_percent: so many puts in a hundred come to the engine once more, when who sent them has gone on.
+        lease_ms: how long a node answers after the start of its last successful heartbeat.
+        dead_ms: silence after which other nodes take over.
+        beat_ms: heartbeat interval of a node.
+        snapshot_bytes_min: bytes after which a log partition is rewritten as a snapshot.
+        stale_percent: reads in a hundred that miss the last slots, as from a lagging replica of the engine.
+        late_percent: puts in a hundred that arrive a second time, later.
     """
 
     lease_ms: int = LEASE_MS
