@@ -1,6 +1,6 @@
-"""Logs: of topics and of offsets, in memory and in Kafka's segment files (``docs/records.md``), and in databases.
+"""Logs of topics and of committed offsets: in memory, in Kafka's segment files (``docs/records.md``), and in databases.
 
-One kind of log holds whoever's batches. Of producers' batches only the header is read; offsets and leader epoch are
-written into it, as a broker does, and everything behind it stays as it came. What reads batches is loaded when there is
-one: a server that starts has none.
+One kind of log holds the batches of producers and of the coordinator. Of a producer's batch only the header is read;
+its offsets and leader epoch are rewritten, as a broker does, and the records stay as they came. The code that reads
+records is imported with the first batch, which a starting server does not have.
 """

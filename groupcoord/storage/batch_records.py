@@ -1,6 +1,6 @@
-"""Looking into batches: what stands before the key of each record, and whether records are there at all.
+"""Records inside batches: their sizes, and what stands before the key of each.
 
-What a producer claims is held against the bytes that there are before anything is counted or looped over.
+The counts that a producer claims are compared with the available bytes before anything is counted or looped over.
 """
 
 from __future__ import annotations
@@ -19,38 +19,38 @@ from groupcoord.records.batches import (
 from groupcoord.records.compression import DecompressionError
 
 DECOMPRESSED_BYTES_MAX = 33_554_432
-"""A batch that decompresses to more is not looked into: that would take too long."""
+"""Batches that decompress to more are not read, because that would take too long."""
 BATCH_RECORDS_MAX = 500_000
-"""Nor is one of more records where each is looked at and none is looked for by its time."""
+"""Batches with more records are not read where each record must be examined and none is searched by time."""
 
 UNREADABLE = (CorruptBatchError, DecompressionError, BadRecordError, IndexError)
-"""What is raised where a producer has put into a batch what are no records."""
+"""Errors raised for a batch whose content is not records."""
 
 _SIZE_MIN = RECORD_BYTES_MIN - 1
 _INT32_BYTES_MAX = 5
 _NOWHERE = -(2**40)
-"""Added to a position, it gives one that no data have."""
+"""Added to a position, gives a position outside any data."""
 _ONE_BYTE_STEPS = tuple(
     1 + (byte >> 1) if byte < 0x80 and not byte & 1 and byte >> 1 >= _SIZE_MIN else 0 for byte in range(256)
 )
-"""By the first byte of a record, how long the record is; 0 if its size has more bytes, or can't be."""
+"""Length of a record by its first byte; 0 if its size has more bytes or is invalid."""
 _FIRST_STEPS = tuple(2 + (byte & 0x7F) // 2 if byte >= 0x80 and not byte & 1 else _NOWHERE for byte in range(256))
 _SECOND_STEPS = tuple(byte << 6 if byte < 0x80 else _NOWHERE for byte in range(256))
-"""What the two bytes of a size add to the length of the record; far below 0 if it has more, or can't be."""
+"""What the two bytes of a size add to the length of a record; far below 0 if the size has more bytes or is invalid."""
 
 
 class LongSizeError(BadRecordError):
-    """The size of a record has more bytes than Kafka reads, which answers that with another error than all others."""
+    """The size of a record has more bytes than Kafka reads; Kafka answers it with an error code of its own."""
 
 
 class RecordHead(NamedTuple):
-    """The beginning of a record.
+    """Beginning of a record.
 
     Attributes:
-        timestamp_delta_ms: its time, from the batch's base timestamp on.
-        offset_delta: its offset, from the batch's base offset on.
-        key_position: where the length of its key stands.
-        end: where it ends.
+        timestamp_delta_ms: its timestamp relative to the base timestamp of the batch.
+        offset_delta: its offset relative to the base offset of the batch.
+        key_position: the position of the length of its key.
+        end: the position after the record.
     """
 
     timestamp_delta_ms: int
@@ -60,23 +60,23 @@ class RecordHead(NamedTuple):
 
 
 def read_payload(batch: Batch) -> bytes:
-    """Return the bytes of the records of a batch.
+    """Return the decompressed records of a batch.
 
     Raises:
-        CorruptBatchError, DecompressionError: it can't be decompressed, or to more than ``DECOMPRESSED_BYTES_MAX``.
+        CorruptBatchError, DecompressionError: it can't be decompressed, or exceeds ``DECOMPRESSED_BYTES_MAX``.
     """
     return b"".join(batch.payload_parts(DECOMPRESSED_BYTES_MAX))
 
 
 def record_heads(payload: bytes, record_count: int) -> Iterator[RecordHead]:
-    """Yield how records begin.
+    """Yield the beginning of each record.
 
     Args:
-        payload: of a batch.
-        record_count: how many records its header says there are.
+        payload: the decompressed records of a batch.
+        record_count: the number of records by the header of the batch.
 
     Raises:
-        BadRecordError, IndexError: there are no records where they should be.
+        BadRecordError, IndexError: the payload does not hold that many records.
     """
     position, size_bytes = 0, len(payload)
     _check_count(record_count, size_bytes)
@@ -85,22 +85,22 @@ def record_heads(payload: bytes, record_count: int) -> Iterator[RecordHead]:
         position = start + size
         if size < _SIZE_MIN or position > size_bytes:
             raise BadRecordError(f"a record of {size} bytes, {size_bytes - start} left")
-        timestamp_delta_ms, behind = read_varint(payload, start + 1)  # behind the record's attributes
+        timestamp_delta_ms, behind = read_varint(payload, start + 1)  # after the attributes of the record
         offset_delta, behind = read_varint(payload, behind)
         yield RecordHead(timestamp_delta_ms, offset_delta, behind, position)
 
 
 def check_sizes(data: bytes | memoryview, record_count: int) -> None:
-    """Check that the records of a batch, by their sizes, are as many as it says and end where it ends.
+    """Check that the sizes of the records in a batch match their number and the end of the batch.
 
-    That they are what their sizes say isn't looked at.
+    The contents of the records are not checked.
 
     Args:
-        data: a whole batch, not compressed.
-        record_count: how many records its header says there are.
+        data: a whole, uncompressed batch.
+        record_count: the number of records by its header.
 
     Raises:
-        BadRecordError: they don't.
+        BadRecordError: they don't match.
     """
     size_bytes = len(data)
     _check_count(record_count, size_bytes - BATCH_HEADER_BYTES)
@@ -108,7 +108,7 @@ def check_sizes(data: bytes | memoryview, record_count: int) -> None:
         if _usual_end(data, BATCH_HEADER_BYTES, record_count) == size_bytes:
             return
     except IndexError:
-        pass  # so does a size that is no usual one end
+        pass  # or a size has more than two bytes
     try:
         end = _any_end(data, BATCH_HEADER_BYTES, record_count)
     except IndexError:
@@ -118,10 +118,10 @@ def check_sizes(data: bytes | memoryview, record_count: int) -> None:
 
 
 def _usual_end(data: bytes | memoryview, position: int, record_count: int) -> int:
-    """Return where records end whose sizes have one or two bytes: the hottest loop of a Produce.
+    """Return the end of records whose sizes have one or two bytes: the hottest loop of a Produce.
 
     Raises:
-        IndexError: they end behind the data, or have other sizes.
+        IndexError: they end beyond the data or have longer sizes.
     """
     steps, first_steps, second_steps = _ONE_BYTE_STEPS, _FIRST_STEPS, _SECOND_STEPS
     for _ in range(record_count):
@@ -131,11 +131,11 @@ def _usual_end(data: bytes | memoryview, position: int, record_count: int) -> in
 
 
 def _any_end(data: bytes | memoryview, position: int, record_count: int) -> int:
-    """Return where records end.
+    """Return the end of records.
 
     Raises:
-        IndexError: they end behind the data.
-        BadRecordError: their sizes can't be.
+        IndexError: they end beyond the data.
+        BadRecordError: a size is invalid.
     """
     for _ in range(record_count):
         behind = position + 1

@@ -1,7 +1,7 @@
-"""What compaction knows of the producers and transactions in what it passes over.
+"""Transactions and producers in the batches that a compaction pass reads.
 
-Records of aborted transactions go. The marker of a transaction stays as long as a batch of it was there at the
-beginning of a pass; only then it gets a delete horizon. Source: ``CleanedTransactionMetadata`` of Apache Kafka 4.4.
+Records of aborted transactions are dropped. A transaction marker stays while a batch of its transaction existed at the
+beginning of a pass; after that it gets a delete horizon. Source: ``CleanedTransactionMetadata`` of Apache Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from groupcoord.records.codec import decode_control
 
 
 class AbortedTransaction(NamedTuple):
-    """A transaction whose records read-committed readers leave out.
+    """Transaction whose records read-committed consumers skip.
 
     Attributes:
-        last_offset: that of its marker.
-        last_stable_offset: what it was right after the marker; grows from one aborted transaction to the next.
+        last_offset: the offset of its marker.
+        last_stable_offset: the last stable offset right after the marker; grows from one aborted transaction to the
+            next.
     """
 
     producer_id: int
@@ -30,11 +31,11 @@ class AbortedTransaction(NamedTuple):
 
 
 class LastRecord(NamedTuple):
-    """What has to stay in a log of a producer that is remembered.
+    """What must stay in the log for a producer that is remembered.
 
     Attributes:
-        data_offset: of its last record; None: its last batch was a marker.
-        producer_epoch: the epoch of that.
+        data_offset: the offset of its last record, or None if its last batch was a marker.
+        producer_epoch: the epoch of its last batch.
     """
 
     data_offset: int | None
@@ -42,24 +43,25 @@ class LastRecord(NamedTuple):
 
 
 class CleanedTransactions:
-    """Is told of each batch, in order, and tells which are to go.
+    """Decides for each batch, in order, whether its records are dropped.
 
     Args:
-        aborted: the transactions that were aborted.
+        aborted: the aborted transactions.
     """
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         self._coming = [(transaction.first_offset, transaction) for transaction in aborted]
         heapq.heapify(self._coming)
         self._aborted: dict[int, AbortedTransaction] = {}
-        self._seen: set[int] = set()  # producers of which a batch of the open transaction was there
+        self._seen: set[int] = set()  # producers with a batch of their open transaction
         self._kept: list[AbortedTransaction] = []
 
     def drops(self, batch: Batch) -> bool:
-        """Note a batch; tell whether its records are those of an aborted transaction, or a marker of nothing.
+        """Return whether a batch belongs to an aborted transaction or is a marker without a transaction; note the
+        batch.
 
         Raises:
-            CorruptBatchError: it is a control batch whose records don't fit.
+            CorruptBatchError: a control batch is malformed.
         """
         while self._coming and self._coming[0][0] < batch.next_offset:
             _, transaction = heapq.heappop(self._coming)
@@ -86,6 +88,6 @@ class CleanedTransactions:
         return True
 
     def take_kept(self) -> list[AbortedTransaction]:
-        """Return the aborted transactions whose markers have stayed since the last call."""
+        """Return and clear the aborted transactions whose markers were kept."""
         kept, self._kept = self._kept, []
         return kept

@@ -1,4 +1,4 @@
-"""Chooses which log to compact next and does it in small portions, so that nobody waits for it."""
+"""Log cleaner: chooses the log to compact next and compacts it in small portions between requests."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from groupcoord.storage.segment_rewrite import InterruptedSwapError, Work
 logger = logging.getLogger(__name__)
 
 RETRY_MS = 10_000
-"""How long a log is left alone after an error of the disk, which may be full for a while only."""
+"""How long a log is left alone after a disk error, because a full disk may be temporary."""
 
 LogKey = tuple[str, int]
-"""Topic and partition."""
+"""Topic and partition index."""
 Logs = Mapping[LogKey, CompactableLog]
 
 
 class CleanerCheckpoint:
-    """How far each log is compacted, in ``cleaner-offset-checkpoint`` below a directory, if there is one.
+    """First dirty offset of each log, in the file ``cleaner-offset-checkpoint`` of a directory, if there is one.
 
-    A power failure may take back what was noted, and then something is compacted once more; nobody waits for the disk
-    here. A file that is missing or can't be understood is empty.
+    The file is not synced: after a power failure something may be compacted twice. A missing or malformed file counts
+    as empty.
 
     Args:
-        directory: None: only remember.
+        directory: the directory, or None to keep the offsets in memory only.
     """
 
     def __init__(self, directory: Path | None = None) -> None:
@@ -38,24 +38,24 @@ class CleanerCheckpoint:
         self._offsets = {} if self._path is None else read_offset_checkpoint(self._path)
 
     def get(self, partition: LogKey) -> int:
-        """Return the first offset that is not compacted, as far as is known."""
+        """Return the first offset of a log that is not known to be compacted."""
         return self._offsets.get(partition, 0)
 
     def note(self, partition: LogKey, first_dirty: int) -> None:
-        """Note how far a log is compacted. What the file says of others, noted by somebody else too, stays.
+        """Store the first dirty offset of a log. Entries of other logs stay, also those that another program wrote.
 
         Raises:
-            OSError: it can't be written.
+            OSError: the file can't be written.
         """
         self._offsets[partition] = first_dirty
         if self._path is not None:
             write_offset_checkpoint(self._path, {**read_offset_checkpoint(self._path), partition: first_dirty})
 
     def forget(self, topic: str) -> None:
-        """A topic is gone; another of its name begins anew.
+        """Remove the entries of a deleted topic.
 
         Raises:
-            OSError: it can't be written.
+            OSError: the file can't be written.
         """
         if any(name == topic for name, _ in self._offsets):
             self._offsets = {key: offset for key, offset in self._offsets.items() if key[0] != topic}
@@ -66,7 +66,7 @@ class CleanerCheckpoint:
 
 
 class _Running(NamedTuple):
-    """What is under way."""
+    """The pass in progress."""
 
     partition: LogKey
     log: CompactableLog
@@ -76,10 +76,10 @@ class _Running(NamedTuple):
 
 
 class Cleaner:
-    """Compacts logs, one after the other.
+    """Compacts logs one after the other.
 
     Args:
-        checkpoint: how far each is compacted.
+        checkpoint: the first dirty offset of each log.
     """
 
     def __init__(self, checkpoint: CleanerCheckpoint) -> None:
@@ -92,15 +92,15 @@ class Cleaner:
         """Handle about ``budget`` batches and records.
 
         Args:
-            logs: returns those that may be compacted; only called when the next one is chosen.
+            logs: returns the logs that may be compacted; called only when the next log is chosen.
             now_ms: the time by the clock of the records.
-            budget: how much to do at most; a single batch is divided only if it is large.
+            budget: the number of batches and records; only a large batch is divided.
 
         Returns:
             True if there is more to do now.
 
         Raises:
-            InterruptedSwapError: a log has to be opened anew.
+            InterruptedSwapError: a log must be opened again.
         """
         if self._running is not None and self._running.log.is_given_up:
             self.stop()
@@ -131,13 +131,13 @@ class Cleaner:
         return True
 
     def stop(self) -> None:
-        """Give up what is under way; the log stays as it is."""
+        """Abandon the pass in progress; the log stays as it is."""
         if self._running is not None:
             self._running.work.close()
             self._running = None
 
     def forget(self, topic: str) -> None:
-        """A topic is gone.
+        """Forget a deleted topic.
 
         Raises:
             OSError: the checkpoint can't be written.
@@ -148,7 +148,7 @@ class Cleaner:
         self._checkpoint.forget(topic)
 
     def _choose(self, logs: Logs, now_ms: int) -> _Running | None:
-        """Return the pass over the dirtiest log; None if all are clean enough."""
+        """Return the pass over the dirtiest log, or None if all logs are clean enough."""
         worst, worst_dirtiness = None, -1.0
         for partition, log in logs.items():
             is_waiting = now_ms < self._retry_ms.get(partition, now_ms)
@@ -164,7 +164,7 @@ class Cleaner:
         return _Running(worst, log, first_dirty, compaction, compaction.run())
 
     def _first_dirty_of(self, partition: LogKey, log: CompactableLog) -> int:
-        # A checkpoint beyond the log belongs to another one that was there before.
+        # A checkpoint beyond the end belongs to an earlier log of the same name.
         first_dirty, bases = self._checkpoint.get(partition), log.bases()
         return first_dirty if not bases or bases[0] <= first_dirty <= bases[-1] else bases[0]
 

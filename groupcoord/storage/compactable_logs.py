@@ -1,7 +1,7 @@
-"""The log of a topic's partition as compaction sees it, in memory or in files.
+"""Log of a partition as the compaction sees it, in memory or in files.
 
-What Kafka's log cleaner would have to look up is known: which transactions are open and which were aborted, and what
-the last record of each producer is. Sources: ``LogCleanerManager`` and ``LogToClean`` of Apache Kafka 4.4.
+The log already knows what Kafka's log cleaner has to look up: open and aborted transactions, and the last record of
+each producer. Sources: ``LogCleanerManager`` and ``LogToClean`` of Apache Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from groupcoord.storage.segments import COMPACTION_CHUNK_BYTES, read_batches
 
 
 def compactable(log: PartitionLog, settings: TopicLogSettings, *, keeps_sequences: bool = True) -> TopicLog:
-    """Return a log as compaction sees it.
+    """Return the compactable form of a log.
 
     Args:
         log: the log.
-        settings: of its topic.
-        keeps_sequences: what each producer sent last stays, as a batch without records, so that sequences go on.
+        settings: the settings of its topic.
+        keeps_sequences: whether the last batch of each producer stays, without records, so that sequences continue.
     """
     found = FileLog(log, settings) if isinstance(log, SegmentLog) else MemoryLog(log, settings)
     found.keeps_sequences = keeps_sequences
@@ -41,16 +41,16 @@ def compactable(log: PartitionLog, settings: TopicLogSettings, *, keeps_sequence
 
 
 class TopicLog(ABC):
-    """See :class:`~groupcoord.storage.compaction.CompactableLog`.
+    """Implements :class:`~groupcoord.storage.compaction.CompactableLog`.
 
     Args:
         log: the log.
-        settings: of its topic.
+        settings: the settings of its topic.
 
     Attributes:
-        settings: when to compact it, and what may go.
-        is_given_up: segments of the log are gone, or the log.
-        keeps_sequences: what each producer sent last stays.
+        settings: when to compact and what may be dropped.
+        is_given_up: True if segments or the log were deleted meanwhile.
+        keeps_sequences: whether the last batch of each producer stays.
     """
 
     keeps_sequences = True
@@ -69,7 +69,6 @@ class TopicLog(ABC):
         self._rewrite: Rewrite | None = None
 
     def give_up(self) -> None:
-        """See :class:`~groupcoord.storage.partition_log.Compaction`."""
         self.is_given_up = True
         if self._rewrite is not None:
             self._rewrite.close()
@@ -77,20 +76,19 @@ class TopicLog(ABC):
     # ------------------------------------------------------------ when
 
     def dirtiness(self, first_dirty: int, now_ms: int) -> float | None:
-        """See :class:`~groupcoord.storage.compaction.CompactableLog`."""
         groups = self._log.groups()
         if len(groups) < 2:
             return None
         try:
             limit = self._limit(groups, first_dirty, now_ms)
         except OSError:
-            return None  # whoever reads it is told
-        dirtiness = dirty_part(TopicLog.extents(self), first_dirty, limit)  # of bytes, also in memory
+            return None  # its readers get the error
+        dirtiness = dirty_part(TopicLog.extents(self), first_dirty, limit)  # in bytes, also in memory
         is_due = dirtiness > self.settings.min_cleanable_ratio
         return dirtiness if is_due or (dirtiness and self._is_overdue(groups, first_dirty, now_ms)) else None
 
     def _limit(self, groups: list[list[Segment]], first_dirty: int, now_ms: int) -> int:
-        """Return where the first segment begins that may not be touched yet."""
+        """Return the beginning of the first segment that may not be compacted yet."""
         limit = min(self._log.last_stable_offset, groups[-1][0].base_offset)
         lag_ms = self.settings.min_compaction_lag_ms
         for group in groups if lag_ms else ():
@@ -106,22 +104,20 @@ class TopicLog(ABC):
         if self._max_lag_ms == INT64_MAX:
             return False
         dirty = [group[0] for group in groups[:-1] if group[-1].next_offset > first_dirty]
-        with contextlib.suppress(FailedLogError):  # then it isn't compacted either
+        with contextlib.suppress(FailedLogError):  # then it is not compacted either
             return any(0 < segment.first_batch_ms() < now_ms - self._max_lag_ms for segment in dirty)
         return False
 
     # ------------------------------------------------------------ what
 
     def bases(self) -> list[int]:
-        """See :class:`~groupcoord.storage.compaction.CompactableLog`."""
         return [segment.base_offset for segment in self._log.segments]
 
     def extents(self) -> list[Extent]:
-        """See :class:`~groupcoord.storage.compaction.CompactableLog`."""
+        """Return the segments with their sizes."""
         return [Extent(segment.base_offset, segment.size_bytes) for segment in self._log.segments]
 
     def outlook(self, dirty_base: int, now_ms: int) -> Generator[int, None, Outlook]:
-        """See :class:`~groupcoord.storage.compaction.CompactableLog`."""
         self._log.compaction = self
         aborted: list[AbortedTransaction] = []
         for segment in list(self._log.segments):
@@ -132,11 +128,9 @@ class TopicLog(ABC):
         return Outlook(self._limit(self._log.groups(), dirty_base, now_ms), aborted)
 
     def last_records(self) -> Mapping[int, LastRecord]:
-        """See :class:`~groupcoord.storage.compaction.CompactableLog`."""
         return self._log.producers.last_records() if self.keeps_sequences else {}
 
     def rewrite(self, group: Sequence[int]) -> Rewrite:
-        """See :class:`~groupcoord.storage.compaction.CompactableLog`."""
         segments = self._log.segments
         first = next(number for number, segment in enumerate(segments) if segment.base_offset == group[0])
         self._rewrite = self._rewriting(segments[first : first + len(group)])
@@ -144,15 +138,15 @@ class TopicLog(ABC):
 
     @abstractmethod
     def batches(self, base_offset: int) -> Iterator[Batch]:
-        """See :class:`~groupcoord.storage.compaction.CompactableLog`."""
+        """Yield the batches of a segment."""
 
     @abstractmethod
     def make_durable(self, base_offset: int) -> Work:
-        """See :class:`~groupcoord.storage.compaction.CompactableLog`."""
+        """Make a segment survive a power failure."""
 
     @abstractmethod
     def _rewriting(self, segments: Sequence[Segment]) -> Rewrite:
-        """Return what some segments become."""
+        """Return the rewrite of some segments."""
 
     def _segment(self, base_offset: int) -> Segment:
         return next(segment for segment in self._log.segments if segment.base_offset == base_offset)
@@ -162,13 +156,13 @@ class TopicLog(ABC):
 
 
 class MemoryLog(TopicLog):
-    """A log in memory. Its segments are no larger than a megabyte, so little memory is needed twice."""
+    """Log in memory. Its segments have at most a megabyte, so that a copy needs little memory."""
 
     def __init__(self, log: PartitionLog, settings: TopicLogSettings) -> None:
         super().__init__(log, settings, segment_bytes=SEGMENT_BYTES)
 
     def extents(self) -> list[Extent]:
-        """See :class:`~groupcoord.storage.compaction.CompactableLog`. Many batches count as many bytes."""
+        """Return the segments, counting batches as bytes."""
         found = []
         for segment in self._log.segments:
             assert isinstance(segment, MemorySegment)
@@ -177,13 +171,11 @@ class MemoryLog(TopicLog):
         return found
 
     def batches(self, base_offset: int) -> Iterator[Batch]:
-        """See :class:`~groupcoord.storage.compaction.CompactableLog`."""
         segment = self._segment(base_offset)
         assert isinstance(segment, MemorySegment)
         return segment.batches()
 
     def make_durable(self, base_offset: int) -> Work:
-        """See :class:`~groupcoord.storage.compaction.CompactableLog`."""
         yield from ()
 
     def _rewriting(self, segments: Sequence[Segment]) -> Rewrite:
@@ -228,7 +220,7 @@ class _MemoryRewrite:
 
 
 class FileLog(TopicLog):
-    """A log in segment files."""
+    """Log in segment files."""
 
     _log: SegmentLog
 
@@ -236,7 +228,6 @@ class FileLog(TopicLog):
         super().__init__(log, settings, segment_bytes=settings.segment_bytes)
 
     def batches(self, base_offset: int) -> Iterator[Batch]:
-        """See :class:`~groupcoord.storage.compaction.CompactableLog`."""
         segment = self._segment(base_offset)
         return read_batches(
             segment_path(self._log.folder.path, base_offset),
@@ -247,7 +238,6 @@ class FileLog(TopicLog):
         )
 
     def make_durable(self, base_offset: int) -> Work:
-        """See :class:`~groupcoord.storage.compaction.CompactableLog`."""
         return sync(segment_path(self._log.folder.path, base_offset))
 
     def _rewriting(self, segments: Sequence[Segment]) -> Rewrite:
@@ -276,8 +266,8 @@ class _FileRewrite:
         except InterruptedSwapError as error:
             self._log.compaction_failed(error)
             raise
-        # Without these files the next start has to read more, and readers of committed records are told less of what
-        # is not there any more.
+        # Without these files the next start reads more, and fetches list fewer aborted transactions, none of which has
+        # records left.
         with contextlib.suppress(OSError, FailedLogError):
             for transaction in aborted:
                 self._new.add_aborted(transaction)

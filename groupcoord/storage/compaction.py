@@ -1,15 +1,14 @@
-"""Compaction of a log, as Kafka's log cleaner does it: the last record of each key stays, at its offset.
+"""Compaction of a log as by Kafka's log cleaner: the last record of each key stays, at its offset.
 
-A pass is a generator that yields how much it has done, so that it can be taken in small portions:
+A pass is a generator that yields the amount of work done, so that it runs in small portions:
 
-1. Look how far the log may be compacted, and which transactions were aborted.
+1. Determine how far the log may be compacted and which transactions were aborted.
 2. Note the last offset of each key in the dirty section, as far as memory allows.
-3. Rewrite the segments, in groups that fit into one, without what a later record of the same key has replaced and
-   without aborted transactions, and swap each in.
+3. Rewrite groups of segments that fit into one, without replaced records and aborted transactions, and swap each in.
 
-A tombstone, and a marker of whose transaction nothing is left, first gets a delete horizon (KIP-534), and is dropped
-by a pass after that time. Which logs there are, in files or in memory, is not known here (:class:`CompactableLog`).
-Source: ``Cleaner`` of Apache Kafka 4.4.
+A tombstone, and a marker whose transaction has no records left, first gets a delete horizon (KIP-534). A pass after
+that time drops it. Logs in files and in memory are behind :class:`CompactableLog`. Source: ``Cleaner`` of Apache Kafka
+4.4.
 """
 
 from __future__ import annotations
@@ -27,24 +26,24 @@ from groupcoord.storage.cleaned_transactions import AbortedTransaction, CleanedT
 from groupcoord.storage.segment_rewrite import Work
 
 KEY_OVERHEAD_BYTES = 200
-"""About what Python needs for a key and its offset in a dict, besides the key's own bytes."""
+"""Approximate cost of a key and its offset in a dict, in addition to the bytes of the key."""
 OFFSET_RANGE_MAX = 2**31 - 1
 PORTION_RECORDS = 500
-"""After so many records of a batch a pass may pause."""
+"""Records of a batch after which a pass may pause."""
 RECORD_BYTES = 1_000
-"""So many bytes take about as long to decompress as a record to be looked at."""
+"""Bytes that take about as long to decompress as one record takes to examine."""
 
 
 class CompactionSettings(NamedTuple):
-    """When to compact, and what may go.
+    """When to compact a log and what may be dropped.
 
     Attributes:
-        min_cleanable_ratio: compact a log when more than this part of it is dirty (``min.cleanable.dirty.ratio``).
+        min_cleanable_ratio: dirty part of a log above which it is compacted (``min.cleanable.dirty.ratio``).
         delete_retention_ms: how long tombstones and markers stay after they were first compacted
             (``delete.retention.ms``).
         min_compaction_lag_ms: younger records are not compacted (``min.compaction.lag.ms``).
         dedupe_buffer_bytes: memory for the keys of one pass (``log.cleaner.dedupe.buffer.size``).
-        segment_bytes: how large a segment may become when small ones are put together (``segment.bytes``).
+        segment_bytes: the largest segment that small ones are merged into (``segment.bytes``).
     """
 
     min_cleanable_ratio: float = 0.5
@@ -55,18 +54,18 @@ class CompactionSettings(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """A segment: where it begins, and how large it is."""
+    """Base offset and size of a segment."""
 
     base_offset: int
     size_bytes: int
 
 
 class Outlook(NamedTuple):
-    """What a pass may do.
+    """What a pass may compact.
 
     Attributes:
-        limit: no batch from this offset on may be touched.
-        aborted: the transactions that were aborted before it, as far as records of them may be left.
+        limit: batches from this offset on must stay.
+        aborted: the aborted transactions before it that may have records left.
     """
 
     limit: int
@@ -74,60 +73,60 @@ class Outlook(NamedTuple):
 
 
 class Rewrite(Protocol):
-    """A segment that is to stand in the place of some others."""
+    """New segment that replaces some others."""
 
     def add(self, batch: Batch, kept: bytes | None) -> None:
-        """Note a batch of the old ones, and what stays of it; None: nothing."""
+        """Add a batch of the old segments: ``kept`` is what stays of it, or None."""
 
     def commit(self, aborted: Sequence[AbortedTransaction]) -> Work:
-        """Put it in their place, with the aborted transactions whose markers are in it."""
+        """Replace the old segments, with the aborted transactions whose markers stay."""
 
     def close(self) -> None:
-        """Give up what was not committed."""
+        """Discard what was not committed."""
 
 
 class CompactableLog(Protocol):
-    """A log, as compaction sees it. Everything may raise OSError and InvalidBatchError."""
+    """Log as the compaction sees it. Every method may raise OSError and InvalidBatchError."""
 
     @property
     def settings(self) -> CompactionSettings:
-        """When to compact, and what may go."""
+        """When to compact it and what may be dropped."""
 
     @property
     def is_given_up(self) -> bool:
-        """True if something has happened to the log meanwhile: a pass must not go on."""
+        """True if segments or the log were deleted meanwhile: the pass must end."""
 
     def bases(self) -> list[int]:
-        """Return where the segments begin, in order; records are appended to the last."""
+        """Return the base offsets of the segments, in order; the last one is being written."""
 
     def extents(self) -> list[Extent]:
-        """Return the same with how large each is, which may have to be looked up."""
+        """Return the segments with their sizes, which may need a look at the files."""
 
     def dirtiness(self, first_dirty: int, now_ms: int) -> float | None:
-        """Return which part of the log is dirty; None if it needs no compaction, or may have none."""
+        """Return the dirty part of the log, or None if it needs no compaction or must not be compacted."""
 
     def outlook(self, dirty_base: int, now_ms: int) -> Generator[int, None, Outlook]:
-        """Look how far the log may be compacted, from a segment on."""
+        """Determine how far the log may be compacted from a segment on."""
 
     def last_records(self) -> Mapping[int, LastRecord]:
-        """Return what has to stay of which producer."""
+        """Return what must stay for each producer."""
 
     def batches(self, base_offset: int) -> Iterator[Batch]:
-        """Pass over the batches of a segment."""
+        """Yield the batches of a segment."""
 
     def make_durable(self, base_offset: int) -> Work:
-        """See to it that a segment outlives a power failure, if any can."""
+        """Make a segment survive a power failure, if the log is on a disk."""
 
     def rewrite(self, group: Sequence[int]) -> Rewrite:
-        """Begin to rewrite some segments that follow each other."""
+        """Begin to rewrite consecutive segments."""
 
 
 class CompactionPass:
-    """One pass over a log. Iterate over :meth:`run`; everything happens there.
+    """One pass over a log; iterate over :meth:`run`.
 
     Args:
         log: the log.
-        first_dirty: offsets below it were compacted before.
+        first_dirty: the first offset that was not compacted before.
         now_ms: the time by the clock of the records.
     """
 
@@ -136,13 +135,13 @@ class CompactionPass:
         self._settings = log.settings
         self._now_ms = now_ms
         self._last_offsets: dict[bytes, int] = {}
-        self._end = first_dirty  # of what the last offsets are known for
+        self._end = first_dirty  # end of the range whose last offsets are known
         self._last_records: Mapping[int, LastRecord] = {}
-        #: Offsets below this one are compacted once the pass is over; it stays the same if nothing could be done.
+        # : Offsets below this one are compacted after the pass; unchanged if nothing could be done.
         self.first_dirty = first_dirty
 
     def run(self) -> Work:
-        """Compact, in portions. Closing the generator early leaves a sound log.
+        """Compact in portions. Closing the generator early leaves an intact log.
 
         Raises:
             InvalidBatchError: a segment is corrupt.
@@ -155,7 +154,7 @@ class CompactionPass:
         limit = max((base for base in bases if base <= outlook.limit), default=bases[0])
         if limit <= self.first_dirty:
             return
-        # What a pass drops, it drops for the sake of later records: those must outlive a power failure.
+        # Records are dropped in favour of later ones, which must survive a power failure first.
         for base in bases[bases.index(dirty_base) :]:
             yield from log.make_durable(base)
         dirty = bases[bases.index(dirty_base) : bases.index(limit) + 1]
@@ -168,11 +167,11 @@ class CompactionPass:
         self.first_dirty = end
 
     def _note_keys(self, bases: Sequence[int], transactions: CleanedTransactions) -> Generator[int, None, int]:
-        """Remember the last offset of each key from the first dirty offset on; return the offset that was reached.
+        """Note the last offset of each key from the first dirty offset on; return the offset that was reached.
 
         Args:
-            bases: of the segments from the first that is dirty to the one that may not be compacted any more.
-            transactions: whose records count for nothing.
+            bases: the base offsets from the first dirty segment to the first that must stay.
+            transactions: the transactions, of which aborted ones don't count.
         """
         used_bytes, end = 0, self.first_dirty
         for base, following in pairwise(bases):
@@ -189,9 +188,9 @@ class CompactionPass:
         return end
 
     def _note_keys_of(self, batch: Batch) -> Generator[int, None, int]:
-        """Remember the last offset of each key of a batch; return how many bytes more are used for that."""
+        """Note the last offset of each key of a batch; return the additional memory in bytes."""
         last_offsets, used_bytes = self._last_offsets, 0
-        with suppress(CorruptBatchError):  # a producer's batch is taken as it comes, whatever is in it
+        with suppress(CorruptBatchError):  # the broker accepts a producer's batch without reading its records
             for number, record in enumerate((yield from _records_of(batch)), 1):
                 offset, key = batch.base_offset + record.offset_delta, record.key
                 if key is not None and offset >= self.first_dirty:
@@ -203,7 +202,7 @@ class CompactionPass:
         return used_bytes
 
     def _groups(self, end: int) -> Iterator[list[int]]:
-        """Return the segments that begin before ``end``, put together where they fit into one."""
+        """Return the segments before ``end``, grouped where several fit into one."""
         extents = self._log.extents()
         group: list[int] = []
         size_bytes = 0
@@ -219,7 +218,7 @@ class CompactionPass:
             yield group
 
     def _compact(self, group: list[int], transactions: CleanedTransactions) -> Work:
-        """Rewrite some segments as one, and swap it in if it differs."""
+        """Rewrite a group of segments as one, and swap it in if it differs."""
         self._last_records = self._log.last_records()
         rewrite = self._log.rewrite(group)
         try:
@@ -240,7 +239,7 @@ class CompactionPass:
     def _filter(
         self, batch: Batch, original: bytes, transactions: CleanedTransactions
     ) -> Generator[int, None, bytes | None]:
-        """Return what stays of a batch: the original, something new, or None."""
+        """Return what stays of a batch: the original, a new batch, or None."""
         is_dropped = transactions.drops(batch)
         horizon_ms = delete_horizon_ms(batch)
         is_past_horizon = horizon_ms is not None and horizon_ms <= self._now_ms
@@ -254,7 +253,7 @@ class CompactionPass:
                 kept = yield from self._last_of_keys(batch, is_past_horizon=is_past_horizon)
                 gets_horizon = any(not record.has_value for record in kept)
         except CorruptBatchError:
-            return original  # nothing can be said of it
+            return original  # its records can't be read
         if not kept:
             return emptied(batch) if self._is_last_of_producer(batch) else None
         if gets_horizon and horizon_ms is None:
@@ -262,7 +261,7 @@ class CompactionPass:
         return original if len(kept) == batch.record_count else rewritten(batch, kept)
 
     def _last_of_keys(self, batch: Batch, *, is_past_horizon: bool) -> Generator[int, None, list[RawRecord]]:
-        """Return the records that no later one of the same key has replaced; records without a key go."""
+        """Return the records that no later record of the same key replaces; records without a key are dropped."""
         kept = []
         for number, record in enumerate((yield from _records_of(batch)), 1):
             offset = batch.base_offset + record.offset_delta
@@ -277,7 +276,7 @@ class CompactionPass:
         return kept
 
     def _is_last_of_producer(self, batch: Batch) -> bool:
-        """Tell whether a batch says what its producer sent last; of one that sent nothing since, its last epoch."""
+        """Return whether a batch is the last one of its producer, or holds its last epoch."""
         last = self._last_records.get(batch.producer_id)
         if last is None:
             return False
@@ -287,7 +286,7 @@ class CompactionPass:
 
 
 def dirty_part(extents: Sequence[Extent], first_dirty: int, limit: int) -> float:
-    """Return which part of the bytes before an offset that may not be compacted was not compacted yet.
+    """Return the dirty part of the bytes before ``limit``.
 
     Source: ``LogToClean`` of Apache Kafka 4.4.
     """
@@ -298,10 +297,10 @@ def dirty_part(extents: Sequence[Extent], first_dirty: int, limit: int) -> float
 
 
 def _records_of(batch: Batch) -> Generator[int, None, Iterator[RawRecord]]:
-    """Return the records of a batch, decompressed in portions. A larger one stays as it is: all of one is in memory.
+    """Return the records of a batch, decompressed in portions. A batch too large for memory stays as it is.
 
     Raises:
-        CorruptBatchError: it can't be decompressed, or is too much to be held; reading the records may raise it, too.
+        CorruptBatchError: it can't be decompressed or is too large; reading the records may raise it, too.
     """
     if batch.record_count > BATCH_RECORDS_MAX:
         raise CorruptBatchError(batch.position, f"more than {BATCH_RECORDS_MAX} records")

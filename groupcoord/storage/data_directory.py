@@ -1,4 +1,4 @@
-"""The folders of topics in a data directory, as Kafka lays them out: a broker's own, or one that was made here."""
+"""Data directory with a folder for each partition, in Kafka's layout: a broker's or one made here."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from groupcoord.storage.log_folder import LogFolder
 
 OWN_CLEAN_SHUTDOWN_FILE = ".groupcoord_cleanshutdown"
-"""Not Kafka's own: that would promise a broker more files than are written here."""
+"""Marks a clean shutdown. Kafka's own file would promise a broker more files than are written here."""
 
 NAME_LENGTH_MAX = 255
-"""Of a file, in bytes."""
+"""Longest name of a file, in bytes."""
 
 _FOLDER = re.compile(r"(.+)-(0|[1-9][0-9]{0,8})")
 _DELETED_FOLDER = re.compile(r".+\.[0-9a-f]{32}-delete")
@@ -47,24 +47,24 @@ class FoundTopic(NamedTuple):
 
 
 class DataDirectory:
-    """A directory that this process has locked.
+    """Directory that this process has locked.
 
     Args:
         path: the directory.
-        descriptors_max: how many files may be open at a time.
+        descriptors_max: the most files that are open at a time.
 
     Attributes:
-        was_clean: it was left in order, so logs need not be checked when they are opened.
-        files: opens the files.
+        was_clean: True after a clean shutdown, so that logs need no check when they are opened.
+        files: the open files.
 
     Raises:
-        OSError: it can't be read, or a folder that is half deleted can't be deleted.
+        OSError: it can't be read, or a half-deleted folder can't be deleted.
     """
 
     def __init__(self, path: Path, *, descriptors_max: int) -> None:
         self.path = path
         self.files = OpenFiles(descriptors_max)
-        # A broker that was here since does not know of our note, so there only its own counts.
+        # A broker that used the directory since does not know our file, so only its own file counts there.
         note = CLEAN_SHUTDOWN_FILE if (path / BROKER_FILE).exists() else OWN_CLEAN_SHUTDOWN_FILE
         self.was_clean = (path / note).exists()
         forget_clean_shutdown(path)
@@ -89,7 +89,7 @@ class DataDirectory:
         return found
 
     def find_topics(self, known: Container[str]) -> list[FoundTopic]:
-        """Return the topics that have folders, without those that are known: a broker has made them."""
+        """Return the topics that have folders and are not known here, because a broker made them."""
         found = []
         for name, indexes in self.partitions().items():
             if name not in known:
@@ -98,11 +98,11 @@ class DataDirectory:
         return found
 
     def start_offset(self, topic: str, partition_index: int) -> int:
-        """Return where a log starts at the earliest."""
+        """Return the lowest possible start offset of a log."""
         return self._start_offsets.get((topic, partition_index), 0)
 
     def note_start_offset(self, topic: str, partition_index: int, offset: int) -> None:
-        """Remember where a log starts.
+        """Store the start offset of a log.
 
         Raises:
             OSError: it can't be written; nothing has changed.
@@ -112,7 +112,7 @@ class DataDirectory:
         self._start_offsets = start_offsets
 
     def delete(self, topic: str) -> None:
-        """Delete the folders of a topic. What a disk error leaves over is deleted by the next start."""
+        """Delete the folders of a topic. The next start deletes what remains after a disk error."""
         for index in self.partitions().get(topic, ()):
             folder = self.path / f"{topic}-{index}"
             try:
@@ -131,10 +131,10 @@ class DataDirectory:
         """Close all files.
 
         Args:
-            is_clean: all logs are in order.
+            is_clean: whether all logs are intact.
 
         Raises:
-            OSError: a note of that can't be written.
+            OSError: the mark of a clean shutdown can't be written.
         """
         self.files.close_all()
         if is_clean:
@@ -142,6 +142,6 @@ class DataDirectory:
 
 
 def _deleted_name(name: str) -> str:
-    """Return what a folder is called while it is being deleted, as Kafka does it."""
+    """Return the name of a folder that is being deleted, as in Kafka."""
     suffix = f".{uuid4().hex}-delete"
     return name[: NAME_LENGTH_MAX - len(suffix)] + suffix

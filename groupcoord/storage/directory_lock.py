@@ -1,8 +1,8 @@
-"""The lock of a directory: as long as it is held, no other store, and no JVM broker, uses the directory.
+"""Lock of a directory against other stores and against JVM brokers.
 
-Two things are locked. The directory itself (``flock``) keeps other stores out, of this process too, whatever files
-somebody deletes in it. Its ``.lock`` is what a JVM broker locks, with a POSIX lock that ``flock`` neither sees nor
-hinders. Who deletes that file lets a broker in, as with two brokers; it is made anew as soon as that is seen.
+Two locks are held. ``flock`` on the directory itself excludes other stores, also of this process, whichever files are
+deleted in it. A POSIX lock on the file ``.lock`` excludes a JVM broker, which neither sees nor respects ``flock``.
+Deleting that file lets a broker in, as with two brokers; it is created again as soon as that is noticed.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ _AT_ONCE = fcntl.LOCK_EX | fcntl.LOCK_NB
 
 
 class DirectoryLock:
-    """A directory that is locked, and created before if need be. Close it to give the directory free.
+    """Locked directory, which is created if it does not exist. Closing it releases the lock.
 
     Args:
-        directory: what to lock.
-        against_brokers: lock JVM brokers out too.
+        directory: the directory.
+        against_brokers: whether to exclude JVM brokers, too.
 
     Raises:
-        DirectoryLockedError: somebody else holds the lock.
-        LogDirectoryError: it is not a directory, or can't be created, written to or locked.
+        DirectoryLockedError: another process or store holds the lock.
+        LogDirectoryError: it is not a directory, or can't be created, written or locked.
     """
 
     def __init__(self, directory: Path, *, against_brokers: bool = True) -> None:
         self._directory = directory
         self._against_brokers = against_brokers
-        self._descriptors: list[int] = []  # of the directory, if it can be locked, and last of the file
+        self._descriptors: list[int] = []  # of the directory, if it can be locked, and then of the file
         try:
             directory.mkdir(parents=True, exist_ok=True)
             self._locks_directory = self._lock_directory()
@@ -49,15 +49,15 @@ class DirectoryLock:
 
     @property
     def is_open(self) -> bool:
-        """Tell whether it was not closed yet."""
+        """Return whether it was not closed yet."""
         return bool(self._descriptors)
 
     def still_holds(self) -> bool:
-        """Tell whether others are kept out still; a lock file that was deleted is made anew.
+        """Return whether others are still excluded; create a deleted lock file again.
 
         Returns:
-            False: the directory is another one, or a broker has locked it after the file was deleted. Where directories
-            can't be locked, as over NFS, also after the file was deleted.
+            False if the directory was replaced, or a broker has locked it after the file was deleted. Where directories
+            can't be locked, as over NFS, also if the file was deleted.
         """
         try:
             if self._is_own_file():
@@ -65,32 +65,32 @@ class DirectoryLock:
             if not self._locks_directory or not _is_same(self._directory, self._descriptors[0]):
                 return False
             descriptor = self._locked_file()
-        except OSError:  # of which BlockingIOError is one
+        except OSError:  # includes BlockingIOError
             return False
         os.close(self._descriptors.pop())
         self._descriptors.append(descriptor)
         return True
 
     def note(self, text: str) -> None:
-        """Write into the lock file who holds the lock: for others to read who don't get it."""
+        """Write the holder into the lock file, for processes that fail to lock it."""
         descriptor = self._descriptors[-1]
         os.ftruncate(descriptor, 0)
         os.write(descriptor, text.encode())
 
     def close(self) -> None:
-        """Give the directory free."""
+        """Release the lock."""
         while self._descriptors:
             os.close(self._descriptors.pop())
 
     def _lock_directory(self) -> bool:
-        """Lock the directory itself; return False on a file system where that can't be done."""
+        """Lock the directory itself; return False on a file system that can't."""
         descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._descriptors.append(descriptor)
         try:
             fcntl.flock(descriptor, _AT_ONCE)
         except BlockingIOError:
             raise
-        except OSError:  # over NFS it takes a file that can be written to
+        except OSError:  # NFS locks only files that can be written
             os.close(self._descriptors.pop())
             return False
         return True

@@ -1,4 +1,4 @@
-"""What can go wrong with log directories and the logs in them: a log's errors are also those of a log store."""
+"""Errors of log directories and of the logs in them; a log's errors are also errors of a log store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from groupcoord.log_store import AppendOutcomeUnknownError, LogStoreError, Stora
 class LogDirectoryError(GroupcoordError, OSError):
     """A log directory can't be used. ``path`` names it.
 
-    The message says why: it is a file, it can't be created, nothing can be written there.
+    The message gives the reason: it is a file, can't be created, or can't be written.
     """
 
     def __init__(self, path: Path, reason: str) -> None:
@@ -21,19 +21,19 @@ class LogDirectoryError(GroupcoordError, OSError):
 
 
 class DirectoryLockedError(LogDirectoryError):
-    """Another process, or another store of this one, holds the lock of the directory."""
+    """Another process, or another store of this process, holds the lock of the directory."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, "another process is using it")
 
 
 class CorruptLogError(LogStoreError):
-    """A segment file is broken where records follow, so that cutting it would lose them. Nothing was changed.
+    """A segment file is corrupt before its last batch, so that truncating it would lose records. Nothing was changed.
 
     Attributes:
         path: the file.
-        position: the byte in it where the broken batch starts.
-        reason: what is wrong there.
+        position: the position of the corrupt batch, in bytes.
+        reason: what is wrong with it.
     """
 
     error_code = ErrorCode.KAFKA_STORAGE_ERROR
@@ -46,13 +46,13 @@ class CorruptLogError(LogStoreError):
 
 
 class TopicLogError(GroupcoordError, LogStoreError):
-    """A log can't do what it is asked.
+    """A log can't execute an operation.
 
     Attributes:
-        error_code: what the client is answered.
-        reason: the same in words, which answers of newer versions carry.
-        records: the numbers of the records in the batch that it is refused for; none: it is for the whole of it.
-        tells_start: whether the answer names the log's start, as Kafka's does for what the log itself found.
+        error_code: the error code of the response.
+        reason: the message of the response in newer versions.
+        records: indexes of the invalid records in the batch; empty if the batch as a whole is invalid.
+        tells_start: whether the response holds the start offset of the log, as in Kafka for errors that the log found.
     """
 
     def __init__(
@@ -70,21 +70,21 @@ class RefusedBatchError(TopicLogError):
 
 
 class UnwrittenBatchError(RefusedBatchError, StorageError):
-    """The disk failed or is full; what was written has been taken back: KAFKA_STORAGE_ERROR."""
+    """The disk failed or is full, and the partial write was undone: KAFKA_STORAGE_ERROR."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, reason)
 
 
 class FailedLogError(TopicLogError, AppendOutcomeUnknownError):
-    """The files of a log can't be used at the moment: KAFKA_STORAGE_ERROR, as from a broker whose disk has failed."""
+    """The files of a log can't be used at present: KAFKA_STORAGE_ERROR, as from a broker with a failed disk."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, reason, tells_start=False)
 
 
 class LostSegmentError(FailedLogError):
-    """A segment file was deleted, moved or changed by somebody else: what was acknowledged may be gone with it.
+    """Another program deleted, moved or changed a segment file: acknowledged records may be lost.
 
-    The log can be used again when what was acknowledged is back.
+    The log can be used again when they are back.
     """

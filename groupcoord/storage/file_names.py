@@ -1,4 +1,4 @@
-"""How the files of a log directory are called: a broker's and ours."""
+"""Names of the files in a log directory, Kafka's and our own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log of one partition in memory: appended to, read, cut at its start.
+"""Log of one partition in memory: appends, reads, retention and truncation of its start.
 
 There is one replica, so the high watermark is the end of the log. Sources: ``UnifiedLog`` and ``LocalLog`` of Apache
 Kafka 4.4, as recorded.
@@ -26,14 +26,15 @@ from groupcoord.storage.producer_states import ProducerStates
 from groupcoord.storage.segment import INDEX_INTERVAL_BYTES, Pieces, Place, Segment
 
 Watcher = Callable[["PartitionLog"], None]
-"""Is told that a log has grown, or that its last stable offset has, or that it is gone."""
+"""Called when a log or its last stable offset has grown, or when the log is closed."""
 
 
 class Appended(NamedTuple):
-    """Where a batch stands.
+    """Position of an appended batch.
 
     Attributes:
-        log_append_time_ms: the time it got, -1 if it kept its own; of a repetition its largest timestamp.
+        log_append_time_ms: the append time, or -1 if the batch kept its timestamps; of a duplicate its largest
+            timestamp.
     """
 
     base_offset: int
@@ -42,12 +43,12 @@ class Appended(NamedTuple):
 
 
 class ReadBatches(NamedTuple):
-    """What was read: whole batches, but that the last one is cut where the limit is.
+    """Batches that were read; the last one is cut at the limit.
 
     Attributes:
         parts: the bytes, in pieces.
-        size_bytes: how many there are.
-        aborted: transactions that begin and end among them, or around, and were aborted.
+        size_bytes: the number of bytes.
+        aborted: the aborted transactions that overlap them.
     """
 
     parts: tuple[memoryview, ...] = ()
@@ -67,35 +68,35 @@ class Write(NamedTuple):
 
 
 ATTRIBUTES_POSITION = 22
-"""Of the lower byte of a batch's attributes, which has all that are used."""
+"""Position of the lower byte of a batch's attributes, which holds all attributes in use."""
 
 _make_appended, _make_write = maker(Appended), maker(Write)
 
 
 class Compaction(Protocol):
-    """Somebody who rewrites segments of a log, between requests."""
+    """Compaction of a log in progress between requests."""
 
     def give_up(self) -> None:
-        """Leave the log as it is: its segments are about to go."""
+        """Abandon the compaction: segments of the log are about to be deleted."""
 
 
 class PartitionLog:
-    """One partition's batches in memory, and its producers.
+    """Batches of one partition in memory, and its producers.
 
     Args:
-        memory: what it takes is counted there.
+        memory: the account of the memory that it uses.
 
     Attributes:
-        start_offset: where readers may begin.
-        end_offset: the offset of the next record, and the high watermark.
-        epochs: of the leaders under whom its records were written.
-        leader_epoch: which batches name: the latest of them.
-        memory: where what it takes is counted.
-        producers: what is known of those who wrote here.
-        watchers: told of what happens; whoever adds itself takes itself out again.
-        is_closed: the topic is gone.
-        failure: why it can't be used any more, if so.
-        compaction: who compacts it at the moment.
+        start_offset: the first offset that can be read.
+        end_offset: the offset of the next record, which is the high watermark.
+        epochs: the leader epochs of its records.
+        leader_epoch: the newest of them, which new batches get.
+        memory: the account of the memory that it uses.
+        producers: the state of its producers.
+        watchers: callbacks for changes. A watcher removes itself.
+        is_closed: True if the topic was deleted.
+        failure: why the log can't be used any more, or None.
+        compaction: the compaction in progress, or None.
     """
 
     compaction: Compaction | None = None
@@ -112,26 +113,26 @@ class PartitionLog:
         self.memory = memory
         self._segments: list[Segment] = []
         self._bases: list[int] = []
-        self._rolled_bytes = 0  # of what is one segment for Kafka, which is written to
-        self._first_timestamp_ms = NO_TIMESTAMP  # of its first batch
+        self._rolled_bytes = 0  # bytes of the group of segments that is one segment in Kafka and is being written
+        self._first_timestamp_ms = NO_TIMESTAMP  # of the first batch in that group
 
     # ------------------------------------------------------------ writing
 
     def append(
         self, batch: ProducedBatch, settings: TopicLogSettings, now_ms: int, *, is_checked: bool = False
     ) -> Appended:
-        """Append a producer's batch. One that it has sent already is not written again.
+        """Append a producer's batch. A duplicate is not written again.
 
         Args:
             batch: the batch.
-            settings: of the log's topic.
+            settings: the settings of the topic.
             now_ms: the time.
-            is_checked: :func:`check_produced` was called already, and has taken it.
+            is_checked: whether :func:`check_produced` has accepted it already.
 
         Raises:
-            RefusedBatchError: it isn't taken; see :func:`check_produced`, :meth:`ProducerStates.check`,
-                POLICY_VIOLATION if there is no memory left, and KAFKA_STORAGE_ERROR if there is no disk.
-            FailedLogError: whether it was written can't be told.
+            RefusedBatchError: the errors of :func:`check_produced` and :meth:`ProducerStates.check`, POLICY_VIOLATION
+                without free memory, KAFKA_STORAGE_ERROR for a disk error.
+            FailedLogError: it is unknown whether the batch was written.
         """
         if not is_checked:
             check_produced(batch, settings, now_ms)
@@ -161,11 +162,12 @@ class PartitionLog:
     def append_marker(
         self, marker: TransactionMarker, now_ms: int, settings: TopicLogSettings = DEFAULT_SETTINGS
     ) -> ErrorCode:
-        """Append the end of a producer's transaction, whether or not one is open.
+        """Append the marker that ends a producer's transaction, whether or not one is open.
 
         Returns:
-            NONE; INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED if it is out of date; KAFKA_STORAGE_ERROR
-            if there is no memory left, or no disk.
+            NONE; INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED if the marker is outdated;
+            KAFKA_STORAGE_ERROR
+            without free memory or for a disk error.
         """
         producer_id, epoch, coordinator_epoch = marker.producer_id, marker.producer_epoch, marker.coordinator_epoch
         error_code = self.producers.check_marker(producer_id, epoch, coordinator_epoch)
@@ -187,20 +189,20 @@ class PartitionLog:
         return ErrorCode.NONE
 
     def append_encoded(self, data: bytes, record_count: int, now_ms: int, settings: TopicLogSettings) -> int:
-        """Append a batch that was made for this place: it names the log's end, and its leader's epoch.
+        """Append a batch that already holds the end offset of the log and its leader epoch.
 
         Args:
             data: the batch.
-            record_count: how many records it holds, one at each offset.
-            now_ms: the time of the newest of them.
-            settings: of the log's topic.
+            record_count: the number of records, with consecutive offsets.
+            now_ms: the timestamp of the newest record.
+            settings: the settings of the topic.
 
         Returns:
             The offset of the first record.
 
         Raises:
-            RefusedBatchError: there is no room, or no disk; nothing has changed.
-            FailedLogError: whether it was written can't be told.
+            RefusedBatchError: there is no room or a disk error; nothing has changed.
+            FailedLogError: it is unknown whether the batch was written.
         """
         offset = self.end_offset
         batch, producer_id, is_marker = None, NO_PRODUCER_ID, False
@@ -217,7 +219,7 @@ class PartitionLog:
         return offset
 
     def _note_transaction(self, batch: Batch) -> None:
-        """Note what a batch that was written says of its producer's transaction."""
+        """Update the transaction state of the producer of a written batch."""
         aborted = replay(batch, self.producers)
         if aborted is not None:
             try:
@@ -227,11 +229,11 @@ class PartitionLog:
                 raise
 
     def _write(self, write: Write, settings: TopicLogSettings, now_ms: int) -> None:
-        """Write a batch, and have room for its producer, if it has one.
+        """Write a batch and reserve memory for its producer, if it has one.
 
         Raises:
             RefusedBatchError: there is no room; nothing has changed.
-            FailedLogError: whether it was written can't be told.
+            FailedLogError: it is unknown whether the batch was written.
         """
         producer_id, is_marker = write.producer_id, write.is_marker
         is_newcomer = producer_id > NO_PRODUCER_ID and self.producers.reserve(producer_id, is_marker=is_marker)
@@ -250,7 +252,7 @@ class PartitionLog:
         self.end_offset = write.next_offset
 
     def _segment_for(self, write: Write, settings: TopicLogSettings) -> Segment:
-        """Return where a batch goes: the last segment, or a new one."""
+        """Return the segment for a batch: the last one, or a new one."""
         last = self._segments[-1] if self._segments else None
         if last is None or self._is_full(last, write, settings):
             self._roll(settings)
@@ -259,7 +261,7 @@ class PartitionLog:
         return self._segments[-1]
 
     def _is_full(self, last: Segment, write: Write, settings: TopicLogSettings) -> bool:
-        """Tell whether a batch begins a new segment: by size, or by the age of the first batch."""
+        """Return whether a batch begins a new segment, by size or by the age of the first batch."""
         if not self._rolled_bytes:
             return False
         first_ms = self._first_timestamp_ms
@@ -270,8 +272,8 @@ class PartitionLog:
         """Begin a new segment.
 
         Raises:
-            RefusedBatchError: it can't be made.
-            FailedLogError: what was written before can't be made durable.
+            RefusedBatchError: it can't be created.
+            FailedLogError: earlier writes can't be made durable.
         """
         self._begin(MemorySegment(self.end_offset, self.memory))
 
@@ -282,7 +284,7 @@ class PartitionLog:
             self._rolled_bytes = 0
 
     def _trouble(self, error: TopicLogError) -> None:
-        """Something could not be written."""
+        """Handle a failed write."""
 
     def _tell(self) -> None:
         for watcher in list(self.watchers):
@@ -291,9 +293,9 @@ class PartitionLog:
     # ------------------------------------------------------------ leaders
 
     def begin_epoch(self, leader_epoch: int) -> None:
-        """Have batches name a leader's epoch from now on; nothing happens if it isn't a newer one.
+        """Set the leader epoch of new batches, if it is newer.
 
-        Watchers are told, since fetches that wait may have to ask another node.
+        Watchers are called, because waiting fetches may have to move to another node.
         """
         if leader_epoch > self.leader_epoch:
             self.epochs.begin(leader_epoch, self.end_offset)
@@ -301,19 +303,19 @@ class PartitionLog:
             self._tell()
 
     def end_of_epoch(self, leader_epoch: int) -> EpochEnd | None:
-        """Return the last leader's epoch up to one, and where its records end; None if no such epoch is known yet."""
+        """Return the last leader epoch up to the given one and the end offset of its records, or None without one."""
         return self.epochs.end_of(leader_epoch, self.end_offset)
 
     # ------------------------------------------------------------ the start, and the end
 
     def delete_before(self, offset: int) -> int:
-        """Let the log start at an offset, at most its end, unless it starts later already.
+        """Raise the start offset of the log, to its end at most.
 
         Returns:
-            Where it starts.
+            The start offset.
 
         Raises:
-            FailedLogError: that can't be written.
+            FailedLogError: it can't be stored.
         """
         if offset > self.start_offset:
             self._start_at(offset)
@@ -326,13 +328,13 @@ class PartitionLog:
         self._drop(bisect_right([segment.next_offset for segment in self._segments], offset))
 
     def retain(self, settings: TopicLogSettings, now_ms: int) -> int:
-        """Delete the oldest segments, as far as retention allows.
+        """Delete the oldest segments that retention does not keep.
 
         Returns:
-            How many bytes are gone.
+            The number of bytes deleted.
 
         Raises:
-            TopicLogError: a file can't be deleted, or written.
+            TopicLogError: a file can't be deleted or written.
         """
         if not settings.is_deleted:
             return 0
@@ -340,13 +342,15 @@ class PartitionLog:
         sizes = [sum(segment.size_bytes for segment in group) for group in groups]
         excess_bytes = sum(sizes) - settings.retention_bytes
         count = 0
-        deletable = len(groups) if sizes and sizes[-1] else len(groups) - 1  # an empty last one is to be written to
+        deletable = (
+            len(groups) if sizes and sizes[-1] else len(groups) - 1
+        )  # the last group is being written, even if it is empty
         while settings.retention_bytes >= 0 and count < deletable and excess_bytes >= sizes[count]:
             excess_bytes -= sizes[count]
             count += 1
         for number in range(count, deletable) if settings.retention_ms >= 0 else ():
             if not sizes[number]:
-                continue  # compaction has emptied it: it goes with what comes behind it
+                continue  # emptied by compaction: deleted together with the next group
             if now_ms - _age_from(groups[number], now_ms) <= settings.retention_ms:
                 break
             count = number + 1
@@ -359,7 +363,7 @@ class PartitionLog:
         return sum(sizes[:count])
 
     def groups(self) -> list[list[Segment]]:
-        """Return the segments, those together that are one for Kafka."""
+        """Return the segments, grouped as Kafka's segments."""
         groups: list[list[Segment]] = []
         for segment in self._segments:
             if not segment.goes_on or not groups:
@@ -368,18 +372,18 @@ class PartitionLog:
         return groups
 
     def replace(self, old: Sequence[Segment], new: Segment) -> None:
-        """Put a segment that compaction has made in the place of some others that follow each other."""
+        """Replace consecutive segments by the one that compaction has made of them."""
         first = self._segments.index(old[0])
         self._segments[first : first + len(old)] = [new]
         self._bases[first : first + len(old)] = [new.base_offset]
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """All of them; records are appended to the last."""
+        """All segments; the last one is being written."""
         return self._segments
 
     def _interrupt(self) -> None:
-        """Whoever compacts the log has to give up: segments go."""
+        """Stop the compaction in progress, because segments are deleted."""
         if self.compaction is not None:
             self.compaction.give_up()
             self.compaction = None
@@ -392,30 +396,30 @@ class PartitionLog:
         del self._segments[:count], self._bases[:count]
 
     def close(self) -> None:
-        """Give back everything: the topic is gone."""
+        """Free all segments, because the topic was deleted."""
         self.is_closed = True
         self._drop(len(self._segments))
         self.producers.clear()
         self._tell()
 
     def check(self) -> None:
-        """Look whether what was written is as it was left, and fail if not."""
+        """Check that the files are as they were left; fail the log if not."""
 
     def flush_due(self, settings: TopicLogSettings, now_ms: int) -> int | None:
-        """Make durable what was written ``flush.ms`` ago or earlier.
+        """Make writes durable that are older than ``flush.ms``.
 
         Returns:
-            When that is wanted again; None: not for anything that was written yet.
+            When the next flush is due, or None if nothing waits for one.
 
         Raises:
             FailedLogError: the disk has failed.
         """
 
     def shut(self) -> bool:
-        """The process ends.
+        """Prepare the log for the end of the process.
 
         Returns:
-            True if the log can be opened again as it is.
+            True if the log can be opened again without a check.
         """
         return True
 
@@ -423,21 +427,21 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """Where the oldest open transaction begins; the high watermark if none is open."""
+        """Start of the oldest open transaction, or the high watermark if none is open."""
         first_open = self.producers.first_open_offset()
         return self.end_offset if first_open is None else max(first_open, self.start_offset)
 
     def read(
         self, offset: int, end_offset: int, bytes_max: int, *, takes_first: bool, lists_aborted: bool = False
     ) -> ReadBatches:
-        """Read batches from the one that holds an offset on.
+        """Read batches from the one that holds an offset.
 
         Args:
-            offset: where to begin; not before the start, nor beyond the end.
-            end_offset: where to stop at the latest: the high watermark or the last stable offset.
-            bytes_max: how much to read.
-            takes_first: read the first batch even if it is larger than that.
-            lists_aborted: look for aborted transactions, too.
+            offset: the first offset, between the start and the end of the log.
+            end_offset: where to stop: the high watermark or the last stable offset.
+            bytes_max: the most bytes to read.
+            takes_first: whether to read the first batch even if it is larger.
+            lists_aborted: whether to return aborted transactions.
 
         Raises:
             FailedLogError: the files can't be read.
@@ -455,7 +459,7 @@ class PartitionLog:
             if end <= position:
                 if segment.size_bytes:
                     break
-                continue  # compaction has emptied it
+                continue  # emptied by compaction
             is_read = not parts and len(read) >= end - position
             parts.append(read[: end - position] if is_read else segment.view(position, end))
             left -= end - position
@@ -468,7 +472,7 @@ class PartitionLog:
         return ReadBatches(tuple(parts), size_bytes, aborted)
 
     def readable_bytes(self, offset: int, end_offset: int) -> int:
-        """Return how many bytes there are from the batch that holds an offset up to another offset.
+        """Return the number of bytes from the batch that holds an offset up to another offset.
 
         Raises:
             FailedLogError: the files can't be read.
@@ -481,11 +485,11 @@ class PartitionLog:
         return max(ends - place.position, 0)
 
     def _find(self, offset: int, ahead_bytes: int = 0) -> tuple[int, Place] | None:
-        """Return the segment, and where in it the batch is, that holds an offset; None if it is the end.
+        """Return the segment and position of the batch that holds an offset, or None at the end of the log.
 
         Args:
             offset: the offset.
-            ahead_bytes: so much will be read from there on.
+            ahead_bytes: how much will be read from there.
         """
         if offset >= self.end_offset:
             return None
@@ -496,7 +500,7 @@ class PartitionLog:
         return None
 
     def _index_end(self, number: int, position: int) -> int:
-        """Return the offset that a grain of Kafka's index behind a position of a segment begins with."""
+        """Return the first offset of the index entry after a position, at the granularity of Kafka's index."""
         position += INDEX_INTERVAL_BYTES
         for segment in self._segments[number:]:
             if position < segment.size_bytes:
@@ -519,9 +523,9 @@ class PartitionLog:
     # ------------------------------------------------------------ by time
 
     def batch_since(self, timestamp_ms: int, offset: int) -> bytes | None:
-        """Return the first batch with a time not before this one that reaches beyond an offset; None if there is none.
+        """Return the first batch beyond an offset with a timestamp of at least ``timestamp_ms``, or None.
 
-        Which of its records has that time, if one has, tells :func:`~groupcoord.storage.record_times.first_since`.
+        :func:`~groupcoord.storage.record_times.first_since` finds the record in the batch.
 
         Raises:
             FailedLogError: the files can't be read.
@@ -535,24 +539,24 @@ class PartitionLog:
 
     @property
     def base_offset(self) -> int:
-        """The offset with which the first segment begins: at most :attr:`start_offset`."""
+        """Base offset of the first segment, at most :attr:`start_offset`."""
         return self._segments[0].base_offset if self._segments else self.start_offset
 
     @property
     def max_timestamp_ms(self) -> int:
-        """The largest time of a record; NO_TIMESTAMP if there is no record with a time."""
+        """Largest timestamp of the records, or NO_TIMESTAMP."""
         return max((segment.max_timestamp_ms for segment in self._segments), default=NO_TIMESTAMP)
 
 
 def replay(batch: Batch, producers: ProducerStates) -> AbortedTransaction | None:
-    """Learn what a batch of the log says of its producer.
+    """Apply a batch of the log to the state of its producer.
 
     Returns:
-        The transaction that it aborts, if it does.
+        The transaction that it aborts, or None.
 
     Raises:
         RefusedBatchError: POLICY_VIOLATION, there is no memory for the producer.
-        CorruptBatchError: it is a control batch whose records don't fit.
+        CorruptBatchError: a control batch is malformed.
     """
     producer_id = batch.producer_id
     if producer_id <= NO_PRODUCER_ID:
@@ -569,7 +573,7 @@ def replay(batch: Batch, producers: ProducerStates) -> AbortedTransaction | None
 
 
 def _age_from(group: list[Segment], now_ms: int) -> int:
-    """Return from when on the age of records counts: the largest timestamp; where there is none they stay young."""
+    """Return the time from which the age of a group counts: its largest timestamp. Without timestamps it never ages."""
     largest_ms = max(segment.max_timestamp_ms for segment in group)
     return now_ms if largest_ms == NO_TIMESTAMP else largest_ms
 

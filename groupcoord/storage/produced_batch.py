@@ -1,8 +1,8 @@
-"""The batch that a producer sent for one partition: its header, checked, and rewritten when it has its place.
+"""Batch of a Produce request for one partition: validation of its header, and rewriting for its place in the log.
 
-Checks and their order are those of ``ProduceRequest.validateRecords``, ``UnifiedLog.analyzeAndValidateRecords`` and
-``LogValidator`` of Apache Kafka 4.4, as recorded, as far as the header goes and the sizes of records that are not
-compressed. Where the topic is compacted, all of a batch is looked at, for the keys.
+The checks and their order are those of ``ProduceRequest.validateRecords``, ``UnifiedLog.analyzeAndValidateRecords`` and
+``LogValidator`` of Apache Kafka 4.4, as recorded, for the header and the sizes of uncompressed records. For compacted
+topics whole batches are validated, because of the keys.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from groupcoord.storage.record_keys import check_keys
 from groupcoord.storage.segment import Pieces
 
 SHORT_BYTES = 2_048
-"""The records of a batch that isn't larger are looked at in no time."""
+"""Batches up to this size are validated without yielding."""
 
 SEQUENCE_END = 2**31
-"""Sequences go on with 0 here."""
+"""Sequence numbers wrap to 0 here."""
 
 COPIED_BYTES = 8_192
-"""A smaller batch is copied: that takes no longer than writing two pieces."""
+"""Smaller batches are copied, which takes no longer than writing two pieces."""
 
-_length_from = Struct(">iiB").unpack_from  # and a leader epoch, and the magic number
+_length_from = Struct(">iiB").unpack_from  # followed by the leader epoch and the magic byte
 _PACK_PLACE = Struct(">qii").pack_into
 _PACK_ATTRIBUTES = Struct(">h").pack_into
 _PACK_TIMESTAMP = Struct(">q").pack_into
@@ -49,7 +49,7 @@ _CRC_POSITION, _ATTRIBUTES_POSITION, _MAX_TIMESTAMP_POSITION = 17, 21, 35
 
 
 class ProducedBatch(Batch):
-    """One batch as it came: its base offset is what the producer wrote there, 0 if it is a good one.
+    """A batch as received; its base offset is what the producer wrote, usually 0.
 
     Attributes:
         data: all of its bytes.
@@ -63,26 +63,26 @@ class ProducedBatch(Batch):
 
     @property
     def has_producer(self) -> bool:
-        """True if its producer counts its records."""
+        """True if the batch has a producer id."""
         return self.producer_id > NO_PRODUCER_ID
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of its last record."""
+        """Sequence number of the last record."""
         return (self.base_sequence + self.last_offset_delta) % SEQUENCE_END
 
     @property
     def uses_zstd(self) -> bool:
-        """True if it is compressed as no request before version 7 may be."""
+        """True if it is compressed with zstd, which Produce requests before version 7 must not use."""
         return self.attributes & CODEC_MASK == Compression.ZSTD
 
 
 def read_produced(data: bytes | memoryview | None) -> ProducedBatch:
-    """Read the header of the one batch that a request has for a partition.
+    """Parse the header of the single batch for a partition.
 
     Raises:
-        RefusedBatchError: INVALID_RECORD, there is not exactly one, or not of message format v2; CORRUPT_MESSAGE, it
-            can't be a batch.
+        RefusedBatchError: INVALID_RECORD if there is not exactly one batch of message format v2, CORRUPT_MESSAGE if the
+            bytes can't be a batch.
     """
     if not data or len(data) <= MAGIC_POSITION:
         raise _malformed(ErrorCode.INVALID_RECORD, "there is no record batch for this partition")
@@ -102,21 +102,21 @@ def _malformed(error_code: ErrorCode, reason: str) -> RefusedBatchError:
 
 
 def is_compressed(data: bytes | memoryview) -> bool:
-    """Tell whether the header of a batch says that its records are compressed, whatever else it says."""
+    """Return whether the attributes in the header of a batch name a compression codec."""
     return len(data) > _ATTRIBUTES_POSITION + 1 and data[_ATTRIBUTES_POSITION + 1] & CODEC_MASK != 0
 
 
 def is_short(data: bytes | memoryview) -> bool:
-    """Tell whether a batch is so small, and not compressed, that a look at each of its records takes no time."""
+    """Return whether a batch is uncompressed and small enough to validate each record without yielding."""
     return len(data) <= SHORT_BYTES and not is_compressed(data)
 
 
 def check_produced(batch: ProducedBatch, settings: TopicLogSettings, now_ms: int) -> None:
-    """Check a batch before it is appended.
+    """Validate a batch before it is appended.
 
     Raises:
         RefusedBatchError: INVALID_RECORD, MESSAGE_TOO_LARGE, CORRUPT_MESSAGE, INVALID_TIMESTAMP, or
-            UNKNOWN_SERVER_ERROR for a codec that there isn't.
+            UNKNOWN_SERVER_ERROR for an unknown codec.
     """
     if batch.base_offset:
         raise RefusedBatchError(ErrorCode.INVALID_RECORD, f"the base offset is {batch.base_offset}, and must be 0")
@@ -139,7 +139,7 @@ def check_produced(batch: ProducedBatch, settings: TopicLogSettings, now_ms: int
 
 
 def _contradiction(batch: ProducedBatch) -> str | None:
-    """Return what is wrong with the numbers of a batch; None if nothing is."""
+    """Return which numbers of the header contradict each other, or None."""
     if batch.last_offset_delta < 0 or batch.record_count <= 0 or batch.record_count != batch.last_offset_delta + 1:
         return f"{batch.record_count} records in {batch.last_offset_delta + 1} offsets"
     if batch.attributes & CONTROL:
@@ -167,13 +167,13 @@ def _check_timestamps(batch: ProducedBatch, settings: TopicLogSettings, now_ms: 
 
 
 def placed(batch: ProducedBatch, base_offset: int, leader_epoch: int, append_time_ms: int | None) -> Pieces:
-    """Return the bytes of a batch as they stand in the log: its header anew, and many records as they are.
+    """Return the bytes of a batch for the log: a new header and the records as they came.
 
     Args:
         batch: the batch.
         base_offset: the offset of its first record.
-        leader_epoch: of the log's leader.
-        append_time_ms: the time that its records get, which is under the CRC; None leaves them theirs.
+        leader_epoch: the leader epoch of the log.
+        append_time_ms: the timestamp of all records, which the CRC covers, or None to keep their own.
     """
     data, size_bytes = batch.data, len(batch.data)
     records: bytes | memoryview = b""

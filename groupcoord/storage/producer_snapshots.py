@@ -1,8 +1,8 @@
-"""Producer snapshots: what a log knows of its producers at an offset, in Kafka's format (``docs/records.md``).
+"""Producer snapshots: the producer state of a log at an offset, in Kafka's format (``docs/records.md``).
 
-Kafka writes one entry for each producer, with its last batch. Here a producer has an entry for each batch that may
-come again, the last one last. Kafka, where a later entry replaces an earlier one, reads of them what it would have
-written. Source: ``ProducerStateManager.readSnapshot`` of Apache Kafka 4.4.
+Kafka writes one entry for each producer, with its last batch. Here a producer has one entry for each batch that may be
+repeated, the last one last. Kafka keeps the last entry of a producer, so it reads what it would have written. Source:
+``ProducerStateManager.readSnapshot`` of Apache Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ _NAME = re.compile(r"([0-9]{20})\.snapshot")
 
 
 class BadSnapshotError(ValueError):
-    """A file is no producer snapshot of a version that is known."""
+    """A file is not a producer snapshot of a known version."""
 
 
 def snapshot_path(folder: Path, offset: int) -> Path:
-    """Return the file of the snapshot at an offset."""
+    """Return the path of the snapshot at an offset."""
     return folder / f"{offset:020d}.snapshot"
 
 
 def list_snapshots(names: Iterable[str]) -> list[int]:
-    """Return the offsets of the snapshots among the names of files, in order."""
+    """Return the offsets of the snapshots among file names, in order."""
     return sorted(int(match[1]) for match in map(_NAME.fullmatch, names) if match)
 
 
 def write_snapshot(folder: Path, offset: int, entries: Iterable[ProducerEntry]) -> None:
-    """Write what is known of the producers at an offset.
+    """Write the producer state at an offset.
 
     Raises:
         OSError: it can't be written.
@@ -51,10 +51,10 @@ def write_snapshot(folder: Path, offset: int, entries: Iterable[ProducerEntry]) 
 
 
 def read_snapshot(folder: Path, offset: int) -> Iterator[ProducerEntry]:
-    """Return the entries of a snapshot.
+    """Yield the entries of a snapshot.
 
     Raises:
-        BadSnapshotError: it isn't whole.
+        BadSnapshotError: it is incomplete.
         OSError: it can't be read.
     """
     data = read_file(snapshot_path(folder, offset))
