@@ -1,9 +1,8 @@
-"""Entries of indexes, all of the same size, as they stand in Kafka's files: in memory or in a file.
+"""Index entries of fixed size in memory or in Kafka's index files.
 
-``.index`` has the offset of the last record of a batch, relative to the segment's, and the batch's position;
-``.timeindex`` the largest timestamp so far and the relative offset of the batch that has it; ``.txnindex`` the aborted
-transactions whose markers are in the segment. Sources: ``OffsetIndex``, ``TimeIndex`` and ``AbortedTxn`` of Apache
-Kafka 4.4.
+``.index`` holds the relative offset of the last record of a batch and the position of the batch. ``.timeindex`` holds
+the largest timestamp so far and the relative offset of its batch. ``.txnindex`` holds the aborted transactions whose
+markers are in the segment. Sources: ``OffsetIndex``, ``TimeIndex`` and ``AbortedTxn`` of Apache Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Entry = tuple[int, int]
 
 
 class MemoryEntries:
-    """Entries that can be added to."""
+    """Index in memory, which entries can be added to."""
 
     def __init__(self, layout: Struct, data: bytes = b"") -> None:
         self._layout = layout
@@ -36,18 +35,18 @@ class MemoryEntries:
         return first, second
 
     def append(self, first: int, second: int) -> None:
-        """Add an entry."""
+        """Append an entry."""
         self.data += self._layout.pack(first, second)
 
 
 class FileEntries:
-    """Entries in a file; each is read when it is asked for.
+    """Index in a file; each entry is read on access.
 
     Args:
-        files: opens it.
+        files: the open files.
         path: the file.
-        layout: of one entry.
-        count: how many there are.
+        layout: the layout of one entry.
+        count: the number of entries.
     """
 
     def __init__(self, files: OpenFiles, path: str, layout: Struct, count: int) -> None:
@@ -73,12 +72,12 @@ Entries = MemoryEntries | FileEntries
 
 
 class AbortedEntries:
-    """Aborted transactions in a file, which is made with the first.
+    """Aborted transactions in a file, which is created with the first one.
 
     Args:
-        files: opens it.
+        files: the open files.
         path: the file.
-        count: how many there are.
+        count: the number of entries.
     """
 
     def __init__(self, files: OpenFiles, path: str, count: int = 0) -> None:
@@ -96,7 +95,7 @@ class AbortedEntries:
         )
 
     def append(self, transaction: AbortedTransaction) -> None:
-        """Add one.
+        """Append an aborted transaction.
 
         Raises:
             OSError: it can't be written.
@@ -109,5 +108,5 @@ class AbortedEntries:
 
 
 def aborted_count(size_bytes: int) -> int:
-    """Return how many aborted transactions a file of this size has."""
+    """Return the number of aborted transactions in a file of this size."""
     return size_bytes // _ABORTED_ENTRY.size

@@ -1,4 +1,4 @@
-"""Under which leaders' epochs the records of a log were written.
+"""Leader epochs of a log and the offsets at which they begin.
 
 Source: ``LeaderEpochFileCache`` of Apache Kafka 4.4.
 """
@@ -14,17 +14,17 @@ from groupcoord.storage.log_settings import LEADER_EPOCH, NO_LEADER_EPOCH
 
 
 class EpochEnd(NamedTuple):
-    """An epoch, and the offset behind its last record."""
+    """A leader epoch and the offset after its last record."""
 
     epoch: int
     end_offset: int
 
 
 class LeaderEpochs:
-    """The epochs of a log, in order, and where each begins.
+    """Leader epochs of a log in order, with their start offsets.
 
     Args:
-        entries: epochs with the offsets of their first records, in order.
+        entries: epochs and the offsets of their first records, in order.
     """
 
     def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
@@ -32,21 +32,21 @@ class LeaderEpochs:
 
     @property
     def latest(self) -> int:
-        """The epoch under which records are appended."""
+        """The epoch of appended records."""
         return self._entries[-1][0]
 
     @property
     def entries(self) -> tuple[tuple[int, int], ...]:
-        """All of them, oldest first, and where each begins."""
+        """All epochs with their start offsets, oldest first."""
         return tuple(self._entries)
 
     def begin(self, epoch: int, offset: int) -> None:
-        """Let a newer epoch begin at an offset. One in which nothing was written gives way."""
+        """Begin a newer epoch at an offset. It replaces an epoch without records."""
         self._entries = [entry for entry in self._entries if entry[1] < offset]
         self._entries.append((epoch, offset))
 
     def trim(self, start_offset: int, end_offset: int) -> bool:
-        """Keep what tells of the records between two offsets, and the latest epoch.
+        """Remove epochs without records between two offsets, except the latest epoch.
 
         Returns:
             Whether anything has changed.
@@ -60,13 +60,13 @@ class LeaderEpochs:
         return kept != before
 
     def end_of(self, epoch: int, end_offset: int) -> EpochEnd | None:
-        """Return the last epoch up to one, and where its records end; None if no such epoch is known yet.
+        """Return the last epoch up to the given one and the end of its records, or None if no such epoch is known.
 
-        An epoch before the first ends, as in Kafka, where the first begins.
+        An epoch before the first one ends where the first begins, as in Kafka.
 
         Args:
             epoch: the epoch.
-            end_offset: where the log ends.
+            end_offset: the end of the log.
         """
         if epoch == self.latest:
             return EpochEnd(epoch, end_offset)
@@ -76,6 +76,6 @@ class LeaderEpochs:
         return EpochEnd(self._entries[following - 1][0] if following else epoch, self._entries[following][1])
 
     def at(self, offset: int) -> int:
-        """Return the epoch of the record at an offset; -1 if it isn't known."""
+        """Return the epoch of the record at an offset, or -1 if it is unknown."""
         number = bisect_right(self._entries, offset, key=itemgetter(1))
         return self._entries[number - 1][0] if number else NO_LEADER_EPOCH

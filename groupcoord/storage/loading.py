@@ -1,9 +1,9 @@
-"""Records for a load: as a segment file holds them, but without those that the next ones replace.
+"""Records for a load of a log partition, without those that the next records replace.
 
-A log that was not compacted yet is mostly records with the same few keys, and one that was is mostly commits that lie
-side by side; decoding them takes most of the time. So commits stay columns, and within a run of batches that hold
-nothing else only the last commit of the same partitions is decoded. So it is with the records of consumer groups
-(KIP-848), of which each heartbeat that changes something leaves some. What a load makes of them is the same.
+A log before compaction repeats a few keys, and a compacted one consists mostly of adjacent commits; decoding them would
+take most of the time. So commits stay columns, and in a run of batches with nothing but commits only the last commit of
+the same partitions is decoded. The same holds for runs of records of consumer groups (KIP-848), since each heartbeat
+that changes a group writes some. The loaded state is the same.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from groupcoord.records.group_records import KEY_STARTS
 from groupcoord.storage.segments import EncodedRecord, all_records, records_of
 
 RUN_KEYS_MAX = 50_000
-"""A run with more keys ends when that is noticed, which is before they are twice as many."""
+"""Largest number of keys in a run. A run ends soon after, before it has twice as many."""
 
 _Run = dict[tuple[tuple[str, str], tuple[int, ...]], FoundCommit]
-"""By group and topic, and by the partitions, in the order of the log."""
+"""Commits by group and topic and by partitions, in the order of the log."""
 
 
 def last_records(batches: Iterable[Batch]) -> Iterator[LogRecord | LoadedCommits]:
-    """Yield the records of ``batches`` in order, leaving out those that a later one of the same run replaces.
+    """Yield the records of ``batches`` in order, without those that a later record of the same run replaces.
 
-    A run is of commits, or of records of consumer groups. It is ended by a batch that holds anything else: the other of
-    these, a tombstone of an offset, a classic group, a part of a transaction.
+    A run consists of commits or of records of consumer groups. Any other batch ends it: the other kind of run, a
+    tombstone of an offset, a classic group, a part of a transaction.
 
     Raises:
-        CorruptBatchError: the records of a batch don't fit.
+        CorruptBatchError: the records of a batch are malformed.
     """
     commits, group_records = _CommitRun(), _GroupRun()
     for batch in batches:
@@ -55,14 +55,14 @@ def last_records(batches: Iterable[Batch]) -> Iterator[LogRecord | LoadedCommits
 
 
 class _CommitRun:
-    """Commits that lie one after the other, the last one of each of the same partitions."""
+    """Consecutive commits, of which the last one for the same partitions counts."""
 
     def __init__(self) -> None:
         self.last: _Run = {}
         self._uncounted = 0
 
     def take(self, batch: Batch) -> bool:
-        """Add the commits of a batch, if it holds nothing else."""
+        """Add the commits of a batch if it holds nothing else."""
         found = read_commits(batch)
         if found is None:
             return False
@@ -75,14 +75,14 @@ class _CommitRun:
 
     @property
     def is_long(self) -> bool:
-        """Tell whether the run has become too long, which is looked at from time to time."""
+        """Return whether the run has too many keys, which is checked from time to time."""
         if self._uncounted <= RUN_KEYS_MAX:
             return False
         self._uncounted = 0
         return sum(len(indexes) for _, indexes in self.last) > RUN_KEYS_MAX
 
     def end(self) -> Iterator[LoadedCommits]:
-        """Decode what is left, and begin another run."""
+        """Decode the remaining commits and begin another run."""
         last, self.last = self.last, {}
         self._uncounted = 0
         for commit in last.values():
@@ -90,13 +90,13 @@ class _CommitRun:
 
 
 class _GroupRun:
-    """Records of groups that lie one after the other, the last one of each key."""
+    """Consecutive records of groups, of which the last one for each key counts."""
 
     def __init__(self) -> None:
         self.last: dict[bytes, EncodedRecord] = {}
 
     def take(self, batch: Batch) -> bool:
-        """Add the records of a batch, if it holds nothing else."""
+        """Add the records of a batch if it holds nothing else."""
         if batch.magic != MAGIC_V2 or batch.is_control or batch.producer_id >= 0:
             return False
         records = records_of(batch)
@@ -110,11 +110,11 @@ class _GroupRun:
 
     @property
     def is_long(self) -> bool:
-        """Tell whether the run has become too long."""
+        """Return whether the run has too many keys."""
         return len(self.last) > RUN_KEYS_MAX
 
     def end(self) -> Iterator[LogRecord]:
-        """Decode what is left, and begin another run."""
+        """Decode the remaining records and begin another run."""
         last, self.last = self.last, {}
         for key, (offset, timestamp_ms, _, value) in last.items():
             yield LogRecord(decode_record(key, value), timestamp_ms, offset, (key, value))

@@ -1,4 +1,4 @@
-"""A log directory as Kafka lays it out: the folders of log partitions and the small files in them."""
+"""Kafka's log directory: folders of log partitions, and the small files in them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PARTITION_METADATA_FILE = "partition.metadata"
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 CLEANER_OFFSET_FILE = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
-BROKER_FILE = "meta.properties"  # every broker's directory has it
+BROKER_FILE = "meta.properties"  # in the directory of every broker
 START_OFFSET_FILE = "log-start-offset-checkpoint"
 
 _PARTITION_FOLDER = re.compile(rf"{OFFSETS_TOPIC}-(0|[1-9][0-9]{{0,9}})")
@@ -46,12 +46,12 @@ def list_partitions(directory: Path) -> list[int]:
 def found_in_some(
     look: Callable[[PathT], FoundT], paths: Iterable[PathT], nothing_there: type[Exception]
 ) -> list[FoundT]:
-    """Return what is found in each of some directories, such as those of brokers: some of several may have nothing.
+    """Return what each of several directories holds; some of them may hold nothing.
 
     Args:
-        look: returns what a directory has, or raises ``nothing_there``.
-        paths: the directories, and whatever else ``look`` takes.
-        nothing_there: says that a directory has nothing; it is raised, of the first one, if none has anything.
+        look: returns the content of a directory, or raises ``nothing_there``.
+        paths: the directories and the other arguments of ``look``.
+        nothing_there: the error for an empty directory. The first one is raised if all directories are empty.
     """
     found: list[FoundT] = []
     missing: list[Exception] = []
@@ -66,12 +66,12 @@ def found_in_some(
 
 
 def segment_path(folder: Path, base_offset: int) -> Path:
-    """Return the segment file whose first offset slot is ``base_offset``."""
+    """Return the path of the segment file with this base offset."""
     return folder / f"{base_offset:020d}{SEGMENT_SUFFIX}"
 
 
 def list_segments(folder: Path) -> list[int]:
-    """Return the base offsets of the segment files in a partition's folder, in order; empty if there is no folder."""
+    """Return the base offsets of the segment files in a folder, in order; empty if the folder does not exist."""
     try:
         names = os.listdir(folder)
     except FileNotFoundError:
@@ -81,7 +81,7 @@ def list_segments(folder: Path) -> list[int]:
 
 
 def find_topic_id(directory: Path) -> UUID:
-    """Return the id of ``__consumer_offsets`` that the partitions' metadata files name, or a new one."""
+    """Return the id of ``__consumer_offsets`` in the metadata files of its partitions, or a new id."""
     for partition in list_partitions(directory):
         topic_id = read_topic_id(partition_folder(directory, partition))
         if topic_id is not None:
@@ -90,7 +90,7 @@ def find_topic_id(directory: Path) -> UUID:
 
 
 def read_topic_id(folder: Path) -> UUID | None:
-    """Return the topic id that the metadata file of a partition names; None if there is none."""
+    """Return the topic id in the metadata file of a partition, or None without a file."""
     try:
         text = read_text(folder / PARTITION_METADATA_FILE, "ascii")
     except (OSError, UnicodeDecodeError):
@@ -100,7 +100,7 @@ def read_topic_id(folder: Path) -> UUID | None:
 
 
 def new_topic_id() -> UUID:
-    """Return a random id whose text doesn't start with a dash, which Kafka avoids since tools take it for an option."""
+    """Return a random id whose text does not start with a dash, which tools would take for an option."""
     while True:
         topic_id = uuid4()
         if not topic_id_text(topic_id).startswith("-"):
@@ -108,12 +108,12 @@ def new_topic_id() -> UUID:
 
 
 def topic_id_text(topic_id: UUID) -> str:
-    """Return a topic id as Kafka writes it: URL-safe base 64 without padding."""
+    """Return a topic id in Kafka's text form: URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(topic_id.bytes).decode("ascii").rstrip("=")
 
 
 def write_partition_metadata(folder: Path, topic_id: UUID) -> None:
-    """Write ``partition.metadata``, unless there is one."""
+    """Write ``partition.metadata`` if it does not exist."""
     path = folder / PARTITION_METADATA_FILE
     if not path.exists():
         replace_file(path, f"version: 0\ntopic_id: {topic_id_text(topic_id)}".encode())
@@ -123,22 +123,22 @@ def write_leader_epochs(folder: Path, entries: Sequence[tuple[int, int]], *, is_
     """Write ``leader-epoch-checkpoint``.
 
     Args:
-        folder: of the log.
-        entries: the epochs, oldest first, and where each begins.
-        is_durable: wait until the disk has it.
+        folder: the folder of the log.
+        entries: the epochs with their start offsets, oldest first.
+        is_durable: whether to wait until the disk has it.
 
     Raises:
-        OSError: it can't be written; the old file is as it was.
+        OSError: it can't be written; the old file is unchanged.
     """
     lines = ["0", str(len(entries)), *(f"{epoch} {offset}" for epoch, offset in entries), ""]
     replace_file(folder / LEADER_EPOCH_FILE, "\n".join(lines).encode(), is_durable=is_durable)
 
 
 def read_leader_epochs(folder: Path) -> list[tuple[int, int]]:
-    """Return the epochs that ``leader-epoch-checkpoint`` knows, oldest first, and where each begins.
+    """Return the epochs in ``leader-epoch-checkpoint`` with their start offsets, oldest first.
 
     Raises:
-        ValueError: the file is not one that Kafka writes.
+        ValueError: the file is malformed.
         OSError: it can't be read.
     """
     path = folder / LEADER_EPOCH_FILE
@@ -156,7 +156,7 @@ def read_leader_epochs(folder: Path) -> list[tuple[int, int]]:
 
 
 def read_offset_checkpoint(path: Path) -> dict[tuple[str, int], int]:
-    """Return the offset of each topic and partition in one of Kafka's offset checkpoint files, if there is one."""
+    """Return the offsets in one of Kafka's offset checkpoint files by topic and partition; empty without a file."""
     try:
         matches = _CHECKPOINT_LINE.findall(read_text(path, "ascii"))
     except (OSError, UnicodeDecodeError):
@@ -165,7 +165,7 @@ def read_offset_checkpoint(path: Path) -> dict[tuple[str, int], int]:
 
 
 def write_offset_checkpoint(path: Path, offsets: Mapping[tuple[str, int], int]) -> None:
-    """Write one of Kafka's offset checkpoint files; a power failure may take that back.
+    """Write one of Kafka's offset checkpoint files, without a sync.
 
     Raises:
         OSError: it can't be written.
@@ -175,12 +175,12 @@ def write_offset_checkpoint(path: Path, offsets: Mapping[tuple[str, int], int]) 
 
 
 def forget_clean_shutdown(directory: Path) -> None:
-    """Remove a broker's note that it was shut down cleanly: from now on it has to check what it finds."""
+    """Remove the mark of a broker's clean shutdown, so that its next start checks the logs."""
     (directory / CLEAN_SHUTDOWN_FILE).unlink(missing_ok=True)
 
 
 def sync_path(path: Path) -> None:
-    """Make a file durable, or the names of the files in a folder."""
+    """Sync a file, or the names of the files in a folder."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

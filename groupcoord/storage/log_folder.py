@@ -1,4 +1,4 @@
-"""The folder of a partition's log: what it is called, and the small files in it."""
+"""Folder of a partition's log: its name, and the small files in it."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ from groupcoord.storage.producer_states import ProducerStates
 from groupcoord.storage.swapping import INDEX_SUFFIXES, finish_swaps
 
 SNAPSHOTS_KEPT = 2
-"""The newest is read; another one may be, if that should be broken."""
+"""The newest snapshot is read, and the one before if the newest is broken."""
 
 
 class LogFolder(NamedTuple):
-    """A folder that need not exist yet.
+    """Folder of a log, which need not exist yet.
 
     Attributes:
         path: the folder.
-        topic_id: of its topic.
+        topic_id: the id of its topic.
     """
 
     path: Path
     topic_id: UUID
 
     def open(self) -> list[int]:
-        """Finish what a crash interrupted.
+        """Finish segment swaps that a crash interrupted.
 
         Returns:
-            The base offsets of its segments, in order; none if there is no folder.
+            The base offsets of its segments, in order; none without a folder.
 
         Raises:
-            FailedLogError: it belongs to another topic.
-            LogStoreError: what was interrupted can't be finished.
+            FailedLogError: the folder belongs to another topic.
+            LogStoreError: a swap can't be finished.
             OSError: it can't be read.
         """
         found = read_topic_id(self.path)
@@ -63,7 +63,7 @@ class LogFolder(NamedTuple):
         return list_segments(self.path)
 
     def create(self) -> None:
-        """Make the folder and the file that tells whose it is, where they are missing.
+        """Create the folder and its metadata file if they are missing.
 
         Raises:
             OSError: they can't be written.
@@ -73,18 +73,18 @@ class LogFolder(NamedTuple):
         write_partition_metadata(self.path, self.topic_id)
 
     def leader_epochs(self) -> list[tuple[int, int]]:
-        """Return the leaders' epochs, oldest first, and where each begins; none if there is no file that tells them.
+        """Return the leader epochs with their start offsets, oldest first; none without a file.
 
         Raises:
-            OSError: it can't be read.
+            OSError: the file can't be read.
         """
         try:
             return read_leader_epochs(self.path)
-        except ValueError:  # Kafka doesn't write such a file; the batches tell the same
+        except ValueError:  # Kafka writes no such file; the batches hold the epochs, too
             return []
 
     def save_leader_epochs(self, entries: Sequence[tuple[int, int]]) -> None:
-        """Write the leaders' epochs. What a power failure takes back the batches still tell.
+        """Write the leader epochs, without a sync, because the batches hold them, too.
 
         Raises:
             OSError: they can't be written.
@@ -92,15 +92,15 @@ class LogFolder(NamedTuple):
         write_leader_epochs(self.path, entries, is_durable=False)
 
     def forget_indexes(self, base_offset: int) -> None:
-        """Delete the indexes of a segment, which may be behind it or ahead of it."""
+        """Delete the indexes of a segment, which may be outdated."""
         for suffix in INDEX_SUFFIXES:
             (self.path / f"{base_offset:020d}{suffix}").unlink(missing_ok=True)
 
     def blank_indexes(self, base_offset: int) -> None:
-        """Empty the indexes of the segment that goes on being written to.
+        """Empty the indexes of the segment that is being written.
 
-        A broker is content with less than all in them, and makes them anew after a kill; one that it doesn't find it
-        misses at ERROR, where it has flushed what they are of (``LogLoader`` of Kafka 4.4).
+        A broker accepts incomplete indexes and rebuilds them after a kill. It logs a missing one as an error if the
+        segment was flushed (``LogLoader`` of Kafka 4.4).
 
         Raises:
             OSError: they can't be emptied.
@@ -112,10 +112,10 @@ class LogFolder(NamedTuple):
     # ------------------------------------------------------------ producers
 
     def load_producers(self, producers: ProducerStates, end_offset: int) -> int:
-        """Restore what a snapshot has, the newest sound one that is not behind an offset.
+        """Restore the newest intact producer snapshot up to an offset.
 
         Returns:
-            Where it was taken; 0 if there is none, and nothing is known.
+            The offset of the snapshot, or 0 without one.
 
         Raises:
             OSError: the folder can't be read.
@@ -132,7 +132,7 @@ class LogFolder(NamedTuple):
         return 0
 
     def save_producers(self, producers: ProducerStates, offset: int) -> None:
-        """Write a snapshot, and delete old ones.
+        """Write a producer snapshot and delete old ones.
 
         Raises:
             OSError: it can't be written.
@@ -142,7 +142,7 @@ class LogFolder(NamedTuple):
             snapshot_path(self.path, old).unlink(missing_ok=True)
 
     def forget_snapshots_behind(self, offset: int) -> None:
-        """Delete the snapshots that were taken behind an offset."""
+        """Delete the snapshots after an offset."""
         for snapshot in self._snapshots():
             if snapshot > offset:
                 snapshot_path(self.path, snapshot).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""How much memory the logs of all topics may take together."""
+"""Bound on the memory that the logs of all topics use together."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ from groupcoord.errors import ErrorCode
 from groupcoord.storage.errors import RefusedBatchError
 
 BATCH_OVERHEAD_BYTES = 160
-"""What a batch takes besides its bytes."""
+"""Memory of a batch in addition to its bytes."""
 
 PRODUCER_BYTES = 1_024
-"""What is known of one producer in one log takes no more than this."""
+"""Upper bound of the memory for the state of one producer in one log."""
 
 LOG_BYTES = 2_048
-"""A log that nothing was written to yet takes no more than this."""
+"""Upper bound of the memory for an empty log."""
 
 MARKERS_RESERVE = 1 / 16
-"""Markers may go so far beyond the limit, since a transaction that can't end holds up its readers."""
+"""Part of the limit that markers may exceed it by, because a transaction that can't end blocks its consumers."""
 
 
 class LogMemory:
-    """Counts what batches and producers take, and refuses what would be too much.
+    """Account of the memory that batches and producers use; refuses to exceed its limit.
 
     >>> memory = LogMemory(2_000)
     >>> memory.take(1_500)
     >>> memory.take(1_500)
-    Traceback (most recent call last):
-    groupcoord.storage.errors.RefusedBatchError: topics hold 1500 bytes of at most 2000 (records.memory.max.bytes)
+    Traceback (most recent call last): groupcoord.storage.errors.RefusedBatchError: topics hold 1500 bytes of at most
+    2000 (records.memory.max.bytes)
 
     Args:
-        bytes_max: what all logs may take together.
+        bytes_max: the limit for all logs together.
 
     Attributes:
-        used_bytes: what they take.
+        used_bytes: the memory in use.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -39,11 +39,11 @@ class LogMemory:
         self.used_bytes = 0
 
     def take(self, size_bytes: int, *, is_marker: bool = False) -> None:
-        """Take so much for a log.
+        """Reserve memory for a log.
 
         Raises:
-            RefusedBatchError: POLICY_VIOLATION, there is not so much left. Clients give up at once on that; on
-                KAFKA_STORAGE_ERROR they would try again until their delivery time-out.
+            RefusedBatchError: POLICY_VIOLATION, the limit is reached. Clients give up at once on this error; after
+                KAFKA_STORAGE_ERROR they would retry until their delivery timeout.
         """
         limit = self.bytes_max * (1 + MARKERS_RESERVE) if is_marker else self.bytes_max
         if self.used_bytes + size_bytes > limit:
@@ -52,12 +52,12 @@ class LogMemory:
         self.used_bytes += size_bytes
 
     def take_if_left(self, size_bytes: int) -> bool:
-        """Take so much, if there is so much left; tell whether there was."""
+        """Reserve memory if the limit allows it; return whether it did."""
         if self.used_bytes + size_bytes > self.bytes_max:
             return False
         self.used_bytes += size_bytes
         return True
 
     def give_back(self, size_bytes: int) -> None:
-        """Give back what a log no longer needs."""
+        """Release memory."""
         self.used_bytes -= size_bytes

@@ -1,4 +1,4 @@
-"""What holds for logs: of all topics, and of one."""
+"""Settings of logs: constants, and those of one topic."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from attrs import field, frozen
 from groupcoord.config.settings import INT64_MAX
 
 LEADER_EPOCH = 0
-"""Of the first leader of a log."""
+"""Epoch of the first leader of a log."""
 
 NO_LEADER_EPOCH = -1
-"""Somebody doesn't know, or doesn't say, an epoch."""
+"""An epoch is unknown or not given."""
 
 
 @frozen
 class TopicLogSettings:
-    """The settings of a topic that decide what its logs take, under Kafka's names.
+    """Settings of a topic that concern its logs, under Kafka's names.
 
     Attributes:
-        max_message_bytes: how large a batch may be, all of it counted.
-        uses_append_time: batches get the time at which they are appended (``message.timestamp.type=LogAppendTime``).
-        is_compacted: of the records of a key only the last one is kept for good, so each must have a key
-            (``cleanup.policy`` has ``compact``).
-        timestamp_before_max_ms: how far before now a batch's first timestamp may lie.
-        timestamp_after_max_ms: how far behind now a batch's largest timestamp may lie.
-        segment_bytes: a segment that would grow beyond this is followed by a new one.
-        segment_ms: so is one whose first batch is so much older.
-        retention_ms: older records are deleted; below 0: none.
-        retention_bytes: so much of a log is kept at least; below 0: all.
-        is_deleted: whether records are deleted for their age or their size (``cleanup.policy`` has ``delete``).
-        flush_messages: so many records are made durable at once.
-        flush_ms: records are made durable after this time.
-        min_cleanable_ratio: a log is compacted when more than this part of it is dirty.
+        max_message_bytes: the largest batch, header included.
+        uses_append_time: whether batches get their append time (``message.timestamp.type=LogAppendTime``).
+        is_compacted: whether only the last record of a key is kept, so that each record needs a key (``cleanup.policy``
+            contains ``compact``).
+        timestamp_before_max_ms: how far the first timestamp of a batch may lie in the past.
+        timestamp_after_max_ms: how far the largest timestamp of a batch may lie in the future.
+        segment_bytes: the largest segment.
+        segment_ms: the age of its first batch at which a segment is closed.
+        retention_ms: older records are deleted; negative: none.
+        retention_bytes: the part of a log that is kept at least; negative: all.
+        is_deleted: whether records are deleted by age or size (``cleanup.policy`` contains ``delete``).
+        flush_messages: the number of unflushed records at which a log is flushed.
+        flush_ms: the age of unflushed records at which a log is flushed.
+        min_cleanable_ratio: the dirty part of a log above which it is compacted.
         delete_retention_ms: how long tombstones and markers stay after they were first compacted.
         min_compaction_lag_ms: younger records are not compacted.
-        max_compaction_lag_ms: older records are, however small a part of the log they are.
-        dedupe_buffer_bytes: memory for the keys that one pass of compaction looks for.
-        roll_ms: how much older the first batch of a segment may be than the last: what isn't rolled isn't compacted.
+        max_compaction_lag_ms: older records are compacted whatever the dirty part is.
+        dedupe_buffer_bytes: memory for the keys of one compaction pass.
+        roll_ms: the age of its first batch at which a segment is closed so that it can be compacted.
     """
 
     max_message_bytes: int = 1_048_588

@@ -1,4 +1,4 @@
-"""Noticing that a segment file was deleted, moved or changed behind the back of the store that writes it."""
+"""Detection of segment files that another program deleted, moved or changed while the store writes them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from groupcoord.storage.log_settings import LEADER_EPOCH
 
 
 class Acknowledged(NamedTuple):
-    """What a log that has failed must have when it is opened again, or something acknowledged is lost."""
+    """What a failed log must hold when it is opened again; otherwise acknowledged records are lost."""
 
     end_offset: int
     bases: frozenset[int]
@@ -25,16 +25,16 @@ NOTHING_ACKNOWLEDGED = Acknowledged(0, frozenset(), LEADER_EPOCH)
 def find_loss(folder: Path, segments: Sequence[int], size_bytes: int, descriptor: int) -> str | None:
     """Compare the files of a log partition with what was left there.
 
-    Trouble of the disk itself is passed over here: it shows where a file is read or written.
+    Disk errors are ignored here; they show when a file is read or written.
 
     Args:
-        folder: of the partition.
-        segments: base offsets of its segments.
-        size_bytes: of the last one.
-        descriptor: of the last one; -1 if it isn't open.
+        folder: the folder of the partition.
+        segments: the base offsets of its segments.
+        size_bytes: the size of the last segment.
+        descriptor: the descriptor of the last segment, or -1 if it is not open.
 
     Returns:
-        What is wrong, with the path of the file; None if nothing is.
+        What is wrong, with the path of the file, or None.
     """
     if not segments:
         return None

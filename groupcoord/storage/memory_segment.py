@@ -1,4 +1,4 @@
-"""A stretch of a log in memory: its batches, and where each begins, by offset and by time."""
+"""Segment of a log in memory: its batches, and their positions by offset and by time."""
 
 from __future__ import annotations
 
@@ -13,26 +13,25 @@ from groupcoord.storage.log_memory import BATCH_OVERHEAD_BYTES, LogMemory
 from groupcoord.storage.segment import Pieces, Place, Segment
 
 SEGMENT_BYTES = 1_048_576
-"""A segment takes no batch that would make it larger, but for its first: memory is given back a segment at a time.
+"""Largest segment in memory, unless its first batch is larger: memory is freed by segments.
 
-Those of Kafka, by which records are deleted, may be larger: then several of these make one.
+Kafka's segments, by which records are deleted, may be larger: then several of these make one.
 """
 
 SEGMENT_BATCHES = 1_024
-"""Nor more batches than these: whoever passes over a segment's batches one by one has not more of them."""
+"""Most batches of a segment, which bounds every pass over the batches of one."""
 
 FIRST_BYTES = 1_024
-"""A segment begins with so much memory, which is doubled when it is full."""
+"""Initial buffer of a segment, which is doubled when it is full."""
 
 
 _UNPACK_LAST_OFFSET_DELTA = Struct(">i").unpack_from
 
 
 class MemorySegment(Segment):
-    """Batches in one buffer, of which readers are given views.
+    """Batches in one buffer, which readers get views of.
 
-    Whatever was read stays as it is: a buffer that is full is replaced by a larger one, and never changed where
-    something stands already.
+    Views stay valid: a full buffer is replaced by a larger one, and written bytes never change.
     """
 
     __slots__ = (
@@ -57,18 +56,15 @@ class MemorySegment(Segment):
 
     @property
     def max_timestamp_ms(self) -> int:
-        """See :class:`~groupcoord.storage.segment.Segment`."""
         return self._max_timestamp_ms
 
     @property
     def aborted(self) -> list[AbortedTransaction]:
-        """See :class:`~groupcoord.storage.segment.Segment`."""
         return self._aborted
 
     # ------------------------------------------------------------ writing
 
     def has_room(self, size_bytes: int) -> bool:
-        """See :class:`~groupcoord.storage.segment.Segment`."""
         if not self._positions:
             return True
         return self.size_bytes + size_bytes <= SEGMENT_BYTES and len(self._positions) < SEGMENT_BATCHES
@@ -76,11 +72,10 @@ class MemorySegment(Segment):
     def append(
         self, pieces: Pieces, size_bytes: int, next_offset: int, max_timestamp_ms: int, *, is_marker: bool = False
     ) -> None:
-        """See :class:`~groupcoord.storage.segment.Segment`."""
         self._add(pieces, size_bytes, self.next_offset, next_offset, max_timestamp_ms, is_marker=is_marker)
 
     def add(self, data: bytes, base_offset: int, next_offset: int, max_timestamp_ms: int) -> None:
-        """Add a batch of a log that was compacted: it may begin at a later offset than the last one ends.
+        """Append a batch of a compacted log, which may begin after a gap.
 
         Raises:
             RefusedBatchError: POLICY_VIOLATION, there is no memory left.
@@ -121,22 +116,20 @@ class MemorySegment(Segment):
         self._buffer = buffer
 
     def add_aborted(self, transaction: AbortedTransaction) -> None:
-        """See :class:`~groupcoord.storage.segment.Segment`."""
         self._aborted.append(transaction)
 
     def release(self) -> None:
-        """Give back its memory; those who read from it keep what they have."""
+        """Free its memory; views stay valid."""
         self._memory.give_back(len(self._buffer) + BATCH_OVERHEAD_BYTES * len(self._positions))
 
     # ------------------------------------------------------------ reading
 
     def place_of(self, offset: int, ahead_bytes: int = 0) -> Place | None:
-        """See :class:`~groupcoord.storage.segment.Segment`."""
         if offset >= self.next_offset:
             return None
         number = max(bisect_right(self._base_offsets, offset) - 1, 0)
         if number < len(self._positions) and self._end_offset_of(number) <= offset:
-            number += 1  # the offset is in a gap that compaction has left
+            number += 1  # the offset is in a gap left by compaction
         return Place(self._positions[number], self._end_of(number)) if number < len(self._positions) else None
 
     def _end_offset_of(self, number: int) -> int:
@@ -148,34 +141,29 @@ class MemorySegment(Segment):
         return self._positions[number + 1] if number + 1 < len(self._positions) else self.size_bytes
 
     def end_before(self, offset: int) -> int:
-        """See :class:`~groupcoord.storage.segment.Segment`."""
         number = bisect_left(self._base_offsets, offset)
         return self._positions[number] if number < len(self._positions) else self.size_bytes
 
     def first_offset_at(self, position: int) -> int:
-        """See :class:`~groupcoord.storage.segment.Segment`."""
         number = bisect_left(self._positions, position)
         return self._base_offsets[number] if number < len(self._base_offsets) else self.next_offset
 
     def view(self, position: int, end_position: int) -> memoryview:
-        """See :class:`~groupcoord.storage.segment.Segment`."""
         return memoryview(self._buffer)[position:end_position]
 
     def batches(self) -> Iterator[Batch]:
-        """Pass over the batches."""
+        """Yield the batches."""
         return iter_batches(self.view(0, self.size_bytes), check_crc=False)
 
     @property
     def batch_count(self) -> int:
-        """How many there are."""
+        """Number of batches."""
         return len(self._positions)
 
     def first_batch_ms(self) -> int:
-        """See :class:`~groupcoord.storage.segment.Segment`."""
         return self._max_timestamps_ms[0] if self._max_timestamps_ms else NO_TIMESTAMP
 
     def batches_since(self, timestamp_ms: int, offset: int) -> Iterator[memoryview]:
-        """See :class:`~groupcoord.storage.segment.Segment`."""
         for number in range(max(bisect_right(self._base_offsets, offset) - 1, 0), len(self._positions)):
             if self._max_timestamps_ms[number] >= timestamp_ms:
                 yield self.view(self._positions[number], self._end_of(number))

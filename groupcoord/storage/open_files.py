@@ -1,4 +1,4 @@
-"""Files that are open, not more than so many: the one that was not used for longest is closed for another."""
+"""LRU cache of open file descriptors."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ WRITING = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
 
 
 class OpenFiles:
-    """Descriptors by path.
+    """Descriptors by path; the least recently used one is closed when a file is opened beyond the limit.
 
     Args:
-        count_max: how many files are open at most.
+        count_max: the most files that are open at a time.
 
     Attributes:
-        closed_count: how many were closed ever: a descriptor is good as long as none was.
+        closed_count: how many files were closed so far. A descriptor stays valid while it does not change.
     """
 
     def __init__(self, count_max: int) -> None:
         self._count_max = count_max
         self.closed_count = 0
-        self._descriptors: OrderedDict[str, tuple[int, bool]] = OrderedDict()  # and whether it can be written to
+        self._descriptors: OrderedDict[str, tuple[int, bool]] = OrderedDict()  # with whether it is writable
 
     def reading(self, path: str) -> int:
-        """Return a descriptor to read a file with.
+        """Return a descriptor for reading a file.
 
         Raises:
             OSError: it can't be opened.
@@ -37,11 +37,11 @@ class OpenFiles:
         return found[0]
 
     def writing(self, path: str, *, creates: bool = False) -> int:
-        """Return a descriptor to append to a file, and to read it.
+        """Return a descriptor for appending to a file and reading it.
 
         Args:
             path: the file.
-            creates: make it if there is none.
+            creates: whether to create it if it does not exist.
 
         Raises:
             OSError: it can't be opened.
@@ -54,7 +54,7 @@ class OpenFiles:
         return self._open(path, WRITING | os.O_CREAT if creates else WRITING)
 
     def find(self, path: str) -> int:
-        """Return the descriptor of a file that is open; -1 if it isn't."""
+        """Return the descriptor of an open file, or -1."""
         return self._descriptors.get(path, (-1, False))[0]
 
     def close(self, path: str) -> None:
@@ -65,7 +65,7 @@ class OpenFiles:
             os.close(found[0])
 
     def close_all(self) -> None:
-        """Close every file."""
+        """Close all files."""
         for path in list(self._descriptors):
             self.close(path)
 

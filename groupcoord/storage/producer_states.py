@@ -1,4 +1,4 @@
-"""What a log knows of its producers: epochs, sequences, the last batches, and open transactions.
+"""Producer state of a log: epochs, sequence numbers, recent batches and open transactions.
 
 Sources: ``ProducerStateManager``, ``ProducerAppendInfo`` and ``ProducerStateEntry`` of Apache Kafka 4.4 (KIP-98,
 KIP-360), as recorded.
@@ -21,10 +21,10 @@ from groupcoord.storage.log_memory import PRODUCER_BYTES, LogMemory
 from groupcoord.storage.produced_batch import SEQUENCE_END, ProducedBatch
 
 REMEMBERED_BATCHES = 5
-"""So many batches can be sent again; a producer has no more in flight."""
+"""Batches that are recognized as duplicates; a producer has no more in flight."""
 
 PRODUCERS_MAX = 10_000
-"""Beyond so many, the log forgets the producer without an open transaction that wrote least lately."""
+"""Most producers of a log. Beyond that, the one without an open transaction that wrote longest ago is forgotten."""
 
 NO_EPOCH = -1
 NO_SEQUENCE = -1
@@ -32,7 +32,7 @@ NO_OFFSET = -1
 
 
 class RememberedBatch(NamedTuple):
-    """A batch that may come again."""
+    """A recent batch, which may be sent again."""
 
     base_sequence: int
     last_sequence: int
@@ -42,7 +42,7 @@ class RememberedBatch(NamedTuple):
 
 @define
 class _Producer:
-    """What is known of one producer."""
+    """State of one producer."""
 
     producer_epoch: int = NO_EPOCH
     coordinator_epoch: int = -1
@@ -56,7 +56,7 @@ class _Producer:
 
 
 class ActiveProducer(NamedTuple):
-    """A producer as DescribeProducers tells of it (KIP-664)."""
+    """State of a producer in a DescribeProducers response (KIP-664)."""
 
     producer_id: int
     producer_epoch: int
@@ -67,23 +67,23 @@ class ActiveProducer(NamedTuple):
 
 
 class Numbered(Protocol):
-    """What is noted of a batch."""
+    """Fields of a batch that the producer state uses."""
 
     @property
     def producer_id(self) -> int:
-        """Who wrote it."""
+        """Id of its producer."""
 
     @property
     def producer_epoch(self) -> int:
-        """The producer's epoch."""
+        """Epoch of its producer."""
 
     @property
     def base_sequence(self) -> int:
-        """The sequence of its first record."""
+        """Sequence number of its first record."""
 
     @property
     def last_offset_delta(self) -> int:
-        """How many offsets it takes, less one."""
+        """Number of its offsets minus one."""
 
     @property
     def is_transactional(self) -> bool:
@@ -91,12 +91,12 @@ class Numbered(Protocol):
 
 
 class ProducerEntry(NamedTuple):
-    """A batch of a producer that may come again, and what is known of the producer, as snapshots have it.
+    """Entry of a producer snapshot: a recent batch and the state of its producer.
 
     Attributes:
-        last_sequence, last_offset: of the batch's last record; -1 if the producer has no such batch.
-        offset_delta: how many offsets the batch takes, less one.
-        first_offset: where the producer's open transaction begins; -1 without one.
+        last_sequence, last_offset: of the last record of the batch, or -1 if the producer has no recent batch.
+        offset_delta: the number of offsets of the batch minus one.
+        first_offset: the start of the producer's open transaction, or -1.
     """
 
     producer_id: int
@@ -110,18 +110,20 @@ class ProducerEntry(NamedTuple):
 
 
 class ProducerStates:
-    """All producers of one log.
+    """State of all producers of one log.
 
     Args:
-        memory: what each of them is counted in.
+        memory: the account of the memory that they use.
     """
 
     __slots__ = ("_memory", "_open", "_producers")
 
     def __init__(self, memory: LogMemory) -> None:
         self._memory = memory
-        self._producers: OrderedDict[int, _Producer] = OrderedDict()  # who wrote last comes last
-        self._open: list[tuple[int, int]] = []  # first offset and producer id; ended ones are taken out at the top
+        self._producers: OrderedDict[int, _Producer] = OrderedDict()  # the most recent writer last
+        self._open: list[
+            tuple[int, int]
+        ] = []  # heap of first offset and producer id; ended transactions are removed when they reach the top
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -129,7 +131,7 @@ class ProducerStates:
     # ------------------------------------------------------------ looking
 
     def find_duplicate(self, batch: ProducedBatch) -> RememberedBatch | None:
-        """Return the batch that this is a repetition of, if it is one of the last five of its producer and epoch."""
+        """Return the batch that this one repeats, if it is one of the last five of its producer and epoch."""
         producer = self._producers.get(batch.producer_id)
         if producer is None or producer.producer_epoch != batch.producer_epoch:
             return None
@@ -137,14 +139,15 @@ class ProducerStates:
         return next((known for known in producer.batches if known[:2] == sequences), None)
 
     def check(self, batch: ProducedBatch) -> None:
-        """Check the epoch and the sequence of a batch that is no repetition, and that a transaction has only its own.
+        """Check the epoch and the sequence number of a batch, and that a transactional batch belongs to its
+        transaction.
 
         Raises:
             RefusedBatchError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE.
         """
         producer = self._producers.get(batch.producer_id)
         if producer is None or producer.producer_epoch == NO_EPOCH:
-            return  # nothing is known, perhaps since it was deleted: any sequence is taken
+            return  # unknown producer, whose records may have been deleted: Kafka accepts any sequence number
         epoch = batch.producer_epoch
         if epoch < producer.producer_epoch:
             reason = f"the epoch of producer {batch.producer_id} is {producer.producer_epoch}, not {epoch}"
@@ -159,12 +162,12 @@ class ProducerStates:
             raise RefusedBatchError(ErrorCode.INVALID_TXN_STATE, reason)
 
     def has_open(self, producer_id: int, producer_epoch: int) -> bool:
-        """Tell whether a producer has a transaction open here with this epoch."""
+        """Return whether a producer has an open transaction in this log with this epoch."""
         producer = self._producers.get(producer_id)
         return producer is not None and producer.first_offset is not None and producer.producer_epoch == producer_epoch
 
     def first_open_offset(self) -> int | None:
-        """Return where the oldest open transaction begins; None if none is open."""
+        """Return the start of the oldest open transaction, or None."""
         queue = self._open
         while queue:
             first_offset, producer_id = queue[0]
@@ -175,7 +178,7 @@ class ProducerStates:
         return None
 
     def active(self) -> list[ActiveProducer]:
-        """Return all that are known."""
+        """Return the state of all producers."""
         return [
             ActiveProducer(
                 producer_id,
@@ -189,7 +192,7 @@ class ProducerStates:
         ]
 
     def last_records(self) -> dict[int, LastRecord]:
-        """Return what compaction has to keep of each, so that a log that is read anew tells the same of them."""
+        """Return what compaction must keep of each producer, so that reading the log again gives the same state."""
         found = {}
         for producer_id, producer in self._producers.items():
             last = producer.batches[-1] if producer.batches else None
@@ -202,7 +205,7 @@ class ProducerStates:
     # ------------------------------------------------------------ snapshots
 
     def entries(self) -> Iterator[ProducerEntry]:
-        """Return all that is known, for a snapshot; what a producer sent last comes last."""
+        """Yield the entries of a snapshot; the last batch of a producer comes last."""
         for producer_id, producer in self._producers.items():
             first_offset = NO_OFFSET if producer.first_offset is None else producer.first_offset
             behind = producer.coordinator_epoch, first_offset
@@ -217,7 +220,7 @@ class ProducerStates:
                 yield ProducerEntry(producer_id, producer.producer_epoch, *unsent, *behind)
 
     def restore(self, entries: Iterable[ProducerEntry]) -> None:
-        """Know what a snapshot says.
+        """Load the entries of a snapshot.
 
         Raises:
             RefusedBatchError: POLICY_VIOLATION, there is no memory left.
@@ -240,13 +243,13 @@ class ProducerStates:
     # ------------------------------------------------------------ changes
 
     def reserve(self, producer_id: int, *, is_marker: bool = False) -> bool:
-        """Make room for a producer, before anything is appended.
+        """Reserve memory for a producer before an append.
 
         Returns:
-            True if nothing is known of it yet.
+            True if the producer is new.
 
         Raises:
-            RefusedBatchError: POLICY_VIOLATION, there is none.
+            RefusedBatchError: POLICY_VIOLATION, there is no memory left.
         """
         if producer_id in self._producers:
             return False
@@ -265,12 +268,12 @@ class ProducerStates:
         self.forget(forgotten)
 
     def forget(self, producer_id: int) -> None:
-        """Forget a producer."""
+        """Remove a producer."""
         del self._producers[producer_id]
         self._memory.give_back(PRODUCER_BYTES)
 
     def appended(self, batch: Numbered, base_offset: int, timestamp_ms: int) -> None:
-        """Note a batch of a producer that was reserved."""
+        """Apply an appended batch to the state of its producer, which was reserved."""
         producer = self._producers[batch.producer_id]
         self._producers.move_to_end(batch.producer_id)
         if producer.producer_epoch != batch.producer_epoch:
@@ -285,7 +288,7 @@ class ProducerStates:
             heapq.heappush(self._open, (base_offset, batch.producer_id))
 
     def check_marker(self, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> ErrorCode:
-        """Return INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED for a marker that is out of date, or NONE."""
+        """Return INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED for an outdated marker, otherwise NONE."""
         producer = self._producers.get(producer_id)
         if producer is None:
             return ErrorCode.NONE
@@ -295,15 +298,15 @@ class ProducerStates:
         return ErrorCode.TRANSACTION_COORDINATOR_FENCED if is_fenced else ErrorCode.NONE
 
     def ended(self, marker: TransactionMarker, offset: int, timestamp_ms: int) -> AbortedTransaction | None:
-        """Note the marker of a producer that was reserved.
+        """Apply a marker to the state of its producer, which was reserved.
 
         Args:
-            marker: what it says.
-            offset: where it stands.
-            timestamp_ms: its time.
+            marker: the marker.
+            offset: its offset.
+            timestamp_ms: its timestamp.
 
         Returns:
-            The transaction that it aborts, if one was open; else None.
+            The transaction that it aborts, or None.
         """
         producer_id = marker.producer_id
         producer = self._producers[producer_id]
@@ -320,7 +323,7 @@ class ProducerStates:
         return AbortedTransaction(producer_id, first_offset, offset, offset + 1 if first_open is None else first_open)
 
     def clear(self) -> None:
-        """Forget everybody: the log is gone."""
+        """Remove all producers, because the log was deleted."""
         self._memory.give_back(PRODUCER_BYTES * len(self._producers))
         self._producers.clear()
         self._open.clear()

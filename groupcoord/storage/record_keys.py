@@ -1,4 +1,4 @@
-"""Records without a key, which a topic that is compacted doesn't take.
+"""Check that all records of a batch have a key, as compacted topics require.
 
 Source: ``LogValidator.validateKey`` of Apache Kafka 4.4, as recorded.
 """
@@ -15,12 +15,13 @@ _HEADER_BYTES_MIN = 2
 
 
 def check_keys(batch: Batch) -> None:
-    """Check that each record of a batch is one, and has a key, be it an empty one.
+    """Check that the records of a batch are well-formed and that each has a key, which may be empty.
 
     Raises:
-        RefusedBatchError: INVALID_RECORD with the numbers of those that have none, and without if there are no records
-            where they should be; UNKNOWN_SERVER_ERROR if they can't be decompressed, or, as far as they can, don't
-            have the offsets 0, 1, 2, ….
+        RefusedBatchError: INVALID_RECORD with the indexes of the records without a key, and without indexes if the
+            batch
+            does not hold records. UNKNOWN_SERVER_ERROR if they can't be decompressed or do not have the offsets 0, 1,
+            2, ….
     """
     without_key, is_in_order = [], True
     try:
@@ -44,15 +45,15 @@ def check_keys(batch: Batch) -> None:
 
 
 def _has_key(payload: bytes, position: int, end: int) -> bool:
-    """Tell whether a record has a key.
+    """Return whether a record has a key.
 
     Args:
-        payload: of the batch.
-        position: where the length of the key stands.
-        end: where the record ends.
+        payload: the decompressed records.
+        position: the position of the length of the key.
+        end: the end of the record.
 
     Raises:
-        BadRecordError, IndexError: key, value and headers are not what stands up to there.
+        BadRecordError, IndexError: key, value and headers do not end there.
     """
     key_size = payload[position]
     if key_size & 0x81:
@@ -72,10 +73,10 @@ def _has_key(payload: bytes, position: int, end: int) -> bool:
 
 
 def _behind_headers(payload: bytes, position: int) -> int:
-    """Return the position after the headers of a record: each has a name, and perhaps a value.
+    """Return the position after the headers of a record: each has a name and an optional value.
 
     Raises:
-        BadRecordError, IndexError: there are no headers.
+        BadRecordError, IndexError: the headers are malformed.
     """
     count, position = read_varint(payload, position)
     if not 0 <= count <= (len(payload) - position) // _HEADER_BYTES_MIN:

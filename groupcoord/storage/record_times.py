@@ -1,4 +1,4 @@
-"""Finding a record in a batch by its time."""
+"""Search for a record of a batch by timestamp."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from groupcoord.storage.errors import RefusedBatchError
 
 
 class FoundRecord(NamedTuple):
-    """A record that was looked for by its time."""
+    """Result of a search by timestamp."""
 
     timestamp_ms: int
     offset: int
 
 
 def first_since(data: bytes, timestamp_ms: int, offset: int) -> FoundRecord | None:
-    """Return the first record of a batch with at least this time and this offset.
+    """Return the first record of a batch with at least this timestamp and this offset, or None.
 
     Args:
-        data: the batch as it stands in the log.
-        timestamp_ms: the time looked for.
-        offset: where the log starts, perhaps inside of the batch.
+        data: the batch as stored in the log.
+        timestamp_ms: the timestamp.
+        offset: the start of the log, which may lie inside of the batch.
 
     Raises:
-        RefusedBatchError: UNKNOWN_SERVER_ERROR, what the producer put into the batch are no records.
+        RefusedBatchError: UNKNOWN_SERVER_ERROR, the batch does not hold records.
     """
     batch = Batch(data, 0, 0)
     append_time_ms = batch.max_timestamp_ms if batch.attributes & LOG_APPEND_TIME else None

@@ -1,8 +1,8 @@
-"""Which records of a log nobody needs any more: what a log store of one's own may delete, and when.
+"""Compactable records of a log: which ones a custom log store may delete, and when.
 
-Of the records with the same key the last one counts, but for transactions: their records count from their marker on,
-and those of an aborted one never. The rules are those of Kafka's log cleaner, but that tombstones and markers may go
-at once: a load reads the whole log, and there are no followers that might miss them (KIP-534).
+Of the records with one key the last one counts. Transactional records count from their marker on, and those of an
+aborted transaction never. The rules are those of Kafka's log cleaner, except that tombstones and markers may be deleted
+at once: a load reads the whole log, and no follower can miss them (KIP-534).
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from groupcoord.log_store import LogRecord
 
 
 class ReplacedRecords:
-    """Is told of the records of a log partition in order, and then says which of them may be deleted."""
+    """Collects the records of a log partition in order and returns those that may be deleted."""
 
     def __init__(self) -> None:
         self._last: dict[bytes, tuple[int, bool]] = {}  # key → offset, whether it is a tombstone
-        self._replaced: list[tuple[int, int]] = []  # offset, and that of what replaces it
+        self._replaced: list[tuple[int, int]] = []  # offset, and the offset of the record that replaces it
         self._open: dict[int, list[tuple[int, bytes, bool]]] = {}
-        self._ended: list[tuple[int, list[int]]] = []  # marker, and what its transaction wrote
+        self._ended: list[tuple[int, list[int]]] = []  # marker, and the offsets of its transaction
         self._last_offset = -1
 
     def note(self, record: LogRecord) -> None:
-        """Note the next record of the log partition.
+        """Add the next record of the log partition.
 
         Args:
-            record: with the offset where it lies.
+            record: the record with its offset.
         """
         self._last_offset = record.offset
         marker = record.record
@@ -43,11 +43,11 @@ class ReplacedRecords:
             self._open.setdefault(record.producer_id, []).append(entry)
 
     def offsets(self) -> list[int]:
-        """Return what may be deleted of all that was noted, in ascending order.
+        """Return the offsets that may be deleted, in ascending order.
 
-        Delete in this order if you can't delete all together: then what is left is sound after each deletion. The last
-        record of the log is never among them, as its offset says where the log goes on; nor is what lies behind the
-        beginning of an open transaction, or is replaced there only.
+        Delete in this order if you can't delete all in one transaction: then the rest is consistent after each
+        deletion. The last record of the log is never among them, because it marks the end. Records after the start of
+        an open transaction are not among them, and neither are records that only those replace.
         """
         end = min((entries[0][0] for entries in self._open.values()), default=self._last_offset + 1)
         found = {offset for offset, cause in self._replaced if cause < end}
@@ -59,7 +59,7 @@ class ReplacedRecords:
         return sorted(found)
 
     def _count(self, offset: int, key: bytes, is_tombstone: bool) -> None:
-        """Let a record count: of it and what counted before, the one that lies further ahead is replaced."""
+        """Let a record count: of it and the record that counted before, the one with the lower offset is replaced."""
         last = self._last.get(key)
         if last is None or last[0] < offset:
             self._last[key] = (offset, is_tombstone)
@@ -79,16 +79,16 @@ class ReplacedRecords:
 
 
 def replaced_offsets(records: Iterable[LogRecord]) -> list[int]:
-    """Return the offsets of those records of a log partition that may be deleted.
+    """Return the offsets of the records of a log partition that may be deleted.
 
-    What a coordinator loads is the same without them. Call it while nothing else deletes from this log partition; what
-    is appended meanwhile does no harm. It holds the keys of all records in memory.
+    A coordinator loads the same state without them. Nothing else may delete from the log partition meanwhile; appends
+    may happen. The keys of all records are held in memory.
 
     Args:
-        records: all of a log partition in order, as a store's ``read()`` returns them.
+        records: all records of a log partition in order, as the ``read()`` of a store returns them.
 
     Returns:
-        Offsets in ascending order: see :meth:`ReplacedRecords.offsets`.
+        Offsets in ascending order; see :meth:`ReplacedRecords.offsets`.
     """
     replaced = ReplacedRecords()
     for record in records:

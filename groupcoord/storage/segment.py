@@ -1,4 +1,4 @@
-"""A stretch of a log, in memory or in files: what a log asks of either."""
+"""Interface of a log segment, in memory or in files."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from typing import NamedTuple, Protocol
 from groupcoord.storage.cleaned_transactions import AbortedTransaction
 
 Pieces = tuple[bytes | bytearray | memoryview, ...]
-"""What stands one behind the other."""
+"""Consecutive bytes in pieces."""
 
 INDEX_INTERVAL_BYTES = 4_096
-"""Kafka's ``index.interval.bytes``: an index has an entry for the first batch behind so many bytes, and
-to this grain only a broker knows where what it has read ends."""
+"""Kafka's ``index.interval.bytes``: an index has an entry for the first batch after this many bytes. A broker knows the
+end of what it has read only with this granularity.
+"""
 
 
 NOT_READ = memoryview(b"")
 
 
 class Place(NamedTuple):
-    """Where a batch stands in its segment, in bytes.
+    """Position of a batch in its segment, in bytes.
 
     Attributes:
-        data: what stands there and behind it, as far as it was read to find the place.
+        data: the bytes from there on, as far as they were read to find the position.
     """
 
     position: int
@@ -32,7 +33,7 @@ class Place(NamedTuple):
 
 
 class AbortedTransactions(Protocol):
-    """The aborted transactions whose markers stand in a segment, in order."""
+    """Aborted transactions whose markers are in a segment, in order."""
 
     def __len__(self) -> int: ...
 
@@ -40,13 +41,13 @@ class AbortedTransactions(Protocol):
 
 
 class Segment(ABC):
-    """Batches that follow each other. Positions are bytes from its beginning.
+    """Consecutive batches. Positions are bytes from the beginning.
 
     Attributes:
-        base_offset: no record of it has a lower offset.
-        next_offset: the offset after the last.
-        size_bytes: of all batches.
-        goes_on: it is a part of the same segment of Kafka's as the one before.
+        base_offset: lower bound of its offsets.
+        next_offset: the offset after the last record.
+        size_bytes: the size of all batches.
+        goes_on: whether it belongs to the same segment of Kafka as the one before.
     """
 
     __slots__ = ("base_offset", "goes_on", "next_offset", "size_bytes")
@@ -58,18 +59,18 @@ class Segment(ABC):
         self.goes_on = goes_on
 
     def has_room(self, size_bytes: int) -> bool:
-        """Tell whether a batch of this size goes here, for what the segment itself is."""
+        """Return whether a batch of this size fits, by the limits of the segment itself."""
         return True
 
     @property
     @abstractmethod
     def max_timestamp_ms(self) -> int:
-        """The largest of all; -1 if there is none."""
+        """Largest timestamp, or -1."""
 
     @property
     @abstractmethod
     def aborted(self) -> AbortedTransactions:
-        """The transactions that end here, and were aborted."""
+        """Aborted transactions whose markers are here."""
 
     # ------------------------------------------------------------ writing
 
@@ -77,23 +78,23 @@ class Segment(ABC):
     def append(
         self, pieces: Pieces, size_bytes: int, next_offset: int, max_timestamp_ms: int, *, is_marker: bool = False
     ) -> None:
-        """Add a batch.
+        """Append a batch.
 
         Args:
-            pieces: the batch, with its offset.
-            size_bytes: of all of it.
-            next_offset: the offset after its last.
-            max_timestamp_ms: the largest of its records.
-            is_marker: it ends a transaction, and has a reserve.
+            pieces: the batch, with its offsets.
+            size_bytes: its size.
+            next_offset: the offset after its last record.
+            max_timestamp_ms: the largest timestamp of its records.
+            is_marker: whether it is a transaction marker, which may use the reserve.
 
         Raises:
             RefusedBatchError: there is no room; nothing has changed.
-            FailedLogError: what was written can't be told.
+            FailedLogError: it is unknown what was written.
         """
 
     @abstractmethod
     def add_aborted(self, transaction: AbortedTransaction) -> None:
-        """Note an aborted transaction whose marker was appended last.
+        """Add the aborted transaction of the marker that was appended last.
 
         Raises:
             FailedLogError: it can't be written.
@@ -101,30 +102,30 @@ class Segment(ABC):
 
     @abstractmethod
     def release(self) -> None:
-        """Give back what it takes: it is no part of the log any more."""
+        """Free its memory or delete its files: it is no part of the log any more."""
 
     # ------------------------------------------------------------ reading; all raise FailedLogError
 
     @abstractmethod
     def first_batch_ms(self) -> int:
-        """Return the largest timestamp of the first batch; -1 if there is none."""
+        """Return the largest timestamp of the first batch, or -1."""
 
     @abstractmethod
     def place_of(self, offset: int, ahead_bytes: int = 0) -> Place | None:
-        """Return where the batch stands that holds an offset or is the next behind it; None if there is none.
+        """Return the position of the batch that holds an offset or is the next one after it, or None.
 
         Args:
             offset: the offset.
-            ahead_bytes: so much will be read from there on.
+            ahead_bytes: how much will be read from there.
         """
 
     @abstractmethod
     def end_before(self, offset: int) -> int:
-        """Return the position behind the last batch that begins before an offset."""
+        """Return the position after the last batch that begins before an offset."""
 
     @abstractmethod
     def first_offset_at(self, position: int) -> int:
-        """Return the offset of the first batch that begins at a position or behind it."""
+        """Return the offset of the first batch at or after a position."""
 
     @abstractmethod
     def view(self, position: int, end_position: int) -> memoryview:
@@ -132,4 +133,4 @@ class Segment(ABC):
 
     @abstractmethod
     def batches_since(self, timestamp_ms: int, offset: int) -> Iterator[memoryview]:
-        """Pass over the batches with a time not before this one, of those that reach beyond an offset."""
+        """Yield the batches beyond an offset with a timestamp of at least ``timestamp_ms``."""

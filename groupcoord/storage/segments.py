@@ -1,7 +1,7 @@
-"""Reading segment files: in chunks, so that memory stays bounded, and cutting the torn tail that a crash leaves.
+"""Reads of segment files in bounded chunks, and truncation of the torn tail that a crash leaves.
 
-These functions take no lock; :func:`read_batches` and :func:`read_records` change nothing, so any tool can use them on
-any segment file, a broker's included.
+These functions take no lock. :func:`read_batches` and :func:`read_records` change nothing, so tools may use them on any
+segment file, also on a broker's.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ from groupcoord.storage.log_directory import segment_path
 
 logger = logging.getLogger(__name__)
 
-#: Kafka's ``offsets.load.buffer.size``.
+# : Kafka's ``offsets.load.buffer.size``.
 CHUNK_BYTES = 5_242_880
 
 HEADERS_CHUNK_BYTES = 16_384
-"""How much is read at a time where only headers are looked at."""
+"""Bytes per read where only headers are needed."""
 
 COMPACTION_CHUNK_BYTES = 262_144
-"""How much is read at a time by what does a little now and then."""
+"""Bytes per read of work that is done in small portions."""
 
 DISK_SECTOR_BYTES = 512
-"""A power failure takes or leaves so many bytes at a time, at least."""
+"""Smallest unit that a power failure keeps or loses."""
 
 EncodedRecord = tuple[int, int, bytes | None, bytes | None]
-"""Offset, time, and the bytes of key and value."""
+"""Offset, timestamp, and the bytes of key and value."""
 
 OFFSETS_END = 2**63 - 1
-"""No offset reaches it."""
+"""Larger than any offset."""
 
 RELATIVE_OFFSETS_END = 2**31
-"""How far the offsets of a segment may reach beyond its base offset (Kafka's ``LogSegment``)."""
+"""Bound of the offsets of a segment relative to its base offset (Kafka's ``LogSegment``)."""
 
 
 def offsets_end(base_offset: int) -> int:
-    """Return the offset that those of a segment stay below: its indexes say how far they are from its base offset."""
+    """Return the bound of the offsets of a segment, which its indexes store relative to the base offset."""
     return min(base_offset + RELATIVE_OFFSETS_END, OFFSETS_END)
 
 
@@ -68,18 +68,18 @@ def read_batches(
     end: int | None = None,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Iterator[Batch]:
-    """Yield the batches of a segment file, checked, in order.
+    """Yield the batches of a segment file, validated, in order.
 
     Args:
         path: the file.
-        base_offset: of the segment: offsets below it are an error, and so are those that are too far beyond it.
-        end_offset: so is this one and those beyond it, since the next segment begins there.
+        base_offset: the base offset of the segment. Offsets below it or too far beyond it are an error.
+        end_offset: the base offset of the next segment. Offsets from there on are an error.
         end: how many bytes of the file to read; all by default.
-        chunk_bytes: how much to hold in memory at a time; a larger batch is held whole.
+        chunk_bytes: how much to hold in memory at a time; a larger batch is held as a whole.
 
     Raises:
-        TruncatedBatchError: the file ends in the middle of a batch.
-        CorruptBatchError: a batch is broken, or its offsets are not those that may be there.
+        TruncatedBatchError: the file ends inside of a batch.
+        CorruptBatchError: a batch is malformed or has invalid offsets.
         OSError: the file can't be read.
     """
     next_offset = 0
@@ -102,7 +102,7 @@ def read_batches(
                     yield batch
                 wanted = chunk_bytes
             except TruncatedBatchError as error:
-                # Only the chunk may have ended, not the file: then read on from the start of this batch.
+                # Only the chunk may have ended, not the file: read on from the start of this batch.
                 if start + len(chunk) == end or error.position + error.size_bytes > end:
                     raise TruncatedBatchError(error.position, error.size_bytes, end - error.position) from None
                 wanted = max(chunk_bytes, error.size_bytes)
@@ -112,7 +112,7 @@ def _checked_end(batch: Batch, next_offset: int, end_offset: int) -> int:
     """Return the offset after a batch.
 
     Raises:
-        CorruptBatchError: its offsets are not those that may be there.
+        CorruptBatchError: its offsets are invalid.
     """
     if batch.base_offset < next_offset:
         raise CorruptBatchError(batch.position, f"offset {batch.base_offset} after {next_offset - 1}")
@@ -125,19 +125,19 @@ def _checked_end(batch: Batch, next_offset: int, end_offset: int) -> int:
 def read_headers(
     read_at: ReadAt, base_offset: int, position: int, end: int, chunk_bytes: int = HEADERS_CHUNK_BYTES
 ) -> Iterator[Batch]:
-    """Yield the batches of a segment file; what is behind their headers is passed over.
+    """Yield the batches of a segment file without reading what follows their headers.
 
-    Of control batches, and of formats v0 and v1, all is read.
+    Control batches and batches of formats v0 and v1 are read as a whole.
 
     Args:
-        read_at: reads so many bytes from a position of the file.
-        base_offset: of the segment.
-        position: where a batch begins.
+        read_at: reads bytes at a position of the file.
+        base_offset: the base offset of the segment.
+        position: where the first batch begins.
         end: where the last one ends.
-        chunk_bytes: how much to read at a time, a header at least.
+        chunk_bytes: how much to read at a time, at least a header.
 
     Raises:
-        InvalidBatchError: there is no batch, or its offsets are not those that may be there.
+        InvalidBatchError: there is no batch, or its offsets are invalid.
     """
     start, chunk = position, b""
     next_offset, end_offset = base_offset, offsets_end(base_offset)
@@ -175,18 +175,18 @@ def _read_at(descriptor: int, size: int, position: int) -> bytes:
 def read_records(
     path: Path, *, base_offset: int | None = None, end: int | None = None, chunk_bytes: int = CHUNK_BYTES
 ) -> Iterator[LogRecord]:
-    """Yield every record of a segment file in order; arguments and errors are those of :func:`read_batches`.
+    """Yield the records of a segment file in order; arguments and errors are those of :func:`read_batches`.
 
-    Each record keeps the bytes of its key and value as they stand in the file.
+    Each record keeps the bytes of its key and value in the file.
     """
     return all_records(read_batches(path, base_offset=base_offset, end=end, chunk_bytes=chunk_bytes))
 
 
 def all_records(batches: Iterable[Batch]) -> Iterator[LogRecord]:
-    """Yield every record of ``batches`` in order.
+    """Yield the records of ``batches`` in order.
 
     Raises:
-        CorruptBatchError: the records of a batch don't fit, or their offsets go back.
+        CorruptBatchError: the records of a batch are malformed, or offsets decrease.
     """
     for batch in batches:
         records = records_of(batch)
@@ -203,7 +203,7 @@ def records_of(batch: Batch) -> list[EncodedRecord]:
     """Return the records of a batch without decoding their keys and values.
 
     Raises:
-        CorruptBatchError: they don't fit, or their offsets go back.
+        CorruptBatchError: they are malformed, or offsets decrease.
     """
     records = list(batch.records())
     offsets = [offset for offset, _, _, _ in records]
@@ -213,19 +213,19 @@ def records_of(batch: Batch) -> list[EncodedRecord]:
 
 
 def recover_segment(path: Path, base_offset: int, end_offset: int = OFFSETS_END) -> tuple[int, int]:
-    """Find the end of a segment that may have been written when the process or the machine died, and cut a torn tail.
+    """Find the end of a segment after a crash, and truncate a torn tail.
 
     Args:
         path: the file.
-        base_offset: its first offset slot.
-        end_offset: where the next segment begins.
+        base_offset: its base offset.
+        end_offset: the base offset of the next segment.
 
     Returns:
-        The size of the file in bytes and the offset after its last record; ``base_offset`` if it holds none.
+        The size of the file in bytes, and the offset after its last record, or ``base_offset`` if it has none.
 
     Raises:
-        CorruptLogError: a batch is broken and a sound one follows it, or the file was never a segment.
-        OSError: the file can't be read or cut.
+        CorruptLogError: a batch is malformed and an intact one follows it, or the file is not a segment.
+        OSError: the file can't be read or truncated.
     """
     size, next_offset = 0, base_offset
     try:
@@ -249,20 +249,20 @@ def recover_segment(path: Path, base_offset: int, end_offset: int = OFFSETS_END)
 
 
 def recover_log(folder: Path, segments: list[int]) -> tuple[int, int]:
-    """Find the end of a log that may have been written when the process or the machine died, and cut torn tails.
+    """Find the end of a log after a crash, and truncate torn tails.
 
-    Only segments from the last one that holds a batch on can have been written when the power failed.
+    Only the last segment that holds a batch and those after it can have been written when the power failed.
 
     Args:
-        folder: of the log.
-        segments: base offsets of its segments, in order.
+        folder: the folder of the log.
+        segments: the base offsets of its segments, in order.
 
     Returns:
         The size of the last segment and the offset after the last record.
 
     Raises:
-        CorruptLogError: a batch is broken and a sound one follows it, or a file was never a segment.
-        OSError: a file can't be read or cut.
+        CorruptLogError: a batch is malformed and an intact one follows it, or a file is not a segment.
+        OSError: a file can't be read or truncated.
     """
     last_size_bytes = next_offset = 0
     following = OFFSETS_END
@@ -278,9 +278,9 @@ def recover_log(folder: Path, segments: list[int]) -> tuple[int, int]:
 
 
 def _holds_batch(path: Path, position: int) -> bool:
-    """True if a sound batch starts at ``position`` or anywhere behind it: then what starts there is no torn tail.
+    """Return whether an intact batch starts at or after ``position``, so that there is no torn tail.
 
-    A batch that is sound but whose offsets go back counts as well, since no interrupted write leaves one.
+    An intact batch with decreasing offsets counts, too, because no interrupted write leaves one.
     """
     with open(path, "rb", buffering=0, opener=open_file) as file:
         descriptor = file.fileno()
@@ -289,16 +289,16 @@ def _holds_batch(path: Path, position: int) -> bool:
 
 
 def _may_be_torn(path: Path, base_offset: int) -> bool:
-    """True if a file without a sound batch may be what is left of the first one written to it.
+    """Return whether a file without an intact batch may be a partial first write.
 
-    A process that dies leaves the beginning of that batch, a machine perhaps zeros in the place of what it had not
-    written to the disk yet. Anything else is somebody else's file, or one whose beginning was overwritten.
+    A killed process leaves the beginning of the batch; a power failure may leave zeros for what was not on the disk.
+    Any other file belongs to another program, or its beginning was overwritten.
     """
     with open(path, "rb", opener=open_file) as file:
         head = file.read(DISK_SECTOR_BYTES)
     if not any(head):
         return True
-    # As many bytes of the base offset as there are bound what it was.
+    # The available bytes of the base offset bound its value.
     lowest = int.from_bytes(head[:8].ljust(8, b"\x00"), "big")
     highest = int.from_bytes(head[:8].ljust(8, b"\xff"), "big")
     is_offset = lowest < offsets_end(base_offset) and base_offset <= highest

@@ -1,8 +1,8 @@
-"""The logs of ``__consumer_offsets`` for readers of the topic: what the log store writes, as it writes it.
+"""Logs of ``__consumer_offsets`` for consumers of the topic: the batches that the log store writes.
 
-A store that keeps its log as batches gives its own logs (:class:`ServingStore`): a batch is written once, and seen at
-once. Of any other store (in memory, in a database) a partition that somebody reads is copied into a log in memory, and
-the copy follows each append. Nobody reads them as a rule, and then nothing is copied.
+A store that keeps its log as batches serves its own logs (:class:`ServingStore`): a batch is written once and visible
+at once. For any other store (in memory, in a database) a partition that is consumed is copied into a log in memory, and
+the copy follows each append. Usually nothing is consumed and nothing is copied.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ if TYPE_CHECKING:
     from groupcoord.storage.partition_log import PartitionLog
 
 COPIED_AT_ONCE = 10_000
-"""So many records are copied without a pause; who asks meanwhile is told to come again."""
+"""Records that are copied without yielding. Requests meanwhile fail with a retriable error."""
 
 BATCH_RECORDS = 1_000
-"""A batch of a copy has no more records than this."""
+"""Most records in a batch of a copy."""
 
 _SETTINGS = TopicLogSettings(is_deleted=False)
 
 
 @runtime_checkable
 class ServingStore(Protocol):
-    """A log store whose log partitions can be read as those of a topic."""
+    """Log store whose log partitions can be read like those of a topic."""
 
     def log(self, partition: int) -> PartitionLog:
         """Return the log of a partition.
 
         Raises:
-            FailedLogError: it can't be read now.
+            FailedLogError: it can't be read at present.
         """
 
     def leader_epoch(self, partition: int) -> int:
-        """Return the epoch of the newest leader that a partition's log knows, without opening it."""
+        """Return the newest leader epoch in the log of a partition, without opening it."""
 
     def adopt_topic_id(self, topic_id: UUID) -> None:
-        """Give this id to what is made from now on: the cluster says so, and there is one place that does."""
+        """Set the topic id of new folders, as the cluster's metadata names it."""
 
 
 class CopyUnderWayError(FailedLogError):
-    """A log is still being copied: LEADER_NOT_AVAILABLE, upon which clients come again."""
+    """A log is still being copied: LEADER_NOT_AVAILABLE, after which clients retry."""
 
     def __init__(self, partition: int) -> None:
         super().__init__(f"log partition {partition} is being copied for its readers")
@@ -59,21 +59,20 @@ class CopyUnderWayError(FailedLogError):
 
 
 class CopiedLogs:
-    """Copies of the log partitions that somebody reads.
+    """Copies of the log partitions that are consumed.
 
     Args:
-        store: where the records are.
-        memory_bytes_max: how much all copies may take. What is too much is left out at the beginning of a log.
+        store: the store of the records.
+        memory_bytes_max: the memory of all copies. Beyond it the oldest records of a log are left out.
     """
 
     def __init__(self, store: LogStore, memory_bytes_max: int) -> None:
         self._store = store
         self._memory = LogMemory(memory_bytes_max)
         self._copies: dict[int, PartitionLog] = {}
-        self._stale: set[int] = set()  # partitions whose copies have not all that is there
+        self._stale: set[int] = set()  # partitions with incomplete copies
 
     def log(self, partition: int) -> PartitionLog:
-        """See :class:`ServingStore`."""
         from groupcoord.storage.partition_log import PartitionLog
 
         copy = self._copies.get(partition)
@@ -85,24 +84,23 @@ class CopiedLogs:
         return copy
 
     def leader_epoch(self, partition: int) -> int:
-        """See :class:`ServingStore`."""
         copy = self._copies.get(partition)
         return LEADER_EPOCH if copy is None else copy.leader_epoch
 
     def adopt_topic_id(self, topic_id: UUID) -> None:
-        """See :class:`ServingStore`: copies have none."""
+        """Ignore the id: copies have none."""
 
     def appended(self, partition: int) -> None:
-        """Something was appended to a log partition, and is durable."""
+        """Copy what was appended to a log partition and is durable."""
         copy = self._copies.get(partition)
         if copy is not None:
             self._stale.add(partition)
             if copy.watchers:
-                with suppress(FailedLogError):  # whoever reads it is told
+                with suppress(FailedLogError):  # its readers get the error
                     self._catch_up(partition, copy)
 
     def _catch_up(self, partition: int, copy: PartitionLog) -> bool:
-        """Copy what is there, up to a bound; tell whether that was all."""
+        """Copy new records up to a bound; return whether that was all."""
         store, end_offset = self._store, copy.end_offset
         try:
             if isinstance(store, PositionedStore):
@@ -144,22 +142,20 @@ class CopiedLogs:
 
 
 class UnservedLogs:
-    """Stands for the logs of a store that gives up a log partition to be loaded, once, and not to be read."""
+    """Logs of a store that returns a log partition for one load and can't be read again."""
 
     def log(self, partition: int) -> PartitionLog:
-        """See :class:`ServingStore`."""
         raise FailedLogError(f"log partition {partition} is shared by several nodes, and read by groupcoord dump")
 
     def leader_epoch(self, partition: int) -> int:
-        """See :class:`ServingStore`."""
         return LEADER_EPOCH
 
     def adopt_topic_id(self, topic_id: UUID) -> None:
-        """See :class:`ServingStore`: nothing is made here."""
+        """Ignore the id: nothing is created here."""
 
 
 def _batches(records: Iterable[LogRecord]) -> Iterator[list[LogRecord]]:
-    """Put together what can be one batch; a record that has no bytes in Kafka's format is left out."""
+    """Group records into batches; records that can't be encoded are left out."""
     from groupcoord.records.codec import RecordEncodingError
 
     batch: list[LogRecord] = []

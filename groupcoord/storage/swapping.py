@@ -1,7 +1,7 @@
-"""Replacing segments by a compacted one, so that a crash at any point loses nothing: Kafka's own steps and names.
+"""Crash-safe replacement of segments by a compacted one, with Kafka's steps and file names.
 
-``N.log.cleaned`` is being written and means nothing yet. ``N.log.swap`` is whole and durable, and stands for all
-segments whose first offset lies in it. Then those are deleted and it becomes ``N.log``. Opening a partition finishes
+``N.log.cleaned`` is being written and is ignored by a load. ``N.log.swap`` is complete and durable, and replaces all
+segments whose base offset lies in it. Then these are deleted and it becomes ``N.log``. Opening a partition finishes
 what a crash interrupted. Source: Kafka's ``LocalLog.replaceSegments`` and ``LogLoader``.
 """
 
@@ -23,21 +23,21 @@ logger = logging.getLogger(__name__)
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
-"""What a broker keeps beside a segment. It makes these anew if they are missing, and trusts them if they are there."""
+"""Index files of a segment. A broker rebuilds missing ones and trusts existing ones."""
 
 _UNFINISHED_FILE = re.compile(r"([0-9]{20})\.(log|index|timeindex|txnindex)\.(cleaned|swap)")
 
 
 def swap_path(folder: Path, base_offset: int) -> Path:
-    """Return the file that stands for segments from ``base_offset`` on while they are replaced."""
+    """Return the path of the swap file that replaces segments from ``base_offset`` on."""
     return segment_path(folder, base_offset).with_suffix(f".log{SWAP_SUFFIX}")
 
 
 def finish_swaps(folder: Path) -> None:
-    """Finish or undo what a crash interrupted, ours or a broker's. Files that are not part of a swap stay.
+    """Finish or undo the swaps that a crash interrupted, also a broker's. Other files stay.
 
     Raises:
-        CorruptLogError: a swap file is not whole.
+        CorruptLogError: a swap file is incomplete.
         OSError: a file can't be read, renamed or deleted.
     """
     try:
@@ -70,14 +70,14 @@ def finish_swaps(folder: Path) -> None:
 
 
 def finish_swap(folder: Path, replaced: Sequence[int]) -> None:
-    """Delete segments and put the swap file, which has their records and is durable, in their place.
+    """Delete segments and rename the swap file, which holds their records and is durable.
 
     Args:
-        folder: of the partition.
-        replaced: base offsets of the segments; the swap file is named after the first.
+        folder: the folder of the partition.
+        replaced: the base offsets of the segments; the swap file is named after the first.
 
     Raises:
-        OSError: a file can't be renamed or deleted; opening the partition again finishes this.
+        OSError: a file can't be renamed or deleted; opening the partition again finishes the swap.
     """
     for base_offset in replaced:
         path = segment_path(folder, base_offset)

@@ -1,4 +1,4 @@
-"""A log store over the logs of a topic that a server keeps its own state in: what is written is what readers see."""
+"""Log store over the logs of a topic that holds the server's own state, such as ``__transaction_state``."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from groupcoord.storage.partition_log import PartitionLog
 
 READ_BYTES = 1024 * 1024
-"""So many bytes are read at a time."""
+"""Bytes per read."""
 
 Decode = Callable[[bytes, bytes | None], object]
-"""Returns the record that a key and a value stand for."""
+"""Decodes a record from its key and value."""
 
 
 class TopicLogStore:
-    """A log store that writes to a topic's logs at once; they may be deleted before an offset, and never compacted.
+    """Log store that writes to the logs of a topic, which may be truncated at the start but not compacted.
 
     Args:
-        log: returns the log of a partition. It may raise a FailedLogError.
-        has_log: tells whether there is a log, or files of one.
-        settings: returns what holds for the topic's logs.
-        decode: reads the records.
+        log: returns the log of a partition, or raises FailedLogError.
+        has_log: returns whether there is a log, or files of one.
+        settings: returns the settings of the topic.
+        decode: decodes a record.
     """
 
     def __init__(
@@ -45,12 +45,12 @@ class TopicLogStore:
         self._decode = decode
 
     def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int:
-        """Write records as one batch. See :meth:`groupcoord.log_store.LogStore.append`.
+        """Write records as one batch.
 
         Raises:
-            RecordTooLargeError: a record has no bytes; nothing was written.
-            StorageError: there is no room, or no disk; nothing was written.
-            AppendOutcomeUnknownError: whether they were written can't be told.
+            RecordTooLargeError: a record can't be encoded; nothing was written.
+            StorageError: there is no room or a disk error; nothing was written.
+            AppendOutcomeUnknownError: it is unknown whether they were written.
         """
         log = self._log(partition)
         try:
@@ -65,7 +65,7 @@ class TopicLogStore:
         return base_offset
 
     def read(self, partition: int) -> Iterator[LogRecord]:
-        """Yield every record of a log partition in order. See :meth:`groupcoord.log_store.LogStore.read`.
+        """Yield the records of a log partition in order.
 
         Raises:
             LogStoreError: the log can't be read; also while iterating.
@@ -88,15 +88,15 @@ class TopicLogStore:
             offset = first
 
     def delete_before(self, partition: int, offset: int) -> None:
-        """Let go of the records before an offset; if that fails they stay. See :class:`PrunableStore`."""
+        """Delete the records before an offset; on an error they stay."""
         try:
             self._log(partition).delete_before(offset)
         except TopicLogError:
-            return  # that was said, and whoever writes next is told
+            return  # already logged, and the next write fails
 
 
 def _whole_bytes(read: bytes) -> int:
-    """Return how much of what was read are whole batches: the last one may be cut."""
+    """Return the size of the whole batches in what was read; the last batch may be cut."""
     position = 0
     while position + 12 <= len(read):
         end = position + 12 + int.from_bytes(read[position + 8 : position + 12], "big")

@@ -1,4 +1,4 @@
-"""The logs of all topics, by topic id: a topic that is made again under its old name starts empty."""
+"""Logs of all topics by topic id: a topic that is deleted and created again starts empty."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from groupcoord.storage.partition_log import PartitionLog
 
 RETRY_MS = 1_000
-"""A log that can't be opened is tried again after this time, if somebody asks for it."""
+"""Interval of attempts to open a failed log."""
 
 COMPACTION_BUDGET = 500
-"""So many batches and records are compacted without a pause: a millisecond or two."""
+"""Batches and records that are compacted without yielding, which takes one or two milliseconds."""
 
 CHECKED_AT_ONCE = 10
-"""How many logs one call of :meth:`TopicLogs.check_some` looks at."""
+"""Logs that one call of :meth:`TopicLogs.check_some` checks."""
 
 logger = logging.getLogger(__name__)
 
@@ -37,23 +37,23 @@ class NamedTopic(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called, and its folders."""
+        """Its name, which begins the names of its folders."""
 
     @property
     def topic_id(self) -> UUID:
-        """Which topic of that name it is."""
+        """Its id."""
 
     @property
     def partition_count(self) -> int:
-        """How many logs it has."""
+        """Number of its partitions."""
 
     @property
     def is_internal(self) -> bool:
-        """Whether the server keeps its own state in it: that always has room in memory."""
+        """Whether the server keeps its own state in it: it always gets memory."""
 
 
 class _Failure(NamedTuple):
-    """Why a log can't be used, when to try again, and what must be there then."""
+    """Why a log can't be used, when to retry, and what it must hold then."""
 
     error: FailedLogError
     retry_ms: int
@@ -64,13 +64,13 @@ Partition = tuple[UUID, int]
 
 
 class TopicLogs:
-    """Every log there is; one that nobody has asked for yet is made, or opened, when it is asked for.
+    """All logs; each is created or opened on first use.
 
     Args:
-        memory_bytes_max: how much all of them may take together.
-        directory: where they are; None keeps them in memory.
-        now_ms: the clock, for those that can't be opened.
-        report: is told, with a fixed phrase for its kind, of trouble with the disk; by default it is logged.
+        memory_bytes_max: the memory of all logs.
+        directory: the data directory, or None to keep them in memory.
+        now_ms: the clock, for retries.
+        report: is called for disk errors with a fixed phrase for the kind and a message; logs them by default.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class TopicLogs:
         self._cleaner: Cleaner | None = None
 
     def log(self, topic: NamedTopic, partition_index: int) -> PartitionLog:
-        """Return the log of a partition that exists; in memory one that takes nothing if there is no room for it.
+        """Return the log of an existing partition. Without free memory it is one that accepts nothing.
 
         Raises:
             FailedLogError: its files can't be used.
@@ -106,7 +106,7 @@ class TopicLogs:
         return log
 
     def leader_epoch(self, topic: NamedTopic, partition_index: int) -> int | None:
-        """Return the latest leader's epoch of a log, which need not be open; None if its files can't be used."""
+        """Return the newest leader epoch of a log without opening it, or None if its files can't be used."""
         log = self._logs.get(topic.topic_id, {}).get(partition_index)
         if log is not None:
             return log.leader_epoch
@@ -174,7 +174,7 @@ class TopicLogs:
         return log
 
     def _drop(self, topic: NamedTopic, partition_index: int, log: PartitionLog) -> None:
-        """Let go of a log that has failed, and remember what it must have when it is opened again."""
+        """Drop a failed log and remember what it must hold when it is opened again."""
         from groupcoord.storage.segment_log import SegmentLog
 
         del self._logs[topic.topic_id][partition_index]
@@ -183,7 +183,7 @@ class TopicLogs:
             self._failures[topic.topic_id, partition_index] = _Failure(log.failure, 0, log.acknowledged)
 
     def open_found(self, topics: Iterable[NamedTopic]) -> None:
-        """Open the logs that have files, unless those were left in order; say in the log what can't be opened."""
+        """Open the logs that have files, unless they were shut down cleanly; log errors."""
         if self._directory is None or self._directory.was_clean:
             return
         found = self._directory.partitions()
@@ -193,10 +193,10 @@ class TopicLogs:
                     try:
                         self.log(topic, index)
                     except FailedLogError:
-                        continue  # that was said, and whoever asks for it is told
+                        continue  # already logged, and its users get the error
 
     def existing(self, topics: Iterable[NamedTopic]) -> list[tuple[NamedTopic, int]]:
-        """Return the partitions of topics that have a log, or files of one.
+        """Return the partitions of topics that have a log or files of one.
 
         Raises:
             OSError: the directory can't be read.
@@ -210,7 +210,7 @@ class TopicLogs:
         ]
 
     def check_some(self) -> None:
-        """Look whether the files of some logs are as they were left, of others at the next call."""
+        """Check that the files of some logs are as they were left; the next call checks others."""
         if not self._to_check:
             self._to_check = [(topic_id, index) for topic_id, logs in self._logs.items() for index in logs]
         checked, self._to_check = self._to_check[:CHECKED_AT_ONCE], self._to_check[CHECKED_AT_ONCE:]
@@ -220,9 +220,9 @@ class TopicLogs:
                 log.check()
 
     def flush_due(self, topic: NamedTopic, settings: TopicLogSettings) -> None:
-        """Make durable what was written to a topic's logs ``flush.ms`` ago or earlier."""
+        """Flush the logs of a topic with writes older than ``flush.ms``."""
         for log in self._logs.get(topic.topic_id, {}).values():
-            with suppress(FailedLogError):  # that was said, and the log is opened again
+            with suppress(FailedLogError):  # already logged, and the log is opened again
                 log.flush_due(settings, self._now_ms())
 
     def compact_some(
@@ -231,18 +231,18 @@ class TopicLogs:
         """Compact the dirtiest log a little further.
 
         Args:
-            topics: returns those that are compacted, with what holds for them.
+            topics: returns the compacted topics with their settings.
             now_ms: the time by the clock of the records.
-            budget: how many batches and records to handle, roughly.
+            budget: the approximate number of batches and records.
 
         Returns:
-            True if it should soon be called again; False if all is clean enough for now.
+            True if it should be called again soon, False if all logs are clean enough.
         """
         if self._cleaner is None and not any(topics()):
             return False
         from groupcoord.storage.segment_rewrite import InterruptedSwapError
 
-        with suppress(InterruptedSwapError):  # that was said, and the log is opened again
+        with suppress(InterruptedSwapError):  # already logged, and the log is opened again
             return self._started_cleaner().step(lambda: self._compactable(topics()), now_ms, budget)
         return True
 
@@ -282,7 +282,7 @@ class TopicLogs:
             self._directory.delete(topic.name)
 
     def abandon(self) -> None:
-        """Let go of all files as a process does that is killed. What is in memory stays."""
+        """Close all files as a killed process does. Logs in memory stay."""
         if self._directory is not None:
             if self._cleaner is not None:
                 self._cleaner.stop()
@@ -294,10 +294,10 @@ class TopicLogs:
         """Close all files. The logs can't be used any more.
 
         Args:
-            is_whole: all logs that have files were to be opened; else those that weren't are as they were left.
+            is_whole: whether all logs with files were opened; otherwise the others stay as they were left.
 
         Raises:
-            OSError: what the next start goes by can't be written.
+            OSError: the state for the next start can't be written.
         """
         if self._directory is None:
             return

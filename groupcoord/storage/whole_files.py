@@ -1,4 +1,4 @@
-"""Small files that are replaced as a whole."""
+"""Atomic replacement of small files."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from pathlib import Path
 
 
 def replace_file(path: Path, content: bytes, *, is_durable: bool = True, is_secret: bool = False) -> None:
-    """Write a file anew: a reader, or a crash at any point, sees the old content or the new, never a part.
+    """Replace a file atomically: a reader, or a crash at any point, sees the old content or the new one.
 
     Args:
         path: the file, which need not exist.
-        content: all that is to be in it.
-        is_durable: wait until the disk has the content; its name there is another matter.
-        is_secret: nobody but its owner may read it.
+        content: the new content.
+        is_durable: whether to wait until the disk has the content; its name is not synced.
+        is_secret: whether only the owner may read it.
 
     Raises:
-        OSError: it can't be written; the old file is as it was.
+        OSError: it can't be written; the old file is unchanged.
     """
     temporary = path.with_name(path.name + ".tmp")
     try:
         if is_secret:
-            temporary.unlink(missing_ok=True)  # others may read what a crash has left
+            temporary.unlink(missing_ok=True)  # a file left by a crash may be readable by others
         with open(temporary, "wb", opener=partial(os.open, mode=0o600) if is_secret else None) as file:
             file.write(content)
             if is_durable:
@@ -32,5 +32,5 @@ def replace_file(path: Path, content: bytes, *, is_durable: bool = True, is_secr
         temporary.replace(path)
     except OSError:
         with contextlib.suppress(OSError):
-            temporary.unlink()  # it would take room where there is none
+            temporary.unlink()  # free its space, which may be the last
         raise

@@ -1,9 +1,9 @@
-"""The log in a database: SQLite, which Python brings, or PostgreSQL (``pip install 'groupcoord[postgres]'``).
+"""Log stores in databases: SQLite, which Python includes, and PostgreSQL (``pip install 'groupcoord[postgres]'``).
 
-coordinator = GroupCoordinator(log_store=SqliteLogStore("groups.sqlite"))
+    coordinator = GroupCoordinator(log_store=SqliteLogStore("groups.sqlite"))
 
-Both write each append in a transaction of its own. Behind a :class:`BatchingLogStore`, a thread writes all that waits
-in one transaction; a coordinator of :mod:`groupcoord.aio` or :mod:`groupcoord.coordinator.threads` is answered later.
+Both write each append in a transaction. With a :class:`BatchingLogStore` a thread writes all waiting appends in one
+transaction, and a coordinator of :mod:`groupcoord.aio` or :mod:`groupcoord.coordinator.threads` gets the answers later.
 """
 
 from groupcoord.errors import OwnershipLostError

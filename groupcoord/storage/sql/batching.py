@@ -1,4 +1,4 @@
-"""A log store that answers later: a thread writes what waits, all of it in one transaction."""
+"""Log store that answers later: a thread writes all waiting appends in one transaction."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ logger = logging.getLogger("groupcoord")
 
 
 class BatchingLogStore:
-    """Writes from a thread of its own what waits in one transaction: ``BatchingLogStore(SqliteLogStore(path))``.
+    """Writes waiting appends in one transaction, in a thread: ``BatchingLogStore(SqliteLogStore(path))``.
 
-    While a transaction is on its way, all appends wait for the next one, so many clients share the time that a commit
-    takes. Give the coordinator to an :class:`~groupcoord.aio.AsyncCoordinator` or a
-    :class:`~groupcoord.coordinator.threads.ThreadSafeCoordinator`: the answers come there. When nothing waits, the
-    thread compacts.
+    While a transaction is in progress, all appends wait for the next one, so many clients share the cost of a commit.
+    Pass the coordinator to an :class:`~groupcoord.aio.AsyncCoordinator` or a
+    :class:`~groupcoord.coordinator.threads.ThreadSafeCoordinator`, which receive the answers. The thread compacts when
+    no append waits.
 
     Args:
-        store: where the records go; belongs to this one from now on.
-        transaction_records_max: no transaction has more records than this, unless a single append has.
+        store: the store of the records, which this one owns from now on.
+        transaction_records_max: the most records in a transaction, unless a single append has more.
     """
 
     def __init__(self, store: SqlLogStore, *, transaction_records_max: int = 10_000) -> None:
@@ -50,13 +50,13 @@ class BatchingLogStore:
         self._thread.start()
 
     def answer_to(self, coordinator: TakesAnswers) -> None:
-        """Tell this one from now on what comes of appends, from the thread that writes."""
+        """Set the coordinator that receives the answers, in the writing thread."""
         with self._changed:
             self._coordinator = coordinator
             self._changed.notify_all()
 
     def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> None:
-        """Let records be written; the answer comes later. See :meth:`groupcoord.log_store.LogStore.append`.
+        """Queue records for writing; the answer comes later.
 
         Raises:
             StorageError: the store was closed.
@@ -69,23 +69,23 @@ class BatchingLogStore:
 
     @property
     def lease_ms(self) -> int:
-        """How long an owner may answer after a look; see :class:`~groupcoord.log_store.OwnedStore`."""
+        """How long an owner may answer after a look at the owner's row, in milliseconds."""
         return self._store.lease_ms
 
     def check_ownership(self) -> bool:
-        """Let the thread look whether the log is still owned, between two transactions; the answer comes later."""
+        """Request a look at the owner's row between two transactions; the answer comes later."""
         with self._changed:
             self._wants_look = True
             self._changed.notify_all()
         return False
 
     def read(self, partition: int) -> Iterator[LogRecord]:
-        """Return the records of a log partition, with those that have waited until now.
+        """Return the records of a log partition, including those that waited until now.
 
         Raises:
-            LogStoreError: the log can't be read, or isn't owned any more.
+            LogStoreError: the log can't be read, or is not owned any more.
         """
-        # Written here: the thread may be waiting for who reads, with an answer in its hands.
+        # Written by this thread, because the writing thread may be waiting for it with an answer to deliver.
         while self._write_some():
             pass
         with self._changed:
@@ -101,22 +101,22 @@ class BatchingLogStore:
         return self._store.partitions()
 
     def compact(self) -> None:
-        """Compact all log partitions now: see :meth:`groupcoord.storage.sql.store.SqlLogStore.compact`."""
+        """Compact all log partitions now, as :meth:`groupcoord.storage.sql.store.SqlLogStore.compact` does."""
         self._store.compact()
 
     def flush(self) -> None:
-        """Wait until all that was appended is written or refused, and somebody was told."""
+        """Wait until all appends are written or refused and their answers are delivered."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_closed or not (self._has_work() or self._is_busy))
 
     def close(self) -> None:
-        """Write what waits, tell what came of it, and close the store. Close the coordinator before."""
+        """Write waiting appends, deliver their answers, and close the store. Close the coordinator first."""
         self.flush()
         self._end()
         self._store.close()
 
     def abandon(self) -> None:
-        """Let go of everything as a killed process does: what waits is lost."""
+        """Close as a killed process does: waiting appends are lost."""
         with self._changed:
             self._waiting.clear()
         self._end()
@@ -160,7 +160,7 @@ class BatchingLogStore:
             return False
 
     def _look(self) -> None:
-        """Look whose the log is, if somebody wants to know, and tell."""
+        """Look at the owner's row if that was requested, and deliver the result."""
         with self._changed:
             coordinator = self._coordinator if self._wants_look else None
             if coordinator is None:
@@ -177,7 +177,7 @@ class BatchingLogStore:
         self._pass_on(partial(coordinator.ownership_checked, error))
 
     def _write_some(self) -> bool:
-        """Write what waits in one transaction, as far as it may have so much; return False if nothing did."""
+        """Write waiting appends in one transaction, up to its limit; return False if none waited."""
         with self._writing:
             appends = self._take_waiting()
             if not appends:
@@ -196,7 +196,7 @@ class BatchingLogStore:
             return True
 
     def _take_waiting(self) -> list[tuple[Ticket, Sequence[LogRecord]]]:
-        """Take appends from those that wait; those to a log partition that has to be loaded again are lost."""
+        """Take waiting appends. Those to a log partition that must be loaded again fail."""
         appends: list[tuple[Ticket, Sequence[LogRecord]]] = []
         count = 0
         with self._changed:
@@ -211,7 +211,7 @@ class BatchingLogStore:
         return appends
 
     def _tell(self) -> None:
-        """Tell the coordinator what came of appends, in order."""
+        """Deliver the answers of appends to the coordinator, in order."""
         while True:
             with self._changed:
                 if not self._answers or self._coordinator is None:
@@ -226,5 +226,5 @@ class BatchingLogStore:
     def _pass_on(self, answer: Callable[[], None]) -> None:
         try:
             answer()
-        except Exception:  # of what hangs on answers, or on events
+        except Exception:  # raised by code that handles responses or events
             logger.exception("the answer of the log store was not taken")

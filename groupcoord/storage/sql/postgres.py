@@ -1,4 +1,4 @@
-"""The log in a database of PostgreSQL, by psycopg 3."""
+"""Log store in a PostgreSQL database, by psycopg 3."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from groupcoord.storage.sql.store import LEASE_MS, DatabaseConnection, Row, SqlL
 
 ROWS_AT_ONCE = 2_000
 IDLE_IN_TRANSACTION_MAX = "60s"
-"""The transaction of an owner whose machine is gone is over then, and another one can take the log over."""
+"""Ends the transaction of an owner whose machine has failed, so that another one can take over."""
 
 
 class PostgresLogStore(SqlLogStore):
     """Keeps the records of ``__consumer_offsets`` in a table of PostgreSQL (``pip install 'groupcoord[postgres]'``).
 
-    A connection that is lost is opened anew at the next call.
+    After a lost connection the next call connects again.
 
     Args:
-        conninfo: which database, as libpq has it: ``"postgresql://user@host/database"`` or ``"host=… dbname=…"``. The
-            tables are made in the schema that its ``search_path`` begins with.
-        name: see :class:`~groupcoord.storage.sql.store.SqlLogStore`.
-        min_cleanable_ratio: see there.
+        conninfo: the database, as libpq writes it: ``"postgresql://user@host/database"`` or ``"host=… dbname=…"``. The
+            tables are created in the first schema of its ``search_path``.
+        name: as in :class:`~groupcoord.storage.sql.store.SqlLogStore`.
+        min_cleanable_ratio: as there.
 
     Raises:
-        ModuleNotFoundError: psycopg isn't installed.
-        ValueError: the name is none.
-        StorageError: the database can't be reached, or doesn't let this user make or change tables.
+        ModuleNotFoundError: psycopg is not installed.
+        ValueError: the name is malformed.
+        StorageError: the database can't be reached, or the user may not create or change tables.
     """
 
     begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
@@ -66,7 +66,7 @@ class PostgresLogStore(SqlLogStore):
         connection.execute(f"SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION_MAX}'")
 
     def _make_tables(self, connection: DatabaseConnection) -> None:
-        # Two that make the same table at once would get an error in spite of IF NOT EXISTS.
+        # Two sessions that create the same table concurrently get an error in spite of IF NOT EXISTS.
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (zlib.crc32(self.name.encode()),))
         super()._make_tables(connection)
 
@@ -78,4 +78,4 @@ class PostgresLogStore(SqlLogStore):
             yield from cursor
 
     def _refused_commit(self, connection: DatabaseConnection, error: Exception) -> bool:
-        return not cast(Any, connection).broken  # the server has said so itself
+        return not cast(Any, connection).broken  # the server has reported that itself

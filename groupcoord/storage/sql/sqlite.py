@@ -1,4 +1,4 @@
-"""The log in a file of SQLite."""
+"""Log store in an SQLite file."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ BUSY_RETRY_S = 0.01
 
 
 class SqliteLogStore(SqlLogStore):
-    """Keeps the records of ``__consumer_offsets`` in a file of SQLite; the standard library has all it takes.
+    """Keeps the records of ``__consumer_offsets`` in an SQLite file; needs only the standard library.
 
     The file is in WAL mode, and each commit is flushed to the disk (``synchronous = FULL``).
 
     Args:
-        path: the file; created if need be.
-        name: see :class:`~groupcoord.storage.sql.store.SqlLogStore`.
-        min_cleanable_ratio: see there.
-        lease_ms: see there.
-        takes_over: see there.
+        path: the file, which is created if it does not exist.
+        name: as in :class:`~groupcoord.storage.sql.store.SqlLogStore`.
+        min_cleanable_ratio: as there.
+        lease_ms: as there.
+        takes_over: as there.
 
     Raises:
-        ValueError: the name is none, or the lease is no time.
+        ValueError: the name is malformed, or the lease is not positive.
         StorageError: the file can't be opened, or is no database.
     """
 
     begin = "BEGIN IMMEDIATE"
-    lock_owner = ""  # who has begun is alone
+    lock_owner = ""  # a write transaction of SQLite excludes all others
     lock_owner_alone = ""
     hasty = "PRAGMA synchronous = NORMAL"
     careful = "PRAGMA synchronous = FULL"
@@ -58,7 +58,7 @@ class SqliteLogStore(SqlLogStore):
 
     def _prepare(self, connection: DatabaseConnection) -> None:
         deadline_s = monotonic() + BUSY_TIMEOUT_S
-        # A new file takes one connection to make it; the others SQLite refuses here at once, without waiting.
+        # One connection at a time creates a new file; SQLite refuses the others at once, without waiting.
         while not self._uses_wal(connection, may_retry=monotonic() < deadline_s):
             sleep(BUSY_RETRY_S)
         connection.execute(self.careful)

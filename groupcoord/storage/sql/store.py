@@ -1,13 +1,13 @@
-"""The log as rows of a table, whatever the database: appends in transactions, one owner at a time, compaction by key.
+"""Log store in rows of a table, for any database: transactional appends, one owner at a time, compaction by key.
 
-Who opens the log takes it over: the epoch, a number in a table of one row, grows by one. Each transaction of an owner
-begins with a look at it that keeps it from growing until the end. So an owner from whom the log was taken over writes
-nothing any more, and what it was just writing is there before the new one reads, or never.
+Opening the log takes it over: the epoch, a number in a table with one row, is incremented. Each transaction of an owner
+begins with a look at the epoch that blocks increments until the end. So a former owner writes nothing any more, and its
+last transaction is either visible to the new owner or never committed.
 
-What an owner says from memory needs no transaction. So it looks at the epoch every now and then, and counts these looks
-in the same row; a look is good for a lease, whose length the row has too. Who takes the log over waits that long. Who
-stands by waits until the row has not changed for that long, and then takes it as it saw it, or not at all. Nobody
-compares clocks: each measures with its own how long something takes.
+Answers from memory need no transaction. So an owner looks at the epoch from time to time and counts these looks in the
+same row. A look is valid for a lease, whose length the row holds. A taking-over process waits that long. A standby
+waits until the row has not changed for that long, and then takes it over only if it is still unchanged. No clocks are
+compared: each process measures durations with its own.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from groupcoord.storage.replaced import ReplacedRecords
 logger = logging.getLogger("groupcoord")
 
 PORTION_RECORDS = 500
-"""Compaction passes over so many records, or deletes so many, before others have their turn: a few milliseconds."""
+"""Records that compaction reads or deletes without yielding, which takes a few milliseconds."""
 COMPACTED_RECORDS_MIN = 1_000
-"""A log partition with fewer new records isn't worth a pass."""
+"""A log partition with fewer new records is not compacted."""
 LEASE_MS = 1_500
 CLOCK_RATE_MARGIN = 1.01
-"""The clocks of two machines may differ by so much in how fast they go."""
+"""Assumed bound of the ratio between the speeds of two machines' clocks."""
 
 _TABLE_NAME = re.compile(r"[a-z_][a-z0-9_]{0,47}")
 
@@ -48,25 +48,25 @@ Row = tuple[Any, ...]
 
 
 class DatabaseConnection(Protocol):
-    """What is used of a connection to a database that leaves transactions to who uses it."""
+    """The part of a database connection that is used here; transactions are controlled by its user."""
 
     def execute(self, query: str, parameters: Sequence[object] = ..., /) -> Any:
-        """Run a statement, and return its cursor."""
+        """Execute a statement and return its cursor."""
 
     def cursor(self) -> Any:
         """Return a cursor."""
 
     def close(self) -> None:
-        """Close it; what was not committed is rolled back."""
+        """Close it and roll back what was not committed."""
 
 
 class Owner(NamedTuple):
-    """The row of the owner.
+    """The owner's row.
 
     Attributes:
-        epoch: how often the log was taken over.
-        lease_ms: how long a look is good for; 0: the owner has let go of the log.
-        looks: how often this owner has looked.
+        epoch: how many times the log was taken over.
+        lease_ms: how long a look is valid, or 0 if the owner has released the log.
+        looks: how many times this owner has looked.
     """
 
     epoch: int
@@ -75,26 +75,26 @@ class Owner(NamedTuple):
 
 
 class SqlLogStore(ABC):
-    """Keeps the records of ``__consumer_offsets`` as rows of a table: what SQLite and PostgreSQL have in common.
+    """Keeps the records of ``__consumer_offsets`` in rows of a table: the part common to SQLite and PostgreSQL.
 
-    An append is one transaction, and durable when it returns, as far as the database is set up so. Methods may be
-    called from several threads.
+    An append is one transaction and as durable as the database's settings make it. Methods may be called from several
+    threads.
 
     Args:
-        name: of the table, and of the one beside it that says who owns the log (``name_owner``): small letters, digits
-            and underscores. Logs of several names may lie in a database, each with an owner.
-        min_cleanable_ratio: :meth:`compact_some` compacts a log partition when more than this part of its records was
-            not compacted before (``min.cleanable.dirty.ratio``).
-        lease_ms: how long a coordinator answers after a look that found the log its own; it looks three times as often.
-            A successor waits that long for an owner that hasn't closed the log.
-        takes_over: own the log at once, whoever owned it: see :meth:`take_over`. Otherwise stand by: see :meth:`claim`.
+        name: the name of the table; ``name_owner`` is the table of the owner's row. Lower-case letters, digits and
+            underscores. A database may hold several logs under different names, each with an owner.
+        min_cleanable_ratio: the part of new records above which :meth:`compact_some` compacts a log partition
+            (``min.cleanable.dirty.ratio``).
+        lease_ms: how long a coordinator may answer after a look; it looks three times as often. A successor waits that
+            long for an owner that has not closed the log.
+        takes_over: True to own the log at once, as :meth:`take_over` does; False to stand by for :meth:`claim`.
 
     Raises:
-        ValueError: the name is none, or the lease is no time.
+        ValueError: the name is malformed, or the lease is not positive.
         StorageError: the database can't be opened.
     """
 
-    # What differs: the words of the database, and the errors of its driver.
+    # Statements and errors that differ between databases.
     begin: str
     lock_owner: str
     lock_owner_alone: str
@@ -127,17 +127,17 @@ class SqlLogStore(ABC):
         if takes_over:
             self.take_over()
         else:
-            self._become_owner(lambda owner: False)  # and yet the tables are made
+            self._become_owner(lambda owner: False)  # only creates the tables
 
     # ------------------------------------------------------------ the log
 
     def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int:
-        """Write ``records`` in a transaction; see :meth:`groupcoord.log_store.LogStore.append`.
+        """Write ``records`` in a transaction.
 
         Raises:
-            RecordTooLargeError: a record has no bytes in Kafka's format; nothing was written.
-            OwnershipLostError: somebody else has opened the log.
-            AppendOutcomeUnknownError: the database failed while it committed.
+            RecordTooLargeError: a record can't be encoded in Kafka's format; nothing was written.
+            OwnershipLostError: another process has taken over.
+            AppendOutcomeUnknownError: the database failed during the commit.
             StorageError: the database failed; nothing was written.
         """
         (outcome,) = self.append_all([(partition, records)])
@@ -149,11 +149,12 @@ class SqlLogStore(ABC):
         """Write several appends in one transaction, in order.
 
         Args:
-            appends: log partitions, each with the records to append there.
+            appends: log partitions, each with its records.
 
         Returns:
-            For each append the offset of its first record, or why it failed: one without bytes alone, all others
-            together.
+            For each append the offset of its first record, or its error. An append that can't be encoded fails alone;
+            on any
+            other error all fail.
         """
         outcomes: list[int | LogStoreError] = []
         sound: list[tuple[int, int, list[Row]]] = []
@@ -175,10 +176,10 @@ class SqlLogStore(ABC):
         return outcomes
 
     def read(self, partition: int) -> Iterator[LogRecord]:
-        """Return the records of a log partition in order, all from the same moment.
+        """Return the records of a log partition in order, as of one moment.
 
         Raises:
-            OwnershipLostError: somebody else has opened the log.
+            OwnershipLostError: another process has taken over.
             StorageError: the database can't read it.
         """
         count = 0
@@ -200,9 +201,10 @@ class SqlLogStore(ABC):
             return [partition for (partition,) in rows]
 
     def close(self) -> None:
-        """Let go of the log, and close all connections. Close the coordinator before: a successor needn't wait now.
+        """Release the log and close all connections. Close the coordinator first, because a successor does not wait
+        now.
 
-        Another owner may have opened the log long before.
+        Another process may have taken over long before.
         """
         with self._lock:
             if self._connection is not None:
@@ -212,7 +214,7 @@ class SqlLogStore(ABC):
             self.abandon()
 
     def abandon(self) -> None:
-        """Close all connections, and let go of nothing, as a killed process does."""
+        """Close all connections without releasing the log, as a killed process does."""
         with self._lock:
             self._is_closed = True
             self._discard_connection()
@@ -223,11 +225,11 @@ class SqlLogStore(ABC):
 
     @property
     def lease_ms(self) -> int:
-        """How long an owner may answer after a look; see :class:`~groupcoord.log_store.OwnedStore`."""
+        """How long an owner may answer after a look, in milliseconds."""
         return self._lease_ms
 
     def take_over(self) -> None:
-        """Own the log from now on, whoever owned it; wait until that one's lease is over, if it hasn't let go of it.
+        """Own the log from now on, after the lease of an owner that has not released it.
 
         Raises:
             StorageError: the database can't be reached, or the store was closed.
@@ -237,22 +239,22 @@ class SqlLogStore(ABC):
         sleep(_seconds(before))
 
     def claim(self) -> bool:
-        """Own the log if nobody does any more: the owner has let go of it, or hasn't looked for the time of its lease.
+        """Own the log if its owner has released it or has not looked for the time of its lease. Never waits.
 
-        Ask again in a while, such as a tenth of a second, as long as the log is somebody else's. This waits for nobody.
+        Call it again after a while, such as a tenth of a second, while another process owns the log.
 
         Returns:
-            True if this one owns the log now, or did before.
+            True if this store owns the log, now or already before.
 
         Raises:
-            OwnershipLostError: this one has owned the log, and somebody else has taken it over.
+            OwnershipLostError: this store owned the log and another process has taken over.
             StorageError: the database can't be reached, or the store was closed.
         """
         with self._lock:
             if self._epoch is not None:
                 return self.check_ownership()
             with self._lent_reader() as (_, owner):
-                now_s = monotonic()  # not before: when it was read it was no older than that
+                now_s = monotonic()  # after the read: the row is at most this old
             if owner != self._seen:
                 self._seen, self._seen_s = owner, now_s
             if now_s - self._seen_s < _seconds(owner):
@@ -260,17 +262,19 @@ class SqlLogStore(ABC):
             return self._become_owner(lambda found: found == owner) is not None
 
     def check_ownership(self) -> bool:
-        """Look whether the log is still owned, and let others see that; return True.
+        """Check that the log is still owned and count the look in the owner's row; return True.
 
         Raises:
-            OwnershipLostError: somebody else has opened the log.
-            StorageError: the database can't tell.
+            OwnershipLostError: another process has taken over.
+            StorageError: the database failed.
         """
         with self._lock:
             connection = self._own_connection()
             query = f"UPDATE {self.name}_owner SET looks = looks + 1 WHERE epoch = {self._epoch}"
             try:
-                connection.execute(self.hasty)  # if it is lost with a crash of the database, the lease is too
+                connection.execute(
+                    self.hasty
+                )  # without a sync: a crash of the database that loses it ends the lease, too
                 updated = connection.execute(query)
                 connection.execute(self.careful)
             except self.error as error:
@@ -283,22 +287,22 @@ class SqlLogStore(ABC):
     # ------------------------------------------------------------ compaction
 
     def compact(self) -> None:
-        """Delete what later records have replaced, of all log partitions: see :mod:`groupcoord.storage.replaced`.
+        """Delete the replaced records of all log partitions (:mod:`groupcoord.storage.replaced`).
 
         Raises:
-            LogStoreError: the database failed, or somebody else has opened the log.
+            LogStoreError: the database failed, or another process has taken over.
         """
         for partition in self.partitions():
             for _ in self._compact(partition):
                 pass
 
     def compact_some(self, now_ms: int) -> bool:
-        """Do a portion of compaction if a log partition is dirty enough; return True if there is more to do.
+        """Compact a portion if a log partition is dirty enough; return True if there is more to do.
 
-        What fails is logged, and begun anew when there are more new records.
+        Errors are logged; compaction starts again after more new records.
 
         Args:
-            now_ms: makes no difference, as nothing is kept for some time.
+            now_ms: ignored, because nothing is kept for a time.
         """
         if self._pass is None:
             dirty = self._next_dirty()
@@ -323,10 +327,12 @@ class SqlLogStore(ABC):
         return None
 
     def _compact(self, partition: int) -> Generator[None, None, None]:
-        """Compact a log partition, and pause after each portion. What is left is sound at any time."""
+        """Compact a log partition, yielding after each portion. The rest is consistent at any time."""
         with self._lock:
             self._clean.setdefault(partition, 0)
-            self._clean[partition] += self._dirty.pop(partition, 0)  # also if this fails: not again at once
+            self._clean[partition] += self._dirty.pop(
+                partition, 0
+            )  # also after an error, so that it is not repeated at once
         replaced, count = ReplacedRecords(), 0
         for count, record in enumerate(self._records(partition), 1):
             replaced.note(record)
@@ -345,7 +351,7 @@ class SqlLogStore(ABC):
     # ------------------------------------------------------------ rows
 
     def _insert(self, connection: DatabaseConnection, partition: int, rows: list[Row]) -> int:
-        """Put rows behind those of a log partition; return the offset of the first."""
+        """Insert rows at the end of a log partition; return the offset of the first."""
         base_offset = self._end_offsets.get(partition)
         if base_offset is None:
             query = f"SELECT coalesce(max(log_offset) + 1, 0) FROM {self.name} WHERE log_partition = ?"
@@ -359,7 +365,7 @@ class SqlLogStore(ABC):
         return base_offset
 
     def read_from(self, partition: int, offset: int) -> Iterator[LogRecord]:
-        """Return the records of a log partition from an offset on; errors are those of :meth:`read`."""
+        """Return the records of a log partition from an offset on, with the errors of :meth:`read`."""
         return self._records(partition, offset)
 
     def _records(self, partition: int, offset: int = 0) -> Iterator[LogRecord]:
@@ -385,10 +391,10 @@ class SqlLogStore(ABC):
 
     @contextmanager
     def _transaction(self) -> Iterator[DatabaseConnection]:
-        """Begin a transaction of the owner, and commit it.
+        """Begin a transaction of the owner and commit it.
 
         Raises:
-            LogStoreError: it was rolled back, or nobody knows.
+            LogStoreError: it was rolled back, or its outcome is unknown.
         """
         connection = self._begin()
         try:
@@ -411,7 +417,7 @@ class SqlLogStore(ABC):
             raise (StorageError if is_rolled_back else AppendOutcomeUnknownError)(str(error)) from error
 
     def _begin(self) -> DatabaseConnection:
-        """Begin a transaction, on a new connection if the one there was is lost."""
+        """Begin a transaction, on a new connection if the current one is lost."""
         connection = self._own_connection()
         try:
             connection.execute(self.begin)
@@ -432,7 +438,9 @@ class SqlLogStore(ABC):
             self._discard_connection()
 
     def _own_connection(self) -> DatabaseConnection:
-        """Return the connection that writes. One that had to be opened anew owns the log again, or raises."""
+        """Return the connection for writing. After a reconnection the log is taken over again, or
+        an error is raised.
+        """
         if self._connection is None:
             is_known = self._epoch is not None or self._is_closed
             if not is_known or self._become_owner(lambda owner: owner.epoch == self._epoch) is None:
@@ -441,12 +449,12 @@ class SqlLogStore(ABC):
         return self._connection
 
     def _become_owner(self, may: Callable[[Owner], bool]) -> Owner | None:
-        """Connect, and let the epoch grow, if the owner that is found there allows it.
+        """Connect and increment the epoch if ``may`` accepts the current owner.
 
-        To own the log waits for whatever a lost connection has begun, as that keeps the epoch from growing.
+        The increment waits for the open transaction of a lost connection, which blocks the epoch.
 
         Returns:
-            The owner of before; None if it did not allow it.
+            The previous owner, or None if it was not accepted.
         """
         with self._lock:
             if self._is_closed:
@@ -464,7 +472,9 @@ class SqlLogStore(ABC):
                     query = f"UPDATE {self.name}_owner SET epoch = {epoch}, lease_ms = {self._lease_ms}, looks = 0"
                     connection.execute(query)
                     connection.execute("COMMIT")
-                    self._epoch = epoch  # not before: a commit that fails leaves the old one, and the log is still ours
+                    self._epoch = (
+                        epoch  # after the commit: if that fails, the old epoch stays and the log is still owned
+                    )
                     return owner
                 connection.execute("COMMIT")
                 self._discard_connection()
@@ -493,7 +503,7 @@ class SqlLogStore(ABC):
         return Owner(*connection.execute(f"SELECT epoch, lease_ms, looks FROM {self.name}_owner {lock}").fetchone())
 
     def _refuse_owner(self, owner: Owner | None) -> None:
-        """Raise if the owner is somebody else."""
+        """Raise OwnershipLostError if another process owns the log."""
         if owner is None or owner.epoch != self._epoch:
             whose = "is not owned yet" if self._epoch is None else "was lost: somebody else has opened it"
             raise OwnershipLostError(f"the log {self.name} {whose}")
@@ -502,7 +512,7 @@ class SqlLogStore(ABC):
 
     @contextmanager
     def _reader(self) -> Iterator[DatabaseConnection]:
-        """Lend a connection to who reads, if this is still the owner."""
+        """Lend a connection for reading, if this store still owns the log."""
         with self._lock:
             self._own_connection()
         with self._lent_reader() as (connection, owner):
@@ -511,7 +521,7 @@ class SqlLogStore(ABC):
 
     @contextmanager
     def _lent_reader(self) -> Iterator[tuple[DatabaseConnection, Owner]]:
-        """Lend a connection to who reads, and tell who the owner is."""
+        """Lend a connection for reading, together with the current owner."""
         with self._lock:
             connection = self._idle_readers.pop() if self._idle_readers else None
         is_sound = False
@@ -520,7 +530,7 @@ class SqlLogStore(ABC):
             if connection is not None:
                 try:
                     owner = self._read_owner(connection)
-                except self.error:  # it was lost while nobody looked
+                except self.error:  # the idle connection was lost
                     self._close(connection)
                     connection = None
             connection = connection or self._connect()
@@ -553,15 +563,15 @@ class SqlLogStore(ABC):
 
     @abstractmethod
     def _prepare(self, connection: DatabaseConnection) -> None:
-        """Set up a connection that is to write."""
+        """Prepare a connection for writing."""
 
     @abstractmethod
     def _rows(self, connection: DatabaseConnection, query: str, parameters: Row) -> Generator[Row, None, None]:
-        """Return what a query finds, all from the same moment, without holding it in memory."""
+        """Yield the rows of a query as of one moment, without holding them in memory."""
 
     @abstractmethod
     def _refused_commit(self, connection: DatabaseConnection, error: Exception) -> bool:
-        """Tell whether a transaction whose commit has failed is certainly rolled back."""
+        """Return whether a transaction whose commit failed is certainly rolled back."""
 
 
 def _columns(record: LogRecord) -> Row:
@@ -570,5 +580,5 @@ def _columns(record: LogRecord) -> Row:
 
 
 def _seconds(owner: Owner) -> float:
-    """Return how long an owner may answer after a look that is beginning now."""
+    """Return how long an owner may answer after a look that begins now."""
     return owner.lease_ms * CLOCK_RATE_MARGIN / 1000
