@@ -1,8 +1,8 @@
-"""A stretch of a log in a segment file, with sparse indexes over it: Kafka's files, byte for byte.
+"""Segment of a log in a file with sparse indexes, byte for byte as Kafka writes them.
 
-While a segment is written to, its indexes are in memory; when the next one begins they are written to files, and then
-read there. Indexes that are missing are made anew from the headers of the batches. Sources: ``LogSegment``,
-``OffsetIndex`` and ``TimeIndex`` of Apache Kafka 4.4.
+While a segment is being written, its indexes are in memory. When the next one begins, they are written to files and
+read from there. Missing indexes are rebuilt from the headers of the batches. Sources: ``LogSegment``, ``OffsetIndex``
+and ``TimeIndex`` of Apache Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ from groupcoord.storage.whole_files import replace_file
 _OFFSET_SUFFIX, _TIME_SUFFIX, _ABORTED_SUFFIX = INDEX_SUFFIXES
 
 AHEAD_BYTES_MAX = 1_048_576
-"""So much is read together with the header of the batch that it begins with; of more the header alone."""
+"""Most bytes that are read together with the header of the first batch; beyond that the header is read alone."""
 
 READ_PLACES_MAX = 16
-"""So many consumers of a segment, each at a place of its own, go on reading without a look at its index."""
+"""Most positions that are remembered for consumers, so that they continue without a look at the index."""
 
 CHECK_INTERVAL_MS = 100
-"""How often appends look whether the file is still there: a look costs as much as a ``write``."""
+"""Interval in which appends check that the file still exists; a check costs as much as a ``write``."""
 
 _BATCH_START_FROM = Struct(">qiibIhi").unpack_from
 _PACK_OFFSET_ENTRY, _PACK_TIME_ENTRY = OFFSET_ENTRY.pack, TIME_ENTRY.pack
 _NOT_KNOWN_MS = NO_TIMESTAMP - 1
-"""The largest timestamp of a segment that was not looked at yet."""
+"""Largest timestamp of a segment that was not read yet."""
 _ENTRIES_BYTES = OFFSET_ENTRY.size + TIME_ENTRY.size
 
 
@@ -62,14 +62,14 @@ class FileSegment(Segment):
     """Batches in one file.
 
     Args:
-        folder: of the log.
-        base_offset: gives the file its name.
-        files: opens it.
-        memory: where the indexes are counted while they are in memory.
+        folder: the folder of the log.
+        base_offset: the base offset, which is the name of the file.
+        files: the open files.
+        memory: the account of the memory that the indexes use.
 
     Attributes:
         path: the file.
-        first_timestamp_ms: the largest of the first batch; None before it is known.
+        first_timestamp_ms: the largest timestamp of the first batch, or None before it is known.
     """
 
     __slots__ = (
@@ -101,23 +101,23 @@ class FileSegment(Segment):
         self._offsets: Entries | None = MemoryEntries(OFFSET_ENTRY)
         self._times: Entries | None = MemoryEntries(TIME_ENTRY)
         self._taken_bytes = 0
-        self._indexed_ms = NO_TIMESTAMP  # largest in the index by time
-        self._index_due_bytes = INDEX_INTERVAL_BYTES  # a batch behind this position gets an entry
+        self._indexed_ms = NO_TIMESTAMP  # largest timestamp in the time index
+        self._index_due_bytes = INDEX_INTERVAL_BYTES  # a batch after this position gets an index entry
         self._is_released = False
-        self._descriptor = -1, -1  # to write with, and how many files had been closed then
+        self._descriptor = -1, -1  # for writing, and the number of closed files when it was opened
         self._largest_ms, self._largest_offset = NO_TIMESTAMP, 0  # the offset is relative
-        self._last_offset, self._last_position = OFFSETS_END, 0  # of the last batch, once one is known
-        self._read_places = {base_offset: 0}  # offsets and positions of what comes after batches that were looked up
+        self._last_offset, self._last_position = OFFSETS_END, 0  # of the last batch, once it is known
+        self._read_places = {base_offset: 0}  # positions of the batches after those that were read, by offset
         self._aborted = AbortedEntries(files, self._beside(_ABORTED_SUFFIX))
 
     @classmethod
     def found(
         cls, folder: Path, base_offset: int, next_offset: int, size_bytes: int, files: OpenFiles, memory: LogMemory
     ) -> FileSegment:
-        """Return a segment that is not written to any more, as its file was found.
+        """Return a closed segment whose file was found.
 
         Raises:
-            OSError: its index of aborted transactions can't be looked at.
+            OSError: its index of aborted transactions can't be read.
         """
         segment = cls(folder, base_offset, files, memory)
         segment.next_offset, segment.size_bytes = next_offset, size_bytes
@@ -130,12 +130,12 @@ class FileSegment(Segment):
 
     @classmethod
     def resumed(cls, folder: Path, base_offset: int, files: OpenFiles, memory: LogMemory) -> FileSegment:
-        """Return a segment that goes on being written to, with the indexes that it had when it was sealed.
+        """Return a segment that continues to be written, with the indexes of its shutdown.
 
         Raises:
-            OSError: a file is missing, or can't be read.
-            ValueError: the indexes are not those of this file.
-            TopicLogError: the file holds no batches where they should be.
+            OSError: a file is missing or can't be read.
+            ValueError: the indexes do not belong to this file.
+            TopicLogError: the file does not hold batches where it should.
         """
         size_bytes = os.path.getsize(segment_path(folder, base_offset))
         found = cls.found(folder, base_offset, OFFSETS_END, size_bytes, files, memory)
@@ -165,7 +165,6 @@ class FileSegment(Segment):
 
     @property
     def max_timestamp_ms(self) -> int:
-        """See :class:`~groupcoord.storage.segment.Segment`."""
         if self._largest_ms == _NOT_KNOWN_MS:
             _, times = self._indexes()
             self._largest_ms, self._largest_offset = times[-1] if len(times) else (NO_TIMESTAMP, 0)
@@ -173,27 +172,25 @@ class FileSegment(Segment):
 
     @property
     def aborted(self) -> AbortedEntries:
-        """See :class:`~groupcoord.storage.segment.Segment`."""
         return self._aborted
 
     # ------------------------------------------------------------ writing
 
     def create(self) -> None:
-        """Make the file.
+        """Create the file.
 
         Raises:
-            OSError: it can't be made.
+            OSError: it can't be created.
         """
         self._files.writing(self.path, creates=True)
 
     def may_reach(self, next_offset: int) -> bool:
-        """Tell whether an offset is near enough to the segment's own for its indexes."""
+        """Return whether an offset fits into the indexes, which are relative to the base offset."""
         return next_offset - self.base_offset <= RELATIVE_OFFSETS_END
 
     def append(
         self, pieces: Pieces, size_bytes: int, next_offset: int, max_timestamp_ms: int, *, is_marker: bool = False
     ) -> None:
-        """See :class:`~groupcoord.storage.segment.Segment`."""
         try:
             descriptor, closed_count = self._descriptor
             if closed_count != self._files.closed_count:
@@ -209,7 +206,7 @@ class FileSegment(Segment):
         self.note(self.next_offset, size_bytes, next_offset, max_timestamp_ms)
 
     def append_one(self, data: bytes, size_bytes: int, next_offset: int, max_timestamp_ms: int) -> None:
-        """Do as :meth:`append`, for a batch in one piece behind others; by hand."""
+        """Append a batch in one piece to a file that has others; inlined."""
         descriptor, closed_count = self._descriptor
         if closed_count != self._files.closed_count:
             self.append((data,), size_bytes, next_offset, max_timestamp_ms)
@@ -230,10 +227,10 @@ class FileSegment(Segment):
         self.next_offset = next_offset
 
     def _take_back(self, reason: str) -> NoReturn:
-        """Cut the file back to the start of a batch that could not be written whole."""
+        """Truncate the file to the start of a batch that could not be written completely."""
         descriptor = self._files.find(self.path)
         try:
-            # Where nothing can be written, nothing can be cut either; and nothing need be.
+            # A file that can't be written can't be truncated, and need not be.
             if descriptor >= 0 and os.fstat(descriptor).st_size != self.size_bytes:
                 os.ftruncate(descriptor, self.size_bytes)
         except OSError as error:
@@ -241,7 +238,7 @@ class FileSegment(Segment):
         raise UnwrittenBatchError(f"{self.path}: {reason}")
 
     def note(self, base_offset: int, size_bytes: int, next_offset: int, max_timestamp_ms: int) -> None:
-        """Note a batch that stands at the end of the file, in the indexes too where there is to be an entry."""
+        """Add a batch at the end of the file to the state, and to the indexes if it is due for an entry."""
         relative = next_offset - 1 - self.base_offset
         if self.first_timestamp_ms is None:
             self.first_timestamp_ms = max_timestamp_ms
@@ -254,7 +251,7 @@ class FileSegment(Segment):
         self.next_offset = next_offset
 
     def _add_entries(self, relative: int) -> None:
-        """Add to both indexes, if there is memory for that: without it they are only coarser."""
+        """Add an entry to both indexes if there is memory; otherwise they only become coarser."""
         if self._memory.take_if_left(_ENTRIES_BYTES):
             self._taken_bytes += _ENTRIES_BYTES
             assert isinstance(self._offsets, MemoryEntries)
@@ -269,14 +266,13 @@ class FileSegment(Segment):
             self._indexed_ms = self._largest_ms
 
     def add_aborted(self, transaction: AbortedTransaction) -> None:
-        """See :class:`~groupcoord.storage.segment.Segment`."""
         try:
             self._aborted.append(transaction)
         except OSError as error:
             raise FailedLogError(f"an aborted transaction can't be noted: {error}") from error
 
     def forget_saved_indexes(self) -> None:
-        """Delete the indexes by offset and by time that an earlier life left in files: they lack what came since.
+        """Delete the offset and time indexes in files that an earlier process left, because they are outdated.
 
         Raises:
             OSError: they can't be deleted.
@@ -285,7 +281,7 @@ class FileSegment(Segment):
             Path(self._beside(suffix)).unlink(missing_ok=True)
 
     def seal(self) -> None:
-        """Write the indexes to files: no more batches come.
+        """Write the indexes to files, because no more batches come.
 
         Raises:
             OSError: they can't be written; they stay in memory.
@@ -295,12 +291,12 @@ class FileSegment(Segment):
             for suffix, entries in ((_OFFSET_SUFFIX, self._offsets), (_TIME_SUFFIX, self._times)):
                 path = self._beside(suffix)
                 replace_file(Path(path), bytes(entries.data), is_durable=False)
-                self._files.close(path)  # the file that it was is another one
+                self._files.close(path)  # the path now names another file
             self._offsets = self._times = None
             self._give_memory_back()
 
     def is_as_written(self) -> bool:
-        """Tell whether the file is open, and has a name and the size that it was left with: then nobody changed it."""
+        """Return whether the open file still has its name and its size, so that no other program has changed it."""
         descriptor, closed_count = self._descriptor
         if closed_count != self._files.closed_count:
             return False
@@ -311,7 +307,7 @@ class FileSegment(Segment):
         return status.st_nlink > 0 and status.st_size == self.size_bytes
 
     def flush(self) -> None:
-        """Make what was written durable.
+        """Make all writes durable.
 
         Raises:
             OSError: the disk has failed.
@@ -325,7 +321,7 @@ class FileSegment(Segment):
         self._give_memory_back()
 
     def retire(self) -> None:
-        """Another segment has its place, and its name: whoever still reads it must not read that."""
+        """Mark the segment as replaced: another file has its name now and must not be read for it."""
         self.let_go()
         self._is_released = True
 
@@ -350,7 +346,7 @@ class FileSegment(Segment):
     # ------------------------------------------------------------ indexes
 
     def _indexes(self) -> tuple[Entries, Entries]:
-        """Return the indexes by offset and by time, from files or made anew."""
+        """Return the offset and time indexes, from files or rebuilt."""
         if not self.has_indexes:
             return self._made_anew()
         assert self._offsets is not None
@@ -359,21 +355,21 @@ class FileSegment(Segment):
 
     @property
     def has_indexes(self) -> bool:
-        """Tell whether its indexes are there, in memory or in files that are of this segment."""
+        """Return whether its indexes exist, in memory or in files of this segment."""
         if self._offsets is None or self._times is None:
             self._offsets = self._open_index(_OFFSET_SUFFIX, OFFSET_ENTRY)
             self._times = self._open_index(_TIME_SUFFIX, TIME_ENTRY)
         return self._offsets is not None and self._times is not None
 
     def was_cut(self, size_bytes: int) -> None:
-        """Forget the indexes: the file is shorter than it was found."""
+        """Drop the indexes, because the file was truncated."""
         self.size_bytes = size_bytes
         self._offsets = self._times = None
         self._largest_ms = _NOT_KNOWN_MS
         self._aborted = AbortedEntries(self._files, self._beside(_ABORTED_SUFFIX))
 
     def _open_index(self, suffix: str, layout: Struct) -> FileEntries | None:
-        """Return an index in its file; None if there is none, or none of this segment."""
+        """Return an index in a file, or None if it does not exist or belongs to another segment."""
         path = self._beside(suffix)
         try:
             size = os.path.getsize(path)
@@ -384,7 +380,7 @@ class FileSegment(Segment):
         except (OSError, StructError):
             return None
         fits = second < self.size_bytes if layout is OFFSET_ENTRY else self.base_offset + second < self.next_offset
-        is_blank = first == second == 0 and len(entries) > 1  # as Kafka makes them, larger than they need be
+        is_blank = first == second == 0 and len(entries) > 1  # preallocated by Kafka
         return entries if fits and not is_blank and not size % layout.size else None
 
     def _made_anew(self) -> tuple[Entries, Entries]:
@@ -402,7 +398,7 @@ class FileSegment(Segment):
         return offsets, times
 
     def scan(self, size_bytes: int) -> Iterator[Batch]:
-        """Note the batches that the file holds, and yield each.
+        """Add the batches of the file to the state and yield each.
 
         Args:
             size_bytes: how much of the file to read.
@@ -419,7 +415,7 @@ class FileSegment(Segment):
     def headers(
         self, position: int = 0, end: int | None = None, chunk_bytes: int = HEADERS_CHUNK_BYTES
     ) -> Iterator[Batch]:
-        """Pass over the batches from a position on, to the end or another position, without their records."""
+        """Yield the batches between two positions, without their records."""
         end = self.size_bytes if end is None else end
         try:
             yield from read_headers(self._read_at, self.base_offset, position, end, chunk_bytes)
@@ -427,7 +423,7 @@ class FileSegment(Segment):
             raise FailedLogError(f"{self.path}: {error}") from error
 
     def headers_as_found(self) -> Iterator[Batch]:
-        """Pass over all batches of a file that is just being opened.
+        """Yield all batches of a file that is being opened.
 
         Raises:
             InvalidBatchError: it is corrupt.
@@ -451,10 +447,10 @@ class FileSegment(Segment):
         return data
 
     def _floor(self, offset: int) -> int:
-        """Return the position of a batch, the nearest that is known, that doesn't end behind an offset."""
+        """Return the nearest known position of a batch that does not end after an offset."""
         if offset >= self._last_offset:
             return self._last_position
-        position = self._read_places.get(offset)  # of somebody who reads batch by batch
+        position = self._read_places.get(offset)  # of a consumer that reads batch by batch
         if position is not None:
             return position
         offsets, _ = self._indexes()
@@ -462,16 +458,14 @@ class FileSegment(Segment):
         return offsets[number - 1][1] if number else 0
 
     def first_batch_ms(self) -> int:
-        """See :class:`~groupcoord.storage.segment.Segment`."""
         if self.first_timestamp_ms is None:
             self.first_timestamp_ms = next((batch.max_timestamp_ms for batch in self.headers()), None)
         return NO_TIMESTAMP if self.first_timestamp_ms is None else self.first_timestamp_ms
 
     def place_of(self, offset: int, ahead_bytes: int = 0) -> Place | None:
-        """See :class:`~groupcoord.storage.segment.Segment`."""
         if offset >= self.next_offset:
             return None
-        if offset == self._last_offset:  # of somebody who waits for what comes
+        if offset == self._last_offset:  # of a consumer that waits at the end
             return Place(self._last_position, self.size_bytes)
         position = self._read_places.get(offset)
         if position is not None:
@@ -486,9 +480,10 @@ class FileSegment(Segment):
         return None
 
     def _next_place(self, position: int, ahead_bytes: int) -> Place | None:
-        """Return where the batch at a position ends, for somebody who reads batch by batch; None: go by its header.
+        """Return the end of the batch at a position, for a consumer that reads batch by batch, or None to use its
+        header.
 
-        By hand, since each Fetch of a consumer that reads on comes by here: with :meth:`headers` it costs a tenth more.
+        Inlined, because each Fetch that continues passes here: :meth:`headers` would cost a tenth more.
         """
         wanted = ahead_bytes if BATCH_HEADER_BYTES < ahead_bytes <= AHEAD_BYTES_MAX else BATCH_HEADER_BYTES
         data = self._read_at(position, min(wanted, self.size_bytes - position))
@@ -502,7 +497,7 @@ class FileSegment(Segment):
         return Place(position, end, memoryview(data))
 
     def _note_read(self, next_offset: int, end_position: int) -> None:
-        """Note where the batch ends that was looked up, for who reads on from there."""
+        """Remember the end of a batch that was read, for the next fetch."""
         places = self._read_places
         if next_offset not in places:
             if len(places) == READ_PLACES_MAX:
@@ -510,7 +505,6 @@ class FileSegment(Segment):
             places[next_offset] = end_position
 
     def end_before(self, offset: int) -> int:
-        """See :class:`~groupcoord.storage.segment.Segment`."""
         if offset >= self.next_offset:
             return self.size_bytes
         if offset <= self.base_offset:
@@ -521,7 +515,6 @@ class FileSegment(Segment):
         return self.size_bytes
 
     def first_offset_at(self, position: int) -> int:
-        """See :class:`~groupcoord.storage.segment.Segment`."""
         offsets, _ = self._indexes()
         number = bisect_right(offsets, position, key=itemgetter(1))
         for batch in self.headers(offsets[number - 1][1] if number else 0):
@@ -530,11 +523,9 @@ class FileSegment(Segment):
         return self.next_offset
 
     def view(self, position: int, end_position: int) -> memoryview:
-        """See :class:`~groupcoord.storage.segment.Segment`."""
         return memoryview(self._read_at(position, end_position - position))
 
     def batches_since(self, timestamp_ms: int, offset: int) -> Iterator[memoryview]:
-        """See :class:`~groupcoord.storage.segment.Segment`."""
         _, times = self._indexes()
         number = bisect_right(times, timestamp_ms, key=itemgetter(0))
         since = self.base_offset + times[number - 1][1] if number else self.base_offset
@@ -544,15 +535,15 @@ class FileSegment(Segment):
 
 
 class Room:
-    """What may be appended before there is anything else to do than to look at the file: rolling, or a flush.
+    """What may be appended without a check, a roll or a flush.
 
     Attributes:
-        segment: where it goes.
-        settings: what was asked when this was worked out.
-        checked_ms: the file was looked at in the interval that began then.
-        until_ms: it is to be looked at again for a batch of this time or later.
-        end_ms: only earlier batches may.
-        end_bytes: the segment's size at most. Each record has a byte at least, so that its offset is near enough, too.
+        segment: the segment.
+        settings: the settings for which this was computed.
+        checked_ms: the beginning of the interval in which the file was checked.
+        until_ms: the time of the next check of the file.
+        end_ms: only batches before this time fit.
+        end_bytes: the largest size of the segment. A record has at least one byte, so its offset fits, too.
     """
 
     __slots__ = ("checked_ms", "end_bytes", "end_ms", "segment", "settings", "until_ms")
@@ -567,7 +558,7 @@ class Room:
         self.end_bytes = min(settings.segment_bytes, segment.size_bytes + reach)
 
     def goes_on(self, now_ms: int) -> bool:
-        """Tell, after a look at the file, whether it has room for a batch of this time."""
+        """Return, after a check of the file, whether it has room for a batch of this time."""
         if now_ms >= self.end_ms or not self.segment.is_as_written():
             return False
         self._was_checked(now_ms)

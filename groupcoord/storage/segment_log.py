@@ -1,8 +1,8 @@
-"""The log of one partition in segment files of Kafka's layout, which a broker opens, and which may be a broker's.
+"""Log of one partition in segment files of Kafka's layout, which a broker can open and may have written.
 
-An append is one batch and one ``write``: when it returns, the operating system has the bytes, and killing the process
-loses nothing. What else is known follows from the batches: indexes and producers are noted in files from time to time
-(Kafka's, too), so that not everything has to be read when a log is opened.
+An append is one batch and one ``write``. When it returns, the operating system has the bytes, and killing the process
+loses nothing. Everything else can be derived from the batches. Indexes and producer snapshots are written from time to
+time, as Kafka does, so that opening a log does not have to read all of it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 def _watched(method: Callable[Concatenate[SegmentLog, P], T]) -> Callable[Concatenate[SegmentLog, P], T]:
-    """Return a method that refuses a log that has failed, and lets it fail where the files can't be used."""
+    """Wrap a method so that it refuses a failed log, and fails the log if its files can't be used."""
 
     @wraps(method)
     def watched(log: SegmentLog, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -61,22 +61,22 @@ def _watched(method: Callable[Concatenate[SegmentLog, P], T]) -> Callable[Concat
 
 
 class SegmentLog(PartitionLog):
-    """One partition's batches in files, and its producers. Nothing is read before it is opened.
+    """Batches of one partition in files, and its producers. Nothing is read before :meth:`open`.
 
     Args:
-        folder: where the files are, or will be from the first append on.
-        files: opens them.
-        memory: what is kept of them in memory is counted there.
-        start_offset: where it starts at the earliest.
-        note_start: remembers where it starts; may raise OSError.
-        acknowledged: what it must have.
-        report: is told of trouble with the files: its kind, and a line.
-        may_change: is called before any file is changed; may raise LogStoreError.
+        folder: the folder, which is created with the first append.
+        files: the open files.
+        memory: the account of the memory that it uses.
+        start_offset: the lowest possible start offset.
+        note_start: stores the start offset; may raise OSError.
+        acknowledged: what the log must hold.
+        report: is called for errors of the files with their kind and a message.
+        may_change: is called before a file is changed; may raise LogStoreError.
 
     Attributes:
-        files: opens them.
-        failure: why it can't be used any more, if so: open it again.
-        reader_count: how many pass over all of its batches; no file is replaced meanwhile.
+        files: the open files.
+        failure: why the log must be opened again, or None.
+        reader_count: the number of readers of all batches; no file is replaced meanwhile.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class SegmentLog(PartitionLog):
         self.folder = folder
         self.files = files
         self.reader_count = 0
-        self._reading = folder.path  # what of it is read at the moment
+        self._reading = folder.path  # the file that is being read
         self._first_start = start_offset
         self._note_start = note_start
         self._required = acknowledged
@@ -104,40 +104,40 @@ class SegmentLog(PartitionLog):
         self._saved_epochs: tuple[tuple[int, int], ...] = ()
         self._room: Room | None = None
         self._has_written = False
-        self._is_saved = True  # what the next start goes by is in files
-        self._has_new_files = False  # whose names a power failure may take back
+        self._is_saved = True  # whether the files for the next start are up to date
+        self._has_new_files = False  # whether there are new files whose names are not synced
         self._checked_interval = -1
-        self._durable_offset = 0  # what is from here on was not flushed yet
+        self._durable_offset = 0  # the first offset that is not flushed
         self._unflushed_since_ms = 0
 
     @property
     def acknowledged(self) -> Acknowledged:
-        """What it must have when it is opened again."""
+        """What it must hold when it is opened again."""
         return Acknowledged(self.end_offset, frozenset(self._bases), self.leader_epoch)
 
     # ------------------------------------------------------------ opening
 
     def open(self, *, is_clean: bool) -> None:
-        """Find out what is in the files, as far as appending and reading need it.
+        """Read what appends and reads need to know about the files.
 
         Args:
-            is_clean: whether the log was shut down properly; else the end of it is checked, and a torn tail cut.
+            is_clean: whether the log was shut down cleanly. Otherwise its end is checked, and a torn tail is truncated.
 
         Raises:
-            LogStoreError: a file is corrupt, or missing, or somebody else's.
-            OSError: a file can't be read, or cut.
-            ValueError: a file is not what its name says.
+            LogStoreError: a file is corrupt, missing, or belongs to another topic.
+            OSError: a file can't be read or truncated.
+            ValueError: a file does not match its name.
         """
         with self._opening() as (bases, epochs):
             if bases and not (is_clean and self._resume(bases, epochs)):
                 self._recover(bases, epochs)
 
     def _batches_while_opening(self) -> Iterator[Batch]:
-        """Do the same in one pass over all batches, checked, and yield each: whoever wants them all reads them once."""
+        """Open the log in one pass over all batches, validated, and yield each."""
         with self._opening() as (bases, epochs):
             self._is_saved = not bases
             sizes = [os.path.getsize(segment_path(self.folder.path, base)) for base in bases]
-            # Those from the last one on that holds anything may have been written when the power failed.
+            # The last segment that holds anything and those after it may have been written when the power failed.
             recovered = max((number for number, size in enumerate(sizes) if size), default=0)
             for number, (base, following) in enumerate(pairwise([*bases, OFFSETS_END])):
                 if number < recovered:
@@ -161,7 +161,7 @@ class SegmentLog(PartitionLog):
 
     @contextlib.contextmanager
     def _opening(self) -> Iterator[tuple[list[int], list[tuple[int, int]]]]:
-        """Begin with the segments and the leaders' epochs that there are, and end with what follows from them."""
+        """Yield the segments and leader epochs at the beginning, and derive the rest of the state at the end."""
         try:
             path, bases, required = self.folder.path, self.folder.open(), self._required
             if not required.bases.issubset(bases):
@@ -193,7 +193,7 @@ class SegmentLog(PartitionLog):
             self._begin(FileSegment.found(path, base, following, size_bytes, self.files, self.memory))
 
     def _go_on_behind(self, bases: Sequence[int]) -> None:
-        """Append to the last segment, if there is one."""
+        """Continue to append to the last segment, if there is one."""
         if bases:
             active = self._segments[-1]
             assert isinstance(active, FileSegment)
@@ -203,10 +203,10 @@ class SegmentLog(PartitionLog):
             self.start_offset = min(max(self._first_start, bases[0]), self.end_offset)
 
     def _checked(self, segment: FileSegment, following: int, bases: Sequence[int]) -> Iterator[Batch]:
-        """Yield the batches of a segment, noted where it has no indexes. A torn tail is cut.
+        """Yield the batches of a segment and index them if it has no indexes. A torn tail is truncated.
 
         Raises:
-            InvalidBatchError: a batch is broken, and that is no torn tail.
+            InvalidBatchError: a batch is malformed and not a torn tail.
         """
         self._reading = path = Path(segment.path)
         is_new = not segment.size_bytes
@@ -225,7 +225,7 @@ class SegmentLog(PartitionLog):
                 segment.was_cut(size_bytes)
 
     def _note_epochs(self, epochs: list[tuple[int, int]]) -> None:
-        """Note the leaders' epochs that the batches name, for want of a file that tells them."""
+        """Derive the leader epochs from the batches, because the file is missing."""
         for segment in self._segments:
             for batch in self._headers(segment):
                 note_epoch(batch, epochs)
@@ -235,12 +235,12 @@ class SegmentLog(PartitionLog):
         self.leader_epoch = self.epochs.latest
         self.epochs.trim(self.start_offset, self.end_offset)
         if self._segments:
-            # Without this file the next start has to read more, and that is all.
+            # Without this file the next start only reads more.
             with contextlib.suppress(OSError):
                 self._save_epochs()
 
     def _save_epochs(self) -> None:
-        """Write the leaders' epochs, where the file tells others.
+        """Write the leader epochs if the file differs.
 
         Raises:
             OSError: they can't be written.
@@ -250,7 +250,7 @@ class SegmentLog(PartitionLog):
             self._saved_epochs = self.epochs.entries
 
     def _resume(self, bases: Sequence[int], epochs: list[tuple[int, int]]) -> bool:
-        """Go on where the log was shut down; tell if that can be."""
+        """Restore the state of a clean shutdown; return False if that is not possible."""
         try:
             active = FileSegment.resumed(self.folder.path, bases[-1], self.files, self.memory)
         except (OSError, ValueError, TopicLogError):
@@ -263,7 +263,7 @@ class SegmentLog(PartitionLog):
         return True
 
     def _recover(self, bases: Sequence[int], epochs: list[tuple[int, int]]) -> None:
-        """Check the end of the log, and note what is in the last segment; newer leaders' epochs, too."""
+        """Check the end of the log and derive the state of the last segment, newer leader epochs included."""
         self._is_saved = False
         path, base = self.folder.path, bases[-1]
         size_bytes, _ = recover_log(path, list(bases))
@@ -282,7 +282,7 @@ class SegmentLog(PartitionLog):
         self._begin(active)
 
     def _replay(self, offset: int) -> None:
-        """Learn of the producers what the batches from an offset on say."""
+        """Apply the batches from an offset on to the producer state."""
         for segment in self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]:
             if segment.next_offset > offset:
                 for batch in self._headers(segment):
@@ -290,10 +290,10 @@ class SegmentLog(PartitionLog):
                         replay(batch, self.producers)
 
     def _headers(self, segment: Segment) -> Iterator[Batch]:
-        """Pass over the batches of a segment while the log is opened.
+        """Yield the batches of a segment while the log is being opened.
 
         Raises:
-            InvalidBatchError: there is none where one should be, or its offsets can't be there.
+            InvalidBatchError: a batch is missing, or its offsets are invalid.
         """
         assert isinstance(segment, FileSegment)
         self._reading = Path(segment.path)
@@ -302,9 +302,9 @@ class SegmentLog(PartitionLog):
     # ------------------------------------------------------------ writing
 
     def append_encoded(self, data: bytes, record_count: int, now_ms: int, settings: TopicLogSettings) -> int:
-        """See :class:`~groupcoord.storage.partition_log.PartitionLog`.
+        """Append a batch that holds its final offsets.
 
-        By hand where nothing but the batch is to be written, since each commit comes by here: it costs half.
+        Inlined for the case that only the batch must be written: each commit passes here, and this halves its cost.
         """
         room, size_bytes = self._room, len(data)
         if (
@@ -345,7 +345,7 @@ class SegmentLog(PartitionLog):
             if settings.flush_messages == INT64_MAX:
                 self._room = Room(self._segments[-1], settings, now_ms, self._first_timestamp_ms + settings.roll_ms)
         except TopicLogError as error:
-            self.end_offset = end_offset  # what isn't acknowledged need not be there when it is opened again
+            self.end_offset = end_offset  # unacknowledged records need not be there when the log is opened again
             self._trouble(error)
             raise
 
@@ -364,10 +364,10 @@ class SegmentLog(PartitionLog):
         self._save_epochs()
 
     def begin_epoch(self, leader_epoch: int) -> None:
-        """See :class:`~groupcoord.storage.partition_log.PartitionLog`; that is noted on disk."""
+        """Set the leader epoch of new batches and write it to disk."""
         super().begin_epoch(leader_epoch)
         if self.failure is None and self.epochs.entries != self._saved_epochs:
-            self._has_written, self._room = False, None  # if it can't be noted now, the next batch tries again
+            self._has_written, self._room = False, None  # if the epoch can't be written now, the next batch tries again
             with contextlib.suppress(OSError):
                 self._make_folder()
 
@@ -377,7 +377,7 @@ class SegmentLog(PartitionLog):
 
     def _roll(self, settings: TopicLogSettings) -> None:
         if self._is_unflushed and min(settings.flush_messages, settings.flush_ms) != INT64_MAX:
-            self._make_durable()  # the flushes to come are of the new segment
+            self._make_durable()  # later flushes concern the new segment
         sealed = self._segments[-1] if self._segments else None
         segment = FileSegment(self.folder.path, self.end_offset, self.files, self.memory)
         try:
@@ -388,7 +388,7 @@ class SegmentLog(PartitionLog):
             raise UnwrittenBatchError(f"{segment.path}: no new segment: {error.strerror or error}") from error
         self._has_new_files = True
         if isinstance(sealed, FileSegment):
-            # Without these files the next start has to read more, and that is all.
+            # Without these files the next start only reads more.
             with contextlib.suppress(OSError):
                 self.folder.save_producers(self.producers, self.end_offset)
                 sealed.seal()
@@ -396,7 +396,7 @@ class SegmentLog(PartitionLog):
         self._is_saved = False
 
     def _check_written(self) -> None:
-        """Make sure that what was written is in a file that can be found again, and that nobody else changed."""
+        """Check that the files exist under their names and that no other program has changed them."""
         active = self._segments[-1]
         assert isinstance(active, FileSegment)
         if not active.is_as_written():
@@ -405,7 +405,6 @@ class SegmentLog(PartitionLog):
                 raise _lost(loss)
 
     def check(self) -> None:
-        """See :class:`~groupcoord.storage.partition_log.PartitionLog`."""
         loss = self._find_loss()
         if loss is not None and self.failure is None:
             self._trouble(_lost(loss))
@@ -426,7 +425,6 @@ class SegmentLog(PartitionLog):
         return self.end_offset > self._durable_offset
 
     def flush_due(self, settings: TopicLogSettings, now_ms: int) -> int | None:
-        """See :class:`~groupcoord.storage.partition_log.PartitionLog`."""
         if not self._is_unflushed or settings.flush_ms == INT64_MAX:
             return None
         due_ms = self._unflushed_since_ms + settings.flush_ms
@@ -436,7 +434,7 @@ class SegmentLog(PartitionLog):
         return None
 
     def flush(self) -> None:
-        """Make durable what was written.
+        """Make all writes durable.
 
         Raises:
             FailedLogError: the disk has failed.
@@ -449,7 +447,7 @@ class SegmentLog(PartitionLog):
         self._make_durable()
 
     def _make_durable(self) -> None:
-        # After a failed fsync only reading the file anew tells what is there.
+        # After a failed fsync only reading the file again shows what it holds.
         active = self._segments[-1]
         assert isinstance(active, FileSegment)
         try:
@@ -482,16 +480,16 @@ class SegmentLog(PartitionLog):
     retain = _watched(PartitionLog.retain)
 
     def close(self) -> None:
-        """The topic is gone, and its folder is somebody else's affair."""
+        """Close the log, because the topic was deleted; its folder is deleted separately."""
         self.let_go()
         self.is_closed = True
         self._tell()
 
     def shut(self) -> bool:
-        """Write what the next start need not read then, and close the files.
+        """Write the state that the next start would otherwise derive, and close the files.
 
         Returns:
-            True if all could be written.
+            True if everything could be written.
         """
         is_clean = self.failure is None
         active = self._segments[-1] if self._segments else None
@@ -508,7 +506,7 @@ class SegmentLog(PartitionLog):
         return is_clean
 
     def let_go(self) -> None:
-        """Close the files, whatever is in them: nothing is flushed."""
+        """Close the files without a flush."""
         self._room = None
         self._interrupt()
         for segment in self._segments:
@@ -519,11 +517,11 @@ class SegmentLog(PartitionLog):
     # ------------------------------------------------------------ failing
 
     def compaction_failed(self, error: OSError) -> None:
-        """Files were replaced by halves: opening the log anew puts that in order."""
+        """Fail the log after an interrupted swap: opening it again finishes the swap."""
         self._trouble(FailedLogError(f"{self.folder.path}: {error}"))
 
     def _fail(self, error: FailedLogError) -> None:
-        """Nobody knows what is in the files: they have to be read anew."""
+        """Fail the log: the content of its files is unknown, and they must be read again."""
         self.failure = error
         self.let_go()
         self._tell()
@@ -541,19 +539,19 @@ class SegmentLog(PartitionLog):
     batch_since = _watched(PartitionLog.batch_since)
 
     def read_all(self, decode: Callable[[Iterable[Batch]], Iterator[T]]) -> Iterator[T]:
-        """Return what a function makes of all batches of this moment. No file is replaced while they are passed over.
+        """Return the result of a function over all present batches. No file is replaced during the iteration.
 
         Raises:
-            CorruptLogError: a batch is broken; while iterating.
+            CorruptLogError: a batch is malformed; while iterating.
             StorageError: a file can't be read; while iterating.
         """
         return self._decoded(decode, self._batches_before(self.end_offset))
 
     def open_and_read_all(self, decode: Callable[[Iterable[Batch]], Iterator[T]]) -> Iterator[T]:
-        """Do as :meth:`open`, in the same pass over all batches from which a function makes something.
+        """Open the log and return the result of a function over all its batches, in one pass.
 
         Raises:
-            LogStoreError: a file is corrupt, or missing, or somebody else's, or can't be read; while iterating.
+            LogStoreError: a file is corrupt, missing, unreadable, or belongs to another topic; while iterating.
         """
         return self._decoded(decode, self._batches_while_opening())
 
@@ -574,7 +572,7 @@ class SegmentLog(PartitionLog):
                 ends = {"end_offset": segment.next_offset, "end": segment.size_bytes}
                 for batch in read_batches(path, base_offset=segment.base_offset, **ends):
                     if batch.base_offset >= end_offset:
-                        return  # it was appended since
+                        return  # appended meanwhile
                     yield batch
         finally:
             self.reader_count -= 1
@@ -585,6 +583,6 @@ def _lost(loss: str) -> LostSegmentError:
 
 
 def note_epoch(batch: Batch, epochs: list[tuple[int, int]]) -> None:
-    """Note the leader's epoch that a batch names, if it is newer than those that are known."""
+    """Add the leader epoch of a batch if it is newer than the known ones."""
     if batch.leader_epoch > (epochs[-1][0] if epochs else NO_LEADER_EPOCH):
         epochs.append((batch.leader_epoch, batch.base_offset))

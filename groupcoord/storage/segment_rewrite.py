@@ -1,4 +1,4 @@
-"""Writes what compaction leaves of some segments into a new file, and swaps that in so that a crash loses nothing."""
+"""Rewriting of segments: a new file with what compaction keeps of them, and its crash-safe swap."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from groupcoord.storage.swapping import CLEANED_SUFFIX, finish_swap, swap_path
 SYNC_POLL_S = 0.001
 
 Work = Generator[int, None, None]
-"""Yields how many batches and records were handled since the last time; 0 while it waits."""
+"""Yields the number of batches and records handled since the last time, or 0 while it waits."""
 
 
 class InterruptedSwapError(OSError):
-    """The disk failed while files were replaced: the log has to be opened anew, which finishes it.
+    """The disk failed during a swap: opening the log again finishes it.
 
     Attributes:
-        folder: of the log.
+        folder: the folder of the log.
     """
 
     def __init__(self, folder: Path, cause: OSError) -> None:
@@ -28,16 +28,16 @@ class InterruptedSwapError(OSError):
 
 
 class SegmentRewrite:
-    """The new file of some segments that become one.
+    """New file that replaces some segments.
 
     Args:
-        folder: of the log.
-        group: base offsets of the segments; the file will be that of the first.
-        is_read: asked before the swap, which waits while somebody reads the files.
-        replaced: told at the moment of the swap: from now on the new file stands for them all, whatever happens.
+        folder: the folder of the log.
+        group: the base offsets of the segments; the file gets the name of the first.
+        is_read: returns whether a reader uses the files; the swap waits for it.
+        replaced: is called at the moment of the swap, after which the new file counts, whatever happens.
 
     Raises:
-        OSError: the file can't be made.
+        OSError: the file can't be created.
     """
 
     def __init__(
@@ -52,19 +52,19 @@ class SegmentRewrite:
         self._file = open(self._cleaned, "wb")  # noqa: SIM115 - close() closes it
 
     def write(self, data: bytes) -> None:
-        """Add a batch.
+        """Append a batch.
 
         Raises:
-            OSError: the disk is full, or has failed.
+            OSError: the disk is full or has failed.
         """
         self._file.write(data)
 
     def swap(self) -> Work:
-        """Put the file, made durable, in the place of the segments.
+        """Make the file durable and replace the segments by it.
 
         Raises:
-            OSError: it can't be written; the segments are as they were.
-            InterruptedSwapError: nobody knows which file is where.
+            OSError: it can't be written; the segments are unchanged.
+            InterruptedSwapError: the state of the files is unknown.
         """
         self._file.flush()
         yield from sync(self._cleaned)
@@ -81,7 +81,7 @@ class SegmentRewrite:
         yield from sync(self._folder)
 
     def close(self) -> None:
-        """Give up what was not swapped in."""
+        """Discard a file that was not swapped in."""
         try:
             self._file.close()
         finally:
@@ -91,7 +91,7 @@ class SegmentRewrite:
 
 
 def sync(path: Path) -> Work:
-    """Make a file or a folder durable, in another thread: on a slow disk it takes long, and nobody has to wait."""
+    """Sync a file or a folder in another thread, because a slow disk takes long."""
     errors: list[BaseException] = []
 
     def run() -> None:

@@ -1,12 +1,12 @@
-"""The log store on disk: each partition of ``__consumer_offsets`` is a log as topics have them.
+"""Log store in segment files: each partition of ``__consumer_offsets`` is a log like those of topics.
 
-Either this store or a broker can open what the other wrote. Every append is one batch and one ``write``; when
+This store and a broker can open each other's files. Every append is one batch and one ``write``. When
 :meth:`SegmentLogStore.append` returns, the operating system has the bytes, and killing the process loses nothing.
 Surviving a power failure takes an ``fsync``, whose policy is Kafka's: ``log.flush.interval.messages`` and
 ``log.flush.interval.ms``, both "never" by default.
 
-Partitions open when they are first used. Readers of the topic get the same log that appends go to:
-:meth:`SegmentLogStore.log`. Compaction runs in portions, whenever :meth:`SegmentLogStore.compact_some` is called.
+Partitions open on first use. Consumers of the topic get the same log as the appends: :meth:`SegmentLogStore.log`.
+Compaction runs in portions, one for each call of :meth:`SegmentLogStore.compact_some`.
 """
 
 from __future__ import annotations
@@ -58,29 +58,30 @@ from groupcoord.storage.segments import all_records
 NEVER = INT64_MAX
 COMPACTION_BUDGET = 500
 CHECKED_AT_ONCE = 10
-"""How many partitions one call of :meth:`SegmentLogStore.find_failed` looks at."""
+"""Partitions that one call of :meth:`SegmentLogStore.find_failed` checks."""
 DESCRIPTORS_MAX = 1_024
-"""So many files are open at most; each append and each read uses one."""
+"""Most files that are open at a time; each append and each read uses one."""
 DEFAULT_COMPACTION = CompactionSettings()
 
 
 class SegmentLogStore:
-    """The log partitions of ``__consumer_offsets`` below one directory, owned by this process alone.
+    """Log partitions of ``__consumer_offsets`` in a directory that this process alone uses.
 
     Args:
-        directory: Kafka's log directory, holding ``__consumer_offsets-N/``; created if need be. A broker's own can be
-            opened while that broker is stopped.
-        segment_bytes: a segment that would grow beyond this is followed by a new one (``offsets.topic.segment.bytes``).
+        directory: Kafka's log directory, with folders ``__consumer_offsets-N/``; created if it does not exist. A
+            broker's
+            directory can be opened while that broker is stopped.
+        segment_bytes: the largest segment (``offsets.topic.segment.bytes``).
         flush_interval_messages: fsync a partition once this many records are unflushed; 1 is every append.
         flush_interval_ms: :meth:`flush_due` fsyncs a partition whose oldest unflushed record is this old.
-        batch_bytes_max: largest batch taken (``message.max.bytes``); larger appends raise ``RecordTooLargeError``.
-        leader_epoch: what batches name as the leader's epoch; a larger one found in the directory is carried on.
-        topic_id: of ``__consumer_offsets``; by default the one found in the directory, or a random one.
-        compaction: when to compact, and what may go then.
+        batch_bytes_max: the largest batch (``message.max.bytes``); larger appends raise ``RecordTooLargeError``.
+        leader_epoch: the leader epoch of new batches, unless the directory holds a larger one.
+        topic_id: the id of ``__consumer_offsets``; by default the one found in the directory, or a random one.
+        compaction: when to compact and what may be dropped.
 
     Raises:
         DirectoryLockedError: another process, or another store of this one, uses the directory.
-        LogDirectoryError: it is not a directory, or can't be created or written to.
+        LogDirectoryError: it is not a directory, or can't be created or written.
         ValueError: a number is out of range.
     """
 
@@ -117,30 +118,31 @@ class SegmentLogStore:
         self._first_epoch = NOTHING_ACKNOWLEDGED._replace(leader_epoch=leader_epoch)
         self._logs: dict[int, SegmentLog] = {}
         self._acknowledged: dict[int, Acknowledged] = {}  # of partitions that have failed
-        self._failed: dict[int, LogStoreError] = {}  # those that nobody was told of yet
+        self._failed: dict[int, LogStoreError] = {}  # failures that were not reported yet
         self._to_check: list[int] = []
         self._lock = DirectoryLock(self.directory)
         self._files = OpenFiles(DESCRIPTORS_MAX)
         self._memory = LogMemory(INT64_MAX)
         self._cleaner = Cleaner(CleanerCheckpoint(self.directory))
-        #: The id of ``__consumer_offsets`` in this directory.
+        # : The id of ``__consumer_offsets`` in this directory.
         self.topic_id = topic_id or find_topic_id(self.directory)
 
     def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int:
-        """Write ``records`` as one batch and set their offsets. See :meth:`groupcoord.log_store.LogStore.append`.
+        """Write ``records`` as one batch and set their offsets.
 
         Returns:
             The offset of the first record.
 
         Raises:
-            RecordTooLargeError: the batch is larger than ``batch_bytes_max`` or ``segment_bytes``, or a string in it is
-                longer than 32,767 bytes; nothing was written.
-            StorageError: the disk failed or is full; what was written has been taken back.
-            AppendOutcomeUnknownError: as before, but it could not be taken back, or the fsync failed.
-            LostSegmentError: somebody deleted, moved or changed the file. That is noticed within
+            RecordTooLargeError: the batch exceeds ``batch_bytes_max`` or ``segment_bytes``, or a string in it exceeds
+                32,767
+                bytes; nothing was written.
+            StorageError: the disk failed or is full, and the partial write was undone.
+            AppendOutcomeUnknownError: the same, but it could not be undone, or the fsync failed.
+            LostSegmentError: another program deleted, moved or changed the file. This is noticed within
                 ``CHECK_INTERVAL_MS`` of the records' time.
-            CorruptLogError: the partition was opened for this append and its log is broken.
-            StoreContractError: there is no record, or the store is closed.
+            CorruptLogError: the partition was opened for this append and its log is corrupt.
+            StoreContractError: there are no records, or the store is closed.
         """
         log = self._logs.get(partition)
         if log is None or log.failure is not None:
@@ -168,32 +170,32 @@ class SegmentLogStore:
         return base_offset
 
     def read(self, partition: int) -> Iterator[LogRecord]:
-        """Yield every record of a log partition in order, those of the moment of the call. Nothing is held in memory.
+        """Yield the records of a log partition in order, as of the call. Nothing is held in memory.
 
-        A torn tail, which a crash leaves, is cut and logged as a warning when the partition is opened.
+        When the partition is opened, a torn tail after a crash is truncated and logged as a warning.
 
         Raises:
-            CorruptLogError: a batch is broken and others follow it; also while iterating.
+            CorruptLogError: a batch is malformed and others follow it; also while iterating.
             StorageError: a file can't be read; also while iterating.
             StoreContractError: the store is closed.
         """
         return self._usable(partition).read_all(all_records)
 
     def read_last(self, partition: int) -> Iterator[LogRecord | LoadedCommits]:
-        """Yield what a load needs of a log partition: as :meth:`read`, without commits that the next ones replace.
+        """Yield the records that a load needs: as :meth:`read`, without commits that the next ones replace.
 
-        It is several times as fast, and gives the same state. Errors are those of :meth:`read`. A partition that isn't
-        open yet is opened on the way, so wait for the end before you append to it.
+        This is several times as fast and gives the same state, with the errors of :meth:`read`. A partition that is not
+        open is opened on the way, so do not append to it before the end.
         """
         self._forget_failed(partition)
         log = self._logs.get(partition)
         return self._open_and_read_last(partition) if log is None else log.read_all(last_records)
 
     def log(self, partition: int) -> SegmentLog:
-        """Return the log of a partition, to be read: what is appended here is there at once.
+        """Return the log of a partition for reading: appends are visible at once.
 
         Raises:
-            FailedLogError: its files can't be used, or it has failed and was not loaded again yet.
+            FailedLogError: its files can't be used, or it has failed and was not loaded again.
         """
         log = self._logs.get(partition)
         if log is None:
@@ -208,7 +210,7 @@ class SegmentLogStore:
         return log
 
     def leader_epoch(self, partition: int) -> int:
-        """Return the epoch of the newest leader that a partition's log knows, without opening it."""
+        """Return the newest leader epoch in the log of a partition, without opening it."""
         log, known = self._logs.get(partition), self._first_epoch.leader_epoch
         if log is not None:
             return log.leader_epoch
@@ -219,14 +221,14 @@ class SegmentLogStore:
         return max(known, epochs[-1][0]) if epochs else known
 
     def adopt_topic_id(self, topic_id: UUID) -> None:
-        """Give this id to the folders that are made from now on: the cluster's metadata says so.
+        """Set the topic id of new folders, as the cluster's metadata names it.
 
-        A folder that names another id keeps it.
+        A folder with another id keeps it.
         """
         self.topic_id = topic_id
 
     def end_offset(self, partition: int) -> int:
-        """Return the offset that the next record of this log partition will have. Errors are those of :meth:`read`."""
+        """Return the offset of the next record of a log partition, with the errors of :meth:`read`."""
         return self._usable(partition).end_offset
 
     def partitions(self) -> list[int]:
@@ -234,10 +236,10 @@ class SegmentLogStore:
         return list_partitions(self.directory)
 
     def flush_due(self, now_ms: int) -> int | None:
-        """Fsync every partition whose oldest unflushed record is ``flush_interval_ms`` old or older.
+        """Fsync every partition whose oldest unflushed record is at least ``flush_interval_ms`` old.
 
         Args:
-            now_ms: the time by the clock that the records' timestamps come from.
+            now_ms: the time by the clock of the records' timestamps.
 
         Returns:
             When to call again, or None if nothing waits or the interval is "never".
@@ -251,17 +253,17 @@ class SegmentLogStore:
         return min((due_ms for due_ms in due if due_ms is not None), default=None)
 
     def compact_some(self, now_ms: int, budget: int = COMPACTION_BUDGET) -> bool:
-        """Compact the dirtiest partition a little further: this takes a millisecond or two.
+        """Compact the dirtiest partition a little further, which takes one or two milliseconds.
 
         Args:
-            now_ms: the time by the clock that the records' timestamps come from.
-            budget: how many batches and records to handle, roughly.
+            now_ms: the time by the clock of the records' timestamps.
+            budget: the approximate number of batches and records.
 
         Returns:
-            True if it should soon be called again; False if all is clean enough for now.
+            True if it should be called again soon, False if all partitions are clean enough.
 
         Raises:
-            StorageError: the disk failed half way; that partition must be loaded again.
+            StorageError: the disk failed during a swap; that partition must be loaded again.
             StoreContractError: the store is closed.
         """
         self._check_open()
@@ -285,13 +287,14 @@ class SegmentLogStore:
                 log.flush()
 
     def find_failed(self) -> dict[int, LogStoreError]:
-        """Look whether the files of some open partitions are as they were left, of others at the next call.
+        """Check the files of some open partitions; the next call checks others.
 
         Returns:
-            The log partitions that have failed since the last call, other than in an append, and why: a file is lost,
-            or can't be read, or :meth:`flush_due`, :meth:`flush` or :meth:`compact_some` raised. Load them again.
+            The log partitions that have failed since the last call, except in an append, with the error: a file is lost
+                or
+            can't be read, or :meth:`flush_due`, :meth:`flush` or :meth:`compact_some` raised. Load them again.
         """
-        self._lock.still_holds()  # makes a lock file anew that was deleted
+        self._lock.still_holds()  # creates a deleted lock file again
         if not self._to_check:
             self._to_check = list(self._logs)
         checked, self._to_check = self._to_check[:CHECKED_AT_ONCE], self._to_check[CHECKED_AT_ONCE:]
@@ -305,7 +308,7 @@ class SegmentLogStore:
         return failed
 
     def close(self) -> None:
-        """Flush, close the files and give the directory free. A closed store takes no calls but this one.
+        """Flush, close the files and release the directory. A closed store accepts no call but this one.
 
         Raises:
             StorageError: an fsync failed; everything is closed nevertheless.
@@ -321,9 +324,9 @@ class SegmentLogStore:
             self._let_go()
 
     def abandon(self) -> None:
-        """Let go of the files as a process does that is killed: nothing is flushed. For tests of what follows then."""
+        """Close the files without a flush, as a killed process does. For tests of recovery."""
         if self._lock.is_open:
-            self._cleaner.stop()  # what it has begun must not be deleted later, when the next store has begun the same
+            self._cleaner.stop()  # its files must not be deleted later, when the next store has begun the same pass
             self._let_go()
 
     def _let_go(self) -> None:
@@ -347,7 +350,7 @@ class SegmentLogStore:
             raise StoreContractError("the log store is closed")
 
     def _usable(self, partition: int) -> SegmentLog:
-        """Return the log of a partition, opened if it isn't open, and anew if it has failed."""
+        """Return the log of a partition, opened if it is not open or has failed."""
         self._forget_failed(partition)
         return self._logs.get(partition) or self._open(partition)
 
@@ -358,7 +361,7 @@ class SegmentLogStore:
             self._forget(partition)
 
     def _open(self, partition: int) -> SegmentLog:
-        """Find where a log partition ends. Nothing is created before the first append."""
+        """Open a log partition. Nothing is created before the first append."""
         log = self._unopened(partition)
         try:
             log.open(is_clean=False)
@@ -368,7 +371,7 @@ class SegmentLogStore:
         return log
 
     def _open_and_read_last(self, partition: int) -> Iterator[LogRecord | LoadedCommits]:
-        """Do both in one pass over the files."""
+        """Open a log partition and yield its records in one pass over the files."""
         log = self._unopened(partition)
         yield from log.open_and_read_all(last_records)
         self._opened(partition, log)
@@ -395,7 +398,7 @@ class SegmentLogStore:
             log.let_go()
 
     def _forget(self, partition: int) -> None:
-        """Close a partition, and remember what it must have when it is opened again."""
+        """Close a partition and remember what it must hold when it is opened again."""
         log = self._logs.pop(partition)
         self._acknowledged[partition] = log.acknowledged
         log.let_go()
@@ -404,7 +407,7 @@ class SegmentLogStore:
 
     @staticmethod
     def _encode_tombstones(log: SegmentLog, values: Sequence[Record], now_ms: int) -> bytes | None:
-        """Return the batch of tombstones of offsets; None for other values."""
+        """Return the batch of tombstones of offsets, or None for other records."""
         if not values or type(values[0]) is not OffsetTombstone:
             return None
         return encode_tombstone_batch(log.end_offset, values, now_ms, log.leader_epoch)
