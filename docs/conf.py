@@ -1,4 +1,4 @@
-"""How the pages become a site: ``sphinx-build -W docs DIR``. It needs the extra ``docs``, and no network.
+"""Sphinx configuration of the site: ``sphinx-build -W docs DIR``, with the extra ``docs`` and without network.
 
 The pages are written for GitHub: their links are those that it makes, and their drawings Mermaid's.
 """
@@ -48,19 +48,19 @@ ELSEWHERE = {
     "groupcoord/analysis/decode/group_tables.py": "spark.md",
     "groupcoord/testing/museum/exhibits": "museum.md",
 }
-"""What pages link to that isn't among them, with the page that shows it here."""
+"""Files that pages link to, with the page of the site that shows them."""
 
 README = Path(__file__).parents[1] / "README.md"
 
 PAPER = 'style="background: #fff; padding: 1em"'
-"""Drawings are dark on white, in the dark too."""
+"""Style of drawings: a white background, also in dark mode."""
 
 GENERATED = {
     "messages": messages_page.sections,
     "museum": museum_page.sections,
     "report-cards": lambda: report_cards.sections(report_cards.kept()),
 }
-"""Pages whose sections are made from the source when the site is built."""
+"""Generators of sections from the source, by page."""
 
 described: set[int] = set()
 
@@ -80,7 +80,7 @@ def _place(link: str) -> str:
 
 
 def skip_known(app: Sphinx, what: str, name: str, found: Any, skip: bool, options: Any) -> bool | None:
-    """Describe what several modules export in the first of them alone."""
+    """Skip a class that an earlier module has described."""
     if what != "module" or skip or not isinstance(found, type):
         return None
     is_known = id(found) in described
@@ -89,7 +89,7 @@ def skip_known(app: Sphinx, what: str, name: str, found: Any, skip: bool, option
 
 
 def draw(app: Sphinx, document: nodes.document) -> None:
-    """Put pictures in the place of Mermaid's words."""
+    """Replace Mermaid blocks by pictures."""
     for block in list(document.findall(nodes.literal_block)):
         if block.get("language") == "mermaid":
             # Names are a little wider in browsers' fonts than in that of the renderer.
@@ -98,7 +98,7 @@ def draw(app: Sphinx, document: nodes.document) -> None:
 
 
 def setup(app: Sphinx) -> None:
-    """Called by Sphinx."""
+    """Connect the functions above to Sphinx events."""
     app.connect("source-read", complete_page)
     app.connect("autodoc-skip-member", skip_known)
     app.connect("doctree-read", draw)

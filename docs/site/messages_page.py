@@ -1,4 +1,4 @@
-"""Sections of the site's page of messages, made from their classes: docs/messages.md is its head."""
+"""Sections of the site's page of messages, generated from their classes after docs/messages.md."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def sections() -> str:
 
 
 def _section(kind: type) -> str:
-    """Return what one class says of itself, and a table of its fields."""
+    """Return the docstring of a class and a table of its fields."""
     text, told = _docstring(kind)
     if isinstance(kind, EnumType):
         rows = [f"| `{name}` | {member.value!r} |" for name, member in kind.__members__.items()]
@@ -40,7 +40,7 @@ def _section(kind: type) -> str:
 
 
 def _fields(kind: type) -> Iterator[tuple[str, str, Any]]:
-    """Yield names, types and defaults of what an object of this class is made of."""
+    """Yield names, types and defaults of a class's fields."""
     for parameter in inspect.signature(kind).parameters.values():
         default = parameter.default
         if default is attrs.NOTHING:  # a factory's
@@ -54,7 +54,7 @@ def _value(default: Any) -> str:
 
 
 def _docstring(kind: type) -> tuple[str, dict[str, str]]:
-    """Return what a docstring says of the class, and of each of its attributes or arguments."""
+    """Return the text of a docstring, and the text of each attribute or argument."""
     text = inspect.cleandoc(kind.__doc__ or "")
     if text.startswith(f"{kind.__name__}("):  # what a named tuple has without one
         text = ""
@@ -72,6 +72,6 @@ def _docstring(kind: type) -> tuple[str, dict[str, str]]:
 
 
 def _plain(text: str) -> str:
-    """Return a docstring's words as Markdown has them."""
+    """Return a docstring as Markdown."""
     text = re.sub(r":\w+:`~?([^`]+)`", lambda match: f"`{match[1].rpartition('.')[2]}`", text)
     return text.replace("``", "`").replace("|", "\\|")

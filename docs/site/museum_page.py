@@ -1,4 +1,4 @@
-"""Sections of the site's museum page, made from the exhibits: docs/museum.md is its head."""
+"""Sections of the site's museum page, generated from the exhibits after docs/museum.md."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def _table(shown: tuple[Exhibit, ...]) -> Iterator[str]:
 
 
 def _times(shown: tuple[Exhibit, ...]) -> Iterator[str]:
-    yield "CPU seconds until a law broke, in brackets: until the bug was noticed in another way."
-    yield "`-` stands for: not in 60 s; where nothing stands, nobody has hunted yet."
-    yield "One run each on two busy cores, so take them as an order of magnitude."
+    yield "CPU seconds until a law broke, or in brackets until the bug was detected in another way."
+    yield "`-` means not within 60 s; an empty cell was not tried."
+    yield "One run each on two busy cores: these are orders of magnitude."
     yield ""
     yield f"| exhibit | {' | '.join(SEARCHERS)} |"
     yield f"|---|{'---|' * len(SEARCHERS)}"

@@ -1,4 +1,4 @@
-"""The drawings of a member's states, and the tables of reactions and settings, made from the tables in the code."""
+"""Diagrams of a member's states, and tables of reactions and settings, generated from the code."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def classic_diagram() -> str:
 
 
 def consumer_diagram() -> str:
-    """Return the states of members of consumer groups; but not the ways to Failed and Closed, which all have."""
+    """Return the states of members of consumer groups, without the transitions to Failed and Closed."""
     ends = (MemberState.FAILED, MemberState.CLOSED)
     inner = {state: tuple(to for to in targets if to not in ends) for state, targets in CONSUMER_TRANSITIONS.items()}
     return _diagram(MemberState.UNSUBSCRIBED, {state: targets for state, targets in inner.items() if targets})
@@ -48,7 +48,7 @@ def _diagram(start: MemberState, transitions: Transitions) -> str:
 
 
 def classic_reactions() -> str:
-    """Return a Markdown table: for each error that any API treats in a way of its own, what each API does."""
+    """Return a Markdown table of each API's reaction to the errors that some API treats specially."""
     return _reactions(CLASSIC)
 
 

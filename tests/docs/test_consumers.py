@@ -19,7 +19,7 @@ TEST_LINES_MAX = 12
 
 @pytest.mark.ci
 def test_its_tests_pass(tmp_path: Path) -> None:
-    """Services with three clients pass the tests that are printed, one after the other, away from our settings."""
+    """Services with three clients pass the printed tests, in one file outside the checkout."""
     code = "\n\n".join(block.code for block in blocks(PAGE, "python"))
     count = len(re.findall(r"^def test_", code, re.MULTILINE))
     path = tmp_path / "test_page.py"
@@ -32,7 +32,7 @@ def test_its_tests_pass(tmp_path: Path) -> None:
 
 
 def test_ten_lines_are_about_ten() -> None:
-    """What is called ten lines is no test of more than a dozen, empty lines and the service left out."""
+    """Tests called ten lines have at most a dozen, without empty lines and the service."""
     for block in blocks(PAGE, "python"):
         if block.heading.startswith("Ten lines"):
             test = block.code.partition("@pytest.mark")[2].splitlines()[1:]

@@ -63,7 +63,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 INSTALL = re.compile(r"pip install (?:-q )?(?:-e )?(?:\.|'\.\[([\w,]+)\]')(?=[\s`])")
 WITHOUT_INSTALLING = ("design", "gaps")
-"""What nobody reads to run something."""
+"""Pages without instructions to run something."""
 
 SENTENCE_END = re.compile(r"(?<![.\d])[.!?] [A-Z`]")
 
@@ -112,7 +112,7 @@ def anchors(page: Path) -> set[str]:
 @as_one_test
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_pages_are_reached_from_the_readme(page: Path) -> None:
-    """Nothing is written that nobody can find."""
+    """The README links to every page."""
     readme = PAGES[0]
 
     assert page == readme or any(

@@ -29,7 +29,7 @@ TEXT = REFERENCE.read_text("utf-8")
 
 
 def is_named(name: str) -> bool:
-    """Tell whether the reference names this."""
+    """Return whether the reference names this."""
     return re.search(rf"\b{re.escape(name)}\b", TEXT) is not None
 
 
@@ -51,7 +51,7 @@ def test_every_setting_is_described() -> None:
     ids=lambda module: module.__name__,
 )
 def test_every_public_name_is_named(module: object) -> None:
-    """What a public module exports is somewhere in the reference."""
+    """The reference names everything that a public module exports."""
     exported: list[str] = module.__all__  # type: ignore[attr-defined]
     internal = {"RequestHeader", "VersionRange", "WireRequest", "WireResponse", "Answered", "Topic"}
     missing = [name for name in exported if not is_named(name) and name not in internal]
@@ -88,7 +88,7 @@ def test_every_command_has_a_section() -> None:
 @as_one_test
 @pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_every_option_is_named(command: str) -> None:
-    """What a command's ``--help`` offers is in its section."""
+    """The section of a command names all its options."""
     pytest.importorskip("typer")
     from typer.main import get_command
 

@@ -1,4 +1,4 @@
-"""The pages become a site without network: links lead somewhere, drawings are drawn, everything can be searched."""
+"""The site builds without network: links are valid, drawings are pictures, everything can be searched."""
 
 from __future__ import annotations
 
