@@ -1,10 +1,27 @@
 """The coordinators that programs embed, without I/O of their own, and what surrounds them there: loading, threads."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from groupcoord.coordinator.group_coordinator import GroupCoordinator
 from groupcoord.coordinator.loading import LoadError
 from groupcoord.coordinator.random_ids import random_member_id
-from groupcoord.core.groups.classic.state import GroupState
-from groupcoord.core.groups.consumer.group import ConsumerGroupState
 from groupcoord.core.router.partition_table import PartitionStatus
 
+if TYPE_CHECKING:
+    from groupcoord.core.groups.classic.state import GroupState
+    from groupcoord.core.groups.consumer.group import ConsumerGroupState
+
 __all__ = ["ConsumerGroupState", "GroupCoordinator", "GroupState", "LoadError", "PartitionStatus", "random_member_id"]
+
+_STATES = {"ConsumerGroupState": "consumer.group", "GroupState": "classic.state"}
+"""Names in modules that a coordinator loads when it is made."""
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name not in _STATES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"groupcoord.core.groups.{_STATES[name]}"), name)

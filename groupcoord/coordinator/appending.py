@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from groupcoord.clock import Clock
 from groupcoord.core.fast_construct import maker
-from groupcoord.core.log.append_queue import Answer, AppendQueue
 from groupcoord.core.router.partition_table import NumberedPartition, PartitionTable
 from groupcoord.errors import ErrorCode, StoreContractError
 from groupcoord.log_store import LogRecords, LogStore, LogStoreError, Ticket
+
+if TYPE_CHECKING:
+    from groupcoord.core.log.append_queue import Answer, AppendQueue
 
 _make_ticket = maker(Ticket)
 

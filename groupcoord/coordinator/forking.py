@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any
 
 from attrs import frozen
 from sortedcontainers import SortedDict
@@ -18,10 +18,7 @@ from groupcoord.core.copies import Memo, copied
 from groupcoord.core.fingerprints import AS_THEY_ARE, Names, fingerprint_of
 from groupcoord.core.host_queries import LoneShareHost
 from groupcoord.core.partition import Partition
-from groupcoord.core.router.partition_table import PartitionStatus, PartitionTable
-
-if TYPE_CHECKING:
-    from groupcoord.clock import Clock
+from groupcoord.core.router.partition_table import PartitionStatus
 
 LARGE: Mapping[type, Callable[[Any], Any]] = MappingProxyType(
     {dict: dict.copy, list: list.copy, deque: deque.copy, SortedDict: dict.copy}
@@ -37,7 +34,7 @@ Place = tuple[Any, tuple[str, ...]]
 
 @frozen(eq=False)
 class SavedState:
-    """The state of a coordinator at a moment: see :meth:`Forkable.save`.
+    """The state of a coordinator at a moment: see :meth:`.GroupCoordinator.save`.
 
     Attributes:
         values: what stood at each place.
@@ -48,61 +45,40 @@ class SavedState:
     parts: tuple[Any, ...]
 
 
-class Forkable:
-    """What a :class:`~groupcoord.GroupCoordinator` can do with its own state: keep it, go back to it, fork."""
+class Forking:
+    """Keeps and restores the state of a coordinator; its methods are those of ``GroupCoordinator`` with their names.
 
-    _arguments: dict[str, Any]
-    _partitions: PartitionTable[str, Partition]
-    clock: Clock
-    _filled: tuple[Partition | None, ...] = ()
-    _places: tuple[tuple[Any, str], ...] = ()
-    _parts: tuple[Any, ...] = ()
+    Args:
+        coordinator: a :class:`~groupcoord.GroupCoordinator`.
+    """
 
-    def fork(self, **changes: Any) -> Self:
-        """Return another coordinator in the same state, which goes on by itself.
+    def __init__(self, coordinator: Any) -> None:
+        self._coordinator = coordinator
+        self._filled: tuple[Partition | None, ...] = ()
+        self._places: tuple[tuple[Any, str], ...] = ()
+        self._parts: tuple[Any, ...] = ()
 
-        The same happens to both that is given the same requests, times and answers of the log. It has the same
-        collaborators, so give it a log store and a clock of its own if both are to go on: the log store is to hold what
-        this one's does, with the same appends on their way.
-
-        Args:
-            changes: arguments of the constructor that are not to be as this one's.
-
-        Raises:
-            RuntimeError: a log partition is loading, or the log store can lose its log to somebody else.
-        """
-        this: Any = self
-        other: Any = type(self)(**{**self._arguments, **changes})
+    def fork(self, changes: dict[str, Any]) -> Any:
+        """Return another coordinator in the same state."""
+        this = self._coordinator
+        other = type(this)(**{**this._arguments, **changes})
         other.node = this.node
         other.serve(this._router.served_protocols)
         other.restore(self.save())
-        return other  # type: ignore[no-any-return]
+        return other
 
     def save(self) -> SavedState:
-        """Return a copy of all that can change in this coordinator, for :meth:`restore`.
-
-        It takes some fifty microseconds for a small group, and grows with what there is in memory. What the host was
-        asked and has not answered belongs to this coordinator alone.
-
-        Raises:
-            RuntimeError: a log partition is loading, or the log store can lose its log to somebody else.
-        """
+        """Return a copy of what can change."""
         memo: Memo = {}
         return self._saved(lambda value: copied(value, memo))
 
     def hand_over(self) -> SavedState:
-        """Return all that can change in this coordinator as it is, which takes a third of the time of :meth:`save`.
-
-        It isn't this coordinator's any more, which is to be given another state by :meth:`restore` before anything
-        else.
-
-        Raises:
-            RuntimeError: as for :meth:`save`.
-        """
+        """Return what can change as it is."""
         return self._saved(lambda value: LARGE[type(value)](value) if type(value) in LARGE else value)
 
     def _saved(self, kept: Callable[[Any], Any]) -> SavedState:
-        if self._loader._loads or self._ownership is not None:  # type: ignore[attr-defined]
+        coordinator = self._coordinator
+        if coordinator._loader._loads or coordinator._ownership is not None:
             raise RuntimeError("a coordinator that is loading, or may lose its log, can't be copied")
         self._look_for_places()
         found = [getattr(part, name) for part, name in self._places]
@@ -110,19 +86,15 @@ class Forkable:
 
     def _look_for_places(self) -> None:
         """Find the places where something can change, with the log partitions that are served now."""
-        active = tuple(self._partitions.active)
+        active = tuple(self._coordinator._partitions.active)
         if self._filled != active:
             self._filled = active
-            self._places = tuple((part, name) for part, names in places(self) for name in names)
-            self._parts = tuple(parts(self))
+            self._places = tuple((part, name) for part, names in places(self._coordinator) for name in names)
+            self._parts = tuple(parts(self._coordinator))
 
     def restore(self, saved: SavedState) -> None:
-        """Go to a state that this coordinator, or one with the same settings, was in.
-
-        Args:
-            saved: as :meth:`save` returned it; it can be used again.
-        """
-        active = self._partitions.active
+        """Go to a state that this coordinator, or one with the same settings, was in."""
+        active = self._coordinator._partitions.active
         for index, status in enumerate(saved.values[0]):
             if status is not PartitionStatus.ACTIVE:
                 active[index] = None
@@ -143,20 +115,12 @@ class Forkable:
     def _partition_to_fill(self, index: int) -> Partition:
         """Return a log partition to be filled: the one that was filled last, as all that can change in it is put in."""
         known = self._filled[index] if self._filled else None
-        return known or self._make_partition(index, 0)  # type: ignore[attr-defined]
+        return known or self._coordinator._make_partition(index, 0)
 
-    def fingerprint(self, names: Names = AS_THEY_ARE) -> bytes:
-        """Return what stands for the state that this coordinator is in: 16 bytes, in every process the same.
-
-        Times count from now, epochs and generations from the group's, and places in the log by their order. Left out
-        are what nobody can ask for (counters, what observers have not been told) and answers that nobody has taken.
-        Two coordinators with equal fingerprints answer whatever comes alike, but for these.
-
-        Args:
-            names: what stands for ids and tokens, so that states are equal in which members have changed places; what
-                is done where ids decide ties may differ then. As they are if left out.
-        """
-        return fingerprint_of(list(self._partitions), self.clock.now_ms(), names)
+    def fingerprint(self, names: Names | None) -> bytes:
+        """Return what stands for the state of the log partitions."""
+        coordinator = self._coordinator
+        return fingerprint_of(list(coordinator._partitions), coordinator.clock.now_ms(), names or AS_THEY_ARE)
 
 
 def _fill(there: Any, value: Any, memo: Memo) -> None:

@@ -7,42 +7,18 @@ partition, hands appends to the store and collects the answers.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 from uuid import UUID
 
-from groupcoord.assignors import TaskAssignor, choose_assignors, choose_share_assignors, choose_task_assignors
 from groupcoord.clock import Clock, SystemClock
 from groupcoord.config import Config, GroupType
-from groupcoord.config.group_settings import SettingsOfConsumerGroup, SettingsOfStreamsGroup
 from groupcoord.coordinator.appending import Appending
-from groupcoord.coordinator.forking import Forkable
 from groupcoord.coordinator.loading import Loader, load_each
 from groupcoord.coordinator.ownership import ownership_of
 from groupcoord.coordinator.random_ids import random_member_id, random_uuid
-from groupcoord.core.environments import Environments
-from groupcoord.core.events import AppendFailures, Cause, Counters, Event
-from groupcoord.core.groups.consumer.assignors import Assignor
-from groupcoord.core.host_queries import CreateTopics, Found, Host, LoneShareHost, ShareHost, create_no_topics
+from groupcoord.core.events import Cause
 from groupcoord.core.log.records import ZERO_UUID
-from groupcoord.core.messages import Node, Request
-from groupcoord.core.observer import Observer
-from groupcoord.core.outputs import Effects
-from groupcoord.core.partition import Partition
-from groupcoord.core.replies import Reply, Token
-from groupcoord.core.router.authorization import Authorize, Principal
-from groupcoord.core.router.partition_table import (
-    Coordinators,
-    Owner,
-    PartitionStatus,
-    PartitionTable,
-    ShareOwner,
-    SplitRequests,
-    TransactionOwner,
-    original_tokens,
-)
-from groupcoord.core.router.request_router import RequestRouter, VerifyTransaction
-from groupcoord.core.timers import Timer, TimerQueue
-from groupcoord.core.topics import AnyTopic, NoRegexes, RegexResolver, TopicResolver
+from groupcoord.core.router.partition_table import PartitionStatus
 from groupcoord.errors import ErrorCode, OwnershipLostError
 from groupcoord.log_store import (
     CondensingStore,
@@ -54,12 +30,27 @@ from groupcoord.log_store import (
     RecordTooLargeError,
 )
 
-LOCAL_NODE = Node(1, "127.0.0.1", 9092)
+if TYPE_CHECKING:
+    from groupcoord.assignors import Assignor, TaskAssignor
+    from groupcoord.config.group_settings import SettingsOfConsumerGroup, SettingsOfStreamsGroup
+    from groupcoord.coordinator.forking import Forking, SavedState
+    from groupcoord.core.events import AppendFailures, Counters, Event
+    from groupcoord.core.fingerprints import Names
+    from groupcoord.core.host_queries import CreateTopics, Found, ShareHost
+    from groupcoord.core.messages import Node, Request
+    from groupcoord.core.partition import Partition
+    from groupcoord.core.replies import Reply, Token
+    from groupcoord.core.router.authorization import Authorize, Principal
+    from groupcoord.core.router.request_router import VerifyTransaction
+    from groupcoord.core.router.split_requests import Owner, ShareOwner, TransactionOwner
+    from groupcoord.core.timers import Timer
+    from groupcoord.core.topics import RegexResolver, TopicResolver
+
 MAX_TIMERS_PER_TICK = 10_000
 R = TypeVar("R")
 
 
-class GroupCoordinator(Appending[Partition], Forkable):
+class GroupCoordinator(Appending["Partition"]):
     """A group coordinator without I/O of its own.
 
     Give it requests with :meth:`submit`, take answers with :meth:`take_replies`, and call :meth:`tick` when
@@ -79,7 +70,7 @@ class GroupCoordinator(Appending[Partition], Forkable):
         create_internal_topics: creates topics that streams groups need (KIP-1071); none are created if left out.
         share: what share groups (KIP-932) need; one that keeps what they have done in memory if left out.
         share_assignors: more assignors for share groups than Kafka's own, to be named in ``group.share.assignors``.
-        node: what FindCoordinator says of this coordinator.
+        node: what FindCoordinator says of this coordinator; node 1 at 127.0.0.1:9092 if left out.
         owner: which node coordinates a log partition, for one coordinator among several; this node if left out.
         transaction_owner: which node coordinates a transactional id, likewise; this node if left out.
         share_owner: which node coordinates a share-partition (KIP-932), by its key; nobody does if left out.
@@ -112,10 +103,10 @@ class GroupCoordinator(Appending[Partition], Forkable):
         consumer_group_settings: SettingsOfConsumerGroup | None = None,
         task_assignors: Iterable[TaskAssignor] = (),
         streams_group_settings: SettingsOfStreamsGroup | None = None,
-        create_internal_topics: CreateTopics = create_no_topics,
+        create_internal_topics: CreateTopics | None = None,
         share: ShareHost | None = None,
         share_assignors: Iterable[Assignor] = (),
-        node: Node = LOCAL_NODE,
+        node: Node | None = None,
         owner: Owner | None = None,
         transaction_owner: TransactionOwner | None = None,
         share_owner: ShareOwner | None = None,
@@ -133,48 +124,18 @@ class GroupCoordinator(Appending[Partition], Forkable):
         self.clock = clock or SystemClock()
         self.log_store = log_store or MemoryLogStore()
         self.on_lost: Callable[[OwnershipLostError], None] | None = None
-        self._new_member_id, self._new_uuid = new_member_id, new_uuid
-        topics, regexes, share = topics or AnyTopic(), regexes or NoRegexes(), share or LoneShareHost(self.config)
-        self._host = Host(regexes, create_internal_topics, share)
-        chosen = choose_assignors(self.config.group_consumer_assignors, assignors)
-        self._environments = Environments.of(
-            *(self.config, topics, regexes, share),
-            *(chosen, consumer_group_settings),
-            choose_share_assignors(self.config.group_share_assignors, share_assignors),
-            *(choose_task_assignors(self.config.group_streams_assignors, task_assignors), streams_group_settings),
-        )
-        count = self.config.offsets_topic_num_partitions
-        self._partitions: PartitionTable[str, Partition] = PartitionTable(count)
-        self._split_requests = SplitRequests()
-        self._effects, self._timers, self._observer = Effects(), TimerQueue(), Observer()
+        # This imports the handlers of all types of groups, which programs that only name the class don't need.
+        from groupcoord.coordinator.composition import Composition
+
+        composed = Composition(**{**self._arguments, "config": self.config})
+        self._host, self._environments, self._router = composed.host, composed.environments, composed.router
+        self._partitions, self._split_requests = composed.partitions, composed.split_requests
+        self._effects, self._timers, self._observer = composed.effects, composed.timers, composed.observer
+        self._cluster, self._make_partition = composed.cluster, composed.make_partition
         self._ownership = ownership_of(self.log_store, self.config, self.clock, self._lose)
         self._loader = Loader(self._partitions, self._read, self.clock, self._make_partition, self._loaded)
-        self._cluster = Coordinators(node, owner, count, transaction_owner, share_owner)
-        self._router = RequestRouter(
-            config=self.config,
-            assignors=tuple(chosen),
-            effects=self._effects,
-            split_requests=self._split_requests,
-            partitions=self._partitions,
-            topics=topics,
-            cluster=self._cluster,
-            authorize=authorize,
-            verify_transaction=verify_transaction,
-        )
         self._is_settling = False
-
-    def _make_partition(self, index: int, first_append: int) -> Partition:
-        return Partition(
-            index,
-            config=self.config,
-            effects=self._effects,
-            timers=self._timers,
-            observer=self._observer,
-            new_member_id=self._new_member_id,
-            new_uuid=self._new_uuid,
-            environments=self._environments,
-            first_append=first_append,
-        )
+        self._forking: Forking | None = None
 
     def _read(self, index: int) -> Iterable[LogRecord | LoadedCommits]:
         store = self.log_store
@@ -467,6 +428,72 @@ class GroupCoordinator(Appending[Partition], Forkable):
         for partition in self._partitions:
             partition.topics_changed(names)
 
+    # ------------------------------------------------------------ copies
+
+    def _forks(self) -> Forking:
+        if self._forking is None:
+            from groupcoord.coordinator.forking import Forking  # what only a few programs need
+
+            self._forking = Forking(self)
+        return self._forking
+
+    def fork(self, **changes: Any) -> Self:
+        """Return another coordinator in the same state, which goes on by itself.
+
+        Both answer alike if they are given the same requests, times and answers of the log. It has the same
+        collaborators, so give it a log store and a clock of its own if both are to go on: the log store must hold what
+        this one's does, with the same appends in flight.
+
+        Args:
+            changes: arguments of the constructor that are to differ.
+
+        Raises:
+            RuntimeError: a log partition is loading, or the log store can lose its log to another owner.
+        """
+        return self._forks().fork(changes)  # type: ignore[no-any-return]
+
+    def save(self) -> SavedState:
+        """Return a copy of all that can change in this coordinator, for :meth:`restore`.
+
+        It takes some fifty microseconds for a small group, and grows with the state in memory. Questions to the host
+        that are not answered yet belong to this coordinator alone.
+
+        Raises:
+            RuntimeError: a log partition is loading, or the log store can lose its log to another owner.
+        """
+        return self._forks().save()
+
+    def hand_over(self) -> SavedState:
+        """Return all that can change in this coordinator as it is, which takes a third of the time of :meth:`save`.
+
+        The coordinator must be given another state by :meth:`restore` before anything else is done with it.
+
+        Raises:
+            RuntimeError: as for :meth:`save`.
+        """
+        return self._forks().hand_over()
+
+    def restore(self, saved: SavedState) -> None:
+        """Go to a state that this coordinator, or one with the same settings, was in.
+
+        Args:
+            saved: as :meth:`save` returned it; it can be used again.
+        """
+        self._forks().restore(saved)
+
+    def fingerprint(self, names: Names | None = None) -> bytes:
+        """Return a digest of the state of this coordinator: 16 bytes, in every process the same.
+
+        Times count from now, epochs and generations from the group's, and places in the log by their order. Counters,
+        events that were not taken and answers that were not taken are left out. Two coordinators with equal
+        fingerprints answer all requests alike, but for these.
+
+        Args:
+            names: replaces ids and tokens, so that states are equal in which members have changed places; they may
+                differ where ids decide ties. Ids and tokens count as they are if left out.
+        """
+        return self._forks().fingerprint(names)
+
     # ------------------------------------------------------------ for tests of members
 
     def end_session(self, group_id: str, member_id: str) -> bool:
@@ -541,7 +568,7 @@ class GroupCoordinator(Appending[Partition], Forkable):
         """Return the token of every request that is not answered yet."""
         withheld = [] if self._ownership is None else [reply.token for reply in self._ownership.withheld]
         parked = [token for partition in self._partitions for token in partition.parked_tokens()]
-        return original_tokens(parked) + withheld
+        return self._split_requests.original_tokens(parked) + withheld
 
     def check(self, partitions: Collection[int] | None = None) -> None:
         """Prove the invariants of everything inside.

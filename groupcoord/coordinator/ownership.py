@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from groupcoord.clock import Clock
 from groupcoord.config import Config
-from groupcoord.core.replies import Reply
-from groupcoord.core.router.refusals import disowned
 from groupcoord.errors import ConfigError, LogStoreError, OwnershipLostError
 from groupcoord.log_store import LogStore, OwnedStore, SharedStore
+
+if TYPE_CHECKING:
+    from groupcoord.core.replies import Reply
 
 LOOKS_PER_LEASE = 3
 """So a lease outlasts two looks that come late or to nothing."""
@@ -113,7 +115,7 @@ class Ownership:
 
     def disown_withheld(self) -> None:
         """Some of the log is served no longer: what is withheld may be about that, and comes to nothing."""
-        self.withheld = [disowned(reply) for reply in self.withheld]
+        self.withheld = _disowned(self.withheld)
 
     # ------------------------------------------------------------ what is said
 
@@ -140,7 +142,7 @@ class Ownership:
         if self._asked_ms is not None and self._clock.now_ms() < self._asked_ms + self._lease_ms:
             self.withheld = replies
             return []
-        return [disowned(reply) for reply in replies]
+        return _disowned(replies)
 
 
 def ownership_of(
@@ -159,3 +161,9 @@ def ownership_of(
             f"the log store's lease of {lease_ms} ms is longer than group.consumer.session.timeout.ms={session_ms}"
         )
     return Ownership(log_store, lease_ms, clock, on_lost)
+
+
+def _disowned(replies: list[Reply]) -> list[Reply]:
+    from groupcoord.core.router.refusals import disowned  # most programs have a log store of their own
+
+    return [disowned(reply) for reply in replies]

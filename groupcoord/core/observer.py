@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from groupcoord.core.events import (
     AppendFailures,
@@ -21,11 +21,13 @@ from groupcoord.core.events import (
     RebalanceStarted,
     Trigger,
 )
-from groupcoord.core.groups.base.group import ModernGroup
-from groupcoord.core.groups.base.state import DraftedEvent, ModernGroupState
-from groupcoord.core.groups.classic.group import GroupMetadata
-from groupcoord.core.groups.classic.state import MemberMetadata
-from groupcoord.core.groups.group import Group
+
+if TYPE_CHECKING:
+    from groupcoord.core.groups.base.group import ModernGroup
+    from groupcoord.core.groups.base.state import DraftedEvent, ModernGroupState
+    from groupcoord.core.groups.classic.group import GroupMetadata
+    from groupcoord.core.groups.classic.state import MemberMetadata
+    from groupcoord.core.groups.group import Group
 
 MAX_TRIGGERS = 16
 """A rebalance that is started over again and again remembers its first reasons only."""

@@ -121,7 +121,8 @@ def test_nothing_is_shared_that_changes(kind: str) -> None:
         stage = Stage(a_scope(kind))
         for step in steps_by_chance(seed, 40):
             stage.do(step)
-        origins, forks = mutable_parts(stage.coordinator), mutable_parts(stage.coordinator.fork())
+        forked = stage.coordinator.fork()
+        origins, forks = mutable_parts(stage.coordinator), mutable_parts(forked)
 
         assert len(origins) == len(forks) > 100
         assert not [origins[key] for key in origins.keys() & forks.keys()]

@@ -452,6 +452,19 @@ def test_the_base_install_needs_two_packages(file: str | None, tmp_path: Path) -
     assert not {"kio", "crc32c", "typer", "hypothesis", "pyspark"} & set(done.stdout.split("'"))
 
 
+MODULES_OF_THE_COORDINATOR_MAX = 40
+
+
+def test_the_coordinator_is_light_until_it_is_made() -> None:
+    """Who only names ``GroupCoordinator`` imports the handlers of no type of group, nor what copies a coordinator."""
+    program = "import sys, groupcoord; groupcoord.GroupCoordinator; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    loaded = {name for name in done.stdout.split() if name.startswith("groupcoord")}
+
+    assert len(loaded) <= MODULES_OF_THE_COORDINATOR_MAX
+    assert not [name for name in loaded if name.endswith((".kind", ".heartbeat", ".copies", ".request_router"))]
+
+
 NOT_AT_THE_START = frozenset(
     {
         "hypothesis",  # kio imports it where it is installed

@@ -18,7 +18,7 @@ from groupcoord.core.messages import (
     DescribedConsumerGroup,
 )
 from groupcoord.core.router.authorization import Operation, Permissions
-from groupcoord.core.router.partition_table import DescribedKind
+from groupcoord.core.router.split_requests import DescribedKind
 from groupcoord.errors import ErrorCode
 
 # ---------------------------------------------------------------- heartbeats

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
 
@@ -65,7 +65,6 @@ from groupcoord.core.messages.commits import refused_topics
 from groupcoord.core.messages.request import GroupRequest
 from groupcoord.core.messages.share_groups import DescribeOneShareGroup
 from groupcoord.core.outputs import Effects
-from groupcoord.core.partition import Partition
 from groupcoord.core.replies import Token
 from groupcoord.core.router.authorization import OPERATIONS_ON_A_GROUP, Authorize, Operation, Permissions, Principal
 from groupcoord.core.router.consumer_groups import (
@@ -73,16 +72,7 @@ from groupcoord.core.router.consumer_groups import (
     heartbeat_permission,
     refuse_malformed,
 )
-from groupcoord.core.router.partition_table import (
-    Coordinators,
-    DescribedKind,
-    Part,
-    PartitionStatus,
-    PartitionTable,
-    SplitRequests,
-    find_coordinator,
-    with_operations,
-)
+from groupcoord.core.router.partition_table import PartitionStatus, PartitionTable
 from groupcoord.core.router.refusals import (
     unserved,
 )
@@ -93,6 +83,14 @@ from groupcoord.core.router.share_groups import (
     readable_deletion,
     readable_description,
     refuse_malformed_share_heartbeat,
+)
+from groupcoord.core.router.split_requests import (
+    Coordinators,
+    DescribedKind,
+    Part,
+    SplitRequests,
+    find_coordinator,
+    with_operations,
 )
 from groupcoord.core.router.streams_groups import (
     DESCRIBED_STREAMS_GROUPS,
@@ -111,6 +109,9 @@ from groupcoord.core.router.topics import (
 )
 from groupcoord.core.topics import TopicResolver
 from groupcoord.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from groupcoord.core.partition import Partition
 
 VerifyTransaction = Callable[[TxnOffsetCommit], ErrorCode]
 """Returns NONE if the producer may commit offsets of this group in its transaction, or why not; must not raise."""
@@ -406,7 +407,7 @@ class RequestRouter:
         described: list[Any] = []
         for group_id in request.group_ids:
             partition = self._partition_of(group_id or None, Operation.DESCRIBE, permissions)
-            if isinstance(partition, Partition):
+            if not isinstance(partition, ErrorCode):
                 assert group_id is not None
                 group = partition.describers[type(request)](group_id)
                 described.append(self._shown(kind, group, request, permissions))
@@ -453,7 +454,7 @@ class RequestRouter:
         partition = self._partitions.serving(wanted.group_id) if permissions is None else None
         if partition is None:
             found = self._partition_of(wanted.group_id, Operation.DESCRIBE, permissions)
-            if not isinstance(found, Partition):
+            if isinstance(found, ErrorCode):
                 return FetchedGroup(wanted.group_id or "", found, ())
             partition = found
         named, refused = resolve_fetch(wanted, self._topics, permissions)
@@ -471,7 +472,7 @@ class RequestRouter:
         described: list[DescribedGroup] = []
         for group_id in request.group_ids:
             partition = self._partition_of(group_id, Operation.DESCRIBE, permissions)
-            if not isinstance(partition, Partition):
+            if isinstance(partition, ErrorCode):
                 group = DescribedGroup(group_id or "", partition)
                 (refused if partition is ErrorCode.GROUP_AUTHORIZATION_FAILED else described).append(group)
                 continue
@@ -507,7 +508,7 @@ class RequestRouter:
         served: dict[Partition, list[str]] = {}
         for group_id in dict.fromkeys(request.group_ids):
             partition = self._partition_of(group_id, Operation.DELETE, permissions)
-            if isinstance(partition, Partition):
+            if not isinstance(partition, ErrorCode):
                 assert group_id is not None
                 served.setdefault(partition, []).append(group_id)
             else:

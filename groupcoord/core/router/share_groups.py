@@ -30,7 +30,7 @@ from groupcoord.core.messages import (
 )
 from groupcoord.core.messages.share_groups import DescribeOneShareGroupResponse
 from groupcoord.core.router.authorization import Operation, Permissions
-from groupcoord.core.router.partition_table import DescribedKind
+from groupcoord.core.router.split_requests import DescribedKind
 from groupcoord.errors import ErrorCode
 
 MEMBER_ID_UNITS_MAX = 36

@@ -23,7 +23,7 @@ from groupcoord.core.messages import (
     TopologyDescriptionStatus,
 )
 from groupcoord.core.router.authorization import Operation, Permissions
-from groupcoord.core.router.partition_table import DescribedKind
+from groupcoord.core.router.split_requests import DescribedKind
 from groupcoord.core.sizes import says_more
 from groupcoord.core.topics import INTERNAL_TOPICS, illegal_name_reason
 from groupcoord.errors import ErrorCode

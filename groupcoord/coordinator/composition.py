@@ -1,0 +1,112 @@
+"""Composition of a group coordinator: its router, its log partitions, and the types of groups with their assignors.
+
+``GroupCoordinator`` imports this module when the first one is made: the handlers of all types of groups hang on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from groupcoord.assignors import TaskAssignor, choose_assignors, choose_share_assignors, choose_task_assignors
+from groupcoord.config import Config
+from groupcoord.config.group_settings import SettingsOfConsumerGroup, SettingsOfStreamsGroup
+from groupcoord.core.environments import Environments
+from groupcoord.core.groups.consumer.assignors import Assignor
+from groupcoord.core.host_queries import CreateTopics, Host, LoneShareHost, ShareHost, create_no_topics
+from groupcoord.core.messages import Node
+from groupcoord.core.observer import Observer
+from groupcoord.core.outputs import Effects
+from groupcoord.core.partition import Partition
+from groupcoord.core.router.authorization import Authorize
+from groupcoord.core.router.partition_table import PartitionTable
+from groupcoord.core.router.request_router import RequestRouter, VerifyTransaction
+from groupcoord.core.router.split_requests import Coordinators, Owner, ShareOwner, SplitRequests, TransactionOwner
+from groupcoord.core.timers import TimerQueue
+from groupcoord.core.topics import AnyTopic, NoRegexes, RegexResolver, TopicResolver
+
+LOCAL_NODE = Node(1, "127.0.0.1", 9092)
+
+
+class Composition:
+    """The parts of one coordinator, made of the arguments of ``GroupCoordinator``.
+
+    Attributes:
+        host: answers what groups ask of the host.
+        environments: what groups of each type depend on: topics, assignors, settings.
+        effects: appends, questions and replies that the coordinator passes on.
+        timers: the timers of all groups.
+        observer: events and counters.
+        partitions: the log partitions.
+        split_requests: requests that several log partitions answer.
+        cluster: which node coordinates a group.
+        router: the way of a request to its log partition.
+        make_partition: makes a log partition, by its number and that of its first append.
+
+    Raises:
+        ConfigError: a setting names what is no assignor, or two of one name.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: Config,
+        topics: TopicResolver | None,
+        assignors: Iterable[Assignor],
+        regexes: RegexResolver | None,
+        consumer_group_settings: SettingsOfConsumerGroup | None,
+        task_assignors: Iterable[TaskAssignor],
+        streams_group_settings: SettingsOfStreamsGroup | None,
+        create_internal_topics: CreateTopics | None,
+        share: ShareHost | None,
+        share_assignors: Iterable[Assignor],
+        node: Node | None,
+        owner: Owner | None,
+        transaction_owner: TransactionOwner | None,
+        share_owner: ShareOwner | None,
+        authorize: Authorize | None,
+        verify_transaction: VerifyTransaction | None,
+        new_member_id: Callable[[str], str],
+        new_uuid: Callable[[], str],
+        **_: Any,  # the clock and the log store
+    ) -> None:
+        topics, regexes, share = topics or AnyTopic(), regexes or NoRegexes(), share or LoneShareHost(config)
+        self.host = Host(regexes, create_internal_topics or create_no_topics, share)
+        chosen = choose_assignors(config.group_consumer_assignors, assignors)
+        self.environments = environments = Environments.of(
+            *(config, topics, regexes, share),
+            *(chosen, consumer_group_settings),
+            choose_share_assignors(config.group_share_assignors, share_assignors),
+            *(choose_task_assignors(config.group_streams_assignors, task_assignors), streams_group_settings),
+        )
+        count = config.offsets_topic_num_partitions
+        self.effects, self.timers, self.observer = effects, timers, observer = Effects(), TimerQueue(), Observer()
+        self.partitions: PartitionTable[str, Partition] = PartitionTable(count)
+        self.split_requests = SplitRequests()
+        self.cluster = Coordinators(node or LOCAL_NODE, owner, count, transaction_owner, share_owner)
+        self.router = RequestRouter(
+            config=config,
+            assignors=tuple(chosen),
+            effects=self.effects,
+            split_requests=self.split_requests,
+            partitions=self.partitions,
+            topics=topics,
+            cluster=self.cluster,
+            authorize=authorize,
+            verify_transaction=verify_transaction,
+        )
+
+        def make_partition(index: int, first_append: int) -> Partition:
+            return Partition(
+                index,
+                config=config,
+                effects=effects,
+                timers=timers,
+                observer=observer,
+                new_member_id=new_member_id,
+                new_uuid=new_uuid,
+                environments=environments,
+                first_append=first_append,
+            )
+
+        self.make_partition = make_partition

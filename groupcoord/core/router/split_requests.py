@@ -1,0 +1,236 @@
+"""FindCoordinator, and requests that several log partitions answer in parts.
+
+Describing groups checks each group in the order of Kafka's ``KafkaApis``: permission, group, topics.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from attrs import define, evolve, frozen
+
+from groupcoord.core.javacompat.hashing import partition_for
+from groupcoord.core.messages import (
+    NO_NODE,
+    AlterShareGroupOffsetsResponse,
+    CoordinatorType,
+    DeleteShareGroupOffsetsResponse,
+    FindCoordinator,
+    FoundCoordinator,
+    Node,
+    OffsetCommitResponse,
+    OffsetDeleteResponse,
+    Response,
+    TxnOffsetCommitResponse,
+)
+from groupcoord.core.replies import Reply, Token
+from groupcoord.core.router.authorization import Operation, Permissions
+from groupcoord.core.router.topics import merge_results
+from groupcoord.errors import ErrorCode
+
+Owner = Callable[[int], Node | None]
+"""Returns the node that coordinates a partition of ``__consumer_offsets``, or None while nobody does."""
+
+TransactionOwner = Callable[[str], Node | None]
+"""Returns the node that coordinates the transactions of a transactional id, or None while nobody does."""
+
+ShareOwner = Callable[[str], Node | None]
+"""Returns the node that coordinates a share-partition, by its key, or None while nobody does."""
+
+_SHARE_KEY = re.compile(r".+:[A-Za-z0-9_-]{22}:\d{1,9}", re.DOTALL)
+
+
+class Coordinators:
+    """The nodes, as far as FindCoordinator tells of them.
+
+    Attributes:
+        node: this node.
+        owner: which node coordinates a log partition; None: this one coordinates all.
+        transaction_owner: which node coordinates a transactional id; None: this one coordinates all.
+        partition_count: how many log partitions there are.
+    """
+
+    __slots__ = ("node", "owner", "partition_count", "share_owner", "transaction_owner")
+
+    def __init__(
+        self,
+        node: Node,
+        owner: Owner | None,
+        partition_count: int,
+        transaction_owner: TransactionOwner | None = None,
+        share_owner: ShareOwner | None = None,
+    ) -> None:
+        self.node = node
+        self.owner = owner
+        self.transaction_owner = transaction_owner
+        self.share_owner = share_owner
+        self.partition_count = partition_count
+
+    def coordinator_of(self, group_id: str) -> Node | None:
+        """Return the node that coordinates a group, or None while nobody does."""
+        return self.node if self.owner is None else self.owner(partition_for(group_id, self.partition_count))
+
+    def transaction_coordinator_of(self, transactional_id: str) -> Node | None:
+        """Return the node that coordinates a transactional id, or None while nobody does."""
+        return self.node if self.transaction_owner is None else self.transaction_owner(transactional_id)
+
+    def share_coordinator_of(self, key: str) -> Node | None:
+        """Return the node that coordinates a share-partition, or None while nobody does."""
+        return None if self.share_owner is None else self.share_owner(key)
+
+
+def find_coordinator(
+    request: FindCoordinator, key: str, cluster: Coordinators, refusal: ErrorCode = ErrorCode.NONE
+) -> FoundCoordinator:
+    """Answer one key: a group's by its log partition, a transactional id's by itself.
+
+    A well-formed key of a share-partition (KIP-932) is COORDINATOR_NOT_AVAILABLE where nobody coordinates those.
+    ``refusal``: the asker may not know.
+    """
+    node, error_code = None, refusal
+    if refusal is ErrorCode.NONE:
+        error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        match request.key_type:
+            case CoordinatorType.GROUP:
+                node = cluster.coordinator_of(key)
+            case CoordinatorType.TRANSACTION:
+                node = cluster.transaction_coordinator_of(key)
+            case CoordinatorType.SHARE if request.supports_share_keys and _SHARE_KEY.fullmatch(key):
+                node = cluster.share_coordinator_of(key)
+            case _:
+                error_code = ErrorCode.INVALID_REQUEST
+    return FoundCoordinator(key, node or NO_NODE, ErrorCode.NONE if node else error_code)
+
+
+@define(eq=False)
+class Gather:
+    """A request whose answer is put together from those of its parts.
+
+    Attributes:
+        token: of the request.
+        results: by part; None for those that are not answered yet.
+        missing: the number of these.
+        combine: makes the answer of all results.
+    """
+
+    token: Token
+    results: list[Any]
+    missing: int
+    combine: Callable[[Sequence[Any]], Response]
+
+
+@define(eq=False)
+class Part:
+    """The token of one part of a request.
+
+    Attributes:
+        gather: the request.
+        place: of the part's result.
+        finish: makes the result of the part's answer.
+    """
+
+    gather: Gather
+    place: int
+    finish: Callable[[Any], Any]
+
+
+class SplitRequests:
+    """Splits requests and joins the answers of their parts.
+
+    Attributes:
+        awaited: how many parts are still to come; while it is 0, replies need no look.
+    """
+
+    __slots__ = ("awaited",)
+
+    def __init__(self) -> None:
+        self.awaited = 0
+
+    def gather(self, token: Token, results: list[Any], combine: Callable[[Sequence[Any]], Response]) -> Gather:
+        """Return what gathers the results of a request; those that are None are still to come, at least one."""
+        missing = results.count(None)
+        self.awaited += missing
+        return Gather(token, results, missing, combine)
+
+    def partly_refused(self, token: Token, refused: tuple[Any, ...]) -> Token:
+        """Return the token for the rest of a request, of which the topics ``refused`` are answered already."""
+        if not refused:
+            return token
+        return Part(self.gather(token, [None], _only), 0, partial(_merge, refused))
+
+    def join(self, replies: list[Reply]) -> Iterator[Reply]:
+        """Return the replies, those of split requests as one; one that still lacks a part is left out."""
+        for reply in replies:
+            part = reply.token
+            if not isinstance(part, Part):
+                yield reply
+                continue
+            self.awaited -= 1
+            gather = part.gather
+            gather.results[part.place] = part.finish(reply.response)
+            gather.missing -= 1
+            if not gather.missing:
+                yield Reply(gather.token, gather.combine(gather.results))
+
+    @staticmethod
+    def original_tokens(tokens: list[Token]) -> list[Token]:
+        """Return the callers' tokens behind those that the core knows, each request's once."""
+        gathers = dict.fromkeys(token.gather for token in tokens if isinstance(token, Part))
+        return [token for token in tokens if not isinstance(token, Part)] + [gather.token for gather in gathers]
+
+
+def _only(results: Sequence[Any]) -> Response:
+    response: Response = results[0]
+    return response
+
+
+def _merge(refused: tuple[Any, ...], response: Response) -> Response:
+    """Add the refused topics to a group's answer; a top-level error stands alone."""
+    match response:
+        case AlterShareGroupOffsetsResponse(error_code=ErrorCode.NONE):
+            return evolve(response, responses=refused + response.responses)
+        case DeleteShareGroupOffsetsResponse(error_code=ErrorCode.NONE):
+            return evolve(response, responses=refused + response.responses)
+        case OffsetDeleteResponse(error_code=ErrorCode.NONE) | OffsetCommitResponse() | TxnOffsetCommitResponse():
+            return evolve(response, topics=merge_results(refused, response.topics))
+    return response
+
+
+REFUSED_FIRST = {ErrorCode.GROUP_AUTHORIZATION_FAILED: 0, ErrorCode.INVALID_GROUP_ID: 1}
+"""In an answer, groups with these errors come before all others."""
+
+
+@frozen
+class DescribedKind:
+    """How groups of one kind are described.
+
+    Attributes:
+        described: the class of one group in an answer.
+        response: the class of the answer.
+        topics_of: returns the topics that a group's description names.
+        hidden: what is said of a group with topics that the asker may not DESCRIBE.
+    """
+
+    described: type
+    response: type
+    topics_of: Callable[[Any], Iterable[str]]
+    hidden: str
+
+    def answer(self, groups: Iterable[Any]) -> Any:
+        """Return the answer, in Kafka's order."""
+        ordered = sorted(groups, key=lambda group: REFUSED_FIRST.get(group.error_code, len(REFUSED_FIRST)))
+        return self.response(tuple(ordered))
+
+    def hide(self, group: Any, permissions: Permissions) -> Any:
+        """Return a description, or its refusal if it names a topic that the asker may not DESCRIBE."""
+        if all(permissions.on_topic(topic, Operation.DESCRIBE) for topic in sorted(set(self.topics_of(group)))):
+            return group
+        return self.described(group.group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, self.hidden)
+
+
+def with_operations(group: Any, operations: int) -> Any:
+    """Return a description that says what is allowed on the group; an error says nothing of it."""
+    return group if group.error_code is not ErrorCode.NONE else group._replace(authorized_operations=operations)
