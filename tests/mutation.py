@@ -20,6 +20,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from cosmic_ray import plugins
 from cosmic_ray.ast import ast_nodes, get_ast
@@ -30,15 +31,15 @@ from tests.samples import IS_SEEDED, SEED
 
 ROOT = Path(__file__).parents[1]
 HISTORIES = ("tests/beside_kafka/test_histories.py tests/testing/test_machine.py", "tests/conformance")
+LAWS = "tests/laws tests/exploring"
 ROOMS = {
-    "core": (("core",), ("tests/scripts", "tests/core", *HISTORIES, "tests/laws")),
-    "coordinator": (("coordinator", "laws"), ("tests/aio tests/core", "tests/laws", *HISTORIES, "tests/sim")),
+    "core": (("core",), ("tests/scripts", "tests/core", *HISTORIES, LAWS)),
+    "coordinator": (("coordinator", "laws"), ("tests/aio tests/core", LAWS, *HISTORIES, "tests/sim")),
     "broker": (("broker", "storage"), ("tests/topic_logs tests/storage", HISTORIES[1], "tests/broker", "tests/host")),
 }
 """The folders of each room, and the tests that notice a mutant there, the cheapest first."""
 CPU_LIMIT_S, MEMORY_LIMIT_KIB, TIME_LIMIT_S = 300, 6_000_000, 3_600
 PYTEST = "-m pytest -x -q -n 0 --no-header --tb=no --hypothesis-profile=unshrunk"
-Place = tuple[str, tuple[int, int], tuple[int, int]]
 
 
 def annotations(source: str) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
@@ -48,11 +49,11 @@ def annotations(source: str) -> Iterator[tuple[tuple[int, int], tuple[int, int]]
             yield (found.lineno, found.col_offset), (found.end_lineno, found.end_col_offset)
 
 
-def mutations_of(file: Path) -> dict[Place, list[MutationSpec]]:
+def mutations_of(file: Path) -> dict[tuple[str, Any, Any], list[MutationSpec]]:
     """Return the mutations of a file by the place that they change."""
     source = file.read_text("utf-8")
     nodes, passed_over = list(ast_nodes(get_ast(source))), list(annotations(source))
-    found: dict[Place, list[MutationSpec]] = defaultdict(list)
+    found: dict[tuple[str, Any, Any], list[MutationSpec]] = defaultdict(list)
     for name in plugins.operator_names():
         if plugins.get_operator(name).arguments():
             continue
@@ -71,9 +72,9 @@ def main() -> int:
     parser.add_argument("--sample", type=int, default=200)
     parser.add_argument("--seed", type=int, default=SEED if IS_SEEDED else random.SystemRandom().randrange(10**9))
     arguments = parser.parse_args()
-    folders, suites = ROOMS[arguments.room]
     print(f"room {arguments.room}, seed {arguments.seed}", flush=True)
-    limits = f"export PYTHONHASHSEED=0; ulimit -t {CPU_LIMIT_S} -v {MEMORY_LIMIT_KIB}"
+    folders, suites = ROOMS[arguments.room]
+    limits = f"export PYTHONHASHSEED=0; ulimit -t {CPU_LIMIT_S}; ulimit -v {MEMORY_LIMIT_KIB}"
     script = " && ".join([limits, *(f"{sys.executable} {PYTEST} {suite}" for suite in suites)])
     with tempfile.TemporaryDirectory(prefix="mutation-") as directory:
         shutil.copytree(ROOT, directory, ignore=shutil.ignore_patterns(".*", "__pycache__"), dirs_exist_ok=True)
@@ -86,8 +87,7 @@ def main() -> int:
         places = chance.sample(sorted(by_place), min(arguments.sample, len(by_place)))
         survivors = 0
         for number, place in enumerate(places, 1):
-            command = f"sh -c {shlex.quote(script)}"
-            result = mutate_and_test([chance.choice(by_place[place])], command, TIME_LIMIT_S)
+            result = mutate_and_test([chance.choice(by_place[place])], f"sh -c {shlex.quote(script)}", TIME_LIMIT_S)
             assert result.worker_outcome is WorkerOutcome.NORMAL, result.output
             survives = result.test_outcome is TestOutcome.SURVIVED
             survivors += survives
