@@ -149,3 +149,20 @@ def test_an_initial_rebalance_without_anybody_who_waits(driver: Driver, members:
     newcomer = group.join("newcomer", protocols=ORDERS, rebalance_ms=5_000)
     driver.sleep(5_000)
     assert newcomer.error is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("version", [0, 1, 3])
+def test_a_downgrade_writes_assignments_in_the_version_of_the_subscription(
+    driver: Driver, members: Members, version: int
+) -> None:
+    """A classic member can read the assignment that the log has for it after the downgrade."""
+    group = Group(driver)
+    metadata = encode_subscription(Subscription(("orders",)), version)
+    join = group.join("old", protocols=protocols_of("range", metadata=metadata))
+    driver.sleep(3_000)
+    group.sync(join.member_id, {join.member_id: encode_assignment(Assignment(()), version)})
+    members.join("new")
+    members.leave("new")
+    assert group.members == [join.member_id]
+    written = group.inside.members[join.member_id].assignment
+    assert int.from_bytes(written[:2], "big") == version

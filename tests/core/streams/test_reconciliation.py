@@ -160,3 +160,21 @@ def test_another_thread_of_the_process_keeps_a_task_back() -> None:
     )
 
     assert result == TaskAssignment(2, 0, TaskState.UNRELEASED_TASKS)
+
+
+def test_a_warm_up_task_needs_a_process_without_the_task() -> None:
+    """A member gets a warm-up task unless another member of its process has the task in any role."""
+
+    def state_with(processes: Processes) -> TaskState:
+        target = HeldTasks(warmup=frozenset({ONE}))
+        result = reconcile(
+            TaskAssignment(), process_id="p", target_epoch=2, target=target, owned=NO_TASKS, processes=processes
+        )
+        assert isinstance(result, TaskAssignment)
+        assert (result.assigned == target) == (result.state is TaskState.STABLE)
+        return result.state
+
+    assert state_with(Processes()) is TaskState.STABLE
+    assert state_with(Processes(active={ONE: "q"}, standby={ONE: "q"}, warmup={ONE: "q"})) is TaskState.STABLE
+    for taken in (Processes(active={ONE: "p"}), Processes(standby={ONE: "p"}), Processes(warmup={ONE: "p"})):
+        assert state_with(taken) is TaskState.UNRELEASED_TASKS
