@@ -550,13 +550,14 @@ class TransactionCoordinator(Waker):
         return transaction
 
     def _take(self, transaction: Transaction) -> None:
-        transactional_id = transaction.transactional_id
+        transactional_id, before_ms = transaction.transactional_id, self.next_deadline_ms()
         self._transactions[transactional_id] = transaction
         if transaction.state is TransactionState.ONGOING:
             self._open[transactional_id] = None
         else:
             self._open.pop(transactional_id, None)
-        self.wake_earlier()
+        if self.next_deadline_ms() != before_ms:
+            self.wake_earlier()
 
 
 def _end_error(transaction: Transaction, request: EndTxn) -> ErrorCode | None:
