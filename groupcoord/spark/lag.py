@@ -74,13 +74,14 @@ def _asked(address: ClusterAddress, batches: Iterable[pa.RecordBatch]) -> Iterat
 _OF_HOLDER = StructType(
     [
         *(LAG[name] for name in HOLDER),
-        *(StructField("since_ms", LongType()), StructField("log_partition", IntegerType())),
+        *(StructField("since_ms", LongType()), StructField("log_partition", IntegerType()), LAG["members"]),
         StructField("is_shared", BooleanType()),
     ]
 )
 _HOLDERS = StructType([*(LAG[name] for name in ("group_id", "topic", "topic_partition")), *_OF_HOLDER])
 _CURRENT = pa.schema([arrow_schema(CURRENT_OFFSETS).field(name) for name in rules.OFFSET_COLUMNS])
-_OF_GROUP = ("group_id", "generation_or_epoch", "type", "state_timestamp_ms", "log_partition")
+_CURRENT = _CURRENT.append(pa.field("members", pa.int32()))
+_OF_GROUP = ("group_id", "generation_or_epoch", "type", "state_timestamp_ms", "log_partition", "member_count")
 _ENDS, _SAMPLES, _TIMES, _HELD = "ends", "samples", "times", "holders"
 
 
@@ -113,7 +114,7 @@ def lag(
             for the ends later: whoever has not committed since then may well have, so ``status`` goes by this moment.
     """
     tables = [
-        packed(CURRENT, offsets.select(*_CURRENT.names), BY_PARTITION),
+        packed(CURRENT, _with_members(offsets, history).select(*_CURRENT.names), BY_PARTITION),
         *known_ends(end_offsets, end_offset_samples),
     ]
     now: DataFrame | int | None = now_ms
@@ -129,11 +130,20 @@ def lag(
 
     def tell(bucket: Bucket) -> list[Row]:
         current = bucket.table(CURRENT, _CURRENT)
+        members = dict(zip(*(current[name].to_pylist() for name in ("group_id", "members")), strict=True))
         counted = known_commits(bucket).counted() if has_commits else None
         held, times = known_holders(bucket), bucket.rows(_TIMES)
-        return rules.lag(current, known_end_offsets(bucket), counted, held, bucket.now_ms, times, read_ms)
+        return rules.lag(current, known_end_offsets(bucket), counted, held, bucket.now_ms, times, read_ms, members)
 
     return judged(tables, now, tell, LAG)
+
+
+def _with_members(offsets: DataFrame, history: DataFrame | History | None) -> DataFrame:
+    """Return offsets with the number of members of each group."""
+    if history is None:
+        return offsets.withColumn("members", F.lit(None).cast(IntegerType()))
+    counts = history_of(history).rows(GROUP).groupBy("group_id").agg(F.max("member_count").alias("members"))
+    return offsets.join(counts, "group_id", "left")
 
 
 # ---------------------------------------------------------------- what is known of topics' partitions

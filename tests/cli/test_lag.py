@@ -101,7 +101,7 @@ def test_lines_for_programs(groupcoord: Run, server: ServerThread) -> None:
     _, out, _ = groupcoord("lag", "--bootstrap-server", server.bootstrap, "--json", "--min-lag", "1")
     (found,) = map(json.loads, out.splitlines())
 
-    assert (found["lag"], found["status"], found["member_id"]) == (2, "NO OWNER", None)
+    assert (found["lag"], found["status"], found["member_id"], found["members"]) == (2, "NO OWNER", None, 0)
     assert found["lag_ms"] >= 0
 
 

@@ -241,6 +241,7 @@ LAG: Columns = (
     ),
     Column("client_id", _STRING, "its client id"),
     Column("client_host", _STRING, "host of the client"),
+    Column("members", _INT, "number of members of the group; null: unknown"),
 )
 """Lag of each group, by partition."""
 

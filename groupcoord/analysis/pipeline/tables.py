@@ -102,4 +102,5 @@ def write_lag(
     """Write how far groups are behind; see :func:`groupcoord.analysis.rules.lag.lag`."""
     with files.growing(["lag"]) as add:
         for one in known:
-            add("lag", lag(one.current, ends, one.facts.counted(), one.held.holders, now_ms, times, read_ms))
+            members = {row["group_id"]: row["member_count"] for row in one.histories[GROUP]}
+            add("lag", lag(one.current, ends, one.facts.counted(), one.held.holders, now_ms, times, read_ms, members))

@@ -45,6 +45,7 @@ class PartitionLag:
         member_id: the member that has the partition; None if nobody has.
         client_id: what its client calls itself.
         client_host: where it connects from.
+        members: number of members of the group; None: unknown.
     """
 
     group_id: str
@@ -59,6 +60,7 @@ class PartitionLag:
     member_id: str | None
     client_id: str | None
     client_host: str | None
+    members: int | None = None
 
 
 @frozen
@@ -224,6 +226,7 @@ class LagWatch:
             row["member_id"],
             row["client_id"],
             row["client_host"],
+            row["members"],
         )
 
     def _lag_ms(self, row: Row) -> int | None:

@@ -290,7 +290,7 @@ def lag_rows(snapshot: Snapshot) -> Iterator[Row]:
             lag = _lag(row["committed_offset"], ends.get((topic, partition)))
             if "lag" in lag:
                 lag["lag"] = lags.get((group_id, topic, partition), lag["lag"])
-            yield row | lag | held
+            yield row | lag | held | {"members": None if group.described is None else len(group.described.members)}
 
 
 def _lag(committed_offset: int | None, end: PartitionEnds | None) -> Row:

@@ -45,15 +45,21 @@ def partition_holders(found: Histories) -> dict[Place, Row]:
     """Return who has which partition as the log ends: one a partition, though several members may claim it.
 
     Besides :data:`HOLDER` told are since when the group has its generation or epoch, in which log partition its records
-    lie, and whether it is one of those whose members share partitions. Tasks of streams groups are no partitions.
+    lie, how many members it has, and whether it is one of those whose members share partitions. Tasks of streams groups
+    are no partitions.
     """
     now = {(row["group_id"], row["generation_or_epoch"], row["type"]): row for row in found[GROUP]}
     holders: dict[Place, Row] = {}
     for member in found[MEMBER]:
         group = now.get((member["group_id"], member["generation"], member["type"]))
         if group is not None and group["type"] != STREAMS:
-            told = {"since_ms": began_ms(group), "log_partition": group["log_partition"]}
-            holder = {name: member[name] for name in HOLDER} | told | {"is_shared": group["type"] == SHARE}
+            told = {
+                "since_ms": began_ms(group),
+                "log_partition": group["log_partition"],
+                "members": group["member_count"],
+                "is_shared": group["type"] == SHARE,
+            }
+            holder = {name: member[name] for name in HOLDER} | told
             for assigned in member["assignment"] or ():
                 for partition in assigned["partitions"]:
                     place = (member["group_id"], assigned["topic"], partition)

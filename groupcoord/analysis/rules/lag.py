@@ -175,6 +175,7 @@ def lag(
     now_ms: int | None,
     record_times: Iterable[Mapping[str, Any]] = (),
     read_ms: int | None = None,
+    members: Mapping[str, int | None] | None = None,
 ) -> list[Row]:
     """Return how far groups are behind, and how well they keep up (:data:`groupcoord.analysis.decode.schema.LAG`).
 
@@ -189,7 +190,9 @@ def lag(
         record_times: when next records were written (:data:`groupcoord.analysis.decode.schema.RECORD_TIMES`), where it
             is told.
         read_ms: when the log was read that the commits are from, if the cluster was asked for the ends later.
+        members: the number of members of each group; of others it is what ``holders`` have.
     """
+    counts = {place[0]: holder["members"] for place, holder in holders.items()} | dict(members or {})
     windows = {} if counted is None else _windows(counted, ends)
     written_ms = {tuple(row[name] for name in _NEXT): row["record_timestamp_ms"] for row in record_times}
     rows = []
@@ -200,7 +203,7 @@ def lag(
             at_ms = behind.end["at_ms"]
             judged_ms = now_ms if at_ms is None else at_ms if read_ms is None else min(at_ms, read_ms)
             holder = holders.get(place, _NO_HOLDER)
-            row = offset | {name: holder[name] for name in HOLDER}
+            row = offset | {name: holder[name] for name in HOLDER} | {"members": counts.get(place[0])}
             window = windows.get(place)
             rows.append(_row(row, behind, window, judged_ms, next_ms, _lag_before(window, ends, place)))
     return rows

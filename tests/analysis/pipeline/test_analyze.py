@@ -118,6 +118,15 @@ def test_coordinators_agree_and_what_is_lost_is_told(analyzed: Analyzed) -> None
     assert "verified: coordinators that loaded the log answer what the tables say" in analyzed.run.output
 
 
+def test_lag_has_the_number_of_members(analyzed: Analyzed) -> None:
+    """Each row of the table ``lag`` has as many members as the table ``groups`` has of the group."""
+    members = {row["group_id"]: row["member_count"] for row in read_table(analyzed.folder, "groups").to_pylist()}
+    lag = read_table(analyzed.folder, "lag").to_pylist()
+
+    assert len(lag) > 1
+    assert all(row["members"] == members[row["group_id"]] is not None for row in lag)
+
+
 def test_excluded_groups_are_in_no_table(broker_log: Path, broker_truth: dict[str, Any], tmp_path: Path) -> None:
     """Groups whose whole name matches leave no row; those of others are the same, and the page names the rule."""
     excluded = {name for name in broker_truth["offsets"] if name.startswith("short-")} | {"simple-consumer"}
@@ -336,13 +345,13 @@ def test_a_topic_that_is_not_about_groups(tmp_path: Path) -> None:
 
 def test_small_logs_need_no_spark(broker_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Up to the size that the help names this process does the work, above it Spark, as with an option of Spark's."""
-    source = command._Source([str(broker_log)], None, "", frozenset(), None, False)
+    source = command._Source([str(broker_log)], None, "", ((), ()), None, False)
     monkeypatch.setattr(command, "find_spec", lambda name: name)
     small = command._takes_spark(command.Engine.AUTO, source, [])
     told = command._takes_spark(command.Engine.AUTO, source, ["--memory"])
     of_two, of_four, of_eight = map(command.local_bytes_max, (2, 4, 8))
     monkeypatch.setattr(command, "local_bytes_max", lambda cores: 1_000)
-    said = f"any size on two cores, up to {of_four / 2**30:.1f} GiB on four, to {of_eight / 2**30:.1f} on eight"
+    said = f"any size on two cores, up to {of_four / 2**30:.1f} GiB on four, {of_eight / 2**30:.1f} GiB on eight"
 
     assert (small, told, command._takes_spark(command.Engine.AUTO, source, [])) == (False, True, True)
     assert of_two == inf

@@ -47,7 +47,7 @@ def told(
             found[MEMBER].append(row)
         changes = {"from_generation": number - 1, "to_generation": number, "joined_clients": [], "left_clients": []}
         found[REBALANCE].append(at | changes | {"started_ms": began_ms, "ended_ms": began_ms})
-    now = {"generation_or_epoch": len(views), "state_timestamp_ms": views[-1][0]}
+    now = {"generation_or_epoch": len(views), "state_timestamp_ms": views[-1][0], "member_count": len(views[-1][1])}
     found[GROUP] = [of | {"type": group_type} | now]
     rows = anomalies(found, committed(commits), assigned(found, LIMITS), ends, NOW_MS, LIMITS)
     kinds = [row for row in rows if row["kind"] in (NEVER_COMMITTED, UNEVEN_SHARES, IDLE_MEMBERS)]

@@ -120,16 +120,18 @@ def test_what_is_not_committed_has_a_row() -> None:
     """
     ends = Ends(samples((0, NOW_MS, 30), (1, NOW_MS, 30), (2, NOW_MS, 0)))
     current = committed((90_000, [7, -1])).current_offsets()
-    holder = {"member_id": "m", "client_id": "c", "client_host": "/h", "is_shared": False}
+    holder = {"member_id": "m", "client_id": "c", "client_host": "/h", "members": 2, "is_shared": False}
     places = [("g", TOPIC, 1), ("g", TOPIC, 2), ("g", TOPIC, 3), ("g", None, 4)]
     holders = dict.fromkeys(places, holder) | {("s", TOPIC, 5): holder | {"is_shared": True}}
     found = lag(current, ends, committed((90_000, [7, -1])).counted(), holders, NOW_MS)
 
-    assert by_partition(found, "committed_offset", "end_offset", "lag", "is_lost", "status", "client_id") == {
-        0: (None, 30, None, None, "NO COMMIT", None),
-        1: (None, 30, None, None, "NO COMMIT", "c"),
-        2: (None, 0, 0, None, "OK", "c"),
-        3: (None, None, None, None, "UNKNOWN", "c"),
+    assert by_partition(
+        found, "committed_offset", "end_offset", "lag", "is_lost", "status", "client_id", "members"
+    ) == {
+        0: (None, 30, None, None, "NO COMMIT", None, 2),
+        1: (None, 30, None, None, "NO COMMIT", "c", 2),
+        2: (None, 0, 0, None, "OK", "c", 2),
+        3: (None, None, None, None, "UNKNOWN", "c", 2),
     }
 
 
