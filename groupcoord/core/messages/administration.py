@@ -25,7 +25,7 @@ class DescribedMember(NamedTuple):
 
 
 class DescribedGroup(NamedTuple):
-    """One group; an absent one is GROUP_ID_NOT_FOUND and ``Dead`` (request versions below 6 see error NONE)."""
+    """A described group; a missing one is ``Dead`` with GROUP_ID_NOT_FOUND (NONE in request versions below 6)."""
 
     group_id: str
     error_code: ErrorCode = ErrorCode.NONE

@@ -138,10 +138,10 @@ class OffsetCommitResponse:
 class OffsetCommit(GroupRequest[OffsetCommitResponse]):
     """Commit offsets (API key 8).
 
-    ``generation_id`` is that of a classic group or the epoch of a member of a consumer group, and negative for a
-    consumer outside of group management. ``retention_time_ms`` -1: the broker's retention (a request of version 2 to
-    4 may bring its own). ``supports_member_epoch``: the number may be an epoch (request versions from 9); a member of
-    the consumer protocol can't commit otherwise.
+    ``generation_id`` is that of a classic group or the epoch of a member of a consumer group. It is negative for a
+    consumer outside group management, which may commit while the group has no members. ``retention_time_ms`` -1 is the
+    broker's retention (request versions 2 to 4 may have their own). With ``supports_member_epoch`` the number may be an
+    epoch (request versions from 9); members of the consumer protocol cannot commit otherwise.
     """
 
     group_id: str | None
@@ -179,9 +179,9 @@ class TxnOffsetCommitResponse:
 class TxnOffsetCommit(GroupRequest[TxnOffsetCommitResponse]):
     """Commit offsets as part of a producer's transaction (API key 28, KIP-98; member fields: KIP-447).
 
-    Whether the producer may do so is for the coordinator's ``verify_transaction`` to say. The offsets stay invisible
-    until :class:`CompleteTransaction` commits them. ``adds_group``: the group need not be in the transaction yet
-    (KIP-890, request versions from 5). ``supports_member_epoch``: errors tell of epochs (from 6; KIP-1319).
+    ``verify_transaction`` of the coordinator decides whether the producer may commit. The offsets are invisible until
+    :class:`CompleteTransaction` commits them. With ``adds_group`` the group need not be in the transaction yet
+    (KIP-890, request versions from 5). With ``supports_member_epoch`` errors are those of epochs (from 6; KIP-1319).
     """
 
     group_id: str
@@ -258,7 +258,7 @@ class TopicToFetch:
 
 @define
 class GroupToFetch:
-    """One group whose offsets are wanted; ``topics`` None: all it has. The member fields are KIP-848's."""
+    """A group of an :class:`OffsetFetch`; ``topics`` None: all offsets. The member fields are KIP-848's."""
 
     group_id: str | None
     topics: tuple[TopicToFetch, ...] | None = None
@@ -267,7 +267,7 @@ class GroupToFetch:
 
 
 class FetchedOffset(NamedTuple):
-    """The committed offset of one partition; offset -1: there is none."""
+    """The committed offset of one partition; -1 with NONE if there is none."""
 
     partition_index: int
     committed_offset: int
@@ -339,10 +339,10 @@ class OffsetFetchResponse:
 
 @define
 class OffsetFetch(Request[OffsetFetchResponse]):
-    """Read committed offsets (API key 9).
+    """Fetch committed offsets (API key 9).
 
-    ``require_stable`` (KIP-447): answer UNSTABLE_OFFSET_COMMIT where a transaction is open. ``uses_topic_ids``:
-    answer with ids.
+    With ``require_stable`` (KIP-447), offsets of an open transaction fail with UNSTABLE_OFFSET_COMMIT. With
+    ``uses_topic_ids`` the response has topic ids.
     """
 
     groups: tuple[GroupToFetch, ...]

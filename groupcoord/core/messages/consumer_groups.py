@@ -23,13 +23,13 @@ LEAVE_GROUP_STATIC_MEMBER_EPOCH = -2
 
 @define(unsafe_hash=True)
 class ConsumerGroupHeartbeatResponse:
-    """An error comes with a message at most.
+    """Response to a :class:`ConsumerGroupHeartbeat`; an error has at most a message.
 
     Attributes:
-        member_id: the member's id, which the coordinator has made if the request brought none; None on errors.
+        member_id: the member's id, created by the coordinator if the request has none; None on errors.
         member_epoch: the epoch to send from now on.
-        heartbeat_interval_ms: when to send the next heartbeat; 0 for a member that leaves.
-        assignment: the partitions that the member may use now; None: as it was told last.
+        heartbeat_interval_ms: time until the next heartbeat; 0 for a member that leaves.
+        assignment: the partitions that the member may use; None: unchanged.
     """
 
     error_code: ErrorCode
@@ -42,21 +42,24 @@ class ConsumerGroupHeartbeatResponse:
 
 @define(on_setattr=setters.NO_OP)
 class ConsumerGroupHeartbeat(GroupRequest[ConsumerGroupHeartbeatResponse]):
-    """Join, stay in, change one's subscription in, or leave a consumer group (API key 68, KIP-848).
+    """Join, stay in or leave a consumer group, or change a subscription (API key 68, KIP-848).
+
+    It fails with UNSUPPORTED_VERSION if ``group.coordinator.rebalance.protocols`` lacks ``consumer``.
 
     Attributes:
-        member_epoch: the epoch last told; 0: join, or join again; -1: leave; -2: a static member leaves for a while.
+        member_epoch: the epoch last received; 0 joins, and converts a classic group if
+            ``group.consumer.migration.policy`` allows it; -1 leaves; -2: a static member leaves temporarily.
         instance_id: the id of a static member (KIP-345).
-        rebalance_timeout_ms: how long the member may take to give partitions back; -1: as last time.
-        subscribed_topic_names: the topics that the member names; None: as last time.
-        subscribed_topic_regex: an expression in RE2 syntax for more topics (request versions from 1); None: as last
-            time; "": no longer.
-        server_assignor: the assignor that the member asks for; None: as last time.
-        topic_partitions: the partitions that the member owns; None: as last time.
-        client_id, client_host: who asks, from the request's header and connection.
-        requires_member_id: who joins brings its id (KIP-1082; request versions from 1). Before, the coordinator makes
-            one for a member without.
-        principal: for whom the member speaks; the coordinator sets it.
+        rebalance_timeout_ms: time to revoke partitions; -1: unchanged.
+        subscribed_topic_names: the topics that the member names; None: unchanged.
+        subscribed_topic_regex: a regular expression in RE2 syntax for more topics (request versions from 1); None:
+            unchanged; "": none.
+        server_assignor: the assignor that the member selects; None: unchanged.
+        topic_partitions: the partitions that the member owns; None: unchanged.
+        client_id, client_host: from the request's header and connection.
+        requires_member_id: a joining member sends its id (KIP-1082; request versions from 1). In version 0 the
+            coordinator creates a missing one.
+        principal: the principal of the member, set by the coordinator.
     """
 
     group_id: str

@@ -32,7 +32,7 @@ class JoinedMember(NamedTuple):
 
 @define(unsafe_hash=True)
 class JoinGroupResponse:
-    """``members`` is filled for the leader only; ``protocol_name`` is None where there is none."""
+    """Response to a :class:`JoinGroup`; only the leader's has ``members``, and ``protocol_name`` may be None."""
 
     error_code: ErrorCode
     member_id: str = UNKNOWN_MEMBER_ID
@@ -46,13 +46,14 @@ class JoinGroupResponse:
 
 @define
 class JoinGroup(GroupRequest[JoinGroupResponse]):
-    """Ask to be a member of the next generation (API key 11).
+    """Join a classic group for its next generation (API key 11).
 
     Attributes:
-        client_id, client_host: who asks, from the request's header and connection (``/127.0.0.1`` is Kafka's form).
+        client_id, client_host: from the request's header and connection (``/127.0.0.1`` is Kafka's form).
         group_instance_id: the id of a static member (KIP-345); None for a dynamic one.
-        requires_known_member_id: a dynamic newcomer is first given an id (KIP-394; request versions from 4).
-        supports_skip_assignment: a returning static leader can be told to skip assigning (KIP-814; from 9).
+        requires_known_member_id: a new dynamic member first gets an id with MEMBER_ID_REQUIRED (KIP-394; request
+            versions from 4).
+        supports_skip_assignment: a returning static leader may skip the assignment (KIP-814; from 9).
     """
 
     group_id: str
@@ -91,10 +92,9 @@ class SyncGroupResponse:
 
 @define
 class SyncGroup(GroupRequest[SyncGroupResponse]):
-    """Fetch one's assignment; the leader brings everybody's (API key 14).
+    """Fetch a member's assignment; the leader's request has all assignments (API key 14).
 
-    ``protocol_type`` and ``protocol_name`` are None where the request's version has no such field (below 5): not
-    checked.
+    ``protocol_type`` and ``protocol_name`` are None, and not checked, in request versions below 5.
     """
 
     group_id: str

@@ -25,13 +25,16 @@ UNKNOWN_OFFSET = -1
 
 @frozen
 class ShareGroupHeartbeatResponse:
-    """An error comes with a message at most.
+    """Response to a :class:`ShareGroupHeartbeat`; an error has at most a message.
+
+    A partition is assigned when its state is initialized, usually with the second heartbeat; several members may have
+    it.
 
     Attributes:
         member_id: the member's id; None on errors.
         member_epoch: the epoch to send from now on.
-        heartbeat_interval_ms: when to send the next heartbeat; 0 for a member that leaves.
-        assignment: the partitions whose records the member may take; None: as it was told last.
+        heartbeat_interval_ms: time until the next heartbeat; 0 for a member that leaves.
+        assignment: the partitions with records for the member; None: unchanged.
     """
 
     error_code: ErrorCode
@@ -44,12 +47,12 @@ class ShareGroupHeartbeatResponse:
 
 @define(on_setattr=setters.NO_OP)
 class ShareGroupHeartbeat(GroupRequest[ShareGroupHeartbeatResponse]):
-    """Join, stay in, change one's subscription in, or leave a share group (API key 76).
+    """Join, stay in or leave a share group, or change a subscription (API key 76).
 
     Attributes:
-        member_epoch: the epoch last told; 0: join, or join again; -1: leave.
-        subscribed_topic_names: the topics of the member; None: as last time.
-        client_id, client_host: who asks, from the request's header and connection.
+        member_epoch: the epoch last received; 0 joins; -1 leaves.
+        subscribed_topic_names: the topics of the member; None: unchanged.
+        client_id, client_host: from the request's header and connection.
     """
 
     group_id: str
@@ -242,7 +245,10 @@ class AlterShareGroupOffsetsResponse:
 
 @define
 class AlterShareGroupOffsets(GroupRequest[AlterShareGroupOffsetsResponse]):
-    """Let a share group without members stand elsewhere (API key 91); one that isn't there is made."""
+    """Set the offsets of a share group without members (API key 91); a missing group is created.
+
+    The response follows that of the share coordinator.
+    """
 
     group_id: str
     topics: tuple[ShareTopicToAlter, ...]
@@ -277,7 +283,10 @@ class DeleteShareGroupOffsetsResponse:
 
 @define
 class DeleteShareGroupOffsets(GroupRequest[DeleteShareGroupOffsetsResponse]):
-    """Forget where a share group without members stands in topics (API key 92)."""
+    """Delete the offsets of a share group without members in topics (API key 92).
+
+    The response follows that of the share coordinator.
+    """
 
     group_id: str
     topics: tuple[ShareTopicToForget, ...]

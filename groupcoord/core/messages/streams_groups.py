@@ -93,20 +93,20 @@ class EndpointPartitions(NamedTuple):
 
 @frozen
 class StreamsGroupHeartbeatResponse:
-    """An error comes with a message at most.
+    """Response to a :class:`StreamsGroupHeartbeat`; an error has at most a message.
 
     Attributes:
         member_id: the member's id; "" on errors.
         member_epoch: the epoch to send from now on.
-        heartbeat_interval_ms: when to send the next heartbeat; 0 for a member that leaves.
-        acceptable_recovery_lag: how far behind a warm-up task may be to be taken for caught up; -1 on errors and for a
-            member that leaves. Versions before 1 are told 0.
-        task_offset_interval_ms: how often to tell the offsets of tasks.
-        status: what there is to know; None never, although the schema allows it.
-        active_tasks, standby_tasks, warmup_tasks: what the member is to run now; None, all three: as it was told last.
-        topology_description_required: the coordinator would like to have the topology's description (KIP-1331).
-        endpoint_information_epoch: which state of the group's endpoints this is.
-        partitions_by_user_endpoint: the endpoints, if the member does not know that state; else None.
+        heartbeat_interval_ms: time until the next heartbeat; 0 for a member that leaves.
+        acceptable_recovery_lag: lag below which a warm-up task counts as caught up; -1 on errors and for a member that
+            leaves, 0 in versions before 1.
+        task_offset_interval_ms: interval of reports of task offsets.
+        status: statuses for the member; never None, although the schema allows it.
+        active_tasks, standby_tasks, warmup_tasks: the tasks that the member has to run; None, all three: unchanged.
+        topology_description_required: the coordinator requests the topology's description (KIP-1331).
+        endpoint_information_epoch: epoch of the group's endpoints.
+        partitions_by_user_endpoint: the endpoints, if the member does not know this epoch; else None.
     """
 
     error_code: ErrorCode
@@ -129,22 +129,24 @@ class StreamsGroupHeartbeatResponse:
 class StreamsGroupHeartbeat(GroupRequest[StreamsGroupHeartbeatResponse]):
     """Join, stay in, or leave a streams group (API key 88, KIP-1071).
 
+    A joining member sends its id, its topology and three empty lists of tasks.
+
     Attributes:
-        member_epoch: the epoch last told; 0: join, or join again; -1: leave; -2: a static member leaves for a while.
-        endpoint_information_epoch: the state of the group's endpoints that the member knows.
+        member_epoch: the epoch last received; 0 joins; -1 leaves; -2: a static member leaves temporarily.
+        endpoint_information_epoch: the epoch of the group's endpoints that the member knows.
         instance_id: the id of a static member (KIP-345).
-        rebalance_timeout_ms: how long the member may take to give tasks back; -1: as last time.
-        topology: what the member processes; it tells so when it joins, and only then.
-        active_tasks, standby_tasks, warmup_tasks: what the member runs; None, all three: as last time.
-        process_id: of the process that the member is a thread of; None: as last time.
-        user_endpoint: where the process answers interactive queries; None: as last time, or nowhere if it joins.
-        client_tags: where it runs, for the assignor; None: as last time.
-        task_offsets: how far it has come with tasks; None: as last time.
-        task_end_offsets: where these end; None: as last time.
-        shutdown_application: all members are to stop.
-        client_id, client_host: who asks, from the request's header and connection.
-        principal: for whom the member speaks; the coordinator sets it.
-        permissions: what that one may do; None: everything. The coordinator sets it.
+        rebalance_timeout_ms: time to revoke tasks; -1: unchanged.
+        topology: the member's topology, sent only when it joins.
+        active_tasks, standby_tasks, warmup_tasks: the tasks that the member runs; None, all three: unchanged.
+        process_id: id of the member's process; None: unchanged.
+        user_endpoint: address of the process for interactive queries; None: unchanged, or none when joining.
+        client_tags: location tags for the assignor; None: unchanged.
+        task_offsets: offsets that the tasks have reached; None: unchanged.
+        task_end_offsets: end offsets of the tasks; None: unchanged.
+        shutdown_application: all members have to stop.
+        client_id, client_host: from the request's header and connection.
+        principal: the principal of the member, set by the coordinator.
+        permissions: the permissions of the principal; None: everything. Set by the coordinator.
     """
 
     group_id: str
@@ -294,7 +296,10 @@ class StreamsGroupTopologyDescriptionUpdateResponse:
 
 @define
 class StreamsGroupTopologyDescriptionUpdate(Request[StreamsGroupTopologyDescriptionUpdateResponse]):
-    """Store the description of a topology (API key 93, KIP-1331): UNSUPPORTED_VERSION, as without a plugin."""
+    """Store the description of a topology (API key 93, KIP-1331).
+
+    It always fails with UNSUPPORTED_VERSION, as on a broker without a plugin.
+    """
 
     group_id: str
     member_id: str
