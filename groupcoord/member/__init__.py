@@ -1,4 +1,4 @@
-"""The consumer's side of the group protocol: a state machine without I/O, and the assignors."""
+"""Consumer side of the group protocol: a state machine without I/O, and the client-side assignors."""
 
 from groupcoord.core.consumer_protocol import Assignment, Subscription, TopicPartition
 from groupcoord.member.assignors import Assignor, Cluster, ClusterTopic, RebalanceProtocol

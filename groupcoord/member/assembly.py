@@ -1,4 +1,4 @@
-"""Puts the parts of a member together, for the protocol that its settings name."""
+"""Factory of a member's parts, for the group protocol of its settings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from groupcoord.member.topic_metadata import TopicMetadata
 
 
 def no_jitter() -> float:
-    """Return what makes every wait exactly as long as its rule says."""
+    """Return the value that gives every wait its exact length."""
     return 0.5
 
 
@@ -37,7 +37,7 @@ def assemble(
     *,
     waits_for_listener: bool,
 ) -> tuple[Parts, GroupProtocol]:
-    """Return a member's common parts, and its protocol. Arguments and errors are those of ``Member``."""
+    """Return the common parts of a member and its protocol. Arguments and errors are those of ``Member``."""
     outputs: list[Output] = []
     if config.is_consumer_protocol:
         if assignors is not None:
@@ -78,10 +78,10 @@ def _parts(
 
 
 def new_member_id(random: Callable[[], float]) -> str:
-    """Return a new member id, as Kafka writes UUIDs: 16 bytes in base64 that don't begin with a dash.
+    """Return a new member id in Kafka's text form of UUIDs: base64 of 16 bytes, without a leading dash.
 
     Args:
-        random: where it comes from, so that equal inputs make equal ids; :func:`no_jitter` stands for real chance.
+        random: the source of randomness, so that equal inputs give equal ids; :func:`no_jitter` stands for a random id.
     """
     while True:
         raw = uuid4().bytes if random is no_jitter else bytes(int(random() * 256) for _ in range(16))
@@ -94,7 +94,7 @@ def chosen_assignors(names: Iterable[str]) -> tuple[Assignor, ...]:
     """Return the assignors that ``partition.assignment.strategy`` names.
 
     Raises:
-        ConfigError: there is no such assignor.
+        ConfigError: an assignor does not exist.
     """
     unknown = [name for name in names if name not in ASSIGNORS]
     if unknown:

@@ -1,6 +1,6 @@
-"""The Java consumer's assignors, with its results: range, round-robin, sticky and cooperative-sticky.
+"""Assignors of the Java consumer, with equal results: range, round-robin, sticky and cooperative-sticky.
 
-An assignor of your own is any object that has what :class:`Assignor` names.
+A custom assignor is any object that implements :class:`Assignor`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ASSIGNORS: Mapping[str, Callable[[], Assignor]] = {
     StickyAssignor.name: StickyAssignor,
     CooperativeStickyAssignor.name: CooperativeStickyAssignor,
 }
-"""What makes a new assignor of each name."""
+"""Constructors of the assignors by name."""
 
 __all__ = [
     "ASSIGNORS",

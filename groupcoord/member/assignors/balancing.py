@@ -1,4 +1,4 @@
-"""Moving partitions from members with many to members with few, the way Kafka's sticky assignors do."""
+"""Balancing of the sticky assignors: moves partitions from members with many to members with few, as Kafka does."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from groupcoord.member.assignors.claims import PartitionNumbers, StickyGroup
 class Balancer:
     """Balances an assignment in place.
 
-    Kafka looks at every partition again and again, and before each at the whole assignment: is it balanced? Here the
-    answer is kept until something moves, and is found topic by topic, from the most partitions that an owner has and
-    the fewest that a subscriber has. The moves are the same.
+    Kafka checks before each partition whether the whole assignment is balanced. Here the result is cached until a
+    partition moves, and computed by topic, from the largest owner and the smallest subscriber. The moves are the same.
 
     Args:
         group: the group.
-        assigned: for each member its partitions.
-        owner: for each partition the member that it was given to last.
-        subscribers: for each topic the members that want it.
-        fixed: members that are left alone.
+        assigned: the partitions of each member.
+        owner: the last owner of each partition.
+        subscribers: the members that subscribe to each topic.
+        fixed: members that keep their partitions.
     """
 
     def __init__(
@@ -54,10 +53,10 @@ class Balancer:
         self._are_some_given_twice = len(given) != len(set(given))
 
     def move_while_unbalanced(self, numbers: list[int]) -> bool:
-        """Go through the partitions until none was moved in a whole pass or all is balanced; tell if any was moved.
+        """Pass over the partitions until a pass moves none or all is balanced; return whether any was moved.
 
         Raises:
-            AssignmentError: a partition belongs back to a member that can't take it.
+            AssignmentError: a partition would have to return to a member that can't take it.
         """
         is_any_moved = False
         while True:
@@ -71,12 +70,12 @@ class Balancer:
             is_any_moved = True
 
     def undo_unless_better(self) -> None:
-        """Take all moves back if the assignment is not more balanced than before the first."""
+        """Undo all moves if the assignment is not more balanced than before."""
         if self._score(self._assigned) >= self._score(self._before):
             self._assigned[:] = self._before
 
     def _score(self, assigned: list[list[int]]) -> int:
-        """Return the sum of the differences of all pairs of sizes, 0 if all are equal, as Java's 32 bits have it."""
+        """Return the sum of the differences of all pairs of sizes in Java's 32 bits, 0 if all are equal."""
         sizes = sorted(len(numbers) for member, numbers in enumerate(assigned) if member not in self._fixed)
         score = sum(size * (2 * place - len(sizes) + 1) for place, size in enumerate(sizes))
         return (score + 2**31) % 2**32 - 2**31
@@ -121,7 +120,7 @@ class Balancer:
         held[moved_topic] += 1
 
     def _topics_held_by(self, member: int) -> Counter[int]:
-        """Return how many partitions of each topic a member had before the move under way."""
+        """Return the number of partitions of each topic that a member had before the current move."""
         if member not in self._held:
             self._held[member] = Counter(self._numbers.topic_of[number] for number in self._before[member])
         return self._held[member]
@@ -134,7 +133,7 @@ class Balancer:
         return self._is_balanced
 
     def _look_through_topics(self) -> bool:
-        """Tell whether nobody could get a partition from someone who has at least two more."""
+        """Return whether no member could get a partition from one that has at least two more."""
         for _ in self._topics:
             topic = self._topics[self._unbalanced_place]
             most = self._largest_of(topic).size()
@@ -145,14 +144,14 @@ class Balancer:
         return True
 
     def _could_get_more(self, topic: int, most: int) -> bool:
-        """Tell whether someone small enough wants the topic and has not as many partitions as it could have at all."""
+        """Return whether a small enough subscriber of the topic has fewer partitions than it could have."""
         sizes = self._loads.sizes
         return any(
             most > sizes[member] + 1 and sizes[member] != self._possible[member] for member in self._candidates[topic]
         )
 
     def _look_through_partitions(self) -> bool:
-        """Tell the same where members' claims left partitions with several owners: the last one in the map counts."""
+        """Return the same where claims left partitions with several owners; the last one in the map counts."""
         sizes = self._loads.sizes
         active = [member for member in self._group.visiting_order if member not in self._fixed]
         owner = {number: member for member in active for number in self._assigned[member]}
@@ -182,7 +181,7 @@ class Balancer:
 
 
 class Loads:
-    """How many partitions each member has.
+    """Number of partitions of each member.
 
     Attributes:
         sizes: the numbers, by member.
@@ -194,15 +193,15 @@ class Loads:
         self._rankings: list[list[FewestFirst]] = [[] for _ in sizes]
 
     def grew(self, member: int) -> None:
-        """Count one partition more."""
+        """Add one partition."""
         self.sizes[member] += 1
 
     def shrank(self, member: int) -> None:
-        """Count one partition less, and have every ranking know of it."""
+        """Remove one partition and update the rankings."""
         self.sizes[member] -= 1
         size = self.sizes[member]
         if size < self._floors[member]:
-            # Half of it, so that a member which gives up thousands of partitions is not ranked anew for each.
+            # Half of it, so that a member that gives up thousands of partitions is not ranked again for each.
             self._floors[member] = size // 2
             for ranking in self._rankings[member]:
                 ranking.add(member, size // 2)
@@ -216,14 +215,14 @@ class Loads:
         return ranking
 
     def came_up(self, member: int) -> None:
-        """Note that a ranking has a member's exact size, and no smaller one any more."""
+        """Note that a ranking holds the exact size of a member."""
         self._floors[member] = max(self._floors[member], self.sizes[member])
 
 
 class FewestFirst:
-    """Members by how many partitions they have, then by themselves.
+    """Heap of members by number of partitions, then by index.
 
-    Each member has an entry that is not larger than its size. An entry that is smaller is replaced when it comes up.
+    The entry of a member is at most its size. A smaller entry is replaced when it reaches the top.
     """
 
     def __init__(self, loads: Loads, members: list[int]) -> None:
@@ -232,7 +231,7 @@ class FewestFirst:
         heapify(self._heap)
 
     def first(self) -> tuple[int, int]:
-        """Return size and member for the one that has the fewest partitions."""
+        """Return size and member for the member with the fewest partitions."""
         heap, sizes = self._heap, self._loads.sizes
         size, member = heap[0]
         while size != sizes[member]:
@@ -242,16 +241,16 @@ class FewestFirst:
         return size, member
 
     def add(self, member: int, size: int) -> None:
-        """Add an entry for a member that takes part; it is the smallest one for it."""
+        """Add an entry for a member; it must be the smallest for that member."""
         heappush(self._heap, (size, member))
 
 
 class LargestOwner:
-    """Of the owners of one topic's partitions, the one that has the most partitions, of any topic.
+    """The owner of a topic's partitions that has the most partitions of all topics.
 
     Args:
-        owners: for each partition of the topic its owner.
-        sizes: how many partitions each member has. They change elsewhere; what shrank is noticed when it comes up.
+        owners: the owner of each partition of the topic.
+        sizes: the number of partitions of each member. They change outside; a decrease is noticed at the top.
     """
 
     def __init__(self, owners: Iterable[int], sizes: list[int]) -> None:
@@ -262,7 +261,7 @@ class LargestOwner:
         heapify(self._heap)
 
     def size(self) -> int:
-        """Return how many partitions the largest owner has."""
+        """Return the number of partitions of the largest owner."""
         heap, sizes = self._heap, self._sizes
         while True:
             entry, owner = heap[0]
@@ -276,16 +275,16 @@ class LargestOwner:
                 return -entry
 
     def lost(self, owner: int) -> None:
-        """Take note that an owner has one of the topic's partitions less."""
+        """Remove one of the topic's partitions from an owner."""
         self._counts[owner] -= 1
 
     def gained(self, owner: int) -> None:
-        """Take note that a member has one of the topic's partitions more."""
+        """Add one of the topic's partitions to an owner."""
         self._counts[owner] += 1
         self.grew(owner)
 
     def grew(self, owner: int) -> None:
-        """Take note that an owner has more partitions now, of whatever topic."""
+        """Update an owner that got a partition of any topic."""
         self._largest_entry[owner] = -self._sizes[owner]
         heappush(self._heap, (-self._sizes[owner], owner))
 
@@ -294,7 +293,7 @@ Pair = tuple[int, int]
 
 
 class PartitionMovements:
-    """Remembers each moved partition's first and last owner. Source: ``PartitionMovements`` of Kafka's Java client."""
+    """First and last owner of each moved partition. Source: ``PartitionMovements`` of Kafka's Java client."""
 
     def __init__(self, numbers: PartitionNumbers) -> None:
         self._numbers = numbers
@@ -303,7 +302,7 @@ class PartitionMovements:
         self._topic_hashes: dict[int, int] = {}
 
     def note(self, number: int, old_owner: int, new_owner: int) -> None:
-        """Remember that a partition moves."""
+        """Add a move of a partition."""
         first_owner = old_owner
         if number in self._pairs:
             first_owner = self._forget(number)
@@ -315,7 +314,7 @@ class PartitionMovements:
         self._moved.setdefault(topic, {}).setdefault(pair, _JavaSet()).add(number, self._hash(number))
 
     def partition_to_move(self, number: int, old_owner: int, new_owner: int) -> int:
-        """Return which partition to move: if one of the topic went the other way before, that one goes back."""
+        """Return the partition to move: one of the topic that moved in the opposite direction moves back instead."""
         moved = self._moved.get(self._numbers.topic_of[number])
         if not moved:
             return number
@@ -341,7 +340,7 @@ class PartitionMovements:
 
 
 class _JavaSet:
-    """Numbers in a ``HashSet``, for the sake of the one that comes first."""
+    """Numbers in a Java ``HashSet``, whose first element matters."""
 
     def __init__(self) -> None:
         self._hashes: dict[int, int] = {}
@@ -357,9 +356,9 @@ class _JavaSet:
             self._buckets *= 2
 
     def discard(self, number: int) -> None:
-        """Take a number out; the table stays as large as it was."""
+        """Remove a number; the table keeps its size."""
         del self._hashes[number]
 
     def first(self) -> int:
-        """Return what an iterator meets first: the lowest bucket, and in it what was added first."""
+        """Return the first element of an iteration: of the lowest bucket, the one added first."""
         return min(self._hashes, key=lambda number: hash_bucket(self._hashes[number], self._buckets))

@@ -1,7 +1,7 @@
-"""What an assignor is: the interface that the member's state machine knows, what it is given, and what assignors share.
+"""Interface of client-side assignors, their inputs, and functions that they share.
 
-An assignor runs at the group's leader. From the cluster's topics and every member's subscription it makes every
-member's assignment. It does no I/O. Source of the interface: ``ConsumerPartitionAssignor`` of Kafka's Java client.
+An assignor runs in the leader of a group and computes all assignments from the topics of the cluster and the
+subscriptions of the members. It does no I/O. Source: ``ConsumerPartitionAssignor`` of Kafka's Java client.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from groupcoord.errors import GroupcoordError
 
 
 class RebalanceProtocol(Enum):
-    """How members behave in a rebalance (KIP-429)."""
+    """Behaviour of members in a rebalance (KIP-429)."""
 
     EAGER = 0
-    """They give up all partitions before they join."""
+    """Members revoke all partitions before they join."""
     COOPERATIVE = 1
-    """They keep their partitions, and give up those that they lost once they know the new assignment."""
+    """Members keep their partitions, and revoke the lost ones once they know the new assignment."""
 
 
 class AssignmentError(GroupcoordError):
-    """No assignment can be made from what the members claim to own. The Java client fails on such claims too."""
+    """The partitions that members claim to own are inconsistent. The Java client fails on such claims, too."""
 
 
 @frozen
 class ClusterTopic:
-    """One topic of the cluster.
+    """A topic of the cluster.
 
     Attributes:
-        partition_count: how many partitions it has, at least 0. A topic with none is treated as absent.
-        replica_racks: for each partition the rack of each of its replicas, None for a replica without one; None if no
-            replica of the topic has a rack.
-        topic_id: what the coordinator of a consumer group (KIP-848) calls the topic; None if the broker told none.
-            Assignors don't look at it.
+        partition_count: the number of its partitions. A topic with none counts as absent.
+        replica_racks: for each partition the racks of its replicas, None for a replica without a rack. None if no
+            replica of
+            the topic has a rack.
+        topic_id: the topic id, which consumer groups (KIP-848) use, or None. Assignors ignore it.
     """
 
     partition_count: int
@@ -49,10 +49,10 @@ class ClusterTopic:
     topic_id: UUID | None = None
 
     def __attrs_post_init__(self) -> None:
-        """Refuse racks that are not those of each partition.
+        """Validate the number of racks.
 
         Raises:
-            ValueError: the count is negative, or the racks are not as many as the partitions.
+            ValueError: the count is negative, or the number of racks differs from it.
         """
         if self.partition_count < 0:
             raise ValueError(f"a topic can't have {self.partition_count} partitions")
@@ -65,23 +65,24 @@ _NO_IDS: Mapping[str, UUID] = MappingProxyType({})
 
 @frozen
 class Cluster:
-    """The topics that an assignor may hand out, by name. A topic that is not here does not exist."""
+    """Topics that an assignor may assign, by name. A topic that is missing does not exist."""
 
     topics: Mapping[str, ClusterTopic] = field(factory=dict)
 
     @classmethod
     def of(cls, partition_counts: Mapping[str, int], topic_ids: Mapping[str, UUID] = _NO_IDS) -> Cluster:
-        """Return a cluster without racks from the number of partitions of each topic, and the ids of topics."""
+        """Return a cluster without racks from the partition counts and ids of topics."""
         return cls({name: ClusterTopic(count, None, topic_ids.get(name)) for name, count in partition_counts.items()})
 
 
 class Assignor(Protocol):
-    """A way to divide partitions among members. Each member has its own object, kept from rebalance to rebalance.
+    """Algorithm that assigns partitions to members. Each member has its own object, which it keeps over rebalances.
 
     Attributes:
-        name: the protocol name under which a member offers it in a join, such as ``range``.
-        supported_protocols: the rebalance protocols that work with it; a member uses the highest that all of its
-            assignors support.
+        name: the protocol name in JoinGroup, such as ``range``.
+        supported_protocols: the rebalance protocols that it supports; a member uses the highest that all of its
+            assignors
+            support.
     """
 
     @property
@@ -91,43 +92,43 @@ class Assignor(Protocol):
     def supported_protocols(self) -> tuple[RebalanceProtocol, ...]: ...
 
     def subscription_user_data(self, topics: tuple[str, ...]) -> bytes | None:
-        """Return what goes into the user data of this member's subscription; None for nothing."""
+        """Return the user data of this member's subscription, or None."""
 
     def on_assignment(self, assignment: Assignment, generation_id: int) -> None:
-        """Take note of what this member was given, and in which generation."""
+        """Store the assignment of this member and its generation."""
 
     def assign(self, cluster: Cluster, subscriptions: Mapping[str, Subscription]) -> dict[str, Assignment]:
-        """Return each member's assignment; called at the leader only.
+        """Return the assignment of each member; called in the leader only.
 
         Args:
-            cluster: the topics there are. It may hold topics that nobody subscribes to.
-            subscriptions: by member id, in the order of the join's answer.
+            cluster: the topics, also those without subscribers.
+            subscriptions: by member id, in the order of the JoinGroup response.
 
         Returns:
-            an assignment for every member, in the order of ``subscriptions``.
+            An assignment for every member, in the order of ``subscriptions``.
 
         Raises:
-            AssignmentError: what the members claim to own contradicts itself beyond repair.
+            AssignmentError: the members' claims are inconsistent.
         """
 
 
 class StatelessAssignor:
-    """Base of assignors that look at subscriptions alone and know the eager protocol only."""
+    """Base of eager assignors that depend on subscriptions alone."""
 
     supported_protocols = (RebalanceProtocol.EAGER,)
 
     def subscription_user_data(self, topics: tuple[str, ...]) -> bytes | None:
-        """Return None: there is nothing to tell the leader."""
+        """Return None: there is no user data."""
         return None
 
     def on_assignment(self, assignment: Assignment, generation_id: int) -> None:
-        """Do nothing: the next assignment does not depend on this one."""
+        """Do nothing: assignments do not depend on earlier ones."""
 
 
 def subscribed_topics(
     cluster: Cluster, subscriptions: Mapping[str, Subscription], visiting_order: list[str]
 ) -> dict[str, ClusterTopic]:
-    """Return the topics that somebody subscribes to and that have partitions, in the order of Java's maps.
+    """Return the subscribed topics that have partitions, in the order of Java's maps.
 
     Args:
         cluster: all topics.
@@ -141,23 +142,25 @@ def subscribed_topics(
 
 
 def are_racks_useful(member_racks: set[str], replica_racks: set[str], by_partition: list[frozenset[str]]) -> bool:
-    """Tell whether racks matter (KIP-881): members and replicas share one, and not every partition is in all."""
+    """Return whether racks matter (KIP-881): members and replicas share one, and not every
+    partition is in all racks.
+    """
     return not member_racks.isdisjoint(replica_racks) and any(racks != replica_racks for racks in by_partition)
 
 
 def racks_by_partition(topic: ClusterTopic) -> list[frozenset[str]]:
-    """Return the racks in which each partition has a replica."""
+    """Return the racks of each partition's replicas."""
     if topic.replica_racks is None:
         return [frozenset()] * topic.partition_count
     return [frozenset(rack for rack in racks if rack is not None) for racks in topic.replica_racks]
 
 
 def members_in_order(subscriptions: Mapping[str, Subscription], visiting_order: list[str]) -> list[str]:
-    """Return the member ids: static members by their instance id, then the others by member id.
+    """Return the member ids: static members by instance id, then dynamic members by member id.
 
     Args:
         subscriptions: by member id.
-        visiting_order: the order that stays among members with the same instance id.
+        visiting_order: the order among members with the same instance id.
     """
 
     def place(member_id: str) -> tuple[bool, bytes]:
@@ -168,9 +171,9 @@ def members_in_order(subscriptions: Mapping[str, Subscription], visiting_order: 
 
 
 def subscribers_by_topic(subscriptions: Mapping[str, Subscription], members: list[str]) -> dict[str, tuple[int, ...]]:
-    """Return for each topic the positions in ``members`` of those who subscribe to it, ascending.
+    """Return for each topic the ascending indexes in ``members`` of its subscribers.
 
-    Members with equal subscriptions are looked at together, and topics with the same subscribers share one list.
+    Members with equal subscriptions are handled together, and topics with the same subscribers share one tuple.
     """
     alike: dict[tuple[str, ...], list[int]] = {}
     for position, member_id in enumerate(members):

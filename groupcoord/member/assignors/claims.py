@@ -1,9 +1,9 @@
-"""What members say that they own, and which of them is believed.
+"""Partitions that members claim to own in their subscriptions, and which claims are accepted.
 
-The cooperative sticky assignor finds it in the subscription itself, and the generation in the user data, if a member
-does not tell it there. The sticky assignor finds all in the user data. Of these it writes version 1: the partitions and
-the generation; version 0, from before Kafka 2.4, lacks the generation. Nothing in the bytes tells the two apart: what
-is too short for version 1 is read as version 0.
+The cooperative sticky assignor reads them from the subscription, and the generation from the user data if the
+subscription has none. The sticky assignor reads everything from the user data. It writes version 1, partitions and
+generation; version 0, from before Kafka 2.4, lacks the generation. The bytes hold no version: what is too short for
+version 1 is read as version 0.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from groupcoord.member.assignors.base import Cluster, ClusterTopic, subscribed_t
 
 
 class Claim(NamedTuple):
-    """What one member says.
+    """Claim of one member.
 
     Attributes:
-        partitions: what it owns, in its order.
-        generation_id: the generation in which it got them; None if it doesn't say.
+        partitions: the partitions that it owns, in its order.
+        generation_id: the generation in which it got them, or None.
     """
 
     partitions: tuple[TopicPartition, ...]
@@ -40,16 +40,16 @@ class Claim(NamedTuple):
 
 
 class PartitionNumbers:
-    """Numbers for partitions: those that there are come in order of topic, then partition, from 0.
+    """Numbers of partitions, from 0 in order of topic and partition.
 
-    What members claim and the cluster does not have gets a number too, behind them, when it is asked for.
+    Claimed partitions that the cluster does not have get higher numbers when they are requested.
 
     Attributes:
-        topics: the names, sorted as Java does.
-        starts: for each topic the number of its partition 0.
-        counts: for each topic how many partitions it has.
-        total: how many partitions there are.
-        topic_of: for each number the topic, as an index into ``topics``.
+        topics: the names, sorted as in Java.
+        starts: the number of partition 0 of each topic.
+        counts: the number of partitions of each topic.
+        total: the number of all partitions.
+        topic_of: for each number the index of the topic in ``topics``.
         partition_of: for each number the partition within the topic.
     """
 
@@ -68,11 +68,11 @@ class PartitionNumbers:
         self._gone: dict[TopicPartition, int] = {}
 
     def topic(self, name: str) -> int | None:
-        """Return a topic's index; None if there is no such topic."""
+        """Return the index of a topic, or None."""
         return self._index.get(name)
 
     def number(self, partition: TopicPartition) -> int | None:
-        """Return a partition's number; None if there is no such topic."""
+        """Return the number of a partition, or None if the topic does not exist."""
         topic = self._index.get(partition[0])
         if topic is None:
             return None
@@ -95,18 +95,18 @@ class PartitionNumbers:
 
 @define
 class StickyGroup:
-    """A group as the sticky algorithms see it. A member is its index in ``members``, a partition its number.
+    """Group as the sticky algorithms see it. A member is its index in ``members``, a partition its number.
 
     Attributes:
-        members: the member ids, sorted as Java does.
+        members: the member ids, sorted as in Java.
         visiting_order: the members in the order of a Java ``HashMap``.
-        topics: the topics to hand out.
+        topics: the topics to assign.
         numbers: the numbers of their partitions.
-        subscribed: for each member the topics that it wants.
-        are_subscriptions_equal: all members want the same, by Kafka's test.
-        owned: for each member what it is believed to own, in its order.
+        subscribed: the topics of each member.
+        are_subscriptions_equal: whether all subscriptions are equal by Kafka's check.
+        owned: the accepted claims of each member, in its order.
         contested: partitions that several members claim in the same generation.
-        outdated: who claimed a partition last, in an older generation.
+        outdated: the last claim of a partition in an older generation.
     """
 
     members: list[str]
@@ -123,10 +123,10 @@ class StickyGroup:
 def settle_claims(
     cluster: Cluster, subscriptions: Mapping[str, Subscription], claim_of: Callable[[Subscription], Claim]
 ) -> StickyGroup:
-    """Return the group with each claim on a partition believed, contested or outdated.
+    """Return the group with each claim accepted, contested or outdated.
 
-    The newest generation is believed. Two of the same generation make the partition contested: nobody keeps it. Source:
-    ``AbstractStickyAssignor`` of Kafka's Java client, from KIP-54, KIP-341 and KIP-792.
+    The newest generation wins. Two claims of the same generation make the partition contested, and no member keeps it.
+    Source: ``AbstractStickyAssignor`` of Kafka's Java client, from KIP-54, KIP-341 and KIP-792.
     """
     order = hash_map_order(subscriptions)
     topics = subscribed_topics(cluster, subscriptions, order)
@@ -155,7 +155,7 @@ def _topics_of(subscription: Subscription, numbers: PartitionNumbers) -> list[in
 
 
 def _are_equal(subscribed: list[tuple[str, ...]]) -> bool:
-    """Compare each with the first that is not empty; one that is empty and comes before it counts as equal."""
+    """Compare each subscription with the first that is not empty; an empty one before that counts as equal."""
     common: set[str] = set()
     for topics in subscribed:
         if not common:
@@ -172,8 +172,8 @@ def _known(generation_id: int | None) -> int:
 def _believe(group: StickyGroup, claims: list[Claim], generation_ids: list[int]) -> None:
     """Give each claimed partition to one member or to none.
 
-    The generation of an earlier claim is the one in the subscription, that of a later one the one in the claim: so
-    does Kafka.
+    The generation of an earlier claim is the one in the subscription, that of a later one the one in the claim, as in
+    Kafka.
     """
     owners: dict[int, int] = {}
     number_of, owned = group.numbers.number, group.owned
@@ -199,7 +199,7 @@ def _believe(group: StickyGroup, claims: list[Claim], generation_ids: list[int])
 
 
 def _note_outdated(group: StickyGroup, claims: list[Claim], newest: int) -> None:
-    """Remember for each partition the newest claim of those from before the newest generation."""
+    """Store for each partition the newest claim before the newest generation."""
     generations: dict[int, int] = {}
     for member in group.visiting_order:
         partitions, claimed_generation = claims[member]
@@ -218,10 +218,10 @@ _UNREADABLE = (StructError, ValueError)
 
 
 def encode_sticky_user_data(partitions: Iterable[TopicPartition], generation_id: int) -> bytes:
-    """Return the user data of the sticky assignor, version 1. Topics are in the order of Java's maps.
+    """Encode the user data of the sticky assignor, version 1. Topics are in the order of Java's maps.
 
     Args:
-        partitions: what the member has.
+        partitions: the partitions of the member.
         generation_id: the generation in which it got them.
     """
     grouped = partitions_by_topic(partitions)
@@ -230,9 +230,9 @@ def encode_sticky_user_data(partitions: Iterable[TopicPartition], generation_id:
 
 
 def decode_sticky_user_data(data: bytes | None) -> Claim:
-    """Return what a member claims in the user data of the sticky assignor, version 0 or 1.
+    """Parse the user data of the sticky assignor, version 0 or 1.
 
-    As in Kafka, no bytes claim nothing, and bytes that can't be read claim nothing in generation -1.
+    As in Kafka, missing data claim nothing, and malformed data claim nothing in generation -1.
     """
     if not data:
         return Claim((), None)
@@ -245,12 +245,12 @@ def decode_sticky_user_data(data: bytes | None) -> Claim:
 
 
 def encode_generation(generation_id: int) -> bytes:
-    """Return the user data of the cooperative sticky assignor."""
+    """Encode the user data of the cooperative sticky assignor."""
     return _GENERATION.pack(generation_id)
 
 
 def decode_generation(data: bytes | None) -> int | None:
-    """Return the generation in the user data of the cooperative sticky assignor; -1 if it can't be read."""
+    """Return the generation in the user data of the cooperative sticky assignor, or -1 if it is malformed."""
     if data is None:
         return None
     generation_id: int = _GENERATION.unpack_from(data)[0] if len(data) >= _GENERATION.size else UNKNOWN_GENERATION_ID

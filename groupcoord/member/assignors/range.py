@@ -1,4 +1,4 @@
-"""The range assignor: of each topic, each member gets a run of neighbouring partitions."""
+"""Range assignor: each member gets consecutive partitions of each topic."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from groupcoord.member.assignors.base import (
 
 
 class RangeAssignor(StatelessAssignor):
-    """Divides each topic by itself: members in order, partitions in order, the first few members get one more.
+    """Divides each topic separately: members in order, partitions in order, the first members get one more.
 
-    Where racks are known, members first get what has a replica in their rack, as far as the balance of each topic
-    allows (KIP-881). Topics with the same subscribers and as many partitions stay co-partitioned: partition 3 of one
-    goes where partition 3 of the other goes. Source: ``RangeAssignor`` of Kafka's Java client.
+    With racks, members first get partitions with a replica in their rack, as far as the balance of each topic allows
+    (KIP-881). Topics with the same subscribers and partition count stay co-partitioned: partition 3 of each goes to the
+    same member. Source: ``RangeAssignor`` of Kafka's Java client.
     """
 
     name = "range"
 
     def assign(self, cluster: Cluster, subscriptions: Mapping[str, Subscription]) -> dict[str, Assignment]:
-        """Return each member's assignment."""
+        """Return the assignment of each member."""
         visiting_order = hash_map_order(subscriptions)
         members = members_in_order(subscriptions, visiting_order)
         racks = [subscriptions[member_id].rack_id or None for member_id in members]
@@ -56,7 +56,7 @@ class RangeAssignor(StatelessAssignor):
 
 
 class _TopicShares:
-    """One topic while it is divided: who gets how many, and what is left."""
+    """One topic during the assignment: the quota of each member, and the remaining partitions."""
 
     def __init__(self, name: str, topic: ClusterTopic, subscribers: tuple[int, ...], racks: list[str | None]) -> None:
         self.name = name
@@ -90,7 +90,7 @@ class _TopicShares:
         self._left -= len(partitions)
 
     def assign_matching(self, assigned: list[list[TopicPartition]]) -> None:
-        """Give members what has a replica in their rack; a member without a rack takes anything."""
+        """Assign partitions with a replica in the member's rack; a member without a rack takes any."""
         matching: defaultdict[str | None, list[int]] = defaultdict(list)
         for partition, racks in enumerate(self.replica_racks):
             for rack in (None, *racks):
@@ -100,7 +100,7 @@ class _TopicShares:
             self._give_from(queues.get(self.racks[member], iter(())), member, assigned)
 
     def assign_rest(self, assigned: list[list[TopicPartition]]) -> None:
-        """Give members what is left, in order."""
+        """Assign the remaining partitions in order."""
         queue = iter(range(self.partition_count))
         for member in self.subscribers:
             if not self._left:
@@ -116,7 +116,7 @@ class _TopicShares:
 
 
 def _co_partitioned(topics: list[_TopicShares]) -> Iterable[list[_TopicShares]]:
-    """Group the topics that have the same subscribers and as many partitions with known racks."""
+    """Group the topics that have the same subscribers and the same number of partitions with known racks."""
     groups: dict[tuple[tuple[int, ...], int], list[_TopicShares]] = {}
     for topic in topics:
         groups.setdefault((topic.subscribers, len(topic.replica_racks)), []).append(topic)
@@ -124,7 +124,9 @@ def _co_partitioned(topics: list[_TopicShares]) -> Iterable[list[_TopicShares]]:
 
 
 def _assign_by_rack(topics: list[_TopicShares], assigned: list[list[TopicPartition]]) -> None:
-    """Assign what has replicas in members' racks: of several topics only what has them in all, under one number."""
+    """Assign partitions by rack. Of co-partitioned topics a partition must have a replica in the
+    rack in all of them.
+    """
     first = topics[0]
     if len(topics) == 1:
         if first.are_racks_useful:
@@ -137,7 +139,7 @@ def _assign_by_rack(topics: list[_TopicShares], assigned: list[list[TopicPartiti
         shared = frozenset.intersection(*(topic.replica_racks[partition] for topic in topics))
         queues = [waiting[rack] for rack in (None, *shared) if rack in waiting]
         for queue in queues:
-            # The topics get the same shares here, so one stands for all; room that is gone never comes back.
+            # All topics of the group have equal quotas, so the first stands for all; a used quota never grows again.
             while queue and not first.room(queue[0]):
                 queue.popleft()
         candidates = [queue[0] for queue in queues if queue]

@@ -1,4 +1,4 @@
-"""The round-robin assignor: partitions in order, one to each member in turn."""
+"""Round-robin assignor: partitions in order, one to each member in turn."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from groupcoord.member.assignors.base import (
 
 
 class RoundRobinAssignor(StatelessAssignor):
-    """Deals the partitions of all topics to the members in turn, skipping members that don't subscribe.
+    """Assigns the partitions of all topics to the members in turn, skipping members without a subscription to the
+    topic.
 
-    Static members come first, by their instance id; the others follow, by member id. Source: ``RoundRobinAssignor`` of
-    Kafka's Java client.
+    Static members come first, by instance id, then dynamic ones by member id. Source: ``RoundRobinAssignor`` of Kafka's
+    Java client.
     """
 
     name = "roundrobin"
 
     def assign(self, cluster: Cluster, subscriptions: Mapping[str, Subscription]) -> dict[str, Assignment]:
-        """Return each member's assignment."""
+        """Return the assignment of each member."""
         visiting_order = hash_map_order(subscriptions)
         members = members_in_order(subscriptions, visiting_order)
         topics = subscribed_topics(cluster, subscriptions, visiting_order)

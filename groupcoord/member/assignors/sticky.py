@@ -1,4 +1,4 @@
-"""The sticky assignors: balanced, and each member keeps what it had as far as that allows."""
+"""Sticky assignors: balanced assignments in which each member keeps its partitions as far as possible."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from groupcoord.member.assignors.sticky_algorithm import assign_sticky
 
 
 class StickyAssignor:
-    """Balances first, and moves as few partitions as it can second (KIP-54, KIP-341), racks considered (KIP-881).
+    """Balances first and then minimizes moves (KIP-54, KIP-341), with regard to racks (KIP-881).
 
-    Members are eager: they give up everything before they join, and tell what they had in the user data of their
+    Members are eager: they revoke everything before they join, and send what they had in the user data of their
     subscription. Source: ``StickyAssignor`` of Kafka's Java client.
     """
 
@@ -32,18 +32,18 @@ class StickyAssignor:
         self._generation_id = UNKNOWN_GENERATION_ID
 
     def subscription_user_data(self, topics: tuple[str, ...]) -> bytes | None:
-        """Return what this member was given last and in which generation; None before the first assignment."""
+        """Return the last assignment of this member and its generation, or None before the first."""
         return None if self._partitions is None else encode_sticky_user_data(self._partitions, self._generation_id)
 
     def on_assignment(self, assignment: Assignment, generation_id: int) -> None:
-        """Remember the partitions and the generation."""
+        """Store the partitions and the generation."""
         self._partitions, self._generation_id = assignment.partitions, generation_id
 
     def assign(self, cluster: Cluster, subscriptions: Mapping[str, Subscription]) -> dict[str, Assignment]:
-        """Return each member's assignment.
+        """Return the assignment of each member.
 
         Raises:
-            AssignmentError: members claim partitions in a way that defeats the algorithm.
+            AssignmentError: the members' claims are inconsistent.
         """
         return assign_sticky(cluster, subscriptions, _claim_in_user_data).assignments()
 
@@ -53,11 +53,11 @@ def _claim_in_user_data(subscription: Subscription) -> Claim:
 
 
 class CooperativeStickyAssignor:
-    """Assigns as :class:`StickyAssignor` does, but takes nothing away from anybody.
+    """Assigns as :class:`StickyAssignor`, but takes no partition away from an owner.
 
-    A partition that changes its owner is withheld until the old owner, which sees that it is not in its assignment any
-    more, has given it up and joins again (KIP-429). What members have is in their subscriptions; a member that sends no
-    generation there tells it in the user data. Source: ``CooperativeStickyAssignor`` of Kafka's Java client.
+    A partition that changes its owner is withheld. Its old owner finds it missing from its assignment, revokes it and
+    joins again (KIP-429). Subscriptions hold the owned partitions; a member that sends no generation there sends it in
+    the user data. Source: ``CooperativeStickyAssignor`` of Kafka's Java client.
     """
 
     name = "cooperative-sticky"
@@ -67,18 +67,18 @@ class CooperativeStickyAssignor:
         self._generation_id = UNKNOWN_GENERATION_ID
 
     def subscription_user_data(self, topics: tuple[str, ...]) -> bytes | None:
-        """Return the generation of the last assignment, -1 before the first."""
+        """Return the generation of the last assignment, or -1 before the first."""
         return encode_generation(self._generation_id)
 
     def on_assignment(self, assignment: Assignment, generation_id: int) -> None:
-        """Remember the generation."""
+        """Store the generation."""
         self._generation_id = generation_id
 
     def assign(self, cluster: Cluster, subscriptions: Mapping[str, Subscription]) -> dict[str, Assignment]:
-        """Return each member's assignment, without the partitions that another member still has.
+        """Return the assignment of each member, without partitions that another member still owns.
 
         Raises:
-            AssignmentError: members claim partitions in a way that defeats the algorithm.
+            AssignmentError: the members' claims are inconsistent.
         """
         answer = assign_sticky(cluster, subscriptions, _claim_in_subscription)
         answer.withhold_moving(subscriptions)

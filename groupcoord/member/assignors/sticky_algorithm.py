@@ -1,7 +1,7 @@
-"""What the sticky and the cooperative sticky assignor have in common: from claims to an assignment.
+"""Algorithms common to the sticky and the cooperative sticky assignor: from claims to an assignment.
 
-One algorithm is for members that all want the same topics, another one for those that want different ones. Both keep
-what members have as far as the balance allows, and look at racks (KIP-881).
+One algorithm is for equal subscriptions, the other for different ones. Both keep owned partitions as far as the balance
+allows, and regard racks (KIP-881).
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from groupcoord.member.assignors.claims import Claim, StickyGroup, settle_claims
 
 @define
 class StickyAnswer:
-    """An assignment in the making.
+    """An assignment in progress.
 
     Attributes:
-        partitions: each member's, in the order of the subscriptions.
-        visiting_order: the member ids in the order of the Java map that holds the answer.
-        moving: partitions that another member still has to give up, with their new owner; None if nobody kept count.
+        partitions: those of each member, in the order of the subscriptions.
+        visiting_order: the member ids in the order of the Java map that holds the result.
+        moving: partitions that another member must revoke first, with their new owner, or None if they were not
+            counted.
     """
 
     partitions: dict[str, list[TopicPartition]]
@@ -38,7 +39,7 @@ class StickyAnswer:
         return {member_id: Assignment(tuple(partitions)) for member_id, partitions in self.partitions.items()}
 
     def withhold_moving(self, subscriptions: Mapping[str, Subscription]) -> None:
-        """Take out the partitions that another member still has to give up."""
+        """Remove the partitions that another member must revoke first."""
         moving = self._find_moving(subscriptions) if self.moving is None else self.moving
         withheld: dict[str, set[TopicPartition]] = {}
         for partition, member_id in moving.items():
@@ -47,7 +48,7 @@ class StickyAnswer:
             kept = []
             for partition in self.partitions[member_id]:
                 if partition in taken:
-                    # Once only, should a member's wrong claim have given it the same partition twice.
+                    # Only once: a wrong claim may have given the member the same partition twice.
                     taken.remove(partition)
                 else:
                     kept.append(partition)
@@ -72,12 +73,12 @@ def assign_sticky(
     """Return the sticky assignment.
 
     Args:
-        cluster: the topics there are.
-        subscriptions: by member id, in the order of the join's answer.
-        claim_of: what a subscription says that its member owns.
+        cluster: the topics.
+        subscriptions: by member id, in the order of the JoinGroup response.
+        claim_of: returns the claim in a subscription.
 
     Raises:
-        AssignmentError: members claim partitions in a way that defeats the algorithm.
+        AssignmentError: the members' claims are inconsistent.
     """
     if not subscriptions:
         return StickyAnswer({}, [], None)
@@ -101,14 +102,14 @@ def assign_sticky(
 
 
 class ConstrainedAssignment:
-    """Works out the assignment of a group whose subscriptions are equal.
+    """Assignment of a group with equal subscriptions.
 
-    Members keep what they own up to their quota; what is left over goes, first rack by rack and then anyhow, to those
-    below it. Source: ``ConstrainedAssignmentBuilder`` in ``AbstractStickyAssignor`` of Kafka's Java client.
+    Members keep what they own up to their quota. The rest goes, first by rack and then to any member, to those below
+    it. Source: ``ConstrainedAssignmentBuilder`` in ``AbstractStickyAssignor`` of Kafka's Java client.
 
     Attributes:
-        assigned: for each member its partitions, once :meth:`build` was called.
-        moving: partitions that another member still has to give up, with their new owner.
+        assigned: the partitions of each member, after :meth:`build`.
+        moving: partitions that another member must revoke first, with their new owner.
     """
 
     def __init__(self, group: StickyGroup, racks: Racks) -> None:
@@ -124,10 +125,10 @@ class ConstrainedAssignment:
         self._at_quota: deque[int] = deque()
 
     def build(self) -> None:
-        """Make the assignment.
+        """Compute the assignment.
 
         Raises:
-            AssignmentError: members claim partitions that don't exist, so that the quotas can't be kept.
+            AssignmentError: members claim partitions that don't exist, so that the quotas can't be met.
         """
         self._keep_owned()
         topic_of, partition_of = self._group.numbers.topic_of, self._group.numbers.partition_of
@@ -165,7 +166,7 @@ class ConstrainedAssignment:
             self._given_up.update(dict.fromkeys(owned[share:], member))
 
     def _assign_within_racks(self, unassigned: list[int]) -> list[int]:
-        """Assign in turn what fits a member's rack, and return the rest."""
+        """Assign partitions in turn to members in the rack of a replica; return the rest."""
         left = []
         turn = 0
         below = _Waiting(self._below_quota, self._racks)
@@ -196,7 +197,7 @@ class ConstrainedAssignment:
         return left
 
     def _assign_in_turn(self, unassigned: list[int]) -> None:
-        """Assign one to each member below the quota, again and again, then one to each at the quota."""
+        """Assign partitions in turn to members below the minimum quota, then one to each member at it."""
         below = self._below_quota
         turn = 0
         for number in unassigned:
@@ -224,7 +225,7 @@ class ConstrainedAssignment:
 
 
 class _Waiting:
-    """Members in turn, and how many of them are in each rack, so that a vain search costs nothing."""
+    """Queue of members with their number in each rack, so that a search without result costs nothing."""
 
     def __init__(self, members: list[int], racks: Racks) -> None:
         self.members = members
@@ -232,34 +233,34 @@ class _Waiting:
         self._in_rack = Counter(self._rack_of[member] for member in members)
 
     def find(self, replica_racks: frozenset[str], start: int = 0) -> int | None:
-        """Return the place of the first member, from ``start`` on and around, that is in one of the racks."""
+        """Return the index of the first member in one of the racks, from ``start`` on and around, or None."""
         if not any(self._in_rack[rack] for rack in replica_racks):
             return None
         places = chain(range(start, len(self.members)), range(start))
         return next(place for place in places if self._rack_of[self.members[place]] in replica_racks)
 
     def append(self, member: int) -> None:
-        """Add a member at the end."""
+        """Append a member."""
         self.members.append(member)
         self._in_rack[self._rack_of[member]] += 1
 
     def remove(self, place: int) -> int:
-        """Take a member out and return it."""
+        """Remove a member and return it."""
         member = self.members.pop(place)
         self._in_rack[self._rack_of[member]] -= 1
         return member
 
 
 class GeneralAssignment:
-    """Works out the assignment of a group whose subscriptions differ.
+    """Assignment of a group with different subscriptions.
 
-    Members keep what they own and still want; each partition left over goes to the one with the fewest that wants its
-    topic; then partitions are moved as long as that makes it more balanced. Source: ``GeneralAssignmentBuilder`` in
+    Members keep what they own and still subscribe to. Each remaining partition goes to the subscriber with the fewest
+    partitions, and then partitions move while that improves the balance. Source: ``GeneralAssignmentBuilder`` in
     ``AbstractStickyAssignor`` of Kafka's Java client.
 
     Attributes:
-        assigned: for each member its partitions, once :meth:`build` was called.
-        visiting_order: the members in the order of the Java map that holds the answer.
+        assigned: the partitions of each member, after :meth:`build`.
+        visiting_order: the members in the order of the Java map that holds the result.
     """
 
     def __init__(self, group: StickyGroup, racks: Racks) -> None:
@@ -276,10 +277,10 @@ class GeneralAssignment:
         }
 
     def build(self) -> None:
-        """Make the assignment.
+        """Compute the assignment.
 
         Raises:
-            AssignmentError: members claim partitions that they can't be given back.
+            AssignmentError: members claim partitions that can't be returned to them.
         """
         group, numbers = self._group, self._group.numbers
         is_revocation_needed = self._keep_owned()
@@ -306,7 +307,9 @@ class GeneralAssignment:
         self._put_fixed_members_last(fixed)
 
     def _put_fixed_members_last(self, fixed: set[int]) -> None:
-        """Kafka takes the members that can't change out of its map for the time, then puts them in again."""
+        """Move the members that can't change to the end, as Kafka does by removing them from its map and adding them
+        again.
+        """
         members = self._group.members
         order = [member for member in self._group.visiting_order if member not in fixed]
         order += [member for member in self._group.visiting_order if member in fixed]
@@ -314,7 +317,7 @@ class GeneralAssignment:
         self.visiting_order = [index[member_id] for member_id in hash_map_order(members[member] for member in order)]
 
     def _keep_owned(self) -> bool:
-        """Let members keep what they still want, and return whether they own more than that."""
+        """Keep the owned partitions that members still subscribe to; return whether there are others."""
         is_more_owned = False
         topic_of = self._group.numbers.topic_of
         for member in self._group.visiting_order:
@@ -327,7 +330,7 @@ class GeneralAssignment:
         return is_more_owned
 
     def _assign_left_over(self, unassigned: list[int], *, within_racks: bool) -> list[int]:
-        """Assign each partition to the one with the fewest that wants it, and return those that nobody wants."""
+        """Assign each partition to the subscriber with the fewest partitions; return those without a subscriber."""
         loads = Loads([len(numbers) for numbers in self.assigned])
         left = []
         rankings: dict[str | None, FewestFirst] = {}
@@ -348,7 +351,7 @@ class GeneralAssignment:
         return left
 
     def _rank(self, loads: Loads, topic: int, within_racks: bool) -> dict[str | None, FewestFirst]:
-        """Rank a topic's subscribers, those of each rack by themselves, or all as if they had none."""
+        """Rank a topic's subscribers by rack, or all together."""
         by_rack: dict[str | None, list[int]] = {}
         for member in self._subscribers[topic]:
             rack = self._racks.of_member[member] if within_racks else None
@@ -356,7 +359,7 @@ class GeneralAssignment:
         return {rack: FewestFirst(loads, members) for rack, members in by_rack.items()}
 
     def _can_change(self, member: int, movable: set[int]) -> bool:
-        """Tell whether a member could get more, or has something that another could get."""
+        """Return whether a member could get more, or owns a partition that another member could get."""
         counts, topic_of = self._group.numbers.counts, self._group.numbers.topic_of
         possible = sum(counts[topic] for topic in self._group.subscribed[member])
         assigned = self.assigned[member]
@@ -364,11 +367,11 @@ class GeneralAssignment:
 
 
 class Racks:
-    """Who is where. Unless racks can make a difference, nobody is anywhere.
+    """Racks of members and partitions; all empty if racks make no difference.
 
     Attributes:
-        are_used: racks can make a difference.
-        of_member: the rack of each member; None if it has none.
+        are_used: whether racks make a difference.
+        of_member: the rack of each member, or None.
         of_partition: the racks of each partition's replicas; empty if racks are not used.
     """
 
@@ -384,21 +387,21 @@ class Racks:
         self.of_partition = of_partition if self.are_used else []
 
     def mismatch(self, member: int, number: int) -> bool:
-        """Tell whether a member has a rack in which a partition has no replica."""
+        """Return whether a member has a rack without a replica of a partition."""
         rack = self.of_member[member]
         return rack is not None and (number >= len(self.of_partition) or rack not in self.of_partition[number])
 
     def fewest_members_first(self, numbers: list[int]) -> list[int]:
-        """Return partitions in the order of how many members are in their racks."""
+        """Return partitions sorted by the number of members in their racks."""
         members = Counter(rack for rack in self.of_member if rack is not None)
         return sorted(numbers, key=lambda number: sum(members[rack] for rack in self.of_partition[number]))
 
 
 def left_over(ordered: list[int], taken: list[int]) -> list[int]:
-    """Return what of ``ordered`` is not in ``taken``; both are in the same order.
+    """Return the elements of ``ordered`` that are not in ``taken``; both have the same order.
 
-    As in Kafka, a partition in ``taken`` that is not in ``ordered``, or comes twice, ends the search: everything behind
-    it counts as left over.
+    As in Kafka, an element of ``taken`` that is not in ``ordered`` or occurs twice ends the search, and everything
+    after it is left over.
     """
     if not taken:
         return ordered
