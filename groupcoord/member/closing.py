@@ -1,4 +1,4 @@
-"""How a member closes: what it does about its group, and what closing waits for."""
+"""Closing of a member: whether it leaves its group, and the steps of closing."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from groupcoord.member.commits import Commit
 
 
 class CloseOperation(Enum):
-    """What closing a member means for its membership (KIP-1092)."""
+    """Whether a closing member leaves its group (KIP-1092)."""
 
     DEFAULT = "default"
-    """A dynamic member leaves; a static one stays until its session's time is over."""
+    """A dynamic member leaves; a static one stays until its session expires."""
     LEAVE_GROUP = "leave_group"
     REMAIN_IN_GROUP = "remain_in_group"
 
@@ -28,7 +28,7 @@ class ClosingStep(Enum):
 
 @define(eq=False)
 class Closing:
-    """How far closing has come."""
+    """Progress of closing."""
 
     deadline_ms: int
     operation: CloseOperation

@@ -1,4 +1,6 @@
-"""Commits: asynchronous ones are sent once and told in order; synchronous ones are repeated; automatic ones repeat."""
+"""Commits of a member: asynchronous ones are sent once and reported in order, synchronous and automatic ones are
+retried.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class CommitKind(Enum):
-    """Who wanted a commit, and how."""
+    """Origin of a commit, and whether it is synchronous."""
 
     SYNC = "sync"
     ASYNC = "async"
@@ -33,18 +35,18 @@ class CommitKind(Enum):
 
     @property
     def is_repeated(self) -> bool:
-        """Whether it is repeated while errors may pass and there is time."""
+        """Whether it is retried after retriable errors until its deadline."""
         return self in (CommitKind.SYNC, CommitKind.BEFORE_REVOCATION)
 
 
 @define(eq=False)
 class Commit:
-    """One commit on its way.
+    """A commit in progress.
 
     Attributes:
-        deadline_ms, attempts, retry_ms: of a synchronous one: when to give up, tries that failed, and when the next is
-            due (None while one is under way).
-        outcome: once it is done.
+        deadline_ms, attempts, retry_ms: of a synchronous commit: the deadline, the failed attempts, and the time of the
+            next attempt (None while one is in flight).
+        outcome: the result, once it is done.
     """
 
     commit_id: int
@@ -58,14 +60,14 @@ class Commit:
 
 @define(eq=False)
 class _Purpose:
-    """What a commit's request is for, and as whom the member committed."""
+    """The commit of a request, and the identity that it was sent with."""
 
     commit: Commit
     identity: MemberIdentity
 
 
 class Commits:
-    """Everything that is to be committed, is under way, or was and is not told yet.
+    """Commits that wait, are in flight, or are not reported yet.
 
     Attributes:
         next_auto_ms: when the next automatic commit is due.
@@ -102,14 +104,14 @@ class Commits:
         self._outputs = outputs
         self._async_in_flight = 0
         self._waiting: list[Commit] = []  # asynchronous, until the coordinator is found
-        self._completed: list[Commit] = []  # asynchronous, done but not told
+        self._completed: list[Commit] = []  # asynchronous, done but not reported
         self._syncs: list[Commit] = []
         self.next_auto_ms = 0
 
     # ------------------------------------------------------------ beginning
 
     def begin_async(self, commit: Commit, now_ms: int) -> None:
-        """Commit once. Without a coordinator, wait for one lookup; when that fails, so does the commit."""
+        """Commit once. Without a coordinator, wait for one lookup and fail if it fails."""
         self.tell_completed(now_ms)
         if self._membership.has_ended:
             self._finish(commit, CommitFailure.ERROR, ErrorCode.NONE, _FAILED)
@@ -122,7 +124,7 @@ class Commits:
             self._link.find(now_ms, at_once=True)
 
     def begin_sync(self, commit: Commit, now_ms: int) -> None:
-        """Commit, and repeat that while errors may pass and there is time."""
+        """Commit, and retry after retriable errors until the deadline."""
         self.tell_completed(now_ms)
         if self._membership.has_ended:
             self._finish(commit, CommitFailure.ERROR, ErrorCode.NONE, _FAILED)
@@ -131,7 +133,7 @@ class Commits:
         self.tick(now_ms)
 
     def begin_auto(self, now_ms: int) -> Commit | None:
-        """Commit all positions, once. Returns None if there are none."""
+        """Commit all positions once. Returns None if there are none."""
         offsets = self._subscription.all_consumed()
         if not offsets:
             return None
@@ -140,7 +142,7 @@ class Commits:
         return commit
 
     def begin_repeated(self, kind: CommitKind, now_ms: int, deadline_ms: int) -> Commit | None:
-        """Commit all positions, and repeat that while there is time. Returns None if there are none."""
+        """Commit all positions, with retries until the deadline. Returns None if there are none."""
         offsets = self._subscription.all_consumed()
         if not offsets:
             return None
@@ -149,13 +151,13 @@ class Commits:
         return commit
 
     def auto_commit_if_due(self, now_ms: int) -> None:
-        """Commit all positions if that is automatic and its interval is over."""
+        """Commit all positions if automatic commits are enabled and the interval is over."""
         if self._config.enable_auto_commit and now_ms >= self.next_auto_ms:
             self.restart_interval(now_ms)
             self.begin_auto(now_ms)
 
     def restart_interval(self, now_ms: int) -> None:
-        """The next automatic commit is due a whole interval from now."""
+        """Restart the interval of automatic commits."""
         self.next_auto_ms = now_ms + self._config.auto_commit_interval_ms
 
     # ------------------------------------------------------------ sending
@@ -177,13 +179,13 @@ class Commits:
         self._link.send(request, now_ms, _Purpose(commit, identity))
 
     def coordinator_found(self, now_ms: int) -> None:
-        """Send the commits that waited for it."""
+        """Send the commits that waited for the coordinator."""
         waiting, self._waiting = self._waiting, []
         for commit in waiting:
             self._send(commit, now_ms)
 
     def lookup_failed(self, error_code: ErrorCode) -> None:
-        """The commits that waited for the lookup fail: repeated later, they could overtake newer ones."""
+        """Fail the commits that waited for the lookup: a retry could overtake newer commits."""
         waiting, self._waiting = self._waiting, []
         for commit in waiting:
             self._finish(commit, CommitFailure.RETRIABLE, error_code, "the coordinator was not found")
@@ -191,7 +193,7 @@ class Commits:
     # ------------------------------------------------------------ answers
 
     def receive(self, send: Send, response: Response, now_ms: int) -> None:
-        """Take the answer to a commit."""
+        """Handle an OffsetCommit response."""
         purpose = self._answered(send)
         if not isinstance(response, OffsetCommitResponse):
             self._malformed(purpose.commit, f"{type(response).__name__} is no answer to it")
@@ -216,7 +218,7 @@ class Commits:
             self._finish(purpose.commit, None)
 
     def failed(self, send: Send, error_code: ErrorCode, now_ms: int) -> None:
-        """A commit has no answer."""
+        """Handle a commit without a response."""
         purpose = self._answered(send)
         if error_code is ErrorCode.NETWORK_EXCEPTION:
             self._retry(purpose.commit, error_code, "the connection to the coordinator was lost", now_ms)
@@ -271,13 +273,13 @@ class Commits:
         message: str = "",
     ) -> None:
         if commit.outcome is not None:
-            return  # a synchronous one whose time was over before its answer came
+            return  # a synchronous commit that has timed out
         commit.outcome = CommitCompleted(commit.commit_id, commit.offsets, failure, error_code, message)
         if not commit.kind.is_repeated:
             self._completed.append(commit)
 
     def tell_completed(self, now_ms: int) -> None:
-        """Tell the outcomes of asynchronous commits, in the order in which they were done."""
+        """Report the results of asynchronous commits in the order of their completion."""
         for commit in self._completed:
             assert commit.outcome is not None
             self._outputs.append(commit.outcome)
@@ -286,7 +288,7 @@ class Commits:
         self._completed.clear()
 
     def tick(self, now_ms: int) -> None:
-        """Go on with synchronous commits, and tell those that are done."""
+        """Continue synchronous commits and report those that are done."""
         if self._waiting:
             self._link.find(now_ms)
         if not self._syncs:
@@ -311,7 +313,7 @@ class Commits:
             self._link.find(now_ms)
 
     def give_up(self, now_ms: int) -> None:
-        """The member has failed: end what waits to be sent. What is under way may still be answered."""
+        """End waiting commits after a failure of the member. Those in flight may still be answered."""
         for commit in [*self._waiting, *(commit for commit in self._syncs if commit.retry_ms is not None)]:
             self._finish(commit, CommitFailure.ERROR, ErrorCode.NONE, _FAILED)
         self._waiting.clear()
@@ -320,16 +322,16 @@ class Commits:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no commit waits, is under way or is to be told."""
+        """Whether no commit waits, is in flight or is to be reported."""
         return not (self._async_in_flight or self._waiting or self._completed or self._syncs)
 
     @property
     def has_waiting(self) -> bool:
-        """Whether asynchronous commits wait for the coordinator to be found."""
+        """Whether asynchronous commits wait for the coordinator."""
         return bool(self._waiting)
 
     def deadline_ms(self) -> int:
-        """Return when a synchronous commit is to be repeated or given up."""
+        """Return when a synchronous commit is to be retried or times out."""
         deadlines = [commit.deadline_ms for commit in self._syncs]
         if self._link.node is not None:
             deadlines += [commit.retry_ms for commit in self._syncs if commit.retry_ms is not None and commit.offsets]

@@ -1,4 +1,4 @@
-"""A consumer's settings under Kafka's own keys, validated.
+"""Settings of a consumer under Kafka's keys, validated.
 
 An attribute is the key with underscores for dots: ``session.timeout.ms`` is ``MemberConfig.session_timeout_ms``.
 Defaults and bounds are those of the Java consumer of Apache Kafka 4.4.
@@ -22,7 +22,7 @@ ASSIGNOR_CLASSES = {
     "org.apache.kafka.clients.consumer.StickyAssignor": "sticky",
     "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
 }
-"""The Java consumer names assignors by class; here their protocol names do as well."""
+"""Protocol names of assignors by the class names of the Java consumer. Both are accepted."""
 
 _REFUSED = {
     "classic": {"group_remote_assignor": "the members assign by themselves"},
@@ -32,7 +32,7 @@ _REFUSED = {
         "partition_assignment_strategy": "the coordinator assigns ('group.remote.assignor' may choose how)",
     },
 }
-"""By protocol: the settings that the Java consumer refuses with it, and why."""
+"""By group protocol: settings that the Java consumer refuses with it, and the reason."""
 
 
 def _number(default: int, *, at_least: int | None = None, at_most: int = INT32_MAX) -> Any:
@@ -62,12 +62,12 @@ def _to_names(value: Any) -> Any:
 
 @frozen
 class MemberConfig:
-    """The settings of a consumer, as far as its part in a group goes.
+    """Settings of a consumer that concern its group.
 
-    ``group_id`` None is a consumer without a group: it may assign itself partitions, but neither subscribe nor commit.
+    A consumer without ``group_id`` can assign itself partitions, but neither subscribe nor commit.
 
     Raises:
-        ConfigError: a value has the wrong type or is out of bounds, or two don't go together.
+        ConfigError: a value has the wrong type, is out of bounds, or contradicts another one.
     """
 
     group_id: str | None = _text(None)
@@ -110,7 +110,7 @@ class MemberConfig:
 
     @staticmethod
     def _refuse(protocol: str, names: Iterable[str]) -> None:
-        """Refuse settings that the protocol does not know, as they would have no effect."""
+        """Refuse settings that the protocol ignores."""
         refused = _REFUSED.get(protocol.lower(), {})
         for name in names:
             if name in refused:
@@ -120,14 +120,13 @@ class MemberConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, Any]) -> MemberConfig:
-        """Make a configuration from keys and values as they stand in ``consumer.properties``.
+        """Return a configuration from the keys and values of ``consumer.properties``.
 
         Args:
-            properties: keys dotted as Kafka spells them, or with underscores; values as text, or of their own type.
+            properties: keys with Kafka's dots or with underscores; values as text or in their own type.
 
         Raises:
-            ConfigError: a key is unknown, given in both spellings, its value is not allowed, or the protocol does not
-                know it.
+            ConfigError: a key is unknown, given in both spellings or not used by the protocol, or its value is invalid.
         """
         parsers = {a.name: partial(_parse, kind=a.metadata["kind"]) for a in fields(cls)}
         values = read_properties(properties, parsers)
@@ -136,7 +135,7 @@ class MemberConfig:
         return config
 
     def to_properties(self) -> dict[str, Any]:
-        """Return every setting that the protocol knows under Kafka's key."""
+        """Return all settings of the protocol under Kafka's keys."""
         refused = _REFUSED[self.group_protocol.lower()]
         names = [attribute.name for attribute in fields(MemberConfig) if attribute.name not in refused]
         return {key_of(name): getattr(self, name) for name in names}

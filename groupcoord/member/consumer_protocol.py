@@ -1,4 +1,4 @@
-"""What consumers tell each other through the coordinator, for who has a member."""
+"""Consumer protocol messages (subscriptions and assignments), for users of a member."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sets the parts of a member going, in the right order, after each input; the last of it is closing."""
+"""Dispatch of inputs to the parts of a member, in order, and the closing sequence."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _CLOSE_REASON = "the consumer is being closed"
 
 
 class Dispatcher:
-    """Hands inputs to the parts, and lets those go on that can.
+    """Passes inputs to the parts and continues those that can.
 
     Attributes:
-        closing: how far closing has come; None before.
-        is_unsubscribing: the listener is told that all is revoked; then the member leaves.
-        poll_until_ms: the application is in its poll until then.
-        deadline_ms: when there is something to do without any input.
+        closing: the progress of closing, or None.
+        is_unsubscribing: whether the listener gets the revocation of all partitions, after which the member leaves.
+        poll_until_ms: the end of the application's current poll.
+        deadline_ms: when :meth:`tick` is due.
     """
 
     __slots__ = (
@@ -62,13 +62,13 @@ class Dispatcher:
         self.poll_until_ms = 0
         self.deadline_ms = NEVER_MS
         self._poll_due_ms = NEVER_MS  # when the application's poll has something to do
-        self._others_ms = NEVER_MS  # the deadline, apart from heartbeats and their answers
-        self._is_quiet = False  # in the group, with nothing to do but to beat and to commit now and then
+        self._others_ms = NEVER_MS  # the deadline, except for heartbeats and their responses
+        self._is_quiet = False  # in the group, with nothing due but heartbeats and automatic commits
 
     # ------------------------------------------------------------ answers
 
     def receive(self, send: Send, response: Response, now_ms: int) -> None:
-        """Take the answer to a request."""
+        """Handle a response."""
         if self._is_quiet and self._protocol.answered(send, response, now_ms):
             self._look_for_heartbeats()
         else:
@@ -87,7 +87,7 @@ class Dispatcher:
             self._protocol.receive(send, response, now_ms)
 
     def failed(self, send: Send, error_code: ErrorCode, now_ms: int) -> None:
-        """A request has no answer."""
+        """Handle a request without a response."""
         request = send.request
         if isinstance(request, OffsetCommit):
             self._commits.failed(send, error_code, now_ms)
@@ -117,7 +117,7 @@ class Dispatcher:
     # ------------------------------------------------------------ going on
 
     def tick(self, now_ms: int) -> None:
-        """Do what is due by now."""
+        """Handle everything that is due."""
         if (
             self._is_quiet
             and now_ms < self._others_ms
@@ -130,7 +130,7 @@ class Dispatcher:
             self.settle(now_ms)
 
     def _look_for_heartbeats(self) -> None:
-        """Work out the next deadline when nothing but a heartbeat has come or gone."""
+        """Compute the next deadline after a heartbeat or its response."""
         self.deadline_ms = min(self._others_ms, self._link.deadline_ms(), self._protocol.deadline_ms())
 
     def _do_what_is_due(self, now_ms: int) -> None:
@@ -141,10 +141,10 @@ class Dispatcher:
         self._commits.tick(now_ms)
         self._fetches.tick(now_ms)
         if now_ms >= self._poll_due_ms:
-            self.progress(now_ms)  # even if the host is late, and the poll over
+            self.progress(now_ms)  # even if the host is late and the poll is over
 
     def settle(self, now_ms: int) -> None:
-        """After each input: deal with what it set off, until nothing is left to do now."""
+        """Handle the consequences of an input until nothing is due."""
         while self._link.broken:
             broken, self._link.broken = self._link.broken, []
             for send in broken:
@@ -172,7 +172,7 @@ class Dispatcher:
             self._fetches.give_up(now_ms)
 
     def progress(self, now_ms: int) -> None:
-        """Do what the application's poll does."""
+        """Execute the work of the application's poll."""
         if self._membership.has_ended or self.closing is not None or self.is_unsubscribing:
             return
         self._commits.tell_completed(now_ms)
@@ -226,7 +226,7 @@ class Dispatcher:
     # ------------------------------------------------------------ time
 
     def _look_ahead(self, now_ms: int) -> None:
-        """Work out when there is something to do without any input, and whether that is all heartbeats."""
+        """Compute the next deadline, and whether only heartbeats are due."""
         others_ms = NEVER_MS
         is_quiet = self._membership.state is MemberState.STABLE and self._link.node is not None
         if not self._commits.is_idle:

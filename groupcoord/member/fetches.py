@@ -1,4 +1,4 @@
-"""Reading committed offsets, repeated while errors may pass."""
+"""OffsetFetch requests of a member, retried after retriable errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FAILED = "the member has failed"
 
 @define(eq=False)
 class Fetch:
-    """One question for committed offsets; ``retry_ms`` is None while it is under way."""
+    """A request for committed offsets; ``retry_ms`` is None while it is in flight."""
 
     fetch_id: int
     partitions: tuple[TopicPartition, ...]
@@ -30,7 +30,7 @@ class Fetch:
 
 
 class Fetches:
-    """The questions that have no answer yet."""
+    """Requests for committed offsets without a result yet."""
 
     __slots__ = ("_backoff", "_fetches", "_group_id", "_link", "_membership", "_outputs")
 
@@ -50,7 +50,7 @@ class Fetches:
         self._fetches: list[Fetch] = []
 
     def begin(self, fetch: Fetch, now_ms: int) -> None:
-        """Ask. For no partitions the answer is there at once."""
+        """Send a request. Without partitions the result is there at once."""
         fetch.retry_ms = now_ms
         self._fetches.append(fetch)
         if self._membership.has_ended:
@@ -60,7 +60,7 @@ class Fetches:
         self.tick(now_ms)
 
     def receive(self, send: Send, response: Response, now_ms: int) -> None:
-        """Take the answer."""
+        """Handle a response."""
         fetch = send.purpose
         assert isinstance(fetch, Fetch)
         if not isinstance(response, OffsetFetchResponse) or len(response.groups) != 1:
@@ -101,7 +101,7 @@ class Fetches:
             fetch.outcome = OffsetsFetched(fetch.fetch_id, offsets)
 
     def failed(self, send: Send, error_code: ErrorCode, now_ms: int) -> None:
-        """The question has no answer."""
+        """Handle a request without a response."""
         fetch = send.purpose
         assert isinstance(fetch, Fetch)
         if error_code is ErrorCode.NETWORK_EXCEPTION:
@@ -133,7 +133,7 @@ class Fetches:
             fetch.outcome = OffsetsFetched(fetch.fetch_id, {}, error_code, message)
 
     def tick(self, now_ms: int) -> None:
-        """Repeat what is due, and tell what is done."""
+        """Retry requests that are due and report results."""
         for fetch in self._fetches:
             if fetch.outcome is None and fetch.retry_ms is not None and now_ms >= fetch.retry_ms:
                 if self._link.node is not None:
@@ -160,7 +160,7 @@ class Fetches:
         self._link.send(request, now_ms, fetch)
 
     def give_up(self, now_ms: int) -> None:
-        """The member has failed: end what waits to be sent."""
+        """End waiting requests after a failure of the member."""
         for fetch in self._fetches:
             if fetch.retry_ms is not None:
                 self._finish(fetch, ErrorCode.UNKNOWN_SERVER_ERROR, _FAILED)
@@ -168,11 +168,11 @@ class Fetches:
 
     @property
     def is_idle(self) -> bool:
-        """Whether every question is answered."""
+        """Whether every request has a result."""
         return not self._fetches
 
     def deadline_ms(self) -> int:
-        """Return when a question is to be repeated or given up."""
+        """Return when a request is to be retried or times out."""
         deadlines = [fetch.deadline_ms for fetch in self._fetches]
         if self._link.node is not None:
             deadlines += [fetch.retry_ms for fetch in self._fetches if fetch.retry_ms is not None]

@@ -1,4 +1,4 @@
-"""The way to the coordinator: find it, send to it, lose it, and keep track of the requests that have no answer yet."""
+"""Connection of a member to its coordinator: lookup, requests in flight, and loss."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from groupcoord.member.timing import NEVER_MS, ExponentialBackoff
 
 
 class CoordinatorLink:
-    """Requests on their way, and where they go.
+    """Requests in flight and the coordinator.
 
     Attributes:
-        node: the coordinator, None while it is unknown.
-        in_flight: requests without an answer, by id, in the order in which they were sent.
-        broken: requests that will have none since the connection is gone; whoever sent them is to be told.
+        node: the coordinator, or None while it is unknown.
+        in_flight: requests without a response, by id, in the order of sending.
+        broken: requests whose connection is gone, to be reported to their senders.
     """
 
     __slots__ = (
@@ -70,10 +70,10 @@ class CoordinatorLink:
         return send
 
     def expire(self, now_ms: int) -> list[Send]:
-        """Give up the requests whose time is over. One to the coordinator costs the connection.
+        """Give up the requests that have timed out. One to the coordinator closes the connection.
 
         Returns:
-            lookups that were given up.
+            The lookups that have timed out.
         """
         late = [send for send in self.in_flight.values() if send.deadline_ms <= now_ms]
         if not late:
@@ -87,20 +87,20 @@ class CoordinatorLink:
 
     @property
     def awaits_coordinator(self) -> bool:
-        """Whether requests to the coordinator have no answer yet."""
+        """Whether requests to the coordinator are in flight."""
         return any(send.to is not None for send in self.in_flight.values())
 
     def forget(self, *kinds: type[MemberRequest]) -> None:
-        """Wait no more for the answers to requests of these kinds."""
+        """Ignore the responses to requests of these types."""
         for request_id in [number for number, send in self.in_flight.items() if isinstance(send.request, kinds)]:
             del self.in_flight[request_id]
 
     def rest(self) -> None:
-        """Don't look for the coordinator again."""
+        """Stop looking for the coordinator."""
         self._is_wanted = False
 
     def abandon(self) -> None:
-        """Forget all requests and the coordinator."""
+        """Drop all requests and the coordinator."""
         self.in_flight.clear()
         self.broken.clear()
         self.node = None
@@ -110,11 +110,11 @@ class CoordinatorLink:
     # ------------------------------------------------------------ finding and losing
 
     def find(self, now_ms: int, *, at_once: bool = False) -> None:
-        """Look for the coordinator unless it is known or looked for already.
+        """Look for the coordinator unless it is known or a lookup is in flight.
 
         Args:
             now_ms: the time.
-            at_once: don't wait for the pause after a lookup that failed.
+            at_once: whether to skip the pause after a failed lookup.
         """
         if self.node is not None or self._lookup_id is not None:
             return
@@ -126,7 +126,7 @@ class CoordinatorLink:
         self._lookup_id = self._send(request, None, now_ms + self._request_timeout_ms, None).request_id
 
     def found(self, response: Response) -> FoundCoordinator | None:
-        """Take the answer to a lookup; None if it can't be one."""
+        """Handle a FindCoordinator response; return None if it is malformed."""
         self._lookup_id = None
         if not isinstance(response, FindCoordinatorResponse) or len(response.coordinators) != 1:
             return None
@@ -139,7 +139,7 @@ class CoordinatorLink:
         return entry
 
     def lookup_failed(self, error_code: ErrorCode, now_ms: int) -> bool:
-        """Take note that a lookup failed; return whether another one may do better, after a pause."""
+        """Handle a failed lookup; return whether to retry after a pause."""
         self._lookup_id = None
         if reaction_to(FindCoordinator, error_code) is not Reaction.RETRY:
             return False
@@ -147,16 +147,16 @@ class CoordinatorLink:
         return True
 
     def back_off(self, now_ms: int) -> None:
-        """Let the next lookup wait, each time longer."""
+        """Delay the next lookup, exponentially."""
         self._retry_ms = now_ms + self._backoff.wait_ms(self._attempts)
         self._attempts += 1
 
     def pause(self, now_ms: int) -> None:
-        """Let the next lookup wait for a moment, though this one was answered."""
+        """Delay the next lookup a little, although the last one succeeded."""
         self._retry_ms = now_ms + self._backoff.wait_ms(0)
 
     def lose(self, reason: str) -> None:
-        """The coordinator is not where it was: close the connection, and count what was sent there as failed."""
+        """Close the connection to the coordinator and fail its requests."""
         if self.node is None:
             return
         self._outputs.append(CoordinatorLost(self.node, reason))
@@ -169,12 +169,12 @@ class CoordinatorLink:
     # ------------------------------------------------------------ time
 
     def tick(self, now_ms: int) -> None:
-        """Look again once the pause after a failed lookup is over."""
+        """Repeat a failed lookup after its pause."""
         if self._is_wanted and now_ms >= self._retry_ms:
             self.find(now_ms)
 
     def deadline_ms(self) -> int:
-        """Return when an answer is overdue, or the next lookup due."""
+        """Return when a response is overdue or the next lookup is due."""
         deadline_ms = self._retry_ms if self._is_wanted else NEVER_MS
         if not self.in_flight:
             return deadline_ms

@@ -1,4 +1,4 @@
-"""A consumer's part in a group: a state machine without I/O, clock or randomness of its own."""
+"""Kafka consumer's part in its group: a state machine without I/O, clock or randomness."""
 
 from __future__ import annotations
 
@@ -22,32 +22,31 @@ from groupcoord.member.timing import NEVER_MS
 
 
 class Member:
-    """A Kafka consumer as its group's coordinator sees it: joins, beats, rebalances, commits, leaves.
+    """Consumer as the coordinator sees it: joins, sends heartbeats, rebalances, commits, leaves.
 
-    It does what the Java consumer of Kafka 4.4 does, with ``group.protocol=classic`` or ``consumer``. The host calls
-    the methods, takes out what they want done (:meth:`take_outputs`) and comes back in time
-    (:meth:`next_deadline_ms`, :meth:`tick`). Every call that takes ``now_ms`` may put something out. Times are
-    milliseconds of one clock that never goes back.
+    It behaves as the Java consumer of Kafka 4.4, with ``group.protocol=classic`` or ``consumer``. The host calls its
+    methods, executes their outputs (:meth:`take_outputs`) and calls :meth:`tick` at :meth:`next_deadline_ms`. Every
+    call with ``now_ms`` may produce outputs. Times are milliseconds of one monotonic clock.
 
-    As with the Java consumer, joining and the events of assignments happen inside of :meth:`poll` only; heartbeats and
-    answers to requests don't wait for it. An application that lets more than ``max.poll.interval.ms`` pass between two
-    polls is taken out of the group.
+    As in the Java consumer, joins and the events of assignments happen only inside of :meth:`poll`; heartbeats and
+    responses do not wait for it. An application that does not poll for ``max.poll.interval.ms`` leaves the group.
 
     Args:
-        config: the consumer's settings.
-        assignors: the objects that assign when this member leads; None: those that
-            ``partition.assignment.strategy`` names. A member needs objects of its own. Only in the classic protocol.
+        config: the settings of the consumer.
+        assignors: the assignors of this member, in the classic protocol; by default new ones as
+            ``partition.assignment.strategy`` names them. Do not share them between members.
         now_ms: the time; the first automatic commit is due ``auto.commit.interval.ms`` from now.
-        random: a source of numbers from 0 up to, but not, 1, for the jitter of waits; by default there is none.
-        waits_for_listener: after each :class:`PartitionsRevoked`, :class:`PartitionsAssigned` and
-            :class:`PartitionsLost` event, go on only when :meth:`listener_returned` is called, as the Java consumer
-            waits for its ``ConsumerRebalanceListener``. Revoked partitions' offsets can be committed until then.
-        member_id: with ``group.protocol=consumer`` the member's id for all its life, which the member makes (KIP-1082);
-            None: one made of ``random``, a random one if there is no jitter.
+        random: returns numbers in [0, 1) for the jitter of waits; by default there is no jitter.
+        waits_for_listener: whether to wait for :meth:`listener_returned` after each :class:`PartitionsRevoked`,
+            :class:`PartitionsAssigned` and :class:`PartitionsLost` event, as the Java consumer waits for its
+            ``ConsumerRebalanceListener``. Offsets of revoked partitions can be committed until then.
+        member_id: the member id with ``group.protocol=consumer``, for the whole life of the member (KIP-1082); by
+            default
+            generated from ``random``, or a random one without jitter.
 
     Raises:
-        ConfigError: an assignor's name is unknown, the assignors have no rebalance protocol in common, or there are
-            any though the coordinator assigns.
+        ConfigError: an assignor is unknown, the assignors have no rebalance protocol in common, or assignors are given
+            although the coordinator assigns.
     """
 
     __slots__ = (
@@ -92,10 +91,10 @@ class Member:
     # ------------------------------------------------------------ what the application calls
 
     def subscribe(self, topics: Iterable[str], now_ms: int) -> None:
-        """Subscribe to topics; no topics at all is :meth:`unsubscribe`. The next poll joins, or joins again.
+        """Subscribe to topics; no topics mean :meth:`unsubscribe`. The next poll joins or rejoins.
 
         Raises:
-            IllegalCallError: the member is closed, has no group, or assigned itself partitions.
+            IllegalCallError: the member is closed, has no group, or has assigned itself partitions.
         """
 
         wanted = tuple(topics)
@@ -113,13 +112,13 @@ class Member:
         """Subscribe to all topics whose whole names match a regular expression.
 
         Args:
-            pattern: an expression of Python, which the member matches with all topics of the cluster; or a
-                :class:`SubscriptionPattern`, which the coordinator does (``group.protocol=consumer``).
+            pattern: a Python expression, which the member matches with all topics of the cluster, or a
+                :class:`SubscriptionPattern`, which the coordinator resolves (``group.protocol=consumer``).
             now_ms: the time.
 
         Raises:
-            IllegalCallError: see :meth:`subscribe`; or the coordinator can't, as the protocol is the classic one.
-            ValueError: it is no regular expression.
+            IllegalCallError: as for :meth:`subscribe`, or a SubscriptionPattern is used with the classic protocol.
+            ValueError: the expression is invalid.
         """
 
         self._check_may_subscribe()
@@ -136,7 +135,7 @@ class Member:
         self._dispatcher.settle(now_ms)
 
     def assign(self, partitions: Iterable[TopicPartition], now_ms: int) -> None:
-        """Take these partitions, without group management; none at all is :meth:`unsubscribe`.
+        """Own these partitions without group management; no partitions mean :meth:`unsubscribe`.
 
         Raises:
             IllegalCallError: the member is closed or subscribed.
@@ -152,7 +151,7 @@ class Member:
         self._dispatcher.settle(now_ms)
 
     def unsubscribe(self, now_ms: int) -> None:
-        """Give up all partitions and the subscription, and leave the group (a static member: without a word)."""
+        """Give up all partitions and the subscription, and leave the group. A static member sends no request."""
 
         self._check_open()
         self._protocol.drop_all()
@@ -160,10 +159,10 @@ class Member:
         self._dispatcher.settle(now_ms)
 
     def poll(self, now_ms: int, timeout_ms: int = 0) -> None:
-        """Be in the application's ``poll`` from now until ``now_ms + timeout_ms``: join and rejoin as needed.
+        """Enter the application's ``poll`` until ``now_ms + timeout_ms``: join and rejoin as needed.
 
-        Another call, also with time-out 0, takes the place of the one before: the application has polled again.
-        An application that does nothing but poll is one call with a very long time-out.
+        A further call, also with timeout 0, replaces the one before. An application that only polls makes one call with
+        a very long timeout.
         """
 
         self._check_open()
@@ -173,27 +172,28 @@ class Member:
         self._dispatcher.settle(now_ms)
 
     def enforce_rebalance(self, now_ms: int, reason: str = "") -> None:
-        """Join again with the next poll, though there is no need (KIP-568). In a consumer group this does nothing."""
+        """Rejoin with the next poll (KIP-568). Does nothing in a consumer group."""
 
         self._check_open()
         self._protocol.request_rejoin(reason or "rebalance enforced by user")
         self._dispatcher.settle(now_ms)
 
     def consumed(self, positions: Mapping[TopicPartition, int | OffsetAndMetadata]) -> None:
-        """Say where the application is: the next offset to read, by partition. Automatic commits commit this.
+        """Set the positions of the application: the next offset to read of each partition. Automatic commits commit
+        them.
 
-        Partitions that the member does not have are left aside.
+        Partitions that the member does not own are ignored.
         """
 
         self._subscription.consumed(positions)
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
-        """Don't fetch these partitions until :meth:`resume`, or until they are assigned anew."""
+        """Exclude these partitions from fetches until :meth:`resume` or a new assignment."""
 
         self._subscription.pause(partitions)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
-        """Take :meth:`pause` back."""
+        """Undo :meth:`pause`."""
 
         self._subscription.resume(partitions)
 
@@ -203,17 +203,17 @@ class Member:
         now_ms: int,
         timeout_ms: int | None = None,
     ) -> int:
-        """Commit, and repeat that while errors may pass; a :class:`CommitCompleted` tells the end.
+        """Commit with retries; a :class:`CommitCompleted` event holds the result.
 
-        Without offsets, it ends when all asynchronous commits that are under way have.
+        Without offsets, it ends when all asynchronous commits in flight have ended.
 
         Args:
-            offsets: what to commit.
+            offsets: the offsets.
             now_ms: the time.
-            timeout_ms: give up after this time; None: ``default.api.timeout.ms``.
+            timeout_ms: the time limit; ``default.api.timeout.ms`` by default.
 
         Returns:
-            the id that the event will carry.
+            The id in the event.
 
         Raises:
             IllegalCallError: the member is closed or has no group.
@@ -227,9 +227,9 @@ class Member:
         return commit.commit_id
 
     def commit_async(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata], now_ms: int) -> int:
-        """Commit, once; a :class:`CommitCompleted` tells the outcome, inside of a later poll or commit.
+        """Commit once; a :class:`CommitCompleted` event during a later poll or commit holds the result.
 
-        See :meth:`commit_sync` for arguments, result and errors.
+        Arguments, result and errors are those of :meth:`commit_sync`.
         """
 
         commit = self._new_commit(offsets, CommitKind.ASYNC, 0)
@@ -238,7 +238,7 @@ class Member:
         return commit.commit_id
 
     def fetch_offsets(self, partitions: Iterable[TopicPartition], now_ms: int, timeout_ms: int | None = None) -> int:
-        """Ask for committed offsets; an :class:`OffsetsFetched` with the returned id brings them."""
+        """Request committed offsets; an :class:`OffsetsFetched` event with the returned id holds them."""
 
         self._check_has_group()
         wait_ms = self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms
@@ -250,13 +250,13 @@ class Member:
         return fetch.fetch_id
 
     def close(self, now_ms: int, timeout_ms: int = 30_000, operation: CloseOperation = CloseOperation.DEFAULT) -> None:
-        """Commit (if that is automatic), give up the partitions, leave; :class:`Closed` tells the end.
+        """Commit (with automatic commits), give up the partitions and leave; a :class:`Closed` event marks the end.
 
-        A second call changes nothing.
+        Further calls change nothing.
 
         Args:
             now_ms: the time.
-            timeout_ms: how long to wait for answers at most.
+            timeout_ms: the time limit for responses.
             operation: whether to leave the group.
         """
 
@@ -265,12 +265,12 @@ class Member:
         self._dispatcher.settle(now_ms)
 
     def recover(self, now_ms: int) -> None:
-        """Go on after a :class:`Failed`: the next poll joins again. What the member owned counts as lost.
+        """Continue after a :class:`Failed` event: the next poll rejoins, and the owned partitions count as lost.
 
-        In Java: the application catches what ``poll`` throws, and polls again.
+        In Java, the application catches the exception of ``poll`` and polls again.
 
         Raises:
-            IllegalCallError: the member has not failed; or it is one of a consumer group, whose failures are final.
+            IllegalCallError: the member has not failed, or belongs to a consumer group, in which failures are final.
         """
 
         if self._membership.state is not MemberState.FAILED:
@@ -282,7 +282,7 @@ class Member:
     # ------------------------------------------------------------ what the host brings
 
     def receive(self, request_id: int, response: Response, now_ms: int) -> None:
-        """Take the answer to a request. Ids of requests that the member has given up are left aside."""
+        """Handle a response. Responses to requests that were given up are ignored."""
 
         send = self._link.in_flight.pop(request_id, None)
         if send is None:
@@ -290,12 +290,13 @@ class Member:
         self._dispatcher.receive(send, response, now_ms)
 
     def request_failed(self, request_id: int, error_code: ErrorCode, now_ms: int) -> None:
-        """Take note that a request has no answer.
+        """Handle a request without a response.
 
         Args:
-            request_id: the request's.
-            error_code: NETWORK_EXCEPTION if the connection was lost or could not be made, UNSUPPORTED_VERSION if the
-                broker's versions can't say what the request says.
+            request_id: the id of the request.
+            error_code: NETWORK_EXCEPTION if the connection was lost or refused, UNSUPPORTED_VERSION if the broker
+                supports no
+                version that can express the request.
             now_ms: the time.
         """
 
@@ -310,13 +311,13 @@ class Member:
         self._dispatcher.settle(now_ms)
 
     def disconnected(self, now_ms: int) -> None:
-        """Take note that the connection to the coordinator is lost; every request to it has no answer."""
+        """Handle the loss of the connection to the coordinator: all requests to it have failed."""
 
         self._link.lose("disconnected")
         self._dispatcher.settle(now_ms)
 
     def update_metadata(self, cluster: Cluster, now_ms: int) -> None:
-        """Take what is known of topics now. It takes the place of what was known before.
+        """Replace the known topics of the cluster.
 
         Args:
             cluster: at least all of :attr:`metadata_topics` that exist.
@@ -329,13 +330,13 @@ class Member:
         self._dispatcher.settle(now_ms)
 
     def assignment_computed(self, computed: ComputedAssignment, now_ms: int) -> None:
-        """Take the result of :meth:`AssignmentNeeded.compute`. One that comes too late is left aside."""
+        """Handle the result of :meth:`AssignmentNeeded.compute`. An outdated one is ignored."""
 
         self._protocol.assignment_computed(computed, now_ms)
         self._dispatcher.settle(now_ms)
 
     def listener_returned(self, now_ms: int) -> None:
-        """Go on after an event that the member waits with (``waits_for_listener``); otherwise this does nothing."""
+        """Continue after an event that the member waits for (``waits_for_listener``); otherwise do nothing."""
 
         if not self._gate.is_shut:
             return
@@ -344,7 +345,7 @@ class Member:
         self._dispatcher.settle(now_ms)
 
     def tick(self, now_ms: int) -> None:
-        """Do what is due by now."""
+        """Handle everything that is due."""
 
         if now_ms >= self._dispatcher.deadline_ms:
             self._dispatcher.tick(now_ms)
@@ -352,74 +353,76 @@ class Member:
     # ------------------------------------------------------------ what the host takes
 
     def take_outputs(self) -> list[Output]:
-        """Return what is to be done and what happened since the last call, in order."""
+        """Return and clear the outputs, in order."""
 
         outputs = self._outputs.copy()
         self._outputs.clear()
         return outputs
 
     def next_deadline_ms(self) -> int | None:
-        """Return when :meth:`tick` is wanted at the latest; None: not before something else happens."""
+        """Return when :meth:`tick` is due, or None if nothing is due without an input."""
 
         deadline_ms = self._dispatcher.deadline_ms
         return deadline_ms if deadline_ms < NEVER_MS else None
 
     @property
     def in_flight(self) -> Mapping[int, Send]:
-        """The requests that it waits for answers to, by id; answers to others change nothing."""
+        """Requests without a response, by id; responses to other requests are ignored."""
         return self._link.in_flight
 
     @property
     def state(self) -> MemberState:
-        """Where the member is in its life."""
+        """State of the member."""
         return self._membership.state
 
     @property
     def member_id(self) -> str:
-        """The id that the coordinator gave; empty before, and after leaving. In a consumer group: always the same."""
+        """Id that the coordinator has assigned; empty before the join and after leaving. In a consumer group it is
+        constant.
+        """
         return self._protocol.member_id
 
     @property
     def generation_id(self) -> int:
-        """The generation (in a consumer group: the member epoch) that the member is in, or -1."""
+        """Generation, or in a consumer group the member epoch; -1 outside of the group."""
         return self._protocol.generation_id
 
     @property
     def is_leader(self) -> bool:
-        """Whether it assigned in this generation, and watches the topics for changes."""
+        """Whether it assigned in this generation and watches the topics for changes."""
         return self._protocol.is_leader
 
     @property
     def heartbeat_interval_ms(self) -> int:
-        """The time between two heartbeats. In a consumer group the coordinator says it; 0 before."""
+        """Interval of heartbeats. In a consumer group the coordinator sends it; 0 before."""
         return self._protocol.heartbeat_interval_ms
 
     @property
     def coordinator(self) -> Node | None:
-        """The coordinator, as far as known."""
+        """The coordinator, or None if it is unknown."""
         return self._link.node
 
     @property
     def assignment(self) -> tuple[TopicPartition, ...]:
-        """The partitions that the member has, sorted."""
+        """The owned partitions, sorted."""
         return tuple(self._subscription.positions)
 
     @property
     def fetchable(self) -> tuple[TopicPartition, ...]:
-        """The partitions to read from now: those neither paused nor about to be revoked, sorted."""
+        """The partitions to fetch, sorted: neither paused nor about to be revoked."""
         return self._subscription.fetchable()
 
     @property
     def metadata_topics(self) -> tuple[str, ...] | None:
-        """The topics that :meth:`update_metadata` must tell of, sorted: its own, a leader's also those of the others.
+        """The topics that :meth:`update_metadata` must include, sorted: the member's, and in the leader the group's.
 
-        None: all topics of the cluster, since the subscription is a pattern.
+        None stands for all topics of the cluster, because the subscription is a pattern.
         """
         return self._subscription.metadata_topics()
 
     @property
     def is_steady(self) -> bool:
-        """Whether nothing but heartbeats will happen until the next input or another deadline than theirs."""
+        """Whether nothing but heartbeats is due until the next input or another deadline."""
 
         return (
             self._membership.state is MemberState.STABLE

@@ -1,6 +1,6 @@
-"""Where a member stands in its group: its state and the moves between states, from which the docs are drawn.
+"""Membership states of a member and the transitions between them, from which the docs are drawn.
 
-What else belongs to a membership depends on the protocol: :mod:`groupcoord.member.classic.membership`,
+The rest of a membership depends on the protocol: :mod:`groupcoord.member.classic.membership`,
 :mod:`groupcoord.member.consumer.membership`.
 """
 
@@ -70,7 +70,7 @@ TRANSITIONS: Transitions = {
     MemberState.FAILED: (MemberState.UNJOINED, MemberState.CLOSED),
     MemberState.CLOSED: (),
 }
-"""Classic protocol: from each state, the states that may follow."""
+"""Transitions of the classic protocol."""
 
 CONSUMER_TRANSITIONS: Transitions = {
     MemberState.UNSUBSCRIBED: (MemberState.JOINING, *_ENDS),
@@ -85,11 +85,11 @@ CONSUMER_TRANSITIONS: Transitions = {
     MemberState.FAILED: (MemberState.CLOSED,),
     MemberState.CLOSED: (),
 }
-"""``group.protocol=consumer``: from each state, the states that may follow."""
+"""Transitions of ``group.protocol=consumer``."""
 
 
 class MemberIdentity(NamedTuple):
-    """As whom a member commits or asks for offsets; ``generation_id`` is the member epoch in a consumer group."""
+    """Identity in OffsetCommit and OffsetFetch; ``generation_id`` is the member epoch in a consumer group."""
 
     generation_id: int = UNKNOWN_GENERATION_ID
     member_id: str = UNKNOWN_MEMBER_ID
@@ -97,18 +97,18 @@ class MemberIdentity(NamedTuple):
 
 
 class CommitRefusal(NamedTuple):
-    """Why a commit is not even sent."""
+    """Why a commit is not sent."""
 
     failure: CommitFailure
     message: str
 
 
 class Membership(ABC):
-    """What both protocols have: a state, its moves, giving up; and as whom the member commits.
+    """Common part of both protocols: the state, its transitions and failures, and the identity for commits.
 
     Attributes:
-        state: where the member is in its life.
-        reactions: what it does about each error of each API.
+        state: the state of the member.
+        reactions: the reaction to each error of each API.
     """
 
     __slots__ = ("_outputs", "_transitions", "reactions", "state")
@@ -127,43 +127,43 @@ class Membership(ABC):
         return self.state in _ENDS
 
     def move(self, state: MemberState) -> None:
-        """Go to another state.
+        """Change the state.
 
         Raises:
-            IllegalTransitionError: the table of transitions does not connect the two.
+            IllegalTransitionError: there is no such transition.
         """
         if state not in self._transitions.get(self.state, ()):
             raise IllegalTransitionError(f"a member can't go from {self.state.value} to {state.value}")
         self.state = state
 
     def fail(self, api: str, error_code: ErrorCode, message: str) -> None:
-        """Give up, and say why. Only the first failure counts."""
+        """Fail with this error. Only the first failure counts."""
         if not self.has_ended:
             self.move(MemberState.FAILED)
             self._outputs.append(Failed(api, error_code, message))
 
     @abstractmethod
     def commit_identity(self, *, is_automatic: bool) -> MemberIdentity | CommitRefusal:
-        """Return as whom to commit now.
+        """Return the identity for a commit now.
 
         Args:
-            is_automatic: the group hands out the partitions.
+            is_automatic: whether the group assigns the partitions.
         """
 
     @abstractmethod
     def fetch_identity(self) -> MemberIdentity | None:
-        """Return as whom to ask for committed offsets; None: as nobody in particular."""
+        """Return the identity for OffsetFetch, or None to send none."""
 
     @abstractmethod
     def has_new_epoch(self) -> bool:
-        """Tell whether a request that was refused for its epoch may be repeated with the epoch of now."""
+        """Return whether a request that failed for its epoch may be retried with the current one."""
 
     @abstractmethod
     def commit_refused(
         self, reaction: Reaction, identity: MemberIdentity, error_code: ErrorCode, message: str, *, is_sync: bool
     ) -> CommitFailure:
-        """Do what a commit's error asks of the membership, and return how the commit has failed."""
+        """Apply the error of a commit to the membership, and return how the commit has failed."""
 
 
 class IllegalCallError(GroupcoordError):
-    """A member was told to do what it can't in its present condition, such as to subscribe after it was closed."""
+    """A method was called in a state that does not allow it, such as ``subscribe`` after ``close``."""

@@ -1,4 +1,4 @@
-"""What a member wants done, and what it tells: the values that :meth:`Member.take_outputs` returns."""
+"""Outputs of a member: requests to send, and events. :meth:`Member.take_outputs` returns them."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ MemberRequest = (
 
 @frozen
 class OffsetAndMetadata:
-    """A position to commit, or one that was committed.
+    """A position to commit or a committed one.
 
     Attributes:
         offset: the next offset to read.
-        leader_epoch: of the last record read, -1 if unknown (KIP-320).
-        metadata: the user's own words.
+        leader_epoch: of the last record read, or -1 (KIP-320).
+        metadata: text of the application.
     """
 
     offset: int
@@ -55,14 +55,14 @@ class OffsetAndMetadata:
 
 @define(eq=False)
 class Send:
-    """Send a request and bring its answer to :meth:`~groupcoord.member.Member.receive`.
+    """Send a request, and pass its response to :meth:`~groupcoord.member.Member.receive`.
 
     Attributes:
-        request_id: to name the request by when its answer comes, or none.
-        request: what to send. The member may send the same object again; don't change it.
-        to: the coordinator; None: any broker.
-        deadline_ms: when the member gives up waiting for the answer.
-        purpose: the member's own note.
+        request_id: identifies the request when its response arrives or it fails.
+        request: the request. The member may send the same object again; do not change it.
+        to: the coordinator, or None for any broker.
+        deadline_ms: when the member gives up waiting for the response.
+        purpose: private to the member.
     """
 
     request_id: int
@@ -74,15 +74,15 @@ class Send:
 
 @frozen
 class AssignmentNeeded:
-    """The member leads this generation: compute everybody's assignment.
+    """The member leads this generation: compute all assignments.
 
-    Hand the result of :meth:`compute` to :meth:`~groupcoord.member.Member.assignment_computed`, at once or after the
+    Pass the result of :meth:`compute` to :meth:`~groupcoord.member.Member.assignment_computed`, at once or after the
     time that an assignor takes.
 
     Attributes:
-        generation_id: the generation it is for.
-        assignor: the one that the group has chosen.
-        cluster: the topics there are.
+        generation_id: the generation.
+        assignor: the assignor that the group has chosen.
+        cluster: the topics.
         subscriptions: by member id.
     """
 
@@ -92,17 +92,17 @@ class AssignmentNeeded:
     subscriptions: Mapping[str, Subscription]
 
     def compute(self) -> ComputedAssignment:
-        """Run the assignor. Whatever it raises becomes the result's ``error``."""
+        """Run the assignor. An exception becomes the ``error`` of the result."""
         try:
             assignments = self.assignor.assign(self.cluster, self.subscriptions)
-        except Exception as error:  # an assignor may be the user's own code
+        except Exception as error:  # an assignor may be user code
             return ComputedAssignment(self.generation_id, {}, f"{type(error).__name__}: {error}")
         return ComputedAssignment(self.generation_id, assignments)
 
 
 @frozen
 class ComputedAssignment:
-    """What an assignor made: an assignment for each member id, or ``error``, the reason why there is none."""
+    """Result of an assignor: an assignment for each member id, or ``error``."""
 
     generation_id: int
     assignments: Mapping[str, Assignment]
@@ -111,10 +111,10 @@ class ComputedAssignment:
 
 @frozen
 class MetadataNeeded:
-    """The member must know these topics before it goes on: answer with ``update_metadata``.
+    """The member needs the metadata of these topics: call ``update_metadata``.
 
     Attributes:
-        topics: their names, sorted; None: all topics of the cluster, since the subscription is a pattern.
+        topics: the names, sorted, or None for all topics of the cluster, because the subscription is a pattern.
     """
 
     topics: tuple[str, ...] | None
@@ -132,9 +132,9 @@ class CoordinatorFound:
 
 @frozen
 class CoordinatorLost:
-    """This node is not the coordinator any more, or can't be reached: close the connection to it.
+    """This node is not the coordinator any more, or can't be reached: close the connection.
 
-    Requests that were on their way to it count as failed; late answers are of no use.
+    Requests in flight to it count as failed; late responses are ignored.
     """
 
     node: Node
@@ -143,19 +143,19 @@ class CoordinatorLost:
 
 @frozen
 class RejoinRequested:
-    """The member will join again, for this reason (also told to the coordinator: KIP-800)."""
+    """The member will rejoin. The JoinGroup request holds the reason, too (KIP-800)."""
 
     reason: str
 
 
 @frozen
 class Joined:
-    """A rebalance is complete, or a consumer group (KIP-848) has taken the member in. The events of the assignment
+    """A rebalance is complete, or a consumer group (KIP-848) has accepted the member. The events of the assignment
     follow in the next poll.
 
     Attributes:
-        generation_id: in a consumer group the member epoch.
-        protocol_name: the assignor's; ``consumer`` where the coordinator assigns.
+        generation_id: the generation, in a consumer group the member epoch.
+        protocol_name: the name of the assignor, or ``consumer`` if the coordinator assigns.
     """
 
     generation_id: int
@@ -166,50 +166,50 @@ class Joined:
 
 @frozen
 class PartitionsRevoked:
-    """These partitions are being given up; they are still the member's own, to commit their offsets (sorted)."""
+    """These partitions are being revoked. The member still owns them, so their offsets can be committed (sorted)."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @frozen
 class PartitionsAssigned:
-    """These partitions were added; empty if the rebalance brought nothing new (sorted)."""
+    """These partitions were added; empty if the rebalance added none (sorted)."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @frozen
 class PartitionsLost:
-    """These partitions are gone already: the member was put out of the group, and others may own them (sorted)."""
+    """These partitions are lost: the member was fenced, and others may own them (sorted)."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 class CommitFailure(Enum):
-    """Why a commit failed, as the exceptions of the Java consumer tell it apart."""
+    """Failure of a commit, by the exceptions of the Java consumer."""
 
     COMMIT_FAILED = "CommitFailedException"
-    """The member is out of its group; its partitions may be somebody else's. Don't repeat it."""
+    """The member is not in the group any more, and others may own its partitions. Do not retry."""
     REBALANCE_IN_PROGRESS = "RebalanceInProgressException"
-    """A rebalance is under way: poll until it is done, then commit what is still owned."""
+    """A rebalance is in progress: poll until it is complete, then commit what is still owned."""
     RETRIABLE = "RetriableCommitFailedException"
-    """An asynchronous commit met an error that may pass. It is not repeated, so that commits stay in order."""
+    """An asynchronous commit met a retriable error. It is not retried, so that commits stay in order."""
     TIMED_OUT = "TimeoutException"
-    """A synchronous commit was repeated until its time was over."""
+    """A synchronous commit was retried until its timeout."""
     ERROR = "KafkaException"
-    """Whatever ``error_code`` says; repeating won't help."""
+    """The error of ``error_code``, which is not retriable."""
 
 
 @frozen
 class CommitCompleted:
-    """A commit is done. Those of asynchronous commits are told inside of polls and of later commits, in order.
+    """A commit has ended. Results of asynchronous commits come during polls and later commits, in order.
 
     Attributes:
-        commit_id: what ``commit_sync`` or ``commit_async`` returned; 0 for an automatic commit.
-        offsets: what was to be committed.
-        failure: None if all is committed.
-        error_code: the answer's, NONE where there was none.
-        message: what happened, in words.
+        commit_id: the result of ``commit_sync`` or ``commit_async``, or 0 for an automatic commit.
+        offsets: the offsets to commit.
+        failure: None if all were committed.
+        error_code: the error code of the response, or NONE.
+        message: a description for people.
     """
 
     commit_id: int
@@ -221,9 +221,9 @@ class CommitCompleted:
 
 @frozen
 class OffsetsFetched:
-    """The answer to ``fetch_offsets``: None for a partition without a committed offset.
+    """Result of ``fetch_offsets``: None for a partition without a committed offset.
 
-    ``error_code`` tells why there is no answer: REQUEST_TIMED_OUT if the time was over.
+    ``error_code`` holds the reason if there is no result: REQUEST_TIMED_OUT after the timeout.
     """
 
     fetch_id: int
@@ -234,21 +234,22 @@ class OffsetsFetched:
 
 @frozen
 class LeftGroup:
-    """The member left the group on its own accord, or (a static one) forgot that it was in it."""
+    """The member has left the group by itself, or a static one has forgotten its membership."""
 
     reason: str
     was_sent: bool
-    """Whether a request says so: in the classic protocol static members and such without an id send none."""
+    """Whether a request was sent: in the classic protocol static members and members without an id send none."""
 
 
 @frozen
 class RequestRefused:
-    """The coordinator refused what the Java consumer throws out of ``poll``, and the member goes on by itself.
+    """The coordinator refused a request with an error that the Java consumer raises from ``poll``. The member
+    continues.
 
     Attributes:
-        api: the API whose answer it was.
-        error_code: the answer's.
-        message: what happened, in words.
+        api: the API of the response.
+        error_code: its error code.
+        message: a description for people.
     """
 
     api: str
@@ -258,12 +259,12 @@ class RequestRefused:
 
 @frozen
 class Failed:
-    """The member can't go on: what the Java consumer throws out of ``poll``.
+    """The member can't continue; the Java consumer raises this error from ``poll``.
 
     Attributes:
-        api: the API whose answer it was, such as ``JoinGroup``; empty if it wasn't one.
-        error_code: the answer's; UNKNOWN_SERVER_ERROR if what came made no sense.
-        message: what happened, in words.
+        api: the API of the response, such as ``JoinGroup``, or empty.
+        error_code: its error code; UNKNOWN_SERVER_ERROR for a malformed response.
+        message: a description for people.
     """
 
     api: str
@@ -295,10 +296,10 @@ Output = Send | AssignmentNeeded | MetadataNeeded | Event
 
 
 class ListenerGate:
-    """Holds the member back while the application's listener is busy with an event.
+    """Makes the member wait while the application's listener handles an event.
 
     Attributes:
-        is_shut: the listener is busy.
+        is_shut: whether the listener is running.
     """
 
     __slots__ = ("_outputs", "_waits", "is_shut")
@@ -309,6 +310,6 @@ class ListenerGate:
         self.is_shut = False
 
     def tell(self, event: Output) -> None:
-        """Tell the listener."""
+        """Emit an event for the listener."""
         self._outputs.append(event)
         self.is_shut = self._waits

@@ -1,8 +1,7 @@
-"""The seam between what all members do and what depends on ``group.protocol``: how a member gets its partitions.
+"""Interface of the group protocols: the part of a member that depends on ``group.protocol``.
 
-Finding the coordinator, commits, questions for offsets, polls and closing are common. Joining, heartbeats, rebalances
-and leaving are the protocol's own: see :mod:`groupcoord.member.classic.protocol` and
-:mod:`groupcoord.member.consumer.protocol`.
+Coordinator lookup, commits, OffsetFetch, polls and closing are common. Joining, heartbeats, rebalances and leaving
+belong to the protocol: :mod:`groupcoord.member.classic.protocol` and :mod:`groupcoord.member.consumer.protocol`.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from groupcoord.member.topic_metadata import TopicMetadata
 
 @frozen
 class Parts:
-    """The common parts of a member, with which a protocol works."""
+    """Common parts of a member, which a protocol uses."""
 
     config: MemberConfig
     membership: Membership
@@ -42,7 +41,7 @@ class Parts:
 
 
 class GroupProtocol(ABC):
-    """How a member joins, stays in, follows and leaves its group."""
+    """Joins, keeps up, reconciles and ends a membership."""
 
     __slots__ = ()
 
@@ -51,12 +50,12 @@ class GroupProtocol(ABC):
     @property
     @abstractmethod
     def member_id(self) -> str:
-        """The member's id; empty if it has none."""
+        """Id of the member, or empty."""
 
     @property
     @abstractmethod
     def generation_id(self) -> int:
-        """The generation or member epoch that the member is in, or -1."""
+        """Generation or member epoch, or -1."""
 
     @property
     @abstractmethod
@@ -66,106 +65,106 @@ class GroupProtocol(ABC):
     @property
     @abstractmethod
     def can_subscribe(self) -> bool:
-        """Whether somebody can assign."""
+        """Whether the member or the coordinator can assign."""
 
     @property
     @abstractmethod
     def heartbeat_interval_ms(self) -> int:
-        """The time between two heartbeats, 0 if that is not known."""
+        """Interval of heartbeats, or 0 if it is unknown."""
 
     @property
     @abstractmethod
     def is_busy(self) -> bool:
-        """Whether there is something to do in polls before all partitions are as they should be."""
+        """Whether polls have something to do before the assignment is complete."""
 
     # ------------------------------------------------------------ the application's polls
 
     @abstractmethod
     def polled(self, until_ms: int) -> None:
-        """The application polls until then."""
+        """Set the end of the application's current poll."""
 
     @abstractmethod
     def progress(self, now_ms: int) -> bool:
-        """Do what belongs into the application's poll, as far as possible; return whether all is done."""
+        """Execute the protocol's work of a poll as far as possible; return whether all is done."""
 
     @abstractmethod
     def progress_deadline_ms(self) -> int:
-        """Return when :meth:`progress` has something to do without any input."""
+        """Return when :meth:`progress` is due without any input."""
 
     @abstractmethod
     def request_rejoin(self, reason: str) -> None:
-        """The application wants a rebalance (KIP-568)."""
+        """Request a rebalance (KIP-568)."""
 
     # ------------------------------------------------------------ answers
 
     @abstractmethod
     def receive(self, send: Send, response: Response, now_ms: int) -> None:
-        """Take the answer to one of the protocol's own requests."""
+        """Handle a response to a request of the protocol."""
 
     @abstractmethod
     def failed(self, send: Send, error_code: ErrorCode, now_ms: int) -> None:
-        """One of the protocol's own requests has no answer."""
+        """Handle a request of the protocol without a response."""
 
     @abstractmethod
     def answered(self, send: Send, response: Response, now_ms: int) -> bool:
-        """In a quiet member: take the answer to a heartbeat if that changes nothing; return whether that is so."""
+        """Handle a Heartbeat response of a quiet member if it changes nothing; return whether that is so."""
 
     @abstractmethod
     def coordinator_found(self, now_ms: int) -> None:
-        """The coordinator is known again."""
+        """Handle that the coordinator is known again."""
 
     @abstractmethod
     def lookup_failed(self, error_code: ErrorCode, now_ms: int, *, may_repeat: bool) -> None:
-        """The coordinator was not found. Without ``may_repeat`` the error is not one that passes."""
+        """Handle a failed lookup. ``may_repeat`` is False if the error is not retriable."""
 
     @abstractmethod
     def metadata_updated(self, now_ms: int) -> None:
-        """More is known of topics."""
+        """Handle new topic metadata."""
 
     @abstractmethod
     def assignment_computed(self, computed: ComputedAssignment, now_ms: int) -> None:
-        """An assignor is done."""
+        """Handle the result of an assignor."""
 
     # ------------------------------------------------------------ time
 
     @abstractmethod
     def beat_on(self, now_ms: int) -> bool:
-        """In a quiet member: if nothing but a heartbeat is due, send it; return whether that is so."""
+        """Send the heartbeat of a quiet member if nothing else is due; return whether that is so."""
 
     @abstractmethod
     def tick(self, now_ms: int) -> None:
-        """Do what is due apart from polls: heartbeats, and leaving when the application has not polled for too long."""
+        """Send due heartbeats, and leave after the poll deadline."""
 
     @abstractmethod
     def settle(self, now_ms: int) -> None:
-        """After each input: do what can't wait for a poll."""
+        """Do what does not wait for a poll, after each input."""
 
     @abstractmethod
     def deadline_ms(self) -> int:
-        """Return when :meth:`tick` has something to do."""
+        """Return when :meth:`tick` is due."""
 
     # ------------------------------------------------------------ the end
 
     @abstractmethod
     def drop_all(self) -> None:
-        """Before leaving: tell that all partitions are given up, or lost if the member is no sure owner of them."""
+        """Emit the revocation of all partitions before leaving, or their loss if ownership is uncertain."""
 
     @abstractmethod
     def leave(self, operation: CloseOperation, reason: str, now_ms: int) -> None:
-        """Leave the group, if the member is in it."""
+        """Leave the group if the member is in it."""
 
     @abstractmethod
     def begin_closing(self) -> None:
-        """The last commits are done; the listener is about to be told."""
+        """Prepare to close: the last commits are done and the listener is called next."""
 
     @abstractmethod
     def rest(self) -> None:
-        """The member has failed."""
+        """Stop, because the member has failed."""
 
     @abstractmethod
     def recover(self) -> None:
-        """Begin anew after a failure.
+        """Restart after a failure.
 
         Raises:
-            IllegalCallError: the protocol knows no way back.
+            IllegalCallError: the protocol can't recover.
         """

@@ -1,6 +1,6 @@
-"""What a member does about each error, by API: a table for each protocol, as the Java consumer of Kafka 4.4 reacts.
+"""Error handling of a member: the reaction to each error by API and protocol, as in the Java consumer of Kafka 4.4.
 
-Source: the response handlers of its ``AbstractCoordinator`` and ``ConsumerCoordinator`` (classic), and of its
+Source: the response handlers of ``AbstractCoordinator`` and ``ConsumerCoordinator`` (classic), and of
 ``AbstractHeartbeatRequestManager``, ``ConsumerHeartbeatRequestManager``, ``CommitRequestManager`` and
 ``CoordinatorRequestManager`` (``group.protocol=consumer``).
 """
@@ -25,7 +25,7 @@ from groupcoord.errors import ErrorCode
 
 
 class Reaction(Enum):
-    """What to do about an error. The commit or fetch that met it is told besides."""
+    """Reaction to an error. The result of the commit or fetch is reported in addition."""
 
     RETRY = "repeat after a pause"
     FIND_COORDINATOR = "find the coordinator again, then repeat"
@@ -76,7 +76,7 @@ RETRIABLE = frozenset(
         ErrorCode.SHARE_SESSION_LIMIT_REACHED,
     }
 )
-"""The errors whose exception is a ``RetriableException`` in the Java client."""
+"""Errors that are a ``RetriableException`` in the Java client."""
 
 REACTIONS: dict[type, dict[ErrorCode, Reaction]] = {
     FindCoordinator: dict.fromkeys(sorted(RETRIABLE), Reaction.RETRY),
@@ -121,7 +121,7 @@ REACTIONS: dict[type, dict[ErrorCode, Reaction]] = {
     },
     LeaveGroup: {},
 }
-"""The reaction to each error that an API may answer."""
+"""Classic protocol: reactions by API and error."""
 
 OTHERWISE: dict[type, Reaction] = {
     FindCoordinator: Reaction.FAIL,
@@ -132,7 +132,7 @@ OTHERWISE: dict[type, Reaction] = {
     OffsetFetch: Reaction.REPORT,
     LeaveGroup: Reaction.IGNORE,
 }
-"""The reaction to every other error. That of a heartbeat is repeated until the session's time is over."""
+"""Classic protocol: reactions to all other errors. A heartbeat is retried until the session expires."""
 
 
 CONSUMER_REACTIONS: dict[type, dict[ErrorCode, Reaction]] = {
@@ -157,7 +157,7 @@ CONSUMER_REACTIONS: dict[type, dict[ErrorCode, Reaction]] = {
     },
     OffsetFetch: {**REACTIONS[OffsetFetch], ErrorCode.STALE_MEMBER_EPOCH: Reaction.TAKE_EPOCH},
 }
-"""With ``group.protocol=consumer``: the reaction to each error that an API may answer."""
+"""``group.protocol=consumer``: reactions by API and error."""
 
 CONSUMER_OTHERWISE: dict[type, Reaction] = {
     FindCoordinator: Reaction.REPORT,
@@ -165,18 +165,19 @@ CONSUMER_OTHERWISE: dict[type, Reaction] = {
     OffsetCommit: Reaction.REPORT,
     OffsetFetch: Reaction.REPORT,
 }
-"""With ``group.protocol=consumer``: the reaction to every other error. What FindCoordinator or a heartbeat reports does
-not end the member: it asks again after a pause."""
+"""``group.protocol=consumer``: reactions to all other errors. An error of FindCoordinator or a heartbeat does not end
+the member, which retries after a pause.
+"""
 
 
 class Reactions(NamedTuple):
-    """What a member does about each error: by API, and for all other errors."""
+    """Reactions to errors: by API and error, and by API for all others."""
 
     by_error: Mapping[type, Mapping[ErrorCode, Reaction]]
     otherwise: Mapping[type, Reaction]
 
     def to(self, api: type, error_code: ErrorCode) -> Reaction:
-        """Return what the member does when this API answers with this error."""
+        """Return the reaction to an error of this API."""
         return self.by_error[api].get(error_code, self.otherwise[api])
 
 
@@ -185,5 +186,5 @@ CONSUMER = Reactions(CONSUMER_REACTIONS, CONSUMER_OTHERWISE)
 
 
 def reaction_to(api: type, error_code: ErrorCode, group_protocol: str = "classic") -> Reaction:
-    """Return what a member does when this API answers with this error."""
+    """Return the reaction of a member to an error of this API."""
     return (CLASSIC if group_protocol == "classic" else CONSUMER).to(api, error_code)

@@ -1,4 +1,4 @@
-"""What a member subscribes to, what it has, and how far the application has read."""
+"""Subscription, assignment and positions of a member."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from groupcoord.member.membership import IllegalCallError
 from groupcoord.member.outputs import OffsetAndMetadata
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-"""The topics that a broker marks as internal; ``exclude.internal.topics`` keeps patterns from matching them."""
+"""Internal topics, which patterns do not match with ``exclude.internal.topics``."""
 
 
 class SubscriptionKind(Enum):
-    """How a member comes by its partitions."""
+    """How a member gets its partitions."""
 
     NONE = "none"
     TOPICS = "topics"
@@ -28,22 +28,22 @@ class SubscriptionKind(Enum):
 
 @frozen
 class SubscriptionPattern:
-    """A regular expression in RE2 syntax for topics, which the coordinator resolves (``group.protocol=consumer``)."""
+    """RE2 expression for topics, which the coordinator resolves (``group.protocol=consumer``)."""
 
     pattern: str
 
 
 class SubscriptionState:
-    """The subscription, and a position for each partition that the member has.
+    """Subscription, and a position for each owned partition.
 
     Attributes:
-        kind: how the member comes by its partitions.
-        topics: what it subscribes to, sorted; of a pattern: what matches.
-        joined_topics: what it last joined with; None before.
-        group_topics: at the leader, what the members subscribe to together.
-        positions: the partitions that the member has, sorted, and how far they are read; None if that is not known.
-        regex: the expression that the coordinator resolves, if there is one.
-        withheld: no records from these: they are about to be revoked, or the listener does not know of them yet.
+        kind: how the member gets its partitions.
+        topics: the subscribed topics, sorted; for a pattern, those that match.
+        joined_topics: the topics of the last join, or None.
+        group_topics: in the leader, the topics of all members.
+        positions: the owned partitions, sorted, with their positions, or None if unknown.
+        regex: the expression that the coordinator resolves, or None.
+        withheld: partitions that are not fetched: about to be revoked, or not reported to the listener yet.
     """
 
     __slots__ = (
@@ -73,12 +73,12 @@ class SubscriptionState:
 
     @property
     def is_automatic(self) -> bool:
-        """Whether the group hands out the partitions."""
+        """Whether the group assigns the partitions."""
         return self.kind not in (SubscriptionKind.NONE, SubscriptionKind.MANUAL)
 
     @property
     def has_changed(self) -> bool:
-        """Whether the member joined with another subscription than it has now."""
+        """Whether the subscription differs from that of the last join."""
         return self.joined_topics is not None and self.joined_topics != self.topics
 
     # ------------------------------------------------------------ what the application wants
@@ -89,29 +89,29 @@ class SubscriptionState:
         self.topics = tuple(sorted(set(topics)))
 
     def subscribe_pattern(self, pattern: str, known: Iterable[str]) -> None:
-        """Subscribe to whatever matches; ``known`` are the topics there are."""
+        """Subscribe to the topics in ``known`` that match, and to later ones."""
         compiled = re.compile(pattern)
         self._become(SubscriptionKind.PATTERN)
         self._pattern = compiled
         self.match(known)
 
     def subscribe_regex(self, pattern: SubscriptionPattern) -> None:
-        """Subscribe to whatever the coordinator finds to match."""
+        """Subscribe to the topics that the coordinator finds to match."""
         self._become(SubscriptionKind.REGEX)
         self.regex = pattern.pattern
 
     def match(self, known: Iterable[str]) -> None:
-        """With a pattern: subscribe to those of the known topics that match."""
+        """Update the topics of a pattern from those that are known."""
         if self.kind is SubscriptionKind.PATTERN:
             self.topics = tuple(sorted(topic for topic in known if self._matches_pattern(topic)))
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Take partitions without a group; positions of those that the member had before stay."""
+        """Own partitions without a group; positions of those owned before stay."""
         self._become(SubscriptionKind.MANUAL)
         self.take(partitions)
 
     def unsubscribe(self) -> None:
-        """Want nothing any more, and have nothing."""
+        """Drop the subscription and all partitions."""
         self.kind = SubscriptionKind.NONE
         self._pattern = None
         self.regex = None
@@ -133,14 +133,14 @@ class SubscriptionState:
     # ------------------------------------------------------------ what the group gives
 
     def allows(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Tell whether all these partitions are of topics that the member subscribes to now."""
+        """Return whether all these partitions belong to subscribed topics."""
         topics = {partition.topic for partition in partitions}
         if self._pattern is not None:
             return all(self._pattern.fullmatch(topic) for topic in topics)
         return topics <= set(self.topics)
 
     def assign_from_group(self, partitions: Iterable[TopicPartition]) -> None:
-        """:meth:`take` these partitions; with a pattern, their topics become part of the subscription."""
+        """:meth:`take` these partitions; with a pattern, their topics are added to the subscription."""
         self.take(partitions)
         topics = {partition.topic for partition in self.positions}
         if self.kind is SubscriptionKind.PATTERN and not topics <= set(self.joined_topics or ()):
@@ -148,37 +148,37 @@ class SubscriptionState:
             self.joined_topics = tuple(sorted(topics.union(self.joined_topics or ())))
 
     def take(self, partitions: Iterable[TopicPartition]) -> None:
-        """Have these partitions and no others. Those that stay keep their position and whether they are paused."""
+        """Own exactly these partitions. Those owned before keep their position and pause."""
         self.positions = {partition: self.positions.get(partition) for partition in sorted(set(partitions))}
         self._paused &= self.positions.keys()
         self.withheld = frozenset()
 
     def withhold(self, partitions: Iterable[TopicPartition]) -> None:
-        """No records from these until partitions are taken again."""
+        """Exclude partitions from fetches until the next assignment."""
         self.withheld = frozenset(partitions)
 
     # ------------------------------------------------------------ reading
 
     def consumed(self, positions: Mapping[TopicPartition, int | OffsetAndMetadata]) -> None:
-        """Take positions of partitions that the member has."""
+        """Set positions of owned partitions."""
         for partition, position in positions.items():
             if partition in self.positions:
                 self.positions[partition] = to_offset(position)
 
     def all_consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return every known position."""
+        """Return all known positions."""
         return {partition: position for partition, position in self.positions.items() if position is not None}
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
-        """Don't fetch these for now."""
+        """Exclude partitions from fetches."""
         self._paused.update(partition for partition in partitions if partition in self.positions)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
-        """Fetch these again."""
+        """Include partitions in fetches again."""
         self._paused.difference_update(partitions)
 
     def fetchable(self) -> tuple[TopicPartition, ...]:
-        """Return the partitions to read from."""
+        """Return the partitions to fetch."""
         subscribed = set(self.topics) if self.kind is SubscriptionKind.TOPICS else None
         return tuple(
             partition
@@ -189,11 +189,11 @@ class SubscriptionState:
         )
 
     def watched_topics(self) -> frozenset[str]:
-        """Return the topics whose changes matter: the member's own, and those of the group that it leads."""
+        """Return the topics whose changes matter: the member's, and in the leader the group's."""
         return self.group_topics.union(self.topics)
 
     def metadata_topics(self) -> tuple[str, ...] | None:
-        """Return the topics that the member must know, None for all there are."""
+        """Return the topics whose metadata the member needs, or None for all."""
         if self.kind in (SubscriptionKind.PATTERN, SubscriptionKind.REGEX):
             return None
         if self.kind is SubscriptionKind.MANUAL:
@@ -202,7 +202,7 @@ class SubscriptionState:
 
 
 def to_offset(value: int | OffsetAndMetadata) -> OffsetAndMetadata:
-    """Return an offset with its metadata; a bare number has none.
+    """Return an offset with its metadata; a bare number gets none.
 
     Raises:
         ValueError: the offset is negative.

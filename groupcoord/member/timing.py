@@ -1,26 +1,26 @@
-"""When a member does things: never, or when a wait is over. Times are milliseconds of the host's clock."""
+"""Exponential backoff and deadlines of a member, in milliseconds of the host's clock."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 NEVER_MS = 2**63
-"""Later than every time that a host can name."""
+"""Later than any time of a host."""
 
 
 JITTER = 0.2
-"""The wait is up to this part shorter or longer, so that clients don't all come back at the same time."""
+"""Largest relative deviation of a wait, so that clients do not return at the same time."""
 
 _DOUBLINGS_MAX = 63
 
 
 class ExponentialBackoff:
-    """Doubles the wait with each try, with jitter, up to a longest one.
+    """Doubles the wait with each attempt, with jitter, up to a maximum.
 
     Args:
         initial_ms: the first wait (``retry.backoff.ms``).
-        longest_ms: no wait is longer (``retry.backoff.max.ms``); if not above ``initial_ms``, all are this long.
-        random: returns numbers from 0 up to, but not, 1.
+        longest_ms: the maximum (``retry.backoff.max.ms``); if not above ``initial_ms``, all waits are this long.
+        random: returns numbers in [0, 1).
     """
 
     __slots__ = ("_initial_ms", "_longest_ms", "_random")
@@ -31,7 +31,7 @@ class ExponentialBackoff:
         self._random = random
 
     def wait_ms(self, attempts: int) -> int:
-        """Return how long to wait after a number of tries that failed before the last one."""
+        """Return the wait after this many failed attempts before the last one."""
         if self._initial_ms == self._longest_ms:
             return self._initial_ms
         wait_ms = min(self._initial_ms << min(attempts, _DOUBLINGS_MAX), self._longest_ms)

@@ -1,4 +1,4 @@
-"""What a member knows of topics: now, and as they were when it assigned."""
+"""Topic metadata of a member: now, and as of its last assignment as leader."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _Snapshot = dict[str, tuple[int, _Racks]]
 
 
 class TopicMetadata:
-    """The cluster's topics, now and when the leader assigned.
+    """Topics of the cluster, now and when the leader assigned.
 
     Attributes:
-        cluster: what is known now.
-        has_changed: the topics are not any more as they were when this member assigned.
-        is_fresh: all topics were told since the last rebalance; what a pattern needs before a join.
-        is_asked: topics were asked for, and not told since.
+        cluster: the topics now.
+        has_changed: whether they differ from those of the leader's assignment.
+        is_fresh: whether all topics were updated since the last rebalance, as a pattern needs before a join.
+        is_asked: whether metadata was requested and has not arrived.
         names: the names of topics by id, as far as ids are known.
     """
 
@@ -46,11 +46,11 @@ class TopicMetadata:
         self.names: dict[UUID, str] = {}
 
     def update(self, cluster: Cluster, asked: Iterable[str]) -> None:
-        """Take a new picture of the cluster.
+        """Replace the topics.
 
         Args:
-            cluster: the topics there are.
-            asked: topics that it must tell of; those that it does not hold don't exist.
+            cluster: the topics.
+            asked: topics that were requested; those that are missing do not exist.
         """
         self.cluster = cluster
         self._absent = frozenset(topic for topic in asked if topic not in cluster.topics)
@@ -59,7 +59,7 @@ class TopicMetadata:
         self.is_asked = False
 
     def look(self, topics: Iterable[str]) -> None:
-        """Compare these topics with what they were when this member assigned."""
+        """Compare these topics with those of the leader's assignment."""
         known = self.cluster.topics
         self._now = {topic: self._picture(known[topic]) for topic in topics if topic in known}
         self.has_changed = self._assigned is not None and self._assigned != self._now
@@ -70,15 +70,15 @@ class TopicMetadata:
         return topic.partition_count, tuple(frozenset(racks) for racks in topic.replica_racks)
 
     def missing(self, topics: Iterable[str]) -> bool:
-        """Tell whether any of these topics was never told of."""
+        """Return whether the metadata of any of these topics is unknown."""
         return any(topic not in self.cluster.topics and topic not in self._absent for topic in topics)
 
     def remember(self) -> None:
-        """The assignment is made of what is known now."""
+        """Store the topics of the assignment that is being made."""
         self._assigned = self._now
         self.has_changed = False
 
     def forget(self) -> None:
-        """Somebody else leads."""
+        """Drop the stored topics, because another member leads."""
         self._assigned = None
         self.has_changed = False

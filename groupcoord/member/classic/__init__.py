@@ -1,1 +1,1 @@
-"""The classic protocol: members join, one of them assigns, all sync, and then beat (KIP-429 and before)."""
+"""Classic protocol of a member: it joins, the leader assigns, all sync and send heartbeats (KIP-429 and before)."""

@@ -1,7 +1,7 @@
-"""Heartbeats, and the three times that go with them: the next beat, the session, and the application's next poll.
+"""Heartbeats of the classic protocol, with three deadlines: next heartbeat, session, and the application's next poll.
 
-The Java consumer has a thread for this. It beats whether the application polls or not, looks for a lost coordinator,
-and leaves the group when the application has not polled for too long.
+The Java consumer has a thread for them. It sends heartbeats independently of polls, looks for a lost coordinator, and
+leaves the group when the application has not polled for too long.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from groupcoord.member.timing import NEVER_MS, ExponentialBackoff
 
 
 class Heartbeats:
-    """Beats while the member is joined.
+    """Sends heartbeats while the member is joined.
 
     Attributes:
         next_ms: when the next heartbeat is due.
-        session_deadline_ms: without an answer to a heartbeat until then, the coordinator counts as lost.
+        session_deadline_ms: without a response to a heartbeat until then, the coordinator counts as lost.
         poll_deadline_ms: without a poll until then, the member leaves.
-        is_enabled: from a join's answer until the member is not joined any more.
+        is_enabled: True from the JoinGroup response until the member is not joined any more.
     """
 
     __slots__ = (
@@ -57,22 +57,22 @@ class Heartbeats:
         self.poll_deadline_ms = 0
 
     def enable(self, now_ms: int) -> None:
-        """Start to beat: the member has joined, and all times begin anew."""
+        """Start heartbeats and restart all deadlines after a join."""
         self.is_enabled = True
         self.next_ms = now_ms + self._config.heartbeat_interval_ms
         self.restart_session(now_ms)
         self.poll_deadline_ms = max(self.poll_deadline_ms, now_ms + self._config.max_poll_interval_ms)
 
     def restart_session(self, now_ms: int) -> None:
-        """The coordinator has been heard of."""
+        """Restart the session after a response of the coordinator."""
         self.session_deadline_ms = now_ms + self._config.session_timeout_ms
 
     def polled(self, until_ms: int) -> None:
-        """The application polls until then."""
+        """Set the end of the application's current poll."""
         self.poll_deadline_ms = until_ms + self._config.max_poll_interval_ms
 
     def tick(self, now_ms: int) -> bool:
-        """Do what is due; return whether the application has not polled for too long."""
+        """Send a due heartbeat; return whether the poll deadline has passed."""
         if not self.is_enabled:
             return False
         if not self._membership.is_joined:
@@ -96,7 +96,7 @@ class Heartbeats:
         return self._request
 
     def receive(self, send: Send, response: Response, now_ms: int) -> None:
-        """Take the answer to a heartbeat."""
+        """Handle a Heartbeat response."""
         if not isinstance(response, HeartbeatResponse):
             self._membership.fail(
                 "Heartbeat", ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(response).__name__} is no answer to it"
@@ -111,7 +111,7 @@ class Heartbeats:
         reaction = reaction_to(Heartbeat, error_code)
         reason = f"encountered {error_code.name} from HEARTBEAT response"
         if reaction is Reaction.REJOIN:
-            # It still counts as alive: the coordinator keeps the member for as long as the rebalance may take.
+            # The member still counts as alive: the coordinator keeps it for as long as the rebalance may take.
             if membership.state is MemberState.STABLE:
                 membership.request_rejoin("group is already rebalancing")
             self._attempts = 0
@@ -122,7 +122,7 @@ class Heartbeats:
         elif reaction is Reaction.RETRY:
             self.failed(now_ms)
         elif send.purpose != membership.generation:
-            self.restart_session(now_ms)  # an answer to what the member was before says nothing about it now
+            self.restart_session(now_ms)  # a response for an earlier generation says nothing about this one
         elif reaction is Reaction.FAIL:
             membership.reset(reason, forget_member_id=True)
             membership.fail("Heartbeat", error_code, f"the instance id {self._config.group_instance_id!r} is fenced")
@@ -131,12 +131,12 @@ class Heartbeats:
             self.failed(now_ms)
 
     def failed(self, now_ms: int) -> None:
-        """A heartbeat has no answer, or a bad one: the next comes after a pause."""
+        """Retry after a pause, because a heartbeat failed."""
         self.next_ms = now_ms + self._backoff.wait_ms(self._attempts)
         self._attempts += 1
 
     def beat_on(self, now_ms: int) -> bool:
-        """If nothing but a heartbeat is due, send it; return whether that is so. The way that is gone most often."""
+        """Send a heartbeat if nothing else is due; return whether that is so. This is the most frequent path."""
         if now_ms >= self.session_deadline_ms or now_ms >= self.poll_deadline_ms:
             return False
         if now_ms >= self.next_ms:
@@ -145,12 +145,12 @@ class Heartbeats:
         return True
 
     def answered(self, now_ms: int) -> None:
-        """A heartbeat was answered without an error."""
+        """Handle a response without an error."""
         self._attempts = 0
         self.session_deadline_ms = now_ms + self._config.session_timeout_ms
 
     def deadline_ms(self) -> int:
-        """Return when :meth:`tick` has something to do, apart from looking for the coordinator."""
+        """Return when :meth:`tick` is due, except for the lookup of the coordinator."""
         if not self.is_enabled or self._link.node is None or not self._membership.is_joined:
             return NEVER_MS
         return min(self.next_ms, self.session_deadline_ms, self.poll_deadline_ms)

@@ -1,6 +1,7 @@
-"""The leader's part of a rebalance: read all subscriptions, know the topics, get an assignment, write it down.
+"""Leader of a classic group: subscriptions, topic metadata, assignor, and the assignments for SyncGroup.
 
-It also watches the topics from then on (:mod:`groupcoord.member.topic_metadata`): new partitions need a new assignment.
+Afterwards the leader watches the topics (:mod:`groupcoord.member.topic_metadata`), because new partitions need a new
+assignment.
 """
 
 from __future__ import annotations
@@ -23,14 +24,16 @@ from groupcoord.member.subscription import SubscriptionState
 from groupcoord.member.topic_metadata import TopicMetadata
 
 BUILT_IN = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
-"""These assign partitions of subscribed topics only."""
+"""Assignors that assign partitions of subscribed topics only."""
 
 GENERATION_AWARE = "cooperative-sticky"
-"""Settles by generation who owns what, and is therefore not checked for partitions that change hands at once."""
+"""Resolves ownership by generation, so its assignments are not checked for partitions that move
+without a revocation.
+"""
 
 
 class LeadingError(Exception):
-    """The leader can't assign; the message says why."""
+    """The leader can't assign; the message gives the reason."""
 
 
 class _Stage(Enum):
@@ -41,11 +44,11 @@ class _Stage(Enum):
 
 
 class Leading:
-    """One generation's assignment in the making.
+    """Assignment of one generation in progress.
 
     Attributes:
-        generation_id: the generation it is for.
-        assignments: for the sync, once :meth:`step` has returned True.
+        generation_id: the generation.
+        assignments: the assignments for SyncGroup, once :meth:`step` has returned True.
     """
 
     __slots__ = (
@@ -88,7 +91,7 @@ class Leading:
         self._want({topic for member in self._subscriptions.values() for topic in member.topics})
 
     def _want(self, topics: set[str]) -> None:
-        """Watch these topics from now on, and ask for them if they are not known."""
+        """Watch these topics, and request their metadata if it is unknown."""
         self._subscription.group_topics = self._subscription.group_topics.union(topics)
         if self._is_waiting_for_topics:
             self._outputs.append(MetadataNeeded(self._subscription.metadata_topics()))
@@ -98,10 +101,10 @@ class Leading:
         return self._topic_metadata.missing(self._subscription.group_topics)
 
     def step(self) -> bool:
-        """Go on as far as possible; return whether the assignment is complete.
+        """Continue as far as possible; return whether the assignment is complete.
 
         Raises:
-            LeadingError: the assignment can't be written down.
+            LeadingError: the assignment can't be encoded.
         """
         if self._stage is _Stage.TOPICS and not self._is_waiting_for_topics:
             self._look()
@@ -127,10 +130,10 @@ class Leading:
         self._topic_metadata.look(self._subscription.watched_topics())
 
     def computed(self, computed: ComputedAssignment) -> None:
-        """Take the assignor's result.
+        """Store the result of the assignor.
 
         Raises:
-            LeadingError: there is none, or it breaks the rules.
+            LeadingError: it failed or is invalid.
         """
         if self._stage is not _Stage.ASSIGNMENT or computed.generation_id != self.generation_id:
             return
@@ -144,7 +147,7 @@ class Leading:
             self._want({partition.topic for given in self._computed.values() for partition in given.partitions})
 
     def _check_cooperative(self, computed: Mapping[str, Assignment]) -> None:
-        """A partition that somebody owns must be revoked first, and given to somebody else in the next rebalance."""
+        """Check that no owned partition moves without a revocation: it must be assigned in the next rebalance."""
         added: set[TopicPartition] = set()
         revoked: set[TopicPartition] = set()
         for member_id, given in computed.items():
@@ -175,7 +178,7 @@ def _write(member_id: str, given: Assignment) -> SyncAssignment:
 
 
 def _checked(name: str, assignments: object) -> Mapping[str, Assignment]:
-    """Return what an assignor made if it is what assignors make; it may be the user's own."""
+    """Return the result of an assignor after a check of its types, because the assignor may be user code."""
     if isinstance(assignments, Mapping) and all(
         isinstance(member_id, str) and isinstance(given, Assignment) for member_id, given in assignments.items()
     ):

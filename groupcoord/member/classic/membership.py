@@ -1,4 +1,4 @@
-"""A member of a classic group: its generation, and whether it must join again."""
+"""Membership in a classic group: member id, generation, and whether the member must rejoin."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from groupcoord.member.reactions import CLASSIC, Reaction
 
 
 class Generation(NamedTuple):
-    """What a member is in its group: the three belong together, and change together."""
+    """Member id, generation and protocol of a member, which change together."""
 
     generation_id: int = UNKNOWN_GENERATION_ID
     member_id: str = UNKNOWN_MEMBER_ID
@@ -26,13 +26,13 @@ _REBALANCING = (MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANC
 
 
 class MembershipManager(Membership):
-    """Keeps the state and the generation, and makes the moves that several parts of a member ask for.
+    """State and generation of a member, with the transitions that several parts need.
 
     Attributes:
-        generation: what it is in its group.
-        rejoin_needed: the next poll shall join.
-        rejoin_reason: why, in words for the coordinator.
-        needs_prepare: before the next join, what is owned must be committed and revoked.
+        generation: the current generation.
+        rejoin_needed: whether the next poll joins.
+        rejoin_reason: the reason, which the JoinGroup request holds.
+        needs_prepare: whether owned partitions must be committed and revoked before the next join.
     """
 
     __slots__ = ("_group_instance_id", "generation", "needs_prepare", "rejoin_needed", "rejoin_reason")
@@ -47,37 +47,37 @@ class MembershipManager(Membership):
 
     @property
     def is_joined(self) -> bool:
-        """Whether the coordinator counts the member in, as far as it knows: then it beats."""
+        """Whether the coordinator knows the member, as far as the member knows, so that it sends heartbeats."""
         return self.state in _JOINED
 
     @property
     def is_rebalancing(self) -> bool:
-        """Whether a join or sync is under way."""
+        """Whether a JoinGroup or SyncGroup is in flight."""
         return self.state in _REBALANCING
 
     @property
     def is_reset(self) -> bool:
-        """Whether the generation was forgotten. The member id may still be known."""
+        """Whether the generation was reset. The member id may be kept."""
         return self.generation.generation_id == UNKNOWN_GENERATION_ID and self.generation.protocol_name is None
 
     @property
     def is_stranger(self) -> bool:
-        """Whether what the member owns is lost: it has no generation, or no member id."""
+        """Whether owned partitions are lost, because there is no generation or no member id."""
         return self.generation.generation_id == UNKNOWN_GENERATION_ID or not self.generation.member_id
 
     def is_at(self, state: MemberState, generation_id: int) -> bool:
-        """Tell whether the member is in this state of this generation."""
+        """Return whether the member is in this state of this generation."""
         return self.state is state and self.generation.generation_id == generation_id
 
     def request_rejoin(self, reason: str) -> None:
-        """Let the next poll join again."""
+        """Join again with the next poll."""
         if not self.rejoin_needed or self.rejoin_reason != reason:
             self._outputs.append(RejoinRequested(reason))
         self.rejoin_reason = reason
         self.rejoin_needed = True
 
     def reset(self, reason: str, *, forget_member_id: bool) -> None:
-        """Forget the generation, and join again. A member id that may be valid is kept, to save the group a wait."""
+        """Reset the generation and rejoin. A member id that may be valid is kept, which saves the group a wait."""
         if not self.has_ended:
             self.move(MemberState.UNJOINED)
         self.generation = NO_GENERATION if forget_member_id else Generation(member_id=self.generation.member_id)
@@ -85,7 +85,7 @@ class MembershipManager(Membership):
         self.needs_prepare = True
 
     def forget(self, reason: str) -> None:
-        """Be a stranger to the group; if the application polls on, the member joins as a new one."""
+        """Reset generation and member id; if the application continues to poll, the member joins as a new one."""
         if not self.has_ended:
             self.move(MemberState.UNJOINED)
         self.generation = NO_GENERATION
@@ -96,7 +96,7 @@ class MembershipManager(Membership):
     # ------------------------------------------------------------ commits
 
     def commit_identity(self, *, is_automatic: bool) -> MemberIdentity | CommitRefusal:
-        """See :class:`Membership`: the group's partitions can't be committed without being in the group."""
+        """Return the identity for commits, which exists only in the group if the group assigns the partitions."""
         if not is_automatic:
             return MemberIdentity()
         if self.state is MemberState.STABLE:
@@ -106,17 +106,17 @@ class MembershipManager(Membership):
         return CommitRefusal(CommitFailure.COMMIT_FAILED, "the member is not in the group")
 
     def fetch_identity(self) -> MemberIdentity | None:
-        """See :class:`Membership`: reading offsets needs no member."""
+        """Return None: OffsetFetch needs no member."""
         return None
 
     def has_new_epoch(self) -> bool:
-        """See :class:`Membership`: there are no epochs."""
+        """Return False: there are no epochs."""
         return False
 
     def commit_refused(
         self, reaction: Reaction, identity: MemberIdentity, error_code: ErrorCode, message: str, *, is_sync: bool
     ) -> CommitFailure:
-        """See :class:`Membership`. An error about another generation than that of now says nothing about this one."""
+        """Apply the error of a commit. An error for an earlier generation does not affect this one."""
         is_current = (identity.generation_id, identity.member_id) == self.generation[:2]
         is_preparing = self.state is MemberState.PREPARING_REBALANCE
         if reaction is Reaction.REJOIN:

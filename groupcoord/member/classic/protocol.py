@@ -1,4 +1,4 @@
-"""The classic protocol behind the common seam: heartbeats, rebalances, leaving."""
+"""Classic group protocol of a member: heartbeats, rebalances, leaving."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _POLL_TIMEOUT_REASON = "consumer poll timeout has expired."
 
 
 class ClassicProtocol(GroupProtocol):
-    """``group.protocol=classic``, as the Java consumer speaks it."""
+    """``group.protocol=classic`` as in the Java consumer."""
 
     __slots__ = ("_has_assignors", "_heartbeats", "_membership", "_parts", "_rebalance")
 
@@ -61,17 +61,17 @@ class ClassicProtocol(GroupProtocol):
 
     @property
     def member_id(self) -> str:
-        """The id that the coordinator gave."""
+        """The id that the coordinator has assigned."""
         return self._membership.generation.member_id
 
     @property
     def generation_id(self) -> int:
-        """The generation that the member is in."""
+        """The generation of the member."""
         return self._membership.generation.generation_id
 
     @property
     def is_leader(self) -> bool:
-        """Whether it assigned in this generation, and watches the topics for changes."""
+        """Whether it assigned in this generation and watches the topics for changes."""
         return self._rebalance.is_leader
 
     @property
@@ -81,36 +81,32 @@ class ClassicProtocol(GroupProtocol):
 
     @property
     def heartbeat_interval_ms(self) -> int:
-        """The member's own setting."""
+        """The setting of the member."""
         return self._parts.config.heartbeat_interval_ms
 
     @property
     def is_busy(self) -> bool:
-        """Whether a rebalance is under way or due."""
+        """Whether a rebalance is in progress or due."""
         return self._rebalance.is_needed
 
     # ------------------------------------------------------------ the application's polls
 
     def polled(self, until_ms: int) -> None:
-        """See :class:`GroupProtocol`."""
         self._heartbeats.polled(until_ms)
 
     def progress(self, now_ms: int) -> bool:
-        """See :class:`GroupProtocol`: commit and revoke, join, revoke and assign."""
         return self._rebalance.progress(now_ms)
 
     def progress_deadline_ms(self) -> int:
-        """See :class:`GroupProtocol`."""
         return self._rebalance.deadline_ms() if self._rebalance.is_needed else NEVER_MS
 
     def request_rejoin(self, reason: str) -> None:
-        """See :class:`GroupProtocol`."""
         self._membership.request_rejoin(reason)
 
     # ------------------------------------------------------------ answers
 
     def receive(self, send: Send, response: Response, now_ms: int) -> None:
-        """See :class:`GroupProtocol`. What is answered to a leave is of no interest."""
+        """Handle a response. Responses to LeaveGroup are ignored."""
         request = send.request
         if isinstance(request, Heartbeat):
             self._heartbeats.receive(send, response, now_ms)
@@ -120,14 +116,12 @@ class ClassicProtocol(GroupProtocol):
             self._rebalance.receive_sync(send, response, now_ms)
 
     def failed(self, send: Send, error_code: ErrorCode, now_ms: int) -> None:
-        """See :class:`GroupProtocol`."""
         if isinstance(send.request, Heartbeat):
             self._heartbeats.failed(now_ms)
         elif isinstance(send.request, JoinGroup | SyncGroup):
             self._rebalance.request_failed(send, error_code)
 
     def answered(self, send: Send, response: Response, now_ms: int) -> bool:
-        """See :class:`GroupProtocol`."""
         if not isinstance(send.request, Heartbeat) or not isinstance(response, HeartbeatResponse):
             return False
         if response.error_code is not ErrorCode.NONE:
@@ -136,52 +130,46 @@ class ClassicProtocol(GroupProtocol):
         return True
 
     def coordinator_found(self, now_ms: int) -> None:
-        """See :class:`GroupProtocol`."""
         self._heartbeats.restart_session(now_ms)
 
     def lookup_failed(self, error_code: ErrorCode, now_ms: int, *, may_repeat: bool) -> None:
-        """See :class:`GroupProtocol`: the commits that waited for the lookup fail, in the end the member does."""
+        """Fail the commits that waited for the lookup; the member fails if the error is not retriable."""
         self._parts.commits.lookup_failed(error_code)
         if not may_repeat:
             self._membership.fail("FindCoordinator", error_code, error_code.name)
 
     def metadata_updated(self, now_ms: int) -> None:
-        """See :class:`GroupProtocol`: a leader may have waited for it."""
+        """Continue a leader's assignment that waited for metadata."""
         self._parts.topic_metadata.look(self._parts.subscription.watched_topics())
         self._rebalance.lead(now_ms)
 
     def assignment_computed(self, computed: ComputedAssignment, now_ms: int) -> None:
-        """See :class:`GroupProtocol`."""
         self._rebalance.lead(now_ms, computed)
 
     # ------------------------------------------------------------ time
 
     def beat_on(self, now_ms: int) -> bool:
-        """See :class:`GroupProtocol`."""
         return self._heartbeats.beat_on(now_ms)
 
     def tick(self, now_ms: int) -> None:
-        """See :class:`GroupProtocol`."""
         if self._heartbeats.tick(now_ms):
             self.leave(CloseOperation.DEFAULT, _POLL_TIMEOUT_REASON, now_ms)
 
     def settle(self, now_ms: int) -> None:
-        """See :class:`GroupProtocol`: whoever beats looks for a lost coordinator."""
+        """Look for a lost coordinator while the member sends heartbeats."""
         if self._heartbeats.is_enabled and self._parts.link.node is None:
             self._heartbeats.tick(now_ms)
 
     def deadline_ms(self) -> int:
-        """See :class:`GroupProtocol`."""
         return self._heartbeats.deadline_ms()
 
     # ------------------------------------------------------------ the end
 
     def drop_all(self) -> None:
-        """See :class:`GroupProtocol`."""
         self._rebalance.drop_all()
 
     def leave(self, operation: CloseOperation, reason: str, now_ms: int) -> None:
-        """See :class:`GroupProtocol`. A static member just forgets that it was in the group, unless told otherwise."""
+        """Leave the group. A static member sends no LeaveGroup unless ``operation`` demands it."""
         membership, config, link = self._membership, self._parts.config, self._parts.link
         if membership.state in (MemberState.UNJOINED, MemberState.CLOSED):
             return
@@ -197,14 +185,14 @@ class ClassicProtocol(GroupProtocol):
         membership.forget("consumer pro-actively leaving the group")
 
     def begin_closing(self) -> None:
-        """See :class:`GroupProtocol`: no more heartbeats."""
+        """Stop heartbeats."""
         self._heartbeats.is_enabled = False
 
     def rest(self) -> None:
-        """See :class:`GroupProtocol`: what the member owned is told as lost when it joins again."""
+        """Stop everything; the owned partitions are reported as lost when the member joins again."""
 
     def recover(self) -> None:
-        """See :class:`GroupProtocol`: the next poll joins again."""
+        """Join again with the next poll."""
         self._membership.reset("the application goes on after a failure", forget_member_id=False)
         self._membership.move(MemberState.UNJOINED)
         self._rebalance.recover()

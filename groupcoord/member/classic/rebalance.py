@@ -1,4 +1,4 @@
-"""A rebalance, as the application's polls drive it: commit and revoke, join, sync, revoke and assign."""
+"""Rebalance of a classic member, driven by polls: commit and revoke, join, sync, revoke and assign."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ from groupcoord.member.timing import NEVER_MS
 from groupcoord.member.topic_metadata import TopicMetadata
 
 REASON_LENGTH_MAX = 255
-"""Reasons are cut to this many characters (KIP-800)."""
+"""Longest reason in a request (KIP-800), in characters."""
 
 JOIN_SLACK_MS = 5_000
-"""A join may wait for the whole rebalance time-out; its answer takes a little longer."""
+"""Time limit of a JoinGroup beyond the rebalance timeout, which the join may wait for."""
 
 _SHORTEST_ASSIGNMENT = 2
 
 
 class _Step(Enum):
-    """What a listener is busy with, and hence what follows when it returns."""
+    """What the application's listener is executing, and so what follows."""
 
     NONE = "none"
     PREPARING = "what was owned is revoked or lost; then join"
@@ -71,7 +71,7 @@ class _Step(Enum):
 
 @frozen
 class _JoinFailure:
-    """Why a join or sync failed, and what to do about it."""
+    """Error of a JoinGroup or SyncGroup, and its reaction."""
 
     api: str
     error_code: ErrorCode
@@ -80,11 +80,11 @@ class _JoinFailure:
 
 
 class Rebalance:
-    """The rebalance under way, if there is one.
+    """The rebalance in progress, if any.
 
     Attributes:
-        is_leader: this member assigned in the current generation.
-        retry_ms: a join failed; the next is due then.
+        is_leader: whether this member assigned in the current generation.
+        retry_ms: when to join again after a failure.
     """
 
     __slots__ = (
@@ -139,13 +139,13 @@ class Rebalance:
         self._gate = gate
         self._outputs = outputs
         self._step = _Step.NONE
-        self._is_joining = False  # from the join until its end, or that of its sync, was dealt with
-        self._assignment: bytes | None = None  # the sync's answer
+        self._is_joining = False  # from the JoinGroup until its result, or that of its SyncGroup, was handled
+        self._assignment: bytes | None = None  # from the SyncGroup response
         self._assigned: Assignment | None = None
         self._failure: _JoinFailure | None = None
         self._leading: Leading | None = None
-        self._kept: tuple[TopicPartition, ...] = ()  # what is left when the listener has returned
-        self._commit: Commit | None = None  # before what is owned is revoked
+        self._kept: tuple[TopicPartition, ...] = ()  # partitions that stay when the listener has returned
+        self._commit: Commit | None = None  # commit before the revocation
         self._commit_deadline_ms: int | None = None
         self.is_leader = False
         self.retry_ms: int | None = None
@@ -154,7 +154,7 @@ class Rebalance:
 
     @property
     def is_needed(self) -> bool:
-        """Whether there is something to do before all partitions are as they should be."""
+        """Whether partitions are not yet as they should be."""
         return (
             self._membership.rejoin_needed
             or self._is_joining
@@ -164,7 +164,7 @@ class Rebalance:
         )
 
     def _note_changes(self) -> None:
-        """Join again since the topics or the subscription changed, unless that is to be done anyhow."""
+        """Rejoin if topics or subscription have changed."""
         if not self._membership.rejoin_needed and not self._is_joining and self._step is _Step.NONE:
             if self._topic_metadata.has_changed:
                 self._membership.request_rejoin("cached metadata has changed")
@@ -172,7 +172,7 @@ class Rebalance:
                 self._membership.request_rejoin("subscription has changed")
 
     def progress(self, now_ms: int) -> bool:
-        """Go on as far as possible; return whether all is done."""
+        """Continue as far as possible; return whether all is done."""
         while self.is_needed:
             self._note_changes()
             if self._gate.is_shut or self._membership.has_ended:
@@ -204,7 +204,7 @@ class Rebalance:
             self._assign(now_ms)
 
     def _has_fresh_topics(self) -> bool:
-        """With a pattern, what matches is looked at again before each join, so that few rebalances are needed."""
+        """Refresh the topics before a join with a pattern, which saves rebalances."""
         if self._subscription.kind is not SubscriptionKind.PATTERN or self._topic_metadata.is_fresh:
             return True
         if not self._topic_metadata.is_asked:
@@ -215,7 +215,7 @@ class Rebalance:
     # ------------------------------------------------------------ before the join
 
     def _prepare(self, now_ms: int) -> bool:
-        """Commit what is about to be revoked, then revoke it; return whether that has begun."""
+        """Commit and revoke partitions before a join; return whether that is in progress."""
         if self._config.enable_auto_commit and not self._has_committed(now_ms):
             return False
         self._commit = None
@@ -239,7 +239,7 @@ class Rebalance:
         return True
 
     def _has_committed(self, now_ms: int) -> bool:
-        """Commit all positions; repeat that while errors may pass, but not longer than a rebalance may take."""
+        """Commit all positions, with retries for as long as a rebalance may take."""
         if self._commit_deadline_ms is None:
             self._commit_deadline_ms = now_ms + self._config.max_poll_interval_ms
         if self._commit is None:
@@ -268,7 +268,7 @@ class Rebalance:
         self.retry_ms = None
         try:
             protocols = tuple(self._protocol_of(assignor) for assignor in self._assignors.values())
-        except Exception as error:  # an assignor may be the user's own, and a topic's name may be too long
+        except Exception as error:  # an assignor may be user code, and a topic's name may be too long
             message = f"the subscription can't be written: {type(error).__name__}: {error}"
             membership.fail("", ErrorCode.UNKNOWN_SERVER_ERROR, message)
             return
@@ -301,7 +301,7 @@ class Rebalance:
         return JoinProtocol(assignor.name, encode_subscription(subscription))
 
     def receive_join(self, send: Send, response: Response, now_ms: int) -> None:
-        """Take the answer to a join; the sync follows without waiting for a poll."""
+        """Handle a JoinGroup response; the SyncGroup follows without a poll."""
         membership = self._membership
         if not isinstance(response, JoinGroupResponse):
             self._malformed("JoinGroup", f"{type(response).__name__} is no answer to it")
@@ -337,7 +337,7 @@ class Rebalance:
         self.lead(now_ms)
 
     def lead(self, now_ms: int, computed: ComputedAssignment | None = None) -> None:
-        """As leader, go on with the assignment: more topics are known, or the assignor is done."""
+        """Continue the leader's assignment after new metadata or the assignor's result."""
         leading = self._leading
         if leading is None or not self._membership.is_at(MemberState.COMPLETING_REBALANCE, leading.generation_id):
             return
@@ -371,7 +371,7 @@ class Rebalance:
         self._link.send(request, now_ms, generation)
 
     def receive_sync(self, send: Send, response: Response, now_ms: int) -> None:
-        """Take the answer to a sync; the events of the assignment wait for a poll."""
+        """Handle a SyncGroup response; the events of the assignment wait for a poll."""
         membership = self._membership
         generation = membership.generation
         if not isinstance(response, SyncGroupResponse):
@@ -399,7 +399,7 @@ class Rebalance:
     # ------------------------------------------------------------ what went wrong
 
     def request_failed(self, send: Send, error_code: ErrorCode) -> None:
-        """A join or sync has no answer."""
+        """Handle a JoinGroup or SyncGroup without a response."""
         api = "JoinGroup" if isinstance(send.request, JoinGroup) else "SyncGroup"
         reaction = Reaction.RETRY if error_code is ErrorCode.NETWORK_EXCEPTION else Reaction.FAIL
         self._fail(api, error_code, reaction, f"no answer: {error_code.name}")
@@ -423,7 +423,7 @@ class Rebalance:
         self._fail(api, ErrorCode.UNKNOWN_SERVER_ERROR, Reaction.FAIL, f"the answer to {api} is malformed: {message}")
 
     def _fail(self, api: str, error_code: ErrorCode, reaction: Reaction, message: str) -> None:
-        """Note that the join failed; a failure for good is told at once, all else is for the next poll."""
+        """Store the failure of a join. A fatal one is reported at once, others are handled by the next poll."""
         self._leading = None
         if reaction is Reaction.FAIL:
             self._is_joining = False
@@ -432,7 +432,7 @@ class Rebalance:
             self._failure = _JoinFailure(api, error_code, reaction, message)
 
     def _finish_join(self, now_ms: int) -> bool:
-        """Deal with the end of a join; return False if there is none yet."""
+        """Handle the result of a join; return False if there is none yet."""
         membership = self._membership
         if self._assignment is not None:
             assignment, self._assignment = self._assignment, None
@@ -457,7 +457,7 @@ class Rebalance:
     # ------------------------------------------------------------ the end of a rebalance
 
     def _complete(self, data: bytes, now_ms: int) -> None:
-        """Read the assignment, and tell what was revoked and what was assigned, in this order."""
+        """Parse the assignment and emit revocations, then assignments."""
         membership = self._membership
         membership.needs_prepare = True
         if not self.is_leader:
@@ -497,10 +497,10 @@ class Rebalance:
             self._membership.fail("", ErrorCode.UNKNOWN_SERVER_ERROR, problem)
 
     def _tell_assignor(self, name: str, given: Assignment, generation_id: int) -> str | None:
-        """Let the assignor know what the member got. It may be the user's own: what it raises is returned, in words."""
+        """Pass the assignment to the assignor. It may be user code: return the message of an exception."""
         assignor = self._assignors.get(name)
         if assignor is None:
-            return None  # the generation was reset while the listener was busy
+            return None  # the generation was reset while the listener was running
         try:
             assignor.on_assignment(given, generation_id)
         except Exception as error:
@@ -510,7 +510,7 @@ class Rebalance:
     # ------------------------------------------------------------ out of the group, and time
 
     def drop_all(self) -> None:
-        """Before leaving: tell that all partitions are given up, or lost if the member is no sure owner of them."""
+        """Emit the revocation of all partitions before leaving, or their loss if ownership is uncertain."""
         self._cut_short()
         owned = tuple(self._subscription.positions)
         if not self._subscription.is_automatic or not owned:
@@ -521,7 +521,7 @@ class Rebalance:
             self._gate.tell(PartitionsRevoked(owned))
 
     def recover(self) -> None:
-        """Begin anew after a failure. The answer to a join that is under way would be taken for that to the next."""
+        """Restart after a failure. The response to a join in flight would be taken for the next one's."""
         self._cut_short()
         self._link.forget(JoinGroup, SyncGroup)
         self._is_joining = False
@@ -529,13 +529,13 @@ class Rebalance:
         self.retry_ms = None
 
     def _cut_short(self) -> None:
-        """Don't wait for the listener any more; what it was told is gone all the same."""
+        """Stop waiting for the listener; the partitions reported to it are gone nevertheless."""
         if self._step in (_Step.PREPARING, _Step.REVOKING):
             self._subscription.assign_from_group(self._kept)
         self._step = _Step.NONE
 
     def deadline_ms(self) -> int:
-        """Return when :meth:`progress` has something to do without any input."""
+        """Return when :meth:`progress` is due without any input."""
         if self._gate.is_shut or self._link.node is None:
             return NEVER_MS
         is_committing = self._commit is not None and self._commit.outcome is None

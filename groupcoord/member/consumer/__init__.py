@@ -1,1 +1,1 @@
-"""The protocol of consumer groups (KIP-848): the coordinator assigns, members heartbeat and reconcile."""
+"""Consumer group protocol (KIP-848) of a member: the coordinator assigns, members send heartbeats and reconcile."""

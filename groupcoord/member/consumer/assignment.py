@@ -1,4 +1,4 @@
-"""What a member of a consumer group has, and what it is to have: partitions by topic id."""
+"""Current and target assignment of a member of a consumer group: partitions by topic id."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Partitions = Mapping[UUID, tuple[int, ...]]
 
 @frozen
 class LocalAssignment:
-    """Partitions, and a number that counts how often the coordinator has told others.
+    """Partitions, and a number that grows with each assignment that differs from the one before.
 
-    The number tells a target that was given, taken and given again from the first one: each wants to be acknowledged.
+    The number distinguishes an assignment that was given, replaced and given again: each must be acknowledged.
 
     Attributes:
         number: -1 before there is any assignment.
@@ -28,11 +28,11 @@ class LocalAssignment:
 
     @property
     def is_none(self) -> bool:
-        """Whether there was no assignment yet, which is not the same as an empty one."""
+        """Whether there was no assignment yet, which differs from an empty one."""
         return self.number < 0
 
     def replaced_by(self, partitions: Partitions) -> LocalAssignment:
-        """Return the assignment that follows this one; the same if nothing changes."""
+        """Return the assignment that follows this one, or this one if nothing changes."""
         if not self.is_none and partitions == self.partitions:
             return self
         return LocalAssignment(self.number + 1, partitions)
@@ -42,7 +42,7 @@ NO_ASSIGNMENT = LocalAssignment()
 
 
 def read_partitions(topics: Iterable[TopicPartitions]) -> Partitions:
-    """Return what a response tells, each topic once, partitions sorted."""
+    """Return the partitions in a response, each topic once, partitions sorted."""
     found: dict[UUID, set[int]] = {}
     for topic_id, partitions in topics:
         found.setdefault(topic_id, set()).update(partitions)
@@ -50,5 +50,5 @@ def read_partitions(topics: Iterable[TopicPartitions]) -> Partitions:
 
 
 def write_partitions(partitions: Partitions) -> tuple[TopicPartitions, ...]:
-    """Return partitions as a request tells them."""
+    """Return partitions in the form of a request."""
     return tuple(TopicPartitions(topic_id, numbers) for topic_id, numbers in partitions.items())

@@ -1,6 +1,6 @@
-"""When a member of a consumer group sends heartbeats, and when it must have polled.
+"""Heartbeat timing of a member of a consumer group, and its poll deadline.
 
-The coordinator says how often; joining, acknowledging and leaving don't wait for that.
+The coordinator sends the interval; joining, acknowledging and leaving do not wait for it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ConsumerHeartbeats:
     """Sends heartbeats, one at a time.
 
     Attributes:
-        interval_ms: the time between two, as the coordinator said; 0 before.
+        interval_ms: the interval that the coordinator has sent, or 0.
         poll_deadline_ms: without a poll until then, the member leaves.
     """
 
@@ -48,7 +48,7 @@ class ConsumerHeartbeats:
         self._in_flight: Send | None = None
         self._attempts = 0
         self._next_ms = 0
-        self._not_before_ms = 0  # a pause after a failure holds up urgent ones too
+        self._not_before_ms = 0  # a pause after a failure delays urgent heartbeats, too
         self.interval_ms = 0
         self.poll_deadline_ms = 0
 
@@ -59,17 +59,17 @@ class ConsumerHeartbeats:
 
     @property
     def is_due_for_polls(self) -> bool:
-        """Whether the application must poll for the member to stay in its group."""
+        """Whether the application must poll so that the member stays in its group."""
         return self._membership.is_in_group
 
     def polled(self, until_ms: int) -> None:
-        """The application polls until then."""
+        """Set the end of the application's current poll."""
         self.poll_deadline_ms = until_ms + self._max_poll_interval_ms
 
     # ------------------------------------------------------------ sending
 
     def is_due(self, now_ms: int) -> bool:
-        """Tell whether a heartbeat is due, apart from those that leave."""
+        """Return whether a heartbeat is due, except those for leaving."""
         if self._in_flight is not None or not self.is_wanted:
             return False
         return now_ms >= self._next_ms or (self._is_urgent and now_ms >= self._not_before_ms)
@@ -82,14 +82,14 @@ class ConsumerHeartbeats:
         """Send a heartbeat; the coordinator must be known.
 
         Args:
-            current: the partitions that the member has.
+            current: the partitions that the member owns.
             now_ms: the time.
         """
         self._next_ms = now_ms + self.interval_ms
         self._in_flight = self._link.send(self._requests.make(current), now_ms)
 
     def forget(self) -> None:
-        """The member is out of the group by its own will: an answer that is still to come is not about it any more."""
+        """Ignore the response in flight, because the member has left."""
         self._requests.forget()
         self._in_flight = None
         self._attempts = 0
@@ -98,11 +98,11 @@ class ConsumerHeartbeats:
     # ------------------------------------------------------------ answers
 
     def is_awaited(self, send: Send) -> bool:
-        """Tell whether this is the heartbeat under way; answers to others are about what the member was before."""
+        """Return whether this is the heartbeat in flight; responses to others concern an earlier membership."""
         return send is self._in_flight
 
     def answered(self, interval_ms: int, now_ms: int) -> None:
-        """The heartbeat under way was answered without an error."""
+        """Handle a response without an error."""
         self._in_flight = None
         self._attempts = 0
         self._not_before_ms = 0
@@ -111,21 +111,21 @@ class ConsumerHeartbeats:
             self._next_ms = now_ms + interval_ms
 
     def failed(self, now_ms: int) -> None:
-        """The heartbeat under way has no answer, or a bad one: the next comes after a pause, and tells everything."""
+        """Retry after a pause with a full heartbeat."""
         self._in_flight = None
         self._requests.forget()
         self._next_ms = self._not_before_ms = now_ms + self._backoff.wait_ms(self._attempts)
         self._attempts += 1
 
     def hurry(self, now_ms: int) -> None:
-        """The reason of the failure is known and dealt with: no pause."""
+        """Cancel the pause, because the cause of the failure is handled."""
         self._attempts = 0
         self._next_ms = self._not_before_ms = now_ms
 
     # ------------------------------------------------------------ time
 
     def deadline_ms(self) -> int:
-        """Return when there is something to do, with the coordinator known."""
+        """Return when a heartbeat or the poll deadline is due, with a known coordinator."""
         deadline_ms = self.poll_deadline_ms if self.is_due_for_polls else NEVER_MS
         if self._in_flight is None and self.is_wanted:
             deadline_ms = min(deadline_ms, self._not_before_ms if self._is_urgent else self._next_ms)

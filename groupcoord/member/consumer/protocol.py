@@ -1,4 +1,4 @@
-"""The protocol of consumer groups behind the common seam: heartbeats that do everything, reconciliation, leaving."""
+"""Consumer group protocol (KIP-848) of a member: heartbeats, reconciliation, leaving."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _POLL_TIMEOUT_REASON = "consumer poll timeout has expired."
 
 
 class ConsumerProtocol(GroupProtocol):
-    """``group.protocol=consumer``, as the Java consumer speaks it (KIP-848)."""
+    """``group.protocol=consumer`` as in the Java consumer (KIP-848)."""
 
     __slots__ = ("_heartbeats", "_membership", "_parts", "_reconciliation")
 
@@ -44,7 +44,7 @@ class ConsumerProtocol(GroupProtocol):
 
     @property
     def member_id(self) -> str:
-        """The id that the member made."""
+        """The id that the member has generated."""
         return self._membership.member_id
 
     @property
@@ -59,27 +59,26 @@ class ConsumerProtocol(GroupProtocol):
 
     @property
     def can_subscribe(self) -> bool:
-        """True: the coordinator can assign."""
+        """True: the coordinator assigns."""
         return True
 
     @property
     def heartbeat_interval_ms(self) -> int:
-        """What the coordinator said."""
+        """The interval that the coordinator has sent."""
         return self._heartbeats.interval_ms
 
     @property
     def is_busy(self) -> bool:
-        """Whether a reconciliation is under way."""
+        """Whether a reconciliation is in progress."""
         return self._reconciliation.is_busy
 
     # ------------------------------------------------------------ the application's polls
 
     def polled(self, until_ms: int) -> None:
-        """See :class:`GroupProtocol`."""
         self._heartbeats.polled(until_ms)
 
     def progress(self, now_ms: int) -> bool:
-        """See :class:`GroupProtocol`: reconcile, and join where that waits for a poll."""
+        """Reconcile, and join if that waits for a poll."""
         self._reconciliation.progress(now_ms)
         self._rejoin_if_fenced()
         if (
@@ -91,11 +90,10 @@ class ConsumerProtocol(GroupProtocol):
         return not self._reconciliation.is_busy
 
     def progress_deadline_ms(self) -> int:
-        """See :class:`GroupProtocol`."""
         return self._reconciliation.deadline_ms()
 
     def request_rejoin(self, reason: str) -> None:
-        """See :class:`GroupProtocol`: there is nothing that would need it, and Java's consumer does nothing either."""
+        """Only request metadata: like Java's consumer, the member does not rejoin."""
 
     def _join(self) -> None:
         self._membership.forget_epoch()
@@ -104,7 +102,7 @@ class ConsumerProtocol(GroupProtocol):
         metadata = self._parts.topic_metadata
         if self._parts.subscription.kind is SubscriptionKind.PATTERN and not metadata.is_asked:
             metadata.is_asked = True
-            self._parts.outputs.append(MetadataNeeded(None))  # what matches now; the join does not wait for it
+            self._parts.outputs.append(MetadataNeeded(None))  # topics that match now; the join does not wait for them
 
     def _rejoin_if_fenced(self) -> None:
         if self._membership.state is MemberState.FENCED and not self._reconciliation.is_lossy:
@@ -113,31 +111,28 @@ class ConsumerProtocol(GroupProtocol):
     # ------------------------------------------------------------ heartbeats
 
     def settle(self, now_ms: int) -> None:
-        """See :class:`GroupProtocol`: heartbeats don't wait for polls, nor does a join with nothing to lose."""
+        """Send due heartbeats, and join if nothing is owned; neither waits for a poll."""
         self._reconciliation.lose_nothing()
         self._rejoin_if_fenced()
         self._beat(now_ms)
 
     def tick(self, now_ms: int) -> None:
-        """See :class:`GroupProtocol`."""
         heartbeats = self._heartbeats
         if heartbeats.is_due_for_polls and now_ms >= heartbeats.poll_deadline_ms and self._parts.link.node is not None:
             self._leave_unpolled(now_ms)
         self._beat(now_ms)
 
     def beat_on(self, now_ms: int) -> bool:
-        """See :class:`GroupProtocol`."""
         if now_ms >= self._heartbeats.poll_deadline_ms:
             return False
         self._beat(now_ms)
         return True
 
     def deadline_ms(self) -> int:
-        """See :class:`GroupProtocol`."""
         return self._heartbeats.deadline_ms() if self._parts.link.node is not None else NEVER_MS
 
     def _beat(self, now_ms: int) -> None:
-        """Send a heartbeat if one is due; look for the coordinator if that is lost."""
+        """Send a heartbeat if one is due; look for a lost coordinator."""
         if not self._heartbeats.is_wanted:
             return
         if self._parts.link.node is None:
@@ -151,7 +146,7 @@ class ConsumerProtocol(GroupProtocol):
     # ------------------------------------------------------------ answers
 
     def receive(self, send: Send, response: Response, now_ms: int) -> None:
-        """See :class:`GroupProtocol`. Answers to what the member was before, and to leaving, change nothing."""
+        """Handle a response. Responses to heartbeats from before a fencing, and to leaving, are ignored."""
         if not self._heartbeats.is_awaited(send):
             return
         is_leave = isinstance(send.request, ConsumerGroupHeartbeat) and send.request.member_epoch < 0
@@ -167,7 +162,7 @@ class ConsumerProtocol(GroupProtocol):
             self._follow(response, now_ms)
 
     def _follow(self, response: ConsumerGroupHeartbeatResponse, now_ms: int) -> None:
-        """Take the epoch, and the assignment if there is a new one."""
+        """Apply the member epoch and a new assignment."""
         membership = self._membership
         if response.member_epoch < 0:
             return
@@ -175,7 +170,7 @@ class ConsumerProtocol(GroupProtocol):
         is_joining = membership.state is MemberState.JOINING
         if response.assignment is None or not membership.is_in_group:
             if is_joining:
-                self._heartbeats.failed(now_ms)  # whoever joins is told an assignment; ask again, but not in a hurry
+                self._heartbeats.failed(now_ms)  # a response to a join must hold an assignment; retry after a pause
             return
         if is_joining:
             self._parts.outputs.append(Joined(membership.epoch, membership.member_id, _PROTOCOL_NAME, is_leader=False))
@@ -195,7 +190,7 @@ class ConsumerProtocol(GroupProtocol):
             self._membership.fail(_API, error_code, message)
 
     def _fence(self, error_code: ErrorCode) -> None:
-        """The coordinator has put the member out."""
+        """Handle that the coordinator has fenced the member."""
         membership = self._membership
         if membership.state is MemberState.PREPARE_LEAVING:
             membership.begin_leaving(CloseOperation.DEFAULT)
@@ -207,7 +202,6 @@ class ConsumerProtocol(GroupProtocol):
             self._parts.outputs.append(RejoinRequested(f"encountered {error_code.name} from heartbeat response"))
 
     def failed(self, send: Send, error_code: ErrorCode, now_ms: int) -> None:
-        """See :class:`GroupProtocol`."""
         if not self._heartbeats.is_awaited(send):
             return
         self._heartbeats.failed(now_ms)
@@ -215,7 +209,6 @@ class ConsumerProtocol(GroupProtocol):
             self._membership.fail(_API, error_code, "the broker does not know consumer groups (KIP-848)")
 
     def answered(self, send: Send, response: Response, now_ms: int) -> bool:
-        """See :class:`GroupProtocol`."""
         if not self._heartbeats.is_awaited(send) or not isinstance(response, ConsumerGroupHeartbeatResponse):
             return False
         if (
@@ -228,36 +221,34 @@ class ConsumerProtocol(GroupProtocol):
         return True
 
     def coordinator_found(self, now_ms: int) -> None:
-        """See :class:`GroupProtocol`: what is due is sent when the member settles.
+        """Delay the next lookup by ``retry.backoff.ms``, in case this node answers NOT_COORDINATOR.
 
-        If this one answers that it isn't, the next lookup waits for ``retry.backoff.ms`` (Java: ``RequestState``, whose
-        pause begins anew with each success): heartbeats themselves don't wait then.
+        Heartbeats do not wait then. (Java: ``RequestState``, whose pause restarts with each success.)
         """
         self._parts.link.pause(now_ms)
 
     def lookup_failed(self, error_code: ErrorCode, now_ms: int, *, may_repeat: bool) -> None:
-        """See :class:`GroupProtocol`: the member looks again, whatever the error; commits wait while it may pass."""
+        """Retry after any error; waiting commits stay while the error is retriable."""
         if not may_repeat:
             self._parts.commits.lookup_failed(error_code)
             self._parts.outputs.append(RequestRefused("FindCoordinator", error_code, error_code.name))
             self._parts.link.back_off(now_ms)
 
     def metadata_updated(self, now_ms: int) -> None:
-        """See :class:`GroupProtocol`: the next poll looks at it."""
+        """Do nothing: the next poll uses it."""
 
     def assignment_computed(self, computed: ComputedAssignment, now_ms: int) -> None:
-        """See :class:`GroupProtocol`: the coordinator assigns."""
+        """Do nothing: the coordinator assigns."""
 
     # ------------------------------------------------------------ the end
 
     def drop_all(self) -> None:
-        """See :class:`GroupProtocol`."""
         self._reconciliation.drop_all()
         if self._membership.is_in_group:
             self._membership.move(MemberState.PREPARE_LEAVING)
 
     def leave(self, operation: CloseOperation, reason: str, now_ms: int) -> None:
-        """See :class:`GroupProtocol`: one heartbeat, which no answer is waited for to go on."""
+        """Leave by one heartbeat, whose response is not awaited."""
         membership = self._membership
         if membership.state in (MemberState.FENCED, MemberState.STALE):
             membership.move(MemberState.UNSUBSCRIBED)
@@ -276,25 +267,25 @@ class ConsumerProtocol(GroupProtocol):
         self._parts.outputs.append(LeftGroup(reason, is_sent))
 
     def _leave_unpolled(self, now_ms: int) -> None:
-        """The application has not polled for ``max.poll.interval.ms``: somebody else shall have its partitions."""
+        """Leave after ``max.poll.interval.ms`` without a poll."""
         self._reconciliation.begin_losing()
         self._send_leave(CloseOperation.DEFAULT, _POLL_TIMEOUT_REASON, now_ms, is_sent=True)
         self._membership.move(MemberState.STALE)
         self._heartbeats.forget()
 
     def begin_closing(self) -> None:
-        """See :class:`GroupProtocol`: heartbeats go on until the member leaves."""
+        """Do nothing: heartbeats continue until the member leaves."""
 
     def rest(self) -> None:
-        """See :class:`GroupProtocol`: what the member owned is lost, as it will never be a member again."""
+        """Report the owned partitions as lost, because the member can't recover."""
         self._membership.forget_epoch()
         self._reconciliation.drop_all()
         self._reconciliation.clear()
 
     def recover(self) -> None:
-        """See :class:`GroupProtocol`.
+        """Refuse to recover.
 
         Raises:
-            IllegalCallError: always; as in Java, the application closes this member and makes another one.
+            IllegalCallError: always; as in Java, the application closes the member and creates another one.
         """
         raise IllegalCallError("a failed member of a consumer group can't go on: close it, and make another one")

@@ -1,8 +1,8 @@
-"""From the partitions that a member has to those that the coordinator wants it to have, one assignment at a time.
+"""Reconciliation of a consumer group member: from its current to its target assignment, one assignment at a time.
 
-First the positions are committed (if that is automatic), then what is taken away is revoked, then what is new is told,
-and only then the coordinator hears of it: nobody is given a partition that somebody else still reads. Source: KIP-848
-and the Java consumer's ``AbstractMembershipManager``.
+Positions are committed (with automatic commits), then lost partitions are revoked, then new ones are assigned, and only
+then the coordinator gets the acknowledgement. So no partition has two readers. Source: KIP-848 and the Java consumer's
+``AbstractMembershipManager``.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class _Step(Enum):
 
 
 class Reconciliation:
-    """The partitions of a member, and the way to others.
+    """Current and target assignment of a member.
 
     Attributes:
-        current: what the member has, and the coordinator is told.
-        target: what it is to have.
-        is_lossy: the member is out of the group; what it has is yet to be told as lost.
+        current: the partitions that the member owns and acknowledges.
+        target: the partitions that it should own.
+        is_lossy: whether the member was fenced and must report its partitions as lost.
     """
 
     __slots__ = (
@@ -59,10 +59,10 @@ class Reconciliation:
         self._parts = parts
         self._membership = membership
         self._subscription = parts.subscription
-        self._names: dict[UUID, str] = {}  # of what is assigned: metadata may forget a topic before it is revoked
+        self._names: dict[UUID, str] = {}  # of assigned topics: metadata may lose a topic before it is revoked
         self._commit: Commit | None = None
         self._step = _Step.NONE
-        self._towards = NO_ASSIGNMENT  # what the reconciliation under way leads to
+        self._towards = NO_ASSIGNMENT  # the target of the reconciliation in progress
         self._is_waiting = False  # for the names of topics
         self._retry_ms = 0
         self.current = NO_ASSIGNMENT
@@ -71,24 +71,24 @@ class Reconciliation:
 
     @property
     def is_busy(self) -> bool:
-        """Whether one is under way."""
+        """Whether a reconciliation is in progress."""
         return self._step is not _Step.NONE
 
     @property
     def is_done(self) -> bool:
-        """Whether the member has what it is to have."""
+        """Whether the member owns its target assignment."""
         return self.target == self.current
 
     # ------------------------------------------------------------ what the coordinator tells
 
     def assigned(self, partitions: Partitions) -> None:
-        """The coordinator has told what to have."""
+        """Set the target assignment that the coordinator has sent."""
         self.target = self.target.replaced_by(partitions)
         if not self.is_done:
             self._membership.move(MemberState.RECONCILING)
 
     def begin_anew(self) -> None:
-        """The member joins: what it was to have is of no importance any more."""
+        """Drop the target assignment, because the member joins."""
         self.target = NO_ASSIGNMENT
         self._names.clear()
         self._is_waiting = False
@@ -96,7 +96,7 @@ class Reconciliation:
     # ------------------------------------------------------------ in the application's poll
 
     def progress(self, now_ms: int) -> None:
-        """Go on as far as possible."""
+        """Continue as far as possible."""
         while not self._parts.gate.is_shut:
             if self.is_busy and self._step is not _Step.LOSING:
                 self._abort_if_out_of_place()
@@ -116,7 +116,7 @@ class Reconciliation:
                 return
 
     def _abort_if_out_of_place(self) -> None:
-        """End here if the member was put out of the group, or leaves it, while something took its time."""
+        """Abort if the member was fenced or is leaving meanwhile."""
         if self._membership.state is MemberState.RECONCILING:
             return
         if self._step is _Step.REVOKING:
@@ -144,7 +144,7 @@ class Reconciliation:
         return True
 
     def _resolve(self, now_ms: int) -> Partitions:
-        """Return the part of the target whose topics have names; ask for the names of the others."""
+        """Return the part of the target whose topics have names; request metadata for the others."""
         metadata = self._parts.topic_metadata
         for topic_id in self.target.partitions:
             name = metadata.names.get(topic_id)
@@ -192,7 +192,7 @@ class Reconciliation:
     # ------------------------------------------------------------ out of the group
 
     def begin_losing(self) -> None:
-        """The member is out of the group: whatever it has may be somebody else's."""
+        """Begin to report the partitions as lost, because the member was fenced."""
         self.is_lossy = True
         self.current = self.target = NO_ASSIGNMENT
 
@@ -204,12 +204,12 @@ class Reconciliation:
             self._parts.gate.tell(PartitionsLost(owned))
 
     def lose_nothing(self) -> None:
-        """If the member is out of the group and there is nothing to tell as lost, be done with it."""
+        """End the loss of partitions if there are none."""
         if self.is_lossy and not self.is_busy and not self._subscription.positions:
             self.clear()
 
     def drop_all(self) -> None:
-        """Tell that all partitions are given up, or lost; but not again what the listener was told is gone."""
+        """Report all partitions as revoked or lost, except those that were reported already."""
         positions = self._subscription.positions
         owned = tuple(positions)
         if self._step is _Step.LOSING:
@@ -223,7 +223,7 @@ class Reconciliation:
             self._parts.gate.tell(PartitionsRevoked(owned) if self._membership.has_epoch else PartitionsLost(owned))
 
     def clear(self) -> None:
-        """Have nothing, and be told nothing."""
+        """Drop all partitions and the target."""
         self._step = _Step.NONE
         self._commit = None
         self.is_lossy = False
@@ -236,7 +236,7 @@ class Reconciliation:
     # ------------------------------------------------------------ time
 
     def deadline_ms(self) -> int:
-        """Return when :meth:`progress` has something to do without any input."""
+        """Return when :meth:`progress` is due without any input."""
         if self._membership.state is not MemberState.RECONCILING or self.is_busy or not self._is_waiting:
             return NEVER_MS
         return NEVER_MS if self._parts.topic_metadata.is_asked else self._retry_ms

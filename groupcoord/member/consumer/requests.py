@@ -1,4 +1,4 @@
-"""What heartbeats say: everything when the member joins or something went wrong, afterwards only what has changed."""
+"""ConsumerGroupHeartbeat requests of a member: full after a join or a failure, afterwards only changed fields."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from groupcoord.member.subscription import SubscriptionState
 
 
 class HeartbeatRequests:
-    """Makes heartbeats, and remembers what the coordinator was told."""
+    """Builds heartbeats and remembers which fields the coordinator has."""
 
     __slots__ = (
         "_assignment",
@@ -29,22 +29,22 @@ class HeartbeatRequests:
         self._membership = membership
         self._subscription = subscription
         self._steady: ConsumerGroupHeartbeat | None = (
-            None  # the last one that told nothing; sent again while that holds
+            None  # the last heartbeat without changes, which is sent again while nothing changes
         )
         self.forget()
 
     def forget(self) -> None:
-        """Tell everything next time: nobody knows what the coordinator has taken in."""
+        """Send all fields next time, because it is unknown what the coordinator has received."""
         self._has_told_settings = False
         self._topics: tuple[str, ...] | None = None
         self._regex: str | None = None
         self._assignment: LocalAssignment | None = None
 
     def make(self, current: LocalAssignment) -> ConsumerGroupHeartbeat:
-        """Return the heartbeat that is due.
+        """Return the next heartbeat.
 
         Args:
-            current: the partitions that the member has.
+            current: the partitions that the member owns.
         """
         membership, config = self._membership, self._config
         is_joining = membership.state is MemberState.JOINING
@@ -80,7 +80,7 @@ class HeartbeatRequests:
         return topics
 
     def _changed_regex(self) -> str | None:
-        """Return the expression if it is another one; "" takes back the one that was told."""
+        """Return the regular expression if it has changed; "" removes it."""
         regex = self._subscription.regex
         if regex == self._regex:
             return None
