@@ -6,9 +6,6 @@ Needs Java and the jars of Kafka 4.4: their folder in ``KAFKA_LIBS``, or ``~/.ca
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 from collections import Counter
 from pathlib import Path
 
@@ -16,14 +13,13 @@ import pytest
 
 from groupcoord.core.javacompat.hashing import hash_bucket, uuid_hash
 from tests.member.assignors.recorded import has_overfull_bucket
-from tests.samples import SEED
-from tests.storage.real_broker import java, needs_kafka
+from tests.member.assignors.test_beside_java import SEEDS, answered_by_java
+from tests.storage.real_broker import needs_kafka
 
 from .random_groups import ASSIGNORS, Story
 from .recorded import Record, expected_shape, group_of, kafka_uuid, shape_of, without_order
 
 PROGRAM = Path(__file__).with_name("ConsumerAssignors.java")
-SEEDS = range(*map(int, os.environ.get("ASSIGNOR_SEEDS", f"{SEED}:{SEED + 500}").split(":")))
 
 pytestmark = [pytest.mark.slow, *needs_kafka]
 
@@ -59,24 +55,19 @@ def has_crowded_places(record: Record) -> bool:
 
 def test_answers_are_those_of_java(tmp_path: Path) -> None:
     """Every round of every story gets Java's answer, order included."""
-    groups, answers = tmp_path / "groups.jsonl", tmp_path / "answers.jsonl"
-    with groups.open("w") as lines:
-        for assignor in ASSIGNORS:
-            for seed in SEEDS:
-                for record in Story(assignor, seed).rounds():
-                    lines.write(json.dumps(record) + "\n")
-    subprocess.run(java(str(PROGRAM), str(groups), str(answers)), check=True, capture_output=True, timeout=600)
-    different, failed, compared = [], [], 0
-    with answers.open() as lines:
-        for line in lines:
-            record = json.loads(line)
-            compared += 1
-            if "failed" in record:
-                failed.append(record["id"])
-            elif not has_overfull_bucket(record) and not has_crowded_places(record) and not is_as_expected(record):
-                different.append(record["id"])
+    stories = [Story(assignor, seed) for assignor in ASSIGNORS for seed in SEEDS]
+    records = answered_by_java(PROGRAM, [record for story in stories for record in story.rounds()], tmp_path)
+    failed = [record["id"] for record in records if "failed" in record]
+    different = [
+        record["id"]
+        for record in records
+        if "failed" not in record
+        and not has_overfull_bucket(record)
+        and not has_crowded_places(record)
+        and not is_as_expected(record)
+    ]
 
-    print(f"{compared} groups compared, {len(failed)} of them without an answer from Java")
+    print(f"{len(records)} groups compared, {len(failed)} of them without an answer from Java")
     assert all(group.startswith("simple-") for group in failed)  # of some it assigns more than there are places for
     assert not different
-    assert compared >= len(SEEDS) * len(ASSIGNORS)
+    assert len(records) >= len(stories)
