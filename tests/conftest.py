@@ -26,7 +26,7 @@ from xdist.scheduler import LoadFileScheduling
 from .samples import IS_SEEDED, SEED, VARIABLE, Sample, sample_random_tests
 from .tables import Choice
 
-LONG = ("spark", "crash", "attack", "clients", "host/test_serve", "examples", "laws", "sim", "docs", "bench", "member")
+LONG = ("spark", "crash", "attack", "clients", "host/test_serve", "examples", "laws", "sim", "docs", "house", "member")
 """What takes long comes first, so that no worker is left with it alone at the end; the longest begins."""
 
 settings.register_profile("steady", derandomize=True, deadline=None)
@@ -90,16 +90,17 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     return report
 
 
-class FilesAndSpark(LoadFileScheduling):
-    """All tests of a file run in one worker, and all with Spark: a second Java would have to warm up, too."""
+class FilesAndRooms(LoadFileScheduling):
+    """Scheduling by files, and by rooms where a second worker would start another JVM or parse all sources again."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "tests/spark" if nodeid.startswith("tests/spark/") else super()._split_scope(nodeid)
+        rooms = (room for room in ("tests/spark/", "tests/house/") if nodeid.startswith(room))
+        return next(rooms, super()._split_scope(nodeid))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
     """Say which tests go together to a worker."""
-    return FilesAndSpark(config, log)
+    return FilesAndRooms(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -123,7 +124,7 @@ def load_transcripts(*paths: str | Path) -> list[Transcript]:
     Raises:
         TranscriptError: there is no such file, or one is malformed.
     """
-    return [_read(path) for path in _files(paths or (PACKAGED,))]
+    return [*map(_read, _files(paths))] if paths else [*_packaged()]
 
 
 def parse_transcript(text: str, source: str = "transcript") -> Transcript:
@@ -175,6 +176,11 @@ def parse_transcript(text: str, source: str = "transcript") -> Transcript:
         source=source,
         nodes=nodes,
     )
+
+
+@cache
+def _packaged() -> tuple[Transcript, ...]:
+    return tuple(map(_read, _files((PACKAGED,))))
 
 
 def _files(paths: Iterable[str | Path]) -> Iterator[Path]:
