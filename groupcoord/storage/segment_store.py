@@ -291,8 +291,7 @@ class SegmentLogStore:
 
         Returns:
             The log partitions that have failed since the last call, except in an append, with the error: a file is lost
-                or
-            can't be read, or :meth:`flush_due`, :meth:`flush` or :meth:`compact_some` raised. Load them again.
+            or unreadable, or :meth:`flush_due`, :meth:`flush` or :meth:`compact_some` raised. Load them again.
         """
         self._lock.still_holds()  # creates a deleted lock file again
         if not self._to_check:
