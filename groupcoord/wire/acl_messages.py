@@ -1,4 +1,4 @@
-"""Requests and responses about ACLs (KIP-140, KIP-290): no bytes, no versions."""
+"""ACL requests and responses (KIP-140, KIP-290), independent of version."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import NamedTuple
 from groupcoord.errors import ErrorCode
 
 ANY, ALL = 1, 2
-"""Kafka's numbers for whatever there is, in filters, and for every operation, in ACLs."""
+"""Kafka's numbers for any value in filters, and for all operations in ACLs."""
 
 
 class PatternType(IntEnum):
-    """Which names a pattern is for, by Kafka's numbers. ANY and MATCH are for filters only."""
+    """Type of a resource name pattern, by Kafka's numbers. ANY and MATCH are for filters only."""
 
     ANY = 1
     MATCH = 2
@@ -21,7 +21,7 @@ class PatternType(IntEnum):
 
 
 class PermissionType(IntEnum):
-    """What an ACL says, by Kafka's numbers. ANY is for filters only."""
+    """Permission of an ACL, by Kafka's numbers. ANY is for filters only."""
 
     ANY = 1
     DENY = 2
@@ -29,7 +29,7 @@ class PermissionType(IntEnum):
 
 
 class Acl(NamedTuple):
-    """One ACL. Numbers are Kafka's, and may be unknown ones."""
+    """One ACL. Numbers are Kafka's and may be unknown ones."""
 
     resource_type: int
     resource_name: str
@@ -41,7 +41,7 @@ class Acl(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """Which ACLs are meant; None: whatever an ACL has there."""
+    """Filter for ACLs; None matches any value."""
 
     resource_type: int
     resource_name: str | None
@@ -53,7 +53,7 @@ class AclFilter(NamedTuple):
 
 
 class CreateAcls(NamedTuple):
-    """Make ACLs (API key 30)."""
+    """Create ACLs (API key 30)."""
 
     creations: tuple[Acl, ...]
 
@@ -62,7 +62,7 @@ class CreateAcls(NamedTuple):
 
 
 class AclResult(NamedTuple):
-    """What became of one ACL."""
+    """Result for one ACL."""
 
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = ""
@@ -82,7 +82,7 @@ class DescribeAcls(AclFilter):
 
 
 class AclsOfResource(NamedTuple):
-    """The ACLs for a pattern of names."""
+    """ACLs of one resource pattern."""
 
     resource_type: int
     resource_name: str
@@ -91,7 +91,7 @@ class AclsOfResource(NamedTuple):
 
 
 class DescribeAclsResponse(NamedTuple):
-    """The ACLs, or why they aren't told."""
+    """The ACLs, or an error."""
 
     resources: tuple[AclsOfResource, ...] = ()
     error_code: ErrorCode = ErrorCode.NONE
@@ -108,7 +108,7 @@ class DeleteAcls(NamedTuple):
 
 
 class DeletedAcls(NamedTuple):
-    """What a filter has found, which is gone, or why nothing is."""
+    """ACLs that a filter matched and deleted, or an error."""
 
     matching_acls: tuple[Acl, ...] = ()
     error_code: ErrorCode = ErrorCode.NONE

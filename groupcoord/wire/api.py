@@ -1,4 +1,4 @@
-"""What the server knows of an API: its versions, and how it is read and written."""
+"""Description of an API: its versions, and its decoder and encoder."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from groupcoord.wire.feature_messages import FeatureResponse
 from groupcoord.wire.header import RequestHeader
 
 Decoder = Callable[[bytes, int, RequestHeader, str], Any]
-"""``decode(frame, position of the body, header, client_host)`` gives a request."""
+"""``decode(frame, position of the body, header, client_host)`` returns a request."""
 
 Encoder = Callable[[Any, RequestHeader], bytes]
-"""``encode(response, header)`` gives the body of an answer."""
+"""``encode(response, header)`` returns the body of a response."""
 
 
 PartsEncoder = Callable[[Any, RequestHeader], list[bytes]]
-"""``encode(response, header)`` gives the body of an answer in parts, of which some may be the same object."""
+"""``encode(response, header)`` returns the body of a response in parts, some of which may be the same object."""
 
 
 NEVER_FLEXIBLE = 0x7FFF
-"""For ``flexible_from`` of an API that has no such version."""
+"""``flexible_from`` of an API without flexible versions."""
 
 
 class VersionRange(NamedTuple):
-    """The versions of an API that are served, both ends included."""
+    """Lowest and highest version that is served."""
 
     min_version: int
     max_version: int
@@ -36,17 +36,17 @@ class VersionRange(NamedTuple):
 
 @frozen
 class Api:
-    """One API: its key, its versions, and how to make the decoder and the encoder of a version.
+    """One API: its key, its versions, and factories of the decoder and the encoder of a version.
 
     Attributes:
         name: Kafka's name.
-        flexible_from: the first version with compact lengths and tagged fields (KIP-482), in header and body alike.
-        make_decoder, make_encoder: called once for each version, when it is first used.
-        make_parts_encoder: the same in parts, for answers that may say one thing many times.
-        has_flexible_response_header: False for ApiVersions alone, whose answer must be readable for any client
+        flexible_from: the first version with compact lengths and tagged fields (KIP-482), in header and body.
+        make_decoder, make_encoder: called once for each version, on first use.
+        make_parts_encoder: an encoder in parts, for responses that may repeat entries often.
+        has_flexible_response_header: False for ApiVersions only, whose response every client must be able to read
             (KIP-511).
-        is_listed: ApiVersions lists it.
-        listed_from: the lowest version that ApiVersions lists, where that is lower than what is served (Produce).
+        is_listed: whether ApiVersions lists it.
+        listed_from: the lowest version that ApiVersions lists, if it is below those served (Produce).
     """
 
     key: int
@@ -62,12 +62,12 @@ class Api:
 
     @property
     def listed_versions(self) -> VersionRange:
-        """The versions that ApiVersions lists."""
+        """Versions that ApiVersions lists."""
         return self.versions if self.listed_from is None else self.versions._replace(min_version=self.listed_from)
 
 
 @frozen
 class Answered:
-    """A request whose answer follows from its form alone: send ``response``, ask nobody."""
+    """A request whose response follows from its form alone: send ``response``."""
 
     response: Response | BrokerResponse | FeatureResponse

@@ -1,6 +1,6 @@
-"""Requests and responses of the APIs that a host answers itself: no bytes, no versions.
+"""Requests and responses of topics, records and metadata, independent of version.
 
-A field has the meaning of its newest version in Kafka 4.4; what an older request version lacks is the field's default.
+A field has the meaning of its newest version in Kafka 4.4. A field that an older request version lacks has its default.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from groupcoord.errors import ErrorCode
 
 
 class TopicReference(NamedTuple):
-    """A topic by name, or (``name`` None) by id."""
+    """A topic by name, or by id if ``name`` is None."""
 
     name: str | None
     topic_id: UUID = ZERO_UUID
@@ -26,7 +26,7 @@ class TopicReference(NamedTuple):
 
 @define
 class Metadata:
-    """Ask for brokers and topics (API key 3); ``topics`` None: all."""
+    """Request brokers and topics (API key 3); ``topics`` None stands for all."""
 
     topics: tuple[TopicReference, ...] | None = None
     allow_auto_topic_creation: bool = True
@@ -44,7 +44,7 @@ class MetadataBroker(NamedTuple):
 
 
 class MetadataPartition(NamedTuple):
-    """Who leads and holds a partition."""
+    """Leader and replicas of a partition."""
 
     error_code: ErrorCode
     partition_index: int
@@ -56,7 +56,7 @@ class MetadataPartition(NamedTuple):
 
 
 class MetadataTopic(NamedTuple):
-    """One topic; unknown: an error, with the name or the id that was asked for."""
+    """One topic; an unknown one holds an error and the requested name or id."""
 
     error_code: ErrorCode
     name: str | None
@@ -68,7 +68,7 @@ class MetadataTopic(NamedTuple):
 
 @frozen
 class MetadataResponse:
-    """The cluster as a client must know it."""
+    """Brokers and topics of the cluster."""
 
     brokers: tuple[MetadataBroker, ...]
     topics: tuple[MetadataTopic, ...]
@@ -82,7 +82,7 @@ class MetadataResponse:
 
 
 class CreatableReplicaAssignment(NamedTuple):
-    """Where the replicas of one partition shall be."""
+    """Replicas of one partition of a new topic."""
 
     partition_index: int
     broker_ids: tuple[int, ...]
@@ -97,7 +97,9 @@ class CreatableTopicConfig(NamedTuple):
 
 @define
 class CreatableTopic:
-    """A topic to create; -1 partitions or replicas: the broker's default, or as many as ``assignments`` has."""
+    """A topic to create. -1 partitions or replicas stand for the default of the broker, or for the number of
+    ``assignments``.
+    """
 
     name: str
     num_partitions: int = -1
@@ -108,7 +110,7 @@ class CreatableTopic:
 
 @define
 class CreateTopics:
-    """Create topics (API key 19), or only say what would happen."""
+    """Create topics (API key 19), or validate only."""
 
     topics: tuple[CreatableTopic, ...]
     timeout_ms: int = 60_000
@@ -119,7 +121,7 @@ class CreateTopics:
 
 
 class CreatedTopicConfig(NamedTuple):
-    """One setting of a created topic. ``config_source`` 1: the topic's own; 5: the default."""
+    """One setting of a created topic. ``config_source`` 1: set for the topic, 5: default."""
 
     name: str
     value: str | None
@@ -129,9 +131,9 @@ class CreatedTopicConfig(NamedTuple):
 
 
 class CreatedTopic(NamedTuple):
-    """What became of one topic. On errors the numbers are -1; ``configs`` None: not to be told.
+    """Result for one topic. With an error the numbers are -1. ``configs`` is None if they are not returned.
 
-    ``topic_config_error_code``: the topic was created, but numbers and settings may not be told.
+    ``topic_config_error_code``: the topic was created, but the client may not see numbers and settings.
     """
 
     name: str
@@ -153,7 +155,7 @@ class CreateTopicsResponse:
 
 @define
 class CreatePartitionsTopic:
-    """A topic and its new number of partitions; ``assignments`` holds the new ones' broker ids, None: anywhere."""
+    """A topic and its new number of partitions; ``assignments`` holds the broker ids of the new ones, or None."""
 
     name: str
     count: int
@@ -162,7 +164,7 @@ class CreatePartitionsTopic:
 
 @define
 class CreatePartitions:
-    """Add partitions to topics (API key 37), or only say what would happen."""
+    """Add partitions to topics (API key 37), or validate only."""
 
     topics: tuple[CreatePartitionsTopic, ...]
     timeout_ms: int = 60_000
@@ -175,7 +177,7 @@ class CreatePartitions:
 
 
 class CreatedPartitions(NamedTuple):
-    """What became of one topic."""
+    """Result for one topic."""
 
     name: str
     error_code: ErrorCode
@@ -203,7 +205,7 @@ class DeleteTopics:
 
 
 class DeletedTopic(NamedTuple):
-    """What became of one topic."""
+    """Result for one topic."""
 
     name: str | None
     topic_id: UUID
@@ -222,7 +224,7 @@ class DeleteTopicsResponse:
 
 
 class ListOffsetsPartition(NamedTuple):
-    """A time to look up. Special ``timestamp`` values: -1 the end, -2 the start, -3 the maximal one (KIP-734) …"""
+    """A timestamp to look up. Special values: -1 the end, -2 the start, -3 the largest timestamp (KIP-734) …"""
 
     partition_index: int
     timestamp: int
@@ -238,9 +240,9 @@ class ListOffsetsTopic(NamedTuple):
 
 @define
 class ListOffsets:
-    """Look up offsets by time (API key 2).
+    """Look up offsets by timestamp (API key 2).
 
-    ``lowest_timestamp`` is the lowest special timestamp that the request's version knows; below it is
+    ``lowest_timestamp`` is the lowest special timestamp of the request's version; lower ones fail with
     UNSUPPORTED_VERSION.
     """
 
@@ -261,7 +263,7 @@ class ListOffsets:
 
 
 class ListedOffsetsPartition(NamedTuple):
-    """The offset found; -1: none."""
+    """The offset found, or -1."""
 
     partition_index: int
     error_code: ErrorCode
@@ -285,7 +287,7 @@ class ListOffsetsResponse:
 
 
 class FetchPartition(NamedTuple):
-    """Where to read on in one partition."""
+    """Fetch offset of one partition."""
 
     partition_index: int
     fetch_offset: int
@@ -296,7 +298,7 @@ class FetchPartition(NamedTuple):
 
 
 class FetchTopic(NamedTuple):
-    """One topic to read: by name, or (``name`` None, request versions from 13) by id."""
+    """One topic to fetch: by name, or by id if ``name`` is None (request versions from 13)."""
 
     name: str | None
     topic_id: UUID
@@ -304,7 +306,7 @@ class FetchTopic(NamedTuple):
 
 
 class ForgottenTopic(NamedTuple):
-    """Partitions to take out of a fetch session (KIP-227)."""
+    """Partitions to remove from a fetch session (KIP-227)."""
 
     name: str | None
     topic_id: UUID
@@ -315,8 +317,7 @@ class ForgottenTopic(NamedTuple):
 class Fetch:
     """Read records (API key 1).
 
-    ``session_id`` 0 with ``session_epoch`` -1 asks for a full fetch without a session, epoch 0 for a new session
-    (KIP-227).
+    ``session_id`` 0 with ``session_epoch`` -1 requests a full fetch without a session, epoch 0 a new session (KIP-227).
     """
 
     topics: tuple[FetchTopic, ...]
@@ -345,7 +346,7 @@ class Fetch:
 
 
 class CurrentLeader(NamedTuple):
-    """Who leads a partition, for a client that asked another node (KIP-951)."""
+    """Leader of a partition, for a client that sent its request to another node (KIP-951)."""
 
     leader_id: int = -1
     leader_epoch: int = -1
@@ -355,10 +356,11 @@ NO_LEADER = CurrentLeader()
 
 
 class FetchedPartitionData(NamedTuple):
-    """What one partition has. ``aborted_transactions``: ``(producer_id, first_offset)`` each; None: not asked for.
+    """Result of one partition. ``aborted_transactions`` holds pairs of ``(producer_id, first_offset)``, or None if not
+    requested.
 
-    ``records``: batches back to back, in as many pieces as it pleases. ``diverging_epoch``: the reader's last record
-    isn't in the log, but the last epoch up to that record's is this one, and ends there; never with a current leader.
+    ``records``: batches back to back, in any number of pieces. ``diverging_epoch``: the last epoch up to that of the
+    client's last record and its end, if the log does not hold that record; never together with a current leader.
     """
 
     partition_index: int
@@ -374,7 +376,7 @@ class FetchedPartitionData(NamedTuple):
 
 
 class FetchedTopicData(NamedTuple):
-    """What one topic has; named as the request named it."""
+    """Results of one topic, by name or id as in the request."""
 
     name: str | None
     topic_id: UUID
@@ -383,9 +385,9 @@ class FetchedTopicData(NamedTuple):
 
 @frozen
 class FetchResponse:
-    """``session_id`` 0: no session. In a session only partitions with news are in it.
+    """Results of a fetch. ``session_id`` 0: no session. In a session only partitions with changes are included.
 
-    ``node_endpoints``: where the current leaders are that are told.
+    ``node_endpoints``: addresses of the current leaders.
     """
 
     error_code: ErrorCode = ErrorCode.NONE
@@ -398,14 +400,14 @@ class FetchResponse:
 
 
 class ProducePartition(NamedTuple):
-    """Records for one partition: a batch, as it came."""
+    """Records for one partition: a batch as received."""
 
     partition_index: int
     records: bytes | memoryview | None
 
 
 class ProduceTopic(NamedTuple):
-    """Partitions of one topic to write to: by name, or (``name`` None, request versions from 13) by id."""
+    """Partitions of one topic to write: by name, or by id if ``name`` is None (request versions from 13)."""
 
     name: str | None
     topic_id: UUID
@@ -417,13 +419,14 @@ class Produce:
     """Write records (API key 0).
 
     Attributes:
-        topics: where to, and what.
-        acks: how many replicas must have them: 0, 1 or -1 (all). With 0 the client awaits no answer: send none, and
-            close the connection if there is an error to tell.
-        transactional_id: of a producer in a transaction.
-        allows_zstd: batches may be compressed with zstd (request version 7).
-        knows_abortable: the client understands TRANSACTION_ABORTABLE (KIP-890, version 11).
-        adds_partitions: partitions that aren't in the transaction are added to it (KIP-890, version 12).
+        topics: the records by topic and partition.
+        acks: how many replicas must acknowledge: 0, 1 or -1 (all). With 0 the client expects no response: send none,
+            and
+            close the connection after an error.
+        transactional_id: of a transactional producer, or None.
+        allows_zstd: whether batches may be compressed with zstd (request version 7).
+        knows_abortable: whether the client knows TRANSACTION_ABORTABLE (KIP-890, version 11).
+        adds_partitions: whether partitions are added to the transaction implicitly (KIP-890, version 12).
     """
 
     topics: tuple[ProduceTopic, ...]
@@ -446,10 +449,10 @@ class Produce:
 
 
 class ProducedPartition(NamedTuple):
-    """What became of the records for one partition.
+    """Result for the records of one partition.
 
-    ``log_append_time_ms`` -1: the records kept their own times. Kafka tells ``log_start_offset`` with some errors, too.
-    ``refused_records``: the numbers of records in the batch that are the reason for an error.
+    ``log_append_time_ms`` -1: the records kept their timestamps. Kafka sends ``log_start_offset`` with some errors,
+    too. ``refused_records``: indexes of the records in the batch that caused the error.
     """
 
     partition_index: int
@@ -463,7 +466,7 @@ class ProducedPartition(NamedTuple):
 
 
 class ProducedTopic(NamedTuple):
-    """The partitions of one topic; named as the request named it."""
+    """Results of one topic, by name or id as in the request."""
 
     name: str | None
     topic_id: UUID
@@ -472,7 +475,7 @@ class ProducedTopic(NamedTuple):
 
 @frozen
 class ProduceResponse:
-    """One entry for each topic. ``node_endpoints``: where the current leaders are that are told."""
+    """One entry for each topic. ``node_endpoints``: addresses of the current leaders."""
 
     topics: tuple[ProducedTopic, ...] = ()
     node_endpoints: tuple[MetadataBroker, ...] = ()
@@ -482,7 +485,7 @@ class ProduceResponse:
 
 
 class LeaderEpochPartition(NamedTuple):
-    """A leader's epoch whose end is asked for."""
+    """A leader epoch whose end is requested."""
 
     partition: int
     leader_epoch: int
@@ -498,7 +501,7 @@ class LeaderEpochTopic(NamedTuple):
 
 @define
 class OffsetForLeaderEpoch:
-    """Ask where the records of a leader's epoch end (API key 23, KIP-101), to notice that a log was cut."""
+    """Request the end offsets of leader epochs (API key 23, KIP-101), to detect a truncated log."""
 
     topics: tuple[LeaderEpochTopic, ...]
     replica_id: int = -2
@@ -512,7 +515,7 @@ class OffsetForLeaderEpoch:
 
 
 class LeaderEpochEnd(NamedTuple):
-    """The end of an epoch; -1: there is no such epoch."""
+    """The end of an epoch, or -1 if the epoch does not exist."""
 
     partition: int
     error_code: ErrorCode
@@ -535,7 +538,7 @@ class OffsetForLeaderEpochResponse:
 
 
 class DeleteRecordsPartition(NamedTuple):
-    """Up to where to delete; -1: up to the high watermark."""
+    """The offset before which to delete, or -1 for the high watermark."""
 
     partition_index: int
     offset: int
@@ -566,7 +569,7 @@ class DeleteRecords:
 
 
 class DeletedRecordsPartition(NamedTuple):
-    """Where a partition starts now; -1 with an error."""
+    """The new start of a partition, or -1 with an error."""
 
     partition_index: int
     error_code: ErrorCode

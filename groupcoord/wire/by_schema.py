@@ -1,7 +1,7 @@
-"""APIs whose requests and answers are read and written as their schemas say: nearly all of them.
+"""APIs whose requests and responses follow kio's schemas: nearly all of them.
 
-A new one is a class for the request, one for the answer, and a line in the registry. A function comes in where versions
-differ in more than their fields, or where a message has another shape than the schema.
+A new one needs a request class, a response class and a line in the registry. Functions adapt messages where versions
+differ in more than their fields, or where a message has another shape than its schema.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from groupcoord.wire.primitives import INT32, Writer
 from groupcoord.wire.schema import SAME_NAMES, Names, Values, struct_reader, struct_writer, struct_writers
 
 ToRequest = Callable[[Values, RequestHeader, str], Any]
-"""``to_request(fields by kio's names, header, client_host)`` gives a request."""
+"""``to_request(fields by kio's names, header, client_host)`` returns a request."""
 
 ToValues = Callable[[Any, RequestHeader], Values]
-"""``to_values(response, header)`` gives the fields of an answer by kio's names; more than the version has is fine."""
+"""``to_values(response, header)`` returns the fields of a response by kio's names; extra fields are ignored."""
 
 Adapt = Callable[[Any, RequestHeader], Any]
-"""Gives a message as it is in the header's version."""
+"""Returns a message in the form of the header's version."""
 
 
 class Entries(NamedTuple):
-    """The array that most of an answer is, each entry of which is written once, however often it is there.
+    """The array that dominates a response. An entry that occurs several times is encoded once.
 
     Attributes:
-        name: of the array.
-        adapt: gives an entry as it is in a version.
+        name: the name of the array.
+        adapt: returns an entry in the form of a version.
     """
 
     name: str
@@ -58,20 +58,20 @@ def by_schema(
     has_flexible_response_header: bool = True,
     is_listed: bool = True,
 ) -> Api:
-    """Return an API that is read and written by its schemas.
+    """Return an API that is decoded and encoded by its schemas.
 
     Args:
-        key: Kafka's number of it.
-        request, response: the messages; Kafka's name is that of the request, which may have ``client_id`` and
-            ``client_host`` to say who asks.
-        versions: the lowest and the highest that are served.
-        flexible_from: as in :class:`Api`, and so are ``has_flexible_response_header`` and ``is_listed``.
-        request_names, response_names: what the messages call fields that have another name in kio.
-        adapt_request: gives the request that is meant by one of a version.
-        adapt_response: gives the response as it is in a version.
-        to_request, to_values: make a request of a dict, and a dict of a response, where schemas have other shapes.
-        entries: what the answer may say many times.
-        is_repeated: tells which answers are given again as the same object, so that their bytes are worth keeping.
+        key: its API key.
+        request, response: the message classes. The request's name is Kafka's. A request may have ``client_id`` and
+            ``client_host``.
+        versions: the lowest and the highest served version.
+        flexible_from: as in :class:`Api`, like ``has_flexible_response_header`` and ``is_listed``.
+        request_names, response_names: names of fields that have another name in kio.
+        adapt_request: returns the request that a request of a version stands for.
+        adapt_response: returns the response in the form of a version.
+        to_request, to_values: convert between messages and dicts where schemas have another shape.
+        entries: the array that may repeat entries.
+        is_repeated: returns whether a response is sent again as the same object, so that its bytes are cached.
     """
 
     def make_decoder(version: int) -> Decoder:
@@ -107,7 +107,7 @@ def by_schema(
 
 
 def decoder_of(schema: type, to_request: ToRequest) -> Decoder:
-    """Return what reads a body by a schema, and makes a request of its fields."""
+    """Return a decoder that reads a body by a schema and builds a request from its fields."""
     read = struct_reader(schema)
 
     def decode(frame: bytes, position: int, header: RequestHeader, client_host: str) -> Any:

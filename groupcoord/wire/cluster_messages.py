@@ -1,4 +1,6 @@
-"""Requests and responses about the cluster and where its partitions are: no bytes, no versions."""
+"""Requests and responses of the cluster: brokers, replicas, reassignments, log directories, quorum. Independent of
+version.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from groupcoord.errors import ErrorCode
 
 
 class EndpointType(IntEnum):
-    """Whom a client believes to talk to, by Kafka's numbers (KIP-919)."""
+    """Type of endpoint that a client expects, by Kafka's numbers (KIP-919)."""
 
     BROKER = 1
     CONTROLLER = 2
@@ -46,7 +48,7 @@ class ClusterBroker(NamedTuple):
 
 @frozen
 class DescribeClusterResponse:
-    """The brokers, or why they aren't told."""
+    """The brokers, or an error."""
 
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
@@ -61,7 +63,7 @@ class DescribeClusterResponse:
 
 
 class PartitionCursor(NamedTuple):
-    """Where a description begins, or goes on."""
+    """Position at which a description begins or continues."""
 
     topic_name: str
     partition_index: int
@@ -69,7 +71,9 @@ class PartitionCursor(NamedTuple):
 
 @define
 class DescribeTopicPartitions:
-    """Describe topics, a limited number of partitions at a time (API key 75, KIP-966). No name at all: all topics."""
+    """Describe topics, a limited number of partitions at a time (API key 75, KIP-966). No names
+    stand for all topics.
+    """
 
     topics: tuple[str, ...]
     response_partition_limit: int = 2_000
@@ -82,7 +86,7 @@ class DescribeTopicPartitions:
 
 
 class TopicPartitionDescription(NamedTuple):
-    """One partition, and where its replicas are: all in sync here, so none is left to be elected in need."""
+    """One partition and its replicas. All are in sync here, so there are no eligible leaders."""
 
     partition_index: int
     leader_id: int
@@ -96,7 +100,7 @@ class TopicPartitionDescription(NamedTuple):
 
 
 class TopicPartitionsDescription(NamedTuple):
-    """One topic, or why it isn't described."""
+    """One topic, or an error."""
 
     error_code: ErrorCode
     name: str
@@ -108,7 +112,7 @@ class TopicPartitionsDescription(NamedTuple):
 
 @frozen
 class DescribeTopicPartitionsResponse:
-    """The topics, and where to go on; None: that was all."""
+    """The topics, and where to continue, or None at the end."""
 
     topics: tuple[TopicPartitionsDescription, ...]
     next_cursor: PartitionCursor | None = None
@@ -125,7 +129,7 @@ class PartitionsOfTopic(NamedTuple):
 
 
 class TopicPartitions(NamedTuple):
-    """Partitions of one topic, by the names that some requests have for them."""
+    """Partitions of one topic, under the field names of some requests."""
 
     name: str
     partition_indexes: tuple[int, ...]
@@ -133,7 +137,7 @@ class TopicPartitions(NamedTuple):
 
 @define
 class DescribeLogDirs:
-    """Tell where partitions lie and how large they are (API key 35, KIP-113). None: all of them."""
+    """Describe log directories and the sizes of partitions (API key 35, KIP-113). None stands for all topics."""
 
     topics: tuple[PartitionsOfTopic, ...] | None
 
@@ -156,7 +160,7 @@ class LogDirTopic(NamedTuple):
 
 
 class LogDir(NamedTuple):
-    """A folder of logs. The sizes are those of its volume, in bytes; -1: not known."""
+    """A log directory. The sizes are those of its volume in bytes, or -1."""
 
     log_dir: str
     topics: tuple[LogDirTopic, ...]
@@ -167,14 +171,14 @@ class LogDir(NamedTuple):
 
 @frozen
 class DescribeLogDirsResponse:
-    """One entry for each folder."""
+    """One entry for each log directory."""
 
     results: tuple[LogDir, ...] = ()
     error_code: ErrorCode = ErrorCode.NONE
 
 
 class ElectionType(IntEnum):
-    """Who may become the leader, by Kafka's numbers (KIP-460)."""
+    """Type of a leader election, by Kafka's numbers (KIP-460)."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -182,7 +186,7 @@ class ElectionType(IntEnum):
 
 @define
 class ElectLeaders:
-    """Elect leaders of partitions (API key 43, KIP-183). None: of all partitions."""
+    """Elect leaders of partitions (API key 43, KIP-183). None stands for all partitions."""
 
     topic_partitions: tuple[PartitionsOfTopic, ...] | None
     election_type: int = ElectionType.PREFERRED
@@ -197,7 +201,7 @@ class ElectLeaders:
 
 
 class ElectedPartition(NamedTuple):
-    """What became of the election in one partition."""
+    """Result of the election in one partition."""
 
     partition_id: int
     error_code: ErrorCode
@@ -223,7 +227,7 @@ class ElectLeadersResponse:
 
 
 class PartitionToReassign(NamedTuple):
-    """Where the replicas of a partition shall be; None: a reassignment that goes on shall end."""
+    """New replicas of a partition, or None to cancel its reassignment."""
 
     partition_index: int
     replicas: tuple[int, ...] | None
@@ -255,7 +259,7 @@ class AlterPartitionReassignments:
 
 
 class ReassignedPartition(NamedTuple):
-    """What became of one partition."""
+    """Result for one partition."""
 
     partition_index: int
     error_code: ErrorCode
@@ -281,7 +285,7 @@ class AlterPartitionReassignmentsResponse:
 
 @define
 class ListPartitionReassignments:
-    """List the reassignments that go on (API key 46). None: of all topics."""
+    """List reassignments in progress (API key 46). None stands for all topics."""
 
     topics: tuple[TopicPartitions, ...] | None
     timeout_ms: int = 60_000
@@ -291,7 +295,7 @@ class ListPartitionReassignments:
 
 
 class OngoingReassignment(NamedTuple):
-    """A partition that is being moved; here none ever is, so that the replicas are none."""
+    """A partition that is being reassigned; never occurs here."""
 
     partition_index: int
     replicas: tuple[int, ...] = ()
@@ -306,9 +310,9 @@ class OngoingReassignments(NamedTuple):
 
 @frozen
 class ListPartitionReassignmentsResponse:
-    """Reassignments that go on: on a cluster of one node, none.
+    """Reassignments in progress; here always none.
 
-    ``topics``: with an error Kafka echoes what was asked for.
+    ``topics``: with an error Kafka echoes the request.
     """
 
     error_code: ErrorCode = ErrorCode.NONE
@@ -328,7 +332,7 @@ class QuorumTopicToDescribe(NamedTuple):
 
 @define
 class DescribeQuorum:
-    """Describe the voters of a partition that is kept by a quorum (API key 55, KIP-595)."""
+    """Describe the voters of a partition with a quorum (API key 55, KIP-595)."""
 
     topics: tuple[QuorumTopicToDescribe, ...]
 
@@ -337,7 +341,7 @@ class DescribeQuorum:
 
 
 class QuorumVoter(NamedTuple):
-    """A voter, and up to where it is; times in milliseconds since the epoch."""
+    """A voter and its log end; times in milliseconds since the epoch."""
 
     replica_id: int
     log_end_offset: int
@@ -346,7 +350,7 @@ class QuorumVoter(NamedTuple):
 
 
 class QuorumPartition(NamedTuple):
-    """One partition, or why it isn't described."""
+    """One partition, or an error."""
 
     partition_index: int
     error_code: ErrorCode
@@ -364,7 +368,7 @@ class QuorumTopic(NamedTuple):
 
 
 class QuorumListener(NamedTuple):
-    """Where a voter is reached."""
+    """Address of a voter."""
 
     name: str
     host: str
@@ -372,7 +376,7 @@ class QuorumListener(NamedTuple):
 
 
 class QuorumNode(NamedTuple):
-    """A voter's addresses."""
+    """Addresses of a voter."""
 
     node_id: int
     listeners: tuple[QuorumListener, ...]
@@ -399,7 +403,7 @@ class TopicToMove(NamedTuple):
 
 
 class AlterReplicaLogDir(NamedTuple):
-    """A folder, and what shall be in it."""
+    """A log directory and the partitions to move there."""
 
     path: str
     topics: tuple[TopicToMove, ...]
@@ -407,7 +411,7 @@ class AlterReplicaLogDir(NamedTuple):
 
 @define
 class AlterReplicaLogDirs:
-    """Say in which folder the logs of partitions shall be (API key 34)."""
+    """Move logs of partitions to log directories (API key 34)."""
 
     dirs: tuple[AlterReplicaLogDir, ...]
 
@@ -421,7 +425,7 @@ class AlterReplicaLogDirs:
 
 
 class MovedPartition(NamedTuple):
-    """What became of one partition."""
+    """Result for one partition."""
 
     partition_index: int
     error_code: ErrorCode
@@ -446,7 +450,7 @@ class AlterReplicaLogDirsResponse:
 
 @define
 class UnregisterBroker:
-    """Forget a broker (API key 64, KIP-589)."""
+    """Unregister a broker (API key 64, KIP-589)."""
 
     broker_id: int
 
@@ -456,7 +460,7 @@ class UnregisterBroker:
 
 @define
 class UnregisterController:
-    """Forget a controller (API key 94)."""
+    """Unregister a controller (API key 94)."""
 
     controller_id: int
 
@@ -466,7 +470,7 @@ class UnregisterController:
 
 @define
 class AddRaftVoter:
-    """Add a voter to the quorum of controllers (API key 80, KIP-853); None: whatever the cluster's id is."""
+    """Add a voter to the quorum of controllers (API key 80, KIP-853); ``cluster_id`` None matches any."""
 
     cluster_id: str | None
 
@@ -476,7 +480,7 @@ class AddRaftVoter:
 
 @define
 class RemoveRaftVoter:
-    """Take a voter out of the quorum of controllers (API key 81, KIP-853); None: whatever the cluster's id is."""
+    """Remove a voter from the quorum of controllers (API key 81, KIP-853); ``cluster_id`` None matches any."""
 
     cluster_id: str | None
 
@@ -489,7 +493,7 @@ MembershipRequest = UnregisterBroker | UnregisterController | AddRaftVoter | Rem
 
 @frozen
 class MembershipResponse:
-    """Whether it was done, or why not."""
+    """Success or an error."""
 
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None

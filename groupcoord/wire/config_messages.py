@@ -1,4 +1,6 @@
-"""Requests and responses about settings of topics, groups and brokers (KIP-133, KIP-339, KIP-1043): no bytes."""
+"""Requests and responses of settings of topics, groups and brokers (KIP-133, KIP-339, KIP-1043), independent of
+version.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from groupcoord.errors import ErrorCode
 
 
 class ConfigResourceType(IntEnum):
-    """What has settings, by Kafka's numbers."""
+    """Type of a resource with settings, by Kafka's numbers."""
 
     TOPIC = 2
     BROKER = 4
@@ -21,7 +23,7 @@ class ConfigResourceType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, by Kafka's numbers: where several have one, the topic or group itself counts first."""
+    """Source of a value, by Kafka's numbers. The value of the topic or group itself takes precedence."""
 
     TOPIC = 1
     BROKER = 2
@@ -33,7 +35,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigType(IntEnum):
-    """What a value is, by Kafka's numbers."""
+    """Type of a value, by Kafka's numbers."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -45,7 +47,7 @@ class ConfigType(IntEnum):
 
 
 class AlterConfigOp(IntEnum):
-    """What to do with a setting, by Kafka's numbers; the last two are for lists."""
+    """Operation on a setting, by Kafka's numbers; the last two are for lists."""
 
     SET = 0
     DELETE = 1
@@ -57,7 +59,7 @@ class AlterConfigOp(IntEnum):
 
 
 class ResourceToDescribe(NamedTuple):
-    """A thing whose settings are asked for; no ``configuration_keys``, or none in them: all."""
+    """A resource whose settings are requested; no ``configuration_keys`` stand for all."""
 
     resource_type: int
     resource_name: str
@@ -66,7 +68,7 @@ class ResourceToDescribe(NamedTuple):
 
 @define
 class DescribeConfigs:
-    """Ask for settings (API key 32)."""
+    """Request settings (API key 32)."""
 
     resources: tuple[ResourceToDescribe, ...]
     include_synonyms: bool = False
@@ -81,7 +83,7 @@ class DescribeConfigs:
 
 
 class ConfigSynonym(NamedTuple):
-    """One of the settings that a value is taken from, the first of which counts."""
+    """One source of a value; the first one counts."""
 
     name: str
     value: str
@@ -89,7 +91,7 @@ class ConfigSynonym(NamedTuple):
 
 
 class DescribedConfig(NamedTuple):
-    """One setting. ``documentation`` None: there is none."""
+    """One setting."""
 
     name: str
     value: str | None
@@ -102,7 +104,9 @@ class DescribedConfig(NamedTuple):
 
 
 class DescribedConfigs(NamedTuple):
-    """The settings of one thing, or an error with none. As a broker sends it, the message of no error is ""."""
+    """Settings of one resource, or an error without settings. The message without an error is "",
+    as a broker sends it.
+    """
 
     error_code: ErrorCode
     error_message: str | None
@@ -113,7 +117,7 @@ class DescribedConfigs(NamedTuple):
 
 @frozen
 class DescribeConfigsResponse:
-    """One entry for each thing, one that is named twice twice."""
+    """One entry for each resource of the request, duplicates included."""
 
     results: tuple[DescribedConfigs, ...]
 
@@ -122,7 +126,7 @@ class DescribeConfigsResponse:
 
 
 class ConfigToAlter(NamedTuple):
-    """One setting and what to do with it: an :class:`AlterConfigOp`, or an unknown number."""
+    """One setting and an operation: an :class:`AlterConfigOp` or an unknown number."""
 
     name: str
     value: str | None
@@ -130,7 +134,7 @@ class ConfigToAlter(NamedTuple):
 
 
 class ResourceToAlter(NamedTuple):
-    """A thing and its settings to change."""
+    """A resource and the changes of its settings."""
 
     resource_type: int
     resource_name: str
@@ -139,7 +143,7 @@ class ResourceToAlter(NamedTuple):
 
 @define
 class IncrementalAlterConfigs:
-    """Change some settings (API key 44), or only say what would happen."""
+    """Change some settings (API key 44), or validate only."""
 
     resources: tuple[ResourceToAlter, ...]
     validate_only: bool = False
@@ -154,7 +158,7 @@ class IncrementalAlterConfigs:
 
 @define
 class AlterConfigs:
-    """Replace all settings that a thing has of its own (API key 33), or only say what would happen."""
+    """Replace all settings of resources (API key 33), or validate only."""
 
     resources: tuple[ResourceToAlter, ...]
     validate_only: bool = False
@@ -168,7 +172,7 @@ class AlterConfigs:
 
 
 class AlteredResource(NamedTuple):
-    """What became of one thing."""
+    """Result for one resource."""
 
     error_code: ErrorCode
     error_message: str | None
@@ -178,14 +182,14 @@ class AlteredResource(NamedTuple):
 
 @frozen
 class IncrementalAlterConfigsResponse:
-    """One entry for each thing, one that is named twice twice."""
+    """One entry for each resource of the request, duplicates included."""
 
     responses: tuple[AlteredResource, ...]
 
 
 @frozen
 class AlterConfigsResponse:
-    """One entry for each thing, one that is named twice twice."""
+    """One entry for each resource of the request, duplicates included."""
 
     responses: tuple[AlteredResource, ...]
 
@@ -195,7 +199,7 @@ class AlterConfigsResponse:
 
 @define
 class ListConfigResources:
-    """List what has settings (API key 74, KIP-1142), by :class:`ConfigResourceType`; no type at all: all types."""
+    """List resources with settings (API key 74, KIP-1142) by :class:`ConfigResourceType`; no types stand for all."""
 
     resource_types: tuple[int, ...] = ()
 
@@ -204,7 +208,7 @@ class ListConfigResources:
 
 
 class ConfigResource(NamedTuple):
-    """A thing that has settings."""
+    """A resource with settings."""
 
     resource_name: str
     resource_type: int
@@ -212,7 +216,7 @@ class ConfigResource(NamedTuple):
 
 @frozen
 class ListConfigResourcesResponse:
-    """What has settings."""
+    """Resources with settings."""
 
     error_code: ErrorCode = ErrorCode.NONE
     config_resources: tuple[ConfigResource, ...] = ()

@@ -1,8 +1,8 @@
 """ConsumerGroupHeartbeat: key 68, versions 0-1, flexible (KIP-848).
 
-1: a regular expression for topics, and the member makes its own id (KIP-1082).
+1: a regular expression for topics, and the member generates its id (KIP-1082).
 
-Read and written by hand, as Heartbeat is: members of consumer groups send nothing else while all is quiet.
+Written by hand for speed, as Heartbeat is: members of stable consumer groups send nothing else.
 """
 
 import struct
@@ -29,7 +29,7 @@ from groupcoord.wire.primitives import (
 _START = struct.Struct(">ih")
 _EPOCH_AND_INTERVAL = struct.Struct(">ii")
 _NO_ASSIGNMENT = b"\xff\x00"
-"""A null structure, and no tagged fields behind it."""
+"""A null structure followed by no tagged fields."""
 
 
 def _read_names(frame: bytes, position: int) -> tuple[tuple[str, ...] | None, int]:

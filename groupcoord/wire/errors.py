@@ -1,4 +1,4 @@
-"""What is wrong with bytes that a peer sent. A host closes the connection on any of these, as Kafka does."""
+"""Errors in the bytes of a peer. A host closes the connection on any of them, as Kafka does."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from groupcoord.wire.header import RequestHeader
 
 
 class ProtocolError(GroupcoordError):
-    """Bytes that are no request: cut short, a null where none may be, an absurd length. The connection must be closed.
+    """Malformed request: truncated, an invalid null, an absurd length. The connection must be closed.
 
     Attributes:
-        header: the request's header, where the bytes were good for one.
+        header: the request header, if it could be decoded.
     """
 
     def __init__(self, message: str, header: RequestHeader | None = None) -> None:

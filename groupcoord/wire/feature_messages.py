@@ -1,4 +1,4 @@
-"""Requests and responses about what a server has: APIs, and features of the cluster. No bytes, no versions."""
+"""Requests and responses of APIs and features, independent of version."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from groupcoord.errors import ErrorCode
 
 @define
 class ApiVersions:
-    """Ask which APIs are served (API key 18).
+    """Request the served APIs (API key 18).
 
     Attributes:
-        cluster_id, node_id: whom the client means to talk to (KIP-1242, version 5): both or neither. A host that is
-            not the one answers REBOOTSTRAP_REQUIRED. unsupported_version: the request has a version that is not
-            served. Answer UNSUPPORTED_VERSION with ApiVersions' own range and nothing else; the answer is written in
-            version 0 (KIP-511).
+        cluster_id, node_id: the node that the client expects (KIP-1242, version 5), both or neither. Any other node
+            answers REBOOTSTRAP_REQUIRED. unsupported_version: whether the version of the request is not served. Then
+            answer UNSUPPORTED_VERSION with the range of ApiVersions alone, in version 0 (KIP-511).
     """
 
     client_software_name: str = ""
@@ -29,7 +28,7 @@ class ApiVersions:
 
 
 class ServedApi(NamedTuple):
-    """An API and the versions of it that are served."""
+    """An API and its served versions."""
 
     api_key: int
     min_version: int
@@ -37,7 +36,7 @@ class ServedApi(NamedTuple):
 
 
 class SupportedFeature(NamedTuple):
-    """A feature (KIP-584) and the levels that are supported."""
+    """A feature (KIP-584) and its supported levels."""
 
     name: str
     min_version: int
@@ -45,7 +44,7 @@ class SupportedFeature(NamedTuple):
 
 
 class FinalizedFeature(NamedTuple):
-    """A feature and the levels that the cluster uses."""
+    """A feature and the levels in use."""
 
     name: str
     min_version_level: int
@@ -54,7 +53,7 @@ class FinalizedFeature(NamedTuple):
 
 @frozen
 class ApiVersionsResponse:
-    """What is served; epoch -1: there are no finalized features."""
+    """Served APIs and features; epoch -1: there are no finalized features."""
 
     error_code: ErrorCode
     api_keys: tuple[ServedApi, ...]
@@ -64,7 +63,7 @@ class ApiVersionsResponse:
 
 
 class UpgradeType(IntEnum):
-    """What a new level of a feature may do, by Kafka's numbers."""
+    """Allowed change of a feature level, by Kafka's numbers."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -72,7 +71,7 @@ class UpgradeType(IntEnum):
 
 
 class FeatureUpdate(NamedTuple):
-    """A feature, and the level that the cluster shall use. ``upgrade_type``: an :class:`UpgradeType`, or unknown."""
+    """A feature and its new level. ``upgrade_type`` is an :class:`UpgradeType` or an unknown number."""
 
     feature: str
     max_version_level: int
@@ -81,7 +80,7 @@ class FeatureUpdate(NamedTuple):
 
 @define
 class UpdateFeatures:
-    """Change the levels of features (API key 57, KIP-584), or only say what would happen."""
+    """Change feature levels (API key 57, KIP-584), or validate only."""
 
     feature_updates: tuple[FeatureUpdate, ...]
     timeout_ms: int = 60_000
@@ -92,7 +91,7 @@ class UpdateFeatures:
 
 
 class UpdatedFeature(NamedTuple):
-    """What became of one feature (versions to 1)."""
+    """Result for one feature (up to version 1)."""
 
     feature: str
     error_code: ErrorCode
@@ -101,7 +100,7 @@ class UpdatedFeature(NamedTuple):
 
 @frozen
 class UpdateFeaturesResponse:
-    """All were updated, or none."""
+    """Result: all were updated, or none."""
 
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None

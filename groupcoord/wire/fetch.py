@@ -1,13 +1,13 @@
 """Fetch: key 1, versions 4-18, flexible from 12.
 
 5: log start offsets. 7: fetch sessions (KIP-227) and a top-level error. 9: leader epochs. 11: rack and preferred
-replica (KIP-392). 12: last fetched epoch, cluster id; where the reader's records diverge from the log (KIP-595), and
-the current leader, for who asked another node; 16: also where that is (KIP-951). 13: topics by id (KIP-516). 15: the
-replica id becomes a tagged field (KIP-903).
+replica (KIP-392). 12: last fetched epoch, cluster id, diverging epoch (KIP-595), current leader. 13: topics by id
+(KIP-516). 15: the replica id becomes a tagged field (KIP-903). 16: addresses of current leaders (KIP-951).
 
-Gaps: what only followers and controllers need (snapshots, directory ids, high watermarks) is not passed on.
+Gaps: fields for followers and controllers (snapshots, directory ids, high watermarks) are ignored.
 
-Read and written by hand: consumers ask again for every batch, and records go out in the pieces in which they are kept.
+Written by hand for speed: consumers send one for every batch, and records are sent in the pieces in which they are
+stored.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ _KEY = 1
 _CLUSTER_ID_TAG, _REPLICA_STATE_TAG = 0, 1
 _DIVERGING_TAG, _LEADER_TAG = 0, 1
 _REPLICA_STATE_BYTES = 12
-"""A follower's id and the epoch of its broker; tagged fields come behind them."""
+"""Size of a follower's id and broker epoch, which tagged fields follow."""
 
 _Numbers = tuple[struct.Struct, Callable[..., tuple[int, ...]]]
-"""Numbers as they stand one behind the other, and what brings them into the order of the message's fields."""
+"""Layout of consecutive numbers, and a function that puts them into the order of the message's fields."""
 
 _SETTINGS: dict[int, _Numbers] = {
     4: (struct.Struct(">4ib"), lambda replica, wait, least, most, level: (wait, least, most, level, 0, -1, replica)),
     7: (struct.Struct(">4ib2i"), lambda replica, *others: (*others, replica)),
     15: (struct.Struct(">3ib2i"), lambda *others: (*others, -1)),
 }
-"""What stands before the topics, from which version on: ``max_wait_ms`` to ``session_epoch``, and ``replica_id``."""
+"""Fields before the topics by first version: ``max_wait_ms`` to ``session_epoch``, and ``replica_id``."""
 
 _PARTITIONS: dict[int, _Numbers] = {
     4: (struct.Struct(">iqi"), lambda index, offset, most: (index, offset, most, -1, -1, -1)),
@@ -70,17 +70,17 @@ _PARTITIONS: dict[int, _Numbers] = {
         lambda index, epoch, offset, last_epoch, start, most: (index, offset, most, epoch, last_epoch, start),
     ),
 }
-"""A partition, from which version on."""
+"""Fields of a partition by first version."""
 
 _DIRECTORY_ID_BYTES, _HIGH_WATERMARK_BYTES = 16, 8
 _PARTITION_TAGS = {17: {0: _DIRECTORY_ID_BYTES}, 18: {0: _DIRECTORY_ID_BYTES, 1: _HIGH_WATERMARK_BYTES}}
-"""What only followers tell of a partition, in tagged fields, by version: how many bytes stand behind the size."""
+"""Sizes of the tagged fields that only followers send for a partition, by version."""
 
 COPIED_BYTES = 16_384
-"""Records of fewer bytes are copied into the answer; more go out as they are kept."""
+"""Records below this size are copied into the response; larger ones are sent from where they are stored."""
 
 COPIED_PARTS = 64
-"""So many small parts of an answer are put together."""
+"""Number of small parts of a response that are joined."""
 
 _make_partition, _make_topic = maker(FetchPartition), maker(FetchTopic)
 
@@ -90,7 +90,7 @@ def _of_version(version: int, numbers: dict[int, _Numbers]) -> _Numbers:
 
 
 class _RequestLayout:
-    """How a version of the request stands in a frame."""
+    """Layout of a version of the request."""
 
     def __init__(self, version: int) -> None:
         self._dialect = primitives.FLEXIBLE if version >= API.flexible_from else primitives.PLAIN
@@ -102,13 +102,16 @@ class _RequestLayout:
         self._partition, self._partition_in_order = _of_version(version, _PARTITIONS)
         nothing = self._dialect.write_length(0) * self._has_session
         nothing += self._dialect.write_string("") * self._has_rack + self._dialect.nothing_tagged
-        self._nothing_behind, self._nothing_bytes = nothing, len(nothing)  # no forgotten topics, no rack, no tags
+        self._nothing_behind, self._nothing_bytes = (
+            nothing,
+            len(nothing),
+        )  # no forgotten topics, no rack, no tagged fields
         self._skip_behind_partition = self._dialect.skip_tagged_fields
         if sizes := _PARTITION_TAGS.get(version):
             self._skip_behind_partition = partial(_skip_known_tags, sizes)
 
     def decode(self, frame: bytes, position: int, header: RequestHeader, client_host: str) -> Fetch:
-        """Read a request."""
+        """Decode a request."""
         *settings, replica_id = self._in_order(*self._settings.unpack_from(frame, position))
         count, position = self._dialect.read_array_length(frame, position + self._settings.size)
         topics = []
@@ -162,7 +165,7 @@ class _RequestLayout:
 
 
 def _skip_known_tags(sizes: Mapping[int, int], frame: bytes, position: int) -> int:
-    """Pass over tagged fields. As in Kafka, the size that a known one claims does not matter."""
+    """Skip tagged fields. As in Kafka, the size that a known field claims is ignored."""
     if frame[position] == 0:
         return position + 1
     count, position = read_uvarint(frame, position)
@@ -177,7 +180,7 @@ def _skip_known_tags(sizes: Mapping[int, int], frame: bytes, position: int) -> i
 
 
 def _read_tagged(frame: bytes, position: int, request: Fetch, version: int) -> None:
-    """Read the tagged fields behind a request. As in Kafka, the size that a known one claims does not matter."""
+    """Read the tagged fields after a request. As in Kafka, the size that a known field claims is ignored."""
     count, position = read_uvarint(frame, position)
     for _ in range(count):
         tag, position = read_uvarint(frame, position)
@@ -200,7 +203,7 @@ _EPOCH_END = struct.Struct(">iq").pack
 
 
 class _Layout:
-    """How a version of the answer stands in a frame."""
+    """Layout of a version of the response."""
 
     def __init__(self, version: int) -> None:
         self._dialect = primitives.FLEXIBLE if version >= API.flexible_from else primitives.PLAIN
@@ -211,7 +214,7 @@ class _Layout:
         self._has_endpoints = version >= 16
 
     def parts(self, response: FetchResponse, header: RequestHeader) -> list[bytes]:
-        """Write an answer, in pieces."""
+        """Encode a response in parts."""
         write_length, nothing_tagged = self._dialect.write_length, self._dialect.nothing_tagged
         head = _INT32(0)  # the throttle time
         if self._has_session:
@@ -245,11 +248,13 @@ class _Layout:
         return parts
 
     def whole(self, response: FetchResponse, header: RequestHeader) -> bytes:
-        """Write an answer in one piece."""
+        """Encode a response in one piece."""
         return b"".join(self.parts(response, header))
 
     def _tagged(self, partition: FetchedPartitionData) -> bytes:
-        """Write tagged fields. Kafka sets the current leader from version 16 on (KIP-951), where it has an address."""
+        """Encode the tagged fields of a partition. Kafka sends the current leader from version 16 on (KIP-951) if it
+        has an address.
+        """
         if partition.diverging_epoch is not None:
             return write_tagged(_DIVERGING_TAG, _EPOCH_END(*partition.diverging_epoch))
         if not self._has_endpoints:
@@ -257,7 +262,7 @@ class _Layout:
         return write_leader(_LEADER_TAG, partition.current_leader)
 
     def _partition(self, partition: FetchedPartitionData) -> bytes:
-        """Write what stands before a partition's records."""
+        """Encode the fields before the records of a partition."""
         written = _PARTITION(
             partition.partition_index, partition.error_code, partition.high_watermark, partition.last_stable_offset
         )

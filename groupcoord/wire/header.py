@@ -1,4 +1,4 @@
-"""The header in front of every request."""
+"""Request header."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from attrs import define
 
 @define
 class RequestHeader:
-    """Who asks what in which version.
+    """API, version and client of a request.
 
     Attributes:
-        api_key, api_version: which schema the body has, and the answer will have.
-        correlation_id: the client's number for this request, repeated in the answer.
-        client_id: the client's name for itself; "" where it sent null.
-        reply_context: what the answer's form must know of the request in this version; set by the decoder, None mostly.
+        api_key, api_version: the schema of request and response.
+        correlation_id: the client's number of the request, which the response repeats.
+        client_id: the client id, "" for null.
+        reply_context: what the encoder of the response needs to know of the request; set by the decoder, usually None.
     """
 
     api_key: int

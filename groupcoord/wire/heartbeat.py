@@ -1,8 +1,8 @@
 """Heartbeat: key 12, versions 0-4, flexible from 4.
 
-1: throttle time in the answer. 3: the member's instance id (KIP-345).
+1: throttle time in the response. 3: instance id (KIP-345).
 
-Read and written by hand: it is the request that a coordinator sees most.
+Written by hand for speed: it is the most frequent request of a coordinator.
 """
 
 from groupcoord.core.messages import Heartbeat, HeartbeatResponse

@@ -1,10 +1,10 @@
 """JoinGroup: key 11, versions 0-9, flexible from 6.
 
-0: no rebalance time-out, the session time-out stands for it. 2: throttle time in the answer. 4: a dynamic newcomer is
-first given an id (KIP-394). 5: instance ids (KIP-345). 7: the answer has the protocol type, and a null protocol name
-where there is none (KIP-559); before, it is "". 8: a reason (KIP-800). 9: skip-assignment (KIP-814).
+0: no rebalance timeout; the session timeout is used. 2: throttle time in the response. 4: a dynamic member first gets
+an id (KIP-394). 5: instance ids (KIP-345). 7: the response has the protocol type, and a missing protocol name is null
+(KIP-559), before it is "". 8: a reason (KIP-800). 9: skip-assignment (KIP-814).
 
-The answer is written by hand: a leader of a large group is sent everybody's metadata.
+The response is encoded by hand: the leader of a large group gets the metadata of all members.
 """
 
 from groupcoord.core.messages import JoinedMember, JoinGroup, JoinGroupResponse, JoinProtocol

@@ -1,4 +1,4 @@
-"""Bytes of answers that are given again and again: those of heartbeats, to members of groups in which all is quiet."""
+"""Cache of encoded responses that are sent repeatedly, as those to heartbeats of stable groups."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _ANSWERS_MAX, _ANSWER_BYTES_MAX = 8_192, 256
 
 
 class KeptAnswers:
-    """Writes answers of one version of an API, each object once.
+    """Encodes responses of one version of an API, each object once.
 
     Args:
-        write: writes one.
-        is_repeated: tells which answers are given again as the same object; of others nothing is kept.
+        write: encodes one.
+        is_repeated: returns whether a response is sent again as the same object; others are not cached.
     """
 
     __slots__ = ("_is_repeated", "_write", "_written")
@@ -27,7 +27,7 @@ class KeptAnswers:
         self._written: dict[int, tuple[Any, bytes]] = {}
 
     def encode(self, response: Any, header: RequestHeader) -> bytes:
-        """Return the body of an answer."""
+        """Return the body of a response."""
         known = self._written.get(id(response))
         if known is not None and known[0] is response:
             return known[1]

@@ -1,4 +1,4 @@
-"""Requests and responses of the log-in: SASL, and the credentials of users. No bytes, no versions."""
+"""SASL, SCRAM credential and delegation token requests and responses, independent of version."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from groupcoord.errors import ErrorCode
 
 
 class SaslHandshake(NamedTuple):
-    """Choose a mechanism (API key 17).
+    """Choose a SASL mechanism (API key 17).
 
-    ``uses_requests``: what follows are SaslAuthenticate requests, and not the mechanism's tokens as they are.
+    ``uses_requests``: whether the tokens follow in SaslAuthenticate requests, not raw.
     """
 
     mechanism: str
@@ -24,7 +24,7 @@ class SaslHandshake(NamedTuple):
 
 
 class SaslHandshakeResponse(NamedTuple):
-    """Whether the mechanism can be used, and those that can."""
+    """Whether the mechanism is enabled, and the enabled mechanisms."""
 
     error_code: ErrorCode
     mechanisms: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class SaslAuthenticate(NamedTuple):
     auth_bytes: bytes
 
     def __repr__(self) -> str:
-        """Show what may be shown."""
+        """Omit the token."""
         return f"SaslAuthenticate({len(self.auth_bytes)} bytes)"
 
     def refused(self, error_code: ErrorCode, message: str | None = None) -> SaslAuthenticateResponse:
@@ -44,7 +44,7 @@ class SaslAuthenticate(NamedTuple):
 
 
 class SaslAuthenticateResponse(NamedTuple):
-    """The mechanism's answer. ``session_lifetime_ms``: when to log in again; 0: never."""
+    """Token of the server. ``session_lifetime_ms``: when to re-authenticate, or 0."""
 
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = ""
@@ -63,14 +63,14 @@ class ScramMechanism(IntEnum):
 
 
 class ScramDeletion(NamedTuple):
-    """A credential that shall go. ``mechanism``: a :class:`ScramMechanism`, or an unknown number."""
+    """A credential to delete. ``mechanism`` is a :class:`ScramMechanism` or an unknown number."""
 
     name: str
     mechanism: int
 
 
 class ScramUpsertion(NamedTuple):
-    """A credential that shall be. ``mechanism``: a :class:`ScramMechanism`, or an unknown number."""
+    """A credential to create or replace. ``mechanism`` is a :class:`ScramMechanism` or an unknown number."""
 
     name: str
     mechanism: int
@@ -79,7 +79,7 @@ class ScramUpsertion(NamedTuple):
     salted_password: bytes
 
     def __repr__(self) -> str:
-        """Show what may be shown."""
+        """Omit the secrets."""
         return f"ScramUpsertion({self.name!r}, {self.mechanism}, {self.iterations})"
 
 
@@ -96,7 +96,7 @@ class AlterUserScramCredentials(NamedTuple):
 
 
 class AlteredUser(NamedTuple):
-    """What became of a user's change."""
+    """Result for one user."""
 
     user: str
     error_code: ErrorCode = ErrorCode.NONE
@@ -110,7 +110,7 @@ class AlterUserScramCredentialsResponse(NamedTuple):
 
 
 class DescribeUserScramCredentials(NamedTuple):
-    """Describe the credentials of users (API key 50). None, or no name: of all users."""
+    """Describe the credentials of users (API key 50). None or no names stand for all users."""
 
     users: tuple[str, ...] | None
 
@@ -119,14 +119,14 @@ class DescribeUserScramCredentials(NamedTuple):
 
 
 class ScramCredentialInfo(NamedTuple):
-    """What is told of a credential."""
+    """Mechanism and iterations of a credential."""
 
     mechanism: int
     iterations: int
 
 
 class DescribedUser(NamedTuple):
-    """A user's credentials, or why they aren't told."""
+    """Credentials of a user, or an error."""
 
     user: str
     error_code: ErrorCode = ErrorCode.NONE
@@ -135,7 +135,7 @@ class DescribedUser(NamedTuple):
 
 
 class DescribeUserScramCredentialsResponse(NamedTuple):
-    """One entry for each user, or why none is told."""
+    """One entry for each user, or an error."""
 
     results: tuple[DescribedUser, ...] = ()
     error_code: ErrorCode = ErrorCode.NONE
@@ -146,7 +146,7 @@ class DescribeUserScramCredentialsResponse(NamedTuple):
 
 
 class CreateDelegationToken(NamedTuple):
-    """Make a token for somebody (API key 38); no owner: for oneself."""
+    """Create a delegation token (API key 38); without an owner for the requester."""
 
     owner_principal_type: str | None = None
     owner_principal_name: str | None = None
@@ -157,7 +157,7 @@ class CreateDelegationToken(NamedTuple):
 
 
 class CreateDelegationTokenResponse(NamedTuple):
-    """Why there is no token, and for whom it was asked."""
+    """Error, with the requested owner."""
 
     error_code: ErrorCode
     principal_type: str = ""
@@ -170,7 +170,7 @@ class CreateDelegationTokenResponse(NamedTuple):
 
 
 class RenewDelegationToken(NamedTuple):
-    """Let a token hold for longer (API key 39)."""
+    """Extend a delegation token (API key 39)."""
 
     hmac: bytes
     renew_period_ms: int
@@ -180,7 +180,7 @@ class RenewDelegationToken(NamedTuple):
 
 
 class ExpireDelegationToken(NamedTuple):
-    """Let a token end earlier (API key 40)."""
+    """Shorten the life of a delegation token (API key 40)."""
 
     hmac: bytes
     expiry_time_period_ms: int
@@ -190,21 +190,21 @@ class ExpireDelegationToken(NamedTuple):
 
 
 class DelegationTokenResponse(NamedTuple):
-    """Why a token holds no other time than before."""
+    """Error: the expiry of the token is unchanged."""
 
     error_code: ErrorCode
     expiry_timestamp_ms: int = -1
 
 
 class TokenOwner(NamedTuple):
-    """Whose tokens are meant."""
+    """Owner of delegation tokens."""
 
     principal_type: str
     principal_name: str
 
 
 class DescribeDelegationToken(NamedTuple):
-    """Describe tokens (API key 41). None: those of everybody."""
+    """Describe delegation tokens (API key 41). None stands for all owners."""
 
     owners: tuple[TokenOwner, ...] | None
 
@@ -213,7 +213,7 @@ class DescribeDelegationToken(NamedTuple):
 
 
 class DescribeDelegationTokenResponse(NamedTuple):
-    """Why no token is described."""
+    """Error."""
 
     error_code: ErrorCode
 

@@ -1,8 +1,8 @@
 """Metadata: key 3, versions 0-13, flexible from 9.
 
-0: an empty list of topics means all; from 1 on null does. 12: topics can be asked for by id.
+0: an empty list of topics stands for all; from 1 on null does. 12: topics can be requested by id.
 
-A request that is not allowed to name a topic as it does is answered here, with the error and the text of a broker.
+A request with an invalid topic reference is answered here, with the broker's error code and message.
 """
 
 from groupcoord.core.log.records import ZERO_UUID
@@ -23,12 +23,12 @@ def _request(request: Metadata, header: RequestHeader) -> Metadata | Answered:
 
 
 def _reference_error(topics: tuple[TopicReference, ...], version: int) -> ErrorCode | None:
-    """Give the error of a list that names topics in a way this version may not, or not at all."""
+    """Return the error of a list with references that this version does not allow, or None."""
     has_ids = any(topic.topic_id != ZERO_UUID for topic in topics)
     has_nulls = any(topic.name is None for topic in topics)
     if version < 12 and (has_ids or has_nulls):
         return ErrorCode.INVALID_REQUEST
-    # Where there are ids, names are not looked at.
+    # With ids, names are not validated.
     return ErrorCode.UNKNOWN_SERVER_ERROR if has_nulls and not has_ids else None
 
 

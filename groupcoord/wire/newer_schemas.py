@@ -1,4 +1,4 @@
-"""Schemas by API and version: kio's, and those that Kafka 4.4 has and kio does not."""
+"""Schemas by API and version: kio's, and those of Kafka 4.4 that kio lacks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import ClassVar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiVersionsRequestV5:
-    """Whom the client means to talk to (KIP-1242)."""
+    """ApiVersions request with the expected node (KIP-1242)."""
 
     __flexible__: ClassVar[bool] = True
     client_software_name: str = field(metadata={"kafka_type": "string"})
@@ -20,7 +20,7 @@ class ApiVersionsRequestV5:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletableGroupResultV3:
-    """One group, with a message."""
+    """Result for one group, with a message."""
 
     __flexible__: ClassVar[bool] = True
     group_id: str = field(metadata={"kafka_type": "string"})
@@ -30,7 +30,7 @@ class DeletableGroupResultV3:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteGroupsResponseV3:
-    """The groups; a 4.4 broker tells no message of those of this library's types."""
+    """Results for groups; a 4.4 broker sends no message for the group types of this library."""
 
     __flexible__: ClassVar[bool] = True
     throttle_time: int = field(metadata={"kafka_type": "timedelta_i32"})
@@ -39,7 +39,7 @@ class DeleteGroupsResponseV3:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnregisterControllerRequestV0:
-    """Which controller."""
+    """UnregisterController request."""
 
     __flexible__: ClassVar[bool] = True
     controller_id: int = field(metadata={"kafka_type": "int32"})
@@ -47,7 +47,7 @@ class UnregisterControllerRequestV0:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnregisterControllerResponseV0:
-    """Whether it was done."""
+    """UnregisterController response."""
 
     __flexible__: ClassVar[bool] = True
     throttle_time: int = field(metadata={"kafka_type": "timedelta_i32"})
@@ -67,7 +67,7 @@ _RESPONSES: Mapping[tuple[int, int], type] = {
 }
 _OF_STREAMS_GROUPS = {(_STREAMS_GROUP_HEARTBEAT, 1), (_STREAMS_GROUP_DESCRIBE, 1), (_TOPOLOGY_DESCRIPTION_UPDATE, 0)}
 _NEWEST_KNOWN = {_API_VERSIONS: 4, _DELETE_GROUPS: 2}
-"""Newer versions are like this one, but for the schemas above."""
+"""Newest versions in kio; newer ones equal them except for the schemas above."""
 
 
 def request_schema(api_key: int, version: int) -> type:
@@ -83,7 +83,7 @@ def request_schema(api_key: int, version: int) -> type:
 
 
 def response_schema(api_key: int, version: int) -> type:
-    """Return the schema of an answer."""
+    """Return the schema of a response."""
     if (api_key, version) in _OF_STREAMS_GROUPS:
         from groupcoord.wire.streams_group_entities import RESPONSES
 

@@ -1,7 +1,7 @@
-"""Offsets of partitions and what became of them, read and written column by column: of commits and of fetches.
+"""Column-wise codec of partitions in OffsetCommit and OffsetFetch: offsets, leader epochs, metadata, results.
 
-With heartbeats these are most of a coordinator's work, so that what the partitions of a topic have in common is looked
-at once: as a rule that is the length of their metadata.
+With heartbeats these are most of a coordinator's work. What the partitions of a topic have in common, usually the
+length of their metadata, is handled once.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from groupcoord.wire.primitives import (
 )
 
 COLUMNS_MAX = 256
-"""So many partitions are read or written at once, and no more, so that a layout takes little memory."""
+"""Partitions handled at a time, so that a layout takes little memory."""
 
 _LAYOUTS_MAX = 128
 _CACHED_RESULTS_MAX, _CACHED_NAME_LENGTH_MAX = 64, 256
 _ALIKE_MAX = 0x7F
-"""So few partitions, and bytes of metadata, that a varint of one byte says how many."""
+"""Largest number of partitions or bytes of metadata whose varint has one byte."""
 
 OffsetsReader = Callable[[bytes, int], tuple[OffsetColumns, int]]
-"""Gives the offsets at a position of a frame, and the position behind them."""
+"""Returns the offsets at a position of a frame, and the position after them."""
 
 
 def offsets_reader(*, has_leader_epoch: bool, is_flexible: bool) -> OffsetsReader:
-    """Return what reads the partitions of a topic of a commit, from their number on.
+    """Return a reader of the partitions of a topic in a commit, including their number.
 
     Args:
-        has_leader_epoch: they have one each; -1 stands for it otherwise.
-        is_flexible: lengths are varints, and tagged fields follow.
+        has_leader_epoch: whether partitions have a leader epoch; otherwise it is -1.
+        is_flexible: whether lengths are varints and tagged fields follow.
     """
     numbers = struct.Struct(">iqi" if has_leader_epoch else ">iq")
     size_at = numbers.size  # of the metadata, in the bytes of a partition
@@ -62,7 +62,7 @@ def offsets_reader(*, has_leader_epoch: bool, is_flexible: bool) -> OffsetsReade
         return partitions.unpack_from, partitions.size, size_place + 1 + bool(text) + is_flexible
 
     def read(frame: bytes, position: int) -> tuple[OffsetColumns, int]:
-        # As a rule the metadata that a client writes are equally long: then all are read in one go.
+        # Usually a client writes metadata of equal length: then all are read at once.
         if is_flexible:
             count, start = frame[position] - 1, position + 1
             size = frame[start + size_at] if 0 < count < _ALIKE_MAX else 0
@@ -93,7 +93,7 @@ def _read_one_by_one(
     layout: struct.Struct, is_flexible: bool, frame: bytes, position: int
 ) -> tuple[OffsetColumns, int]:
     count, position = (read_compact_array_length if is_flexible else read_array_length)(frame, position)
-    # Each column is filled on the way: of a million rows, turning them into columns is work of its own.
+    # Columns are filled while reading: transposing a million rows would be work of its own.
     numbers: tuple[list[int], ...] = ([], [], [])
     metadata: list[str] = []
     has_metadata = False
@@ -114,7 +114,7 @@ def _read_one_by_one(
 
 
 def _texts(encoded: tuple[bytes, ...]) -> Sequence[str]:
-    """Return what stands in the bytes of texts that are equally long."""
+    """Decode texts of equal length."""
     if b"".join(encoded).isascii():
         return AsciiTexts(encoded)
     return tuple([str(text, "utf-8", UTF8_AS_JAVA) for text in encoded])
@@ -124,11 +124,11 @@ def _texts(encoded: tuple[bytes, ...]) -> Sequence[str]:
 
 
 class OffsetsWriter:
-    """Writes the partitions of a topic of a fetch.
+    """Encodes the partitions of a topic in an OffsetFetch response.
 
     Args:
-        has_leader_epoch: each offset has its epoch.
-        is_flexible: lengths are varints, and tagged fields follow.
+        has_leader_epoch: whether offsets have a leader epoch.
+        is_flexible: whether lengths are varints and tagged fields follow.
     """
 
     def __init__(self, *, has_leader_epoch: bool, is_flexible: bool) -> None:
@@ -154,7 +154,9 @@ class OffsetsWriter:
         return b"".join(written)
 
     def _pack(self, widths: Widths | None, count: int, rest: str) -> Callable[..., bytes]:
-        """Return what packs so many partitions whose metadata are so long, all together or each; None: of none."""
+        """Return a ``Struct.pack`` for ``count`` rows; ``widths`` holds the metadata lengths, common or by row, or
+        None.
+        """
         if widths is None:
             texts = [f"{len(self._nothing)}s"] * count
         else:
@@ -185,12 +187,12 @@ class OffsetsWriter:
 
 
 class ResultsWriter:
-    """Writes the topics of the answer to a commit, by name.
+    """Encodes the topics of an OffsetCommit response, by name.
 
     Args:
-        errors: what stands for the error codes that a version does not know.
-        is_flexible: lengths are varints, and tagged fields follow.
-        uses_topic_ids: topics are named by their ids.
+        errors: replacements of error codes that a version does not know.
+        is_flexible: whether lengths are varints and tagged fields follow.
+        uses_topic_ids: whether topics have ids.
     """
 
     def __init__(
@@ -202,11 +204,11 @@ class ResultsWriter:
         self._row = "ihx" if is_flexible else "ih"
         self._pack_of = lru_cache(maxsize=_LAYOUTS_MAX)(self._pack)
         self._one = self._write_count(1)
-        # A consumer commits its partitions again and again.
+        # A consumer commits the same partitions repeatedly.
         self._write_few_accepted = lru_cache(maxsize=1_024)(self._write_accepted)
 
     def write(self, topics: Sequence[TopicResult]) -> bytes:
-        """Return the bytes of the topics, behind their number."""
+        """Return the bytes of the topics, after their number."""
         if len(topics) == 1:  # nearly always
             return self._one + self._write_result(topics[0])
         parts = [self._write_count(len(topics))]
@@ -238,7 +240,7 @@ class ResultsWriter:
         return primitives.write_uvarint(count + 1) if self._is_flexible else INT32.pack(count)
 
     def _pack(self, count: int) -> Callable[..., bytes]:
-        """Return what packs so many rows."""
+        """Return a ``Struct.pack`` for ``count`` rows."""
         return struct.Struct(">" + self._row * count).pack
 
     def _write_accepted(self, topic: str | bytes, indexes: tuple[int, ...]) -> bytes:

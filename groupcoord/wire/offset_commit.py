@@ -1,10 +1,10 @@
 """OffsetCommit: key 8, versions 2-10, flexible from 8.
 
-2-4: the client may bring its own retention time. 3: throttle time in the answer. 6: leader epochs (KIP-320). 7: the
-member's instance id (KIP-345). 9: the member's epoch in place of the generation, and GROUP_ID_NOT_FOUND in answers
-(KIP-848), which is ILLEGAL_GENERATION before. 10: topics by id.
+2-4: the client may send a retention time. 3: throttle time in the response. 6: leader epochs (KIP-320). 7: instance id
+(KIP-345). 9: member epoch in place of the generation, and GROUP_ID_NOT_FOUND in responses (KIP-848), which is
+ILLEGAL_GENERATION before. 10: topics by id.
 
-Read and written by hand: with heartbeats these are most of a coordinator's work (:mod:`.offset_columns`).
+Written by hand for speed: with heartbeats these are most of a coordinator's work (:mod:`.offset_columns`).
 """
 
 from typing import NamedTuple
@@ -32,7 +32,7 @@ _HEADS_MAX, _HEAD_BYTES_MAX = 8_192, 256
 
 
 class _Head(NamedTuple):
-    """What a commit of one topic says before its offsets."""
+    """Fields of a commit of one topic before its offsets."""
 
     group_id: str | None
     generation_id: int
@@ -44,11 +44,11 @@ class _Head(NamedTuple):
 
 
 class _Heads:
-    """What commits of one topic said before their offsets: a member says the same each time.
+    """Cache of the fields before the offsets, which a member repeats in each commit.
 
     Attributes:
-        end_of: returns where this ended in the last request that was so long.
-        find: returns what these bytes say, if that is known.
+        end_of: returns the end of these fields in the last request of equal length.
+        find: returns the fields for these bytes, or None.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class _Heads:
         self.find = self._heads.get
 
     def remember(self, frame: bytes, start: int, end: int, head: _Head) -> None:
-        """Remember a request's head, unless it is long."""
+        """Store the fields of a request unless they are long."""
         if end - start > _HEAD_BYTES_MAX:
             return
         if len(self._ends) >= _HEADS_MAX or len(self._heads) >= _HEADS_MAX:

@@ -1,10 +1,10 @@
 """OffsetFetch: key 9, versions 1-10, flexible from 6.
 
-1: an error of the group stands at every partition that was asked for; from 2 on it stands at the top. 2: null topics
-mean all. 3: throttle time in the answer. 5: leader epochs (KIP-320). 7: stable offsets only, on request (KIP-447). 8:
-several groups (KIP-709). 9: the member's id and epoch (KIP-848). 10: topics by id.
+1: an error of the group is repeated for every requested partition; from 2 on it is at the top. 2: null topics stand for
+all. 3: throttle time in the response. 5: leader epochs (KIP-320). 7: stable offsets on request (KIP-447). 8: several
+groups (KIP-709). 9: member id and epoch (KIP-848). 10: topics by id.
 
-Read and written by hand, as OffsetCommit is.
+Written by hand for speed, as OffsetCommit is.
 """
 
 from groupcoord.core.log.records import ZERO_UUID
@@ -46,7 +46,7 @@ _Topics = tuple[TopicToFetch, ...] | None
 
 
 def _read_topics(frame: bytes, position: int, nullable: bool) -> tuple[_Topics, int]:
-    """Versions to 5."""
+    """Read topics in versions up to 5."""
     length, position = read_int32_length(frame, position)
     if nullable and length < 0:
         return None, position
@@ -60,7 +60,7 @@ def _read_topics(frame: bytes, position: int, nullable: bool) -> tuple[_Topics, 
 
 
 def _read_flexible_topics(frame: bytes, position: int, uses_topic_ids: bool) -> tuple[_Topics, int]:
-    """Versions from 6."""
+    """Read topics in versions from 6."""
     length, position = read_compact_length(frame, position)
     if length < 0:
         return None, position
@@ -153,7 +153,7 @@ def _write_flexible_topics(topics: tuple[FetchedTopic, ...], uses_topic_ids: boo
 
 
 def _with_error_everywhere(group: FetchedGroup, header: RequestHeader) -> FetchedGroup:
-    """Spread the error of a group over what was asked for: version 1 has no other place."""
+    """Copy the error of a group to all requested partitions, because version 1 has no other place."""
     topics = header.reply_context
     if not group.error_code or not isinstance(topics, tuple):
         return group
@@ -186,7 +186,7 @@ def _plain_encoder(version: int) -> Encoder:
 
 
 def _encode_single_group(response: OffsetFetchResponse, header: RequestHeader) -> bytes:
-    """Versions 6 and 7."""
+    """Encode versions 6 and 7."""
     ((_, error_code, topics),) = response.groups
     return b"\x00\x00\x00\x00%b%b\x00" % (_write_flexible_topics(topics, False), INT16.pack(error_code))
 

@@ -1,4 +1,4 @@
-"""Answers in parts: what is said several times in one is kept, and takes memory, once."""
+"""Responses in parts: a repeated entry is kept, and takes memory, once."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from groupcoord.wire.errors import ProtocolError
 T = TypeVar("T")
 
 FRAME_BYTES_MAX = 2**31 - 1
-"""What the length in front of a frame can say."""
+"""Largest length of a frame."""
 
 ANSWER_MEMORY_MAX_BYTES = 256 * 1024 * 1024
-"""An answer that takes more memory isn't given. A Kafka broker with its usual heap of 1 GiB ends at some such size."""
+"""Largest memory of a response. A Kafka broker with the default heap of 1 GiB fails at about this size."""
 
 
 def write_each(elements: Sequence[T], write: Callable[[T], bytes]) -> list[bytes]:
-    """Write each of the elements; an object that is among them several times is written once.
+    """Encode each of the elements; an object that occurs several times is encoded once.
 
     Raises:
-        ProtocolError: what was written takes more than :data:`ANSWER_MEMORY_MAX_BYTES`.
+        ProtocolError: the result takes more than :data:`ANSWER_MEMORY_MAX_BYTES`.
     """
     written: dict[int, bytes] = {}
     size = 0

@@ -1,13 +1,13 @@
 """Produce: key 0, versions 3-13, flexible from 9. Listed from version 0 on.
 
-5: log start offsets in the answer. 7: zstd (KIP-110). 8: errors of single records and a message in the answer
-(KIP-467). 10: current leaders and where they are, for who asked another node (KIP-951). 11, 12: transactions that an
-error ends, and that grow by what is written (KIP-890). 13: topics by id (KIP-516).
+5: log start offsets in the response. 7: zstd (KIP-110). 8: errors of single records and a message in the response
+(KIP-467). 10: current leaders and their addresses (KIP-951). 11, 12: abortable transactions, and partitions that are
+added implicitly (KIP-890). 13: topics by id.
 
-ApiVersions lists versions 0 to 2 as well, as a broker of 4.x does, because librdkafka counts on them (KAFKA-18659); a
+ApiVersions lists versions 0 to 2 as well, as a broker of 4.x does, because librdkafka depends on them (KAFKA-18659); a
 request of these versions closes the connection.
 
-Read and written by hand: it comes for every batch, of which a view of the frame goes on.
+Written by hand for speed: it comes for every batch, which is passed on as a view of the frame.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from groupcoord.wire.primitives import INT32, INT32_FROM, read_content, read_uui
 
 _KEY = 0
 _KEY_BYTES = b"\x00\x00"
-_version_from = struct.Struct(">hih").unpack_from  # and a correlation id, and the length of the client's id
+_version_from = struct.Struct(">hih").unpack_from  # followed by the correlation id and the length of the client id
 
 FEW = 64
-"""A request that names no more topics and partitions is read in no time, however many bytes its records have."""
+"""A request with no more topics and partitions is decoded without yielding, whatever the size of its records."""
 
 _LEADER_TAG = 0
 _THROTTLE_TIME = bytes(4)
 _UUID_BYTES = 16
-_acks_from = struct.Struct(">hi").unpack_from  # and a time-out, which nothing waits for
+_acks_from = struct.Struct(">hi").unpack_from  # followed by a timeout, which is ignored
 _make_partition, _make_topic = maker(ProducePartition), maker(ProduceTopic)
 
 
 class _Layout:
-    """How a version stands in frames."""
+    """Layout of a version."""
 
     def __init__(self, version: int) -> None:
         dialect = primitives.FLEXIBLE if version >= API.flexible_from else primitives.PLAIN
@@ -63,7 +63,7 @@ class _Layout:
         self._capabilities = version >= 7, version >= 11, version >= 12
 
     def decode(self, frame: bytes, position: int, header: RequestHeader, client_host: str) -> Produce:
-        """Read a request."""
+        """Decode a request."""
         dialect = self._dialect
         transactional_id, position = dialect.read_nullable_string(frame, position)
         acks, _ = _acks_from(frame, position)
@@ -78,7 +78,7 @@ class _Layout:
     def _read_topic(self, frame: bytes, position: int) -> tuple[ProduceTopic, int]:
         name, topic_id = None, ZERO_UUID
         if self._has_topic_ids:
-            # No view of a frame must be what a UUID is remembered by.
+            # The cache of UUIDs must not hold a view of a frame.
             topic_id, _ = read_uuid(bytes(frame[position : position + _UUID_BYTES]), 0)
             position += _UUID_BYTES
         else:
@@ -98,11 +98,11 @@ class _Layout:
         return _make_topic((name, topic_id, tuple(partitions))), skip_tagged_fields(frame, position)
 
     def names_few(self, frame: bytes, position: int) -> bool:
-        """Tell whether there are few topics and partitions, and nothing that nobody knows.
+        """Return whether there are few topics and partitions, and no unknown fields.
 
         Args:
             frame: the request.
-            position: where its header's tagged fields stand, or the body of a version that has none.
+            position: where the tagged fields of the header begin, or the body of a version without them.
         """
         dialect = self._dialect
         tags_bytes = len(dialect.nothing_tagged)
@@ -128,7 +128,7 @@ class _Layout:
         return left >= 0
 
     def encode(self, response: ProduceResponse, header: RequestHeader) -> bytes:
-        """Write an answer."""
+        """Encode a response."""
         dialect = self._dialect
         parts = [dialect.write_length(len(response.topics))]
         for name, topic_id, partitions in response.topics:
@@ -161,9 +161,9 @@ def _layout(version: int) -> _Layout:
 
 
 def names_few(frame: bytes | memoryview) -> bool:
-    """Tell whether a request is a Produce that names little, without a look at more of it than that.
+    """Return whether a request is a Produce with few topics and partitions, reading no more than needed.
 
-    One that can't be read names little, too.
+    A malformed request counts as small.
 
     Args:
         frame: any request, without the four bytes of its length.

@@ -1,4 +1,4 @@
-"""Frames to requests, responses to frames."""
+"""Decoding of request frames and encoding of response frames."""
 
 from __future__ import annotations
 
@@ -68,23 +68,24 @@ _REMEMBERED = frozenset(
     )
 )
 _REMEMBERED_BYTES_MAX = 256
-"""A member's heartbeats, and what is fetched of a group, differ in nothing but the correlation id from one time to the
-next, so what was read of one is kept."""
+"""Largest request that is cached. A member's heartbeats, and fetches of a group's offsets, usually differ from the
+previous one in the correlation id only.
+"""
 
 _PRODUCE = produce.API.key.to_bytes(2, "big")
 _COPIED_BYTES = 1_024
 
-# By (api_key << 16) + api_version, filled when a version is first used.
+# By (api_key << 16) + api_version, filled on first use of a version.
 _decoders: dict[int, tuple[bool, Decoder]] = {}
 _encoders: dict[int, tuple[bytes, Encoder]] = {}
 _parts_encoders: dict[int, tuple[bytes, PartsEncoder]] = {}
 
 
 def decode_request(frame: bytes | memoryview, client_host: str) -> tuple[RequestHeader, WireRequest]:
-    """Read one request.
+    """Decode one request.
 
-    The records of a Produce are views of the frame.
-    What stands behind a request is ignored, and so are tagged fields that are not known, as a broker does.
+    Records of a Produce are views of the frame. As in a broker, bytes after a request and unknown tagged fields are
+    ignored.
 
     Args:
         frame: the request without the four bytes of its length.
@@ -92,16 +93,16 @@ def decode_request(frame: bytes | memoryview, client_host: str) -> tuple[Request
 
     Returns:
         The header, which :func:`encode_response` needs, and the request; or an :class:`~groupcoord.wire.Answered`,
-        whose response is to be sent as it is. An ApiVersions request of an unknown version has
-        ``unsupported_version`` set.
+            whose
+        response is to be sent as it is. An ApiVersions request of an unknown version has ``unsupported_version`` set.
 
     Raises:
         UnknownApiError, UnsupportedVersionError: not one of :data:`~groupcoord.wire.API_VERSIONS`.
-        ProtocolError: the bytes are no request. In any of these cases the connection must be closed.
+        ProtocolError: the request is malformed. In each of these cases the connection must be closed.
     """
     if not isinstance(frame, bytes):
         if frame[:2] == _PRODUCE:
-            return _decode(cast(bytes, frame), client_host)  # a view is read alike
+            return _decode(cast(bytes, frame), client_host)  # a view works alike
         frame = bytes(frame)
     if len(frame) <= _REMEMBERED_BYTES_MAX and frame[:2] in _REMEMBERED:
         try:
@@ -109,7 +110,7 @@ def decode_request(frame: bytes | memoryview, client_host: str) -> tuple[Request
                 frame[:4] + frame[8:], client_host
             )
         except ProtocolError:
-            pass  # read it again, for an error that tells the correlation id
+            pass  # decode it again, for an error with the correlation id
         else:
             return RequestHeader(api_key, api_version, INT32_FROM(frame, 4)[0], client_id, reply_context), request
     return _decode(frame, client_host)
@@ -117,10 +118,10 @@ def decode_request(frame: bytes | memoryview, client_host: str) -> tuple[Request
 
 @lru_cache(maxsize=8_192)
 def _decode_remembered(frame: bytes, client_host: str) -> tuple[int, int, str, object, WireRequest]:
-    """Read a request that is given without its correlation id.
+    """Decode a request without its correlation id.
 
     Returns:
-        What its header has besides that, and the request.
+        The other fields of its header, and the request.
     """
     header, request = _decode(frame[:4] + bytes(4) + frame[4:], client_host)
     return header.api_key, header.api_version, header.client_id, header.reply_context, request
@@ -152,18 +153,18 @@ def _decode(frame: bytes, client_host: str) -> tuple[RequestHeader, WireRequest]
 
 
 def encode_response(header: RequestHeader, response: WireResponse) -> bytes:
-    """Write the answer to a request.
+    """Encode the response to a request.
 
     Args:
-        header: what :func:`decode_request` gave for the request.
-        response: the response to it.
+        header: the header that :func:`decode_request` returned for the request.
+        response: the response.
 
     Returns:
-        The whole frame, the four bytes of its length included.
+        The whole frame, including the four bytes of its length.
 
     Raises:
-        ProtocolError: a string is longer than 32,767 bytes. Only a request that was malformed, and is echoed, leads
-            to that; the connection must be closed.
+        ProtocolError: a string is longer than 32,767 bytes, which only the echo of a malformed request can cause. The
+            connection must be closed.
     """
     entry = _encoders.get((header.api_key << 16) + header.api_version) or _load_encoder(header)
     tagged_fields, encode = entry
@@ -172,12 +173,12 @@ def encode_response(header: RequestHeader, response: WireResponse) -> bytes:
 
 
 def encode_response_parts(header: RequestHeader, response: WireResponse) -> list[bytes]:
-    """Write the answer to a request like :func:`encode_response`, in parts of which some may be the same object.
+    """Encode the response to a request like :func:`encode_response`, in parts of which some may be the same object.
 
-    An answer that says one thing many times takes no more memory than one that says it once.
+    A response that repeats an entry takes no more memory than one that holds it once.
 
     Raises:
-        ProtocolError: as :func:`encode_response`; or the answer is too large (:mod:`groupcoord.wire.parts`).
+        ProtocolError: as for :func:`encode_response`, or the response is too large (:mod:`groupcoord.wire.parts`).
     """
     entry = _parts_encoders.get((header.api_key << 16) + header.api_version) or _load_parts_encoder(header)
     if entry is None:
@@ -195,10 +196,10 @@ def encode_response_parts(header: RequestHeader, response: WireResponse) -> list
 
 
 def load_newest() -> Iterator[None]:
-    """Get ready for the newest version of each API, one API at a step.
+    """Prepare the newest version of each API, one API at a step.
 
-    Whoever skips this, as ``groupcoord serve`` does, pays at the first request of each version: some milliseconds, and
-    at the very first for the schemas' package, which takes a quarter of a second to import where Hypothesis is.
+    Without it the first request of each version takes some milliseconds longer. The very first imports kio's schemas,
+    which takes a quarter of a second where Hypothesis is installed.
     """
     for api in APIS.values():
         header = RequestHeader(api.key, api.versions.max_version, 0)
@@ -255,7 +256,7 @@ def _served_api(header: RequestHeader) -> Api:
 
 
 def _name_of(api_key: int) -> str:
-    """Return what an API is called that isn't served: its key, and Kafka's name if there is one."""
+    """Return the name of an API that is not served: its key, and Kafka's name if there is one."""
     from kio.schema.index import api_key_map
 
     known = api_key_map.get(api_key)
@@ -271,7 +272,7 @@ def _is_supported(api: Api, version: int) -> bool:
 def _decode_unsupported_api_versions(
     frame: bytes, position: int, header: RequestHeader, client_host: str
 ) -> ApiVersions:
-    """Nothing is known of the body, so nothing is read of it."""
+    """Return a request without reading the body, whose version is unknown."""
     return ApiVersions(unsupported_version=True)
 
 

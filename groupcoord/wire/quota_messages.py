@@ -1,4 +1,4 @@
-"""Requests and responses about quotas of clients (KIP-546): no bytes, no versions."""
+"""Client quota requests and responses (KIP-546), independent of version."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from groupcoord.errors import ErrorCode
 
 
 class QuotaMatch(IntEnum):
-    """How the name of a quota's entity is asked for, by Kafka's numbers."""
+    """How the name of a quota entity is matched, by Kafka's numbers."""
 
     EXACT = 0
     DEFAULT = 1
@@ -19,7 +19,7 @@ class QuotaMatch(IntEnum):
 
 
 class QuotaComponent(NamedTuple):
-    """One part of a question for quotas: ``match_type`` is a :class:`QuotaMatch`, or an unknown number."""
+    """One component of a quota filter; ``match_type`` is a :class:`QuotaMatch` or an unknown number."""
 
     entity_type: str
     match_type: int
@@ -28,7 +28,7 @@ class QuotaComponent(NamedTuple):
 
 @define
 class DescribeClientQuotas:
-    """Ask for quotas (API key 48, KIP-546)."""
+    """Request quotas (API key 48, KIP-546)."""
 
     components: tuple[QuotaComponent, ...]
     strict: bool = False
@@ -38,7 +38,7 @@ class DescribeClientQuotas:
 
 
 class QuotaEntity(NamedTuple):
-    """Whom a quota is for, or one part of that; ``entity_name`` None: whoever has no quota of its own."""
+    """Entity of a quota or one part of it; ``entity_name`` None is the default entity."""
 
     entity_type: str
     entity_name: str | None
@@ -60,7 +60,7 @@ class DescribedQuotas(NamedTuple):
 
 @frozen
 class DescribeClientQuotasResponse:
-    """The quotas, or None and why they aren't told."""
+    """The quotas, or None with an error."""
 
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
@@ -68,7 +68,7 @@ class DescribeClientQuotasResponse:
 
 
 class QuotaOperation(NamedTuple):
-    """A limit that shall be, or (``remove``) shall go."""
+    """A limit to set, or to remove."""
 
     key: str
     value: float
@@ -76,7 +76,7 @@ class QuotaOperation(NamedTuple):
 
 
 class QuotasToAlter(NamedTuple):
-    """One entity, and what to do with its limits."""
+    """One entity and the changes of its limits."""
 
     entity: tuple[QuotaEntity, ...]
     ops: tuple[QuotaOperation, ...]
@@ -84,7 +84,7 @@ class QuotasToAlter(NamedTuple):
 
 @define
 class AlterClientQuotas:
-    """Change quotas (API key 49), or only say what would happen."""
+    """Change quotas (API key 49), or validate only."""
 
     entries: tuple[QuotasToAlter, ...]
     validate_only: bool = False
@@ -96,7 +96,7 @@ class AlterClientQuotas:
 
 
 class AlteredQuotas(NamedTuple):
-    """What became of one entity's limits."""
+    """Result for one entity."""
 
     error_code: ErrorCode
     error_message: str | None

@@ -1,10 +1,10 @@
-"""The APIs that are served. A new one is a class for the request, one for the answer, and a line here.
+"""Registry of the served APIs. A new one needs a request class, a response class and a line here.
 
-Nine are read or written by hand, each in a file of its own, since they are nearly all of what a server does: heartbeats
-of both protocols, joins and syncs, commits and fetches of offsets, records. By the schema, a heartbeat takes 1.6 times
-as long to read and its answer 8 times as long to write; a commit of 50 partitions 15 and 85 times. Heartbeats of share
-and streams groups are as quick by the schema, since short ones that came before aren't read again (:mod:`.protocol`),
-and answers that are given again not written (:mod:`.kept_answers`).
+Nine are written by hand, each in its own file, because they are nearly all of a server's work: heartbeats of both
+protocols, joins and syncs, commits and fetches of offsets, records. By schema, a heartbeat takes 1.6 times as long to
+decode and its response 8 times as long to encode; a commit of 50 partitions 15 and 85 times. Heartbeats of share and
+streams groups are as fast by schema, because repeated short requests (:mod:`.protocol`) and responses
+(:mod:`.kept_answers`) are cached.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ _APIS = (
         adapt_request=differences.end_txn,
         adapt_response=differences.ended_txn,
     ),
-    # The transaction version (2, KIP-1228) only concerns checks of partitions that hold data; it is not kept.
+    # The transaction version (2, KIP-1228) only concerns checks of partitions that hold data; it is ignored.
     by_schema(27, transactions.WriteTxnMarkers, transactions.WriteTxnMarkersResponse, (1, 2), 1),
     txn_offset_commit.API,
     by_schema(
@@ -233,7 +233,7 @@ _APIS = (
     ),
     consumer_group_heartbeat.API,
     by_schema(69, ConsumerGroupDescribe, ConsumerGroupDescribeResponse, (0, 1), 0, entries=Entries("groups")),
-    # Answered, and not listed, as by a broker without a plugin that takes metrics (KIP-714).
+    # Served but not listed, as by a broker without a metrics plugin (KIP-714).
     by_schema(
         71,
         telemetry.GetTelemetrySubscriptions,
@@ -290,5 +290,6 @@ APIS: Mapping[int, Api] = MappingProxyType({api.key: api for api in _APIS})
 API_VERSIONS: Mapping[int, VersionRange] = MappingProxyType(
     {api.key: api.listed_versions for api in _APIS if api.is_listed}
 )
-"""The versions of every API that is read and written here and that a broker lists, by its key: what an answer to
-ApiVersions lists where all of them are served."""
+"""Served versions of every API that a broker lists, by API key: the content of an ApiVersions response if all are
+served.
+"""
