@@ -535,9 +535,10 @@ class MemoryLogStore:
 
     def _write(self, partition: int, records: Sequence[LogRecord]) -> int:
         log = self._logs.setdefault(partition, [])
-        base_offset = self.end_offset(partition)
-        for delta, record in enumerate(records):
-            record.offset = base_offset + delta
+        base_offset = end_offset = self._end_offsets.get(partition, 0)
+        for record in records:
+            record.offset = end_offset
             log.append(record)
-        self._end_offsets[partition] = base_offset + len(records)
+            end_offset += 1
+        self._end_offsets[partition] = end_offset
         return base_offset

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import lru_cache
+from itertools import count
 from typing import Generic, TypeVar
 from uuid import UUID
 
@@ -74,9 +75,8 @@ def uuid_hash(value: UUID) -> int:
     return folded - 2**32 if folded >= 2**31 else folded
 
 
-def integer_hash(value: int) -> int:
-    """Return Java's ``Integer.hashCode``, the number itself."""
-    return value
+integer_hash: Callable[[int], int] = int
+"""Java's ``Integer.hashCode``, the number itself."""
 
 
 def uuid_sort_key(value: UUID) -> tuple[int, int]:
@@ -101,29 +101,32 @@ class HashTable(Generic[KeyT]):
         buckets: how many buckets the table begins with, a power of two; 16 is Java's default.
     """
 
-    __slots__ = ("_buckets", "_first_place", "_hash_of", "_next_place", "_places")
+    __slots__ = ("_buckets", "_first_place", "_full", "_hash_of", "_next_place", "_places")
 
     def __init__(self, hash_of: Callable[[KeyT], int], keys: Iterable[KeyT] = (), buckets: int = 16) -> None:
         self._hash_of = hash_of
-        self._buckets = buckets
+        self._buckets, self._full = buckets, buckets * 3 // 4
         # Of two keys in a bucket the one with the lower place comes first.
-        self._places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+        self._places = dict(zip(dict.fromkeys(keys), count(), strict=False))
         self._first_place, self._next_place = 0, len(self._places)
-        self._grow()
+        if self._next_place > self._full:
+            self._grow()
 
     def put(self, key: KeyT) -> None:
         """Insert a key as ``put`` and ``add`` do, at the end of its bucket; one that is there stays where it is."""
         if key not in self._places:
             self._places[key] = self._next_place
             self._next_place += 1
-            self._grow()
+            if len(self._places) > self._full:
+                self._grow()
 
     def compute_if_absent(self, key: KeyT) -> None:
         """Insert a key as ``computeIfAbsent`` does: at the beginning of its bucket, and room is made before, not after.
 
         So the table holds one key more before it doubles.
         """
-        self._grow()
+        if len(self._places) > self._full:
+            self._grow()
         if key not in self._places:
             self._first_place -= 1
             self._places[key] = self._first_place
@@ -133,8 +136,9 @@ class HashTable(Generic[KeyT]):
         self._places.pop(key, None)
 
     def _grow(self) -> None:
-        while len(self._places) > self._buckets * 3 // 4:
+        while len(self._places) > self._full:
             self._buckets *= 2
+            self._full = self._buckets * 3 // 4
 
     def __len__(self) -> int:
         return len(self._places)
@@ -143,12 +147,21 @@ class HashTable(Generic[KeyT]):
         return key in self._places
 
     def __iter__(self) -> Iterator[KeyT]:
-        hash_of, buckets, places = self._hash_of, self._buckets, self._places
+        return iter(self.in_order())
+
+    def in_order(self) -> list[KeyT]:
+        """Return the keys in the order in which Java walks them."""
+        hash_of, mask, places = self._hash_of, self._buckets - 1, self._places
         if len(places) < 2:
-            return iter([*places])
+            return [*places]
         # By place, which a stable sort by bucket keeps; as a rule the keys came in this order.
         in_order = sorted(places, key=places.__getitem__) if self._first_place < 0 else places
-        return iter(sorted(in_order, key=lambda key: hash_bucket(hash_of(key), buckets)))
+
+        def bucket(key: KeyT) -> int:  # as in hash_bucket, which is a call more for each key
+            value = hash_of(key) & 0xFFFFFFFF
+            return (value ^ value >> 16) & mask
+
+        return sorted(in_order, key=bucket)
 
 
 def buckets_for(capacity: int) -> int:
@@ -158,7 +171,7 @@ def buckets_for(capacity: int) -> int:
 
 def buckets_of_copy(size: int) -> int:
     """Return how many buckets a ``HashMap`` has that was made for, or as a copy of, this many keys, up to Java 18."""
-    return buckets_for(int(size / 0.75) + 1)
+    return 1 << int(size / 0.75).bit_length()
 
 
 def hash_map_size(size: int) -> int:
@@ -171,7 +184,7 @@ def hash_map_order(keys: Iterable[str]) -> list[str]:
 
     Kafka breaks a tie of the protocol vote this way, and its assignors walk members this way.
     """
-    return list(HashTable(string_hash, keys))
+    return HashTable(string_hash, keys).in_order()
 
 
 def hash_bucket(hash_code: int, buckets: int) -> int:
@@ -187,6 +200,8 @@ def timeline_map_order(keys: Iterable[str]) -> list[str]:
     bits of the hash code times 2^64 divided by the golden ratio. Inside a slot the last comes first.
     """
     distinct = list(dict.fromkeys(keys))
+    if len(distinct) < 2:
+        return distinct
     slot_bits = 1
     while len(distinct) * 3 > 4 << slot_bits:
         slot_bits += 1

@@ -6,7 +6,7 @@ Source: the specification of xxHash, which XXH3 is part of.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from struct import Struct, unpack_from
+from struct import Struct
 
 _MASK_32 = 0xFFFFFFFF
 _MASK_64 = 0xFFFFFFFFFFFFFFFF
@@ -26,6 +26,8 @@ _STRIPE_BYTES = 64
 _SECRET_STEP_BYTES = 8
 _STRIPES_IN_BLOCK = (len(_SECRET) - _STRIPE_BYTES) // _SECRET_STEP_BYTES
 _LANES = Struct("<8Q")
+_PAIR = Struct("<QQ")
+_WORD = Struct("<I")
 
 
 def xxh3_64(data: bytes) -> int:
@@ -55,6 +57,12 @@ def _folded_product(one: int, other: int) -> int:
     return (product ^ product >> 64) & _MASK_64
 
 
+_SECRET_UP_TO_3 = _u32(_SECRET, 0) ^ _u32(_SECRET, 4)
+_SECRET_UP_TO_8 = _u64(_SECRET, 8) ^ _u64(_SECRET, 16)
+_SECRET_LOW, _SECRET_HIGH = _u64(_SECRET, 24) ^ _u64(_SECRET, 32), _u64(_SECRET, 40) ^ _u64(_SECRET, 48)
+_SECRET_EMPTY = _u64(_SECRET, 56) ^ _u64(_SECRET, 64)
+
+
 def _avalanche_xxh64(value: int) -> int:
     value = (value ^ value >> 33) * _PRIME_64_2 & _MASK_64
     value = (value ^ value >> 29) * _PRIME_64_3 & _MASK_64
@@ -69,26 +77,29 @@ def _avalanche(value: int) -> int:
 def _hash_up_to_16(data: bytes) -> int:
     size = len(data)
     if size > 8:
-        low = _u64(data, 0) ^ _u64(_SECRET, 24) ^ _u64(_SECRET, 32)
-        high = _u64(data, size - 8) ^ _u64(_SECRET, 40) ^ _u64(_SECRET, 48)
+        low = _u64(data, 0) ^ _SECRET_LOW
+        high = _u64(data, size - 8) ^ _SECRET_HIGH
         swapped = int.from_bytes(low.to_bytes(8, "little"), "big")
         return _avalanche(size + swapped + high + _folded_product(low, high) & _MASK_64)
     if size >= 4:
-        value = _u32(data, size - 4) | _u32(data, 0) << 32
-        value ^= _u64(_SECRET, 8) ^ _u64(_SECRET, 16)
+        first: int = _WORD.unpack_from(data, 0)[0]
+        last: int = _WORD.unpack_from(data, size - 4)[0]
+        value = (last | first << 32) ^ _SECRET_UP_TO_8
         value ^= (value << 49 | value >> 15) & _MASK_64 ^ (value << 24 | value >> 40) & _MASK_64
         value = value * _PRIME_MX_2 & _MASK_64
         value = (value ^ (value >> 35) + size) * _PRIME_MX_2 & _MASK_64
         return value ^ value >> 28
     if size:
         combined = data[0] << 16 | data[size >> 1] << 24 | data[size - 1] | size << 8
-        return _avalanche_xxh64(combined ^ _u32(_SECRET, 0) ^ _u32(_SECRET, 4))
-    return _avalanche_xxh64(_u64(_SECRET, 56) ^ _u64(_SECRET, 64))
+        return _avalanche_xxh64(combined ^ _SECRET_UP_TO_3)
+    return _avalanche_xxh64(_SECRET_EMPTY)
 
 
 def _mix_16(data: bytes, offset: int, secret_offset: int) -> int:
-    low, high = unpack_from("<QQ", data, offset)
-    return _folded_product(low ^ _u64(_SECRET, secret_offset), high ^ _u64(_SECRET, secret_offset + 8))
+    low, high = _PAIR.unpack_from(data, offset)
+    low_key, high_key = _PAIR.unpack_from(_SECRET, secret_offset)
+    product = (low ^ low_key) * (high ^ high_key)
+    return int(product ^ product >> 64) & _MASK_64
 
 
 def _hash_up_to_128(data: bytes) -> int:
@@ -145,6 +156,6 @@ def _scramble(lanes: list[int]) -> None:
 def _merged(lanes: Sequence[int], start: int) -> int:
     value = start
     for lane in range(0, 8, 2):
-        low, high = unpack_from("<QQ", _SECRET, 11 + 8 * lane)
+        low, high = _PAIR.unpack_from(_SECRET, 11 + 8 * lane)
         value += _folded_product(lanes[lane] ^ low, lanes[lane + 1] ^ high)
     return _avalanche(value & _MASK_64)

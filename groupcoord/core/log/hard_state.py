@@ -55,8 +55,11 @@ class HardState:
                 tombstones = []
             if type(record) is OffsetTombstone:
                 tombstones.append(record)
+            elif (apply := _APPLY.get(type(record))) is not None:
+                apply(self, record, log_offset + place)
             else:
-                self.apply(record, log_offset + place)
+                of_group: Any = record
+                self.groups.setdefault(of_group.group_id, {})[of_group.key] = (log_offset + place, of_group)
         if tombstones:
             self.offsets.apply_tombstones(tombstones)
 

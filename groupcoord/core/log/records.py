@@ -8,6 +8,7 @@ they are not frozen because a commit makes one for each partition. Sources: Kafk
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import ClassVar, NamedTuple
 from uuid import UUID
 
@@ -218,14 +219,13 @@ class CommitRecords(Rows[OffsetCommitRecord]):
 
     def __iter__(self) -> Iterator[OffsetCommitRecord]:
         for kind, columns in self.topics:
-            for place in range(len(columns.offsets)):
-                yield record_at(kind, columns, place)
+            yield from map(partial(record_at, kind, columns), range(len(columns.offsets)))
 
 
 def record_at(kind: CommitKind, columns: OffsetColumns, place: int) -> OffsetCommitRecord:
     """Return the record of one of the offsets of a topic of a commit."""
     indexes, offsets, leader_epochs, metadata = columns
-    return OffsetCommitRecord(
+    record = OffsetCommitRecord(
         kind.group_id,
         kind.topic,
         indexes[place],
@@ -237,8 +237,10 @@ def record_at(kind: CommitKind, columns: OffsetColumns, place: int) -> OffsetCom
         kind.topic_id,
         kind.producer_id,
         kind.producer_epoch,
-        *(kind.form or ()),
     )
+    if kind.form is not None:
+        record.value_version, record.key_version, record.raw_value = kind.form
+    return record
 
 
 def topic_of_record(record: OffsetCommitRecord) -> CommittedTopic:

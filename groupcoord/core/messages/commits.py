@@ -30,12 +30,11 @@ class OffsetToCommit:
 
 
 def _columns(partitions: Sequence[OffsetToCommit]) -> OffsetColumns:
-    return offset_columns(
-        [offset.partition_index for offset in partitions],
-        [offset.committed_offset for offset in partitions],
-        [offset.committed_leader_epoch for offset in partitions],
-        [offset.committed_metadata or "" for offset in partitions],
-    )
+    rows = [
+        (each.partition_index, each.committed_offset, each.committed_leader_epoch, each.committed_metadata or "")
+        for each in partitions
+    ]
+    return offset_columns(*map(list, zip(*rows, strict=True))) if rows else offset_columns([], [], [], [])
 
 
 @define(repr=False, init=False)
@@ -151,18 +150,6 @@ class OffsetCommit(GroupRequest[OffsetCommitResponse]):
     group_instance_id: str | None = None
     retention_time_ms: int = -1
     supports_member_epoch: bool = True
-
-    def with_topics(self, topics: tuple[TopicToCommit, ...]) -> OffsetCommit:
-        """Return the same request for other topics: those that were resolved."""
-        return OffsetCommit(
-            self.group_id,
-            topics,
-            self.generation_id,
-            self.member_id,
-            self.group_instance_id,
-            self.retention_time_ms,
-            self.supports_member_epoch,
-        )
 
     def refused(self, error_code: ErrorCode, message: str | None = None) -> OffsetCommitResponse:
         return OffsetCommitResponse(refused_topics(self.topics, error_code))

@@ -144,8 +144,7 @@ class Commits:
 
         A group that nobody knew is made first, and stays even if all partitions are refused, as in Kafka 4.
         """
-        group_id, retention_ms = request.group_id, request.retention_time_ms
-        topics = request.topics
+        group_id, topics, retention_ms = request.group_id, request.topics, request.retention_time_ms
         assert group_id is not None
         group = self._groups.get(group_id)
         if group is not None:

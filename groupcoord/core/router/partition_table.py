@@ -77,10 +77,8 @@ class PartitionTable(Generic[KeyT, PartitionT]):
             index = self._routes[key] = partition_for(self._text_of(key), len(self.active))
         return index
 
-    def serving(self, key: KeyT | None) -> PartitionT | None:
+    def serving(self, key: KeyT) -> PartitionT | None:
         """Return the log partition that serves a group; None if none does."""
-        if key is None:
-            return None
         index = self._routes.get(key)
         return self.active[self.index_of(key) if index is None else index]
 

@@ -204,7 +204,10 @@ class RequestRouter:
             FindCoordinator: Route(None, self._find_coordinators),
             ConsumerGroupHeartbeat: Route(heartbeat_permission, self._heartbeat),
             ConsumerGroupDescribe: Route(None, self._describe_kind),
-            ShareGroupHeartbeat: Route(_may_read_group, self._heartbeat),
+            # With permissions, the topics of a share group's heartbeat are checked each time: they may have changed.
+            ShareGroupHeartbeat: Route(
+                _may_read_group, self._heartbeat if authorize is None else self._check_heartbeat
+            ),
             ShareGroupDescribe: Route(None, self._describe_kind),
             DescribeShareGroupOffsets: Route(None, self._describe_share_offsets),
             DescribeOneShareGroup: Route(None, self._to_group),
@@ -266,8 +269,22 @@ class RequestRouter:
 
     def _commit(self, request: OffsetCommit, token: Token, permissions: Permissions | None, now_ms: int) -> None:
         topics, token = self._resolve(request, token, permissions)
-        if topics:
-            self._to_group(request.with_topics(topics), token, permissions, now_ms)
+        if not topics:
+            return
+        resolved = OffsetCommit(
+            request.group_id,
+            topics,
+            request.generation_id,
+            request.member_id,
+            request.group_instance_id,
+            request.retention_time_ms,
+            request.supports_member_epoch,
+        )
+        partition = self._partitions.serving(request.group_id or "")
+        if partition is not None:
+            partition.handle(resolved, token, now_ms)
+        else:
+            self._to_group(resolved, token, permissions, now_ms)
 
     def _commit_transactional(
         self, request: TxnOffsetCommit, token: Token, permissions: Permissions | None, now_ms: int
@@ -322,13 +339,12 @@ class RequestRouter:
 
     def _heartbeat(self, request: Heartbeats, token: Token, permissions: Permissions | None, now_ms: int) -> None:
         """Handle a heartbeat. One that repeats its member's previous one is answered without further checks."""
-        kind = type(request)
-        # Topics of a share group's heartbeat are checked each time: its answer hides what the principal may not see.
-        if permissions is None or kind is not ShareGroupHeartbeat:
-            partition = self._partitions.serving(request.group_id)
-            if partition is not None and partition.repeaters[kind](request, token, now_ms):
-                return
-        refusal = self._heartbeat_checks[kind](request, permissions)
+        partition = self._partitions.serving(request.group_id)
+        if partition is None or not partition.repeaters[type(request)](request, token, now_ms):
+            self._check_heartbeat(request, token, permissions, now_ms)
+
+    def _check_heartbeat(self, request: Heartbeats, token: Token, permissions: Permissions | None, now_ms: int) -> None:
+        refusal = self._heartbeat_checks[type(request)](request, permissions)
         if refusal is None:
             self._to_group(request, token, permissions, now_ms)
         else:
@@ -451,7 +467,9 @@ class RequestRouter:
 
     def _fetch_group(self, wanted: GroupToFetch, request: OffsetFetch, permissions: Permissions | None) -> FetchedGroup:
         # As a rule all is allowed and served, and this is asked very often.
-        partition = self._partitions.serving(wanted.group_id) if permissions is None else None
+        partition = (
+            None if permissions is not None or wanted.group_id is None else self._partitions.serving(wanted.group_id)
+        )
         if partition is None:
             found = self._partition_of(wanted.group_id, Operation.DESCRIBE, permissions)
             if isinstance(found, ErrorCode):

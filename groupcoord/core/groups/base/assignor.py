@@ -164,7 +164,7 @@ def subscription_type(
     if by_name and by_expression:
         return SubscriptionType.HETEROGENEOUS
     counts = (by_expression or by_name).values()
-    is_equal = all(count == member_count for count in counts)
+    is_equal = set(counts) <= {member_count}
     return SubscriptionType.HOMOGENEOUS if is_equal else SubscriptionType.HETEROGENEOUS
 
 
@@ -213,8 +213,9 @@ def changed_targets(
         key = tuple(member.subscribed_topic_names), member.subscribed_topic_regex
         if key not in topic_ids:
             existing = [topics[name] for name in subscribed_names(*key, resolved) if name in topics]
-            found.update((topic.topic_id, topic) for topic in existing)
-            topic_ids[key] = tuple(topic.topic_id for topic in existing)
+            by_id = {topic.topic_id: topic for topic in existing}
+            found.update(by_id)
+            topic_ids[key] = tuple(by_id)
         assigned = targets.get(member_id, {})
         specs[member_id] = MemberSpec(topic_ids[key], assigned, member.instance_id, member.rack_id)
     assignment = assignor.assign(GroupSpec(specs, subscriptions, found, tuple(visiting_order), assignable))

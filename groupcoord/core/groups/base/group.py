@@ -7,7 +7,7 @@ partitions or tasks from it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any, ClassVar, Generic, TypeVar
 from uuid import UUID
@@ -372,18 +372,29 @@ class MemberTimers(Generic[GroupT, MemberT]):
         self._environment = environment
         self._timers = timers
 
-    def follow(self, group: GroupT, record: Record, now_ms: int) -> None:
-        """Set the timers that follow from a record that is durable now."""
-        told = group.STATE.RECORDS_OF_MEMBER[-1]  # what a member tells of itself
-        if isinstance(record, told):
-            member = group.state.members.get(record.member_id)
-            if member is not None and group.timer(group.SESSION, record.member_id).deadline_ms is None:
-                self.start_session(group, member, now_ms)
-        elif isinstance(record, GroupTombstone):
-            record_type, member_id = record.key
-            if record_type == told.RECORD_TYPE and member_id not in group.state.members:
-                for timer in group.drop_timers(member_id):
-                    self._timers.cancel(timer)
+    def follow(self, group: GroupT, records: Iterable[Record], now_ms: int) -> None:
+        """Set the timers that follow from records that are durable now."""
+        assignment_record, metadata_record = group.STATE.RECORDS_OF_MEMBER[0], group.STATE.RECORDS_OF_MEMBER[-1]
+        members: Mapping[str, Any] = group.state.members
+        record: Any
+        for record in records:
+            kind = type(record)
+            if kind is metadata_record:
+                member = members.get(record.member_id)
+                if member is not None and group.timer(group.SESSION, record.member_id).deadline_ms is None:
+                    self.start_session(group, member, now_ms)
+            elif kind is assignment_record:
+                member = members.get(record.member_id)
+                if member is not None and not member.has_left:  # else its timers go on: it may have moved on by then
+                    self.follow_assignment(group, member, now_ms)
+            elif kind is GroupTombstone:
+                record_type, member_id = record.key
+                if record_type == metadata_record.RECORD_TYPE and member_id not in members:
+                    for timer in group.drop_timers(member_id):
+                        self._timers.cancel(timer)
+
+    def follow_assignment(self, group: GroupT, member: MemberT, now_ms: int) -> None:
+        """Set the timer of what a member has to give back, for kinds in which members have to."""
 
     def await_revocation(self, group: GroupT, member: MemberT, timeout_ms: int, now_ms: int) -> None:
         """A member has to give something back."""

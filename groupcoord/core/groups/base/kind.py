@@ -127,8 +127,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
 
     def adopt(self, group: GroupT, draft: DraftT, now_ms: int) -> None:
         """What was drafted is durable, and the group's state: let timers follow."""
-        for record in draft.records:
-            self._timers.follow(group, record, now_ms)
+        self._timers.follow(group, draft.records, now_ms)
 
     def hold(self, draft: DraftT, token: Token, response: Response) -> None:
         """Let an answer wait for what was drafted with it."""
@@ -156,8 +155,9 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
             False if it isn't, and nothing was done: take it with :meth:`heartbeat`.
         """
         context = self._context
-        group: Any = self._groups.get(request.group_id)
-        if type(group) is not self.group_class or (context.writings and request.group_id in context.writings):
+        group_id = request.group_id
+        group: Any = self._groups.get(group_id)
+        if type(group) is not self.group_class or (context.writings and group_id in context.writings):
             return False
         steady = group.steady.get(request.member_id)
         if (
@@ -168,7 +168,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
             or group.is_topics_look_due
             or now_ms > steady.until_ms
             or self._known_topics.version != steady.topics_version
-            or self._settings_of(request.group_id) != steady.settings
+            or ((settings := self._settings_of(group_id)) is not steady.settings and settings != steady.settings)
         ):
             return False
         context.timers.arm(steady.session_timer, now_ms + steady.session_timeout_ms)

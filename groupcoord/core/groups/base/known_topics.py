@@ -34,7 +34,8 @@ def topic_hash(topic: Topic) -> int:
     for partition in range(topic.partition_count):
         parts.append(_INT.pack(partition))
         for rack in sorted(topic.racks[partition] if topic.racks else (), key=string_sort_key):
-            parts += (_INT.pack(_length(rack)), _string(rack))
+            string = _string(rack)
+            parts += (string[-4:], string)
     return _signed(xxh3_64(b"".join(parts)))
 
 
@@ -46,16 +47,13 @@ def metadata_hash(topic_hashes: Mapping[str, int]) -> int:
     """
     if not topic_hashes:
         return NO_TOPICS_HASH
-    names = sorted(topic_hashes, key=string_sort_key)
-    return _signed(xxh3_64(b"".join(_LONG.pack(topic_hashes[name]) for name in names)))
-
-
-def _length(text: str) -> int:
-    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+    names = sorted(topic_hashes, key=string_sort_key) if len(topic_hashes) > 1 else topic_hashes
+    return _signed(xxh3_64(b"".join(map(_LONG.pack, map(topic_hashes.__getitem__, names)))))
 
 
 def _string(text: str) -> bytes:
-    return text.encode("utf-16-le", "surrogatepass") + _INT.pack(_length(text))
+    encoded = text.encode("utf-16-le", "surrogatepass")
+    return encoded + _INT.pack(len(encoded) // 2)
 
 
 def _signed(value: int) -> int:
@@ -101,10 +99,10 @@ class KnownTopics:
 
     def metadata_hash(self, names: Iterable[str]) -> int:
         """Return what stands for these topics as they are now."""
-        return metadata_hash({name: self._hash(topic) for name, topic in self.existing(names).items()})
-
-    def _hash(self, topic: Topic) -> int:
-        known = self._hashes.get(topic.name)
-        if known is None or known[0] is not topic:
-            known = self._hashes[topic.name] = (topic, topic_hash(topic))
-        return known[1]
+        hashes = {}
+        for name, topic in self.existing(names).items():
+            known = self._hashes.get(name)
+            if known is None or known[0] is not topic:
+                known = self._hashes[name] = (topic, topic_hash(topic))
+            hashes[name] = known[1]
+        return metadata_hash(hashes)

@@ -21,6 +21,9 @@ KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")
 
 
+_MISSING: Any = object()
+
+
 class Overlay(MutableMapping[KeyT, ValueT]):
     """A mapping with some changes made, which are kept apart: the mapping below stays as it is.
 
@@ -55,23 +58,27 @@ class Overlay(MutableMapping[KeyT, ValueT]):
 
     def get(self, key: KeyT, default: Any = None) -> Any:
         """Return the value of a key, or the default."""
-        if key in self._changes:
-            return self._changes[key]
-        return default if key in self._gone else self.below.get(key, default)
+        value = self._changes.get(key, _MISSING)
+        if value is not _MISSING:
+            return value
+        return default if self._gone and key in self._gone else self.below.get(key, default)
 
     def __contains__(self, key: object) -> bool:
         return key in self._changes or (key not in self._gone and key in self.below)
 
     def __setitem__(self, key: KeyT, value: ValueT) -> None:
-        if key not in self._changes and (key in self._gone or key not in self.below):
+        changes = self._changes
+        known = len(changes)
+        changes[key] = value
+        if len(changes) > known and (key in self._gone or key not in self.below):
             self._length += 1
-        self._changes[key] = value
 
     def __delitem__(self, key: KeyT) -> None:
-        if key not in self:
+        is_changed = self._changes.pop(key, _MISSING) is not _MISSING
+        is_below = key in self.below
+        if not is_changed and (not is_below or key in self._gone):
             raise KeyError(key)
-        self._changes.pop(key, None)
-        if key in self.below:
+        if is_below:
             self._gone.add(key)
         self._length -= 1
 
@@ -320,11 +327,12 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
 
     def _put(self, before: MemberT | None, after: MemberT | None) -> None:
         """Put a member in the place of what was known of it; None stands for nothing."""
-        self._own("members")
+        if "members" in self.shared:
+            self._own("members")
         if after is not None:
-            self.members[after.member_id] = after
+            self.members[after.metadata.member_id] = after
         elif before is not None:
-            del self.members[before.member_id]
+            del self.members[before.metadata.member_id]
         if before is None or after is None or before.metadata is not after.metadata:
             if before is not None:
                 self._count(before, -1)
@@ -434,8 +442,13 @@ class Draft(ABC, Generic[StateT]):
         """Add records of this kind of group, or tombstones of them."""
         if self.state is self.base:
             self.state = self.base.copy()
+        state, apply = self.state, self.state.APPLY
         for record in records:
-            self.state.apply(record)
+            kind = type(record)
+            if kind in apply:
+                apply[kind](state, record)
+            else:
+                state.apply(record)
         self.records += records
 
     def tell(self, event: Callable[..., Event], *facts: Any) -> None:

@@ -48,8 +48,10 @@ def subscribed_names(
 
 
 def _names_in_order(names: Collection[str]) -> list[str]:
+    if len(names) < 2:
+        return list(names)
     in_record_order = sorted(names, key=string_sort_key)
-    return list(HashTable(string_hash, in_record_order, max(16, buckets_of_copy(len(in_record_order)))))
+    return HashTable(string_hash, in_record_order, max(16, buckets_of_copy(len(in_record_order)))).in_order()
 
 
 class TopicPartitions(NamedTuple):

@@ -54,7 +54,7 @@ class AssignmentDraft:
 
     def topics_in_order(self) -> list[UUID]:
         """Return the topics that the member had at the beginning, as Kafka walks them."""
-        return list(HashTable(uuid_hash, self._assigned))
+        return HashTable(uuid_hash, self._assigned).in_order() if self._assigned else []
 
     def drop_topic(self, topic_id: UUID) -> None:
         """Take all partitions of a topic away."""
@@ -77,16 +77,18 @@ class AssignmentDraft:
             partition: its number.
             buckets: how many the set begins with that holds the topic's partitions, if the member has none of them.
         """
-        self._copied().compute_if_absent(topic_id)
-        if topic_id not in self._partitions:
-            self._partitions[topic_id] = HashTable(integer_hash, (), buckets)
-        self._partitions[topic_id].put(partition)
+        topics = self._copied() if self._topics is None else self._topics
+        topics.compute_if_absent(topic_id)
+        partitions = self._partitions.get(topic_id)
+        if partitions is None:
+            partitions = self._partitions[topic_id] = HashTable(integer_hash, (), buckets)
+        partitions.put(partition)
 
     def result(self) -> Partitions:
         """Return what the member has now."""
         if self._topics is None:
             return self._assigned
-        return {topic_id: tuple(self._partitions[topic_id]) for topic_id in self._topics}
+        return {topic_id: tuple(self._partitions[topic_id].in_order()) for topic_id in self._topics.in_order()}
 
     def _copied(self) -> HashTable[UUID]:
         if self._topics is None:
@@ -358,7 +360,7 @@ class _HomogeneousAssignment:
         self._group = group
         wanted = group.members[group.visiting_order[0]].topic_ids
         buckets = max(DEFAULT_BUCKETS, buckets_of_copy(len(wanted)))
-        self._topics = dict.fromkeys(HashTable(uuid_hash, wanted, buckets))
+        self._topics = dict.fromkeys(HashTable(uuid_hash, wanted, buckets).in_order())
         self._assignment: dict[str, Partitions] = {}
         self._drafts: dict[str, AssignmentDraft] = {}
         self._below_quota: list[tuple[str, int]] = []
@@ -375,12 +377,15 @@ class _HomogeneousAssignment:
         partition_count = self._find_unassigned()
         self._keep_assigned(*divmod(partition_count, len(self._group.members)))
         self._assign_rest()
-        self._assignment.update((member_id, draft.result()) for member_id, draft in self._drafts.items())
+        for member_id, draft in self._drafts.items():
+            self._assignment[member_id] = draft.result()
         return self._assignment
 
     def _find_unassigned(self) -> int:
         """Collect the partitions that no member has, and return how many partitions there are."""
-        taken: dict[UUID, set[int]] = {topic_id: set() for topic_id in self._topics}
+        taken: dict[UUID, set[int]] = {}
+        for topic_id in self._topics:
+            taken[topic_id] = set()
         for member in self._group.members.values():
             for topic_id, partitions in member.assigned.items():
                 if topic_id in taken:

@@ -15,10 +15,8 @@ from groupcoord.core.groups.base.assignor import Assignor
 from groupcoord.core.groups.base.environment import GroupEnvironment, RefusedError
 from groupcoord.core.groups.base.group import BEFORE_ALL_APPENDS, CommittingGroup, MemberTimers, described_partitions
 from groupcoord.core.groups.consumer.reconciliation import MemberState
-from groupcoord.core.groups.consumer.records import ConsumerGroupCurrentMemberAssignmentRecord
 from groupcoord.core.groups.consumer.state import ConsumerMember, ConsumerState, preferred_assignor
 from groupcoord.core.groups.group import Group
-from groupcoord.core.log.records import Record
 from groupcoord.core.messages import (
     DescribedConsumerGroup,
     DescribedConsumerMember,
@@ -173,16 +171,11 @@ class ConsumerTimers(MemberTimers[ConsumerGroup, ConsumerMember]):
 
     __slots__ = ()
 
-    def follow(self, group: ConsumerGroup, record: Record, now_ms: int) -> None:
-        """Set the timers that follow from a record that is durable now."""
-        super().follow(group, record, now_ms)
-        if isinstance(record, ConsumerGroupCurrentMemberAssignmentRecord):
-            member = group.state.members.get(record.member_id)
-            # Else its timers go on, and may find that it has moved on.
-            if member is not None and not member.has_left and not member.uses_classic_protocol:
-                self._follow_assignment(group, member, now_ms)
+    def follow_assignment(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
+        if not member.uses_classic_protocol:
+            self._time_revocation(group, member, now_ms)
 
-    def _follow_assignment(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
+    def _time_revocation(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
         if member.assignment.state is MemberState.UNREVOKED_PARTITIONS:
             self.await_revocation(group, member, member.metadata.rebalance_timeout_ms, now_ms)
         else:
@@ -206,7 +199,7 @@ class ConsumerTimers(MemberTimers[ConsumerGroup, ConsumerMember]):
                 self.start_session(group, member, now_ms)
             else:
                 self._timers.arm(group.timer(TimerKind.CONSUMER_SESSION, member_id), now_ms + timeout_ms)
-            self._follow_assignment(group, member, now_ms)
+            self._time_revocation(group, member, now_ms)
 
     def start_session(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
         """A member is alive."""

@@ -90,7 +90,7 @@ def replace_member(draft: ConsumerDraft, member: ConsumerMember, member_id: str)
 
 def target_record(group_id: str, member_id: str, target: Partitions) -> ConsumerGroupTargetAssignmentMemberRecord:
     """Return the record of what a member is to have in the end."""
-    topics = tuple(TopicPartitions(topic_id, tuple(partitions)) for topic_id, partitions in target.items())
+    topics = tuple([TopicPartitions(topic_id, tuple(partitions)) for topic_id, partitions in target.items()])
     return ConsumerGroupTargetAssignmentMemberRecord(group_id, member_id, topics)
 
 
@@ -176,18 +176,20 @@ def move_on(
     Raises:
         RefusedError: INVALID_REGULAR_EXPRESSION, or the assignor failed.
     """
-    is_new = member.member_id not in draft.state.members
+    member_id = metadata.member_id
+    is_new = member_id not in draft.state.members
     says_the_same = metadata is member.metadata
     updated = member if says_the_same else ConsumerMember(metadata, member.assignment)
     if is_new or not (says_the_same or metadata == member.metadata):
         draft.write(metadata)
     if is_new:
-        draft.tell(MemberAdded, member.member_id, metadata.instance_id, metadata.client_id, metadata.client_host)
+        draft.tell(MemberAdded, member_id, metadata.instance_id, metadata.client_id, metadata.client_host)
     names_changed = not says_the_same and set(metadata.subscribed_topic_names) != set(
         member.metadata.subscribed_topic_names
     )
-    regex_change = change_regex(draft, member.regex, updated.regex, environment)
-    wants_resolution = needs_resolution(draft.base, draft.state, updated.regex, environment, now_ms)
+    regex = updated.regex
+    regex_change = change_regex(draft, member.regex, regex, environment)
+    wants_resolution = needs_resolution(draft.base, draft.state, regex, environment, now_ms)
     assignor = (
         preferred_assignor_after(draft.base.votes, member.metadata.server_assignor, metadata.server_assignor)
         or environment.default_assignor
@@ -216,7 +218,7 @@ def move_on(
     subscription_changed = names_changed or regex_change is not RegexChange.NONE
     assignment = _reconcile(draft, updated, target, owned, environment, subscription_changed=subscription_changed)
     if assignment != updated.assignment:
-        draft.write(assignment_record(draft.state.group_id, updated.member_id, assignment))
+        draft.write(assignment_record(draft.state.group_id, member_id, assignment))
         updated = ConsumerMember(metadata, assignment)
     return Step(updated, looks, wants_resolution)
 
@@ -335,7 +337,7 @@ def _assign_target(
             environment.assignor(assignor),
             members,
             # Kafka has them in the order in which they came, which a restart forgets: its next target may differ.
-            arrivals=sorted(member_id for member_id in members if member_id != newcomer_id),
+            arrivals=sorted(members.keys() - {newcomer_id}),
             newcomer_id=newcomer_id,
             targets=_targets_so_far(draft, asker),
             subscriptions=subscriptions,
@@ -345,7 +347,7 @@ def _assign_target(
     except PartitionAssignorError:
         raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
     draft.write(
-        *(target_record(state.group_id, member_id, target) for member_id, target in changed.items()),
+        *[target_record(state.group_id, member_id, target) for member_id, target in changed.items()],
         ConsumerGroupTargetAssignmentMetadataRecord(state.group_id, state.epoch, now_ms),
     )
 
@@ -380,7 +382,7 @@ def _reconcile(
         owned=owned,
         target=target,
         target_epoch=state.assignment_epoch,
-        subscribed=frozenset(topic.topic_id for topic in environment.topics.existing(names).values()),
+        subscribed={topic.topic_id for topic in environment.topics.existing(names).values()},
         subscribes_to_nothing=not names,
         has_subscription_changed=subscription_changed,
         # A member that takes another's place still has what it had itself, until that is written.

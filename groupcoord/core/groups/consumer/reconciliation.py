@@ -67,7 +67,7 @@ class MemberAssignment:
 
     def by_topic(self) -> tuple[TopicPartitions, ...]:
         """Return the partitions that it may consume, as members are told."""
-        return tuple(TopicPartitions(topic_id, tuple(sorted(epochs))) for topic_id, epochs in self.assigned.items())
+        return tuple([TopicPartitions(topic_id, tuple(sorted(epochs))) for topic_id, epochs in self.assigned.items()])
 
 
 def reconcile(

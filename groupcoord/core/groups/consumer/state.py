@@ -7,7 +7,7 @@ different maps. Sources: ``ConsumerGroup`` (``preferredServerAssignor``, ``compu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from uuid import UUID
 
 from attrs import frozen
@@ -101,12 +101,15 @@ class ConsumerMember(ModernMember):
         """The regular expression that it subscribes to; empty if there is none."""
         return self.metadata.subscribed_topic_regex or ""
 
-    def partitions(self) -> Iterator[Partition]:
-        """Walk the partitions that nobody else may have: assigned to it, or not given back yet."""
-        for held in (self.assignment.assigned, self.assignment.pending_revocation):
-            for topic_id, epochs in held.items():
-                for partition in epochs:
-                    yield topic_id, partition
+    def partitions(self) -> list[Partition]:
+        """Return the partitions that no other member may have: assigned to it, or not given back yet."""
+        assignment = self.assignment
+        return [
+            (topic_id, partition)
+            for held in (assignment.assigned, assignment.pending_revocation)
+            for topic_id, epochs in held.items()
+            for partition in epochs
+        ]
 
 
 class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
@@ -224,11 +227,12 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
         metadata = member.metadata
         for name in set(metadata.subscribed_topic_names):
             count(self.name_subscribers, name, change)
-        if member.regex:
-            count(self.regex_subscribers, member.regex, change)
+        if metadata.subscribed_topic_regex:
+            count(self.regex_subscribers, metadata.subscribed_topic_regex, change)
         if metadata.server_assignor is not None:
             count(self.votes, metadata.server_assignor, change)
-        self.classic_member_count += change * member.uses_classic_protocol
+        if metadata.classic_member_metadata is not None:
+            self.classic_member_count += change
 
     def _reassign(self, before: ConsumerMember | None, after: ConsumerMember | None) -> None:
         self.seen_subscriptions = None
@@ -236,16 +240,17 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
             return
         if before is not None:
             self._release(before)
-        if after is not None:
-            for partition in after.partitions():
-                self._own("owner_epochs")
-                self.owner_epochs[partition] = after.assignment.member_epoch
+        if after is not None and (partitions := after.partitions()):
+            self._own("owner_epochs")
+            self.owner_epochs.update(dict.fromkeys(partitions, after.assignment.member_epoch))
 
     def _release(self, member: ConsumerMember) -> None:
         """A member has its partitions no longer; those that another has got since are that one's."""
-        for partition in member.partitions():
-            if self.owner_epochs.get(partition) == member.assignment.member_epoch:
-                self._own("owner_epochs")
+        epoch = member.assignment.member_epoch
+        gone = [partition for partition in member.partitions() if self.owner_epochs.get(partition) == epoch]
+        if gone:
+            self._own("owner_epochs")
+            for partition in gone:
                 del self.owner_epochs[partition]
 
     # ------------------------------------------------------------ questions
@@ -333,9 +338,13 @@ def assignment_record(
 
 
 def _topics_of(partitions: PartitionEpochs) -> tuple[AssignedTopicPartitions, ...]:
+    if not partitions:
+        return ()
     return tuple(
-        AssignedTopicPartitions(topic_id, tuple(epochs), tuple(epochs.values()))
-        for topic_id, epochs in partitions.items()
+        [
+            AssignedTopicPartitions(topic_id, tuple(epochs), tuple(epochs.values()))
+            for topic_id, epochs in partitions.items()
+        ]
     )
 
 

@@ -9,10 +9,9 @@ from groupcoord.config import Config, GroupType
 from groupcoord.core.groups.base.group import BEFORE_ALL_APPENDS, CommittingGroup, MemberTimers
 from groupcoord.core.groups.streams.assignors import MemberTasks
 from groupcoord.core.groups.streams.reconciliation import HeldTasks, TaskState
-from groupcoord.core.groups.streams.records import StreamsGroupCurrentMemberAssignmentRecord, Subtopology, TopicInfo
+from groupcoord.core.groups.streams.records import Subtopology, TopicInfo
 from groupcoord.core.groups.streams.soft_state import MemberOffsets, StreamsGroupEnvironment, StreamsMemory
 from groupcoord.core.groups.streams.state import StreamsMember, StreamsState, task_ids, walk_tasks
-from groupcoord.core.log.records import Record
 from groupcoord.core.messages import (
     DescribedStreamsGroup,
     DescribedStreamsMember,
@@ -193,14 +192,6 @@ class StreamsTimers(MemberTimers[StreamsGroup, StreamsMember]):
     """Arms and cancels the timers of streams groups."""
 
     __slots__ = ()
-
-    def follow(self, group: StreamsGroup, record: Record, now_ms: int) -> None:
-        """Set the timers that follow from a record that is durable now."""
-        super().follow(group, record, now_ms)
-        if isinstance(record, StreamsGroupCurrentMemberAssignmentRecord):
-            member = group.state.members.get(record.member_id)
-            if member is not None and not member.has_left:  # else its timers go on, and may find that it has moved on
-                self.follow_assignment(group, member, now_ms)
 
     def follow_assignment(self, group: StreamsGroup, member: StreamsMember, now_ms: int) -> None:
         """A member has to give tasks back, or not."""
