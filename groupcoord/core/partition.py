@@ -164,6 +164,7 @@ class Partition:
             StoreContractError: the log store broke its contract.
         """
         for append in self.writer.acknowledge(number, base_offset):
+            # The records are applied before their answers leave: a marker's offsets show with it (KAFKA-17507).
             self._effects.replies += append.held
             written = append.continuation
             written.on_durable(self._context, now_ms)
@@ -178,6 +179,7 @@ class Partition:
         """
         append = self.writer.fail(number)
         if append is not None:
+            # First the groups that the append would have shown: what follows must not find them any more.
             self._creation.undo(number, for_client(error_code), now_ms)
             self._refuse_held(append, error_code)
             written = append.continuation

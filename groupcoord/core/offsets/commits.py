@@ -204,6 +204,7 @@ class Commits:
         now_ms: int,
     ) -> None:
         held = _make_reply((token, response))
+        # Without the partitions whose metadata are too long: a pending entry for them would stay (KAFKA-16371).
         records = CommitRecords(topics)
         count = records.record_count
         limit = self._config.message_max_bytes

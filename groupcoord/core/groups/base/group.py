@@ -323,6 +323,7 @@ class CommittingGroup(ModernGroup[StateT]):
             return NO_ERROR
         if epoch > member_epoch:
             return self._stale(member)
+        # An older epoch is good for what the member has had since (KIP-1251, KAFKA-20066), checked per partition.
         limit = self._environment.config.offset_metadata_max_bytes
         for topic in topics:
             held_since = self.held_since(member, topic)

@@ -189,6 +189,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
     def take_or_wait(self, group: GroupT, request: GroupRequest[Any], token: Token, now_ms: int) -> None:
         """Judge a request now, or as soon as the group's write in flight has its answer."""
         if group.writing is not None:
+            # A slow log must not cost a live member its place.
             self._renew_waiting_session(group, request, now_ms)
             group.waiting.append(Waiting(request, token))
             return
@@ -262,7 +263,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         """What was drafted is a fact."""
         group: GroupT = written.group
         draft, group.writing = cast(DraftT, group.writing), None
-        self.announce(draft, now_ms)
+        self.announce(draft, now_ms)  # while the state before and the one after can both be read
         draft.state.settle()  # from here on nobody knows any more what was before
         group.state = draft.state
         group.writes += 1
@@ -275,7 +276,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         """What was drafted never was."""
         group: GroupT = written.group
         group.writing = None
-        group.is_topics_look_due = True
+        group.is_topics_look_due = True  # what the refused heartbeat saw of the topics is lost with it
         self._timers.retry_fencing(group, now_ms)
         self._go_on(group, now_ms)
 

@@ -95,7 +95,7 @@ def check_epoch(member: MemberT, epoch: int, lost_nothing: Callable[[MemberT], b
         RefusedError: FENCED_MEMBER_EPOCH.
     """
     known_epoch, previous_epoch = member.member_epoch, member.assignment.previous_member_epoch
-    if epoch in (JOIN_GROUP_MEMBER_EPOCH, known_epoch):
+    if epoch in (JOIN_GROUP_MEMBER_EPOCH, known_epoch):  # a live member may join again (KAFKA-19233)
         return
     if epoch > known_epoch:
         raise RefusedError(

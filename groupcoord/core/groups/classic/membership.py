@@ -193,6 +193,7 @@ class Membership:
 
     def join(self, request: JoinGroup, token: Token, now_ms: int) -> None:
         """Take a join: refuse it, hand out a member id, answer at once, or let it wait for the next generation."""
+        # Kafka's order: group id (KAFKA-2648), session time-out, group, size, protocols, member id.
         if not request.group_id:
             self._refuse_join(token, ErrorCode.INVALID_GROUP_ID, request.member_id)
             return
@@ -209,20 +210,22 @@ class Membership:
             # The record of the empty group is written even when the join itself is refused, as Kafka 4 does.
             record = group.to_record({})
             self._join_group(group, request, token, now_ms)
+            # Made before the join changes the group, written after it: what the join answers does not wait for it.
             self._context.writer.begin([record], WhenGroupWritten(group))
 
     def _join_group(self, group: GroupMetadata, request: JoinGroup, token: Token, now_ms: int) -> None:
         member_id = request.member_id
+        # The size comes before the protocols, and those who rejoin last are the ones without room (KAFKA-9844).
         size_error = group.join_error(member_id, self._config.group_max_size)
         if size_error is not ErrorCode.NONE:
             self._forget(group, member_id, now_ms)
             self._refuse_join(token, size_error)
-        elif not group.supports(request.protocol_type, request.protocols):
+        elif not group.supports(request.protocol_type, request.protocols):  # an empty list, too (KAFKA-6005)
             self._refuse_join(token, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
         elif not member_id:
             self._join_new(group, request, token, now_ms)
         elif member_id in group.pending_members:
-            if request.group_instance_id is not None:
+            if request.group_instance_id is not None:  # only dynamic members are given an id first (KIP-394)
                 self._refuse_join(token, ErrorCode.UNKNOWN_SERVER_ERROR)
             else:
                 self._add_member(group, member_id, request, token, now_ms)
@@ -251,6 +254,7 @@ class Membership:
         if instance_id is not None and instance_id in group.static_members:
             self._static_members.replace(group, member_id, request, token, now_ms)
         elif instance_id is None and request.requires_known_member_id:
+            # A client that lost this answer leaves an id behind and no member (KIP-394, KAFKA-7824).
             timer = Timer(TimerKey(TimerKind.SESSION, self._context.partition, group.group_id, member_id))
             group.pending_members[member_id] = timer
             self._timers.arm(timer, now_ms + request.session_timeout_ms)
@@ -278,6 +282,7 @@ class Membership:
         group.add(member)
         if group.is_initial_rebalance:
             group.new_member_added = True
+        # Until the generation is formed, no session: a client whose join waits sends no heartbeats (KAFKA-7610).
         self._timers.arm(timer, now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
         self._context.observer.member_added(group, member, now_ms)
         self._rebalance.start_or_complete(group, Trigger(Cause.JOIN, member_id), now_ms)
@@ -290,12 +295,13 @@ class Membership:
         if is_unchanged and (
             group.state is GroupState.COMPLETING_REBALANCE or (group.state is GroupState.STABLE and not is_leader)
         ):
+            # The answer to its last join was lost; only a leader that rejoins a stable group wants a rebalance.
             self._effects.reply(token, self._rebalance.joined_response(group, member))
             return
         group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
         replaced = group.park_join(member, Parked(token, request.supports_skip_assignment))
         if replaced is not None:
-            self._effects.reply(replaced.token, None)
+            self._effects.reply(replaced.token, None)  # Kafka never answers a join whose place another one takes
         cause = Cause.LEADER_REJOIN if is_unchanged else Cause.METADATA_CHANGE
         self._rebalance.start_or_complete(group, Trigger(cause, member.member_id), now_ms)
 
@@ -313,6 +319,7 @@ class Membership:
         member = group.identify(request.member_id, request.group_instance_id)
         if isinstance(member, ErrorCode):
             self._effects.reply(token, SyncGroupResponse(member))
+        # A stale generation is told apart from a rebalance under way: clients react differently (KAFKA-2557).
         elif request.generation_id != group.generation_id:
             self._effects.reply(token, SyncGroupResponse(ErrorCode.ILLEGAL_GENERATION))
         elif _differs(request.protocol_type, group.protocol_type) or _differs(

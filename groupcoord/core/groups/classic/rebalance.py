@@ -108,6 +108,7 @@ class Rebalance:
         """
         self._observer.rebalance_started(group, trigger, now_ms)
         if group.state is GroupState.COMPLETING_REBALANCE:
+            # Before the state changes: syncs that wait belong to the generation that ends here.
             self.reset_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
         self.clear_pending_sync(group)
         group.to(GroupState.PREPARING_REBALANCE, now_ms)
@@ -116,7 +117,7 @@ class Rebalance:
             group.remaining_delay_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
             self._timers.arm(group.join_timer, now_ms + delay_ms)
             return None
-        if group.all_joined:
+        if group.all_joined:  # also counts ids that were handed out and have not joined yet (KAFKA-7909)
             return self.complete_join(group, now_ms)
         self._timers.arm(group.join_timer, now_ms + max(group.rebalance_timeout_ms, 0))
         return None
@@ -130,6 +131,7 @@ class Rebalance:
     def on_join_timer(self, key: TimerKey, now_ms: int) -> None:
         """The time to join is over; the initial rebalance is extended while newcomers keep arriving."""
         group = self._groups[key.group_id]
+        # Each newcomer extends the initial delay, up to the longest rebalance time-out (KIP-134, KAFKA-4925).
         if group.is_initial_rebalance and group.new_member_added and group.remaining_delay_ms:
             group.new_member_added = False
             delay_ms = min(max(self._config.group_initial_rebalance_delay_ms, 0), group.remaining_delay_ms)
@@ -145,6 +147,7 @@ class Rebalance:
         such static members are left, nobody can lead: the phase is repeated until they return or expire.
         """
         self._timers.cancel(group.join_timer)
+        # A static member's absence is a restart until its session ends (KAFKA-8220).
         for member in [m for m in group.members.values() if not m.is_static and m.parked_join is None]:
             self.remove_member(group, member, Cause.REBALANCE_TIMEOUT, now_ms)
         if not group.elect_joined_leader() and group.members:
@@ -165,6 +168,7 @@ class Rebalance:
         group.subscribed_topics = group.subscriptions()
         group.to(GroupState.COMPLETING_REBALANCE, now_ms)
         self._answer_joins(group, now_ms)
+        # A member that sends heartbeats and never syncs would keep the group here for ever (KAFKA-12890).
         self._timers.arm(group.sync_timer, now_ms + max(group.rebalance_timeout_ms, 0))
         return None
 
@@ -183,7 +187,7 @@ class Rebalance:
             join = group.take_join(member)
             if join is not None:
                 self._effects.reply(join.token, self.joined_response(group, member))
-            self.renew_session(member, now_ms)
+            self.renew_session(member, now_ms)  # replaces the time-out of a new member's join (KAFKA-9752)
 
     def joined_response(self, group: GroupMetadata, member: MemberMetadata) -> JoinGroupResponse:
         """Return a member's answer for the current generation; only the leader sees the members."""
@@ -206,6 +210,7 @@ class Rebalance:
     def assign(self, written: WhenAssigned, now_ms: int) -> None:
         """The leader's assignments are durable: hand them out, unless the group has moved on meanwhile."""
         group = written.group
+        # Not before this: a new coordinator could have another leader's assignments in its log (KAFKA-2017).
         if not self._still_waits(written):
             return
         for member_id, member in group.members.items():

@@ -131,6 +131,7 @@ def beat(
     Raises:
         RefusedError: the request can't be granted; forget the draft.
     """
+    # Kafka's order: the size before the member id and its epoch, then what the member says of itself.
     check_capacity(draft.state, request.instance_id, member_id, environment)
     member = resolve_member(draft, request, member_id)
     updated = _update(member.metadata, request)
@@ -207,6 +208,7 @@ def move_on(
         reason = _reason(draft, member, is_new=is_new) if bumps else None
         look_at_topics(draft, environment, reason)
     looks = bumps or topics_changed
+    # KAFKA-17317: the member that replaces the last one of the consumer protocol ends the group.
     if ends_group and draft.state.assignment_epoch < draft.state.epoch:
         return Step(updated, looks, wants_resolution)
     has_new_target = draft.state.is_target_due(environment.assignment_interval_ms(draft.state.group_id), now_ms)
@@ -218,6 +220,7 @@ def move_on(
     subscription_changed = names_changed or regex_change is not RegexChange.NONE
     assignment = _reconcile(draft, updated, target, owned, environment, subscription_changed=subscription_changed)
     if assignment != updated.assignment:
+        # After the target's records: a load in between must not find a member ahead of the target.
         draft.write(assignment_record(draft.state.group_id, member_id, assignment))
         updated = ConsumerMember(metadata, assignment)
     return Step(updated, looks, wants_resolution)
