@@ -13,7 +13,7 @@ from groupcoord.errors import ErrorCode, StoreContractError
 from groupcoord.log_store import LogRecords, LogStore, LogStoreError, Ticket
 
 if TYPE_CHECKING:
-    from groupcoord.core.log.append_queue import Answer, AppendQueue
+    from groupcoord.core.log.append_queue import AppendQueue, AppendResult
 
 _make_ticket = maker(Ticket)
 
@@ -94,7 +94,7 @@ class Appending(ABC, Generic[PartitionT]):
         """
         self._answered(ticket, error)
 
-    def _answered(self, ticket: Ticket, answer: Answer) -> None:
+    def _answered(self, ticket: Ticket, answer: AppendResult) -> None:
         if not 0 <= ticket.partition < len(self._partitions):
             raise StoreContractError(f"{ticket} names no log partition")
         partition = self._partitions.active[ticket.partition]
@@ -102,7 +102,7 @@ class Appending(ABC, Generic[PartitionT]):
             self._take_answer(partition, ticket.number, answer, self.clock.now_ms())
             self._settle(self.clock.now_ms())
 
-    def _take_answer(self, partition: PartitionT, number: int, answer: Answer, now_ms: int) -> None:
+    def _take_answer(self, partition: PartitionT, number: int, answer: AppendResult, now_ms: int) -> None:
         writer = partition.writer
         try:
             for turn, told in writer.in_turn(number, answer) if writer.refusals else ((number, answer),):

@@ -26,14 +26,14 @@ class Administration:
 
     Args:
         context: the context.
-        forget_elsewhere: begins to let others forget what they keep of a group; returns False if nobody keeps anything.
+        delete_external_state: begins to delete what others keep of a group; returns False if there is nothing.
     """
 
-    __slots__ = ("_context", "_forget_elsewhere")
+    __slots__ = ("_context", "_delete_external_state")
 
-    def __init__(self, context: HandlerContext, forget_elsewhere: Callable[[Group, Deletion, int], bool]) -> None:
+    def __init__(self, context: HandlerContext, delete_external_state: Callable[[Group, Deletion, int], bool]) -> None:
         self._context = context
-        self._forget_elsewhere = forget_elsewhere
+        self._delete_external_state = delete_external_state
 
     def list_groups(self, states: frozenset[str], types: frozenset[str]) -> list[ListedGroup]:
         """List groups whose state and type pass the filters, which are in lower case; an empty filter passes all."""
@@ -50,7 +50,7 @@ class Administration:
         for group_id in group_ids:
             group = self._context.groups.get(group_id)
             if group is not None and self._deletion_error(group) is ErrorCode.NONE:
-                deletion.awaited += self._forget_elsewhere(group, deletion, now_ms)
+                deletion.awaited += self._delete_external_state(group, deletion, now_ms)
         if not deletion.awaited:
             self._delete_rest(deletion)
 

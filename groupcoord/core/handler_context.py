@@ -86,7 +86,7 @@ class GroupKind:
     def topic_deleted(self, topic_id: UUID, now_ms: int) -> None:
         """Forget a deleted topic of which a group knows more than committed offsets."""
 
-    def forget_elsewhere(self, group: Any, deletion: Deletion, now_ms: int) -> bool:
+    def delete_external_state(self, group: Any, deletion: Deletion, now_ms: int) -> bool:
         """Begin to delete what others keep of a group, and return whether there is anything.
 
         The :class:`.Deletion` goes on when they have.

@@ -11,7 +11,7 @@ from groupcoord.core.environments import Environments
 from groupcoord.core.events import Cause
 from groupcoord.core.groups.group import Deletion, Group
 from groupcoord.core.groups.group_types import GroupKinds
-from groupcoord.core.groups.pending_groups import Creation
+from groupcoord.core.groups.pending_groups import PendingGroups
 from groupcoord.core.handler_context import Handler, HandlerContext
 from groupcoord.core.host_queries import Found
 from groupcoord.core.log.append_failures import AppendTimeouts, for_client, refused
@@ -74,10 +74,10 @@ class Partition:
         self._effects = effects
         self.writer = self._context.writer
         self._writings = self._context.writings
-        self.administration = Administration(self._context, self._forget_elsewhere)
+        self.administration = Administration(self._context, self._delete_external_state)
         self.retention = Retention(self._context, self.administration)
-        self._creation = Creation(self._context, self.retention)
-        self._kinds = kinds = GroupKinds(self._context, self._creation, environments)
+        self._pending_groups = PendingGroups(self._context, self.retention)
+        self._kinds = kinds = GroupKinds(self._context, self._pending_groups, environments)
         self.commits = Commits(self._context, kinds.create_for_commit)
         self.append_timeouts = AppendTimeouts(self._context)
         self._handlers: dict[type, Handler] = {
@@ -130,8 +130,8 @@ class Partition:
             kind.topic_deleted(topic_id, now_ms)
         self.topics_changed((name,))
 
-    def _forget_elsewhere(self, group: Group, deletion: Deletion, now_ms: int) -> bool:
-        return bool(self._context.kinds[type(group)].forget_elsewhere(group, deletion, now_ms))
+    def _delete_external_state(self, group: Group, deletion: Deletion, now_ms: int) -> bool:
+        return bool(self._context.kinds[type(group)].delete_external_state(group, deletion, now_ms))
 
     def begin_rebalance(self, group_id: str, now_ms: int) -> bool:
         """Let a group rebalance though nothing has happened to it: for those who test what its members do then.
@@ -180,7 +180,7 @@ class Partition:
         append = self.writer.fail(number)
         if append is not None:
             # First the groups that the append would have shown: what follows must not find them any more.
-            self._creation.undo(number, for_client(error_code), now_ms)
+            self._pending_groups.undo(number, for_client(error_code), now_ms)
             self._refuse_held(append, error_code)
             written = append.continuation
             written.on_refused(self._context, for_client(error_code), now_ms)

@@ -13,7 +13,7 @@ from uuid import UUID
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.groups.base.environment import RefusedError
 from groupcoord.core.groups.consumer.group import ConsumerGroup, ConsumerGroupState
-from groupcoord.core.groups.consumer.heartbeat import beat
+from groupcoord.core.groups.consumer.heartbeat import handle_heartbeat
 from groupcoord.core.groups.consumer.state import ConsumerDraft, ConsumerState
 from groupcoord.core.groups.group_types import as_consumer_group
 from groupcoord.core.log.records import (
@@ -220,7 +220,7 @@ def stranger(group_id: str, topics: Collection[str]) -> ConsumerGroupHeartbeat:
 def _drafted(coordinator: GroupCoordinator, state: ConsumerState, request: ConsumerGroupHeartbeat) -> object:
     draft = ConsumerDraft(state)
     try:
-        response, _ = beat(
+        response, _ = handle_heartbeat(
             draft,
             request,
             request.member_id,

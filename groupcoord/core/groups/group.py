@@ -149,7 +149,7 @@ class Deletion:
     is_refused: bool = False
 
     def go_on(self, group_id: str, error_code: ErrorCode) -> None:
-        """A group is forgotten elsewhere, or could not be."""
+        """Go on after the external state of a group was deleted, or could not be."""
         if self.is_refused:
             return
         if error_code is not ErrorCode.NONE:

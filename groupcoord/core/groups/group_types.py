@@ -17,7 +17,7 @@ from groupcoord.core.groups.classic.kind import ClassicGroups
 from groupcoord.core.groups.consumer.group import ConsumerGroup
 from groupcoord.core.groups.consumer.kind import ConsumerGroups
 from groupcoord.core.groups.group import Group
-from groupcoord.core.groups.pending_groups import Creation
+from groupcoord.core.groups.pending_groups import PendingGroups
 from groupcoord.core.groups.share.kind import ShareGroups
 from groupcoord.core.groups.streams.kind import StreamsGroups
 from groupcoord.core.handler_context import GroupKind, HandlerContext
@@ -34,13 +34,13 @@ class GroupKinds:
 
     __slots__ = ("create_for_commit", "rows")
 
-    def __init__(self, context: HandlerContext, creation: Creation, environments: Environments) -> None:
-        classic = ClassicGroups(context, creation)
+    def __init__(self, context: HandlerContext, pending_groups: PendingGroups, environments: Environments) -> None:
+        classic = ClassicGroups(context, pending_groups)
         self.rows: tuple[GroupKind, ...] = (
             classic,
-            ConsumerGroups(context, creation, environments.consumer, classic),
-            ShareGroups(context, creation, environments.share),
-            StreamsGroups(context, creation, environments.streams, classic),
+            ConsumerGroups(context, pending_groups, environments.consumer, classic),
+            ShareGroups(context, pending_groups, environments.share),
+            StreamsGroups(context, pending_groups, environments.streams, classic),
         )
         self.create_for_commit = classic.create
         context.kinds.update((kind.group_class, kind) for kind in self.rows)

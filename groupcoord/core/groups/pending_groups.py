@@ -1,4 +1,4 @@
-"""How groups come to be: in memory first, before the log knows of them, and gone again if it never does."""
+"""Groups that the log does not know yet: they are in memory first, and are dropped if their write fails."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from groupcoord.core.offsets.retention import Retention
 from groupcoord.errors import ErrorCode
 
 
-class Creation:
+class PendingGroups:
     """Makes the groups of one log partition, and takes them back.
 
     A group is there for requests at once, and for readers as soon as an append is durable that began after it was made,

@@ -24,7 +24,7 @@ class Appended(Protocol):
 
 A = TypeVar("A", bound=Appended)
 
-Answer = int | LogStoreError
+AppendResult = int | LogStoreError
 """What the log store says of an append: where its first record lies, or why it isn't in the log."""
 
 
@@ -61,7 +61,7 @@ class AppendQueue(Generic[A]):
         self.refusals[number] = refusal
         return True
 
-    def in_turn(self, number: int, answer: Answer) -> list[tuple[int, Answer]]:
+    def in_turn(self, number: int, answer: AppendResult) -> list[tuple[int, AppendResult]]:
         """Return what an answer of the log store comes to where refusals wait: what is to be said of which append.
 
         What stands for all earlier appends doesn't stand for those that were refused. When these and the one that is
@@ -72,7 +72,7 @@ class AppendQueue(Generic[A]):
         """
         if number in self.refusals:
             raise StoreContractError(f"log partition {self._partition}: append {number} is answered twice")
-        told: list[tuple[int, Answer]] = [(number, answer)]
+        told: list[tuple[int, AppendResult]] = [(number, answer)]
         if not isinstance(answer, LogStoreError) and number <= self.in_flight[-1].number:
             earlier = list(takewhile(lambda entry: entry.number < number, self.in_flight))
             for entry in reversed(earlier):

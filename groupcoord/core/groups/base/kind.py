@@ -17,7 +17,7 @@ from groupcoord.core.groups.base.environment import GroupEnvironment, RefusedErr
 from groupcoord.core.groups.base.group import GroupT, MemberTimers, SteadyHeartbeat
 from groupcoord.core.groups.base.state import Draft
 from groupcoord.core.groups.group import Group, allows_session_timeout, why_not_found
-from groupcoord.core.groups.pending_groups import Creation
+from groupcoord.core.groups.pending_groups import PendingGroups
 from groupcoord.core.handler_context import GroupKind, Handler, HandlerContext
 from groupcoord.core.messages import (
     JOIN_GROUP_MEMBER_EPOCH,
@@ -86,13 +86,13 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
     def __init__(
         self,
         context: HandlerContext,
-        creation: Creation,
+        pending_groups: PendingGroups,
         environment: GroupEnvironment[Any, Any],
         timers: MemberTimers[GroupT, Any],
     ) -> None:
         self._context = context
         self._groups: dict[str, Any] = context.groups
-        self._creation = creation
+        self._pending_groups = pending_groups
         self._known_topics = environment.topics
         self._settings_of = environment.settings_of
         self._environment = environment
@@ -254,7 +254,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         if not draft.records:
             return
         if group.group_id not in self._context.groups:
-            self._creation.add(cast(Group, group), now_ms)
+            self._pending_groups.add(cast(Group, group), now_ms)
             self._context.has_modern_groups = True
         group.writing = draft
         self._context.writer.begin(draft.records, WhenDrafted(group), draft.held)

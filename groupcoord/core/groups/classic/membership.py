@@ -14,7 +14,7 @@ from groupcoord.core.groups.classic.rebalance import (
 )
 from groupcoord.core.groups.classic.state import GroupState, MemberMetadata, Parked
 from groupcoord.core.groups.group import allows_session_timeout
-from groupcoord.core.groups.pending_groups import Creation
+from groupcoord.core.groups.pending_groups import PendingGroups
 from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.messages import (
     Heartbeat,
@@ -166,13 +166,17 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 _HEARTBEAT_RESPONSES = {code: HeartbeatResponse(code) for code in ErrorCode}
 
 
-class Membership:
+class ClassicMembership:
     """Handles the membership requests of one context."""
 
-    __slots__ = ("_config", "_context", "_creation", "_effects", "_groups", "_rebalance", "_static_members", "_timers")
+    __slots__ = ("_config", "_context", "_effects", "_groups", "_pending", "_rebalance", "_static_members", "_timers")
 
     def __init__(
-        self, context: HandlerContext, creation: Creation, rebalance: Rebalance, static_members: StaticMembers
+        self,
+        context: HandlerContext,
+        pending_groups: PendingGroups,
+        rebalance: Rebalance,
+        static_members: StaticMembers,
     ) -> None:
         self._context = context
         self._config = context.config
@@ -180,13 +184,13 @@ class Membership:
         self._groups = classic_groups(context.groups)
         self._timers = context.timers
         self._rebalance = rebalance
-        self._creation = creation
+        self._pending = pending_groups
         self._static_members = static_members
 
     def create(self, group_id: str, now_ms: int) -> GroupMetadata:
         """Make an empty group."""
         group = GroupMetadata(group_id, self._context.partition, now_ms)
-        self._creation.add(group, now_ms)
+        self._pending.add(group, now_ms)
         return group
 
     # ------------------------------------------------------------ JoinGroup

@@ -27,7 +27,7 @@ from groupcoord.core.groups.classic.rebalance import WhenGroupWritten
 from groupcoord.core.groups.classic.state import GroupState, MemberMetadata
 from groupcoord.core.groups.consumer.classic_members import in_hash_order, owned_partitions
 from groupcoord.core.groups.consumer.group import ConsumerGroup, ConsumerGroupEnvironment, ConsumerTimers
-from groupcoord.core.groups.consumer.heartbeat import beat, target_record
+from groupcoord.core.groups.consumer.heartbeat import handle_heartbeat, target_record
 from groupcoord.core.groups.consumer.reconciliation import MemberAssignment
 from groupcoord.core.groups.consumer.records import (
     ClassicMemberMetadata,
@@ -338,7 +338,9 @@ class ConsumerConversion(Conversion[ConsumerGroup]):
                 context.effects.replies += group.refuse_waiting(ErrorCode.REBALANCE_IN_PROGRESS)
                 draft.write(*upgraded(group, environment))
             draft.mark()
-            response, step = beat(draft, request, member_id, environment, topics_changed=True, now_ms=now_ms)
+            response, step = handle_heartbeat(
+                draft, request, member_id, environment, topics_changed=True, now_ms=now_ms
+            )
         except RefusedError as error:
             context.effects.reply(token, request.refused(error.error_code, error.message))
             return

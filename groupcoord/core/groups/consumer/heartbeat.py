@@ -109,7 +109,7 @@ class Step:
     wants_resolution: bool
 
 
-def beat(
+def handle_heartbeat(
     draft: ConsumerDraft,
     request: ConsumerGroupHeartbeat,
     member_id: str,
@@ -170,8 +170,7 @@ def move_on(
         owned: the partitions that it says it has; None if it doesn't say.
         environment: settings, topics and assignors.
         topics_changed: topics that the group subscribes to may have changed since they were looked at.
-        ends_group: the group becomes a classic one with this. No target is made any more: if it is out of date, the
-            member's assignment stays, and the classic group rebalances.
+        ends_group: the group becomes a classic one (KAFKA-17317). No target is made: the classic group rebalances.
         now_ms: the time.
 
     Raises:
@@ -204,11 +203,9 @@ def move_on(
             and assignor != (preferred_assignor(draft.base.votes) or environment.default_assignor)
         )
     )
-    if bumps or topics_changed:
-        reason = _reason(draft, member, is_new=is_new) if bumps else None
-        look_at_topics(draft, environment, reason)
     looks = bumps or topics_changed
-    # KAFKA-17317: the member that replaces the last one of the consumer protocol ends the group.
+    if looks:
+        look_at_topics(draft, environment, _reason(draft, member, is_new=is_new) if bumps else None)
     if ends_group and draft.state.assignment_epoch < draft.state.epoch:
         return Step(updated, looks, wants_resolution)
     has_new_target = draft.state.is_target_due(environment.assignment_interval_ms(draft.state.group_id), now_ms)
@@ -220,7 +217,6 @@ def move_on(
     subscription_changed = names_changed or regex_change is not RegexChange.NONE
     assignment = _reconcile(draft, updated, target, owned, environment, subscription_changed=subscription_changed)
     if assignment != updated.assignment:
-        # After the target's records: a load in between must not find a member ahead of the target.
         draft.write(assignment_record(draft.state.group_id, member_id, assignment))
         updated = ConsumerMember(metadata, assignment)
     return Step(updated, looks, wants_resolution)

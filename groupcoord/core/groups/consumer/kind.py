@@ -30,14 +30,14 @@ from groupcoord.core.groups.consumer.group import (
     ConsumerTimers,
     consumer_groups,
 )
-from groupcoord.core.groups.consumer.heartbeat import Step, beat
+from groupcoord.core.groups.consumer.heartbeat import Step, handle_heartbeat
 from groupcoord.core.groups.consumer.records import (
     ConsumerGroupRegularExpressionRecord,
     ConsumerGroupTargetAssignmentMetadataRecord,
 )
 from groupcoord.core.groups.consumer.regexes import next_resolution_ms, question, take_resolution
 from groupcoord.core.groups.consumer.state import ConsumerDraft, ConsumerMember, ConsumerState, assignment_record
-from groupcoord.core.groups.pending_groups import Creation
+from groupcoord.core.groups.pending_groups import PendingGroups
 from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.host_queries import ResolvedRegexes
 from groupcoord.core.log.records import GroupTombstone
@@ -121,10 +121,14 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
     answer_class = ResolvedRegexes
 
     def __init__(
-        self, context: HandlerContext, creation: Creation, environment: ConsumerGroupEnvironment, classic: ClassicGroups
+        self,
+        context: HandlerContext,
+        pending_groups: PendingGroups,
+        environment: ConsumerGroupEnvironment,
+        classic: ClassicGroups,
     ) -> None:
         self._member_timers = timers = ConsumerTimers(context.timers, environment)
-        super().__init__(context, creation, environment, timers)
+        super().__init__(context, pending_groups, environment, timers)
         self._groups: dict[str, ConsumerGroup] = consumer_groups(context.groups)
         self._environment: ConsumerGroupEnvironment = environment
         self.conversion = ConsumerConversion(context, environment, timers, classic, self.convert)
@@ -185,7 +189,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
             return leave(draft, request, self._environment, now_ms)
         member_id = request.member_id or self._context.new_uuid()
         topics_changed = group.is_topics_look_due
-        response, step = beat(
+        response, step = handle_heartbeat(
             draft, request, member_id, self._environment, topics_changed=topics_changed, now_ms=now_ms
         )
         self._follow_step(group, draft, step, request.principal, now_ms)

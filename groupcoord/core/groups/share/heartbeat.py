@@ -41,7 +41,7 @@ FIRST_OFFSET = 0
 """A group reads all of a partition that its topic has got after the group has begun to read it."""
 
 
-def beat(
+def handle_heartbeat(
     draft: ShareDraft,
     request: ShareGroupHeartbeat,
     environment: ShareGroupEnvironment,

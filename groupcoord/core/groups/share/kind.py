@@ -17,9 +17,9 @@ from groupcoord.core.groups.base.group import MemberTimers
 from groupcoord.core.groups.base.kind import ModernGroups, WhenDrafted
 from groupcoord.core.groups.base.member_lookup import find_member
 from groupcoord.core.groups.group import Deletion, Group
-from groupcoord.core.groups.pending_groups import Creation
+from groupcoord.core.groups.pending_groups import PendingGroups
 from groupcoord.core.groups.share.group import ShareGroup, ShareGroupEnvironment
-from groupcoord.core.groups.share.heartbeat import beat, remove_members
+from groupcoord.core.groups.share.heartbeat import handle_heartbeat, remove_members
 from groupcoord.core.groups.share.offsets import (
     ErrorCodes,
     OffsetsToDescribe,
@@ -113,9 +113,11 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
     described_class = DescribedShareGroup
     answer_class = ShareCoordinatorAnswered
 
-    def __init__(self, context: HandlerContext, creation: Creation, environment: ShareGroupEnvironment) -> None:
+    def __init__(
+        self, context: HandlerContext, pending_groups: PendingGroups, environment: ShareGroupEnvironment
+    ) -> None:
         super().__init__(
-            context, creation, environment, MemberTimers[ShareGroup, ShareMember](context.timers, environment)
+            context, pending_groups, environment, MemberTimers[ShareGroup, ShareMember](context.timers, environment)
         )
         self._environment: ShareGroupEnvironment = environment
         self.offsets = ShareOffsets(context, environment)
@@ -166,7 +168,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
             find_member(draft.state, request.member_id)
             self.remove_members(draft, (request.member_id,), Cause.LEAVE, now_ms)
             return ShareGroupHeartbeatResponse(ErrorCode.NONE, None, request.member_id, request.member_epoch)
-        response, member = beat(
+        response, member = handle_heartbeat(
             draft,
             request,
             self._environment,
@@ -308,7 +310,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
         if drafted:
             self._context.writer.begin(records, WhenTopicForgotten(tuple(drafted)))
 
-    def forget_elsewhere(self, group: Group, deletion: Deletion, now_ms: int) -> bool:
+    def delete_external_state(self, group: Group, deletion: Deletion, now_ms: int) -> bool:
         """Begin to delete a group's states; return False if it has none, or its write in flight comes first."""
         if not isinstance(group, ShareGroup) or group.writing is not None:
             return False

@@ -233,7 +233,7 @@ class Step:
         return endpoint != self.before.metadata.user_endpoint or (endpoint is not None and self.has_changed_tasks)
 
 
-def beat(
+def handle_heartbeat(
     draft: StreamsDraft,
     request: StreamsGroupHeartbeat,
     memory: StreamsMemory,

@@ -18,9 +18,9 @@ from groupcoord.core.groups.base.state import LEFT_MEMBER_EPOCH
 from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.classic.kind import ClassicGroups
 from groupcoord.core.groups.conversion import Conversion, WhenConverted
-from groupcoord.core.groups.pending_groups import Creation
+from groupcoord.core.groups.pending_groups import PendingGroups
 from groupcoord.core.groups.streams.group import StreamsGroup, StreamsTimers
-from groupcoord.core.groups.streams.heartbeat import Step, assign_target, beat
+from groupcoord.core.groups.streams.heartbeat import Step, assign_target, handle_heartbeat
 from groupcoord.core.groups.streams.reconciliation import NO_TASKS, HeldTasks
 from groupcoord.core.groups.streams.records import StreamsGroupTargetAssignmentMetadataRecord
 from groupcoord.core.groups.streams.soft_state import StreamsGroupEnvironment, StreamsMemory
@@ -151,10 +151,14 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
     answer_class = InternalTopicsCreated
 
     def __init__(
-        self, context: HandlerContext, creation: Creation, environment: StreamsGroupEnvironment, classic: ClassicGroups
+        self,
+        context: HandlerContext,
+        pending_groups: PendingGroups,
+        environment: StreamsGroupEnvironment,
+        classic: ClassicGroups,
     ) -> None:
         self._member_timers = timers = StreamsTimers(context.timers, environment)
-        super().__init__(context, creation, environment, timers)
+        super().__init__(context, pending_groups, environment, timers)
         self._environment: StreamsGroupEnvironment = environment
         self.conversion = StreamsConversion(context, timers, classic, self.convert)
         self.rules = {StreamsGroupHeartbeat: self._judge_heartbeat}
@@ -214,7 +218,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
         was_empty = not draft.state.members
         writer, found = self._context.writer, memory.found
         try:
-            step = beat(
+            step = handle_heartbeat(
                 draft,
                 request,
                 memory,
