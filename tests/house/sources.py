@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import gc
+import io
+import tokenize
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -59,6 +61,15 @@ def _parsed(path: Path) -> Source:
     text = path.read_text("utf-8")
     tree = ast.parse(text, path)
     return Source(path, text, tree, tuple(ast.walk(tree)))
+
+
+@cache
+def comments(text: str) -> tuple[str, ...]:
+    """Return the comments of a file; tokenizing one takes long, and most have none."""
+    if "#" not in text:
+        return ()
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return tuple(token.string for token in tokens if token.type == tokenize.COMMENT)
 
 
 def package_sources() -> tuple[Source, ...]:

@@ -7,13 +7,11 @@ docs/contributing.md states the rules.
 from __future__ import annotations
 
 import ast
-import io
 import re
-import tokenize
 from collections import Counter
 from collections.abc import Iterator
 
-from .sources import ROOT, package_sources
+from .sources import ROOT, comments, package_sources
 
 OPENING = re.compile(
     r"(What|Who|Whom|Whose|Whoever|Whatever|Where|How|Which|Whether|Let|Have|Those|That|Such|See|Tell|Say|It)\b"
@@ -40,11 +38,11 @@ def docstrings(tree: ast.Module) -> Iterator[str]:
             yield node.value.value.strip()
 
 
-def comments(text: str) -> Iterator[str]:
+def prose_comments(text: str) -> Iterator[str]:
     """Yield the comments, without those for linters and lines that divide."""
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT and not re.match(r"#\s*(noqa|type:|pragma|-+)", token.string):
-            yield token.string.lstrip("# ").strip()
+    for comment in comments(text):
+        if not re.match(r"#\s*(noqa|type:|pragma|-+)", comment):
+            yield comment.lstrip("# ").strip()
 
 
 def sentences(text: str) -> Iterator[str]:
@@ -70,7 +68,7 @@ def test_docstrings_and_comments_are_plain() -> None:
     """The package has no more findings than the bounds allow."""
     total: Counter[str] = Counter()
     for source in package_sources():
-        for text in (*docstrings(source.tree), *comments(source.text)):
+        for text in (*docstrings(source.tree), *prose_comments(source.text)):
             total += findings(text)
 
     assert all(total[kind] <= most for kind, most in BOUNDS.items()), total
