@@ -18,7 +18,7 @@ from groupcoord.storage.compaction import CompactionSettings
 from groupcoord.storage.segment_store import SegmentLogStore
 from groupcoord.testing.faulty_store import Answer
 from groupcoord.testing.log_store_contract import check_log_store
-from tests.samples import seeds
+from tests.samples import portion, sampled, seeds
 from tests.tables import as_one_test
 
 
@@ -33,6 +33,7 @@ def test_the_store_in_memory() -> None:
     check_log_store(MemoryLogStore)
 
 
+@sampled
 @pytest.mark.parametrize("segment_bytes", [120_000, pytest.param(104_857_600, marks=pytest.mark.ci)])
 def test_the_segment_store(paths: Iterator[Path], segment_bytes: int) -> None:
     """So does the one on disk, over reopening and rolling segments."""
@@ -44,7 +45,7 @@ def test_the_segment_store(paths: Iterator[Path], segment_bytes: int) -> None:
         store.close()
         return open_store(store.directory)
 
-    for seed in seeds(3):
+    for seed in portion(seeds(3)):
         check_log_store(lambda: open_store(next(paths)), reopen=reopen, seed=seed)
 
 
