@@ -31,7 +31,7 @@ from groupcoord.spark.groups import (
     revocations,
     verify,
 )
-from groupcoord.spark.java import JavaNotFoundError
+from groupcoord.spark.jdk import JavaNotFoundError
 from groupcoord.spark.lag import lag, read_record_times
 from groupcoord.spark.output import with_times
 from groupcoord.spark.reading import (

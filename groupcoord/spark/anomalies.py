@@ -15,11 +15,11 @@ from groupcoord.analysis.rules import groups as rules
 from groupcoord.analysis.rules.anomalies import about_groups
 from groupcoord.analysis.rules.assignment_balance import assigned
 from groupcoord.analysis.rules.groups import groups
-from groupcoord.analysis.rules.silences import about_offsets
+from groupcoord.analysis.rules.stopped_commits import about_offsets
 from groupcoord.analysis.rules.thresholds import OFFSETS_RETENTION_MINUTES, Thresholds
+from groupcoord.spark.grouped_udf import BY_GROUP, BY_PARTITION, Bucket, Row, judged, packed, packed_blobs
 from groupcoord.spark.groups import History, history_of
 from groupcoord.spark.lag import known_commits, known_end_offsets, known_ends, known_holders, packed_holders
-from groupcoord.spark.packing import BY_GROUP, BY_PARTITION, Bucket, Row, judged, packed, packed_blobs
 from groupcoord.spark.schemas import ANOMALIES, OFFSET_EXPIRY, STALE_GROUPS
 from groupcoord.spark.tables import BUSY, CURRENT, LAST, REWOUND, current_offsets, facts_of, last_moment
 

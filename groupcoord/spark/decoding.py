@@ -25,8 +25,8 @@ from groupcoord.analysis.decode.rows import RowSettings
 from groupcoord.analysis.decode.schema import READ_COUNTS, arrow_schema
 from groupcoord.analysis.fold.load import KEYS, summed_counts
 from groupcoord.analysis.fold.records import RANGES, Accounts
+from groupcoord.spark.grouped_udf import blob_of, table_of
 from groupcoord.spark.output import task_attempt
-from groupcoord.spark.packing import blob_of, table_of
 
 _BLOBS = ("counts", "ranges")
 _WRITTEN = StructType(

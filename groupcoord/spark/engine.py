@@ -19,10 +19,10 @@ from groupcoord.analysis.tables import TABLES_OF_KINDS, TableFiles
 from groupcoord.spark.anomalies import anomalies, offset_expiry, stale_groups
 from groupcoord.spark.decoding import Folders, write_records
 from groupcoord.spark.folding import FACTS, OFFSETS, UNPACKED, WRITTEN, write_fold
+from groupcoord.spark.grouped_udf import BLOBS
 from groupcoord.spark.groups import History, groups, verify
 from groupcoord.spark.lag import held_topics, lag, read_record_times
 from groupcoord.spark.output import OutputDirectory, write_counted
-from groupcoord.spark.packing import BLOBS
 from groupcoord.spark.schemas import CURRENT_OFFSETS, RECORDS
 from groupcoord.spark.sessions import count_tasks
 from groupcoord.spark.tables import KEY_COLUMNS, load_of, transactional_commits

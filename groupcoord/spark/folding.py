@@ -33,8 +33,8 @@ from groupcoord.analysis.fold.history.rows import (
 )
 from groupcoord.records.schemas import RecordType
 from groupcoord.spark.decoding import new_file
+from groupcoord.spark.grouped_udf import BLOBS, batched, blob_rows, row_batches
 from groupcoord.spark.output import task_file
-from groupcoord.spark.packing import BLOBS, batched, blob_rows, row_batches
 from groupcoord.spark.schemas import (
     EPOCHS,
     GENERATIONS,

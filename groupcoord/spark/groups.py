@@ -29,7 +29,7 @@ from groupcoord.analysis.fold.replay import NO_PARTITION, REPLAYED, replay_batch
 from groupcoord.analysis.rules import groups as judging
 from groupcoord.analysis.rules.differences import differences, group_answers, offset_answers, unknown_groups
 from groupcoord.spark.folding import history
-from groupcoord.spark.packing import BY_GROUP, Bucket, Row, judged, packed
+from groupcoord.spark.grouped_udf import BY_GROUP, Bucket, Row, judged, packed
 from groupcoord.spark.schemas import (
     DIFFERENCES,
     EPOCHS,

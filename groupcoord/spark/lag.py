@@ -20,8 +20,8 @@ from groupcoord.analysis.live.settings import ClusterAddress, cluster_address
 from groupcoord.analysis.rules import lag as rules
 from groupcoord.analysis.rules.groups import Place, partition_holders
 from groupcoord.analysis.rules.lag import Ends
+from groupcoord.spark.grouped_udf import BY_GROUP, BY_PARTITION, Bucket, Row, judged, packed, packed_blobs
 from groupcoord.spark.groups import History, history_of
-from groupcoord.spark.packing import BY_GROUP, BY_PARTITION, Bucket, Row, judged, packed, packed_blobs
 from groupcoord.spark.schemas import LAG, RECORD_TIMES
 from groupcoord.spark.tables import BUSY, COUNTED, CURRENT, LAST, REWOUND, commits_of, facts_of, is_folded
 

@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from groupcoord.analysis.errors import PipelineError, RunFailedError, first_line
-from groupcoord.spark.java import java_home
+from groupcoord.spark.jdk import java_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,7 +19,7 @@ from groupcoord.analysis.fold import load
 from groupcoord.analysis.fold.commits import LAST_COMMITS, OUTCOME_SQL, CommitFacts, CommitFold
 from groupcoord.analysis.fold.load import COUNTED_COLUMNS, KEYS, LoadFold, summed_keys
 from groupcoord.analysis.rules.thresholds import Thresholds
-from groupcoord.spark.packing import BLOBS, ROWS_MAX, blob_rows
+from groupcoord.spark.grouped_udf import BLOBS, ROWS_MAX, blob_rows
 from groupcoord.spark.schemas import COMMITS, CURRENT_OFFSETS, PARTITION_LOAD, of_arrow
 
 LAST, REWOUND, BUSY, CURRENT = "last", "rewinds", "minutes", "current"

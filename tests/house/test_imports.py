@@ -347,7 +347,7 @@ def test_what_needs_no_pyspark_lies_elsewhere() -> None:
     without = {source.module for source in pipeline if "pyspark" not in outer_imports(source)}
     without = {module for module in without if not module.startswith("groupcoord.spark.data_sources.")}
 
-    assert without == {"groupcoord.spark", "groupcoord.spark.java"}
+    assert without == {"groupcoord.spark", "groupcoord.spark.jdk"}
 
 
 @pytest.mark.parametrize(("part", "lazy"), sorted(LAZY_ONLY))

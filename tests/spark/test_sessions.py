@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import groupcoord.spark as pipeline
-from groupcoord.spark import java
-from groupcoord.spark.java import java_home, java_version, packaged_java
+from groupcoord.spark import jdk as java
+from groupcoord.spark.jdk import java_home, java_version, packaged_java
 
 from .conftest import ENVIRONMENT
 

@@ -17,7 +17,7 @@ from groupcoord.analysis.report.text import format_limit
 from groupcoord.analysis.rules.assignment_balance import Assigned, about_shares
 from groupcoord.analysis.rules.groups import Histories
 from groupcoord.analysis.rules.lag import Ends
-from groupcoord.analysis.rules.silences import about_offsets
+from groupcoord.analysis.rules.stopped_commits import about_offsets
 from groupcoord.analysis.rules.thresholds import (
     COMMIT_STORM,
     DUPLICATE_OWNER,
