@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 from attrs import frozen
 
+from groupcoord.analysis.selection import Selection
 from groupcoord.cli.cluster_options import (
     BootstrapServer,
     CommandConfig,
@@ -174,7 +175,9 @@ def analyze(
             _poll(address, exclude_group or (), place, interval if follow else None, metrics)
         return
     paths = _local(paths or [], context, follows=follow)
-    source = _Source(paths, address, topic, (partition or (), exclude_group or ()), end_offsets, lag_from_records)
+    with _errors_in_words(Engine.LOCAL):
+        selection = Selection(partition or (), exclude_group or ())
+    source = _Source(paths, address, topic, selection, end_offsets, lag_from_records)
     _check_follows(follow, metrics)
     if follow and verify:
         _give_up("--follow and --verify don't go together: verify in a run without --follow")
@@ -285,16 +288,15 @@ class _Source:
     paths: list[str]
     address: ClusterAddress | None
     topic: str
-    selected: tuple[Sequence[int], Sequence[str]]
+    selection: Selection
     end_offsets: str | None
     lag_from_records: bool
 
     def open(self) -> Source:
         """Return it as the pipeline knows it."""
         from groupcoord.analysis.pipeline.sources import ClusterSource, LogSource
-        from groupcoord.analysis.selection import Selection
 
-        selection, ends = Selection(*self.selected), self.end_offsets
+        selection, ends = self.selection, self.end_offsets
         if self.address is None:
             return LogSource(self.paths, selection=selection, end_offsets=ends)
         return ClusterSource(self.address, self.topic, self.lag_from_records, selection=selection, end_offsets=ends)

@@ -1,7 +1,7 @@
-"""What is known of groups, gathered bucket by bucket for the functions of :mod:`groupcoord.analysis.rules`.
+"""Grouped functions on Spark: tables of any columns in one shuffle, and the rows that a function makes of a bucket.
 
-Tables of any columns go through one shuffle: each is cut by bucket where it is, and what belongs together is one blob
-of Arrow's. A bucket is of groups, or of topics' partitions.
+Each table is cut by bucket where it is, and what belongs together is one blob of Arrow. A bucket is of groups, or of
+topics' partitions; the functions are those of :mod:`groupcoord.analysis.rules`.
 """
 
 from __future__ import annotations

