@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from uuid import UUID
 
 import pytest
@@ -9,10 +10,15 @@ import pytest
 from groupcoord import Config, ErrorCode, GroupCoordinator, ManualClock, Operation, ResourceType
 from groupcoord.core.router.authorization import CLUSTER
 from groupcoord.messages import (
+    AlteredShareTopic,
+    AlterShareGroupOffsets,
     CoordinatorType,
     DeletedGroup,
     DeleteGroups,
+    DeleteShareGroupOffsets,
+    DescribedShareTopic,
     DescribeGroups,
+    DescribeShareGroupOffsets,
     FindCoordinator,
     GroupToFetch,
     Heartbeat,
@@ -30,6 +36,11 @@ from groupcoord.messages import (
     OffsetFetch,
     OffsetToCommit,
     PartitionResult,
+    ShareGroupToDescribe,
+    ShareOffsetToAlter,
+    ShareTopicToAlter,
+    ShareTopicToDescribe,
+    ShareTopicToForget,
     SyncGroup,
     SyncGroupResponse,
     TopicResult,
@@ -38,6 +49,7 @@ from groupcoord.messages import (
     TopicToFetch,
     TxnOffsetCommit,
 )
+from groupcoord.testing.topics import Topics
 from tests.core.denials import Rules
 
 NO_ID = UUID(int=0)
@@ -252,3 +264,29 @@ def test_find_coordinator_of_share_groups(
     rules.denied.add((Operation.CLUSTER_ACTION, CLUSTER))
     request = FindCoordinator(CoordinatorType.SHARE, ("g:AAAAAAAAAAAAAAAAAAAAAQ:0",), supports_share_keys)
     assert coordinator.call(request).coordinators[0].error_code is error_code
+
+
+def errors(topics: Iterable[DescribedShareTopic | AlteredShareTopic]) -> dict[str, list[ErrorCode]]:
+    """Return the errors of the partitions of each topic."""
+    return {topic.topic_name: [each.error_code for each in topic.partitions] for topic in topics}
+
+
+def test_share_offsets_need_permissions_on_each_topic(rules: Rules) -> None:
+    """Offsets of a share group need DESCRIBE on a topic, and their change READ; other topics are answered."""
+    topics = Topics(open=1, secret=1)
+    coordinator = GroupCoordinator(clock=ManualClock(), topics=topics, authorize=rules)
+    coordinator.load_all()
+    rules.deny(Operation.DESCRIBE, ResourceType.TOPIC, "secret")
+    rules.deny(Operation.READ, ResourceType.TOPIC, "secret")
+    failed = {"open": [ErrorCode.NONE], "secret": [TOPIC_FAILED]}
+
+    altered = [ShareTopicToAlter(name, (ShareOffsetToAlter(0, 5),)) for name in ("secret", "open")]
+    assert errors(coordinator.call(AlterShareGroupOffsets("s", tuple(altered))).responses) == failed
+    wanted = ShareGroupToDescribe("s", tuple(ShareTopicToDescribe(name, (0,)) for name in ("secret", "open")))
+    described = coordinator.call(DescribeShareGroupOffsets((wanted,))).groups[0].topics
+    assert errors(described) == failed
+    everything = coordinator.call(DescribeShareGroupOffsets((ShareGroupToDescribe("s"),))).groups[0].topics
+    assert errors(everything) == {"open": [ErrorCode.NONE]}
+    forgotten = [ShareTopicToForget(name) for name in ("secret", "open")]
+    deleted = coordinator.call(DeleteShareGroupOffsets("s", tuple(forgotten))).responses
+    assert {topic.topic_name: topic.error_code for topic in deleted} == {name: code for name, (code,) in failed.items()}
