@@ -244,7 +244,7 @@ LAYERED = ("sim",)
 CORE_LAYERS: tuple[tuple[str, ...], ...] = (
     # values: requests, records, events, what Java does
     (
-        *("fast_construct", "javacompat", "columns", "consumer_protocol", "events", "timers", "topics", "sizes"),
+        *("fast_construct", "javacompat", "columns", "consumer_protocol", "events", "timers", "topics"),
         *("messages", "records", "log.records", "log.record_keys", "share_state.records", "router.authorization"),
         *("groups.base.topics", "groups.base.assignor", "groups.share.simple_assignor", "groups.streams.assignors"),
         *("groups.consumer.assignors", "groups.consumer.records", "groups.share.records", "groups.streams.records"),

@@ -1,9 +1,9 @@
-"""What the rest of the core asks of a group, whatever its kind."""
+"""Questions that a group of any kind answers, deletions of groups, and limits of requests for groups."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 from attrs import define, field
 
@@ -186,3 +186,12 @@ def allows_session_timeout(config: Config, session_timeout_ms: int) -> bool:
 def why_not_found(group: Group | None, group_id: str, group_type: GroupType) -> str:
     """Return Kafka's message for a group id without a group of a type."""
     return f"Group {group_id} not found." if group is None else f"Group {group_id} is not a {group_type} group."
+
+
+def says_more(value: tuple[Any, ...], limit: int) -> bool:
+    """Tell whether there are more values than this in a tuple and in all tuples in it."""
+    left = limit
+    tuples: list[tuple[Any, ...]] = [value]
+    while tuples and (left := left - sum(map(len, tuples))) >= 0:
+        tuples = [entry for entries in tuples for entry in entries if isinstance(entry, tuple)]
+    return left < 0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from groupcoord.core.groups.group import says_more
 from groupcoord.core.javacompat.hashing import is_blank
 from groupcoord.core.messages import (
     JOIN_GROUP_MEMBER_EPOCH,
@@ -24,7 +25,6 @@ from groupcoord.core.messages import (
 )
 from groupcoord.core.router.authorization import Operation, Permissions
 from groupcoord.core.router.split_requests import DescribedKind
-from groupcoord.core.sizes import says_more
 from groupcoord.core.topics import INTERNAL_TOPICS, illegal_name_reason
 from groupcoord.errors import ErrorCode
 

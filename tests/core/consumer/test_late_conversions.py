@@ -15,8 +15,8 @@ from groupcoord.core.consumer_protocol import (
     encode_subscription,
 )
 from groupcoord.core.groups.base.group import FENCING_RETRY_MS
+from groupcoord.core.groups.consumer.heartbeat import REFRESH_PAUSE_MS
 from groupcoord.core.groups.consumer.records import ConsumerGroupRegularExpressionRecord
-from groupcoord.core.groups.consumer.regexes import REFRESH_PAUSE_MS
 from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import DeleteGroupsResponse, Heartbeat
 from groupcoord.testing.topics import Topics

@@ -16,7 +16,7 @@ from groupcoord.core.events import Cause, Trigger
 from groupcoord.core.groups.base.environment import GroupEnvironment, RefusedError
 from groupcoord.core.groups.base.group import GroupT, MemberTimers, SteadyHeartbeat
 from groupcoord.core.groups.base.state import Draft
-from groupcoord.core.groups.group import Group, allows_session_timeout, why_not_found
+from groupcoord.core.groups.group import Group, allows_session_timeout, says_more, why_not_found
 from groupcoord.core.groups.pending_groups import PendingGroups
 from groupcoord.core.handler_context import GroupKind, Handler, HandlerContext
 from groupcoord.core.messages import (
@@ -35,7 +35,6 @@ from groupcoord.core.messages import (
 from groupcoord.core.messages.request import GroupRequest
 from groupcoord.core.outputs import Continuation
 from groupcoord.core.replies import Reply, Token, Waiting
-from groupcoord.core.sizes import says_more
 from groupcoord.core.timers import TimerKey
 from groupcoord.errors import ErrorCode
 

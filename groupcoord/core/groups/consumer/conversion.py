@@ -27,7 +27,7 @@ from groupcoord.core.groups.classic.rebalance import WhenGroupWritten
 from groupcoord.core.groups.classic.state import GroupState, MemberMetadata
 from groupcoord.core.groups.consumer.classic_members import in_hash_order, owned_partitions
 from groupcoord.core.groups.consumer.group import ConsumerGroup, ConsumerGroupEnvironment, ConsumerTimers
-from groupcoord.core.groups.consumer.heartbeat import handle_heartbeat, target_record
+from groupcoord.core.groups.consumer.heartbeat import handle_heartbeat, question, target_record
 from groupcoord.core.groups.consumer.reconciliation import MemberAssignment
 from groupcoord.core.groups.consumer.records import (
     ClassicMemberMetadata,
@@ -37,7 +37,6 @@ from groupcoord.core.groups.consumer.records import (
     ConsumerGroupRecord,
     ConsumerGroupTargetAssignmentMetadataRecord,
 )
-from groupcoord.core.groups.consumer.regexes import question
 from groupcoord.core.groups.consumer.state import (
     ConsumerDraft,
     ConsumerMember,

@@ -30,12 +30,17 @@ from groupcoord.core.groups.consumer.group import (
     ConsumerTimers,
     consumer_groups,
 )
-from groupcoord.core.groups.consumer.heartbeat import Step, handle_heartbeat
+from groupcoord.core.groups.consumer.heartbeat import (
+    Step,
+    handle_heartbeat,
+    next_resolution_ms,
+    question,
+    take_resolution,
+)
 from groupcoord.core.groups.consumer.records import (
     ConsumerGroupRegularExpressionRecord,
     ConsumerGroupTargetAssignmentMetadataRecord,
 )
-from groupcoord.core.groups.consumer.regexes import next_resolution_ms, question, take_resolution
 from groupcoord.core.groups.consumer.state import ConsumerDraft, ConsumerMember, ConsumerState, assignment_record
 from groupcoord.core.groups.pending_groups import PendingGroups
 from groupcoord.core.handler_context import HandlerContext
