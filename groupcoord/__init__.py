@@ -1,13 +1,15 @@
 """Kafka's group coordinator as a library: a synchronous core without I/O; hosts bring clock, log and transport.
 
-Names are loaded when they are asked for: where this package is installed, each run of pytest imports it for its plugin.
+Names are imported on first access, because each run of pytest imports this package for its plugin.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 
-TYPE_CHECKING = False  # typing takes longer to import than all that is imported here; jedi skips a plain False
+TYPE_CHECKING = (
+    False  # importing typing takes longer than everything else here; jedi follows the else branch of a plain False
+)
 if TYPE_CHECKING:
     from groupcoord.clock import Clock, ManualClock, SystemClock
     from groupcoord.config import Config
@@ -89,9 +91,9 @@ _MODULES = {
     "TopicResolver": "core.topics",
     "UnansweredError": "errors",
 }
-"""Where the public names are."""
+"""Modules of the public names."""
 
-if not TYPE_CHECKING:  # type checkers take the names from the imports above, and no others
+if not TYPE_CHECKING:  # type checkers use the imports above
 
     def __getattr__(name: str) -> object:
         if name not in _MODULES:

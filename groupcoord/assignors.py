@@ -1,6 +1,6 @@
-"""For assignors of your own: what they are and are given.
+"""Server-side assignors: Kafka's own, and interfaces for custom ones.
 
-The coordinator runs them for consumer groups (KIP-848) and share groups (KIP-932), and assignors of tasks for streams
+The coordinator runs assignors for consumer groups (KIP-848) and share groups (KIP-932), and task assignors for streams
 groups (KIP-1071).
 """
 
@@ -67,20 +67,20 @@ BUILT_IN: tuple[Assignor, ...] = (UniformAssignor(), RangeAssignor())
 """Kafka's own assignors."""
 
 BUILT_IN_OF_SHARE_GROUPS: tuple[Assignor, ...] = (SimpleAssignor(),)
-"""Kafka's own assignor of share groups."""
+"""Kafka's assignor of share groups."""
 
 BUILT_IN_OF_TASKS: tuple[TaskAssignor, ...] = (StickyTaskAssignor(),)
-"""Kafka's own assignors of tasks."""
+"""Kafka's task assignors."""
 
 logger = logging.getLogger(__name__)
 
 
 class Named(Protocol):
-    """What all assignors have."""
+    """Common part of all assignors."""
 
     @property
     def name(self) -> str:
-        """Under which settings name it."""
+        """Name in the settings."""
 
 
 NamedT = TypeVar("NamedT", bound=Named)
@@ -88,10 +88,10 @@ NamedT = TypeVar("NamedT", bound=Named)
 
 @frozen
 class GuardedAssignor:
-    """An assignor that somebody else wrote: whatever it raises fails the request alone that asked for an assignment.
+    """Wrapper of a custom assignor: an exception fails only the request that needed the assignment.
 
     Attributes:
-        name: as the assignor has it.
+        name: the name of the assignor.
         assignor: the assignor.
     """
 
@@ -115,10 +115,10 @@ class GuardedAssignor:
 
 @frozen
 class GuardedTaskAssignor:
-    """An assignor of tasks that somebody else wrote: whatever it raises fails the request alone that asked for it.
+    """Wrapper of a custom task assignor: an exception fails only the request that needed the assignment.
 
     Attributes:
-        name: as the assignor has it.
+        name: the name of the assignor.
         assignor: the assignor.
     """
 
@@ -137,17 +137,17 @@ class GuardedTaskAssignor:
 
 
 def choose_assignors(named: Iterable[str], others: Iterable[Assignor] = ()) -> dict[str, Assignor]:
-    """Return the assignors that ``group.consumer.assignors`` names, by the names under which members ask for them.
+    """Return the assignors that ``group.consumer.assignors`` names, by the names that members use.
 
-    Kafka loads the Java classes that the setting names. Here ``package.module:Class`` is a class that is made without
-    arguments, or an assignor that the module has.
+    Kafka loads the Java classes in the setting. Here ``package.module:Class`` is a class that is created without
+    arguments, or an assignor in the module.
 
     Args:
-        named: names of Kafka's assignors and of the others, and paths of Python.
-        others: more assignors than Kafka's.
+        named: names of Kafka's or the other assignors, and Python paths.
+        others: additional assignors.
 
     Raises:
-        ConfigError: there is no such assignor, what is found under a path isn't one, or two have the same name.
+        ConfigError: an assignor does not exist, a path is not an assignor, or two have the same name.
     """
     return _choose("group.consumer.assignors", BUILT_IN, GuardedAssignor, named, others)
 
@@ -155,19 +155,20 @@ def choose_assignors(named: Iterable[str], others: Iterable[Assignor] = ()) -> d
 def choose_share_assignors(named: Iterable[str], others: Iterable[Assignor] = ()) -> dict[str, Assignor]:
     """Return the assignors that ``group.share.assignors`` names, of which the first is used.
 
-    They may give a partition to several members. See :func:`choose_assignors`.
+    They may assign a partition to several members. Arguments are those of :func:`choose_assignors`.
 
     Raises:
-        ConfigError: there is no such assignor, what is found under a path isn't one, or two have the same name.
+        ConfigError: an assignor does not exist, a path is not an assignor, or two have the same name.
     """
     return _choose("group.share.assignors", BUILT_IN_OF_SHARE_GROUPS, GuardedAssignor, named, others)
 
 
 def choose_task_assignors(named: Iterable[str], others: Iterable[TaskAssignor] = ()) -> dict[str, TaskAssignor]:
-    """Return the assignors of tasks that ``group.streams.assignors`` names; see :func:`choose_assignors`.
+    """Return the task assignors that ``group.streams.assignors`` names. Arguments are those of
+    :func:`choose_assignors`.
 
     Raises:
-        ConfigError: there is no such assignor, what is found under a path isn't one, or two have the same name.
+        ConfigError: an assignor does not exist, a path is not an assignor, or two have the same name.
     """
     return _choose("group.streams.assignors", BUILT_IN_OF_TASKS, GuardedTaskAssignor, named, others)
 
@@ -202,7 +203,7 @@ def _load(setting: str, guard: Callable[[str, Any], NamedT], path: str) -> Named
         for part in attribute.split("."):
             found = getattr(found, part)
         assignor = found() if isinstance(found, type) else found
-    except Exception as error:  # whatever a module of somebody else's raises when it is loaded
+    except Exception as error:  # user code may raise anything when it is imported
         raise _refusal(setting, f"can't load {path!r}: {error or type(error).__name__}") from error
     name = getattr(assignor, "name", None)
     if not isinstance(name, str) or not name or not callable(getattr(assignor, "assign", None)):

@@ -33,7 +33,7 @@ _METADATA, _SASL_HANDSHAKE, _API_VERSIONS, _SASL_AUTHENTICATE = 3, 17, 18, 36
 _LENGTH = struct.Struct(">i")
 _HEADER = struct.Struct(">hhih")
 _HANDSHAKE_VERSIONS = {_API_VERSIONS: (0, 0)}
-"""Versions that are asked before the broker has named its own: every broker answers ApiVersions 0."""
+"""Versions for requests before the broker has sent its own: every broker supports ApiVersions 0."""
 
 
 class ConnectionLostError(GroupcoordError):
@@ -139,7 +139,7 @@ class BrokerConnection:
             name = self.address.host if tls is not None else None
             opening = asyncio.open_connection(*self.address, ssl=tls, server_hostname=name)
             reader, self._writer = await asyncio.wait_for(opening, self._timeout_s)
-        except (OSError, TimeoutError) as error:  # of which ssl.SSLError is one
+        except (OSError, TimeoutError) as error:  # includes ssl.SSLError
             raise ConnectionLostError(f"{self.address}: {error or type(error).__name__}") from error
         self._reading = asyncio.create_task(self._read(reader))
         try:

@@ -1,4 +1,4 @@
-"""Where time comes from: the ``Clock`` protocol, the system's clock and one that tests turn by hand."""
+"""Clocks: the ``Clock`` protocol, the system's clock, and manual ones for tests."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """A source of time: milliseconds since the Unix epoch, which never go back."""
+    """Source of time: milliseconds since the Unix epoch, monotonic."""
 
     def now_ms(self) -> int:
         """Return the current time in milliseconds since 1970-01-01T00:00:00Z."""
 
 
 class SystemClock:
-    """The system's time, read once from the wall clock and carried on by the monotonic one.
+    """System time: read once from the wall clock and continued by the monotonic clock.
 
-    A step of the wall clock (NTP, an operator) can therefore neither expire every session at once nor stop them from
-    expiring; commit timestamps keep the time of day the process started with.
+    So a step of the wall clock (NTP, an operator) neither expires all sessions at once nor stops their expiry. Commit
+    timestamps continue from the time at which the process started.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class SystemClock:
 
 
 class LeapingClock(SystemClock):
-    """The system's time, and what has been added to it: a clock that goes on by itself and can be turned forward.
+    """System time plus an offset: a running clock that can be advanced.
 
     >>> clock = LeapingClock()
     >>> before_ms = clock.now_ms()
@@ -39,7 +39,7 @@ class LeapingClock(SystemClock):
     """
 
     def advance(self, duration_ms: int) -> None:
-        """Let ``duration_ms`` milliseconds pass at once.
+        """Advance the clock by ``duration_ms``.
 
         Raises:
             ValueError: the duration is negative.
@@ -49,12 +49,12 @@ class LeapingClock(SystemClock):
         self._offset_ns += duration_ms * 1_000_000
 
     def advance_to(self, now_ms: int) -> None:
-        """Let time pass until ``now_ms``; a moment that is over already changes nothing."""
+        """Advance the clock to ``now_ms``; does nothing if that has passed."""
         self.advance(max(now_ms - self.now_ms(), 0))
 
 
 class ManualClock:
-    """A clock that stands still until it is told otherwise: for tests and simulations.
+    """Clock that only moves when it is advanced, for tests and simulations.
 
     >>> clock = ManualClock()
     >>> clock.advance(250)
@@ -66,11 +66,11 @@ class ManualClock:
         self._now_ms = now_ms
 
     def now_ms(self) -> int:
-        """Return the time that was set last, in milliseconds."""
+        """Return the current setting, in milliseconds."""
         return self._now_ms
 
     def advance(self, duration_ms: int) -> None:
-        """Let ``duration_ms`` milliseconds pass.
+        """Advance the clock by ``duration_ms``.
 
         Raises:
             ValueError: the duration is negative.
@@ -80,9 +80,9 @@ class ManualClock:
         self._now_ms += duration_ms
 
     def advance_to(self, now_ms: int) -> None:
-        """Let time pass until ``now_ms``.
+        """Advance the clock to ``now_ms``.
 
         Raises:
-            ValueError: that moment is in the past.
+            ValueError: that time has passed.
         """
         self.advance(now_ms - self._now_ms)

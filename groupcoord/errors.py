@@ -1,7 +1,7 @@
-"""Error codes that answers carry, and the exceptions for callers who break the contract.
+"""Kafka's error codes, and the exceptions for misuse of this library.
 
-Two families never mix: what a *client* did wrong is an :class:`ErrorCode` in a response; what the *embedding program*
-did wrong is an exception.
+The two never mix: an error of a *client* is an :class:`ErrorCode` in a response, an error of the *embedding program* is
+an exception.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from groupcoord.core.fast_construct import plain_members
 class ErrorCode(IntEnum):
     """Kafka's error codes, by the numbers and names of Apache Kafka 4.4."""
 
-    # An enumeration hashes by name, in Python; codes are looked up for every partition of an answer.
+    # Python hashes enumeration members by name; codes are looked up for every partition of a response.
     __hash__ = int.__hash__
 
     UNKNOWN_SERVER_ERROR = -1
@@ -159,7 +159,7 @@ class ErrorCode(IntEnum):
 
 
 NO_ERROR = ErrorCode.NONE
-"""For what nearly every request asks: Python 3.11 takes 70 ns to find a member of an enumeration by its name."""
+"""The usual code, as a constant: Python 3.11 takes 70 ns to look up a member of an enumeration."""
 
 
 class GroupcoordError(Exception):
@@ -167,33 +167,33 @@ class GroupcoordError(Exception):
 
 
 class UnansweredError(GroupcoordError):
-    """Kafka never answers this request: a newer one of the same member takes its place, or the member leaves."""
+    """Kafka never answers this request, because a newer one of the same member replaces it or the member leaves."""
 
 
 class ConfigError(GroupcoordError, ValueError):
-    """A setting is unknown or its value is not allowed; the message names the key and the value."""
+    """A setting is unknown or its value is invalid; the message names the key and the value."""
 
 
 class IllegalTransitionError(GroupcoordError):
-    """A group was moved between two states that the transition table does not connect (a bug in the core)."""
+    """A group was moved between states without a transition in the table (a bug in the core)."""
 
 
 class StoreContractError(GroupcoordError):
-    """A log store broke its contract: an answer out of order, an unknown ticket, an offset that went back."""
+    """A log store broke its contract: an answer out of order, an unknown ticket, a decreasing offset."""
 
 
 class UnknownNameError(GroupcoordError, ValueError, LookupError):
     """A name does not exist: of an API, error, field, topic, group, member, client or node.
 
-    The message names what exists, and what is nearest.
+    The message lists the existing names and the nearest one.
     """
 
 
 class InvariantError(GroupcoordError, AssertionError):
-    """``check()`` found a structure that contradicts itself; the message says which rule and where."""
+    """``check()`` found an inconsistent structure; the message names the rule and the place."""
 
 
-# What log stores raise, and their contract is in :mod:`groupcoord.log_store`.
+# Errors of log stores; their contract is in :mod:`groupcoord.log_store`.
 
 
 class LogStoreError(Exception):
@@ -204,42 +204,41 @@ class LogStoreError(Exception):
 
 
 class RecordTooLargeError(LogStoreError):
-    """The records are larger than the store takes; nothing was written. Clients see UNKNOWN_SERVER_ERROR."""
+    """The records exceed the limit of the store; nothing was written. Clients get UNKNOWN_SERVER_ERROR."""
 
     error_code = ErrorCode.MESSAGE_TOO_LARGE
 
 
 class NotEnoughReplicasError(LogStoreError):
-    """Too few copies to accept the write; nothing was written. Clients see COORDINATOR_NOT_AVAILABLE and retry."""
+    """Too few replicas to accept the write; nothing was written. Clients get COORDINATOR_NOT_AVAILABLE and retry."""
 
     error_code = ErrorCode.NOT_ENOUGH_REPLICAS
 
 
 class NotLeaderError(LogStoreError):
-    """Somebody else owns this log partition now; nothing was written. Clients see NOT_COORDINATOR and look anew."""
+    """Another process owns the log partition; nothing was written. Clients get NOT_COORDINATOR and look it up again."""
 
     error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 class OwnershipLostError(NotLeaderError):
-    """Somebody else has taken the whole log over, and owns it from now on; nothing was written.
+    """Another process has taken over the whole log; nothing was written.
 
-    Memory can't follow what the new owner writes, so all that a coordinator served from this log has failed: clients
-    are told NOT_COORDINATOR. It is also raised to the program that embeds a coordinator, since that has to do something
-    about it: end, or stand by.
+    Memory can't follow what the new owner writes, so everything that the coordinator served from this log has failed:
+    clients get NOT_COORDINATOR. The error is also raised to the embedding program, which must end or stand by.
     """
 
     outcome_unknown = True
 
 
 class StorageError(LogStoreError):
-    """The disk failed or is full; what was written has been taken back. Clients see NOT_COORDINATOR."""
+    """The disk failed or is full, and the partial write was undone. Clients get NOT_COORDINATOR."""
 
     error_code = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 class AppendOutcomeUnknownError(StorageError):
-    """The store failed; what was written could not be taken back or made durable: load the partition again."""
+    """The store failed, and the write could neither be undone nor made durable: load the partition again."""
 
     outcome_unknown = True
 

@@ -1,4 +1,4 @@
-"""What :meth:`GroupCoordinator.take_events` gives; see :mod:`groupcoord.core.events`."""
+"""Events of a coordinator, which :meth:`GroupCoordinator.take_events` returns."""
 
 from groupcoord.core.events import (
     AppendFailures,

@@ -1,18 +1,18 @@
-"""The log that a coordinator writes to: the ``LogStore`` contract, its errors, and a store in memory.
+"""Contract of log stores (``LogStore``), their optional capabilities, and a store in memory.
 
 A host brings its own persistence by implementing two methods. Rules of the contract:
 
-* ``append`` is given records that go into the log together or not at all, for one log partition, under a *ticket*.
-  A store that has written them returns the offset of the first. A store that works asynchronously returns ``None`` and
-  answers later through :meth:`GroupCoordinator.appended` or :meth:`GroupCoordinator.append_failed`.
-* Answers of one log partition come in the order of its tickets; an acknowledgement of *n* stands for all up to *n*
-  (the earlier ones then lie right before it, without gaps). Only ``append`` may raise while earlier appends are
-  unanswered: that is its answer, which waits in the coordinator until it is its turn, and nothing else stands for it.
-* Offsets grow. Gaps are allowed: other writers and compaction leave them.
-* A failure says whether the records can still appear in the log. If they can (``outcome_unknown``), the log partition
-  fails and must be loaded again, since its state could otherwise miss a durable record.
+* ``append`` receives records that are written together or not at all, for one log partition, under a *ticket*.
+  A synchronous store returns the offset of the first record. An asynchronous one returns ``None`` and answers later
+  through :meth:`GroupCoordinator.appended` or :meth:`GroupCoordinator.append_failed`.
+* Answers of one log partition come in the order of its tickets. An acknowledgement of *n* covers all tickets up to *n*,
+  whose records lie right before it, without gaps. Only ``append`` may raise while earlier appends are unanswered.
+  The coordinator queues that error until the earlier appends are answered; no other answer covers it.
+* Offsets grow. Gaps are allowed, because other writers and compaction leave them.
+* An error states whether the records can still appear in the log. If they can (``outcome_unknown``), the log partition
+  fails and must be loaded again, because its state could otherwise miss a durable record.
 
-A store that other processes can open too has one owner at a time, and more to promise: see :class:`OwnedStore`.
+A store that other processes can open, too, has one owner at a time and a longer contract: :class:`OwnedStore`.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ __all__ = [
 
 
 class Ticket(NamedTuple):
-    """Names one append: the log partition and its running number there. Tickets of a partition compare in order."""
+    """Identifies one append: the log partition and a sequence number. Tickets of a partition compare in order."""
 
     partition: int
     number: int
@@ -86,12 +86,12 @@ _OF_PRODUCERS = (OffsetCommitRecord, TransactionMarker, OpaqueRecord)
 
 
 class LogRecord:
-    """One record as a log store sees it: key and value bytes are made on demand, and once.
+    """One record as a log store sees it. The bytes of key and value are encoded on demand, once.
 
     Attributes:
         record: the record as a value.
         timestamp_ms: append time, milliseconds since the Unix epoch.
-        offset: its place in the log partition; -1 before it was appended.
+        offset: its offset in the log partition, or -1 before it is appended.
     """
 
     __slots__ = ("_encoded", "offset", "record", "timestamp_ms")
@@ -120,16 +120,16 @@ class LogRecord:
         producer_epoch: int = -1,
         is_control: bool = False,
     ) -> LogRecord:
-        """Make a record from what a store kept of it.
+        """Return a record from its stored bytes.
 
         Args:
-            key: the key's bytes.
-            value: the value's bytes; None for a tombstone.
-            offset: its place in the log partition.
+            key: the bytes of the key.
+            value: the bytes of the value, or None for a tombstone.
+            offset: its offset in the log partition.
             timestamp_ms: append time.
             producer_id: of a transactional record or a marker; -1 for all others.
-            producer_epoch: goes with ``producer_id``.
-            is_control: it is a transaction marker.
+            producer_epoch: the epoch of ``producer_id``.
+            is_control: whether it is a transaction marker.
         """
         from groupcoord.records.codec import decode_control, decode_record
 
@@ -143,7 +143,7 @@ class LogRecord:
         """Return the bytes of key and value, as Kafka 4.4 writes them; the value of a tombstone is None.
 
         Raises:
-            ValueError: the record can't be put into bytes, for example since a name is longer than 32,767 bytes.
+            ValueError: the record can't be encoded, for example because a name is longer than 32,767 bytes.
         """
         encoded = self._encoded
         if encoded is None:
@@ -152,29 +152,29 @@ class LogRecord:
 
     @property
     def key(self) -> bytes:
-        """The key's bytes; see :meth:`encoded`."""
+        """Bytes of the key; see :meth:`encoded`."""
         return self.encoded()[0]
 
     @property
     def value(self) -> bytes | None:
-        """The value's bytes, None for a tombstone; see :meth:`encoded`."""
+        """Bytes of the value, or None for a tombstone; see :meth:`encoded`."""
         return self.encoded()[1]
 
     @property
     def producer_id(self) -> int:
-        """The producer whose transaction this record belongs to, or -1."""
+        """Producer of the record's transaction, or -1."""
         record = self.record
         return record.producer_id if isinstance(record, _OF_PRODUCERS) else NO_PRODUCER_ID
 
     @property
     def producer_epoch(self) -> int:
-        """The epoch of :attr:`producer_id`, or -1."""
+        """Epoch of :attr:`producer_id`, or -1."""
         record = self.record
         return record.producer_epoch if isinstance(record, _OF_PRODUCERS) else NO_PRODUCER_EPOCH
 
     @property
     def is_control(self) -> bool:
-        """True for a transaction marker, and for other records of control batches."""
+        """True for a transaction marker and for other records of control batches."""
         record = self.record
         return isinstance(record, TransactionMarker) or (isinstance(record, OpaqueRecord) and record.is_control)
 
@@ -183,13 +183,11 @@ class LogRecord:
 
 
 class LogRecords(Sequence[LogRecord]):
-    """The records of one append: a :class:`LogRecord` is made for each only when it is looked at.
-
-    A store that works on values needs none of them.
+    """Records of one append. A :class:`LogRecord` is made on access, so a store that uses ``values`` needs none.
 
     Attributes:
         values: the records as values.
-        timestamp_ms: append time of all of them.
+        timestamp_ms: the append time of all of them.
     """
 
     __slots__ = ("_made", "timestamp_ms", "values")
@@ -211,7 +209,7 @@ class LogRecords(Sequence[LogRecord]):
         return self._all()[index]
 
     def __iter__(self) -> Iterator[LogRecord]:
-        """Walk the records."""
+        """Iterate over the records."""
         return iter(self._all())
 
     def _all(self) -> list[LogRecord]:
@@ -222,18 +220,18 @@ class LogRecords(Sequence[LogRecord]):
 
 @cache
 def _encoder() -> Callable[[Record], tuple[bytes, bytes | None]]:
-    """Return the codec, which is loaded only where somebody wants bytes."""
+    """Return the codec, which is imported on first use."""
     from groupcoord.records.codec import encode_record
 
     return encode_record
 
 
 class LoadedCommits(NamedTuple):
-    """The records of a commit that lie side by side in a log, for a load.
+    """Adjacent records of one commit in a log, for a load.
 
     Attributes:
-        offset: where the first one lies.
-        record: what they are; it stands where a :class:`LogRecord` has one record.
+        offset: the offset of the first record.
+        record: the commit, in place of the record of a :class:`LogRecord`.
     """
 
     offset: int
@@ -241,45 +239,46 @@ class LoadedCommits(NamedTuple):
 
 
 class LogStore(Protocol):
-    """Where the records of ``__consumer_offsets`` live. See the module's text for the contract."""
+    """Storage of the records of ``__consumer_offsets``. The module's docstring states the contract."""
 
     def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int | None:
         """Append ``records`` together to a log partition.
 
         Args:
             partition: the log partition, 0 … ``offsets.topic.num.partitions`` - 1.
-            ticket: to be given back with the answer, if that comes later.
-            records: at least one; transactional records and markers are never mixed with others, and belong to
-                one producer.
+            ticket: identifies a later answer.
+            records: at least one. Transactional records and markers belong to one producer and are not mixed with
+                others.
 
         Returns:
-            The offset of the first record if they are written; None if the answer comes later.
+            The offset of the first record if they are written, or None if the answer comes later.
 
         Raises:
-            LogStoreError: nothing was written (or the outcome is unknown, see ``outcome_unknown``). There is no other
-                answer then, also where earlier appends are unanswered.
+            LogStoreError: nothing was written, or the outcome is unknown (``outcome_unknown``). There is no other
+                answer
+                then, also while earlier appends are unanswered.
         """
 
     def read(self, partition: int) -> Iterable[LogRecord]:
-        """Return every record of a log partition in order, with offsets; nothing for one never written.
+        """Return every record of a log partition in order, with offsets; nothing for one that was never written.
 
         Raises:
             LogStoreError: the log can't be read.
         """
 
 
-# What a store may offer besides. Who could use it asks by type: ``isinstance(store, FlushingStore)``.
+# Optional capabilities of a store, which are detected by type: ``isinstance(store, FlushingStore)``.
 
 
 @runtime_checkable
 class CondensingStore(Protocol):
-    """A log store that gives a load less than everything."""
+    """Log store that can condense the records of a load."""
 
     def read_last(self, partition: int) -> Iterable[LogRecord | LoadedCommits]:
-        """Do as :meth:`LogStore.read`, for a load.
+        """Return the records of a log partition for a load.
 
-        It may leave out commits that a later one of the same kind replaces, as compaction would, and give several as
-        one :class:`LoadedCommits`.
+        They may lack commits that a later one of the same partitions replaces, as after compaction, and adjacent
+        records may come as one :class:`LoadedCommits`.
 
         Raises:
             LogStoreError: the log can't be read.
@@ -288,10 +287,10 @@ class CondensingStore(Protocol):
 
 @runtime_checkable
 class PositionedStore(Protocol):
-    """A log store that need not read a log partition from its beginning."""
+    """Log store that can read a log partition from an offset on."""
 
     def read_from(self, partition: int, offset: int) -> Iterable[LogRecord]:
-        """Do as :meth:`LogStore.read`, for the records at this offset and behind it.
+        """Return the records of a log partition from an offset on, as :meth:`LogStore.read` does.
 
         Raises:
             LogStoreError: the log can't be read.
@@ -300,39 +299,39 @@ class PositionedStore(Protocol):
 
 @runtime_checkable
 class FlushingStore(Protocol):
-    """A log store that wants to be told when a flush by time is due (``log.flush.interval.ms``)."""
+    """Log store that flushes by time (``log.flush.interval.ms``)."""
 
     def flush_due(self, now_ms: int) -> int | None:
-        """Flush what is due at ``now_ms``; return when the next flush will be, or None."""
+        """Flush what is due at ``now_ms``; return when the next flush is due, or None."""
 
 
 @runtime_checkable
 class CompactingStore(Protocol):
-    """A log store that compacts what it holds, in portions (``log.cleaner.*``)."""
+    """Log store that compacts its log in portions (``log.cleaner.*``)."""
 
     def compact_some(self, now_ms: int) -> bool:
-        """Do one portion, which takes a millisecond or two; return True if there is more to do."""
+        """Compact one portion, which takes a millisecond or two; return True if there is more to do."""
 
 
 @runtime_checkable
 class PrunableStore(Protocol):
-    """A log store that can let go of the beginning of a log partition."""
+    """Log store that can delete the beginning of a log partition."""
 
     def delete_before(self, partition: int, offset: int) -> None:
-        """Delete the records before an offset, as far as that is easy: nobody will miss those that stay."""
+        """Delete records before an offset, as far as that is cheap; the rest may stay."""
 
 
 @runtime_checkable
 class FailingStore(Protocol):
-    """A log store that notices by itself that a log partition has failed."""
+    """Log store that detects failed log partitions by itself."""
 
     def find_failed(self) -> Mapping[int, LogStoreError]:
-        """Return the log partitions that failed since the last call, other than in an append, and why."""
+        """Return the log partitions that failed since the last call, except in an append, with the errors."""
 
 
 @runtime_checkable
 class ListingStore(Protocol):
-    """A log store that knows which log partitions it has something of."""
+    """Log store that knows which log partitions exist."""
 
     def partitions(self) -> Sequence[int]:
         """Return the log partitions that were ever written."""
@@ -340,7 +339,7 @@ class ListingStore(Protocol):
 
 @runtime_checkable
 class IdentifiedStore(Protocol):
-    """A log store that knows the topic id of ``__consumer_offsets``, as Kafka's directories do."""
+    """Log store that knows the topic id of ``__consumer_offsets``, as Kafka's directories do."""
 
     @property
     def topic_id(self) -> UUID:
@@ -349,96 +348,96 @@ class IdentifiedStore(Protocol):
 
 @runtime_checkable
 class ClosableStore(Protocol):
-    """A log store that has something to give back: files, locks."""
+    """Log store that holds files or locks."""
 
     def close(self) -> None:
-        """Write what is not written yet, and let go of everything; the store is not used after that."""
+        """Write what is buffered and release everything; the store is not used after that."""
 
 
 def close_store(store: object) -> None:
-    """Close a log store that wants to be closed; nothing is done to others."""
+    """Close a log store if it is a :class:`ClosableStore`."""
     if isinstance(store, ClosableStore):
         store.close()
 
 
 class TakesAnswers(Protocol):
-    """Whoever is told what came of an append, from any thread."""
+    """Receiver of the answers of appends, from any thread."""
 
     def appended(self, ticket: Ticket, base_offset: int) -> None:
-        """An append is written."""
+        """Handle a written append."""
 
     def append_failed(self, ticket: Ticket, error: LogStoreError) -> None:
-        """An append is not written, or nobody knows."""
+        """Handle a failed append, or one whose outcome is unknown."""
 
     def ownership_checked(self, error: LogStoreError | None = None) -> None:
-        """The log is still owned; or it is lost, or nobody knows: ``error`` says which."""
+        """Handle the result of a look: the log is still owned, or ``error`` states that it is lost or unknown."""
 
 
 @runtime_checkable
 class AnsweringStore(Protocol):
-    """A log store that answers later by itself, from a thread or a task of its own."""
+    """Log store that delivers answers from a thread or a task of its own."""
 
     def answer_to(self, coordinator: TakesAnswers) -> None:
-        """Tell this one from now on what comes of appends."""
+        """Set the receiver of the answers."""
 
 
 @runtime_checkable
 class OwnedStore(Protocol):
-    """A log store that one process owns until another one takes it over: by force, or since it seems to be dead.
+    """Log store that one process owns until another one takes it over, by force or because the owner seems to be dead.
 
-    What an owner answers from memory, it may answer for the time of a lease, counted from the beginning of its last
-    look that found the log its own; a successful read counts as a look. So a store promises two things. After a
-    take-over each look, read and append of the earlier owner raises :class:`OwnershipLostError`. And the new owner gets
-    the log when the earlier one's lease is over, unless that has let go of it. So at most one owner answers at a time,
-    whatever their clocks show: only how fast they go has to agree.
+    An owner may answer from memory for the time of a lease, counted from the beginning of its last look that found the
+    log its own; a successful read counts as a look. So a store guarantees two things. After a take-over each look, read
+    and append of the former owner raises :class:`OwnershipLostError`. And the new owner gets the log after the former
+    one's lease, unless that one has released it. So at most one owner answers at a time, whatever their clocks show;
+    only their speeds must agree.
     """
 
     @property
     def lease_ms(self) -> int | None:
-        """How long an owner may answer after a look, in milliseconds; None: nobody can take this log over."""
+        """How long an owner may answer after a look, in milliseconds, or None if the log can't be taken over."""
 
     def check_ownership(self) -> bool:
         """Look whether the log is still owned.
 
         Returns:
-            True if it is; False if the answer comes later, through :meth:`TakesAnswers.ownership_checked`.
+            True if it is, or False if the answer comes later through :meth:`TakesAnswers.ownership_checked`.
 
         Raises:
-            OwnershipLostError: somebody else owns it.
-            LogStoreError: nobody knows; the next look may tell.
+            OwnershipLostError: another process owns it.
+            LogStoreError: the owner is unknown; the next look may succeed.
         """
 
 
 @runtime_checkable
 class SharedStore(OwnedStore, Protocol):
-    """A log store that shares its log with those of other processes: each log partition has an owner of its own.
+    """Log store of a log that several processes share, each partition with an owner.
 
-    A log partition is read when it is taken over, before it is loaded. So here a load doesn't count as a look.
+    A log partition is read when it is taken over, before it is loaded. So here a load does not count as a look.
     """
 
     @property
     def owned(self) -> Mapping[int, int]:
-        """The log partitions that this process owns, with the epochs of their leaders."""
+        """The log partitions that this process owns, with their leader epochs."""
 
 
 @runtime_checkable
 class AbandonableStore(Protocol):
-    """A log store that can be left as a process leaves it that is killed, for tests in one process."""
+    """Log store that can be left as by a killed process, for tests in one process."""
 
     def abandon(self) -> None:
-        """Let go of files and locks, and do nothing else; the store is not used after that."""
+        """Close files and locks without anything else; the store is not used after that."""
 
 
 class MemoryLogStore:
-    """A log in memory, with switches for the faults that a test wants to see.
+    """Log in memory, with faults for tests.
 
-    By default every append is written at once. With ``acknowledge_late`` they wait until :meth:`write_waiting`
-    writes them and returns the answers, which the caller passes on to the coordinator. :meth:`fail_next` makes
-    appends fail, and :meth:`take_over` gives the log to another owner.
+    By default every append is written at once. With ``acknowledge_late`` appends wait until :meth:`write_waiting`
+    writes them and returns the answers, which the caller passes to the coordinator. :meth:`fail_next` makes appends
+    fail, and :meth:`take_over` gives the log to another owner.
 
     Args:
-        acknowledge_late: see above.
-        lease_ms: see :class:`OwnedStore`; None: the coordinator need not look whose the log is.
+        acknowledge_late: whether appends wait for :meth:`write_waiting`.
+        lease_ms: the lease of :class:`OwnedStore`, or None to answer without one.
     """
 
     def __init__(self, *, acknowledge_late: bool = False, lease_ms: int | None = None) -> None:
@@ -451,7 +450,7 @@ class MemoryLogStore:
         self._failures: list[LogStoreError] = []
 
     def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int | None:
-        """Append, wait or fail, as the switches say. See :meth:`LogStore.append`."""
+        """Append, wait or fail, depending on the faults."""
         if self._is_lost:
             self._refuse()
         if self._failures:
@@ -480,15 +479,16 @@ class MemoryLogStore:
         del records[: bisect_left(records, offset, key=attrgetter("offset"))]
 
     def check_ownership(self) -> bool:
-        """Look whether the log is still owned. See :meth:`OwnedStore.check_ownership`."""
+        """Look whether the log is still owned."""
         if self._is_lost:
             self._refuse()
         return True
 
     def take_over(self) -> MemoryLogStore:
-        """Return the same log for another owner. This one has lost it, with what waits, and finds out when it looks.
+        """Return the same log for another owner. This store has lost it, with its waiting appends, and notices at its
+        next look.
 
-        Whoever plays the other owner waits for the lease to be over, before it answers anybody.
+        The test must let the lease pass before the other owner answers.
         """
         successor = MemoryLogStore(acknowledge_late=self.acknowledge_late, lease_ms=self.lease_ms)
         successor._logs, successor._end_offsets = self._logs, self._end_offsets
@@ -496,7 +496,7 @@ class MemoryLogStore:
         return successor
 
     def end_offset(self, partition: int) -> int:
-        """Return the offset that the next record of this log partition will have."""
+        """Return the offset of the next record of a log partition."""
         return self._end_offsets.get(partition, 0)
 
     def skip_offsets(self, partition: int, count: int) -> None:
@@ -504,11 +504,11 @@ class MemoryLogStore:
         self._end_offsets[partition] = self.end_offset(partition) + count
 
     def fail_next(self, *errors: LogStoreError) -> None:
-        """Let the next appends fail, one with each of ``errors`` in turn."""
+        """Make the next appends fail with ``errors``, one each."""
         self._failures.extend(errors)
 
     def waiting(self) -> list[Ticket]:
-        """Return the tickets of appends that were neither written nor refused yet, oldest first."""
+        """Return the tickets of waiting appends, oldest first."""
         return [ticket for ticket, _ in self._waiting]
 
     def write_waiting(self, count: int | None = None) -> list[tuple[Ticket, int]]:
@@ -521,7 +521,7 @@ class MemoryLogStore:
         return [(ticket, self._write(ticket.partition, records)) for ticket, records in chosen]
 
     def drop_waiting(self) -> list[Ticket]:
-        """Forget every waiting append, as a crash does before the write.
+        """Drop all waiting appends, as a crash before the write does.
 
         Returns:
             Their tickets, oldest first, for :meth:`GroupCoordinator.append_failed`.

@@ -1,4 +1,4 @@
-"""The requests that a coordinator takes and the responses it gives; see :mod:`groupcoord.core.messages`."""
+"""Requests and responses of a coordinator."""
 
 from groupcoord.core.messages import *
 from groupcoord.core.messages import __all__ as __all__
