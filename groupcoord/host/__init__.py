@@ -1,4 +1,4 @@
-"""Sockets on asyncio around a :class:`~groupcoord.broker.Broker`: :class:`Server`, and what it is usually made with."""
+"""Asyncio host: sockets around a :class:`~groupcoord.broker.Broker`, and its composition from settings."""
 
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.configs.groups import GroupConfigFileError, GroupConfigs

@@ -1,7 +1,7 @@
-"""A server that is one of several nodes which share a log: each coordinates the groups of the log partitions it owns.
+"""Server that is one of several nodes with a shared log: each coordinates the groups of the log partitions it owns.
 
-Who owns what, and what becomes of it when nodes come and go, is for :mod:`groupcoord.cluster`; here clients are told of
-it, as of the leaders of ``__consumer_offsets``. What topics hold isn't kept.
+:mod:`groupcoord.cluster` decides on ownership and take-overs. This module publishes the owners to clients as leaders of
+``__consumer_offsets``. Records of topics are not kept.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ T = TypeVar("T")
 
 
 class NodeIdTakenError(GroupcoordError):
-    """Another node that lives has the same id."""
+    """Another live node has the same id."""
 
 
 class ClusterServer(Server):
-    """The sockets of such a node: what was not sent while the lease lasted never is.
+    """Sockets of such a node: responses that were not sent during the lease are discarded.
 
     Args:
         broker: the node.
@@ -53,11 +53,10 @@ class ClusterServer(Server):
         self._node = broker
 
     def flush(self) -> None:
-        """See :class:`~groupcoord.host.server.Server`."""
         node = self._node
         if node.has_told and node.coordinator.is_lease_over:
-            # The process was held up, and others may have answered since. Who is cut off knows that it knows nothing,
-            # and asks again.
+            # The process was paused, and others may have answered since. A disconnected client retries with unknown
+            # outcome.
             for connection in node.take_dirty():
                 self.cut_off(connection)
         super().flush()
@@ -65,16 +64,16 @@ class ClusterServer(Server):
 
 
 class ClusterNode:
-    """A node among others: a server, and its share of the log.
+    """A node: a server, and its share of the log.
 
     Args:
-        storage: what it keeps its data in; the log store is a :class:`~groupcoord.cluster.slot_store.SlotStore`.
-        documents: where the topics and settings of that are.
-        clock: where time comes from.
-        node: its id, and the address that clients are told where there are no listeners with names.
-        sockets: where it listens.
+        storage: where it keeps its data; the log store is a :class:`~groupcoord.cluster.slot_store.SlotStore`.
+        documents: the shared topics and settings.
+        clock: the clock.
+        node: its id, and its address for clients where listeners have no names.
+        sockets: the sockets to listen on.
         new_slot_log: returns the engine, which ``async with`` opens and closes.
-        dead_ms, beat_ms: see :class:`~groupcoord.cluster.replica.Replica`.
+        dead_ms, beat_ms: as in :class:`~groupcoord.cluster.replica.Replica`.
 
     Attributes:
         server: its sockets and its broker.
@@ -120,13 +119,13 @@ class ClusterNode:
     # ------------------------------------------------------------ life cycle
 
     async def start(self) -> None:
-        """Answer clients, and begin to take log partitions over.
+        """Serve clients, and start to take log partitions over.
 
         Raises:
             NodeIdTakenError: another node has the same id.
             LayoutError: the log has another number of log partitions.
-            SlotLogError: the engine can't be asked.
-            TimeoutError: it does not answer.
+            SlotLogError: the engine failed.
+            TimeoutError: the engine does not answer.
             OSError: a socket can't be listened on.
         """
         slot_log = await self._stack.enter_async_context(self._new_slot_log())
@@ -143,10 +142,10 @@ class ClusterNode:
         await participant.start()
 
     async def _find_id_free(self, slot_log: SlotLog, participant: Participant) -> None:
-        """Wait until nobody else has this node's id, as its former life may seem to have for a while.
+        """Wait until no other node has this id, which the previous process may still seem to have.
 
         Raises:
-            NodeIdTakenError: somebody goes on having it.
+            NodeIdTakenError: another node keeps the id.
         """
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + 2 * self._dead_ms / 1000
@@ -164,18 +163,17 @@ class ClusterNode:
             await asyncio.sleep(self._dead_ms / 10_000)
 
     async def stop(self) -> None:
-        """Give the log partitions up in order, so that others have them at once, and stop."""
+        """Release the log partitions, so that others take over at once, and stop."""
         await self._stack.aclose()
         self._documents.close()
 
     def status(self) -> ReplicaStatus | None:
-        """Return what there is to be known of its share of the log; None before it has one."""
+        """Return the status of its share of the log, or None before it has one."""
         return None if self._participant is None else self._participant.status()
 
     # ------------------------------------------------------------ what a participant drives
 
     def change(self, change: Callable[[GroupCoordinator], T]) -> T:
-        """See :class:`~groupcoord.cluster.participant.Served`."""
         try:
             return change(self.coordinator)
         finally:
@@ -183,11 +181,10 @@ class ClusterNode:
             self.server.notice()
 
     async def close(self) -> None:
-        """See :class:`~groupcoord.cluster.participant.Served`."""
         self.change(GroupCoordinator.close)
 
     def _look_soon(self) -> None:
-        """Know what others have written; this is called in another thread."""
+        """Schedule a look at changed documents; called in another thread."""
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._look)
 
@@ -198,7 +195,7 @@ class ClusterNode:
     # ------------------------------------------------------------ what clients are told
 
     def _heard(self) -> None:
-        """Tell clients of the nodes that live."""
+        """Publish the live nodes to clients."""
         assert self._participant is not None
         said = self._participant.sharing.addresses.items()
         found = {name: address for name, text in said if (address := NodeAddress.decoded(text)) is not None}
@@ -212,12 +209,12 @@ class ClusterNode:
                 self._security.advertise(listener.name, one.node(listener.name))
 
     def _leader(self, partition: int) -> Leader:
-        """Return who owns a log partition, as a leader."""
+        """Return the owner of a log partition as its leader."""
         owner = None if self._participant is None else self._participant.sharing.owner_of(partition)
         known = None if owner is None else self._known.get(owner.node_id)
         if owner is None or known is None:
             return Leader(NOBODY, LEADER_EPOCH)
-        return Leader(known.node_id, min(owner.epoch, INT32_MAX))  # it is the number of a slot
+        return Leader(known.node_id, min(owner.epoch, INT32_MAX))  # the epoch is the number of a slot
 
 
 def _port(sockets: Sockets, listener: str) -> int:

@@ -1,4 +1,4 @@
-"""File descriptors (``ulimit -n``): how many a process may have, and those that are kept for the log."""
+"""File descriptors (``ulimit -n``): the limit of the process, and a reserve for the log."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ if sys.platform != "win32":
     import resource
 
 RESERVE = 32
-"""So many descriptors are left to the log, and to modules that are imported at first use."""
+"""Descriptors reserved for the log and for imports on first use."""
 
 
 def descriptor_limit() -> int:
-    """Return how many files and sockets this process may have open."""
+    """Return how many files and sockets this process may open."""
     if sys.platform == "win32":
         return sys.maxsize
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -21,7 +21,7 @@ def descriptor_limit() -> int:
 
 
 def is_reserved(descriptor: int) -> bool:
-    """Tell whether a socket has one of the last descriptors, of which at most an eighth is kept for the log."""
+    """Return whether a socket has one of the reserved descriptors, which are an eighth of all at most."""
     limit = descriptor_limit()
     return descriptor >= limit - min(RESERVE, limit // 8)
 
@@ -53,13 +53,13 @@ MODULES_OF_REQUESTS = (
     "kio.index",
     "kio.schema.index",
 )
-"""What functions import that answer requests or compact logs.
+"""Modules that request handlers and compaction import on first use.
 
-The schema of an API is imported with its first request: all of them take 0.7 s and 22 MiB.
+The schema of an API is imported with its first request: all of them would take 0.7 s and 22 MiB.
 """
 
 
 def import_modules_of_requests() -> None:
-    """Import what requests need, so that none of them has to open a file for it."""
+    """Import what request handlers need, so that no request has to open a file for it."""
     for name in MODULES_OF_REQUESTS:
         import_module(name)

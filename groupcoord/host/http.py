@@ -1,4 +1,4 @@
-"""A small HTTP server in the event loop, for pages that programs read: one request on each connection, all bounded."""
+"""Small HTTP server in the event loop: one bounded request per connection."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Receive = Callable[[int], Awaitable[bytes]]
 
 
 class HttpError(Exception):
-    """A request that is answered with a status alone."""
+    """A request that is answered with a status only."""
 
     def __init__(self, status: HTTPStatus) -> None:
         super().__init__(status.phrase)
@@ -36,13 +36,13 @@ class HttpError(Exception):
 
 
 class HttpRequest(NamedTuple):
-    """What somebody asks.
+    """A request.
 
     Attributes:
         method: such as ``GET``.
-        path: without what stands behind a question mark.
-        headers: by their names in lower case.
-        body: as many bytes as ``Content-Length`` says.
+        path: without the query string.
+        headers: by lower-case names.
+        body: ``Content-Length`` bytes.
     """
 
     method: str
@@ -52,7 +52,7 @@ class HttpRequest(NamedTuple):
 
 
 class HttpResponse(NamedTuple):
-    """What is answered."""
+    """A response."""
 
     status: HTTPStatus
     body: bytes = b""
@@ -68,15 +68,15 @@ class HttpResponse(NamedTuple):
 
 
 class HttpServer(ABC):
-    """Answers requests on a port of its own, in the event loop of the ``async with`` block that it is open for.
+    """HTTP server on a port in the event loop, open within an ``async with`` block.
 
-    It has ``CONNECTIONS_MAX`` connections at most: the one that was opened first makes room for the next.
+    It has at most ``CONNECTIONS_MAX`` connections; the oldest one is closed for a new one.
 
     Args:
         host: the address to listen on.
-        port: the port to listen on; 0 takes a free one.
+        port: the port, or 0 for a free one.
         purpose: what it is for, for the log.
-        body_bytes_max: so long a body is read; a longer one is refused (413).
+        body_bytes_max: the largest body; a larger one is refused with 413.
     """
 
     def __init__(self, host: str, port: int, purpose: str, body_bytes_max: int = 0) -> None:
@@ -91,7 +91,7 @@ class HttpServer(ABC):
 
     @property
     def port(self) -> int:
-        """The port that it listens on."""
+        """The port."""
         port: int = self._sockets[0].getsockname()[1]
         return port
 
@@ -115,7 +115,7 @@ class HttpServer(ABC):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Listen no longer."""
+        """Stop listening."""
         self._close()
 
     def _close(self) -> None:
@@ -127,7 +127,7 @@ class HttpServer(ABC):
 
     @abstractmethod
     async def answer(self, request: HttpRequest) -> HttpResponse:
-        """Return the answer to a request; what this raises is logged and answered with 500."""
+        """Return the response to a request; an exception is logged and answered with 500."""
 
     async def _accept(self, listening: socket.socket) -> None:
         # One at a time, unlike asyncio's own servers: a burst must not take the descriptors that are kept for the log.

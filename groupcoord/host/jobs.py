@@ -1,4 +1,4 @@
-"""The one thread of a process that does jobs: what is long, and depends on nothing that event loops hold."""
+"""Job thread of the process, for long computations without shared state."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from threading import Thread
 from groupcoord.broker.work import Job
 
 SWITCH_INTERVAL_S = 0.0001
-"""So long a job goes on while an event loop wants to, instead of Python's usual 5 ms."""
+"""How long a job keeps the interpreter lock while an event loop waits, instead of Python's 5 ms."""
 
 
 class JobThread:
-    """Does one job after the other; begins with the first, and ends with the process.
+    """Runs jobs one after the other; starts with the first job and ends with the process.
 
-    One for all servers of a process, as there is one interpreter lock, and one switch interval.
+    One thread serves all servers of a process, which share the interpreter lock and the switch interval.
     """
 
     def __init__(self) -> None:
@@ -25,14 +25,14 @@ class JobThread:
         self._thread: Thread | None = None
 
     def start(self, job: Job, then: Callable[[], object]) -> None:
-        """Have a job done.
+        """Queue a job.
 
         Args:
-            job: what to do.
-            then: called in the thread when it is done.
+            job: the function.
+            then: called in the thread afterwards.
         """
         self._waiting.put((job, then))
-        if self._thread is None or not self._thread.is_alive():  # as in a child that was forked
+        if self._thread is None or not self._thread.is_alive():  # such as in a forked child
             self._thread = Thread(target=self._work, name="groupcoord-jobs", daemon=True)
             self._thread.start()
 

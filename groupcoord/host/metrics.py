@@ -1,4 +1,4 @@
-"""Metrics for Prometheus, named after those of Kafka's group coordinator, and the small HTTP server that shows them."""
+"""Prometheus metrics under the names of Kafka's group coordinator, and their HTTP server."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ STATES: Mapping[GroupType, type[Enum]] = {
 
 
 class CoordinatorCollector(Collector):
-    """Reads a coordinator whenever Prometheus asks: nothing is counted twice, and nothing costs anything in between.
+    """Collector that reads a coordinator on each scrape and costs nothing in between.
 
     Kafka's ``group-coordinator-metrics``: ``group-count`` by protocol, that of each protocol by state
     (``classic-group-count``, …), ``num-partitions`` by state, ``group-completed-rebalance-count``, that of each newer
     protocol (``consumer-group-rebalance-count``, …), ``offset-commit-count``, ``offset-expiration-count``,
-    ``offset-deletion-count``, ``partition-load-time``; sessions that expired and appends that failed are our own.
+    ``offset-deletion-count``, ``partition-load-time``. Expired sessions and failed appends are additions.
     """
 
     def __init__(self, coordinator_now: Callable[[], GroupCoordinator | None]) -> None:
         self._coordinator_now = coordinator_now
 
     def collect(self) -> Iterator[Metric]:
-        """Return every metric with its present value; none while there is no coordinator."""
+        """Yield all metrics with their present values; none without a coordinator."""
         coordinator = self._coordinator_now()
         if coordinator is not None:
             yield from _gauges(coordinator)
@@ -95,7 +95,7 @@ def _gauges(coordinator: GroupCoordinator) -> Iterator[Metric]:
 
 
 def _by_state(name: str, text: str, states: type[Enum], counts: Counter[str]) -> Metric:
-    """Return how many there are in each state, in none of them too."""
+    """Return the number of groups in each state, zeros included."""
     family = GaugeMetricFamily(PREFIX + name, text, labels=["state"])
     for state in states:
         family.add_metric([state.value], counts[state.value])
@@ -103,13 +103,13 @@ def _by_state(name: str, text: str, states: type[Enum], counts: Counter[str]) ->
 
 
 class MetricsServer(HttpServer):
-    """Answers ``GET /metrics`` on a port of its own, in the event loop of the server that it watches.
+    """HTTP server for ``GET /metrics`` in the event loop of the server that it watches.
 
     Args:
-        coordinator_now: returns what is measured; None while there is nothing.
+        coordinator_now: returns the coordinator, or None.
         host: the address to listen on.
-        port: the port to listen on; 0 takes a free one.
-        more: what else is shown.
+        port: the port, or 0 for a free one.
+        more: further collectors.
     """
 
     def __init__(

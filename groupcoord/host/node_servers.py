@@ -1,8 +1,8 @@
-"""The nodes of a server in one process, with a port each: they can fail, come back, and take over from each other.
+"""Several nodes of a server in one process, each with a port: they crash, restart, and take over from each other.
 
-All nodes share one storage: one log of each partition, one list of topics, one record of transactions. Each has
-sockets, connections and a group coordinator of its own, which loads what it coordinates from the log and forgets it
-when another takes over. So a node that crashes loses what a broker that crashes loses, and nothing that was written.
+All nodes share one storage: one log of each partition, one list of topics, one transaction log. Each node has its own
+sockets, connections and group coordinator, which loads its log partitions and unloads them when another node takes
+over. So a crashed node loses what a crashed broker loses, and nothing that was written.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ logger = logging.getLogger("groupcoord.host")
 NODES_MAX = 100
 
 PORT_TRIES, PORT_PAUSE_S = 20, 0.01
-"""For so long a port may still be that of a node that is gone."""
+"""Attempts to bind a port that a stopped node may still hold."""
 
 Sockets = Mapping[str, socket.socket]
-"""Bound sockets by the name of a listener, or ``""`` where there is but one without a name."""
+"""Bound sockets by listener name, or ``""`` for a single listener without a name."""
 
 
 class NoSuchNodeError(UnknownNameError):
-    """There is no such node, or it is in no state for that. The message says why."""
+    """The node does not exist, or its state does not allow the operation. The message gives the reason."""
 
 
 class NodeServer(Server):
-    """The sockets of one of several nodes: what it does may give the others something to say.
+    """Sockets of one of several nodes; its requests may produce responses of the others.
 
     Args:
         broker: the node.
         socks: its sockets.
-        number: so much is added to the ports of ``advertised.listeners``.
-        running: all nodes that run.
+        number: added to the ports of ``advertised.listeners``.
+        running: all running nodes.
     """
 
     def __init__(self, broker: Broker, socks: Sockets, number: int, running: Mapping[int, Server]) -> None:
@@ -56,7 +56,6 @@ class NodeServer(Server):
         self._running = running
 
     def flush(self) -> None:
-        """See :class:`~groupcoord.host.server.Server`."""
         super().flush()
         for other in self._running.values():
             if other is not self:
@@ -64,21 +63,21 @@ class NodeServer(Server):
 
 
 class NodeServers:
-    """Nodes that run, or don't: all begin with :meth:`start`, and one or all :meth:`crash` and :meth:`restart`.
+    """Nodes of a server: :meth:`start` runs all, :meth:`crash` and :meth:`restart` one or all.
 
-    Call everything from the event loop's thread.
+    Call everything in the thread of the event loop.
 
     Args:
-        open_storage: opens what they share; called again when all have crashed and some are started again.
-        clock: where time comes from.
-        nodes: the nodes, with the addresses that clients are told where there are no listeners with names.
-        sockets: for each of them, where it listens.
-        make_broker: makes a node of what a :class:`~groupcoord.broker.broker.Broker` takes.
+        open_storage: opens the shared storage; called again when all have crashed and some start again.
+        clock: the clock.
+        nodes: the nodes, with their addresses for clients where listeners have no names.
+        sockets: the sockets of each node.
+        make_broker: creates a node from the arguments of a :class:`~groupcoord.broker.broker.Broker`.
 
     Attributes:
-        running: the nodes that run.
-        addresses: where each node listens, by the names of listeners: host and port.
-        on_start: is called with each node that has begun to run.
+        running: the running nodes.
+        addresses: host and port of each node, by listener name.
+        on_start: is called with each node that starts.
     """
 
     def __init__(
@@ -109,7 +108,7 @@ class NodeServers:
 
     @property
     def storage(self) -> Storage:
-        """What they share.
+        """The shared storage.
 
         Raises:
             NoSuchNodeError: no node runs.
@@ -120,7 +119,7 @@ class NodeServers:
 
     @property
     def nodes(self) -> Nodes:
-        """What they know of each other.
+        """State that the nodes share.
 
         Raises:
             NoSuchNodeError: no node runs.
@@ -130,26 +129,26 @@ class NodeServers:
         return self._nodes
 
     def _first_epoch(self, topic: Topic, index: int) -> int | None:
-        """Return the epoch of the newest leader that a partition's log knows; None if that can't be told now."""
+        """Return the newest leader epoch in the log of a partition, or None if it is unknown."""
         return None if self._storage is None else self._storage.data.latest_epoch(topic, index)
 
     # ------------------------------------------------------------ lives
 
     def prepare(self) -> None:
-        """Load what there is, which can take long, before :meth:`start` begins to listen.
+        """Load the logs, which can take long, before :meth:`start` listens.
 
         Raises:
-            OSError: no directory is to be had.
-            GroupcoordError: what is to be opened can't be used.
+            OSError: the directory can't be used.
+            GroupcoordError: a file in it can't be used.
         """
         self._prepared = self._prepare(list(self._leadership.node_ids))
 
     async def start(self) -> None:
-        """Run every node that doesn't.
+        """Start every node that does not run.
 
         Raises:
-            OSError: no directory is to be had, or no port.
-            GroupcoordError: what is to be opened can't be used.
+            OSError: the directory or a port can't be used.
+            GroupcoordError: a file in the directory can't be used.
         """
         servers, self._prepared = self._prepared, []
         if not servers:
@@ -173,7 +172,7 @@ class NodeServers:
             self.on_start(server)
 
     def _give_up(self, servers: list[Server], nodes: Nodes | None) -> None:
-        """Nodes that were to run don't; those that do run lead what these would have led."""
+        """Abandon nodes that were to start; the running ones lead their partitions."""
         for server in servers:
             server.kill()
             if self._nodes is nodes and self.running:
@@ -181,7 +180,7 @@ class NodeServers:
         self.notice()
 
     def _prepare(self, node_ids: list[int]) -> list[Server]:
-        """Make nodes, which lead and load what they shall before anybody can ask them."""
+        """Create nodes and load their log partitions before clients can connect."""
         is_first = self._nodes is None
         with ExitStack() as stack:
             if is_first:
@@ -227,17 +226,17 @@ class NodeServers:
         return NodeServer(broker, sockets, leadership.node_ids.index(node_id), self.running)
 
     async def stop(self) -> None:
-        """Stop all nodes in order, and close what they share."""
+        """Stop all nodes cleanly and close the storage."""
         servers, self.running = list(self.running.values()), {}
         for server in servers:
             await server.stop()
         self._end_life()
 
     def crash(self, node_id: int | None = None) -> None:
-        """Let a node, or all, stop as a process does that is killed: others lead what it led.
+        """Stop a node, or all, as if the process were killed; other nodes take over its partitions.
 
         Raises:
-            NoSuchNodeError: there is no such node, or it does not run.
+            NoSuchNodeError: the node does not exist or does not run.
         """
         if node_id is None:
             for server in self.running.values():
@@ -274,10 +273,10 @@ class NodeServers:
                 storage.close()
 
     async def restart(self, node_id: int | None = None) -> None:
-        """Let a node, or all, run again on the same ports; one that runs is stopped in order before.
+        """Start a node, or all, on the same ports; a running one is stopped cleanly first.
 
         Raises:
-            NoSuchNodeError: there is no such node.
+            NoSuchNodeError: the node does not exist.
         """
         if node_id is None:
             await self.stop()
@@ -295,10 +294,10 @@ class NodeServers:
         await self._listen(self._prepare([node_id]))
 
     def restart_soon(self, node_id: int | None = None) -> None:
-        """Do as :meth:`restart`, without waiting for it; what fails is logged.
+        """Restart in the background; an error is logged.
 
         Raises:
-            NoSuchNodeError: there is no such node.
+            NoSuchNodeError: the node does not exist.
         """
         if node_id is not None:
             self.check_node(node_id)
@@ -312,20 +311,20 @@ class NodeServers:
             logger.error("a node could not be started again: %s", task.exception())
 
     def notice(self) -> None:
-        """Something was done to nodes from outside: let them say what they have to say."""
+        """Send responses that an operation from outside has produced."""
         for server in self.running.values():
             server.notice()
 
     # ------------------------------------------------------------ ports
 
     def _sockets_of(self, node_id: int) -> Sockets:
-        """Return a node's sockets, which are its server's from now on."""
+        """Return the sockets of a node, which its server owns from now on."""
         return self._sockets.pop(node_id)
 
     def _keep_port(self, node_id: int) -> None:
-        """Have a node's ports for its next life, so that nobody else gets them."""
+        """Keep the ports of a node bound for its next start."""
         if node_id not in self._sockets:
-            with suppress(OSError):  # some event loops let go of a socket a little later
+            with suppress(OSError):  # some event loops release a socket a little later
                 self._bind(node_id)
 
     def _bind(self, node_id: int) -> None:
@@ -347,7 +346,7 @@ class NodeServers:
                 self._bind(node_id)
 
     def forget(self) -> None:
-        """Give the ports back."""
+        """Release the ports."""
         for own in self._sockets.values():
             for sock in own.values():
                 sock.close()
@@ -356,10 +355,10 @@ class NodeServers:
     # ------------------------------------------------------------ leaders
 
     def check_node(self, node_id: int) -> None:
-        """Look whether there is a node of this id, running or not.
+        """Check that a node exists, running or not.
 
         Raises:
-            NoSuchNodeError: there is none.
+            NoSuchNodeError: it does not exist.
         """
         if node_id not in self.addresses:
             known = ", ".join(map(str, self.addresses))
@@ -370,16 +369,16 @@ class NodeServers:
             raise NoSuchNodeError(f"there is no node {node_id}; there are {known}")
 
     def move(self, topic: Topic, index: int, to: int | None) -> int:
-        """Let another node lead a partition, and return which.
+        """Make another node the leader of a partition, and return its id.
 
         Args:
             topic: the topic.
             index: the partition.
-            to: the node; None: the next one that runs.
+            to: the node, or None for the next running one.
 
         Raises:
-            NoSuchNodeError: there is no such node, or it does not run, or leads the partition already.
-            LoadError: what it is to load can't be read.
+            NoSuchNodeError: the node does not exist, does not run, or leads the partition already.
+            LoadError: its log can't be read.
         """
         leadership = self._leadership
         leader_id, replicas = leadership.leader(topic, index).node_id, leadership.replicas(topic, index)
@@ -404,7 +403,7 @@ class NodeServers:
 
 
 def bound_socket(address: tuple[str, int], family: socket.AddressFamily = socket.AF_INET) -> socket.socket:
-    """Return a socket that has a port, and on which nobody listens yet.
+    """Return a socket that is bound to a port and does not listen yet.
 
     Raises:
         OSError: the port is taken.

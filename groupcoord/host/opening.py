@@ -1,4 +1,4 @@
-"""What a host keeps things in: on disk below one data directory, or in memory."""
+"""Storage of a server: a data directory or memory, opened from the settings."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 B = TypeVar("B", bound="Broker")
 
 METADATA_TOPIC = "__cluster_metadata"
-"""What a broker keeps for itself in a folder like those of topics."""
+"""A broker's own log in a folder like those of topics."""
 
 PRODUCER_ID_BESIDE_A_BROKER = 2**40
-"""The first in a broker's directory: the broker has given out lower ones, and will go on to when it is back."""
+"""First producer id in a broker's directory: the broker has assigned lower ones and will continue with them."""
 
 WORKERS_FOLDER = "workers"
-"""Below this folder earlier versions kept the partitions of ``serve --workers``, which there is no more."""
+"""Folder in which earlier versions kept the partitions of ``serve --workers``, which does not exist any more."""
 
 FOR_WORKERS = (
     "it was written by --workers, which there is no more: "
@@ -50,14 +50,14 @@ FOR_WORKERS = (
 )
 
 OPEN_FILES_SHARE, OPEN_FILES_MAX = 4, 1_024
-"""What topics hold may have so large a part of the file descriptors open, and not more than so many."""
+"""Part of the file descriptors, and their number at most, for the logs of topics."""
 
 logger = logging.getLogger("groupcoord.host")
 
 
 @frozen
 class Storage:
-    """What a server keeps its data in, on disk or in memory."""
+    """Where a server keeps its data, on disk or in memory."""
 
     config: Config
     log_store: LogStore
@@ -69,20 +69,20 @@ class Storage:
     security: Security
 
     def __attrs_post_init__(self) -> None:
-        """Know from the start which leaders the logs of ``__consumer_offsets`` have had."""
+        """Read the leader epochs of the logs of ``__consumer_offsets``."""
         self.data.serve_offsets(self.log_store)
 
     def broker(
         self, make_broker: Callable[..., B], *, clock: Clock, node: Node, nodes: Nodes, data: TopicData | NodeData
     ) -> B:
-        """Return a broker of what is kept here.
+        """Return a broker of this storage.
 
         Args:
-            make_broker: takes what :class:`~groupcoord.broker.broker.Broker` takes.
-            clock: where time comes from.
-            node: the node that it is.
+            make_broker: takes the arguments of :class:`~groupcoord.broker.broker.Broker`.
+            clock: the clock.
+            node: its node.
             nodes: all nodes.
-            data: what the topics hold, as this node has it.
+            data: the topic logs as this node sees them.
         """
         return make_broker(
             config=self.config,
@@ -104,21 +104,21 @@ class Storage:
         close_store(self.log_store)
 
     def abandon(self) -> None:
-        """Let go of files as a process does that is killed. What is kept in memory is left as a disk would be."""
+        """Close files as a killed process does. What is kept in memory is left as a disk would be."""
         if isinstance(self.log_store, AbandonableStore):
             self.log_store.abandon()
         self.data.all_logs.abandon()
 
 
 def open_log_store(data_dir: Path | None, config: Config) -> LogStore:
-    """Return the log store for a data directory, or one in memory.
+    """Return the log store in a data directory, or one in memory.
 
     Args:
-        data_dir: the directory, made if need be; None: keep everything in memory.
-        config: says how large segments and batches are, and when to flush and to compact.
+        data_dir: the directory, created if it does not exist, or None for memory.
+        config: settings for segments, batches, flushes and compaction.
 
     Raises:
-        LogDirectoryError: the directory can't be used, for example since another process has it open.
+        LogDirectoryError: the directory can't be used, for example because another process has it open.
     """
     if data_dir is None:
         return MemoryLogStore()
@@ -145,12 +145,12 @@ def open_log_store(data_dir: Path | None, config: Config) -> LogStore:
 
 
 def open_topic_directory(data_dir: Path | None, config: Config, topics: TopicRegistry) -> DataDirectory | None:
-    """Return where what topics hold, and transactions, are kept, and let the topics be that a broker has made there.
+    """Return the directory of topics and transactions, and add the topics that a broker has created there.
 
     Args:
-        data_dir: the directory, of which :func:`open_log_store` has the lock; None: in memory.
-        config: says whether topics of clients hold anything.
-        topics: those that are known; others that are found are added.
+        data_dir: the directory that :func:`open_log_store` has locked, or None for memory.
+        config: whether topics of clients are kept.
+        topics: the known topics, to which others that are found are added.
 
     Raises:
         OSError: the directory can't be read.
@@ -166,7 +166,7 @@ def open_topic_directory(data_dir: Path | None, config: Config, topics: TopicReg
 
 
 def _adopt_topics(found: Iterable[FoundTopic], data_dir: Path, config: Config, topics: TopicRegistry) -> None:
-    """Have topics that were found in a data directory, and say in the log which can't be."""
+    """Add the topics that were found in a data directory, and log those that can't be added."""
     with topics.edit() as edit:
         for name, topic_id, partition_count in found:
             is_wanted = config.records_enable or name == TRANSACTIONS_TOPIC
@@ -180,17 +180,17 @@ def _adopt_topics(found: Iterable[FoundTopic], data_dir: Path, config: Config, t
 def open_cluster_storage(
     place: Place, topics: TopicRegistry, config: Config, clock: Clock, security: Security
 ) -> Storage:
-    """Return what a node keeps its data in that shares a log with others: what all must know, and else nothing.
+    """Return the storage of a node that shares a log: shared documents only.
 
     Args:
-        place: where settings are, for all nodes.
-        topics: those that there are.
+        place: the documents of the settings.
+        topics: the topics.
         config: the settings.
-        clock: where time comes from.
-        security: who may connect.
+        clock: the clock.
+        security: authentication and authorization.
 
     Raises:
-        GroupcoordError: a document does not hold what it should.
+        GroupcoordError: a document is malformed.
     """
     from groupcoord.cluster.slot_store import SlotStore
 
@@ -204,10 +204,10 @@ def open_cluster_storage(
 
 
 def open_producer_ids(data_dir: Path | None) -> ProducerIds:
-    """Return what gives ids to producers, and belongs to :func:`open_log_store`.
+    """Return the source of producer ids in the directory that :func:`open_log_store` has locked.
 
     Raises:
-        ProducerIdsFileError: the file can't be read, or does not hold what it should.
+        ProducerIdsFileError: the file can't be read or is malformed.
         NoProducerIdError: it can't be written.
     """
     producer_ids = ProducerIds(data_dir)

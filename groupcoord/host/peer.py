@@ -1,7 +1,7 @@
-"""One socket of the server: bytes to and from its connection, and when it ends.
+"""One socket of the server: bytes to and from its connection, and its end.
 
-A peer that does not read is given up after ``DRAIN_TIMEOUT_S``, and one whose connection is being closed after
-``CLOSE_TIMEOUT_S``; until its socket is gone it counts for ``max.connections``.
+A peer that does not read is disconnected after ``DRAIN_TIMEOUT_S``, and one whose connection is being closed after
+``CLOSE_TIMEOUT_S``. It counts for ``max.connections`` until its socket is closed.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ CLOSED = "closed the connection of %s: %s"
 
 
 def forgets_limits(version: tuple[int, ...]) -> bool:
-    """Tell whether this version of Python's own transports buffer without limit what ``writelines`` is given.
+    """Return whether the transports of this Python version ignore the write limit in ``writelines`` (CVE-2024-12254).
 
-    They don't say then that the peer is slow, and its answers pile up: CVE-2024-12254.
+    They do not report that the peer is slow, and its responses pile up.
     """
     return (3, 12) <= version < (3, 12, 9) or (3, 13) <= version < (3, 13, 2)
 
@@ -68,8 +68,8 @@ class Peer(asyncio.Protocol):
     """One socket of a server.
 
     Args:
-        server: where it was accepted.
-        listener: by which of its listeners, if there are several.
+        server: the server.
+        listener: the name of its listener, if there are several.
     """
 
     def __init__(self, server: PeerHost, listener: str = "") -> None:
@@ -85,11 +85,11 @@ class Peer(asyncio.Protocol):
         self.address = "?"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has connected."""
+        """Register the connection of a client."""
         # uvloop's transports are no subclasses of asyncio's, so there is nothing to assert here.
         self.transport = cast(asyncio.Transport, transport)
         peer_name = self.transport.get_extra_info("peername")
-        if peer_name is None:  # it is gone already
+        if peer_name is None:  # the peer has disconnected already
             self.transport.abort()
             return
         self.address = f"{peer_name[0]}:{peer_name[1]}"
@@ -102,7 +102,7 @@ class Peer(asyncio.Protocol):
             self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Something has come."""
+        """Handle received bytes."""
         connection, server = self.connection, self._server
         if connection is None:
             return
@@ -114,10 +114,10 @@ class Peer(asyncio.Protocol):
         if not connection.wants_reading:
             self._read_if_wanted()
         if server.broker.turns.is_over and server.broker.dirty:
-            server.flush()  # who was answered in this turn need not wait for those who weren't
+            server.flush()  # send the responses of this turn without waiting for the rest
 
     def eof_received(self) -> bool:
-        """The peer sends nothing more: close when what it has sent is handled, as Kafka's selector does."""
+        """Close after the received requests are handled, as Kafka's selector does."""
         connection = self.connection
         self._has_ended = True
         if connection is not None and (connection.is_busy or connection.output_bytes):
@@ -127,7 +127,7 @@ class Peer(asyncio.Protocol):
         return True
 
     def flush(self, now_s: float) -> None:
-        """Send what the connection has to say; close if it must be.
+        """Send the responses of the connection, and close it if required.
 
         Args:
             now_s: the time of the broker's stopwatch.
@@ -159,7 +159,7 @@ class Peer(asyncio.Protocol):
             self._read_if_wanted()
 
     def pause_writing(self) -> None:
-        """The peer does not read its answers: handle nothing more until it does."""
+        """Stop handling requests until the peer reads its responses."""
         reason = f"did not read its answers for {DRAIN_TIMEOUT_S:g} s"
         self._drain_timer = self._server.loop.call_later(DRAIN_TIMEOUT_S, self.disconnect, reason)
         if self.connection is not None:
@@ -167,7 +167,7 @@ class Peer(asyncio.Protocol):
             self._read_if_wanted()
 
     def resume_writing(self) -> None:
-        """The peer reads again."""
+        """Continue, because the peer reads again."""
         self._cancel_drain_timer()
         if self.connection is None:
             return
@@ -176,7 +176,7 @@ class Peer(asyncio.Protocol):
         self._server.flush_soon()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is gone."""
+        """Forget the connection."""
         self._cancel_drain_timer()
         if self._close_timer is not None:
             self._close_timer.cancel()
@@ -186,9 +186,9 @@ class Peer(asyncio.Protocol):
             self._server.forget(connection)
 
     def disconnect(self, reason: str, level: int = logging.WARNING) -> None:
-        """Close the connection and log why.
+        """Close the connection and log the reason.
 
-        Answers that were given before are still sent, unless the peer does not read.
+        Earlier responses are still sent, unless the peer does not read.
         """
         connection = self.connection
         if connection is None or self._is_closing:

@@ -1,10 +1,10 @@
-"""The asyncio host: sockets around a :class:`~groupcoord.broker.broker.Broker`. It feeds, flushes and wakes; it decides
+"""Asyncio server: sockets around a :class:`~groupcoord.broker.broker.Broker`. It passes bytes and timers and decides
 nothing.
 
-Everything runs in one thread, the event loop's, in turns that are bounded in time; but for jobs, which depend on
-nothing that it holds (``host/jobs.py``). What a peer can make the host keep
-is bounded, too: a request by ``socket.request.max.bytes``, requests that wait by ``BACKLOG_LIMIT_BYTES``, answers that
-the peer does not read by ``WRITE_LIMIT_BYTES`` and one answer more; after ``DRAIN_TIMEOUT_S`` it is disconnected.
+Everything runs in the thread of the event loop, in turns of bounded time. Only jobs without shared state run in another
+thread (``host/jobs.py``). What a peer can make the host keep is bounded: a request by ``socket.request.max.bytes``,
+waiting requests by ``BACKLOG_LIMIT_BYTES``, unread responses by ``WRITE_LIMIT_BYTES`` and one response more. A peer
+that does not read is disconnected after ``DRAIN_TIMEOUT_S``.
 """
 
 from __future__ import annotations
@@ -39,46 +39,47 @@ SHUTDOWN_TIMEOUT_S = 2.0
 RETRY_S = 1.0
 RELOAD_S = 1.0
 COMPACTION_PAUSE_S = 0.02
-"""Between two portions of compaction, of a millisecond or two each."""
+"""Pause between two portions of compaction, which take a millisecond or two."""
 SHORTEST_SWEEP_S, LONGEST_SWEEP_S = 0.01, 30.0
 LONGEST_TIMER_S = 86_400.0
-"""Event loops don't take absurd times; the timer is set anew when it fires."""
+"""Longest timer of the event loop; a longer one is set again when it fires."""
 
 NEVER_MS = INT64_MAX
 ACCEPT_BACKLOG = 1024
 
 
 def advertised(node: Node, listener: Listener, port: int, number: int) -> Node:
-    """Return a node as clients of a listener are told of it.
+    """Return a node with its address for the clients of a listener.
 
     Args:
         node: the node.
         listener: the listener.
-        port: where it listens.
-        number: so much is added to a port that the settings say, for one of several nodes.
+        port: the port it listens on.
+        number: added to a port in the settings, for one of several nodes.
     """
     advertised_port = listener.advertised_port + number if listener.advertised_port else port
     return node._replace(host=listener.advertised_host, port=advertised_port)
 
 
 class Server:
-    """Listens, and runs a broker on the sockets: ``async with Server(broker, port=0) as server: server.port``.
+    """Listens and runs a broker on the sockets: ``async with Server(broker, port=0) as server: server.port``.
 
-    Works on asyncio's own loop and on uvloop. From :meth:`start` on the broker belongs to the server: call it from
-    the event loop's thread only; :meth:`stop` closes it. Port 0 takes a free port; if the broker's node has port 0 as
-    well, clients are told that one.
+    Works with asyncio's own loop and uvloop. From :meth:`start` on the broker belongs to the server: call it in the
+    thread of the event loop only. :meth:`stop` closes it. Port 0 takes a free port, which clients get if the broker's
+    node has port 0.
 
     Args:
-        broker: answers the requests.
+        broker: handles the requests.
         host: the address to listen on.
         port: the port to listen on.
         sock: a bound socket to use instead.
-        socks: bound sockets by the name of a listener of the broker's security, or ``""``, which is ``sock``, where it
-            has none. If it has listeners, these are listened on, and ``host``, ``port`` and ``sock`` don't count.
-        number: so much is added to the ports of ``advertised.listeners``, for one of several nodes.
+        socks: bound sockets by the names of the listeners in the broker's security settings, or ``""`` without
+            listeners
+            (then equal to ``sock``). With listeners, ``host``, ``port`` and ``sock`` are ignored.
+        number: added to the ports of ``advertised.listeners``, for one of several nodes.
 
     Attributes:
-        ports: the port of each listener, by its name, once the server has started.
+        ports: the port of each listener by name, after the start.
     """
 
     def __init__(
@@ -122,7 +123,7 @@ class Server:
         """Listen.
 
         Raises:
-            OSError: the address is taken, or is not this machine's.
+            OSError: the address is taken, or does not belong to this machine.
         """
         self.loop = asyncio.get_running_loop()
         self.broker.start_job = self._start_job
@@ -140,7 +141,7 @@ class Server:
         self._wake()
 
     async def _listen_on_all(self, security: Security) -> None:
-        """Listen on every listener, and have its clients told its address; the first is the node's own."""
+        """Listen on every listener and set its address for clients; the first one's is the node's own."""
         nodes = []
         try:
             for listener in security.listeners:
@@ -172,7 +173,7 @@ class Server:
         self._listeners.clear()
 
     async def stop(self) -> None:
-        """Stop listening, send what is written, close every connection, then the broker and its log store."""
+        """Stop listening, send pending responses, and close the connections, the broker and its log store."""
         self._stop_listening()
         self._turn()
         self._cancel_timers()
@@ -188,37 +189,37 @@ class Server:
             self.broker.security.failures.report(ends=True)
 
     async def abort(self) -> None:
-        """Stop as a process does that is killed: nothing more is sent, handled or flushed. For tests."""
+        """Stop as a killed process does: nothing more is sent, handled or flushed. For tests."""
         self.kill()
         await self._see_them_go()
 
     def kill(self) -> None:
-        """Do as :meth:`abort`, without waiting until the sockets are gone."""
+        """Stop as :meth:`abort`, without waiting for the sockets."""
         self._stop_listening()
         for sock in self._socks.values():
-            sock.close()  # also one on which nobody listened yet
+            sock.close()  # a socket that was never listened on is closed, too
         self._cancel_timers()
         self.drop_connections()
         self.broker.abandon()
 
     def cut_off(self, connection: Connection) -> None:
-        """Break a connection off without a word; what is not sent yet is lost."""
+        """Reset a connection; pending responses are lost."""
         peer = self._peers.get(connection)
         if peer is not None:
             peer.transport.abort()
 
     def client_ids(self) -> set[str]:
-        """Return the client ids of those that are connected and have asked for ApiVersions."""
+        """Return the client ids of connected clients, from their ApiVersions requests."""
         return {connection.client_id for connection in self._peers if connection.client_id}
 
     def drop_connections(self, client_id: str | None = None) -> int:
-        """Break connections off without a word, as a network does; what is not sent yet is lost.
+        """Reset connections, as a network failure does; pending responses are lost.
 
         Args:
-            client_id: of the clients that called themselves so when they asked for ApiVersions; None: of all.
+            client_id: the client id of the ApiVersions request, or None for all connections.
 
         Returns:
-            How many there were.
+            The number of connections.
         """
         dropped = [
             peer for connection, peer in self._peers.items() if client_id is None or connection.client_id == client_id
@@ -240,18 +241,18 @@ class Server:
 
     @property
     def connection_count(self) -> int:
-        """How many connections are open."""
+        """Number of open connections."""
         return len(self._peers)
 
     # ------------------------------------------------------------ for the peers
 
     def accept(self, peer: Peer, client_host: str, descriptor: int) -> Connection | None:
-        """Return a new connection; None if ``max.connections`` are open already, or file descriptors are running out.
+        """Return a new connection, or None if ``max.connections`` is reached or file descriptors run out.
 
         Args:
             peer: its socket.
-            client_host: where the client is, in Kafka's form.
-            descriptor: the socket's file descriptor: the lowest that was free.
+            client_host: the address of the client in Kafka's form.
+            descriptor: the file descriptor of the socket, the lowest that was free.
         """
         limit = self.broker.config.max_connections
         if self.connection_count >= limit:
@@ -269,20 +270,20 @@ class Server:
         self.log.warning(kind, self.broker.now_s(), "refused the connection of %s: %s", peer.address, reason)
 
     def forget(self, connection: Connection) -> None:
-        """A connection is closed."""
+        """Remove a closed connection."""
         self._peers.pop(connection, None)
 
     def flush_soon(self) -> None:
-        """Flush when all sockets were read that have something now, and let those have their turn who wait for it.
+        """Schedule a flush and a turn for waiting requests after all readable sockets are read.
 
-        Most of what a small answer costs is waking whoever waits for it; many that are sent one after the other wake a
+        Waking the receiver is most of the cost of a small response. Responses that are sent one after the other wake a
         client, or its processor, once.
         """
         if self.turn_handle is None:
             self.turn_handle = self.loop.call_soon(self._turn)
 
     def flush(self) -> None:
-        """Send everything that the broker has to say, and set the timer if it wants to be woken, or woken earlier."""
+        """Send all pending responses, and set the timer if the broker wants to be woken earlier."""
         broker = self.broker
         now_s = broker.now_s()
         while broker.dirty:
@@ -301,27 +302,27 @@ class Server:
             self._wake_at(deadline_ms)
 
     def notice(self) -> None:
-        """Somebody else may have given the broker something to say, or to wait for: see to that soon."""
+        """Schedule a flush and a look at deadlines after the broker was used outside of the event loop's callbacks."""
         if self.broker.dirty or self.broker.turns.waiting:
             self.flush_soon()
         else:
             self._set_timer()
 
     def clock_has_leapt(self) -> None:
-        """Send what there is to say, and wait anew for what is due next: the broker's clock was turned forward."""
+        """Send pending responses and set the timer again, because the broker's clock was advanced."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self.flush()
 
     def _turn(self) -> None:
-        """Answer what was asked, then give others their turn; what is left waits until the sockets were looked at."""
+        """Handle requests for one turn; the rest waits until the sockets were read again."""
         self.turn_handle = None
         broker = self.broker
         self.flush()
         if broker.run_turn():
             self.flush_soon()
-        if broker.dirty or broker.interceptor is not None:  # which may want to be woken though nobody is answered
+        if broker.dirty or broker.interceptor is not None:  # an interceptor may set a deadline without a response
             self.flush()
 
     def _start_job(self, job: Job) -> None:
@@ -343,7 +344,7 @@ class Server:
         self._timer = self.loop.call_at(self.loop.time() + delay_s, self._wake)
 
     def _wake(self) -> None:
-        """Let the broker do what is due."""
+        """Run the due work of the broker."""
         self._timer = None
         try:
             self.broker.tick()
@@ -354,7 +355,7 @@ class Server:
             self._timer = self.loop.call_later(RETRY_S, self._wake)
 
     def _sweep_idle(self) -> None:
-        """Close the connections that said nothing for ``connections.max.idle.ms``. One timer serves them all."""
+        """Close the connections that were idle for ``connections.max.idle.ms``. One timer serves all."""
         now_s = self.broker.now_s()
         self.log.report(now_s)
         if self.broker.security is not None:
@@ -369,7 +370,7 @@ class Server:
         self._sweep_timer = self.loop.call_later(pause_s, self._sweep_idle)
 
     def _reload_failed(self) -> None:
-        """Try to serve log partitions again that failed."""
+        """Load failed log partitions again."""
         try:
             self.broker.reload_failed()
             self.flush()
@@ -378,7 +379,7 @@ class Server:
         self._reload_timer = self.loop.call_later(RELOAD_S, self._reload_failed)
 
     def _flush_store(self) -> None:
-        """Let the log store flush what has waited for ``log.flush.interval.ms``."""
+        """Flush what the log store has held for ``log.flush.interval.ms``."""
         store, interval_ms = self.broker.log_store, self.broker.config.log_flush_interval_ms
         if interval_ms == NEVER_MS or not isinstance(store, FlushingStore):
             return
@@ -394,19 +395,19 @@ class Server:
         self._flush_timer = self.loop.call_later(pause_s, self._flush_store)
 
     def _compact(self) -> None:
-        """Let the broker compact a little; often while there is something to do, rarely otherwise."""
+        """Run a portion of compaction; often while there is work, rarely otherwise."""
         pause_s = min(self.broker.config.log_cleaner_backoff_ms / 1000, LONGEST_TIMER_S)
         try:
             if self.broker.compact_some():
                 pause_s = COMPACTION_PAUSE_S
         except Exception:
-            # A partition whose files were half replaced is put in order when it is used again.
+            # Opening a partition again finishes an interrupted swap.
             logger.exception("compacting the log failed; the next try is in %g s", pause_s)
         self._compaction_timer = self.loop.call_later(pause_s, self._compact)
 
 
 def _new_peer(security: Security, listener: str) -> Callable[[Server, str], Peer]:
-    """Return what looks after the sockets of a listener."""
+    """Return the protocol factory for a listener."""
     tls = security.tls.get(listener)
     if tls is None:
         return Peer
