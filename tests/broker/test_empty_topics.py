@@ -7,8 +7,9 @@ from uuid import UUID
 import pytest
 
 from groupcoord.errors import ErrorCode
-from groupcoord.wire.broker_messages import Fetch
+from groupcoord.wire.broker_messages import Fetch, ListOffsets, ListOffsetsPartition, ListOffsetsTopic
 from tests.broker.data_world import DataWorld, fetch_of, part, partitions_of
+from tests.tables import as_one_test
 
 OTHER_ID = UUID(int=99)
 
@@ -16,6 +17,37 @@ OTHER_ID = UUID(int=99)
 @pytest.fixture
 def world() -> DataWorld:
     return DataWorld(records_enable=False)
+
+
+@as_one_test
+@pytest.mark.parametrize(
+    ("partition", "error", "offset", "epoch"),
+    [
+        (ListOffsetsPartition(0, -1), "NONE", 0, 0),
+        (ListOffsetsPartition(0, -2), "NONE", 0, 0),
+        (ListOffsetsPartition(0, -3), "NONE", -1, -1),
+        (ListOffsetsPartition(0, -4), "NONE", 0, 0),
+        (ListOffsetsPartition(0, -5), "NONE", -1, -1),
+        (ListOffsetsPartition(0, -6), "NONE", -1, -1),
+        (ListOffsetsPartition(0, -7), "UNSUPPORTED_VERSION", -1, -1),
+        (ListOffsetsPartition(0, 0), "NONE", -1, -1),
+        (ListOffsetsPartition(0, 1_700_000_000_000), "NONE", -1, -1),
+        (ListOffsetsPartition(0, -1, 0), "NONE", 0, 0),
+        (ListOffsetsPartition(0, -1, 1), "UNKNOWN_LEADER_EPOCH", -1, -1),
+        (ListOffsetsPartition(1, -1), "UNKNOWN_TOPIC_OR_PARTITION", -1, -1),
+        (ListOffsetsPartition(-1, -1), "UNKNOWN_TOPIC_OR_PARTITION", -1, -1),
+        (ListOffsetsPartition(1, -7), "UNSUPPORTED_VERSION", -1, -1),
+        (ListOffsetsPartition(0, -7, 5), "UNSUPPORTED_VERSION", -1, -1),
+    ],
+)
+def test_list_offsets_as_recorded(
+    world: DataWorld, partition: ListOffsetsPartition, error: str, offset: int, epoch: int
+) -> None:
+    """An empty log starts and ends at 0 and has nothing at any other time."""
+    (topic,) = world.ask(ListOffsets((ListOffsetsTopic("one", (partition,)),))).topics
+    (listed,) = topic.partitions
+    assert (listed.error_code.name, listed.offset, listed.leader_epoch) == (error, offset, epoch)
+    assert listed.timestamp == -1
 
 
 @pytest.mark.parametrize(
