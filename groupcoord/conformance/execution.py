@@ -7,11 +7,20 @@ from typing import Any
 
 from groupcoord.conformance.client import Client, NoResponseError, Request, open_client
 from groupcoord.conformance.entities import BodyError, Plain, ResponseError
-from groupcoord.conformance.matching import Bindings, TooAmbiguousError, first_difference, match, substitute
+from groupcoord.conformance.matching import (
+    Bindings,
+    TooAmbiguousError,
+    first_difference,
+    in_order,
+    match,
+    substitute,
+    with_messages,
+)
 from groupcoord.conformance.preparation import (
     find_coordinators,
     find_nodes,
     make_topics,
+    set_acls,
     wait_for_topics,
     wait_until_ready,
 )
@@ -25,6 +34,7 @@ from groupcoord.conformance.transcript import (
     Receive,
     Restart,
     Send,
+    SetAcls,
     Sleep,
     Step,
     Transcript,
@@ -95,6 +105,8 @@ class _Replayer:
             topic_ids = make_topics(self._server, self._transcript.topics)
             self._bindings = {**self._bindings, **{f"$topic:{name}": topic_ids[name] for name in topic_ids}}
             wait_until_ready(self._server, self._transcript, self._bindings)
+            if self._transcript.acls:
+                set_acls(self._server, self._transcript.acls, self._bindings)
             for number, step in enumerate(self._transcript.steps, 1):
                 self._step, self._action = number, _describe(step)
                 self._play(step)
@@ -124,6 +136,8 @@ class _Replayer:
                 self._server.sleep(step.duration_ms)
             case Close():
                 self._clients.pop(step.connection).close()
+            case SetAcls():
+                set_acls(self._server, step.acls, self._bindings)
             case Restart():
                 self._server.restart()  # which sees nobody leave before it is killed
                 self.close()
@@ -158,6 +172,10 @@ class _Replayer:
             raise self._failed(message, late_by_ms=round(took_ms) - step.took_ms)
 
     def _compare(self, expected: Plain, got: Plain) -> None:
+        if self._transcript.in_order:
+            expected, got = in_order(expected), in_order(got)
+        if self._transcript.messages:
+            expected, got = with_messages(expected), with_messages(got)
         bindings = match(expected, got, self._bindings)
         if bindings is None:
             difference = first_difference(expected, got, self._bindings)
@@ -200,5 +218,7 @@ def _describe(step: Step) -> str:
             return f"sleep {step.duration_ms} ms"
         case Close():
             return f"close {step.connection}"
+        case SetAcls():
+            return f"set {len(step.acls)} ACLs"
         case Restart():
             return "restart"

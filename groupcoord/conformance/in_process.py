@@ -57,17 +57,21 @@ class InProcessTarget:
         from groupcoord.broker.broker import Broker
         from groupcoord.broker.configs.groups import GroupConfigs
         from groupcoord.broker.records.topic_data import TopicData
+        from groupcoord.broker.security.security import Security, split_properties
         from groupcoord.broker.topics.registry import TopicRegistry
         from groupcoord.broker.transactions.producer_ids import ProducerIds
 
+        clock = ManualClock(_START_MS)
         try:
-            config = Config.from_properties(settings)
+            own, secure = split_properties(settings)
+            config = Config.from_properties(own)
+            security = Security(clock, None, secure) if secure else None
         except ConfigError as error:
             raise TargetError(str(error)) from error
         # Ids are the same each time, so that every run is alike: those of topics decide how some assignors walk them.
         chance = random.Random(_SEED)
         topics = TopicRegistry(new_id=lambda: UUID(int=chance.getrandbits(128), version=4))
-        clock, log_store = ManualClock(_START_MS), MemoryLogStore()
+        log_store = MemoryLogStore()
         group_configs = GroupConfigs(config)
         data, producer_ids = TopicData(config, clock, topics), ProducerIds()
         numbers = itertools.count(1)
@@ -80,6 +84,7 @@ class InProcessTarget:
                 topics=topics,
                 group_configs=group_configs,
                 producer_ids=producer_ids,
+                security=security,
                 new_member_id=lambda prefix: f"{prefix}-{UUID(int=next(numbers))}",
                 new_uuid=lambda: str(UUID(int=next(numbers))),
                 **{"data": data, **changes},

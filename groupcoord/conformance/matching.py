@@ -87,6 +87,22 @@ def substitute(body: Plain, bindings: Bindings) -> Plain:
     return body
 
 
+def in_order(body: Plain) -> Plain:
+    """Return a body whose lists match in their order only."""
+    if isinstance(body, dict):
+        return {name: in_order(value) for name, value in body.items()}
+    if isinstance(body, list):
+        return {"length": len(body), **{str(index): in_order(value) for index, value in enumerate(body)}}
+    return body
+
+
+def with_messages(body: Plain) -> Plain:
+    """Return a body whose error messages are compared."""
+    if isinstance(body, dict):
+        return {"message" if name == "error_message" else name: with_messages(each) for name, each in body.items()}
+    return [with_messages(each) for each in body] if isinstance(body, list) else body
+
+
 def match(expected: Plain, got: Plain, bindings: Bindings) -> Bindings | None:
     """Return the variables' values under which ``got`` is as expected, or None if there are none.
 

@@ -12,14 +12,24 @@ from groupcoord.conformance.entities import Plain
 from groupcoord.conformance.matching import Bindings, substitute
 from groupcoord.conformance.server_facts import listed_apis
 from groupcoord.conformance.targets import Server, TargetError
-from groupcoord.conformance.transcript import Send, Transcript
+from groupcoord.conformance.transcript import AclEntry, Send, Transcript
 from groupcoord.core.messages import Node
+from groupcoord.wire.acl_messages import ANY, PatternType, PermissionType
 
 _NOT_READY = {"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"}
 _NO_LEADER = {"LEADER_NOT_AVAILABLE", "NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_OR_PARTITION"}
 _END = -1
 _TIMEOUT_MS = 60_000
 _PAUSE_MS = 100
+_ANY_ACL: dict[str, Plain] = {
+    "resource_type_filter": ANY,
+    "resource_name_filter": None,
+    "pattern_type_filter": int(PatternType.ANY),
+    "principal_filter": None,
+    "host_filter": None,
+    "operation": ANY,
+    "permission_type": int(PermissionType.ANY),
+}
 _NO_PRODUCER = {"transactional_id": None, "transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
 
 
@@ -97,6 +107,41 @@ def wait_until_ready(server: Server, transcript: Transcript, bindings: Bindings)
                 return
             server.sleep(_PAUSE_MS)
     raise TargetError(f"the coordinators are not ready within {_TIMEOUT_MS // 1000} s")
+
+
+def set_acls(server: Server, acls: Iterable[AclEntry], bindings: Bindings) -> None:
+    """Replace all ACLs of a server, and wait until it shows them.
+
+    Raises:
+        TargetError: it refuses them, or they are not there in time.
+    """
+    creations = [
+        {
+            "resource_type": int(entry.resource_type),
+            "resource_name": str(substitute(entry.name, bindings)),
+            "resource_pattern_type": int(PatternType.LITERAL),
+            "principal": entry.principal,
+            "host": "*",
+            "operation": int(entry.operation),
+            "permission_type": int(entry.permission),
+        }
+        for entry in acls
+    ]
+    with open_client(server) as client:
+        answers = client.ask("DeleteAcls", 3, {"filters": [_ANY_ACL]})["filter_results"]
+        answers += client.ask("CreateAcls", 3, {"creations": creations})["results"]
+        for answer in answers:
+            if answer["error_code"] != "NONE":
+                raise TargetError(f"ACLs can't be set: {answer['error_code']}")
+        give_up_ms = server.now_ms() + _TIMEOUT_MS
+        while server.now_ms() < give_up_ms:
+            described = client.ask("DescribeAcls", 3, _ANY_ACL)
+            if described["error_code"] == "CLUSTER_AUTHORIZATION_FAILED":  # which is what they say
+                return
+            if sum(len(resource["acls"]) for resource in described["resources"]) == len(creations):
+                return
+            server.sleep(_PAUSE_MS)
+    raise TargetError(f"ACLs are not there within {_TIMEOUT_MS // 1000} s")
 
 
 def group_ids(transcript: Transcript, bindings: Bindings) -> list[str]:

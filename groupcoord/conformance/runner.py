@@ -255,6 +255,8 @@ class _Run:
             return f"needs {transcript.nodes} nodes, with the ids from 1"
         if self._target.own_settings is not None and alters_broker(transcript):
             return "it changes settings of the broker itself"
+        if self._target.own_settings is not None and transcript.sets_acls:
+            return "it sets ACLs"
         if unmet := unmet_settings(transcript, facts.settings):
             return f"needs {_written(unmet)}"
         if self._target.own_settings is None:
@@ -292,5 +294,6 @@ def _written(settings: Settings) -> str:
     return " ".join(f"{key}={value}" for key, value in settings.items())
 
 
-def _settings_key(transcript: Transcript) -> tuple[int, list[tuple[str, str]]]:
-    return transcript.nodes, sorted((key, str(value)) for key, value in settings_for(transcript).items())
+def _settings_key(transcript: Transcript) -> tuple[int, list[tuple[str, str]], str]:
+    settings = sorted((key, str(value)) for key, value in settings_for(transcript).items())
+    return transcript.nodes, settings, str(transcript) if transcript.sets_acls else ""

@@ -16,7 +16,9 @@ from groupcoord.conformance import entities
 from groupcoord.conformance.entities import Plain
 from groupcoord.conformance.matching import substitute, variable_kind
 from groupcoord.conformance.record_batches import with_bytes
+from groupcoord.core.router.authorization import Operation, ResourceType
 from groupcoord.errors import GroupcoordError
+from groupcoord.wire.acl_messages import ALL, PermissionType
 
 COORDINATOR = "coordinator"
 
@@ -79,7 +81,31 @@ class Restart:
     """Kill the server and start it again on its data; every connection is gone."""
 
 
-Step = Send | Receive | Quiet | Sleep | Close | Restart
+@frozen
+class AclEntry:
+    """An ACL for one resource, with Kafka's numbers. ``name`` may begin with ``$g``."""
+
+    resource_type: int
+    name: str
+    operation: int
+    permission: int
+    principal: str
+
+
+@frozen
+class SetAcls:
+    """Replace all ACLs of the server."""
+
+    acls: tuple[AclEntry, ...]
+
+
+Step = Send | Receive | Quiet | Sleep | Close | Restart | SetAcls
+
+ACL_SETTINGS: Mapping[str, str | int] = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+"""The settings of a server on which a transcript sets ACLs."""
 
 
 @frozen
@@ -95,6 +121,9 @@ class Transcript:
         steps: what happens, in order. Messages count them from 1.
         source: the file it was read from, or what the caller named it.
         nodes: how many nodes the server must have, with the ids from 1.
+        acls: the ACLs before the first step.
+        in_order: lists must match in their order.
+        messages: error messages must match.
     """
 
     name: str
@@ -105,6 +134,9 @@ class Transcript:
     steps: tuple[Step, ...]
     source: str
     nodes: int = 1
+    acls: tuple[AclEntry, ...] = ()
+    in_order: bool = False
+    messages: bool = False
 
     def __str__(self) -> str:
         return f"{self.area}/{self.name}"
@@ -113,6 +145,11 @@ class Transcript:
     def restarts(self) -> bool:
         """True if the server is restarted on the way."""
         return any(isinstance(step, Restart) for step in self.steps)
+
+    @property
+    def sets_acls(self) -> bool:
+        """True if the transcript has ACLs, and needs a server of its own."""
+        return bool(self.acls) or any(isinstance(step, SetAcls) for step in self.steps)
 
 
 def load_transcripts(*paths: str | Path) -> list[Transcript]:
@@ -144,7 +181,7 @@ def parse_transcript(text: str, source: str = "transcript") -> Transcript:
     except RecursionError as error:
         raise TranscriptError(f"{source}: nested too deeply") from error
     head = _Object(document, source)
-    head.only("name", "area", "shows", "nodes", "config", "topics", "steps")
+    head.only("name", "area", "shows", "nodes", "config", "topics", "in_order", "messages", "acls", "steps")
     nodes: int = head.get("nodes", int, default=1)
     if nodes < 1:
         raise TranscriptError(f"{source}: 'nodes' must be at least 1, not {nodes}")
@@ -166,6 +203,9 @@ def parse_transcript(text: str, source: str = "transcript") -> Transcript:
         except (ValueError, entities.BodyError) as error:
             raise TranscriptError(f"{where}: {error}") from error
         steps.append(step)
+    acls = _acls(head)
+    if acls or any(isinstance(step, SetAcls) for step in steps):
+        settings = {**ACL_SETTINGS, **settings}
     return Transcript(
         name=head.get("name", str),
         area=head.get("area", str),
@@ -175,6 +215,9 @@ def parse_transcript(text: str, source: str = "transcript") -> Transcript:
         steps=tuple(steps),
         source=source,
         nodes=nodes,
+        acls=acls,
+        in_order=head.get("in_order", bool, default=False),
+        messages=head.get("messages", bool, default=False),
     )
 
 
@@ -209,7 +252,7 @@ def _is_number(value: object) -> bool:
 
 
 _REQUIRED: Any = object()
-_TYPE_NAMES = {str: "text", int: "a whole number", dict: "an object", list: "a list"}
+_TYPE_NAMES = {str: "text", int: "a whole number", dict: "an object", list: "a list", bool: "true or false"}
 
 
 class _Object:
@@ -245,6 +288,15 @@ class _Object:
         if value is not None and not _is_number(value) and value != COORDINATOR:
             raise self.fail(f"'node' must be a whole number or {COORDINATOR!r}, not {value!r:.60}")
         return value
+
+    def one_of(self, names: Iterable[str]) -> str:
+        found = [name for name in names if name in self._fields]
+        if len(found) != 1:
+            raise self.fail(f"must have one of {', '.join(names)}")
+        return found[0]
+
+    def within(self, value: object) -> _Object:
+        return _Object(value, self._where)
 
     def fail(self, message: str) -> TranscriptError:
         return TranscriptError(f"{self._where}: {message}")
@@ -288,6 +340,36 @@ def _restart(step: _Object) -> Restart:
     return Restart()
 
 
+_RESOURCES = {
+    "topic": ResourceType.TOPIC,
+    "group": ResourceType.GROUP,
+    "cluster": ResourceType.CLUSTER,
+    "transactional_id": ResourceType.TRANSACTIONAL_ID,
+}
+_OPERATIONS: Mapping[str, int] = {"ALL": ALL, **Operation.__members__}
+_PERMISSIONS = {"deny": PermissionType.DENY, "allow": PermissionType.ALLOW}
+
+
+def _acls(owner: _Object) -> tuple[AclEntry, ...]:
+    return tuple(_acl(owner.within(entry)) for entry in owner.get("acls", list, default=[]))
+
+
+def _acl(entry: _Object) -> AclEntry:
+    entry.only(*_PERMISSIONS, *_RESOURCES, "principal")
+    permission, resource = entry.one_of(_PERMISSIONS), entry.one_of(_RESOURCES)
+    operation = entry.get(permission, str)
+    if operation not in _OPERATIONS:
+        raise entry.fail(f"unknown operation {operation!r}; there are {', '.join(_OPERATIONS)}")
+    principal = entry.get("principal", str, default="User:*")
+    name = entry.get(resource, str)
+    return AclEntry(_RESOURCES[resource], name, _OPERATIONS[operation], _PERMISSIONS[permission], principal)
+
+
+def _set_acls(step: _Object) -> SetAcls:
+    step.only("do", "acls")
+    return SetAcls(_acls(step))
+
+
 _STEPS: dict[str, Callable[[_Object], Step]] = {
     "send": _send,
     "recv": _receive,
@@ -295,6 +377,7 @@ _STEPS: dict[str, Callable[[_Object], Step]] = {
     "sleep": _sleep,
     "close": _close,
     "restart": _restart,
+    "acls": _set_acls,
 }
 
 

@@ -1,7 +1,4 @@
-"""Every validation error of the transaction APIs that one node can give, and of TxnOffsetCommit by its versions.
-
-The producer of transactional id ``x`` is initialised once: its epoch is 0. Codes are those of Apache Kafka 4.4.
-"""
+"""Transactions through the wire that a recording can't reach: numbers of log partitions, loads, TxnOffsetCommit v6."""
 
 from __future__ import annotations
 
@@ -18,65 +15,13 @@ from tests.broker.wire_world import NO_ID, OTHER_ID, TOPIC_ID, U_ID, Body, WireW
 from tests.tables import as_one_test
 from tests.wire.txn_offset_commit_v6 import TxnOffsetCommitRequestV6, TxnOffsetCommitResponseV6
 
-NOBODY: Body = {"producer_id": -1, "producer_epoch": -1}
 UNKNOWN = "UNKNOWN_TOPIC_OR_PARTITION"
+
 MAPPING, FENCED, OLD = "INVALID_PRODUCER_ID_MAPPING", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"
 
 
 def row(name: str, *values: object) -> object:
     return pytest.param(*values, id=name)
-
-
-# ---------------------------------------------------------------- InitProducerId
-
-
-@as_one_test
-@pytest.mark.parametrize(
-    ("version", "changes", "error"),
-    [
-        row("empty id", 4, {"transactional_id": ""}, "INVALID_REQUEST"),
-        row("id without epoch", 4, {"producer_id": 0}, "INVALID_REQUEST"),
-        row("epoch without id", 4, {"producer_epoch": 0}, "INVALID_REQUEST"),
-        row("no time-out", 4, {"transaction_timeout": 0}, "INVALID_TRANSACTION_TIMEOUT"),
-        row("negative time-out", 0, {"transaction_timeout": -1}, "INVALID_TRANSACTION_TIMEOUT"),
-        row("time-out too long", 4, {"transaction_timeout": 900_001}, "INVALID_TRANSACTION_TIMEOUT"),
-        row("longest time-out", 4, {"transaction_timeout": 900_000}, "NONE"),
-        row("another's producer id", 4, {"producer_id": 77, "producer_epoch": 0}, FENCED),
-        row("another's producer id, version 3", 3, {"producer_id": 77, "producer_epoch": 0}, OLD),
-        row("newer epoch", 4, {"producer_id": 0, "producer_epoch": 1}, FENCED),
-        row("idempotent", 4, {"transactional_id": None, "transaction_timeout": 0}, "NONE"),
-    ],
-)
-def test_init_producer_id(version: int, changes: Body, error: str) -> None:
-    """Errors have neither id nor epoch."""
-    world = WireWorld()
-    assert world.start_producer()["producer_id"] == 0
-    body = {"transactional_id": "x", "transaction_timeout": 60_000} | NOBODY | changes
-    answer = world.ask(22, version, body)
-    assert ErrorCode(answer["error_code"]).name == error
-    assert (answer["producer_id"] == -1, answer["producer_epoch"] == -1) == (error != "NONE",) * 2
-
-
-def test_init_producer_id_during_a_transaction() -> None:
-    """The open transaction is aborted first; the next answer has an epoch that was raised twice."""
-    world = WireWorld()
-    producer = world.start_producer()
-    assert world.ask(25, 3, producer | {"group_id": "g"})["error_code"] == ErrorCode.NONE
-    body = {"transactional_id": "x", "transaction_timeout": 60_000} | NOBODY
-    assert world.ask(22, 4, body) == {"error_code": ErrorCode.CONCURRENT_TRANSACTIONS} | NOBODY
-    assert world.ask(22, 4, body) == {"error_code": 0, "producer_id": 0, "producer_epoch": 2}
-
-
-# ---------------------------------------------------------------- AddOffsetsToTxn, AddPartitionsToTxn, EndTxn
-
-PRODUCERS = [
-    row("empty transactional id", {"transactional_id": ""}, "INVALID_REQUEST", "INVALID_REQUEST"),
-    row("unknown transactional id", {"transactional_id": "y"}, MAPPING, MAPPING),
-    row("another's producer id", {"producer_id": 77}, MAPPING, MAPPING),
-    row("newer epoch", {"producer_epoch": 2}, FENCED, OLD),
-    row("older epoch", {"producer_epoch": 0}, FENCED, OLD),
-]
-"""What does not fit the producer with epoch 1, the error, and what it is in the versions that don't know it."""
 
 
 @pytest.fixture
@@ -88,89 +33,6 @@ def world() -> WireWorld:
 
 
 CURRENT: Body = {"transactional_id": "x", "producer_id": 0, "producer_epoch": 1}
-
-
-@pytest.mark.parametrize(("changes", "error", "error_before"), PRODUCERS)
-def test_producers(world: WireWorld, changes: Body, error: str, error_before: str) -> None:
-    """PRODUCER_FENCED came with version 2 of each; before, it was INVALID_PRODUCER_EPOCH."""
-    producer = CURRENT | changes
-    for version in (0, 1, 2, 4):
-        expected = ErrorCode[error if version >= 2 else error_before]
-        assert world.ask(25, version, producer | {"group_id": "g"}) == {"error_code": expected}
-        assert world.ask(26, version, producer | {"committed": True}) == {"error_code": expected}
-    assert world.ask(26, 5, producer | {"committed": True}) == {"error_code": ErrorCode[error]} | NOBODY
-    for version in (0, 1, 2, 3):
-        expected_name = error if version >= 2 else error_before
-        assert add(world, version, producer, ("t", (0, 1))) == [("t", [(0, expected_name), (1, expected_name)])]
-    assert world.ask(25, 3, CURRENT | {"group_id": "g"}) == {"error_code": ErrorCode.NONE}
-
-
-def add(
-    world: WireWorld, version: int, producer: Body, *topics: tuple[str, tuple[int, ...]], verify: bool = False
-) -> object:
-    wanted = producer | {"topics": tuple({"name": name, "partitions": indexes} for name, indexes in topics)}
-    own = {f"v3_and_below_{key}": value for key, value in wanted.items()}
-    answer = world.ask(24, version, own | {"transactions": (wanted | {"verify_only": verify},)})
-    found = (
-        answer["results_by_topic_v3_and_below"] if version < 4 else answer["results_by_transaction"][0]["topic_results"]
-    )
-    return errors(found, "partition_error_code", "results_by_partition")
-
-
-def test_add_partitions(world: WireWorld) -> None:
-    """One that does not exist, or an internal topic, keeps all from being added; a broker may add internal ones."""
-    attempted = "OPERATION_NOT_ATTEMPTED"
-    assert add(world, 3, CURRENT, ("t", (0, 3)), ("nope", (0,)), ("u", (0,))) == [
-        ("t", [(0, attempted), (3, UNKNOWN)]),
-        ("nope", [(0, UNKNOWN)]),
-        ("u", [(0, attempted)]),
-    ]
-    internal = (("__consumer_offsets", (0,)), ("t", (0,)))
-    assert add(world, 3, CURRENT, *internal) == [
-        ("__consumer_offsets", [(0, "TOPIC_AUTHORIZATION_FAILED")]),
-        ("t", [(0, attempted)]),
-    ]
-    assert add(world, 4, CURRENT, ("t", (0,)), verify=True) == [("t", [(0, "TRANSACTION_ABORTABLE")])]
-    assert add(world, 4, CURRENT, *internal) == [("__consumer_offsets", [(0, "NONE")]), ("t", [(0, "NONE")])]
-
-
-def test_verify_partitions(world: WireWorld) -> None:
-    """A broker that only looks is told which partitions are not in the transaction."""
-    assert add(world, 3, CURRENT, ("t", (0,))) == [("t", [(0, "NONE")])]
-    assert add(world, 4, CURRENT, ("t", (0, 1)), verify=True) == [("t", [(0, "NONE"), (1, "TRANSACTION_ABORTABLE")])]
-
-
-@pytest.mark.parametrize("version", [3, 5])
-@pytest.mark.parametrize("committed", [True, False])
-def test_ends_without_a_transaction(world: WireWorld, version: int, committed: bool) -> None:
-    """There is nothing to commit; an abort raises the epoch from version 5 on."""
-    answer = world.ask(26, version, CURRENT | {"committed": committed})
-    is_allowed = version == 5 and not committed
-    assert answer["error_code"] == (ErrorCode.NONE if is_allowed else ErrorCode.INVALID_TXN_STATE)
-
-
-@pytest.mark.parametrize("committed", [True, False])
-def test_ends_that_are_repeated(world: WireWorld, committed: bool) -> None:
-    """The same outcome again is no error, the opposite one is."""
-    assert world.ask(25, 3, CURRENT | {"group_id": "g"})["error_code"] == ErrorCode.NONE
-    for _ in range(2):
-        assert world.ask(26, 3, CURRENT | {"committed": committed}) == {"error_code": ErrorCode.NONE}
-    opposite = world.ask(26, 3, CURRENT | {"committed": not committed})
-    assert opposite == {"error_code": ErrorCode.INVALID_TXN_STATE}
-
-
-def test_describe_transactions(world: WireWorld) -> None:
-    """An empty id is invalid, one that nobody used is not found."""
-    assert world.ask(25, 3, CURRENT | {"group_id": "g"})["error_code"] == ErrorCode.NONE
-    states = world.ask(65, 0, {"transactional_ids": ("", "y", "x")})["transaction_states"]
-    assert [ErrorCode(state["error_code"]).name for state in states] == [
-        "INVALID_REQUEST",
-        "TRANSACTIONAL_ID_NOT_FOUND",
-        "NONE",
-    ]
-
-
-# ---------------------------------------------------------------- WriteTxnMarkers
 
 
 def mark(world: WireWorld, topic: str, *indexes: int, **changes: object) -> list[str]:
@@ -247,9 +109,6 @@ def test_a_transaction_that_somebody_else_ended(world: WireWorld) -> None:
     assert (
         world.ask(65, 0, {"transactional_ids": ("x",)})["transaction_states"][0]["transaction_state"] == "CompleteAbort"
     )
-
-
-# ---------------------------------------------------------------- TxnOffsetCommit by its versions
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 5])

@@ -230,7 +230,7 @@ def test_list_runs_nothing(groupcoord: Run, folder: Path) -> None:
         (["--skip", ""], "no transcript is selected"),
         (["--only", "("], "is no regular expression"),
         (["--only", "nothing like this"], "no transcript is selected"),
-        (["--area", "moon"], "there is no area 'moon'; there are admin, cluster, commit,"),
+        (["--area", "moon"], "there is no area 'moon'; there are acl_broker, acl_group, admin,"),
         (["--jobs", "0"], "--jobs"),
         (["--colour"], "No such option"),
     ],

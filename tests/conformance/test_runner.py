@@ -215,6 +215,63 @@ def test_a_server_that_never_gets_ready_fails() -> None:
     assert (failure.step, failure.message) == (0, "the coordinators are not ready within 60 s")
 
 
+def test_acls_are_set_on_a_server_of_ones_own() -> None:
+    """Transcripts with ACLs share no server; each sets its ACLs, with $g filled in, and waits until they show."""
+    made: list[dict[str, Any]] = []
+    shown = iter([0, 1, 1])
+    answers: Any = {
+        "DeleteAcls": lambda body: {"filter_results": []},
+        "CreateAcls": lambda body: made.extend(body["creations"]) or {"results": []},
+        "DescribeAcls": lambda body: {
+            "error_code": "NONE",
+            "error_message": None,
+            "resources": [
+                {
+                    "resource_type": 3,
+                    "resource_name": "x",
+                    "acls": [{"principal": "p", "host": "*", "operation": 3, "permission_type": 2}],
+                }
+            ]
+            * next(shown),
+        },
+    }
+    target = ScriptedTarget(shared=True, **answers)
+    acls = [{"deny": "READ", "group": "$g"}]
+    outcomes = run([transcript(name=name, acls=acls) for name in ("one", "two")], target).outcomes
+    assert [outcome.verdict for outcome in outcomes] == [Verdict.PASSED] * 2
+    assert [server.settings["authorizer.class.name"].rsplit(".")[-1] for server in target.servers] == [
+        "StandardAuthorizer"
+    ] * 2
+    assert [acl["resource_name"][:4] for acl in made] == ["one-", "two-"]
+    assert {(acl["resource_type"], acl["operation"], acl["permission_type"]) for acl in made} == {(3, 3, 2)}
+
+
+def test_acls_of_a_server_that_somebody_else_started_stay() -> None:
+    """There a transcript with ACLs is skipped."""
+    target = ScriptedTarget(shared=True, Metadata=lambda body: {"brokers": [], "topics": []})
+    target.own_settings = {}
+    outcome = only_outcome(target, acls=[{"deny": "READ", "group": "$g"}])
+    assert (outcome.verdict, outcome.reason) == (Verdict.SKIPPED, "it sets ACLs")
+
+
+def test_order_and_messages_are_compared_where_a_transcript_says_so() -> None:
+    """Lists match in any order, and messages are ignored, unless a transcript has in_order or messages."""
+    topics = [{"name": name, "error_code": "NONE", "error_message": name} for name in ("a", "b")]
+    target = ScriptedTarget(CreatePartitions=lambda body: {"results": topics})
+    send = {"topics": [], "timeout": 1, "validate_only": False}
+    sent = {"do": "send", "conn": "b", "api": "CreatePartitions", "version": 3, "body": send}
+    swapped = answer(conn="b", results=topics[::-1])
+    assert only_outcome(target, sent, swapped).verdict is Verdict.PASSED
+    failure = only_outcome(target, sent, swapped, in_order=True).failure
+    assert failure is not None
+    assert failure.difference == Difference("results.0.name", "b", "a")
+    other = answer(conn="b", results=[topics[0], topics[1] | {"error_message": "why"}])
+    assert only_outcome(target, sent, other, in_order=True).verdict is Verdict.PASSED
+    failure = only_outcome(target, sent, other, messages=True).failure
+    assert failure is not None
+    assert failure.difference == Difference("results[1].message", "why", "b")
+
+
 def test_shared_servers_are_one_per_settings() -> None:
     """Transcripts of equal settings share a server; each server gets the usual settings and theirs."""
     target = ScriptedTarget(shared=True)

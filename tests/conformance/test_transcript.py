@@ -10,7 +10,17 @@ from typing import Any
 import pytest
 
 from groupcoord.conformance import TranscriptError, load_transcripts, parse_transcript
-from groupcoord.conformance.transcript import Close, Quiet, Receive, Restart, Send, Sleep
+from groupcoord.conformance.transcript import (
+    ACL_SETTINGS,
+    AclEntry,
+    Close,
+    Quiet,
+    Receive,
+    Restart,
+    Send,
+    SetAcls,
+    Sleep,
+)
 from tests.tables import as_one_test
 
 HEARTBEAT: dict[str, Any] = {
@@ -53,6 +63,17 @@ def test_every_kind_of_step_is_read() -> None:
     assert (transcript.topics, transcript.settings) == ({"t": 2}, {"group.max.size": 2})
 
 
+def test_acls_are_read() -> None:
+    """ACLs stand in the head or in a step, with Kafka's numbers, and bring the settings of an authorizer."""
+    deny, allow = {"deny": "READ", "group": "$g"}, {"allow": "ALL", "topic": "t", "principal": "User:alice"}
+    transcript = parse_transcript(text({"do": "acls", "acls": [allow]}, acls=[deny], config={"group.max.size": 2}))
+    assert transcript.acls == (AclEntry(3, "$g", 3, 2, "User:*"),)
+    assert transcript.steps == (SetAcls((AclEntry(2, "t", 2, 3, "User:alice"),)),)
+    assert transcript.settings == {"group.max.size": 2, **ACL_SETTINGS}
+    assert transcript.sets_acls
+    assert not parse_transcript(text(HEARTBEAT)).sets_acls
+
+
 @as_one_test
 @pytest.mark.parametrize(
     ("steps", "message"),
@@ -64,6 +85,10 @@ def test_every_kind_of_step_is_read() -> None:
         ([{"do": "sleep", "ms": True}], "step 1: 'ms' must be a whole number"),
         ([{"do": "sleep", "ms": -1}], "step 1: 'ms' must not be negative"),
         ([{"do": "sleep", "ms": 1, "sec": 2}], "step 1: unknown field 'sec'"),
+        ([{"do": "acls", "acls": [{"group": "g"}]}], "step 1: must have one of deny, allow"),
+        ([{"do": "acls", "acls": [{"deny": "READ"}]}], "step 1: must have one of topic, group"),
+        ([{"do": "acls", "acls": [{"deny": "DANCE", "group": "g"}]}], "step 1: unknown operation 'DANCE'"),
+        ([{"do": "acls", "acls": [{"deny": "READ", "group": "g", "host": "*"}]}], "step 1: unknown field 'host'"),
         ([{**HEARTBEAT, "api": "HeartBeat"}], "step 1: there is no API 'HeartBeat'"),
         ([{**HEARTBEAT, "version": 99}], "step 1: Heartbeat has no version 99"),
         ([{**HEARTBEAT, "body": {"group": "g"}}], "step 1: HeartbeatRequest has no field 'group'"),
@@ -135,7 +160,7 @@ def test_absent_and_empty_paths_are_refused(tmp_path: Path) -> None:
 def test_packaged_transcripts_lie_under_their_names() -> None:
     """Every packaged transcript loads, is named like its file and folder, and says what it shows."""
     transcripts = load_transcripts()
-    assert len(transcripts) == 582
+    assert len(transcripts) == 644
     for transcript in transcripts:
         path = Path(transcript.source)
         assert (path.stem, path.parent.name) == (transcript.name, transcript.area)
