@@ -7,7 +7,7 @@ from attrs import evolve
 
 from groupcoord import Config, ErrorCode, GroupCoordinator
 from groupcoord.core.consumer_protocol import Assignment, TopicPartition
-from groupcoord.core.groups.classic.membership import Membership
+from groupcoord.core.groups.classic.membership import ClassicMembership
 from groupcoord.core.groups.classic.rebalance import Rebalance
 from groupcoord.core.log.records import GroupMetadataRecord
 from groupcoord.log_store import LogRecord, Ticket
@@ -110,7 +110,9 @@ def test_a_commit_that_is_not_in_the_log(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_heartbeat_of_somebody_who_is_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """A coordinator that takes every heartbeat is caught once a member that expired comes back."""
     taken = HeartbeatResponse(ErrorCode.NONE)
-    monkeypatch.setattr(Membership, "heartbeat", lambda self, request, token, now_ms: self._effects.reply(token, taken))
+    monkeypatch.setattr(
+        ClassicMembership, "heartbeat", lambda self, request, token, now_ms: self._effects.reply(token, taken)
+    )
     pause = ConsumerPause(start_ms=30_000, end_ms=50_000, consumer=1, group="billing")
 
     with pytest.raises(LawBrokenError, match="its heartbeat is taken"):
@@ -166,7 +168,7 @@ def test_who_is_fenced_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A coordinator that fences a member whose place nobody has taken is caught at once."""
     fenced = HeartbeatResponse(ErrorCode.FENCED_INSTANCE_ID)
     monkeypatch.setattr(
-        Membership, "heartbeat", lambda self, request, token, now_ms: self._effects.reply(token, fenced)
+        ClassicMembership, "heartbeat", lambda self, request, token, now_ms: self._effects.reply(token, fenced)
     )
 
     with pytest.raises(LawBrokenError, match="is fenced, and nobody has taken its place"):
