@@ -140,7 +140,7 @@ class GroupMetadata:
     @property
     def rebalance_timeout_ms(self) -> int:
         """The longest rebalance time-out among the members; 0 without members."""
-        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+        return max([member.rebalance_timeout_ms for member in self.members.values()], default=0)
 
     # ------------------------------------------------------------ members
 
@@ -173,7 +173,8 @@ class GroupMetadata:
         self.members[member.member_id] = member
         if member.group_instance_id is not None:
             self.static_members[member.group_instance_id] = member.member_id
-        self.supported_protocols.update(name for name, _ in member.protocols)
+        for name, _ in member.protocols:
+            self.supported_protocols[name] += 1
         if member.parked_join is not None:
             self.waiting_joins += 1
         if self.leader is None:
