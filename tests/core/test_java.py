@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from groupcoord.coordinator.random_ids import random_uuid
 from groupcoord.core.javacompat.hashing import (
     HashTable,
     PriorityQueue,
@@ -198,3 +199,10 @@ def test_a_priority_queue_takes_the_least_and_of_equal_ones_what_the_heap_has_on
     assert [len(entry) for entry in taken] == [1, 2, 2, 2, 2]
     assert taken == ["i", "cd", "gh", "ef", "ab"]
     assert len(queue) == 0
+
+
+def test_random_ids_do_not_begin_with_a_dash(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with ``Uuid.randomUuid``, an id whose text would begin with a dash is drawn again."""
+    drawn = iter([UUID(int=0xF8 << 120), UUID(int=1)])
+    monkeypatch.setattr("uuid.uuid4", lambda: next(drawn))
+    assert random_uuid() == "AAAAAAAAAAAAAAAAAAAAAQ"
