@@ -1,22 +1,21 @@
 """Copies of a whole coordinator, and what stands for the state that it is in.
 
-What can change in a coordinator is in few places: :func:`places` names them, once. The rest of it (handlers, tables) is
-made by its constructor, and a copy has its own.
+What can change in a coordinator is in few places, which are found by walking its parts: see
+:mod:`groupcoord.core.copies`. The rest of it (handlers, tables) is made by its constructor, and a copy has its own.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from attrs import frozen
 from sortedcontainers import SortedDict
 
-from groupcoord.core.copies import Memo, copied
-from groupcoord.core.fingerprints import AS_THEY_ARE, Names, fingerprint_of
-from groupcoord.core.host_queries import LoneShareHost
+from groupcoord.core.copies import PARTS, Memo, copied, places_of
+from groupcoord.core.fingerprints import AS_THEY_ARE, Names, counted, fingerprint_of
 from groupcoord.core.partition import Partition
 from groupcoord.core.router.partition_table import PartitionStatus
 
@@ -25,11 +24,11 @@ LARGE: Mapping[type, Callable[[Any], Any]] = MappingProxyType(
 )
 """What others refer to, of all that can change at a place, and how to keep what is in it."""
 
-SMALL = frozenset({int, bool, type(None)})
+SMALL = frozenset({int, bool, str, type(None)})
 """What is put in its place as it stands."""
 
-Place = tuple[Any, tuple[str, ...]]
-"""A part of a coordinator, and which attributes of it can change."""
+FOUND_MAX = 16
+"""Partitions come and go, and come back as they were: the places of so many sets of them are remembered."""
 
 
 @frozen(eq=False)
@@ -57,6 +56,8 @@ class Forking:
         self._filled: tuple[Partition | None, ...] = ()
         self._places: tuple[tuple[Any, str], ...] = ()
         self._parts: tuple[Any, ...] = ()
+        self._counted: list[tuple[Any, str]] = []
+        self._found: dict[tuple[Partition | None, ...], tuple[Any, Any, Any]] = {}  # by the partitions that are served
 
     def fork(self, changes: dict[str, Any]) -> Any:
         """Return another coordinator in the same state."""
@@ -89,8 +90,13 @@ class Forking:
         active = tuple(self._coordinator._partitions.active)
         if self._filled != active:
             self._filled = active
-            self._places = tuple((part, name) for part, names in places(self._coordinator) for name in names)
-            self._parts = tuple(parts(self._coordinator))
+            if active not in self._found:
+                table = self._coordinator._partitions
+                places, parts = places_of(self._coordinator)
+                places.remove((table, "status"))
+                self._found = {} if len(self._found) > FOUND_MAX else self._found
+                self._found[active] = ((table, "status"), *places), tuple(parts), counted(places)
+            self._places, self._parts, self._counted = self._found[active]
 
     def restore(self, saved: SavedState) -> None:
         """Go to a state that this coordinator, or one with the same settings, was in."""
@@ -101,7 +107,7 @@ class Forking:
             elif active[index] is None:
                 active[index] = self._partition_to_fill(index)
         self._look_for_places()
-        memo: Memo = {id(theirs): ours for theirs, ours in zip(saved.parts, self._parts, strict=True)}
+        memo: Memo = {} if saved.parts is self._parts else {PARTS: (saved.parts, self._parts)}
         for (part, name), value in zip(self._places, saved.values, strict=True):
             if type(value) in SMALL:
                 setattr(part, name, value)
@@ -119,8 +125,10 @@ class Forking:
 
     def fingerprint(self, names: Names | None) -> bytes:
         """Return what stands for the state of the log partitions."""
+        self._look_for_places()
         coordinator = self._coordinator
-        return fingerprint_of(list(coordinator._partitions), coordinator.clock.now_ms(), names or AS_THEY_ARE)
+        now_ms = coordinator.clock.now_ms()
+        return fingerprint_of(list(coordinator._partitions), self._counted, now_ms, names or AS_THEY_ARE)
 
 
 def _fill(there: Any, value: Any, memo: Memo) -> None:
@@ -133,41 +141,3 @@ def _fill(there: Any, value: Any, memo: Memo) -> None:
             there.update(found)
         else:
             there.extend(found)
-
-
-def parts(coordinator: Any) -> Iterator[Any]:
-    """Walk the parts of a coordinator to which its state refers, in the same order for each."""
-    environments = coordinator._environments
-    yield from environments
-    for partition in coordinator._partitions:
-        yield partition.administration
-
-
-def places(coordinator: Any) -> Iterator[Place]:
-    """Walk all places where something can change, in the same order for each coordinator."""
-    yield coordinator._partitions, ("status", "is_closed")
-    for partition in coordinator._partitions:
-        yield from _places_of(partition)
-    yield coordinator._timers, ("_entries", "_sequence", "_next_ms", "advances")
-    yield coordinator._effects, ("appends", "questions", "replies")
-    yield coordinator._split_requests, ("awaited",)
-    yield coordinator._observer, ("counters", "events", "append_failures", "_open_rebalances")
-    yield coordinator._loader, ("_leader_epochs", "_next_appends")
-    yield coordinator._environments.topics, ("version",)
-    yield coordinator._environments.streams.internal_topics, ("_asked",)
-    if isinstance(coordinator._host.share, LoneShareHost):
-        yield coordinator._host.share, ("_states",)
-
-
-def _places_of(partition: Partition) -> Iterator[Place]:
-    context, writer = partition._context, partition.writer
-    hard, offsets = writer.hard, writer.hard.offsets
-    yield context, ("groups", "writings", "has_modern_groups")
-    yield writer, ("in_flight", "next_log_offset", "next_number", "refusals", "_first_number", "last_durable", "unseen")
-    yield hard, ("groups",)
-    yield offsets, ("committed", "transactions", "pending", "_open")
-    yield offsets.producers, ("_epochs",)
-    yield partition.retention, ("timer", "_swept_ms")
-    yield partition.append_timeouts, ("timer", "_deadlines")
-    for kind in partition._kinds.rows:
-        yield from kind.places

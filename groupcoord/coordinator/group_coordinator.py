@@ -91,6 +91,8 @@ class GroupCoordinator(Appending["Partition"]):
             is no assignor, or two of one name; or the log store's lease is longer than sessions of consumer groups.
     """
 
+    NOT_STATE = ("_arguments", "_forking", "_is_settling", "_ownership", "on_durable", "on_lost")
+
     def __init__(
         self,
         *,

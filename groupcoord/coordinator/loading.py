@@ -78,6 +78,9 @@ class Loader(Generic[PartitionT]):
         loaded: is told of each load that succeeds, before its log partition is served, and when it began.
     """
 
+    NOT_STATE = ("_loads",)
+    NOT_COUNTED = ("_leader_epochs", "_next_appends")
+
     def __init__(
         self,
         partitions: PartitionTable[Any, PartitionT],

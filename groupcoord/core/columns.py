@@ -8,6 +8,8 @@ from typing import NamedTuple, TypeVar, overload
 
 from groupcoord.core.fast_construct import maker
 
+NEVER_CHANGES = True  # all of its classes: see core/copies.py
+
 T = TypeVar("T")
 
 NO_OFFSET = -1

@@ -1,12 +1,18 @@
-"""Copies of what a coordinator has in memory, by hand: what can change is copied, what never does is shared.
+"""Copies of what a coordinator has in memory: what can change is copied, what never does is shared.
 
-How an instance of a class is copied is worked out once. Everything is copied that isn't known to stay as it is, so
-that a class or an attribute that is new is copied without being named here; what stays as it is is named because to
-copy it would take time.
+A coordinator is made of *parts* (handlers, queues, tables), which its constructor makes, and of *state*, which is in
+attributes of parts. How instances of a class are copied is worked out once, from the class. Everything is copied and
+counted (:mod:`groupcoord.core.fingerprints`) but what its class declares otherwise:
+
+- ``NOT_STATE``: names of attributes that are neither copied nor counted, as they follow from others or are arguments;
+- ``NOT_COUNTED``: names of attributes that are copied, and of which fingerprints take no notice;
+- ``NEVER_CHANGES``: true of a class, or of a module for all of its classes, whose instances need no copies;
+- ``IS_STATE``: true of a class whose instances are state where a part has one in an attribute.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
@@ -16,43 +22,82 @@ from typing import Any
 
 from sortedcontainers import SortedDict
 
-from groupcoord.config import Config
-from groupcoord.core.events import Counters
-from groupcoord.core.groups.base.environment import GroupEnvironment
-from groupcoord.core.groups.base.known_topics import KnownTopics
-from groupcoord.core.groups.base.topics import Topic
-from groupcoord.core.groups.consumer.reconciliation import MemberAssignment
-from groupcoord.core.groups.consumer.records import AssignedTopicPartitions
-from groupcoord.core.groups.consumer.state import ConsumerMember
-from groupcoord.core.groups.share.state import ShareMember, StatePartitions
-from groupcoord.core.groups.streams.assignors import MemberTasks
-from groupcoord.core.groups.streams.reconciliation import HeldTasks, TaskAssignment
-from groupcoord.core.groups.streams.soft_state import UsedTarget
-from groupcoord.core.groups.streams.state import StreamsMember
-from groupcoord.core.groups.streams.topology import ConfiguredTopology
-from groupcoord.core.observer import OpenRebalance
-from groupcoord.core.timers import Timer, TimerKey
+from groupcoord.core.timers import Timer
 
 Memo = dict[int, Any]
 """By ``id()`` of what was copied, its copy; and by that of a part of a coordinator, the same part of another one."""
 
+PARTS = 0
+"""In a memo, in the place of an id: the parts of one coordinator, and the same of another, if none was copied yet."""
+
 How = Callable[[Any, Memo], Any]
 
-PACKAGE = "groupcoord.core."
-VALUES = (
-    *(AssignedTopicPartitions, ConfiguredTopology, ConsumerMember, HeldTasks, MemberAssignment, MemberTasks),
-    *(OpenRebalance, ShareMember, StatePartitions, StreamsMember, TaskAssignment, TimerKey, Topic, UsedTarget),
-)
-"""Classes of the core whose instances never change, besides those of :data:`MODULES_OF_VALUES`."""
+PACKAGES = ("groupcoord.core.", "groupcoord.coordinator.")
+PART_CLASSES: set[type] = set()
+"""The classes of the parts of all coordinators whose places were looked for."""
 
-MODULES_OF_VALUES = (
-    *("messages", "events", "log.records", "columns"),
-    *("groups.consumer.records", "groups.share.records", "groups.streams.records"),
-)
-"""Modules and packages of the core with nothing but values: no request, record or event changes."""
+SCALARS = (int, str, float, bytes, tuple, frozenset, Enum, type(None))
+CONTAINERS = (dict, list, deque, set)
 
-PARTS = (GroupEnvironment, KnownTopics, Config)
-"""What a coordinator is made of, and its groups refer to."""
+
+def declared(kind: type, name: str) -> frozenset[str]:
+    """Return the attributes that a class and its parents declare under a name."""
+    return frozenset().union(*(vars(each).get(name, ()) for each in kind.__mro__))
+
+
+def places_of(root: Any) -> tuple[list[tuple[Any, str]], list[Any]]:
+    """Return where a coordinator keeps what can change, and its parts, in the same order for each coordinator.
+
+    Args:
+        root: the coordinator.
+
+    Returns:
+        The places: a part and the name of one of its attributes; what several attributes have is at the first of them.
+    """
+    places: list[tuple[Any, str]] = []
+    parts: list[Any] = []
+    seen: set[int] = set()
+    todo = deque([root])
+    while todo:
+        part = todo.popleft()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        parts.append(part)
+        PART_CLASSES.add(type(part))
+        _HOWS[type(part)] = _part
+        without = declared(type(part), "NOT_STATE")
+        for name in (*attributes_of(type(part)), *getattr(part, "__dict__", ())):
+            value = getattr(part, name, None)
+            inside = [value] if is_part(value) else _parts_in(value)
+            if name in without or id(value) in seen:
+                continue
+            todo += inside
+            if not inside and _is_state(value):
+                places.append((part, name))
+                if isinstance(value, CONTAINERS):
+                    seen.add(id(value))
+    return places, parts
+
+
+def is_part(value: Any) -> bool:
+    """Return whether something that a part has in an attribute is a part, too, and no state."""
+    kind = type(value)
+    is_ours = kind.__module__.startswith(PACKAGES) and not isinstance(value, (tuple, Enum))
+    hashing: Any = kind.__hash__
+    is_value = hasattr(kind, "__attrs_attrs__") and hashing is not None and hashing is not object.__hash__
+    return is_ours and not is_value and not getattr(kind, "IS_STATE", False)
+
+
+def _parts_in(value: Any) -> list[Any]:
+    return [each for each in value if is_part(each)] if isinstance(value, (tuple, list)) else []
+
+
+def _is_state(value: Any) -> bool:
+    """Return whether a value can change or be replaced: no function, table of functions, or object of the host."""
+    if isinstance(value, dict):
+        return not any(isinstance(key, type) or callable(each) for key, each in value.items())
+    return isinstance(value, (*SCALARS, *CONTAINERS)) or getattr(type(value), "IS_STATE", False)
 
 
 def copied(value: Any, memo: Memo) -> Any:
@@ -69,12 +114,22 @@ def _same(value: Any, memo: Memo) -> Any:
     return value
 
 
+def never_changes(kind: type) -> bool:
+    """Return whether a class declares that its instances never change, or its module does for all of them."""
+    package = kind.__module__.rpartition(".")[0]
+    in_module = any(getattr(sys.modules[name], "NEVER_CHANGES", False) for name in (kind.__module__, package))
+    return bool(getattr(kind, "NEVER_CHANGES", in_module))
+
+
 def _part(value: Any, memo: Memo) -> Any:
+    if id(value) not in memo and PARTS in memo:
+        theirs, ours = memo.pop(PARTS)
+        memo.update(zip(map(id, theirs), ours, strict=True))
     return memo.get(id(value), value)
 
 
 def _method(value: Any, memo: Memo) -> Any:
-    return MethodType(value.__func__, memo.get(id(value.__self__), value.__self__))
+    return MethodType(value.__func__, _part(value.__self__, memo))
 
 
 def _tuple(value: Any, memo: Memo) -> Any:
@@ -197,7 +252,6 @@ _HOWS: dict[type, How] = {
     tuple: _tuple,
     MethodType: _method,
     Timer: _timer,
-    Counters: _instance_with(Counters),
 }
 
 
@@ -213,12 +267,9 @@ def _learn_changing(names: tuple[str, ...], kinds: tuple[type, ...]) -> tuple[tu
 
 def _learn(kind: type) -> How:
     """Work out how instances of a class are copied."""
-    module = kind.__module__.removeprefix(PACKAGE)
     how: How = _same  # a token of whoever embeds the coordinator, a number, text
-    if issubclass(kind, PARTS):
-        how = _part
-    elif kind.__module__.startswith(PACKAGE) and not issubclass(kind, (*VALUES, Enum, MappingProxyType)):
-        if any(f"{module}.".startswith(f"{name}.") for name in MODULES_OF_VALUES):
+    if kind.__module__.startswith(PACKAGES) and not issubclass(kind, (Enum, MappingProxyType)):
+        if never_changes(kind):
             how = _same
         elif issubclass(kind, tuple):
             how = _tuple

@@ -9,6 +9,8 @@ from attrs import frozen
 
 from groupcoord.core.groups.base.topics import TopicPartitions
 
+NEVER_CHANGES = True  # all of its classes: see core/copies.py
+
 
 class Cause(Enum):
     """Why a rebalance started, or why a member is gone."""
@@ -204,6 +206,9 @@ class Counters:
         partition_load_ms: time that took, in milliseconds.
         session_expirations: members removed since they were silent.
     """
+
+    IS_STATE = True
+    NEVER_CHANGES = False
 
     __slots__ = (
         "append_failures",

@@ -1,8 +1,9 @@
 """What stands for the state of a coordinator, however it came to it.
 
-All that is in memory is walked, attribute by attribute, so that what is new is taken in without being named here. Named
-is only what does not count as it stands: moments, epochs, places in the log and numbers of appends, of which the
-differences count; ids and tokens, which may have other names; and what nobody can ask for.
+All that is in memory is walked, attribute by attribute, so that what is new is taken in without being named here. What
+does not count says so where it is declared (``NOT_COUNTED``, :mod:`groupcoord.core.copies`). Named here is what counts
+otherwise than it stands: moments, epochs, places in the log and numbers of appends, of which the differences count; ids
+and tokens, which may have other names.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from types import FunctionType, MethodType
 from typing import Any
 from uuid import UUID
 
-from groupcoord.core.copies import PARTS, attributes_of, values_of
+from groupcoord.config import Config
+from groupcoord.core.copies import PART_CLASSES, attributes_of, declared, values_of
 from groupcoord.core.groups.group_types import as_modern_group
 from groupcoord.core.groups.streams.reconciliation import HeldTasks
 from groupcoord.core.log.records import StreamsGroupTopologyRecord
@@ -45,14 +47,23 @@ NUMBERS = frozenset({"first_append", "number", "_found_at"})
 ASSIGNMENTS = frozenset({"assignment", "assignments"})
 """What a leader has given to members: bytes of their own."""
 
-LEFT_OUT = frozenset(
+WALKED_BY_NAME = frozenset(
     {
-        *("_environment", "_partition"),  # parts of the coordinator
-        *("_places", "_proof", "_timers", "shared"),  # which follow from what else there is
-        *("topics_version", "writes"),  # of the steady heartbeats: see there
-        "events",
+        *("groups", "writings", "has_modern_groups"),  # of the context of handlers, and of the hard state
+        *("committed", "transactions", "_epochs"),
+        *("in_flight", "last_durable", "next_number", "refusals", "unseen"),
     }
 )
+"""The places that :class:`_Walk` takes in by itself, since order or relation is what counts of them."""
+
+
+def counted(places: Iterable[tuple[Any, str]]) -> list[tuple[Any, str]]:
+    """Return the places that count as they stand: all but those that their classes leave out, and those above."""
+    return [
+        (part, name)
+        for part, name in places
+        if name not in WALKED_BY_NAME and name not in declared(type(part), "NOT_COUNTED")
+    ]
 
 
 class Names:
@@ -89,10 +100,22 @@ class Names:
 AS_THEY_ARE = Names()
 
 
-def fingerprint_of(partitions: Sequence[Partition], now_ms: int, names: Names) -> bytes:
-    """Return what stands for the state of log partitions; see :meth:`.GroupCoordinator.fingerprint`."""
-    found = tuple([_Walk(partition, now_ms, names).of_partition() for partition in partitions])
-    return blake2b(marshal.dumps(found, 2), digest_size=DIGEST_BYTES).digest()
+def fingerprint_of(
+    partitions: Sequence[Partition], others: Sequence[tuple[Any, str]], now_ms: int, names: Names
+) -> bytes:
+    """Return what stands for the state of log partitions; see :meth:`.GroupCoordinator.fingerprint`.
+
+    Args:
+        partitions: those that are served.
+        others: other places that count, see :func:`counted`.
+        now_ms: the time.
+        names: what stands for ids and tokens.
+    """
+    found = [_Walk(partition, now_ms, names).of_partition() for partition in partitions]
+    if others and partitions:
+        walk = _Walk(partitions[0], now_ms, names)
+        found.append(tuple([(name, walk.of(getattr(part, name))) for part, name in others]))
+    return blake2b(marshal.dumps(tuple(found), 2), digest_size=DIGEST_BYTES).digest()
 
 
 def newest_epoch(partition: Partition, group_id: str) -> int:
@@ -234,14 +257,14 @@ class _Walk:
             return kind.__name__, self._value(value)
         names = tuple(value.__dict__)
         called = _CALLED.get(names) or _learn_called(names)
-        return kind.__name__, called, self._attributes(None, names, value.__dict__.values())
+        return kind.__name__, called, self._attributes(kind, names, value.__dict__.values())
 
     def _value(self, value: Any) -> Any:
         kind = type(value)
         names, values_of = _ATTRIBUTES.get(kind) or _learn_attributes(kind)
         return self._attributes(kind, names, values_of(value))
 
-    def _attributes(self, kind: type | None, names: tuple[str, ...], values: Iterable[Any]) -> Any:
+    def _attributes(self, kind: type, names: tuple[str, ...], values: Iterable[Any]) -> Any:
         """Return what stands for attributes: most are plain, and stand for themselves."""
         found = list(values)
         key = kind, names, tuple(map(type, found))
@@ -304,7 +327,7 @@ _RULES: dict[str, Rule] = {
     "steady": _Walk._is_steady,
 }
 
-_RULES_OF: dict[type | None, dict[str, Rule]] = {
+_RULES_OF: dict[type, dict[str, Rule]] = {
     HeldTasks: {"active": _Walk._epoch_of},
     StreamsGroupTopologyRecord: {"epoch": _Walk.of},
 }
@@ -318,7 +341,7 @@ _WALKS: dict[type, Rule] = {
     TimerKey: _Walk._of_key,
 }
 
-Walked = tuple[type | None, tuple[str, ...], tuple[type, ...]]
+Walked = tuple[type, tuple[str, ...], tuple[type, ...]]
 """A class whose attributes have rules of their own, the names of attributes, and the classes of their values."""
 
 _WALKED: dict[Walked, tuple[tuple[int, Rule], ...]] = {}
@@ -331,9 +354,15 @@ _ATTRIBUTES: dict[type, tuple[tuple[str, ...], Callable[[Any], Iterable[Any]]]] 
 """By a class whose instances have the same attributes: their names, and what gets their values."""
 
 
+def left_out(kind: type) -> frozenset[str]:
+    """Return the attributes of a class that don't count."""
+    return declared(kind, "NOT_COUNTED") | declared(kind, "NOT_STATE")
+
+
 def _learn_walked(key: Walked) -> tuple[tuple[int, Rule], ...]:
     of_class, names, kinds = key
-    rules = {**_RULES, **_RULES_OF.get(of_class, {}), **dict.fromkeys(LEFT_OUT, _Walk._nothing)}
+    without = left_out(of_class)
+    rules = {**_RULES, **_RULES_OF.get(of_class, {}), **dict.fromkeys(without, _Walk._nothing)}
     walks = [
         rules.get(name) or (None if kind in PLAIN else _WALKS.get(kind) or _learn(kind))
         for name, kind in zip(names, kinds, strict=True)
@@ -349,7 +378,7 @@ def _learn_called(names: tuple[str, ...]) -> bytes:
 
 def _learn_attributes(kind: type) -> tuple[tuple[str, ...], Callable[[Any], Iterable[Any]]]:
     fields = getattr(kind, "_fields", None) or tuple(each.name for each in getattr(kind, "__attrs_attrs__", ()))
-    names = tuple(name for name in fields or attributes_of(kind) if name not in LEFT_OUT)
+    names = tuple(name for name in fields or attributes_of(kind) if name not in left_out(kind))
     found = _ATTRIBUTES[kind] = names, values_of(names)
     return found
 
@@ -361,7 +390,7 @@ def _is_commit(what: Any) -> bool:
 def _learn(kind: type) -> Rule:
     """Work out how instances of a class are walked."""
     rule: Rule = _Walk._instance
-    if issubclass(kind, (*PARTS, FunctionType, MethodType)):
+    if kind in PART_CLASSES or issubclass(kind, (Config, FunctionType, MethodType)):
         rule = _Walk._nothing
     elif issubclass(kind, Enum):
         rule = lambda walk, value: value._name_  # noqa: E731

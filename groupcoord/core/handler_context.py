@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -51,8 +51,9 @@ class GroupKind:
         guest_handlers: request of another protocol → handler, if the group is of this kind.
         timers: kind of timer → what it does when it fires.
         answer_class: what the host answers to queries of this kind; None if it asks none.
-        places: where handlers keep what changes and is in no group: objects, with the names of attributes.
     """
+
+    NOT_STATE = ("guest_handlers", "record_types")
 
     group_class: type[Any]
     record_types: frozenset[int]
@@ -62,7 +63,6 @@ class GroupKind:
     handlers: dict[type, Handler]
     guest_handlers: dict[type, Handler]
     timers: dict[TimerKind, Callable[[TimerKey, int], None]]
-    places: Sequence[tuple[object, tuple[str, ...]]] = ()
 
     def load(self, group_id: str, now_ms: int) -> None:
         """Make a group of what the log has of it when a load is over, and start its timers."""
@@ -114,6 +114,8 @@ class HandlerContext:
         new_member_id: makes a member id from its prefix, the client's or the instance's id.
         new_uuid: makes a member id for who joins a consumer group without one.
     """
+
+    NOT_STATE = ("partition",)
 
     __slots__ = (
         "config",

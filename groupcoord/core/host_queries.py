@@ -246,6 +246,8 @@ class LoneShareHost:
         config: the settings of all share groups.
     """
 
+    NOT_COUNTED = ("_states",)
+
     def __init__(self, config: Config) -> None:
         self._settings = ShareGroupSettings.of(config)
         self._states: dict[tuple[str, UUID, int], tuple[int, int]] = {}

@@ -50,6 +50,8 @@ class Observer:
         append_failures: log partition → its appends that failed since they were taken last.
     """
 
+    NOT_COUNTED = ("_open_rebalances", "append_failures", "counters", "events")
+
     __slots__ = ("_open_rebalances", "append_failures", "counters", "events")
 
     def __init__(self) -> None:

@@ -71,6 +71,8 @@ class Append:
 class Effects:
     """Collects the outputs of handlers, in order."""
 
+    NOT_COUNTED = ("appends", "questions", "replies")
+
     __slots__ = ("appends", "questions", "replies")
 
     def __init__(self) -> None:

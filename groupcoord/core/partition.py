@@ -46,6 +46,8 @@ class Partition:
         describers: class of a request that describes groups of one kind → :meth:`.GroupKind.describe`.
     """
 
+    NOT_STATE = ("_writings", "index")  # "_writings": the context's
+
     def __init__(
         self,
         index: int,

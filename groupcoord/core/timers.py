@@ -77,6 +77,8 @@ class Timer:
         deadline_ms: when it fires; None while it is not armed.
     """
 
+    IS_STATE = True
+
     __slots__ = ("_entry", "_sequence", "deadline_ms", "key")
 
     def __init__(self, key: TimerKey) -> None:
@@ -97,6 +99,8 @@ class TimerQueue:
     Attributes:
         advances: how often the next deadline has come nearer: while it stays, nobody need ask for that again.
     """
+
+    NOT_COUNTED = ("_entries", "_next_ms", "_sequence", "advances")  # the armed timers of a group count
 
     def __init__(self) -> None:
         self._entries: SortedDict[tuple[int, int], Timer] = SortedDict()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from enum import Enum
 from types import MappingProxyType, MethodType
@@ -14,8 +14,7 @@ import pytest
 
 from groupcoord import Config, GroupCoordinator, ManualClock, MemoryLogStore
 from groupcoord.config.group_settings import AutoOffsetReset, GroupSettings
-from groupcoord.core.copies import MODULES_OF_VALUES, VALUES, attributes_of
-from groupcoord.core.events import Counters
+from groupcoord.core.copies import PACKAGES, attributes_of, never_changes
 from groupcoord.core.fingerprints import Names
 from groupcoord.messages import DeleteGroups, OffsetCommit, Request, TopicToCommit
 from groupcoord.testing.exploring.scope import Process, Scope, steps_of
@@ -68,15 +67,10 @@ def mutable_parts(coordinator: GroupCoordinator) -> dict[int, Any]:
     todo: list[Any] = [coordinator]
     while todo:
         each = todo.pop()
-        module = type(each).__module__.removeprefix("groupcoord.core.")
-        if (
-            id(each) in seen
-            or id(each) in given
-            or isinstance(each, (type, Enum, AutoOffsetReset, GroupSettings, *VALUES))
-        ):
+        if id(each) in seen or id(each) in given or isinstance(each, (type, Enum, AutoOffsetReset, GroupSettings)):
             continue
         seen.add(id(each))
-        if any(f"{module}.".startswith(f"{name}.") for name in MODULES_OF_VALUES) and not isinstance(each, Counters):
+        if type(each).__module__.startswith(PACKAGES) and never_changes(type(each)):
             continue
         if isinstance(each, MethodType):
             todo.append(each.__self__)
@@ -126,6 +120,43 @@ def test_nothing_is_shared_that_changes(kind: str) -> None:
 
         assert len(origins) == len(forks) > 100
         assert not [origins[key] for key in origins.keys() & forks.keys()]
+
+
+@as_one_test
+@pytest.mark.parametrize("kind", PROTOCOLS)
+def test_a_new_attribute_is_copied_and_counted(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An attribute that a constructor makes is copied, and fingerprints differ by it, with no list to add it to."""
+    stage = Stage(a_scope(kind))
+    for step in steps_by_chance(0, 40):
+        stage.do(step)
+    found = {type(each) for each in mutable_parts(stage.coordinator).values() if hasattr(each, "__dict__")}
+    classes = {each for each in found if each.__module__.startswith(PACKAGES)}
+    assert len(classes) > 10
+    for each in classes:
+        monkeypatch.setattr(each, "__init__", planting(each.__init__))
+    stage = Stage(a_scope(kind))
+    for step in steps_by_chance(0, 40):
+        stage.do(step)
+    coordinator = stage.coordinator
+    for of_class in classes:
+        (origin, *_) = [each for each in mutable_parts(coordinator).values() if type(each) is of_class]
+        before = coordinator.fingerprint()
+        origin.planted["new"].append("a")
+        copies = [each for each in mutable_parts(coordinator.fork()).values() if type(each) is of_class]
+
+        assert {"new": ["a"]} in [each.planted for each in copies], of_class
+        assert not {id(each.planted["new"]) for each in copies} & {id(origin.planted["new"])}
+        assert coordinator.fingerprint() != before, of_class
+
+
+def planting(init: Callable[..., None]) -> Callable[..., None]:
+    """Return a constructor that makes one attribute more."""
+
+    def plant(self: Any, *arguments: Any, **named: Any) -> None:
+        init(self, *arguments, **named)
+        self.planted = {"new": []}
+
+    return plant
 
 
 @as_one_test

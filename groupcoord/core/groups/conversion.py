@@ -35,6 +35,8 @@ class WhenConverted(Continuation):
         joiner: the join that begins the new group, which is classic; None if there is none.
     """
 
+    NOT_COUNTED = ("events",)
+
     group: Any
     events: Sequence[DraftedEvent] = ()
     joiner: Waiting | None = None

@@ -125,6 +125,8 @@ class AppendTimeouts:
         timer: fires when an append may be overdue.
     """
 
+    NOT_COUNTED = ("_deadlines", "timer")
+
     __slots__ = ("_context", "_deadlines", "timer")
 
     def __init__(self, context: HandlerContext) -> None:

@@ -46,6 +46,9 @@ class AppendQueue(Generic[A]):
         refusals: number → why the store has refused an append that is in flight, as long as that waits for its turn.
     """
 
+    NOT_STATE = ("_partition",)
+    NOT_COUNTED = ("_first_number", "next_log_offset")
+
     def __init__(self, partition: int, first_number: int) -> None:
         self.in_flight: deque[A] = deque()
         self.next_log_offset = 0
@@ -152,6 +155,8 @@ class PartitionWriter(AppendQueue[Append]):
         last_durable: the number of the newest append that is durable.
         unseen: append number → groups that were made after the append before it, and that readers don't see yet.
     """
+
+    NOT_STATE = ("_pending",)  # of the offsets
 
     def __init__(self, partition: int, effects: Effects, first_number: int) -> None:
         super().__init__(partition, first_number)

@@ -61,6 +61,8 @@ from groupcoord.core.groups.streams.records import (
 )
 from groupcoord.core.log.record_keys import RecordKey
 
+NEVER_CHANGES = True  # all of its classes: see core/copies.py
+
 __all__ = [
     "CLASSIC_GROUP_KEY",
     "NO_PRODUCER_EPOCH",

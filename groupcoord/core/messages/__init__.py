@@ -16,6 +16,8 @@ from groupcoord.core.messages.request import *
 from groupcoord.core.messages.share_groups import *
 from groupcoord.core.messages.streams_groups import *
 
+NEVER_CHANGES = True  # all of its classes: see core/copies.py
+
 Response = (
     JoinGroupResponse
     | SyncGroupResponse

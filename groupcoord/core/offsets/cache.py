@@ -84,6 +84,8 @@ class DurableCommit:
         log_offset: where the first of them lies in the log; the others lie behind it, one after the other.
     """
 
+    NOT_COUNTED = ("_places",)
+
     __slots__ = ("_places", "columns", "kind", "log_offset")
 
     def __init__(self, kind: CommitKind, columns: OffsetColumns, log_offset: int) -> None:
@@ -210,6 +212,8 @@ class OffsetCache:
         pending: append number → plain and transactional commits on their way to the log.
         producers: who wrote transactional commits and markers; soft as well.
     """
+
+    NOT_COUNTED = ("_open", "pending")
 
     def __init__(self) -> None:
         self.committed: dict[str, OffsetsOfGroup] = {}

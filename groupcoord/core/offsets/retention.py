@@ -51,6 +51,8 @@ class _Expired:
 class Retention:
     """Sweeps one log partition every ``offsets.retention.check.interval.ms``, while it has groups."""
 
+    NOT_COUNTED = ("_swept_ms", "timer")
+
     __slots__ = ("_administration", "_context", "_swept_ms", "timer")
 
     def __init__(self, context: HandlerContext, administration: Administration) -> None:

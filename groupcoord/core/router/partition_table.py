@@ -52,6 +52,9 @@ class PartitionTable(Generic[KeyT, PartitionT]):
         is_closed: the coordinator was closed, and nothing loaded since.
     """
 
+    NOT_STATE = ("_routes",)
+    NOT_COUNTED = ("is_closed", "status")
+
     __slots__ = ("_routes", "_text_of", "active", "is_closed", "status")
 
     def __init__(self, count: int, text_of: Callable[[KeyT], str] = str) -> None:

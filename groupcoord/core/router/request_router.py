@@ -150,6 +150,8 @@ class RequestRouter:
         served_protocols: the kinds of groups whose requests are served; those of others are UNSUPPORTED_VERSION.
     """
 
+    NOT_STATE = ("_assignors", "_authorize", "_verify_transaction", "served_protocols")
+
     __slots__ = (
         "_assignors",
         "_authorize",

@@ -53,6 +53,8 @@ class Coordinators:
         partition_count: how many log partitions there are.
     """
 
+    NOT_STATE = ("node", "owner", "partition_count", "share_owner", "transaction_owner")
+
     __slots__ = ("node", "owner", "partition_count", "share_owner", "transaction_owner")
 
     def __init__(
@@ -143,6 +145,8 @@ class SplitRequests:
     Attributes:
         awaited: how many parts are still to come; while it is 0, replies need no look.
     """
+
+    NOT_COUNTED = ("awaited",)
 
     __slots__ = ("awaited",)
 

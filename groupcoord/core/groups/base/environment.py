@@ -62,6 +62,8 @@ class GroupEnvironment(Generic[SettingsT, AssignorT]):
         default_assignor: that of a group whose members ask for none.
     """
 
+    NOT_STATE = ("assignors", "default_assignor")
+
     config: Config
     topics: KnownTopics
     assignors: Mapping[str, AssignorT]

@@ -51,6 +51,8 @@ class SteadyHeartbeat:
         session_timer: of the member.
     """
 
+    NOT_COUNTED = ("topics_version", "writes")
+
     request: Any
     response: Any
     writes: int
@@ -78,6 +80,8 @@ class ModernGroup(ABC, Generic[StateT]):
         fencing: timers that have fired, and whose consequence is on its way to the log.
         revoking_epochs: member id → its epoch when it was last told to give something back.
     """
+
+    NOT_COUNTED = ("_environment", "_partition", "_proof", "_timers", "writes")  # "_timers": the armed ones count
 
     TYPE: ClassVar[GroupType]
     """How ListGroups names this kind (KIP-848)."""

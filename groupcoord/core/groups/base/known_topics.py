@@ -69,6 +69,9 @@ class KnownTopics:
         version: grows when topics are created.
     """
 
+    NOT_STATE = ("_hashes", "_known")
+    NOT_COUNTED = ("version",)
+
     resolver: TopicResolver
     version: int = 0
     _known: dict[str, Topic] = field(factory=dict)  # as they were when somebody last looked

@@ -172,6 +172,8 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
         shared: the large ones that are another state's as well: changes to them are kept apart.
     """
 
+    NOT_COUNTED = ("shared",)
+
     __slots__ = (
         "assignment_epoch",
         "assignment_timestamp_ms",
@@ -415,6 +417,8 @@ class Draft(ABC, Generic[StateT]):
         held: the answers that wait for them.
         events: what observers are told when the records are durable.
     """
+
+    NOT_COUNTED = ("events",)
 
     __slots__ = ("_marked", "base", "durable", "events", "held", "records", "state")
 

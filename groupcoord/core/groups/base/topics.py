@@ -22,6 +22,8 @@ class Topic:
         racks: for each partition the racks of its replicas, as far as they have one; empty if none has.
     """
 
+    NEVER_CHANGES = True
+
     name: str
     topic_id: UUID
     partition_count: int

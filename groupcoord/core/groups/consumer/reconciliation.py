@@ -59,6 +59,8 @@ class MemberAssignment:
         pending_revocation: those that it has to give up, and that nobody else gets before it said that it did.
     """
 
+    NEVER_CHANGES = True
+
     member_epoch: int = NEW_MEMBER_EPOCH
     previous_member_epoch: int = NO_MEMBER_EPOCH
     state: MemberState = MemberState.STABLE

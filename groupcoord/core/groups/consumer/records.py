@@ -17,6 +17,8 @@ from attrs import frozen
 from groupcoord.core.groups.base.topics import TopicPartitions
 from groupcoord.core.log.record_keys import MemberRecord, RecordKey
 
+NEVER_CHANGES = True  # all of its classes: see core/copies.py
+
 
 class AssignedTopicPartitions(NamedTuple):
     """Partitions of one topic that a member has.

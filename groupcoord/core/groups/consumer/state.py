@@ -88,6 +88,8 @@ class ConsumerMember(ModernMember):
         assignment: what its record of type 8 says.
     """
 
+    NEVER_CHANGES = True
+
     metadata: ConsumerGroupMemberMetadataRecord
     assignment: MemberAssignment = NEW_ASSIGNMENT
 

@@ -121,7 +121,6 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
         )
         self._environment: ShareGroupEnvironment = environment
         self.offsets = ShareOffsets(context, environment)
-        self.places = ((self.offsets, ("waiting",)),)
         self.rules = {
             ShareGroupHeartbeat: self._judge_heartbeat,
             AlterShareGroupOffsets: self._judge_alteration,

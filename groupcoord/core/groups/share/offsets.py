@@ -70,6 +70,8 @@ class ShareOffsets:
         waiting: what was asked of the share coordinator, and it has not answered.
     """
 
+    NOT_COUNTED = ("waiting",)
+
     def __init__(self, context: HandlerContext, environment: ShareGroupEnvironment) -> None:
         self._context = context
         self._environment = environment

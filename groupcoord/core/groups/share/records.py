@@ -15,6 +15,8 @@ from attrs import frozen
 from groupcoord.core.groups.base.topics import TopicPartitions
 from groupcoord.core.log.record_keys import MemberRecord, RecordKey
 
+NEVER_CHANGES = True  # all of its classes: see core/copies.py
+
 
 class NamedTopicPartitions(NamedTuple):
     """Partitions of one topic, with its name, in a :class:`ShareGroupStatePartitionMetadataRecord`."""

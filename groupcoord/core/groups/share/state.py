@@ -60,6 +60,8 @@ class StatePartitions:
         is_written: the log has a record of it, if only one that says that there are none.
     """
 
+    NEVER_CHANGES = True
+
     initializing: Mapping[UUID, NamedPartitions] = field(factory=dict)
     initialized: Mapping[UUID, NamedPartitions] = field(factory=dict)
     deleting: Mapping[UUID, str] = field(factory=dict)
@@ -215,6 +217,8 @@ class ShareMember(ModernMember):
         metadata: its record of type 10.
         assignment: what its record of type 14 says.
     """
+
+    NEVER_CHANGES = True
 
     metadata: ShareGroupMemberMetadataRecord
     assignment: ShareAssignment = NEW_ASSIGNMENT

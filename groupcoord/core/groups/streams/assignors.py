@@ -42,6 +42,8 @@ class MemberTasks:
         warmup: it makes copies of their state, to process them later. Kafka 4.4 assigns none.
     """
 
+    NEVER_CHANGES = True
+
     active: Tasks = field(factory=dict)
     standby: Tasks = field(factory=dict)
     warmup: Tasks = field(factory=dict)

@@ -52,6 +52,8 @@ class HeldTasks:
         warmup: copies that are made to be active later.
     """
 
+    NEVER_CHANGES = True
+
     active: Mapping[Task, int] = field(factory=dict)
     standby: Set[Task] = frozenset()
     warmup: Set[Task] = frozenset()
@@ -89,6 +91,8 @@ class TaskAssignment:
         assigned: the tasks that it may run.
         pending_revocation: those that it has to give up, and that nobody else gets before it said that it did.
     """
+
+    NEVER_CHANGES = True
 
     member_epoch: int = NEW_MEMBER_EPOCH
     previous_member_epoch: int = NEW_MEMBER_EPOCH

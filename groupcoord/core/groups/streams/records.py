@@ -16,6 +16,8 @@ from attrs import frozen
 from groupcoord.core.javacompat.hashing import hash_map_order
 from groupcoord.core.log.record_keys import MemberRecord, RecordKey
 
+NEVER_CHANGES = True  # all of its classes: see core/copies.py
+
 
 class KeyValue(NamedTuple):
     """A setting, or a tag of a client."""

@@ -50,6 +50,8 @@ class UsedTarget:
         tasks: by member id.
     """
 
+    NEVER_CHANGES = True
+
     epoch: int
     tasks: Mapping[str, MemberTasks]
 

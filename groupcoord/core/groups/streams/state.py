@@ -51,6 +51,8 @@ class StreamsMember(ModernMember):
         assignment: what its record of type 22 says.
     """
 
+    NEVER_CHANGES = True
+
     metadata: StreamsGroupMemberMetadataRecord
     assignment: TaskAssignment = NEW_ASSIGNMENT
 

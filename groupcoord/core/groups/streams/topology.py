@@ -91,6 +91,8 @@ class ConfiguredTopology:
         missing: the internal topics that have to be made, by name.
     """
 
+    NEVER_CHANGES = True
+
     epoch: int
     subtopologies: Mapping[str, ConfiguredSubtopology] | None = None
     partition_counts: Mapping[str, int] = field(factory=dict)
@@ -352,6 +354,8 @@ class _Asked:
 @define(eq=False)
 class InternalTopics:
     """Remembers what was asked of the host, so that members that all miss a topic don't ask for it all the time."""
+
+    NOT_COUNTED = ("_asked", "_swept_count")
 
     _asked: dict[str, _Asked] = field(factory=dict)
     _swept_count: int = 0
