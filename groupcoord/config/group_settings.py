@@ -33,9 +33,6 @@ def bounds_of(group_type: GroupType, config: Config) -> Bounds:
     return {name: (value(each.lowest), value(each.highest)) for name, each in settings if each.lowest or each.highest}
 
 
-NO_BOUNDS = (None, None)
-
-
 def _clamped(value: Any, lowest: int | None, highest: int | None) -> Any:
     value = value if lowest is None else max(value, lowest)
     return value if highest is None else min(value, highest)
@@ -95,7 +92,7 @@ class GroupSettings:
         names = cls.own_settings()
         usual = {n: getattr(config, each.name) for n, each in settings_of_groups(cls.GROUP_TYPE).items() if n in names}
         bounds = bounds_of(cls.GROUP_TYPE, config)
-        return cls(**{**usual, **{n: _clamped(each, *bounds.get(n, NO_BOUNDS)) for n, each in own.items()}})
+        return cls(**{**usual, **{n: _clamped(each, *bounds.get(n, (None, None))) for n, each in own.items()}})
 
     @classmethod
     def own_settings(cls) -> dict[str, OwnSetting | None]:

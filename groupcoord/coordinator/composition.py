@@ -10,9 +10,18 @@ from typing import Any
 
 from groupcoord.assignors import TaskAssignor, choose_assignors, choose_share_assignors, choose_task_assignors
 from groupcoord.config import Config
-from groupcoord.config.group_settings import SettingsOfConsumerGroup, SettingsOfStreamsGroup
-from groupcoord.core.environments import Environments
+from groupcoord.config.group_settings import (
+    ConsumerGroupSettings,
+    SettingsOfConsumerGroup,
+    SettingsOfStreamsGroup,
+    StreamsGroupSettings,
+)
+from groupcoord.core.groups.base.known_topics import KnownTopics
 from groupcoord.core.groups.consumer.assignors import Assignor
+from groupcoord.core.groups.consumer.group import ConsumerGroupEnvironment
+from groupcoord.core.groups.group_types import Environments
+from groupcoord.core.groups.share.group import ShareGroupEnvironment
+from groupcoord.core.groups.streams.soft_state import StreamsGroupEnvironment
 from groupcoord.core.host_queries import CreateTopics, Host, LoneShareHost, ShareHost, create_no_topics
 from groupcoord.core.messages import Node
 from groupcoord.core.observer import Observer
@@ -73,11 +82,17 @@ class Composition:
         topics, regexes, share = topics or AnyTopic(), regexes or NoRegexes(), share or LoneShareHost(config)
         self.host = Host(regexes, create_internal_topics or create_no_topics, share)
         chosen = choose_assignors(config.group_consumer_assignors, assignors)
-        self.environments = environments = Environments.of(
-            *(config, topics, regexes, share),
-            *(chosen, consumer_group_settings),
-            choose_share_assignors(config.group_share_assignors, share_assignors),
-            *(choose_task_assignors(config.group_streams_assignors, task_assignors), streams_group_settings),
+        known = KnownTopics(topics)
+        usual_consumer, usual_streams = ConsumerGroupSettings.of(config), StreamsGroupSettings.of(config)
+        consumer_settings = consumer_group_settings or (lambda group_id: usual_consumer)
+        streams_settings = streams_group_settings or (lambda group_id: usual_streams)
+        simple = choose_share_assignors(config.group_share_assignors, share_assignors)
+        sticky = choose_task_assignors(config.group_streams_assignors, task_assignors)
+        self.environments = environments = Environments(
+            known,
+            ConsumerGroupEnvironment(config, known, chosen, consumer_settings, regexes),
+            ShareGroupEnvironment(config, known, simple, share.settings_of),
+            StreamsGroupEnvironment(config, known, sticky, streams_settings),
         )
         count = config.offsets_topic_num_partitions
         self.effects, self.timers, self.observer = effects, timers, observer = Effects(), TimerQueue(), Observer()

@@ -15,7 +15,7 @@ from attrs import frozen
 from sortedcontainers import SortedDict
 
 from groupcoord.core.copies import PARTS, Memo, copied, places_of
-from groupcoord.core.fingerprints import AS_THEY_ARE, Names, counted, fingerprint_of
+from groupcoord.core.fingerprints import Names, counted, fingerprint_of
 from groupcoord.core.partition import Partition
 from groupcoord.core.router.partition_table import PartitionStatus
 
@@ -126,9 +126,8 @@ class Forking:
     def fingerprint(self, names: Names | None) -> bytes:
         """Return what stands for the state of the log partitions."""
         self._look_for_places()
-        coordinator = self._coordinator
-        now_ms = coordinator.clock.now_ms()
-        return fingerprint_of(list(coordinator._partitions), self._counted, now_ms, names or AS_THEY_ARE)
+        partitions, now_ms = list(self._coordinator._partitions), self._coordinator.clock.now_ms()
+        return fingerprint_of(partitions, self._counted, now_ms, names or Names())
 
 
 def _fill(there: Any, value: Any, memo: Memo) -> None:

@@ -97,9 +97,6 @@ class Names:
         return data
 
 
-AS_THEY_ARE = Names()
-
-
 def fingerprint_of(
     partitions: Sequence[Partition], others: Sequence[tuple[Any, str]], now_ms: int, names: Names
 ) -> bytes:
@@ -361,8 +358,7 @@ def left_out(kind: type) -> frozenset[str]:
 
 def _learn_walked(key: Walked) -> tuple[tuple[int, Rule], ...]:
     of_class, names, kinds = key
-    without = left_out(of_class)
-    rules = {**_RULES, **_RULES_OF.get(of_class, {}), **dict.fromkeys(without, _Walk._nothing)}
+    rules = {**_RULES, **_RULES_OF.get(of_class, {}), **dict.fromkeys(left_out(of_class), _Walk._nothing)}
     walks = [
         rules.get(name) or (None if kind in PLAIN else _WALKS.get(kind) or _learn(kind))
         for name, kind in zip(names, kinds, strict=True)

@@ -7,10 +7,9 @@ from uuid import UUID
 
 from groupcoord.config import Config
 from groupcoord.core.administration import Administration
-from groupcoord.core.environments import Environments
 from groupcoord.core.events import Cause
 from groupcoord.core.groups.group import Deletion, Group
-from groupcoord.core.groups.group_types import GroupKinds
+from groupcoord.core.groups.group_types import Environments, GroupKinds
 from groupcoord.core.groups.pending_groups import PendingGroups
 from groupcoord.core.handler_context import Handler, HandlerContext
 from groupcoord.core.host_queries import Found

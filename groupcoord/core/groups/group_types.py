@@ -8,20 +8,38 @@ requests in ``core/router``, and their messages in ``core/messages``.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
-from groupcoord.core.environments import Environments
 from groupcoord.core.groups.base.group import ModernGroup
+from groupcoord.core.groups.base.known_topics import KnownTopics
 from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.classic.kind import ClassicGroups
-from groupcoord.core.groups.consumer.group import ConsumerGroup
+from groupcoord.core.groups.consumer.group import ConsumerGroup, ConsumerGroupEnvironment
 from groupcoord.core.groups.consumer.kind import ConsumerGroups
 from groupcoord.core.groups.group import Group
 from groupcoord.core.groups.pending_groups import PendingGroups
+from groupcoord.core.groups.share.group import ShareGroupEnvironment
 from groupcoord.core.groups.share.kind import ShareGroups
 from groupcoord.core.groups.streams.kind import StreamsGroups
+from groupcoord.core.groups.streams.soft_state import StreamsGroupEnvironment
 from groupcoord.core.handler_context import GroupKind, HandlerContext
 from groupcoord.core.log.record_keys import RecordKey
+
+
+class Environments(NamedTuple):
+    """The surroundings of groups: topics, assignors and settings.
+
+    Attributes:
+        topics: the topics of the cluster, which all groups look at.
+        consumer: of consumer groups.
+        share: of share groups.
+        streams: of streams groups.
+    """
+
+    topics: KnownTopics
+    consumer: ConsumerGroupEnvironment
+    share: ShareGroupEnvironment
+    streams: StreamsGroupEnvironment
 
 
 class GroupKinds:
