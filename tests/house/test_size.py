@@ -13,7 +13,7 @@ import pytest
 from .sources import Source, comments, sources
 
 BOUNDS = {
-    "groupcoord": {"code": 77_270, "files": 820, "words": 210_610},
+    "groupcoord": {"code": 77_330, "files": 820, "words": 210_610},
     "tests": {"code": 74_410, "files": 705, "words": 115_187},
 }
 """Lines that are not blank, comment, docstring or import; Python files; words of docstrings and comments."""
