@@ -22,14 +22,49 @@ from groupcoord.testing.faults.log_faults import LogFaults
 from groupcoord.wire.registry import APIS
 from tests.broker.data_world import batch
 from tests.broker.driving import drain, feed
-from tests.broker.test_permissions_of_the_host import fetch_body, produce_body
-from tests.broker.test_permissions_through_the_wire import CONSUMER_HEARTBEAT, metadata_body
+from tests.broker.test_permissions_through_the_wire import metadata_body
 from tests.broker.wire_world import COMMIT, HEARTBEAT, JOIN, SYNC, Body, WireWorld, wire_frame
 from tests.wire.kio_client import read_response
 
 OFFSETS: Body = {
     "groups": ({"group_id": "g", "topics": ({"name": "t", "partition_indexes": (0,)},)},),
     "require_stable": False,
+}
+FETCH_T: Body = {
+    "cluster_id": None,
+    "replica_id": -1,
+    "max_wait": 0,
+    "min_bytes": 1,
+    "max_bytes": 1_000,
+    "isolation_level": 0,
+    "session_id": 0,
+    "session_epoch": -1,
+    "forgotten_topics_data": (),
+    "rack_id": "",
+    "topics": (
+        {
+            "topic": "t",
+            "partitions": tuple(
+                {
+                    "partition": index,
+                    "current_leader_epoch": -1,
+                    "fetch_offset": 0,
+                    "last_fetched_epoch": -1,
+                    "log_start_offset": -1,
+                    "partition_max_bytes": 1_000,
+                }
+                for index in (0, 9)
+            ),
+        },
+    ),
+}
+CONSUMER_HEARTBEAT: Body = {
+    "group_id": "modern",
+    "member_id": "m",
+    "member_epoch": 0,
+    "rebalance_timeout": 60_000,
+    "subscribed_topic_names": ("t", "nope"),
+    "topic_partitions": (),
 }
 END_OF_T: Body = {"name": "t", "partitions": ({"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1},)}
 
@@ -118,10 +153,13 @@ def bytecodes_by_request(world: WireWorld) -> dict[str, int]:
         ask(12, 4, HEARTBEAT)
         ask(8, 9, COMMIT | member | {"generation_id_or_member_epoch": 1})
         ask(9, 9, OFFSETS)
-        ask(0, 9, produce_body("t", records=batch(b"coffee", at_ms=world.clock.now_ms())))
+        records = batch(b"coffee", at_ms=world.clock.now_ms())
+        data = tuple({"index": index, "records": records} for index in (0, 9))
+        topic = {"name": "t", "partition_data": data}
+        ask(0, 9, {"transactional_id": None, "acks": 1, "timeout": 1_000, "topic_data": (topic,)})
         ask(2, 8, {"replica_id": -1, "isolation_level": 0, "topics": (END_OF_T,)})
-        ask(1, 12, fetch_body("t"))
-        ask(68, 1, CONSUMER_HEARTBEAT | {"group_id": "modern", "member_id": "m"})
+        ask(1, 12, FETCH_T)
+        ask(68, 1, CONSUMER_HEARTBEAT)
     ask(13, 5, {"group_id": "g", "members": ({**member, "group_instance_id": None, "reason": None},)})
     return found
 
