@@ -166,3 +166,15 @@ def test_a_downgrade_writes_assignments_in_the_version_of_the_subscription(
     assert group.members == [join.member_id]
     written = group.inside.members[join.member_id].assignment
     assert int.from_bytes(written[:2], "big") == version
+
+
+def test_a_classic_member_that_names_no_rack_keeps_its_rack(driver: Driver, members: Members) -> None:
+    """A rejoin without a rack changes the topics alone (``classicGroupJoinToConsumerGroup``)."""
+    members.join("new")
+    group = Group(driver)
+    at_rack = encode_subscription(Subscription(("orders",), rack_id="r1"))
+    member_id = group.join("old", protocols=protocols_of("range", metadata=at_rack)).member_id
+    without_rack = encode_subscription(Subscription(("payments",)))
+    assert group.rejoin(member_id, protocols=protocols_of("range", metadata=without_rack)).error is ErrorCode.NONE
+    (member,) = (member for member in members.described.members if member.member_id == member_id)
+    assert (member.rack_id, member.subscribed_topic_names) == ("r1", ("payments",))
