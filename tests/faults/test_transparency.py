@@ -68,7 +68,7 @@ CONSUMER_HEARTBEAT: Body = {
 }
 END_OF_T: Body = {"name": "t", "partitions": ({"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1},)}
 
-TRANSCRIPTS = load_transcripts()
+TRANSCRIPTS = [transcript for transcript in load_transcripts() if transcript.nodes == 1]
 EVERY = 60
 """Of so many conversations one is held in every run, all of them with ``-m slow``."""
 
