@@ -35,6 +35,7 @@ MODULES_OF_REQUESTS = (
     "groupcoord.broker.security.login",
     "groupcoord.broker.share.letters",
     "groupcoord.coordinator.share_coordinator",
+    "groupcoord.core.router.refusals",
     "groupcoord.records.batches",
     "groupcoord.records.codec",
     "groupcoord.records.share_state",
