@@ -13,8 +13,8 @@ import pytest
 from .sources import Source, comments, sources
 
 BOUNDS = {
-    "groupcoord": {"code": 77_330, "files": 820, "words": 210_610},
-    "tests": {"code": 74_410, "files": 705, "words": 115_187},
+    "groupcoord": {"code": 77_312, "files": 709, "words": 205_516},
+    "tests": {"code": 63_739, "files": 650, "words": 102_670},
 }
 """Lines that are not blank, comment, docstring or import; Python files; words of docstrings and comments."""
 
